@@ -1,0 +1,52 @@
+#include "base/error.hpp"
+
+#include <fmt/format.h>
+
+#include "base/bytes.hpp"
+
+namespace garonne {
+
+InternalError::InternalError(const std::string& message, std::source_location where)
+    : Error(ExitCode::Other,
+            fmt::format("internal error: {} ({}:{}); please report it", message, where.file_name(),
+                        where.line()),
+            where) {}
+
+ConfigError::ConfigError(const std::string& key, const std::string& value,
+                         const std::string& reason, std::source_location where)
+    : Error(ExitCode::Usage,
+            value.empty() ? fmt::format("{}: {}", key, reason)
+                          : fmt::format("{} = {}: {}", key, value, reason),
+            where),
+      key_(key),
+      value_(value) {}
+
+ConfigError::ConfigError(const std::string& reason, std::source_location where)
+    : Error(ExitCode::Usage, reason, where) {}
+
+PlanError::PlanError(std::int64_t needed_bytes, std::int64_t available_bytes,
+                     const std::string& detail, std::source_location where)
+    : Error(ExitCode::Infeasible,
+            fmt::format("no plan fits memory.budget = {} bytes ({}); the smallest budget that works "
+                        "is {} bytes ({}){}{}",
+                        available_bytes, format_bytes(available_bytes), needed_bytes,
+                        format_bytes(needed_bytes), detail.empty() ? "" : ": ", detail),
+            where),
+      needed_bytes_(needed_bytes),
+      available_bytes_(available_bytes) {}
+
+CommunicationError::CommunicationError(const std::string& operation, const std::string& reason,
+                                       std::source_location where)
+    : Error(ExitCode::Communication, fmt::format("{} failed: {}", operation, reason), where) {}
+
+IoError::IoError(const std::string& path, const std::string& reason, std::source_location where)
+    : Error(ExitCode::Data, fmt::format("{}: {}", path, reason), where), path_(path) {}
+
+RefusedError::RefusedError(const std::string& message, std::source_location where)
+    : Error(ExitCode::Refused, message, where) {}
+
+NotBuiltError::NotBuiltError(const std::string& feature, const std::string& remedy,
+                             std::source_location where)
+    : Error(ExitCode::Usage, fmt::format("built without {}: {}", feature, remedy), where) {}
+
+}  // namespace garonne
