@@ -1,0 +1,17 @@
+// Between the tensor library's types and the kernels'.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "base/precision.hpp"
+#include "kernels/element_type.hpp"
+
+namespace garonne::nn {
+
+// Throws InternalError for a type that no kernel knows.
+kernels::ElementType element_type_of(const at::Tensor& tensor);
+kernels::ElementType element_type_of(Precision precision);
+at::ScalarType compute_scalar_type(Precision precision);
+at::ScalarType state_scalar_type(Precision precision);
+
+}  // namespace garonne::nn

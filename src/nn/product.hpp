@@ -1,0 +1,67 @@
+// Matrix products of linear layers by the fastest library of this machine, chosen by shape.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/precision.hpp"
+
+namespace garonne::nn {
+
+enum class ProductLibrary { Mkl, OneDnn, OpenBlas };
+
+// The three products of a linear layer with weight [n, k] and m rows.
+enum class ProductForm {
+  Forward,         // y [m, n] = x [m, k] · Wᵀ
+  InputGradient,   // dx [m, k] = dy [m, n] · W
+  WeightGradient,  // dW [n, k] = dyᵀ · x
+};
+
+struct ProductShape {
+  ProductForm form = ProductForm::Forward;
+  std::int64_t rows = 0;     // m
+  std::int64_t outputs = 0;  // n
+  std::int64_t inputs = 0;   // k
+  Precision precision = Precision::Float32;
+};
+
+// As "forward float32 2048x1536x384" (m, n, k).
+std::string product_key(const ProductShape& shape);
+std::string library_name(ProductLibrary library);
+
+// Libraries that can do this product in this process.
+std::vector<ProductLibrary> product_candidates(const ProductShape& shape);
+
+// Which library does which product. A product that is not in the table goes to the tensor library's own
+// (MKL on CPUs). Values, not state: copied freely, read by all nodes.
+class Products {
+ public:
+  void choose(const ProductShape& shape, ProductLibrary library);
+  ProductLibrary choice(const ProductShape& shape) const;
+  bool has(const ProductShape& shape) const;
+
+  // {"forward float32 2048x1536x384": "oneDNN", …}
+  nlohmann::ordered_json to_json() const;
+  // Throws ConfigError for a library that is not known or not in this process.
+  static Products from_json(const nlohmann::json& json);
+
+  // y = x · Wᵀ, in a new storage. `bias` may be undefined.
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
+  // dx = scale · dy · W, in a new storage.
+  at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& weight, double scale = 1) const;
+  // target (+)= scale · dyᵀ · x; target is flat, n·k elements, in the gradient type.
+  void weight_gradient(const at::Tensor& gradient, const at::Tensor& x, at::Tensor target, bool accumulate,
+                       double scale = 1) const;
+
+ private:
+  std::map<std::string, ProductLibrary> choices_;
+};
+
+// Bytes that weight_gradient needs beside its target.
+std::int64_t weight_gradient_transient_bytes(Precision precision, std::int64_t outputs, std::int64_t inputs);
+
+}  // namespace garonne::nn

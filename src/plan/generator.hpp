@@ -1,0 +1,61 @@
+// Makes Programs: given which blocks are recomputed, lays out one whole step for one rank.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "plan/model_graph.hpp"
+#include "plan/program.hpp"
+
+namespace garonne::plan {
+
+// Bytes per element of what a step stores.
+struct ElementBytes {
+  std::int64_t parameter = 4;
+  std::int64_t master = 0;  // 0 = the parameter is its own master
+  std::int64_t gradient = 4;
+  std::int64_t moment = 4;
+};
+
+// What a step looks like around the model.
+struct StepShape {
+  int micro_batches = 1;  // of this rank
+  ElementBytes element_bytes;
+  std::int64_t granularity = 64;   // allocations are rounded up to it
+  std::int64_t bucket_bytes = 0;   // gradients are reduced in buckets of about this; 0 = one a parameter
+  int reductions_in_flight = 4;    // so many staging buffers live at most
+  std::vector<int> data_group;     // global ranks, in order; one member = nothing to reduce
+  double link_bytes_per_second = 4e9;
+  bool clip = true;
+};
+
+// Which blocks drop their records after the forward and run it again before the backward.
+using RecomputeChoice = std::vector<bool>;
+
+// A generator of the registry: a name for `memory.plan` and the choice it makes.
+struct Generator {
+  std::string name;
+  std::string help;
+  std::function<RecomputeChoice(const ModelGraph&)> choose;
+};
+// In order from fastest to leanest; "auto" takes the first whose replayed peak fits the budget.
+const std::vector<Generator>& generators();
+// Throws ConfigError (memory.plan) with the known names.
+const Generator& find_generator(const std::string& name);
+
+// One training step. The buffers of parameters and states come first and in parameter order. The Program
+// is complete but not replayed: peak and seconds are 0.
+Program make_training_program(const ModelGraph& graph, const StepShape& step,
+                              const RecomputeChoice& recompute);
+
+// One forward of one micro-batch without records: evaluation and generation. `output` names the value
+// that stays live at the end (the loss, or the logits).
+Program make_forward_program(const ModelGraph& graph, const StepShape& step, int output);
+
+// Attaches every buffer that ends with its last use to the `frees` of that instruction; buffers of an
+// asynchronous instruction count as used by the instruction that waits for it.
+void assign_frees(Program& program);
+
+}  // namespace garonne::plan

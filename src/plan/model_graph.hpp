@@ -1,0 +1,65 @@
+// A model as the planner sees it: nodes, values and parameters with bytes and seconds, no tensors.
+// Every byte count here is that of an allocation, already rounded up to the tier's granularity.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace garonne::plan {
+
+// A tensor that passes between nodes of one micro-batch.
+struct ValueSpec {
+  std::string name;
+  std::int64_t bytes = 0;
+  bool differentiable = true;  // false for tokens and targets
+  bool loaded = false;         // comes from the data stream, not from a node
+};
+
+struct ParameterSpec {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::int64_t elements = 0;
+  bool decays = false;  // matrices, embeddings included, take weight decay
+};
+
+// What one execution of an operation costs.
+struct OperationCost {
+  double seconds = 0;
+  std::int64_t transient_bytes = 0;
+  double floating_point_operations = 0;
+};
+
+struct NodeSpec {
+  std::string name;      // global, as "layer.3.attention"
+  std::string kind;      // as "attention"
+  std::string cost_key;  // nodes with equal keys cost the same and are measured once
+  int block = 0;
+  std::vector<int> inputs;         // value indices, in the node's order
+  int output = -1;                 // value index
+  std::vector<int> parameters;     // parameter indices, in the node's order
+  std::vector<int> pinned_values;  // values that the backward reads (inputs or the output)
+  std::vector<std::int64_t> private_slot_bytes;  // kept from a recorded forward to the backward
+  bool needs_graph = false;         // the backward is autograd's: it needs a recorded forward
+  std::vector<bool> gradient_aliases;  // per input: its gradient is the storage of the output's gradient
+  OperationCost forward;            // keeps nothing but its output
+  OperationCost forward_keep;       // makes output and private slots
+  OperationCost backward;           // input gradients and weight gradients
+  bool measured = false;            // seconds from a profile of this machine, else zero
+};
+
+// Nodes in a topological order; blocks are runs of nodes, numbered from 0, ascending along the list.
+struct ModelGraph {
+  std::vector<ValueSpec> values;
+  std::vector<ParameterSpec> parameters;
+  std::vector<NodeSpec> nodes;
+  int loss = -1;  // value index of the scalar loss; -1 in a graph without one
+
+  int blocks() const { return nodes.empty() ? 0 : nodes.back().block + 1; }
+  std::int64_t parameter_elements() const;
+};
+
+// Throws InternalError when indices, orders or sizes contradict each other.
+void check_model_graph(const ModelGraph& graph);
+
+}  // namespace garonne::plan

@@ -1,0 +1,216 @@
+#include "plan/program_builder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/bytes.hpp"
+#include "base/collective_bytes.hpp"
+#include "base/error.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) { return static_cast<std::size_t>(id); }
+constexpr std::int64_t scalar_bytes = 8;
+
+}  // namespace
+
+ProgramBuilder::ProgramBuilder(const ModelGraph& graph, const StepShape& step)
+    : graph_(graph),
+      step_(step),
+      bucket_of_(graph.parameters.size(), -1),
+      offset_of_(graph.parameters.size(), 0),
+      written_(graph.parameters.size(), false) {
+  program_.micro_batches = step.micro_batches;
+}
+
+int ProgramBuilder::new_buffer(std::string name, BufferKind kind, std::int64_t bytes) {
+  Buffer buffer;
+  buffer.name = std::move(name);
+  buffer.kind = kind;
+  buffer.bytes = round_up(bytes, step_.granularity);
+  program_.buffers.push_back(std::move(buffer));
+  return static_cast<int>(program_.buffers.size()) - 1;
+}
+
+void ProgramBuilder::add(Instruction instruction) {
+  program_.instructions.push_back(std::move(instruction));
+}
+
+int ProgramBuilder::parameter_buffer(int parameter) const {
+  return program_.parameters.at(index(parameter)).parameter;
+}
+
+void ProgramBuilder::add_parameters(bool training) {
+  const ElementBytes& bytes = step_.element_bytes;
+  const auto add_static = [&](const std::string& name, BufferKind kind, std::int64_t size) {
+    const int id = new_buffer(name, kind, size);
+    program_.buffers[index(id)].live_at_start = true;
+    program_.buffers[index(id)].live_at_end = true;
+    return id;
+  };
+  for (const auto& parameter : graph_.parameters) {
+    ParameterBuffers buffers;
+    buffers.parameter =
+        add_static(parameter.name, BufferKind::Parameter, parameter.elements * bytes.parameter);
+    if (training) {
+      if (bytes.master > 0) {
+        buffers.master = add_static(parameter.name + ".master", BufferKind::MasterParameter,
+                                    parameter.elements * bytes.master);
+      }
+      buffers.first_moment = add_static(parameter.name + ".first_moment", BufferKind::OptimizerState,
+                                        parameter.elements * bytes.moment);
+      buffers.second_moment = add_static(parameter.name + ".second_moment", BufferKind::OptimizerState,
+                                         parameter.elements * bytes.moment);
+    }
+    program_.parameters.push_back(buffers);
+  }
+}
+
+void ProgramBuilder::make_buckets() {
+  const auto parameters = static_cast<int>(graph_.parameters.size());
+  // A parameter is complete when the first node of the list that uses it has run backward.
+  std::vector<int> first_user(index(parameters), -1);
+  for (int n = static_cast<int>(graph_.nodes.size()) - 1; n >= 0; --n) {
+    for (const int parameter : graph_.nodes[index(n)].parameters) first_user[index(parameter)] = n;
+  }
+  std::vector<int> order;
+  for (int p = 0; p < parameters; ++p) {
+    expect(first_user[index(p)] >= 0, graph_.parameters[index(p)].name + " is used by no node");
+    order.push_back(p);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return first_user[index(a)] > first_user[index(b)]; });
+  const std::int64_t target = step_.bucket_bytes / step_.element_bytes.gradient;
+  for (const int p : order) {
+    const std::int64_t elements = graph_.parameters[index(p)].elements;
+    const bool fits = !program_.buckets.empty() && target > 0 &&
+                      program_.buckets.back().elements + elements <= target;
+    if (!fits) program_.buckets.emplace_back();
+    Bucket& bucket = program_.buckets.back();
+    bucket_of_[index(p)] = static_cast<int>(program_.buckets.size()) - 1;
+    offset_of_[index(p)] = bucket.elements;
+    bucket.parameters.push_back(p);
+    bucket.offsets.push_back(bucket.elements);
+    bucket.elements += elements;
+  }
+  for (auto& bucket : program_.buckets) {
+    const std::string& first = graph_.parameters[index(bucket.parameters.front())].name;
+    const std::string name =
+        bucket.parameters.size() == 1
+            ? first + ".gradient"
+            : fmt::format("{}.gradient+{}", first, bucket.parameters.size() - 1);
+    bucket.buffer = new_buffer(name, BufferKind::Gradient, bucket.elements * step_.element_bytes.gradient);
+    int last = static_cast<int>(graph_.nodes.size());
+    for (const int p : bucket.parameters) last = std::min(last, first_user[index(p)]);
+    last_node_.push_back(last);
+    bucket_live_.push_back(false);
+  }
+  program_.loss_sum = new_buffer("loss_sum", BufferKind::Scalar, scalar_bytes);
+}
+
+GradientTarget ProgramBuilder::target_of(int parameter, Instruction& instruction) {
+  const int number = bucket_of_.at(index(parameter));
+  const int buffer = program_.buckets[index(number)].buffer;
+  if (bucket_live_[index(number)]) instruction.reads.push_back(buffer);
+  if (std::find(instruction.writes.begin(), instruction.writes.end(), buffer) == instruction.writes.end()) {
+    instruction.writes.push_back(buffer);
+  }
+  bucket_live_[index(number)] = true;
+  GradientTarget target{buffer, offset_of_[index(parameter)], written_[index(parameter)]};
+  written_[index(parameter)] = true;
+  return target;
+}
+
+void ProgramBuilder::reduce_finished_buckets(int n) {
+  if (!reduces()) return;
+  for (std::size_t number = 0; number < program_.buckets.size(); ++number) {
+    if (last_node_[number] != n) continue;
+    const Bucket& bucket = program_.buckets[number];
+    all_reduce(program_.buffers[index(bucket.buffer)].name, bucket.buffer, bucket.elements,
+               step_.element_bytes.gradient);
+  }
+}
+
+void ProgramBuilder::all_reduce(const std::string& name, int buffer, std::int64_t elements,
+                                std::int64_t element_bytes) {
+  while (static_cast<int>(in_flight_.size()) >= step_.reductions_in_flight) wait_for_oldest();
+  Instruction instruction;
+  instruction.operation = Operation::AllReduce;
+  instruction.node = name;
+  const auto members = static_cast<std::int64_t>(step_.data_group.size());
+  instruction.arguments.staging =
+      new_buffer(name + ".staging", BufferKind::Communication,
+                 all_reduce_staging_bytes(elements, element_bytes, members));
+  instruction.arguments.inputs = {buffer};
+  instruction.reads = {buffer};
+  instruction.writes = {buffer, instruction.arguments.staging};
+  const std::int64_t bytes = elements * element_bytes;
+  // Each member sends and receives (members-1)/members of the bytes twice.
+  instruction.seconds = 2.0 * static_cast<double>(bytes) * static_cast<double>(members - 1) /
+                        static_cast<double>(members) / step_.link_bytes_per_second;
+  instruction.channel = Channel{"all-reduce", "data", step_.data_group, -1, tag_++, bytes, false};
+  in_flight_.push_back(static_cast<int>(program_.instructions.size()));
+  add(std::move(instruction));
+}
+
+void ProgramBuilder::wait_for_oldest() {
+  Instruction instruction;
+  instruction.operation = Operation::Wait;
+  instruction.completes = in_flight_.front();
+  instruction.node = program_.instructions[index(instruction.completes)].node;
+  in_flight_.erase(in_flight_.begin());
+  add(std::move(instruction));
+}
+
+void ProgramBuilder::finish_step() {
+  if (reduces()) all_reduce("loss_sum", program_.loss_sum, 1, scalar_bytes);
+  while (!in_flight_.empty()) wait_for_oldest();
+  program_.gradient_norm = new_buffer("gradient_norm", BufferKind::Scalar, scalar_bytes);
+  Instruction norm;
+  norm.operation = Operation::Norm;
+  norm.node = "gradients";
+  for (const auto& bucket : program_.buckets) norm.reads.push_back(bucket.buffer);
+  norm.arguments.inputs = norm.reads;
+  norm.arguments.output = program_.gradient_norm;
+  norm.writes = {program_.gradient_norm};
+  add(std::move(norm));
+  for (std::size_t number = 0; number < program_.buckets.size(); ++number) {
+    update(program_.buckets[number], number);
+  }
+  Instruction report;
+  report.operation = Operation::Report;
+  report.node = "step";
+  report.reads = {program_.loss_sum, program_.gradient_norm};
+  report.arguments.inputs = report.reads;
+  add(std::move(report));
+}
+
+void ProgramBuilder::update(const Bucket& bucket, std::size_t number) {
+  Instruction instruction;
+  instruction.operation = Operation::Update;
+  instruction.node = program_.buffers[index(bucket.buffer)].name;
+  instruction.node_index = static_cast<int>(number);
+  instruction.reads = {program_.gradient_norm, bucket.buffer};
+  for (const int p : bucket.parameters) {
+    const ParameterBuffers& buffers = program_.parameters[index(p)];
+    for (const int id : {buffers.parameter, buffers.master, buffers.first_moment, buffers.second_moment}) {
+      if (id < 0) continue;
+      instruction.reads.push_back(id);
+      instruction.writes.push_back(id);
+    }
+  }
+  add(std::move(instruction));
+}
+
+void ProgramBuilder::report(int output) {
+  Instruction instruction;
+  instruction.operation = Operation::Report;
+  instruction.node = "forward";
+  instruction.reads = {output};
+  instruction.arguments.inputs = {output};
+  add(std::move(instruction));
+}
+
+}  // namespace garonne::plan

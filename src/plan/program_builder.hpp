@@ -1,0 +1,55 @@
+// The part of a Program that does not depend on which records are kept: static buffers, gradient buckets,
+// reductions, norm and update.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/generator.hpp"
+#include "plan/program.hpp"
+
+namespace garonne::plan {
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const ModelGraph& graph, const StepShape& step);
+
+  // Parameters, masters and moments, live at start and end; `training` adds the latter two.
+  void add_parameters(bool training);
+  // Cuts the parameters into buckets in the order in which backward finishes them.
+  void make_buckets();
+
+  int new_buffer(std::string name, BufferKind kind, std::int64_t bytes);
+  void add(Instruction instruction);
+  int parameter_buffer(int parameter) const;
+  // The place of a weight gradient; adds the bucket to the instruction's reads and writes.
+  GradientTarget target_of(int parameter, Instruction& instruction);
+  // Called after the last micro-batch's backward of node `n`: reduces the buckets it completed.
+  void reduce_finished_buckets(int n);
+  // Waits, loss, norm, updates, report.
+  void finish_step();
+  // Hands `output` to the caller at the end of a forward-only Program.
+  void report(int output);
+  int loss_sum() const { return program_.loss_sum; }
+  Program take() { return std::move(program_); }
+
+ private:
+  bool reduces() const { return step_.data_group.size() > 1; }
+  void all_reduce(const std::string& name, int buffer, std::int64_t elements, std::int64_t element_bytes);
+  void wait_for_oldest();
+  void update(const Bucket& bucket, std::size_t number);
+
+  const ModelGraph& graph_;
+  const StepShape& step_;
+  Program program_;
+  std::vector<int> bucket_of_;           // by parameter
+  std::vector<std::int64_t> offset_of_;  // elements, by parameter
+  std::vector<bool> written_;            // this parameter's gradient has its first contribution
+  std::vector<bool> bucket_live_;
+  std::vector<int> last_node_;           // by bucket: the node whose backward completes it
+  std::vector<int> in_flight_;           // instruction indices of reductions not yet waited for
+  int tag_ = 0;
+};
+
+}  // namespace garonne::plan
