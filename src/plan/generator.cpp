@@ -130,8 +130,8 @@ class MicroBatchWriter {
     }
   }
 
-  // A contribution to a gradient that exists already is added into the new storage, which no other name
-  // shares; the old storage is given back with its last name.
+  // A second contribution is added in place where the node can do so and no other name shares the storage;
+  // else into the new storage, and the old one is given back with its last name.
   void write_input_gradient(const NodeSpec& node, std::size_t i, Instruction& instruction) {
     Arguments& arguments = instruction.arguments;
     const int input = node.inputs[i];
@@ -145,6 +145,10 @@ class MicroBatchWriter {
     int buffer = -1;
     if (node.gradient_aliases[i] && existing < 0) {
       buffer = arguments.output_gradient;
+    } else if (existing >= 0 && !node.adds_in_place.empty() && node.adds_in_place[i] &&
+               std::count(gradient_.begin(), gradient_.end(), existing) == 1) {
+      buffer = existing;
+      instruction.writes.push_back(buffer);
     } else {
       buffer = new_buffer(value.name + ".gradient", BufferKind::ValueGradient, value.bytes);
       instruction.writes.push_back(buffer);

@@ -16,7 +16,7 @@ struct ElementBytes {
   std::int64_t parameter = 4;
   std::int64_t master = 0;  // 0 = the parameter is its own master
   std::int64_t gradient = 4;
-  std::int64_t moment = 4;
+  std::int64_t state = 4;
 };
 
 // What a step looks like around the model.
@@ -28,7 +28,7 @@ struct StepShape {
   int reductions_in_flight = 4;    // so many staging buffers live at most
   std::vector<int> data_group;     // global ranks, in order; one member = nothing to reduce
   double link_bytes_per_second = 4e9;
-  bool clip = true;
+  std::vector<std::string> optimizer_states;  // names, as {"first_moment", "second_moment"}
 };
 
 // Which blocks drop their records after the forward and run it again before the backward.

@@ -111,8 +111,7 @@ struct Bucket {
 struct ParameterBuffers {
   int parameter = -1;  // read by the nodes, in the compute type
   int master = -1;     // float32 copy that the optimizer updates; -1 where the parameter is its own
-  int first_moment = -1;
-  int second_moment = -1;
+  std::vector<int> states;  // of the optimizer, in its order
 };
 
 struct Program {

@@ -59,10 +59,10 @@ void ProgramBuilder::add_parameters(bool training) {
         buffers.master = add_static(parameter.name + ".master", BufferKind::MasterParameter,
                                     parameter.elements * bytes.master);
       }
-      buffers.first_moment = add_static(parameter.name + ".first_moment", BufferKind::OptimizerState,
-                                        parameter.elements * bytes.moment);
-      buffers.second_moment = add_static(parameter.name + ".second_moment", BufferKind::OptimizerState,
-                                         parameter.elements * bytes.moment);
+      for (const auto& state : step_.optimizer_states) {
+        buffers.states.push_back(add_static(parameter.name + "." + state, BufferKind::OptimizerState,
+                                            parameter.elements * bytes.state));
+      }
     }
     program_.parameters.push_back(buffers);
   }
@@ -195,11 +195,11 @@ void ProgramBuilder::update(const Bucket& bucket, std::size_t number) {
   instruction.reads = {program_.gradient_norm, bucket.buffer};
   for (const int p : bucket.parameters) {
     const ParameterBuffers& buffers = program_.parameters[index(p)];
-    for (const int id : {buffers.parameter, buffers.master, buffers.first_moment, buffers.second_moment}) {
-      if (id < 0) continue;
-      instruction.reads.push_back(id);
-      instruction.writes.push_back(id);
-    }
+    std::vector<int> updated = buffers.states;
+    updated.push_back(buffers.parameter);
+    if (buffers.master >= 0) updated.push_back(buffers.master);
+    instruction.reads.insert(instruction.reads.end(), updated.begin(), updated.end());
+    instruction.writes.insert(instruction.writes.end(), updated.begin(), updated.end());
   }
   add(std::move(instruction));
 }

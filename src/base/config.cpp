@@ -1,0 +1,198 @@
+#include "base/config.hpp"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+
+namespace garonne {
+namespace {
+
+const KeySpec* find_key(const std::string& name) {
+  for (const auto& key : config_keys()) {
+    if (key.name == name) return &key;
+  }
+  return nullptr;
+}
+
+const KeySpec& known_key(const std::string& name) {
+  if (const KeySpec* key = find_key(name)) return *key;
+  std::vector<std::string> names;
+  for (const auto& key : config_keys()) names.push_back(key.name);
+  std::string near = nearest_word(name, names);
+  if (near.empty()) {
+    // The right key in the wrong section.
+    const std::string leaf = name.substr(name.rfind('.') + 1);
+    for (const auto& candidate : names) {
+      if (candidate.substr(candidate.rfind('.') + 1) == leaf) near = candidate;
+    }
+  }
+  throw ConfigError(name, "",
+                    near.empty() ? "unknown key; `garonne train --help` lists all keys"
+                                 : fmt::format("unknown key; did you mean {}?", near));
+}
+
+const char* type_name(KeyType type) {
+  switch (type) {
+    case KeyType::Text: return "text";
+    case KeyType::Integer: return "an integer";
+    case KeyType::Real: return "a number";
+    case KeyType::Bytes: return "a number of bytes such as 600MiB";
+  }
+  return "";
+}
+
+// What a TOML value says, as text that KeySpec::set reads; the type must be the key's.
+std::string toml_text(const KeySpec& key, const toml::node& node) {
+  std::ostringstream shown;
+  node.visit([&](const auto& value) {
+    if constexpr (toml::is_value<decltype(value)>) shown << value.get();
+  });
+  const bool integer = node.is_integer();
+  const bool text = node.is_string();
+  const bool fits = key.type == KeyType::Text      ? text
+                    : key.type == KeyType::Integer ? integer
+                    : key.type == KeyType::Real    ? integer || node.is_floating_point()
+                                                   : integer || text;
+  if (!fits) {
+    throw ConfigError(key.name, shown.str(),
+                      fmt::format("must be {} (line {})", type_name(key.type), node.source().begin.line));
+  }
+  // A float printed by a stream loses digits.
+  if (node.is_floating_point()) return fmt::format("{}", node.as_floating_point()->get());
+  return shown.str();
+}
+
+void read_table(const toml::table& table, const std::string& prefix, RunConfig& config) {
+  for (const auto& [name, node] : table) {
+    const std::string dotted = prefix + std::string(name.str());
+    if (const auto* inner = node.as_table()) {
+      read_table(*inner, dotted + ".", config);
+    } else {
+      const KeySpec& key = known_key(dotted);
+      key.set(config, toml_text(key, node));
+    }
+  }
+}
+
+void check_together(const RunConfig& config) {
+  if (config.optimizer.minimum_learning_rate > config.optimizer.learning_rate) {
+    throw ConfigError("optimizer.minimum_learning_rate", fmt::format("{}", config.optimizer.minimum_learning_rate),
+                      fmt::format("is above optimizer.learning_rate = {}", config.optimizer.learning_rate));
+  }
+  if (config.grid.pipeline != 1 || config.grid.tensor != 1) {
+    throw ConfigError(config.grid.pipeline != 1 ? "grid.pipeline" : "grid.tensor", "",
+                      "this version splits over the data axis only; set it to 1 and grid.data to the number of ranks");
+  }
+}
+
+}  // namespace
+
+RunConfig parse_config(const std::string& toml_text, const std::string& name, const Overrides& overrides) {
+  RunConfig config;
+  try {
+    read_table(toml::parse(toml_text, name), "", config);
+  } catch (const toml::parse_error& error) {
+    throw ConfigError(fmt::format("{}:{}:{}: {}", name, error.source().begin.line, error.source().begin.column,
+                                  error.description()));
+  }
+  std::set<std::string> seen;
+  for (const auto& [key, value] : overrides) {
+    if (!seen.insert(key).second) throw ConfigError(key, value, "is given twice on the command line");
+    known_key(key).set(config, value);
+  }
+  check_together(config);
+  return config;
+}
+
+RunConfig load_config(const std::string& path, const Overrides& overrides) {
+  std::ifstream file(path);
+  if (!file) throw ConfigError(path, "", "cannot be read; give the path of a run file (TOML)");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return parse_config(text.str(), path, overrides);
+}
+
+std::string config_to_toml(const RunConfig& config) {
+  std::string text;
+  std::string section;
+  for (const auto& key : config_keys()) {
+    const auto dot = key.name.find('.');
+    if (key.name.substr(0, dot) != section) {
+      section = key.name.substr(0, dot);
+      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);
+    }
+    const std::string value = key.get(config);
+    const bool quoted = key.type == KeyType::Text || value == "auto";
+    std::string escaped;
+    for (const char character : value) {
+      if (character == '"' || character == '\\') escaped += '\\';
+      escaped += character;
+    }
+    text += quoted ? fmt::format("{} = \"{}\"\n", key.name.substr(dot + 1), escaped)
+                   : fmt::format("{} = {}\n", key.name.substr(dot + 1), value);
+  }
+  return text;
+}
+
+std::vector<std::string> changed_keys(const RunConfig& a, const RunConfig& b) {
+  std::vector<std::string> changed;
+  for (const auto& key : config_keys()) {
+    if (key.get(a) != key.get(b)) changed.push_back(key.name);
+  }
+  return changed;
+}
+
+std::string config_reference() {
+  const RunConfig defaults;
+  std::string text = "| key | default | values | meaning |\n|---|---|---|---|\n";
+  for (const auto& key : config_keys()) {
+    text += fmt::format("| `{}` | `{}` | {} | {} |\n", key.name, key.get(defaults), key.range, key.help);
+  }
+  return text;
+}
+
+std::string nearest_word(const std::string& word, const std::vector<std::string>& known) {
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 4) + 1;
+  for (const auto& candidate : known) {
+    // Levenshtein's distance, one row at a time.
+    std::vector<std::size_t> row(candidate.size() + 1);
+    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (std::size_t i = 1; i <= word.size(); ++i) {
+      std::size_t diagonal = row[0];
+      row[0] = i;
+      for (std::size_t j = 1; j <= candidate.size(); ++j) {
+        const std::size_t substituted = diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1);
+        diagonal = row[j];
+        row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+      }
+    }
+    if (row.back() < best_distance) {
+      best_distance = row.back();
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::int64_t micro_batches_per_rank(const RunConfig& config) {
+  const std::int64_t at_once = config.grid.data * config.train.micro_batch;
+  if (config.train.global_batch % at_once != 0) {
+    throw ConfigError("train.global_batch", fmt::format("{}", config.train.global_batch),
+                      fmt::format("does not divide into grid.data = {} ranks of micro-batches of {} samples; "
+                                  "the nearest that do are {} and {}",
+                                  config.grid.data, config.train.micro_batch,
+                                  std::max(at_once, config.train.global_batch / at_once * at_once),
+                                  (config.train.global_batch / at_once + 1) * at_once));
+  }
+  return config.train.global_batch / at_once;
+}
+
+}  // namespace garonne

@@ -1,0 +1,114 @@
+// A run's configuration: one struct, and one table that declares every key once. From the table come the
+// reading of files, the command line, --help, the reference page and the check for unknown keys.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace garonne {
+
+struct RunConfig {
+  struct Model {
+    std::string kind = "gpt";
+    std::int64_t layers = 4;
+    std::int64_t hidden = 128;
+    std::int64_t heads = 4;
+    std::int64_t sequence = 128;
+    std::int64_t vocabulary = 0;
+    double dropout = 0.0;
+  } model;
+  struct Data {
+    std::string path;
+  } data;
+  struct GridKeys {
+    std::int64_t data = 1;
+    std::int64_t pipeline = 1;
+    std::int64_t tensor = 1;
+    std::string transport = "auto";
+    std::int64_t bucket = 4 << 20;
+  } grid;
+  struct Memory {
+    std::int64_t budget = automatic_budget;
+    std::string plan = "auto";
+  } memory;
+  struct Train {
+    std::int64_t steps = 400;
+    std::int64_t stop_after = 0;
+    std::int64_t global_batch = 16;
+    std::int64_t micro_batch = 4;
+    std::string precision = "float32";
+    std::int64_t seed = 1;
+  } train;
+  struct Optimizer {
+    std::string name = "adamw";
+    double learning_rate = 3e-4;
+    double minimum_learning_rate = 3e-5;
+    std::int64_t warmup_steps = 100;
+    double beta1 = 0.9;
+    double beta2 = 0.95;
+    double epsilon = 1e-8;
+    double weight_decay = 0.1;
+    double clip_norm = 1.0;
+  } optimizer;
+  struct Evaluation {
+    std::int64_t every = 100;
+    std::int64_t batches = 20;
+  } evaluation;
+  struct Checkpoint {
+    std::int64_t every = 100;
+    std::int64_t keep = 2;
+  } checkpoint;
+  struct Run {
+    std::string directory = "runs/default";
+    std::string resume = "auto";
+    std::string device = "cpu";
+    std::int64_t threads = 0;
+  } run;
+
+  // memory.budget = "auto"
+  static constexpr std::int64_t automatic_budget = -1;
+};
+
+enum class KeyType { Text, Integer, Real, Bytes };
+
+struct KeySpec {
+  std::string name;  // dotted
+  KeyType type = KeyType::Text;
+  std::string range;  // for people, as ">= 1" or "float32, float64, bfloat16"
+  std::string help;
+  std::function<std::string(const RunConfig&)> get;  // as written in a file, without quotes
+  // Throws ConfigError when the text is no such value or out of range.
+  std::function<void(RunConfig&, const std::string&)> set;
+};
+
+// Every key, in the order of the sections.
+const std::vector<KeySpec>& config_keys();
+
+// (dotted key, value) as given on the command line; lists comma-separated.
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+// Reads a TOML file, then the overrides. Throws ConfigError: unknown key with a suggestion, wrong type, out
+// of range, duplicate, malformed file with its line.
+RunConfig load_config(const std::string& path, const Overrides& overrides);
+RunConfig parse_config(const std::string& toml_text, const std::string& name, const Overrides& overrides);
+
+// The effective configuration as a TOML file with every key.
+std::string config_to_toml(const RunConfig& config);
+
+// Dotted keys whose values differ.
+std::vector<std::string> changed_keys(const RunConfig& a, const RunConfig& b);
+
+// The reference page of all keys, in Markdown.
+std::string config_reference();
+
+// The nearest of `known` to `word`, or empty when none is near.
+std::string nearest_word(const std::string& word, const std::vector<std::string>& known);
+
+// micro-batches a step on each data rank; throws ConfigError when the global batch does not divide.
+std::int64_t micro_batches_per_rank(const RunConfig& config);
+
+}  // namespace garonne

@@ -1,0 +1,166 @@
+#include "exec/device_tier.hpp"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+
+namespace garonne::exec {
+
+class DeviceTier::Ledger : public std::enable_shared_from_this<Ledger> {
+ public:
+  explicit Ledger(std::int64_t limit) : limit_(limit) {}
+  ~Ledger() { give_back_kept(); }
+
+  void* allocate(std::int64_t bytes);
+  void release(void* block, std::int64_t bytes);
+  void give_back_kept();
+
+  std::mutex mutex_;  // a tensor may be released on another thread than it was made on
+  std::int64_t limit_;
+  std::int64_t live_ = 0;
+  std::int64_t peak_ = 0;
+  std::int64_t kept_ = 0;
+  bool closed_ = false;  // the tier is gone: nothing is kept any more
+  std::string activity_;
+  std::unordered_map<std::int64_t, std::vector<void*>> kept_blocks_;
+};
+
+namespace {
+
+using Ledger = DeviceTier::Ledger;
+
+// In front of every block, so that releasing it finds its way without a look-up.
+struct Header {
+  std::shared_ptr<Ledger>* ledger;  // null for a host block
+  std::int64_t bytes;
+};
+constexpr std::int64_t header_bytes = 64;
+static_assert(sizeof(Header) <= header_bytes);
+
+thread_local Ledger* current = nullptr;
+
+void* system_block(std::int64_t bytes) {
+  void* block = nullptr;
+  if (posix_memalign(&block, static_cast<std::size_t>(cpu_allocation_granularity),
+                     static_cast<std::size_t>(bytes + header_bytes)) != 0) {
+    throw std::bad_alloc();
+  }
+  return static_cast<char*>(block) + header_bytes;
+}
+
+Header& header_of(void* data) { return *reinterpret_cast<Header*>(static_cast<char*>(data) - header_bytes); }
+
+void release_system_block(void* data) { std::free(static_cast<char*>(data) - header_bytes); }
+
+void release_data(void* data) {
+  if (data == nullptr) return;
+  Header& header = header_of(data);
+  if (header.ledger == nullptr) {
+    release_system_block(data);
+    return;
+  }
+  const std::unique_ptr<std::shared_ptr<Ledger>> owner(header.ledger);
+  (*owner)->release(data, header.bytes);
+}
+
+// The tensor library's one CPU allocator of the process: counts in the tier of the calling thread's scope.
+class TierAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t size) override {
+    const c10::Device cpu(c10::DeviceType::CPU);
+    if (size == 0) return {nullptr, nullptr, &release_data, cpu};
+    const std::int64_t bytes = round_up(static_cast<std::int64_t>(size), cpu_allocation_granularity);
+    void* data = nullptr;
+    if (current == nullptr) {
+      data = system_block(bytes);
+      header_of(data) = {nullptr, bytes};
+    } else {
+      data = current->allocate(bytes);
+      header_of(data) = {new std::shared_ptr<Ledger>(current->shared_from_this()), bytes};
+    }
+    // The context must be the data pointer: oneDNN's operators ask for it.
+    return {data, data, &release_data, cpu};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release_data; }
+  void copy_data(void* destination, const void* source, std::size_t count) const override {
+    default_copy_data(destination, source, count);
+  }
+};
+
+void install_allocator() {
+  static TierAllocator allocator;
+  static std::once_flag once;
+  std::call_once(once, [] { c10::SetCPUAllocator(&allocator, /*priority=*/100); });
+}
+
+}  // namespace
+
+void* DeviceTier::Ledger::allocate(std::int64_t bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (live_ + bytes > limit_) {
+    throw RefusedError(fmt::format(
+        "{}: an allocation of {} bytes would bring the live bytes to {} and the budget is {} bytes ({})",
+        activity_.empty() ? "outside any instruction" : activity_, bytes, live_ + bytes, limit_,
+        format_bytes(limit_)));
+  }
+  void* block = nullptr;
+  auto& blocks = kept_blocks_[bytes];
+  if (!blocks.empty()) {
+    block = blocks.back();
+    blocks.pop_back();
+    kept_ -= bytes;
+  } else {
+    if (live_ + kept_ + bytes > limit_) give_back_kept();
+    block = system_block(bytes);
+  }
+  live_ += bytes;
+  if (live_ > peak_) peak_ = live_;
+  return block;
+}
+
+void DeviceTier::Ledger::release(void* block, std::int64_t bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  live_ -= bytes;
+  if (closed_) {
+    release_system_block(block);
+    return;
+  }
+  kept_blocks_[bytes].push_back(block);
+  kept_ += bytes;
+}
+
+void DeviceTier::Ledger::give_back_kept() {
+  for (auto& [bytes, blocks] : kept_blocks_) {
+    for (void* block : blocks) release_system_block(block);
+    blocks.clear();
+  }
+  kept_ = 0;
+}
+
+DeviceTier::DeviceTier(std::int64_t limit_bytes) : ledger_(std::make_shared<Ledger>(limit_bytes)) {
+  install_allocator();
+}
+
+DeviceTier::~DeviceTier() {
+  const std::lock_guard<std::mutex> lock(ledger_->mutex_);
+  ledger_->closed_ = true;
+  ledger_->give_back_kept();
+}
+
+std::int64_t DeviceTier::limit_bytes() const { return ledger_->limit_; }
+std::int64_t DeviceTier::live_bytes() const { return ledger_->live_; }
+std::int64_t DeviceTier::peak_bytes() const { return ledger_->peak_; }
+void DeviceTier::reset_peak() { ledger_->peak_ = ledger_->live_; }
+void DeviceTier::set_activity(const std::string& activity) { ledger_->activity_ = activity; }
+
+DeviceScope::DeviceScope(const DeviceTier& tier) : outer_(current) { current = tier.ledger().get(); }
+DeviceScope::~DeviceScope() { current = outer_; }
+
+}  // namespace garonne::exec

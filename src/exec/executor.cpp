@@ -1,0 +1,302 @@
+#include "exec/executor.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "kernels/reduction.hpp"
+#include "nn/element_type.hpp"
+#include "optim/schedule.hpp"
+
+namespace garonne::exec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::size_t index(int id) { return static_cast<std::size_t>(id); }
+
+}  // namespace
+
+// Everything that lives from the start of a step to its end.
+struct Executor::Running {
+  const StepInputs& inputs;
+  std::vector<at::Tensor> buffers;
+  std::vector<std::vector<std::int64_t>> samples;        // by micro-batch
+  std::map<std::pair<int, int>, nn::Record> records;     // (micro-batch, node)
+  std::map<std::size_t, dist::Ticket> tickets;           // by instruction
+  double gradient_scale = 1;
+  StepOutputs outputs;
+};
+
+Executor::Executor(const nn::Model& model, const plan::Program& program, const Machine& machine)
+    : model_(model), program_(program), machine_(machine), bucket_of_buffer_(program.buffers.size(), -1) {
+  for (std::size_t number = 0; number < program.buckets.size(); ++number) {
+    bucket_of_buffer_[index(program.buckets[number].buffer)] = static_cast<int>(number);
+  }
+}
+
+StepOutputs Executor::run(const StepInputs& inputs) {
+  const at::NoGradGuard no_gradients;
+  const DeviceScope scope(*machine_.tier);
+  Running running{inputs, std::vector<at::Tensor>(program_.buffers.size()), {}, {}, {}, 1, {}};
+  running.samples.resize(index(program_.micro_batches));
+  for (std::size_t p = 0; p < program_.parameters.size(); ++p) {
+    const plan::ParameterBuffers& ids = program_.parameters[p];
+    const ParameterState& state = machine_.state->parameters[p];
+    running.buffers[index(ids.parameter)] = state.parameter;
+    if (ids.master >= 0) running.buffers[index(ids.master)] = state.master;
+    for (std::size_t k = 0; k < ids.states.size(); ++k) running.buffers[index(ids.states[k])] = state.states[k];
+  }
+  running.outputs.measurements.reserve(program_.instructions.size());
+  for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
+    const plan::Instruction& instruction = program_.instructions[number];
+    machine_.tier->set_activity(plan::describe(instruction));
+    machine_.tier->reset_peak();
+    const auto start = Clock::now();
+    execute(instruction, number, running);
+    check_made(instruction, running);
+    for (const int freed : instruction.frees) running.buffers[index(freed)].reset();
+    plan::Measurement measurement;
+    measurement.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    measurement.live_bytes = machine_.tier->live_bytes();
+    measurement.peak_bytes = machine_.tier->peak_bytes();
+    running.outputs.peak_bytes = std::max(running.outputs.peak_bytes, measurement.peak_bytes);
+    running.outputs.measurements.push_back(measurement);
+  }
+  machine_.tier->set_activity("");
+  return std::move(running.outputs);
+}
+
+void Executor::execute(const plan::Instruction& instruction, std::size_t number, Running& running) {
+  switch (instruction.operation) {
+    case plan::Operation::Load: return load(instruction, running);
+    case plan::Operation::Forward: return forward(instruction, /*keep=*/false, running);
+    case plan::Operation::ForwardKeep: return forward(instruction, /*keep=*/true, running);
+    case plan::Operation::Backward: return backward(instruction, running);
+    case plan::Operation::EmitLoss: {
+      const int sum = instruction.arguments.output;
+      const at::Tensor& loss = running.buffers[index(instruction.arguments.inputs[0])];
+      at::Tensor& total = running.buffers[index(sum)];
+      const bool first = !total.defined();
+      if (first) make(instruction, sum, at::empty({1}, loss.options()), running);
+      double& value = *total.data_ptr<double>();
+      value = (first ? 0.0 : value) + *loss.const_data_ptr<double>() * running.inputs.loss_scale;
+      return;
+    }
+    case plan::Operation::AllReduce: return all_reduce(instruction, number, running);
+    case plan::Operation::Wait: {
+      const auto found = running.tickets.find(index(instruction.completes));
+      expect(found != running.tickets.end(), "a wait without its reduction");
+      machine_.data->wait(found->second);
+      running.tickets.erase(found);
+      return;
+    }
+    case plan::Operation::Norm: return norm(instruction, running);
+    case plan::Operation::Update: return update(instruction, running);
+    case plan::Operation::Report: return report(instruction, running);
+  }
+}
+
+void Executor::make(const plan::Instruction& instruction, int buffer, const at::Tensor& tensor,
+                    Running& running) const {
+  expect(buffer >= 0, plan::describe(instruction) + " makes a buffer that the Program does not name");
+  running.buffers[index(buffer)] = tensor;
+}
+
+// A tensor of other bytes than the Program says would make every prediction after it wrong.
+void Executor::check_made(const plan::Instruction& instruction, const Running& running) const {
+  for (const int id : instruction.writes) {
+    const plan::Buffer& buffer = program_.buffers[index(id)];
+    const at::Tensor& tensor = running.buffers[index(id)];
+    if (!tensor.defined() && buffer.bytes == 0) continue;
+    expect(tensor.defined(), plan::describe(instruction) + " did not make " + buffer.name);
+    const std::int64_t bytes =
+        round_up(static_cast<std::int64_t>(tensor.storage().nbytes()), cpu_allocation_granularity);
+    if (bytes != buffer.bytes) {
+      throw InternalError(fmt::format("{} made {} with {} bytes where the Program says {}",
+                                      plan::describe(instruction), buffer.name, bytes, buffer.bytes));
+    }
+  }
+}
+
+nn::Context Executor::context_of(const plan::Instruction& instruction, const Running& running) const {
+  nn::Context context;
+  context.precision = machine_.state->precision;
+  context.seed = running.inputs.seed;
+  context.step = static_cast<std::uint64_t>(running.inputs.step);
+  context.training = running.inputs.training;
+  const auto& samples = running.samples[index(instruction.micro_batch)];
+  context.samples = samples.data();
+  context.batch = static_cast<std::int64_t>(samples.size());
+  context.products = machine_.products;
+  return context;
+}
+
+void Executor::load(const plan::Instruction& instruction, Running& running) {
+  HostBatch batch = running.inputs.load(instruction.micro_batch);
+  expect(batch.values.size() >= instruction.arguments.inputs.size(), "a micro-batch lacks a loaded value");
+  for (std::size_t i = 0; i < instruction.arguments.inputs.size(); ++i) {
+    const auto& values = batch.values[i];
+    at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
+    std::memcpy(tensor.data_ptr(), values.data(), values.size() * sizeof(std::int64_t));
+    make(instruction, instruction.arguments.inputs[i], tensor, running);
+  }
+  running.samples[index(instruction.micro_batch)] = std::move(batch.samples);
+}
+
+void Executor::forward(const plan::Instruction& instruction, bool keep, Running& running) {
+  const nn::Node& node = *model_.nodes[index(instruction.node_index)];
+  std::vector<at::Tensor> inputs;
+  for (const int id : instruction.arguments.inputs) inputs.push_back(running.buffers[index(id)]);
+  std::vector<at::Tensor> parameters;
+  for (const int id : instruction.arguments.parameters) parameters.push_back(running.buffers[index(id)]);
+  nn::Record record;
+  const at::Tensor output =
+      node.forward(context_of(instruction, running), inputs, parameters, keep ? &record : nullptr);
+  make(instruction, instruction.arguments.output, output, running);
+  if (!keep) return;
+  expect(record.slots.size() == instruction.arguments.record.size(),
+         plan::describe(instruction) + " kept another number of private slots than declared");
+  for (std::size_t slot = 0; slot < record.slots.size(); ++slot) {
+    make(instruction, instruction.arguments.record[slot], record.slots[slot], running);
+  }
+  record.slots.clear();
+  running.records[{instruction.micro_batch, instruction.node_index}] = std::move(record);
+}
+
+at::Tensor Executor::gradient_target(const plan::GradientTarget& target, int parameter,
+                                     const plan::Instruction& instruction, Running& running) const {
+  const plan::Bucket& bucket = program_.buckets[index(bucket_of_buffer_[index(target.buffer)])];
+  at::Tensor& buffer = running.buffers[index(target.buffer)];
+  if (!buffer.defined()) {
+    make(instruction, target.buffer,
+         at::empty({bucket.elements}, nn::state_scalar_type(machine_.state->precision)), running);
+  }
+  return buffer.narrow(0, target.offset_elements, model_.graph.parameters[index(parameter)].elements);
+}
+
+void Executor::backward(const plan::Instruction& instruction, Running& running) {
+  const plan::Arguments& arguments = instruction.arguments;
+  const plan::NodeSpec& spec = model_.graph.nodes[index(instruction.node_index)];
+  const auto tensor = [&](int id) { return id < 0 ? at::Tensor() : running.buffers[index(id)]; };
+  const auto found = running.records.find({instruction.micro_batch, instruction.node_index});
+  nn::Record record = found == running.records.end() ? nn::Record() : std::move(found->second);
+  if (found != running.records.end()) running.records.erase(found);
+  for (const int id : arguments.record) record.slots.push_back(tensor(id));
+
+  nn::BackwardArguments given;
+  given.record = &record;
+  given.output_gradient = tensor(arguments.output_gradient);
+  given.output = tensor(arguments.pinned_output);
+  given.loss_scale = running.inputs.loss_scale;
+  for (std::size_t i = 0; i < arguments.inputs.size(); ++i) {
+    given.inputs.push_back(tensor(arguments.inputs[i]));
+    const int gradient = arguments.input_gradients[i];
+    given.wanted.push_back(gradient >= 0);
+    const bool in_place = gradient >= 0 && gradient == arguments.accumulated[i];
+    given.add_to.push_back(in_place ? tensor(gradient) : at::Tensor());
+  }
+  for (const int id : arguments.parameters) given.parameters.push_back(tensor(id));
+  for (std::size_t p = 0; p < arguments.parameter_gradients.size(); ++p) {
+    const plan::GradientTarget& target = arguments.parameter_gradients[p];
+    given.parameter_gradients.push_back(
+        {gradient_target(target, spec.parameters[p], instruction, running), target.accumulate});
+  }
+  const std::vector<at::Tensor> gradients = model_.nodes[index(instruction.node_index)]->backward(
+      context_of(instruction, running), given);
+  for (std::size_t i = 0; i < arguments.inputs.size(); ++i) {
+    const int id = arguments.input_gradients[i];
+    if (id < 0) continue;
+    const int existing = arguments.accumulated[i];
+    if (existing >= 0 && existing != id) {
+      const at::Tensor& fresh = gradients[i];
+      fresh.add_(running.buffers[index(existing)]);
+    }
+    make(instruction, id, gradients[i], running);
+  }
+}
+
+void Executor::all_reduce(const plan::Instruction& instruction, std::size_t number, Running& running) {
+  const at::Tensor& data = running.buffers[index(instruction.arguments.inputs[0])];
+  const int staging = instruction.arguments.staging;
+  at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, at::kByte);
+  make(instruction, staging, scratch, running);
+  const auto type = data.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;
+  expect(machine_.data != nullptr, "the Program reduces over ranks and there is no transport");
+  running.tickets.emplace(
+      number, machine_.data->all_reduce_sum(data.data_ptr(), data.numel(), type,
+                                            scratch.numel() > 0 ? scratch.data_ptr() : nullptr));
+}
+
+void Executor::norm(const plan::Instruction& instruction, Running& running) {
+  // By parameter and not by bucket, so that the sum does not depend on how gradients are grouped.
+  std::vector<double> squares(program_.parameters.size(), 0.0);
+  for (const auto& bucket : program_.buckets) {
+    const at::Tensor& buffer = running.buffers[index(bucket.buffer)];
+    for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
+      const int p = bucket.parameters[k];
+      const at::Tensor gradient =
+          buffer.narrow(0, bucket.offsets[k], model_.graph.parameters[index(p)].elements);
+      squares[index(p)] =
+          kernels::sum_of_squares(nn::element_type_of(gradient), gradient.const_data_ptr(), gradient.numel());
+      if (machine_.watch_gradient) machine_.watch_gradient(p, gradient);
+    }
+  }
+  double sum = 0;
+  for (const double square : squares) sum += square;
+  at::Tensor result = at::empty({1}, at::kDouble);
+  *result.data_ptr<double>() = std::sqrt(sum);
+  make(instruction, instruction.arguments.output, result, running);
+  const double loss = *running.buffers[index(program_.loss_sum)].const_data_ptr<double>();
+  if (!std::isfinite(loss) || !std::isfinite(sum)) {
+    throw RefusedError(fmt::format("step {}: the {} is {}; nothing was updated. Lower optimizer.learning_rate or set "
+                                   "optimizer.clip_norm, and start again from the last checkpoint",
+                                   running.inputs.step, std::isfinite(loss) ? "gradient norm" : "loss",
+                                   std::isfinite(loss) ? std::sqrt(sum) : loss));
+  }
+  running.gradient_scale = optim::clip_scale(std::sqrt(sum), running.inputs.clip_norm);
+}
+
+void Executor::update(const plan::Instruction& instruction, Running& running) {
+  const plan::Bucket& bucket = program_.buckets[index(instruction.node_index)];
+  const at::Tensor& buffer = running.buffers[index(bucket.buffer)];
+  for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
+    const int p = bucket.parameters[k];
+    ParameterState& state = machine_.state->parameters[index(p)];
+    optim::ParameterUpdate update;
+    update.parameter = state.trained();
+    update.states = state.states;
+    update.gradient = buffer.narrow(0, bucket.offsets[k], model_.graph.parameters[index(p)].elements);
+    if (state.master.defined()) update.compute_copy = state.parameter;
+    update.decays = model_.graph.parameters[index(p)].decays;
+    machine_.optimizer->update(update, running.inputs.step, running.inputs.learning_rate, running.gradient_scale);
+  }
+}
+
+void Executor::report(const plan::Instruction& instruction, Running& running) {
+  if (program_.loss_sum >= 0) {
+    running.outputs.loss = *running.buffers[index(program_.loss_sum)].const_data_ptr<double>();
+    running.outputs.gradient_norm = *running.buffers[index(program_.gradient_norm)].const_data_ptr<double>();
+    return;
+  }
+  const at::Tensor& value = running.buffers[index(instruction.arguments.inputs[0])];
+  // The copy handed out is the caller's, so it is made on the host, element by element.
+  running.outputs.report.resize(static_cast<std::size_t>(value.numel()));
+  for (std::int64_t i = 0; i < value.numel(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    switch (value.scalar_type()) {
+      case at::kDouble: running.outputs.report[at] = value.const_data_ptr<double>()[i]; break;
+      case at::kFloat: running.outputs.report[at] = static_cast<double>(value.const_data_ptr<float>()[i]); break;
+      default: running.outputs.report[at] = static_cast<double>(value.const_data_ptr<at::BFloat16>()[i]); break;
+    }
+  }
+}
+
+}  // namespace garonne::exec

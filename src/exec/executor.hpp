@@ -1,0 +1,90 @@
+// The executor: a plain interpreter of Programs, without policy. It does what the instructions say, checks
+// that every buffer it makes has the bytes that the Program gives it, and measures.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "dist/transport.hpp"
+#include "exec/device_tier.hpp"
+#include "exec/model_state.hpp"
+#include "nn/model.hpp"
+#include "nn/product.hpp"
+#include "optim/optimizer.hpp"
+#include "plan/program.hpp"
+
+namespace garonne::exec {
+
+// One micro-batch on the host: which samples, and the loaded values in the model's order.
+struct HostBatch {
+  std::vector<std::int64_t> samples;               // [batch]
+  std::vector<std::vector<std::int64_t>> values;   // tokens, targets [batch · sequence]
+};
+
+// What an execution is given beside the Program.
+struct StepInputs {
+  std::uint64_t seed = 0;
+  std::int64_t step = 1;       // from 1
+  bool training = true;        // dropout acts
+  double loss_scale = 1;       // weight of one micro-batch's loss in the sum, and of its gradients
+  double learning_rate = 0;
+  double clip_norm = 0;        // 0 = off
+  std::function<HostBatch(int micro_batch)> load;
+};
+
+struct StepOutputs {
+  double loss = 0;
+  double gradient_norm = 0;
+  std::vector<double> report;                   // what a forward-only Program hands out, as double
+  std::vector<plan::Measurement> measurements;  // one an instruction
+  std::int64_t peak_bytes = 0;                  // static bytes included
+};
+
+// What a step may touch. All must outlive the executor; `data` may be null on one rank.
+struct Machine {
+  DeviceTier* tier = nullptr;
+  ModelState* state = nullptr;
+  const nn::Products* products = nullptr;
+  const optim::Optimizer* optimizer = nullptr;
+  dist::Transport* data = nullptr;
+  // Called after the gradients are complete and before the update; for tests and tools.
+  std::function<void(int parameter, const at::Tensor& gradient)> watch_gradient;
+};
+
+class Executor {
+ public:
+  // `program` must have been accepted by replay; it and the model must outlive the executor.
+  Executor(const nn::Model& model, const plan::Program& program, const Machine& machine);
+
+  // Runs one step; collective over the groups of the Program. Throws RefusedError (allocator, loss or
+  // gradient norm not finite) with the instruction's name, CommunicationError from the transport. After an
+  // exception the state is that of the last whole update, or partly updated when an update was interrupted.
+  StepOutputs run(const StepInputs& inputs);
+
+ private:
+  struct Running;
+  void execute(const plan::Instruction& instruction, std::size_t number, Running& running);
+  void load(const plan::Instruction& instruction, Running& running);
+  void forward(const plan::Instruction& instruction, bool keep, Running& running);
+  void backward(const plan::Instruction& instruction, Running& running);
+  void all_reduce(const plan::Instruction& instruction, std::size_t number, Running& running);
+  void norm(const plan::Instruction& instruction, Running& running);
+  void update(const plan::Instruction& instruction, Running& running);
+  void report(const plan::Instruction& instruction, Running& running);
+  void make(const plan::Instruction& instruction, int buffer, const at::Tensor& tensor, Running& running) const;
+  void check_made(const plan::Instruction& instruction, const Running& running) const;
+  nn::Context context_of(const plan::Instruction& instruction, const Running& running) const;
+  at::Tensor gradient_target(const plan::GradientTarget& target, int parameter, const plan::Instruction& instruction,
+                             Running& running) const;
+
+  const nn::Model& model_;
+  const plan::Program& program_;
+  Machine machine_;
+  std::vector<int> bucket_of_buffer_;  // -1 where the buffer is no bucket
+};
+
+}  // namespace garonne::exec

@@ -1,0 +1,31 @@
+// GPT-2 as nodes: the mathematics of Hugging Face's GPT2LMHeadModel with activation gelu_new.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/model.hpp"
+
+namespace garonne::nn {
+
+struct GptSizes {
+  std::int64_t layers = 0;
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;
+  std::int64_t sequence = 0;  // also the number of positions
+  std::int64_t vocabulary = 0;
+  double dropout = 0;
+};
+
+// Throws ConfigError for sizes that do not fit together.
+void check_gpt_sizes(const GptSizes& sizes);
+
+// For micro-batches of `batch` samples. Loaded values: 0 = tokens, 1 = targets, int64 [batch, sequence].
+Model make_gpt(const GptSizes& sizes, std::int64_t batch, const Declaration& declaration);
+
+// The same parameters; ends in logits [sequence, vocabulary] of one sample. Loaded value: 0 = tokens.
+Model make_gpt_generator(const GptSizes& sizes, const Declaration& declaration);
+
+}  // namespace garonne::nn

@@ -1,0 +1,227 @@
+// Nodes around matrix products: linear layer, attention, the heads.
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "kernels/bias.hpp"
+#include "kernels/cross_entropy.hpp"
+#include "nn/autograd_graph.hpp"
+#include "nn/element_type.hpp"
+#include "nn/layers.hpp"
+#include "nn/product.hpp"
+
+namespace garonne::nn {
+namespace {
+
+double product_operations(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+
+class Linear : public Node {
+ public:
+  Linear(Rows rows, std::int64_t inputs, std::int64_t outputs) : rows_(rows), inputs_(inputs), outputs_(outputs) {}
+
+  plan::NodeSpec declare(const Declaration& declaration) const override {
+    plan::NodeSpec spec;
+    spec.kind = "linear";
+    spec.cost_key = fmt::format("linear {}x{}x{}", rows_.count(), outputs_, inputs_);
+    spec.gradient_aliases = {false};
+    spec.pins_inputs = {true};
+    spec.backward.transient_bytes = declaration.allocation(
+        weight_gradient_transient_bytes(declaration.precision, outputs_, inputs_));
+    const double operations = product_operations(rows_.count(), outputs_, inputs_);
+    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations = operations;
+    spec.backward.floating_point_operations = 2 * operations;
+    return spec;
+  }
+
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
+                     const std::vector<at::Tensor>& parameters, Record*) const override {
+    return context.products->forward(inputs[0], parameters[0], parameters[1]);
+  }
+
+  std::vector<at::Tensor> backward(const Context& context, BackwardArguments& arguments) const override {
+    const at::Tensor& gradient = arguments.output_gradient;
+    auto& gradients = arguments.parameter_gradients;
+    // The weight gradient first: its transient is gone before the input gradient is made.
+    context.products->weight_gradient(gradient, arguments.inputs[0], gradients[0].target, gradients[0].accumulate);
+    kernels::bias_gradient(context.element_type(), gradient.const_data_ptr(), gradients[1].target.data_ptr(),
+                           gradients[1].accumulate, rows_.count(), outputs_);
+    return {context.products->input_gradient(gradient, arguments.parameters[0])};
+  }
+
+ private:
+  Rows rows_;
+  std::int64_t inputs_;
+  std::int64_t outputs_;
+};
+
+class Attention : public AutogradNode {
+ public:
+  Attention(Rows rows, std::int64_t heads, std::int64_t head_size)
+      : rows_(rows), heads_(heads), head_size_(head_size) {}
+
+  plan::NodeSpec declare(const Declaration& declaration) const override {
+    plan::NodeSpec spec;
+    spec.kind = "attention";
+    spec.cost_key = fmt::format("attention {}x{}x{}x{}", rows_.batch, rows_.sequence, heads_, head_size_);
+    // The log-sum-exp of each row of scores.
+    spec.private_slot_bytes = {
+        declaration.allocation(rows_.count() * heads_ * state_bytes(declaration.precision))};
+    spec.needs_graph = true;
+    spec.gradient_aliases = {false};
+    spec.pins_inputs = {true};
+    spec.pins_output = true;
+    declare_transients(declaration, spec);
+    // Two products forward and five backward, half of each masked away.
+    const double product =
+        product_operations(rows_.sequence, rows_.sequence, head_size_) * static_cast<double>(rows_.batch * heads_) / 2;
+    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations = 2 * product;
+    spec.backward.floating_point_operations = 5 * product;
+    return spec;
+  }
+
+ protected:
+  Differentiable function(const Context&) const override {
+    return [this](const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>&) {
+      const auto parts =
+          inputs[0].view({rows_.batch, rows_.sequence, 3, heads_, head_size_}).unbind(/*dim=*/2);
+      // [batch, heads, sequence, head size]
+      const auto result = at::_scaled_dot_product_flash_attention_for_cpu(
+          parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2), /*dropout_p=*/0.0,
+          /*is_causal=*/true);
+      return std::get<0>(result).transpose(1, 2).reshape({rows_.count(), heads_ * head_size_});
+    };
+  }
+
+ private:
+  // The tensor library's blocked attention takes scratch memory of its own for each thread: the scores of one
+  // block of rows and columns, their maxima and sums, and the block's result. Sizes as its sources choose them.
+  void declare_transients(const Declaration& declaration, plan::NodeSpec& spec) const {
+    const std::int64_t row_block = rows_.sequence >= 768 ? 256 : rows_.sequence >= 192 ? 64 : 32;
+    const std::int64_t rows = std::min(row_block, rows_.sequence);
+    const std::int64_t columns = std::min<std::int64_t>(512, rows_.sequence);
+    const std::int64_t state = state_bytes(declaration.precision);
+    const bool low_precision = declaration.precision == Precision::BFloat16;
+    const std::int64_t padded = (columns + 63) / 64 * 64;
+    const std::int64_t forward_scratch = declaration.allocation(
+        declaration.threads * (rows * padded + 2 * rows + rows * head_size_) * state);
+    const std::int64_t reduced =
+        low_precision ? declaration.allocation(declaration.threads * rows * padded * compute_bytes(Precision::BFloat16))
+                      : 0;
+    // A recorded forward makes the log-sum-exp its slot; an unrecorded one drops it.
+    spec.forward.transient_bytes = forward_scratch + reduced + spec.private_slot_bytes[0];
+    spec.forward_keep.transient_bytes = forward_scratch + reduced;
+    const std::int64_t inputs = 3 * declaration.tensor(rows_.count() * heads_ * head_size_);
+    const std::int64_t backward_scratch =
+        2 * declaration.allocation(declaration.threads * rows * columns * state) + 2 * reduced;
+    // The three gradients are made apart, then stacked into the gradient of qkv.
+    spec.backward.transient_bytes =
+        std::max(inputs, inputs + backward_scratch - declaration.tensor(3 * rows_.count() * heads_ * head_size_));
+  }
+
+  Rows rows_;
+  std::int64_t heads_;
+  std::int64_t head_size_;
+};
+
+class LossHead : public Node {
+ public:
+  LossHead(Rows rows, std::int64_t hidden, std::int64_t vocabulary)
+      : rows_(rows), hidden_(hidden), vocabulary_(vocabulary) {}
+
+  plan::NodeSpec declare(const Declaration& declaration) const override {
+    plan::NodeSpec spec;
+    spec.kind = "loss_head";
+    spec.cost_key = fmt::format("loss_head {}x{}x{}", rows_.count(), vocabulary_, hidden_);
+    const std::int64_t logits = declaration.tensor(rows_.count() * vocabulary_);
+    const std::int64_t row_losses = declaration.allocation(rows_.count() * 8);
+    spec.private_slot_bytes = {logits};
+    spec.gradient_aliases = {false, false};
+    spec.pins_inputs = {true, false};
+    spec.forward.transient_bytes = logits + row_losses;
+    spec.forward_keep.transient_bytes = row_losses;
+    spec.backward.transient_bytes = declaration.allocation(
+        weight_gradient_transient_bytes(declaration.precision, vocabulary_, hidden_));
+    const double operations = product_operations(rows_.count(), vocabulary_, hidden_);
+    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations = operations;
+    spec.backward.floating_point_operations = 2 * operations;
+    return spec;
+  }
+
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
+                     const std::vector<at::Tensor>& parameters, Record* record) const override {
+    const at::Tensor logits = context.products->forward(inputs[0], parameters[0], at::Tensor());
+    at::Tensor row_losses = at::empty({rows_.count()}, inputs[0].options().dtype(at::kDouble));
+    const double mean_of_rows = 1.0 / static_cast<double>(rows_.count());
+    const double sum = kernels::cross_entropy(context.element_type(), logits.data_ptr(),
+                                              inputs[1].const_data_ptr<std::int64_t>(), mean_of_rows,
+                                              /*write_gradient=*/record != nullptr,
+                                              row_losses.data_ptr<double>(), rows_.count(), vocabulary_);
+    if (record != nullptr) record->slots = {logits};
+    at::Tensor loss = at::empty({}, inputs[0].options().dtype(at::kDouble));
+    loss.fill_(sum * mean_of_rows);
+    return loss;
+  }
+
+  std::vector<at::Tensor> backward(const Context& context, BackwardArguments& arguments) const override {
+    const at::Tensor& gradient = arguments.record->slots[0];
+    auto& target = arguments.parameter_gradients[0];
+    context.products->weight_gradient(gradient, arguments.inputs[0], target.target, target.accumulate,
+                                      arguments.loss_scale);
+    return {context.products->input_gradient(gradient, arguments.parameters[0], arguments.loss_scale), at::Tensor()};
+  }
+
+ private:
+  Rows rows_;
+  std::int64_t hidden_;
+  std::int64_t vocabulary_;
+};
+
+class LogitsHead : public Node {
+ public:
+  LogitsHead(Rows rows, std::int64_t hidden, std::int64_t vocabulary)
+      : rows_(rows), hidden_(hidden), vocabulary_(vocabulary) {}
+
+  plan::NodeSpec declare(const Declaration&) const override {
+    plan::NodeSpec spec;
+    spec.kind = "logits_head";
+    spec.cost_key = fmt::format("logits_head {}x{}x{}", rows_.count(), vocabulary_, hidden_);
+    spec.gradient_aliases = {false};
+    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
+        product_operations(rows_.count(), vocabulary_, hidden_);
+    return spec;
+  }
+
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
+                     const std::vector<at::Tensor>& parameters, Record*) const override {
+    return context.products->forward(inputs[0], parameters[0], at::Tensor());
+  }
+
+  std::vector<at::Tensor> backward(const Context&, BackwardArguments&) const override {
+    throw InternalError("the logits head runs forward only");
+  }
+
+ private:
+  Rows rows_;
+  std::int64_t hidden_;
+  std::int64_t vocabulary_;
+};
+
+}  // namespace
+
+std::unique_ptr<Node> make_linear(Rows rows, std::int64_t inputs, std::int64_t outputs) {
+  return std::make_unique<Linear>(rows, inputs, outputs);
+}
+std::unique_ptr<Node> make_attention(Rows rows, std::int64_t heads, std::int64_t head_size) {
+  return std::make_unique<Attention>(rows, heads, head_size);
+}
+std::unique_ptr<Node> make_loss_head(Rows rows, std::int64_t hidden, std::int64_t vocabulary) {
+  return std::make_unique<LossHead>(rows, hidden, vocabulary);
+}
+std::unique_ptr<Node> make_logits_head(Rows rows, std::int64_t hidden, std::int64_t vocabulary) {
+  return std::make_unique<LogitsHead>(rows, hidden, vocabulary);
+}
+
+}  // namespace garonne::nn

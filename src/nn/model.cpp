@@ -1,0 +1,57 @@
+#include "nn/model.hpp"
+
+#include <functional>
+#include <numeric>
+
+namespace garonne::nn {
+
+int ModelBuilder::add_input(const std::string& name, std::int64_t elements) {
+  model_.graph.values.push_back({name, declaration_.allocation(elements * 8), false, true});
+  return static_cast<int>(model_.graph.values.size()) - 1;
+}
+
+int ModelBuilder::add_parameter(const std::string& name, std::vector<std::int64_t> shape,
+                                Initialisation initialisation, std::vector<std::int64_t> stored) {
+  plan::ParameterSpec parameter;
+  parameter.name = name;
+  parameter.elements = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  parameter.decays = shape.size() >= 2;
+  model_.boxes.push_back(stored.empty() ? shape : std::move(stored));
+  parameter.shape = std::move(shape);
+  model_.graph.parameters.push_back(std::move(parameter));
+  model_.initialisations.push_back(initialisation);
+  return static_cast<int>(model_.graph.parameters.size()) - 1;
+}
+
+int ModelBuilder::add_node(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
+                           std::vector<int> parameters, std::int64_t elements) {
+  return append(name, std::move(node), std::move(inputs), std::move(parameters), declaration_.tensor(elements));
+}
+
+int ModelBuilder::add_loss(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
+                           std::vector<int> parameters) {
+  model_.graph.loss =
+      append(name, std::move(node), std::move(inputs), std::move(parameters), declaration_.allocation(8));
+  return model_.graph.loss;
+}
+
+int ModelBuilder::append(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
+                         std::vector<int> parameters, std::int64_t output_bytes) {
+  plan::NodeSpec spec = node->declare(declaration_);
+  spec.name = name;
+  spec.cost_key += std::string(" ") + precision_name(declaration_.precision);
+  spec.block = block_;
+  spec.inputs = std::move(inputs);
+  spec.parameters = std::move(parameters);
+  model_.graph.values.push_back({name, output_bytes, true, false});
+  spec.output = static_cast<int>(model_.graph.values.size()) - 1;
+  for (std::size_t i = 0; i < spec.pins_inputs.size(); ++i) {
+    if (spec.pins_inputs[i]) spec.pinned_values.push_back(spec.inputs[i]);
+  }
+  if (spec.pins_output) spec.pinned_values.push_back(spec.output);
+  model_.graph.nodes.push_back(std::move(spec));
+  model_.nodes.push_back(std::move(node));
+  return model_.graph.nodes.back().output;
+}
+
+}  // namespace garonne::nn

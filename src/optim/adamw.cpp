@@ -1,0 +1,41 @@
+// AdamW: decoupled weight decay (Loshchilov and Hutter, 2019), on matrices and embeddings only.
+#include <cmath>
+
+#include "kernels/optimizer_update.hpp"
+#include "optim/optimizer.hpp"
+
+namespace garonne::optim {
+namespace {
+
+class AdamW : public Optimizer {
+ public:
+  explicit AdamW(const RunConfig::Optimizer& keys) : keys_(keys) {}
+
+  std::vector<std::string> state_names() const override { return {"first_moment", "second_moment"}; }
+
+  void update(const ParameterUpdate& update, std::int64_t step, double learning_rate,
+              double gradient_scale) const override {
+    kernels::AdamW options;
+    options.learning_rate = learning_rate;
+    options.beta1 = keys_.beta1;
+    options.beta2 = keys_.beta2;
+    options.epsilon = keys_.epsilon;
+    options.weight_decay = update.decays ? keys_.weight_decay : 0.0;
+    options.bias_correction1 = 1.0 - std::pow(keys_.beta1, static_cast<double>(step));
+    options.bias_correction2 = 1.0 - std::pow(keys_.beta2, static_cast<double>(step));
+    const auto type = update.parameter.scalar_type() == at::kDouble ? kernels::ElementType::Float64
+                                                                    : kernels::ElementType::Float32;
+    kernels::adamw_update(type, update.parameter.data_ptr(), update.states[0].data_ptr(), update.states[1].data_ptr(),
+                          update.gradient.const_data_ptr(), update.parameter.numel(), options, gradient_scale,
+                          update.compute_copy.defined() ? update.compute_copy.data_ptr() : nullptr);
+  }
+
+ private:
+  RunConfig::Optimizer keys_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adamw(const RunConfig& config) { return std::make_unique<AdamW>(config.optimizer); }
+
+}  // namespace garonne::optim
