@@ -1,0 +1,19 @@
+// Conversions between the compute type and the accumulation type.
+#pragma once
+
+#include "kernels/element_type.hpp"
+
+#include <cstdint>
+
+namespace garonne::kernels {
+
+// Rounds to nearest, ties to even; NaN stays NaN.
+void to_bfloat16(const float* source, void* destination /* bfloat16 [n] */, std::int64_t n);
+
+// destination = (or +=) source.
+void accumulate_from(ElementType type,
+                     const void* source,  // T [n]
+                     void* destination,   // G [n]
+                     std::int64_t n, bool accumulate);
+
+}  // namespace garonne::kernels

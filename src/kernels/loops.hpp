@@ -1,0 +1,183 @@
+// The inner loops of all kernels as a table of functions, compiled for several instruction sets and chosen
+// once by the processor's flags; private to this room. A loop works on [begin, end) of the axis that the
+// kernel is cut along and knows nothing of threads.
+#pragma once
+
+#include "kernels/dropout.hpp"
+#include "kernels/element_type.hpp"
+#include "kernels/optimizer_update.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace garonne::kernels {
+
+struct LayerNormForwardArguments {
+  const void* x;
+  const void* gain;
+  const void* bias;
+  double epsilon;
+  void* y;
+  void* mean;
+  void* inverse_deviation;
+  std::int64_t hidden;
+};
+
+// Cut along row partitions; partition p writes its sums to partial + p * 2 * hidden.
+struct LayerNormBackwardArguments {
+  const void* gradient_y;
+  const void* x;
+  const void* gain;
+  const void* mean;
+  const void* inverse_deviation;
+  void* gradient_x;
+  bool accumulate_x;
+  void* partial;  // G [partitions, 2, hidden] or null
+  std::int64_t partitions;
+  std::int64_t rows;
+  std::int64_t hidden;
+};
+
+// destination[0, columns) = (or +=) the sum over rows of a matrix of G; cut along columns.
+struct ColumnSumArguments {
+  const void* source;
+  void* destination;
+  bool accumulate;
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t row_stride;
+};
+
+// Cut along the flat elements of [batch, elements_per_sample].
+struct DropoutArguments {
+  const void* residual;
+  const void* x;
+  void* out;
+  Dropout dropout;
+  const std::int64_t* samples;
+  std::int64_t elements_per_sample;
+};
+
+// Cut along the rows of [batch * sequence].
+struct EmbeddingForwardArguments {
+  const std::int64_t* tokens;
+  const void* token_table;
+  const void* position_table;
+  void* out;
+  Dropout dropout;
+  const std::int64_t* samples;
+  std::int64_t sequence;
+  std::int64_t hidden;
+};
+
+// Cut along columns of hidden; the tables are only added to.
+struct EmbeddingBackwardArguments {
+  const void* gradient_out;
+  const std::int64_t* tokens;
+  void* gradient_token_table;
+  void* gradient_position_table;
+  Dropout dropout;
+  const std::int64_t* samples;
+  std::int64_t batch;
+  std::int64_t sequence;
+  std::int64_t hidden;
+};
+
+struct CrossEntropyArguments {
+  void* logits;
+  const std::int64_t* targets;
+  double gradient_scale;
+  bool write_gradient;
+  double* row_losses;
+  std::int64_t vocabulary;
+};
+
+struct GeluArguments {
+  const void* gradient_y;  // backward only
+  const void* x;
+  void* out;
+};
+
+// Cut along rows.
+struct AddBiasArguments {
+  void* y;
+  const void* bias;
+  std::int64_t columns;
+};
+
+struct AdamWArguments {
+  void* parameter;
+  void* first_moment;
+  void* second_moment;
+  const void* gradient;
+  AdamW options;
+  double gradient_scale;
+  void* bfloat16_copy;
+};
+
+struct CombineArguments {
+  const void* source;
+  void* destination;
+  bool accumulate;
+};
+
+// Cut along blocks of sum_block elements; block b writes block_sums[b].
+struct SumOfSquaresArguments {
+  const void* values;
+  std::int64_t count;
+  double* block_sums;
+};
+inline constexpr std::int64_t sum_block = 65536;
+
+struct FillNormalArguments {
+  void* values;
+  PhiloxKey key;
+  double deviation;
+  std::int64_t first_element;
+};
+
+// One loop for each element type, in the order of ElementType; null where a type has none.
+template <typename Arguments>
+struct Loop {
+  using Function = void (*)(const Arguments& arguments, std::int64_t begin, std::int64_t end);
+  Function of_type[3];
+
+  Function operator[](ElementType type) const { return of_type[static_cast<std::size_t>(type)]; }
+};
+
+struct Loops {
+  const char* name;
+  Loop<LayerNormForwardArguments> layer_norm_forward;
+  Loop<LayerNormBackwardArguments> layer_norm_backward;
+  Loop<ColumnSumArguments> column_sum;
+  Loop<DropoutArguments> dropout_add;
+  Loop<EmbeddingForwardArguments> embedding_forward;
+  Loop<EmbeddingBackwardArguments> embedding_backward;
+  Loop<CrossEntropyArguments> cross_entropy;
+  Loop<GeluArguments> gelu_forward;
+  Loop<GeluArguments> gelu_backward;
+  Loop<AddBiasArguments> add_bias;
+  Loop<AdamWArguments> adamw;
+  Loop<CombineArguments> add_into;
+  Loop<CombineArguments> accumulate_from;
+  Loop<CombineArguments> to_bfloat16;
+  Loop<SumOfSquaresArguments> sum_of_squares;
+  Loop<FillNormalArguments> fill_normal;
+};
+
+// The loops for this processor.
+const Loops& loops();
+
+namespace baseline {
+extern const Loops table;
+}
+#if defined(__x86_64__)
+namespace avx2 {
+extern const Loops table;
+}
+namespace avx512 {
+extern const Loops table;
+}
+#endif
+
+}  // namespace garonne::kernels

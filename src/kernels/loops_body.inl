@@ -1,0 +1,26 @@
+// All inner loops and their table; included inside the namespace of an instruction set.
+#include "kernels/loops_exponential.inl"
+#include "kernels/loops_random.inl"
+#include "kernels/loops_norm.inl"
+#include "kernels/loops_elements.inl"
+#include "kernels/loops_losses.inl"
+
+extern const Loops table = {
+    GARONNE_LOOPS_NAME,
+    {{layer_norm_forward<float>, layer_norm_forward<double>, layer_norm_forward<BFloat16>}},
+    {{layer_norm_backward<float>, layer_norm_backward<double>, layer_norm_backward<BFloat16>}},
+    {{column_sum<float>, column_sum<double>, column_sum<BFloat16>}},
+    {{dropout_add<float>, dropout_add<double>, dropout_add<BFloat16>}},
+    {{embedding_forward<float>, embedding_forward<double>, embedding_forward<BFloat16>}},
+    {{embedding_backward<float>, embedding_backward<double>, embedding_backward<BFloat16>}},
+    {{cross_entropy<float>, cross_entropy<double>, cross_entropy<BFloat16>}},
+    {{gelu_forward<float>, gelu_forward<double>, gelu_forward<BFloat16>}},
+    {{gelu_backward<float>, gelu_backward<double>, gelu_backward<BFloat16>}},
+    {{add_bias<float>, add_bias<double>, add_bias<BFloat16>}},
+    {{adamw<float>, adamw<double>, nullptr}},
+    {{combine<float, float>, combine<double, double>, combine<BFloat16, BFloat16>}},
+    {{combine<float, float>, combine<double, double>, combine<BFloat16, float>}},
+    {{combine<float, BFloat16>, nullptr, nullptr}},
+    {{sum_of_squares<float>, sum_of_squares<double>, nullptr}},
+    {{fill_normal<float>, fill_normal<double>, fill_normal<BFloat16>}},
+};

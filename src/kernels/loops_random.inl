@@ -1,0 +1,232 @@
+// Philox on many counters at once, and the loops that use it.
+
+inline constexpr int philox_groups = 64;
+
+#if GARONNE_VECTOR_BYTES >= 32
+using Lanes = std::uint64_t __attribute__((vector_size(GARONNE_VECTOR_BYTES), aligned(8), may_alias));
+
+GARONNE_INLINE Lanes low_product(Lanes a, Lanes b) {
+#if GARONNE_VECTOR_BYTES == 64
+  return (Lanes)_mm512_maskz_mul_epu32(0xFF, (__m512i)a, (__m512i)b);
+#else
+  return (Lanes)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+#endif
+}
+#endif
+
+// words[4 i + j] = word j of group first_group + i, for philox_groups groups.
+GARONNE_INLINE void philox_words(std::uint32_t* words, PhiloxKey key, std::uint64_t step,
+                                 std::uint64_t sample, std::uint64_t first_group) {
+#if GARONNE_VECTOR_BYTES >= 32
+  // One counter word in the low half of each 64-bit lane: the multiplication reads only the low halves and
+  // leaves the high word of the product one shift away. What gathers in the high halves is never read.
+  constexpr int lanes = GARONNE_VECTOR_BYTES / 8;
+  Lanes index{};
+  for (int lane = 0; lane < lanes; ++lane) index[lane] = static_cast<std::uint64_t>(lane);
+  const Lanes zero{};
+  for (int first = 0; first < philox_groups; first += lanes) {
+    const Lanes group = index + (first_group + static_cast<std::uint64_t>(first));
+    Lanes word0 = group;
+    Lanes word1 = zero + sample;
+    Lanes word2 = zero + step;
+    Lanes word3 = ((group >> 32) & 0xFFFFULL) | ((sample >> 32) << 16);
+    std::uint32_t key_low = key.low;
+    std::uint32_t key_high = key.high;
+    for (int round = 0; round < 10; ++round) {
+      const Lanes product0 = low_product(word0, zero + 0xD2511F53ULL);
+      const Lanes product1 = low_product(word2, zero + 0xCD9E8D57ULL);
+      word0 = (product1 >> 32) ^ word1 ^ (zero + key_low);
+      word1 = product1;
+      word2 = (product0 >> 32) ^ word3 ^ (zero + key_high);
+      word3 = product0;
+      key_low += 0x9E3779B9U;
+      key_high += 0xBB67AE85U;
+    }
+    const Lanes pair01 = (word0 & 0xFFFFFFFFULL) | (word1 << 32);
+    const Lanes pair23 = (word2 & 0xFFFFFFFFULL) | (word3 << 32);
+    Lanes low_order{};
+    Lanes high_order{};
+    for (int lane = 0; lane < lanes; ++lane) {
+      low_order[lane] = static_cast<std::uint64_t>(lane / 2 + lane % 2 * lanes);
+      high_order[lane] = static_cast<std::uint64_t>(lane / 2 + lanes / 2 + lane % 2 * lanes);
+    }
+    const Lanes low = __builtin_shuffle(pair01, pair23, low_order);
+    const Lanes high = __builtin_shuffle(pair01, pair23, high_order);
+    std::memcpy(words + 4 * first, &low, sizeof low);
+    std::memcpy(words + 4 * first + 2 * lanes, &high, sizeof high);
+  }
+#else
+  for (int i = 0; i < philox_groups; ++i) {
+    const PhiloxBlock block = philox_at(key, step, sample, first_group + static_cast<std::uint64_t>(i));
+    std::memcpy(words + 4 * i, block.word, sizeof block.word);
+  }
+#endif
+}
+
+// Calls apply(i, words, count) for pieces of elements [begin, end) of one sample: `words` are those of
+// elements begin + i …. `with_words` false: one call with null words.
+template <typename Apply>
+GARONNE_INLINE void with_random_words(const Dropout& dropout, std::int64_t sample, std::int64_t begin,
+                                      std::int64_t end, const Apply& apply) {
+  alignas(64) std::uint32_t words[4 * philox_groups];
+  for (std::int64_t element = begin; element < end;) {
+    const std::int64_t offset = element % 4;
+    const std::int64_t count = std::min<std::int64_t>(4 * philox_groups - offset, end - element);
+    philox_words(words, dropout.key, dropout.step, static_cast<std::uint64_t>(sample),
+                 static_cast<std::uint64_t>(element / 4));
+    apply(element - begin, words + offset, count);
+    element += count;
+  }
+}
+
+template <typename T>
+void dropout_add(const DropoutArguments& arguments, std::int64_t begin, std::int64_t end) {
+  using G = Accumulation<T>;
+  const Dropout dropout = arguments.dropout;
+  const G scale = static_cast<G>(dropout.scale);
+  for (std::int64_t first = begin; first < end;) {
+    const std::int64_t sample = first / arguments.elements_per_sample;
+    const std::int64_t last = std::min(end, (sample + 1) * arguments.elements_per_sample);
+    const T* x = static_cast<const T*>(arguments.x) + first;
+    const T* residual = arguments.residual ? static_cast<const T*>(arguments.residual) + first : nullptr;
+    T* out = static_cast<T*>(arguments.out) + first;
+    const std::int64_t in_sample = first - sample * arguments.elements_per_sample;
+    if (dropout.threshold == 0) {
+      if (residual) {
+#pragma omp simd
+        for (std::int64_t i = 0; i < last - first; ++i) store(out[i], load(residual[i]) + load(x[i]));
+      } else {
+        std::memcpy(out, x, static_cast<std::size_t>(last - first) * sizeof(T));
+      }
+    } else {
+      with_random_words(
+          dropout, arguments.samples[sample], in_sample, in_sample + last - first,
+          [=](std::int64_t i0, const std::uint32_t* words, std::int64_t count) {
+            const T* from = x + i0;
+            T* to = out + i0;
+            if (residual) {
+              const T* base = residual + i0;
+#pragma omp simd
+              for (std::int64_t i = 0; i < count; ++i) {
+                const G value = load(from[i]) * scale;
+                store(to[i], load(base[i]) + (words[i] >= dropout.threshold ? value : G{0}));
+              }
+            } else {
+#pragma omp simd
+              for (std::int64_t i = 0; i < count; ++i) {
+                const G value = load(from[i]) * scale;
+                store(to[i], words[i] >= dropout.threshold ? value : G{0});
+              }
+            }
+          });
+    }
+    first = last;
+  }
+}
+
+template <typename T>
+void embedding_forward(const EmbeddingForwardArguments& arguments, std::int64_t begin, std::int64_t end) {
+  using G = Accumulation<T>;
+  const std::int64_t hidden = arguments.hidden;
+  const Dropout dropout = arguments.dropout;
+  const G scale = static_cast<G>(dropout.scale);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t position = row % arguments.sequence;
+    const T* token = static_cast<const T*>(arguments.token_table) + arguments.tokens[row] * hidden;
+    const T* place = static_cast<const T*>(arguments.position_table) + position * hidden;
+    T* out = static_cast<T*>(arguments.out) + row * hidden;
+    if (dropout.threshold == 0) {
+#pragma omp simd
+      for (std::int64_t j = 0; j < hidden; ++j) store(out[j], load(token[j]) + load(place[j]));
+    } else {
+      with_random_words(dropout, arguments.samples[row / arguments.sequence], position * hidden,
+                        (position + 1) * hidden,
+                        [=](std::int64_t j0, const std::uint32_t* words, std::int64_t count) {
+                          const T* from = token + j0;
+                          const T* other = place + j0;
+                          T* to = out + j0;
+#pragma omp simd
+                          for (std::int64_t j = 0; j < count; ++j) {
+                            const G value = (load(from[j]) + load(other[j])) * scale;
+                            store(to[j], words[j] >= dropout.threshold ? value : G{0});
+                          }
+                        });
+    }
+  }
+}
+
+template <typename T>
+void embedding_backward(const EmbeddingBackwardArguments& arguments, std::int64_t begin, std::int64_t end) {
+  using G = Accumulation<T>;
+  const std::int64_t hidden = arguments.hidden;
+  const Dropout dropout = arguments.dropout;
+  const G scale = static_cast<G>(dropout.scale);
+  const bool to_tokens = arguments.gradient_token_table != nullptr;
+  const bool to_positions = arguments.gradient_position_table != nullptr;
+  alignas(64) G piece[4 * philox_groups];
+  for (std::int64_t row = 0; row < arguments.batch * arguments.sequence; ++row) {
+    const std::int64_t position = row % arguments.sequence;
+    const T* gradient = static_cast<const T*>(arguments.gradient_out) + row * hidden + begin;
+    G* token = static_cast<G*>(arguments.gradient_token_table) +
+               (to_tokens ? arguments.tokens[row] * hidden + begin : 0);
+    G* place = static_cast<G*>(arguments.gradient_position_table) +
+               (to_positions ? position * hidden + begin : 0);
+    const auto add_piece = [&](std::int64_t j0, std::int64_t count) {
+      if (to_tokens) {
+        G* sums = token + j0;
+#pragma omp simd
+        for (std::int64_t j = 0; j < count; ++j) sums[j] += piece[j];
+      }
+      if (to_positions) {
+        G* sums = place + j0;
+#pragma omp simd
+        for (std::int64_t j = 0; j < count; ++j) sums[j] += piece[j];
+      }
+    };
+    if (dropout.threshold == 0) {
+      for (std::int64_t j0 = 0; j0 < end - begin; j0 += 4 * philox_groups) {
+        const std::int64_t count = std::min<std::int64_t>(4 * philox_groups, end - begin - j0);
+        for (std::int64_t j = 0; j < count; ++j) piece[j] = load(gradient[j0 + j]);
+        add_piece(j0, count);
+      }
+    } else {
+      with_random_words(dropout, arguments.samples[row / arguments.sequence], position * hidden + begin,
+                        position * hidden + end,
+                        [&](std::int64_t j0, const std::uint32_t* words, std::int64_t count) {
+#pragma omp simd
+                          for (std::int64_t j = 0; j < count; ++j) {
+                            const G value = load(gradient[j0 + j]) * scale;
+                            piece[j] = words[j] >= dropout.threshold ? value : G{0};
+                          }
+                          add_piece(j0, count);
+                        });
+    }
+  }
+}
+
+// Elements 2 i and 2 i + 1 share two words; element first_element may be in the middle of a pair.
+template <typename T>
+void fill_normal(const FillNormalArguments& arguments, std::int64_t begin, std::int64_t end) {
+  using G = Accumulation<T>;
+  T* values = static_cast<T*>(arguments.values);
+  const Dropout counters{arguments.key, 0, 1.0, 0};
+  const std::int64_t origin = arguments.first_element;
+  // From the group of the first element on, so that words of whole groups come.
+  const std::int64_t first = (origin + begin) / 4 * 4;
+  const std::int64_t last = (origin + end + 3) / 4 * 4;
+  with_random_words(
+      counters, 0, first, last, [&](std::int64_t i0, const std::uint32_t* words, std::int64_t count) {
+        for (std::int64_t i = 0; i < count; i += 2) {
+          // Halves keep the logarithm's argument above 0 and below 1.
+          const double uniform = (static_cast<double>(words[i]) + 0.5) * 0x1p-32;
+          const double turn = (static_cast<double>(words[i + 1]) + 0.5) * 0x1p-32;
+          const double radius = arguments.deviation * std::sqrt(-2.0 * std::log(uniform));
+          const double angle = 2.0 * std::numbers::pi * turn;
+          const double pair[2] = {radius * std::cos(angle), radius * std::sin(angle)};
+          for (std::int64_t k = 0; k < 2; ++k) {
+            const std::int64_t index = first + i0 + i + k - origin;
+            if (index >= begin && index < end) store(values[index], static_cast<G>(pair[k]));
+          }
+        }
+      });
+}

@@ -1,0 +1,32 @@
+// One pass of an optimizer over its parameters.
+#pragma once
+
+#include "kernels/element_type.hpp"
+
+#include <cstdint>
+
+namespace garonne::kernels {
+
+struct AdamW {
+  double learning_rate = 0.0;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.0;      // decoupled; 0 for what is not a matrix
+  double bias_correction1 = 1.0;  // 1 - beta1^step
+  double bias_correction2 = 1.0;  // 1 - beta2^step
+};
+
+// With g = gradient * gradient_scale: p *= 1 - learning_rate * weight_decay; m = beta1 m + (1 - beta1) g;
+// v = beta2 v + (1 - beta2) g^2; p -= learning_rate / bias_correction1 * m /
+// (sqrt(v) / sqrt(bias_correction2) + epsilon). `type` is Float32 or Float64 (InternalError otherwise).
+// bfloat16_copy, where not null, gets the new parameters rounded to nearest, ties to even.
+void adamw_update(ElementType type,
+                  void* parameter,       // type [n]
+                  void* first_moment,    // type [n]
+                  void* second_moment,   // type [n]
+                  const void* gradient,  // type [n]
+                  std::int64_t n, const AdamW& options, double gradient_scale,
+                  void* bfloat16_copy);  // bfloat16 [n] or null
+
+}  // namespace garonne::kernels
