@@ -1,0 +1,296 @@
+#include "exec/profile.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <set>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "exec/device_tier.hpp"
+#include "kernels/session.hpp"
+#include "nn/autograd_graph.hpp"
+#include "nn/element_type.hpp"
+
+namespace garonne::exec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max() / 2;
+
+// Median of repeated runs: at least three, more while they are cheap.
+double median_seconds(const std::function<void()>& work) {
+  work();
+  std::vector<double> seconds;
+  double total = 0;
+  while (seconds.size() < 3 || (total < 0.02 && seconds.size() < 25)) {
+    const auto start = Clock::now();
+    work();
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    total += seconds.back();
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+at::Tensor random_tensor(std::vector<std::int64_t> shape, at::ScalarType type) {
+  return at::randn(shape, at::TensorOptions().dtype(at::kFloat)).mul_(0.1).to(type);
+}
+
+std::vector<nn::ProductShape> product_shapes(const nn::Model& model, Precision precision) {
+  std::vector<nn::ProductShape> shapes;
+  std::set<std::string> seen;
+  for (const auto& node : model.graph.nodes) {
+    const bool multiplies = node.kind == "linear" || node.kind == "loss_head" || node.kind == "logits_head";
+    if (!multiplies) continue;
+    const auto& weight = model.graph.parameters[static_cast<std::size_t>(node.parameters[0])].shape;
+    const std::int64_t rows = model.batch * model.sequence;
+    for (const auto form :
+         {nn::ProductForm::Forward, nn::ProductForm::InputGradient, nn::ProductForm::WeightGradient}) {
+      if (node.kind == "logits_head" && form != nn::ProductForm::Forward) continue;
+      const nn::ProductShape shape{form, rows, weight[0], weight[1], precision};
+      if (seen.insert(nn::product_key(shape)).second) shapes.push_back(shape);
+    }
+  }
+  return shapes;
+}
+
+void choose_product(const nn::ProductShape& shape, nn::Products& products, double& roof) {
+  const auto type = nn::compute_scalar_type(shape.precision);
+  const at::Tensor x = random_tensor({shape.rows, shape.inputs}, type);
+  const at::Tensor dy = random_tensor({shape.rows, shape.outputs}, type);
+  const at::Tensor weight = random_tensor({shape.outputs, shape.inputs}, type);
+  const at::Tensor target =
+      at::empty({shape.outputs * shape.inputs}, nn::state_scalar_type(shape.precision));
+  const double operations = 2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.outputs) *
+                            static_cast<double>(shape.inputs);
+  double best = std::numeric_limits<double>::infinity();
+  for (const nn::ProductLibrary library : nn::product_candidates(shape)) {
+    nn::Products candidate;
+    candidate.choose(shape, library);
+    const double seconds = median_seconds([&] {
+      switch (shape.form) {
+        case nn::ProductForm::Forward: candidate.forward(x, weight, at::Tensor()); break;
+        case nn::ProductForm::InputGradient: candidate.input_gradient(dy, weight); break;
+        case nn::ProductForm::WeightGradient: candidate.weight_gradient(dy, x, target, false); break;
+      }
+    });
+    roof = std::max(roof, operations / seconds);
+    if (seconds >= best) continue;
+    best = seconds;
+    products.choose(shape, library);
+  }
+}
+
+// One node with made-up inputs, run as the executor would.
+class NodeProbe {
+ public:
+  NodeProbe(const nn::Model& model, std::size_t n, Precision precision, const nn::Products& products,
+            DeviceTier& tier)
+      : model_(model), node_(*model.nodes[n]), spec_(model.graph.nodes[n]), tier_(tier) {
+    const auto type = nn::compute_scalar_type(precision);
+    context_.precision = precision;
+    context_.seed = 1;
+    context_.step = 1;
+    samples_.assign(static_cast<std::size_t>(model.batch), 0);
+    context_.samples = samples_.data();
+    context_.batch = model.batch;
+    context_.products = &products;
+    for (const int input : spec_.inputs) {
+      const plan::ValueSpec& value = model.graph.values[static_cast<std::size_t>(input)];
+      const std::int64_t rows = model.batch * model.sequence;
+      inputs_.push_back(value.loaded ? at::zeros({rows}, at::kLong)
+                                     : random_tensor({value.bytes / compute_bytes(precision)}, type));
+    }
+    for (const int p : spec_.parameters) {
+      const auto& parameter = model.graph.parameters[static_cast<std::size_t>(p)];
+      parameters_.push_back(random_tensor(parameter.shape, type));
+      gradients_.push_back({at::zeros({parameter.elements}, nn::state_scalar_type(precision)), true});
+    }
+  }
+
+  plan::CostRow measure() {
+    plan::CostRow row;
+    const std::int64_t base = tier_.live_bytes();
+    row.forward_seconds = median_seconds([&] { forward(nullptr); });
+    tier_.reset_peak();
+    {
+      const at::Tensor output = forward(nullptr);
+      row.value_bytes = tier_.live_bytes() - base;
+      row.forward_transient_bytes = tier_.peak_bytes() - tier_.live_bytes();
+    }
+    if (spec_.kind == "logits_head") return row;
+    row.forward_keep_seconds = median_seconds([&] {
+      nn::Record record;
+      forward(&record);
+    });
+    nn::Record record;
+    tier_.reset_peak();
+    const at::Tensor output = forward(&record);
+    row.private_bytes = tier_.live_bytes() - base - row.value_bytes;
+    row.forward_keep_transient_bytes = tier_.peak_bytes() - tier_.live_bytes();
+    row.pinned = pinned_text(record);
+    measure_backward(output, record, row);
+    return row;
+  }
+
+ private:
+  at::Tensor forward(nn::Record* record) const { return node_.forward(context_, inputs_, parameters_, record); }
+
+  void measure_backward(const at::Tensor& output, nn::Record& record, plan::CostRow& row) {
+    const at::Tensor gradient = at::ones_like(output);
+    const auto run = [&](nn::Record& used) {
+      nn::BackwardArguments arguments;
+      arguments.inputs = inputs_;
+      arguments.output = output;
+      arguments.output_gradient = gradient;
+      arguments.parameters = parameters_;
+      arguments.parameter_gradients = gradients_;
+      arguments.wanted.assign(inputs_.size(), true);
+      arguments.add_to.resize(inputs_.size());
+      arguments.record = &used;
+      return node_.backward(context_, arguments);
+    };
+    const std::int64_t before = tier_.live_bytes();
+    tier_.reset_peak();
+    {
+      const auto gradients = run(record);
+      row.backward_transient_bytes = tier_.peak_bytes() - std::max(tier_.live_bytes(), before);
+    }
+    // A graph is used up by its backward, so every further run records anew and only the backward counts.
+    double total = 0;
+    std::vector<double> seconds;
+    while (seconds.size() < 3 || (total < 0.02 && seconds.size() < 25)) {
+      nn::Record again;
+      forward(&again);
+      const auto start = Clock::now();
+      run(again);
+      seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+      total += seconds.back();
+    }
+    std::sort(seconds.begin(), seconds.end());
+    row.backward_seconds = seconds[seconds.size() / 2];
+  }
+
+  std::string pinned_text(const nn::Record& record) const {
+    std::string text;
+    const auto add = [&](const std::string& name) { text += (text.empty() ? "" : ", ") + name; };
+    if (record.graph) {
+      const nn::PinnedNames names = nn::pinned_names(record);
+      for (std::size_t i = 0; i < names.inputs.size(); ++i) {
+        if (names.inputs[i]) add(fmt::format("input {}", i));
+      }
+      if (names.output) add("output");
+      return text;
+    }
+    for (std::size_t i = 0; i < spec_.pins_inputs.size(); ++i) {
+      if (spec_.pins_inputs[i]) add(fmt::format("input {}", i));
+    }
+    if (spec_.pins_output) add("output");
+    return text;
+  }
+
+  const nn::Model& model_;
+  const nn::Node& node_;
+  const plan::NodeSpec& spec_;
+  DeviceTier& tier_;
+  nn::Context context_;
+  std::vector<std::int64_t> samples_;
+  std::vector<at::Tensor> inputs_;
+  std::vector<at::Tensor> parameters_;
+  std::vector<nn::ParameterGradient> gradients_;
+};
+
+}  // namespace
+
+std::string machine_text(int threads) {
+  std::string processor = "unknown processor";
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    processor = line.substr(line.find(':') + 2);
+    break;
+  }
+  return fmt::format("{}, {}, {} threads, profile 1", processor, kernels::instruction_set(), threads);
+}
+
+void profile_model(const nn::Model& model, const nn::Declaration& declaration, plan::CostTable& table,
+                   const std::function<void(int, int)>& progress) {
+  const at::NoGradGuard no_gradients;
+  DeviceTier tier(no_limit);
+  const DeviceScope scope(tier);
+  nn::Products products = nn::Products::from_json(table.products);
+  const auto shapes = product_shapes(model, declaration.precision);
+  std::vector<std::size_t> nodes;
+  std::set<std::string> seen;
+  for (std::size_t n = 0; n < model.graph.nodes.size(); ++n) {
+    const std::string& key = model.graph.nodes[n].cost_key;
+    if (table.rows.count(key) == 0 && seen.insert(key).second) nodes.push_back(n);
+  }
+  const int all = static_cast<int>(shapes.size() + nodes.size());
+  int done = 0;
+  for (const auto& shape : shapes) {
+    if (!products.has(shape)) choose_product(shape, products, table.product_roof);
+    progress(++done, all);
+  }
+  table.products = products.to_json();
+  for (const std::size_t n : nodes) {
+    NodeProbe probe(model, n, declaration.precision, products, tier);
+    table.rows.emplace(model.graph.nodes[n].cost_key, probe.measure());
+    progress(++done, all);
+  }
+}
+
+std::string cost_table_path(const std::string& machine) {
+  std::string folder;
+  if (const char* given = std::getenv("GARONNE_CACHE")) {
+    folder = given;
+  } else if (const char* cache = std::getenv("XDG_CACHE_HOME")) {
+    folder = std::string(cache) + "/garonne";
+  } else if (const char* home = std::getenv("HOME")) {
+    folder = std::string(home) + "/.cache/garonne";
+  } else {
+    folder = "/tmp/garonne-cache";
+  }
+  return fmt::format("{}/costs-{}.json", folder, hash_text(machine).substr(0, 16));
+}
+
+plan::CostTable load_cached_costs(int threads) {
+  plan::CostTable empty;
+  empty.machine = machine_text(threads);
+  const std::string path = cost_table_path(empty.machine);
+  std::ifstream file(path);
+  if (!file) return empty;
+  const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded() || json.value("format", "") != "garonne.costs" || json.value("version", 0) != 1) {
+    return empty;
+  }
+  plan::CostTable table = plan::cost_table_from_json(json, path);
+  return table.machine == empty.machine ? table : empty;
+}
+
+bool save_cached_costs(const plan::CostTable& table) {
+  const std::filesystem::path path = cost_table_path(table.machine);
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  const std::filesystem::path partial = path.string() + fmt::format(".{}", getpid());
+  {
+    std::ofstream file(partial);
+    file << plan::to_json(table).dump(1) << '\n';
+    if (!file.flush()) return false;
+  }
+  std::filesystem::rename(partial, path, error);
+  return !error;
+}
+
+}  // namespace garonne::exec

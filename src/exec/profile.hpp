@@ -1,0 +1,30 @@
+// Measures nodes on this machine: the rows of the cost table and the library of each product.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "nn/model.hpp"
+#include "nn/product.hpp"
+#include "plan/cost_table.hpp"
+
+namespace garonne::exec {
+
+// Processor, threads and versions: a table measured on another machine text is stale here.
+std::string machine_text(int threads);
+
+// Fills `table` with what it lacks for `model`; equal nodes are measured once. `progress` is told (done,
+// all). Local to the rank.
+void profile_model(const nn::Model& model, const nn::Declaration& declaration, plan::CostTable& table,
+                   const std::function<void(int, int)>& progress);
+
+// Where the tables of this machine are kept: $GARONNE_CACHE, else $XDG_CACHE_HOME/garonne, else
+// ~/.cache/garonne; one file a machine text.
+std::string cost_table_path(const std::string& machine);
+
+// The cached table, or an empty one for this machine when there is none or it is not understood.
+plan::CostTable load_cached_costs(int threads);
+// Written beside and renamed. A cache that cannot be written is no error: returns false.
+bool save_cached_costs(const plan::CostTable& table);
+
+}  // namespace garonne::exec

@@ -1,0 +1,73 @@
+#include "plan/cost_table.hpp"
+
+#include "base/error.hpp"
+
+namespace garonne::plan {
+
+nlohmann::ordered_json to_json(const CostTable& table) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::object();
+  for (const auto& [key, row] : table.rows) {
+    rows[key] = {{"forward_seconds", row.forward_seconds},
+                 {"forward_keep_seconds", row.forward_keep_seconds},
+                 {"backward_seconds", row.backward_seconds},
+                 {"value_bytes", row.value_bytes},
+                 {"private_bytes", row.private_bytes},
+                 {"forward_transient_bytes", row.forward_transient_bytes},
+                 {"forward_keep_transient_bytes", row.forward_keep_transient_bytes},
+                 {"backward_transient_bytes", row.backward_transient_bytes},
+                 {"pinned", row.pinned}};
+  }
+  return {{"format", "garonne.costs"},
+          {"version", 1},
+          {"machine", table.machine},
+          {"product_roof", table.product_roof},
+          {"products", table.products},
+          {"rows", std::move(rows)}};
+}
+
+CostTable cost_table_from_json(const nlohmann::json& json, const std::string& path) {
+  try {
+    if (json.at("format") != "garonne.costs") throw ConfigError(path, "", "is no garonne.costs file");
+    if (json.at("version") != 1) {
+      throw ConfigError(path + ": version", json.at("version").dump(), "this build reads version 1");
+    }
+    CostTable table;
+    table.machine = json.at("machine").get<std::string>();
+    table.product_roof = json.value("product_roof", 0.0);
+    table.products = json.value("products", nlohmann::json::object());
+    for (const auto& [key, source] : json.at("rows").items()) {
+      CostRow row;
+      row.forward_seconds = source.at("forward_seconds").get<double>();
+      row.forward_keep_seconds = source.at("forward_keep_seconds").get<double>();
+      row.backward_seconds = source.at("backward_seconds").get<double>();
+      row.value_bytes = source.at("value_bytes").get<std::int64_t>();
+      row.private_bytes = source.at("private_bytes").get<std::int64_t>();
+      row.forward_transient_bytes = source.at("forward_transient_bytes").get<std::int64_t>();
+      row.forward_keep_transient_bytes = source.at("forward_keep_transient_bytes").get<std::int64_t>();
+      row.backward_transient_bytes = source.at("backward_transient_bytes").get<std::int64_t>();
+      row.pinned = source.value("pinned", "");
+      table.rows.emplace(key, row);
+    }
+    return table;
+  } catch (const nlohmann::json::exception& error) {
+    throw ConfigError(path, "", std::string("is not understood: ") + error.what());
+  }
+}
+
+bool apply_costs(const CostTable& table, ModelGraph& graph) {
+  bool complete = true;
+  for (auto& node : graph.nodes) {
+    const auto found = table.rows.find(node.cost_key);
+    node.measured = found != table.rows.end();
+    if (!node.measured) {
+      complete = false;
+      continue;
+    }
+    node.forward.seconds = found->second.forward_seconds;
+    node.forward_keep.seconds = found->second.forward_keep_seconds;
+    node.backward.seconds = found->second.backward_seconds;
+  }
+  return complete;
+}
+
+}  // namespace garonne::plan

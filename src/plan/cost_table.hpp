@@ -1,0 +1,41 @@
+// The cost table: what each distinct node costs, declared by shape or measured on a machine.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "plan/model_graph.hpp"
+
+namespace garonne::plan {
+
+// One row; equal nodes share it by their cost key. Bytes are those seen by the counting allocator.
+struct CostRow {
+  double forward_seconds = 0;
+  double forward_keep_seconds = 0;
+  double backward_seconds = 0;
+  std::int64_t value_bytes = 0;
+  std::int64_t private_bytes = 0;
+  std::int64_t forward_transient_bytes = 0;
+  std::int64_t forward_keep_transient_bytes = 0;
+  std::int64_t backward_transient_bytes = 0;
+  std::string pinned;  // as "input 0, output"
+};
+
+struct CostTable {
+  std::string machine;  // processor, threads and build that it was measured on
+  std::map<std::string, CostRow> rows;  // by cost key
+  nlohmann::json products = nlohmann::json::object();  // product key -> library
+  double product_roof = 0;  // floating-point operations a second of the fastest large product
+};
+
+// The file format "garonne.costs" (docs/formats.md).
+nlohmann::ordered_json to_json(const CostTable& table);
+// Throws ConfigError naming `path` and the key that is not understood.
+CostTable cost_table_from_json(const nlohmann::json& json, const std::string& path);
+
+// Puts measured seconds into the nodes whose row is there; true when every node had one.
+bool apply_costs(const CostTable& table, ModelGraph& graph);
+
+}  // namespace garonne::plan
