@@ -1,0 +1,131 @@
+// The only door to HDF5: files, datasets and attributes with owners, and its errors as IoError.
+//
+// No HDF5 type or handle appears here, so nothing outside this room can call the library. HDF5 as
+// distributed for MPI is not thread-safe: every call below takes one lock of the process, and long
+// reading belongs on the one thread of a Reader (reader.hpp). An MPI build of HDF5 shuts down
+// inside MPI_Finalize, so every file must be closed before it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace garonne::data {
+
+// What an element of a dataset is: a number of `bytes` bytes, or something that is not a number.
+enum class NumberFamily { Unsigned, Signed, Floating, Other };
+struct NumberType {
+  NumberFamily family = NumberFamily::Other;
+  int bytes = 0;
+};
+
+// Owner of one HDF5 identifier.
+class Hdf5Handle {
+ public:
+  using Close = int (*)(std::int64_t);
+  Hdf5Handle() = default;
+  Hdf5Handle(std::int64_t identifier, Close closer) : identifier_(identifier), close_(closer) {}
+  Hdf5Handle(Hdf5Handle&& other) noexcept
+      : identifier_(std::exchange(other.identifier_, -1)), close_(other.close_) {}
+  Hdf5Handle& operator=(Hdf5Handle&& other) noexcept;
+  ~Hdf5Handle();
+
+  std::int64_t get() const { return identifier_; }
+  // Closes now; false when HDF5 could not.
+  bool close();
+
+ private:
+  std::int64_t identifier_ = -1;
+  Close close_ = nullptr;
+};
+
+// One dataset of an open Hdf5File, which must outlive it. T below is std::uint16_t, std::uint32_t,
+// std::int64_t, float or double; HDF5 converts from what is stored.
+class Hdf5Dataset {
+ public:
+  // Elements along each dimension.
+  const std::vector<std::int64_t>& shape() const { return shape_; }
+  NumberType type() const { return type_; }
+  // Elements of a chunk; 0 when the dataset is not chunked.
+  std::int64_t chunk_elements() const { return chunk_elements_; }
+  // Whether every chunk carries a Fletcher-32 checksum.
+  bool checksummed() const { return checksummed_; }
+
+  // Reads elements [first, first + values.size()) of a one-dimensional dataset. IoError when the
+  // range is outside, a checksum is wrong or the file has become shorter since it was opened.
+  template <typename T>
+  void read(std::int64_t first, std::span<T> values) const;
+
+  // Writes over elements [first, first + values.size()), which must exist.
+  template <typename T>
+  void write(std::int64_t first, std::span<const T> values);
+
+  // Grows a one-dimensional chunked dataset by `values`. Whole chunks are written fastest.
+  template <typename T>
+  void append(std::span<const T> values);
+
+ private:
+  friend class Hdf5File;
+  Hdf5Dataset(Hdf5Handle handle, std::string path, std::string name, std::int64_t file,
+              std::int64_t file_bytes);
+  [[noreturn]] void fail(const std::string& what) const;
+  Hdf5Handle select(std::int64_t first, std::int64_t count) const;
+
+  Hdf5Handle handle_;
+  std::string path_;
+  std::string name_;
+  std::int64_t file_;
+  std::int64_t file_bytes_;
+  std::vector<std::int64_t> shape_;
+  NumberType type_;
+  std::int64_t chunk_elements_ = 0;
+  bool checksummed_ = false;
+};
+
+// One open file. Every failure is an IoError with its path.
+class Hdf5File {
+ public:
+  // Opens for reading, after looking at the file without HDF5: "no such file", "not an HDF5 file",
+  // "truncated". No lock is taken on the file (parallel file systems often refuse one).
+  static Hdf5File open(const std::string& path);
+  // Creates or empties `path`.
+  static Hdf5File create(const std::string& path);
+
+  bool has_dataset(const std::string& name) const;
+  // Opens a dataset that lies in this file: links elsewhere, virtual and external ones and filters
+  // other than Fletcher-32, shuffle and deflate are refused, and chunks above 256 MiB too.
+  // `cache_bytes` is HDF5's chunk cache for it.
+  Hdf5Dataset dataset(const std::string& name, std::int64_t cache_bytes = 1 << 20) const;
+  // Creates an empty one-dimensional dataset that can grow, little-endian T (std::uint16_t or
+  // std::uint32_t), with chunks of `chunk_elements` elements and Fletcher-32.
+  template <typename T>
+  Hdf5Dataset create_growing(const std::string& name, std::int64_t chunk_elements);
+
+  // Attributes of the file (of its root group). Reading a missing one, one of another type or a
+  // string above 1 MiB is an IoError.
+  bool has_attribute(const std::string& name) const;
+  std::string string_attribute(const std::string& name) const;
+  std::int64_t integer_attribute(const std::string& name) const;
+  void write_attribute(const std::string& name, const std::string& value);
+  void write_attribute(const std::string& name, std::int64_t value);
+
+  // Hands everything to the operating system and closes; the destructor does so too, but silently.
+  // Datasets of this file must be gone.
+  void close();
+
+  const std::string& path() const { return path_; }
+  // Bytes of the file when it was opened; 0 for a created one.
+  std::int64_t file_bytes() const { return file_bytes_; }
+
+ private:
+  Hdf5File(Hdf5Handle handle, std::string path, std::int64_t file_bytes)
+      : handle_(std::move(handle)), path_(std::move(path)), file_bytes_(file_bytes) {}
+
+  Hdf5Handle handle_;
+  std::string path_;
+  std::int64_t file_bytes_;
+};
+
+}  // namespace garonne::data
