@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+# Compiler flags of our own code. Third-party headers are SYSTEM includes and stay silent.
+
+find_program(GARONNE_CCACHE ccache)
+mark_as_advanced(GARONNE_CCACHE)
+if(GARONNE_CCACHE)
+  # A precompiled header carries time stamps that ccache would otherwise count as changes.
+  set(garonne_launcher "${CMAKE_COMMAND}" -E env
+    "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" "${GARONNE_CCACHE}")
+  foreach(language C CXX CUDA)
+    if(NOT CMAKE_${language}_COMPILER_LAUNCHER)
+      set(CMAKE_${language}_COMPILER_LAUNCHER ${garonne_launcher})
+    endif()
+  endforeach()
+endif()
+
+add_library(garonne_warnings INTERFACE)
+set(garonne_warning_flags
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor
+  -Woverloaded-virtual -Wundef -Wcast-align -Wdouble-promotion -Wformat=2 -Wextra-semi)
+# nvcc hands host code to g++ with line directives and helper code of its own, which -Wpedantic and
+# the like would blame on us; it gets the short list.
+target_compile_options(garonne_warnings INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:${garonne_warning_flags}>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=cross-execution-space-call>")
+if(GARONNE_WARNINGS_AS_ERRORS)
+  target_compile_options(garonne_warnings INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Werror> "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Werror>")
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ 12 sees impossible overflows inside libstdc++ strings once they are inlined (GCC bug 105651).
+  target_compile_options(garonne_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
+
+if(GARONNE_SANITIZERS)
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${GARONNE_SANITIZERS}>
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
+  add_link_options(-fsanitize=${GARONNE_SANITIZERS})
+endif()

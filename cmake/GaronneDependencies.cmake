@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+# Finds what others wrote. Nothing is downloaded here: scripts/setup puts private copies under
+# .deps, which are looked into first, and everything may come from elsewhere through
+# CMAKE_PREFIX_PATH.
+
+set(GARONNE_DEPS "${PROJECT_SOURCE_DIR}/.deps" CACHE PATH "Where scripts/setup puts its private copies")
+if(GARONNE_WITH_CUDA)
+  set(garonne_environment "${GARONNE_DEPS}/python-cuda")
+  list(PREPEND CMAKE_PREFIX_PATH "${GARONNE_DEPS}/kokkos-cuda")
+else()
+  set(garonne_environment "${GARONNE_DEPS}/python")
+  list(PREPEND CMAKE_PREFIX_PATH "${GARONNE_DEPS}/kokkos")
+endif()
+# The folder has the version of Python in its name.
+file(GLOB garonne_wheels LIST_DIRECTORIES true "${garonne_environment}/lib/python3*/site-packages")
+set(GARONNE_WHEELS "${garonne_wheels}" CACHE PATH "Folder of installed Python wheels that libraries are taken from")
+if(NOT IS_DIRECTORY "${GARONNE_WHEELS}")
+  # A cached answer from before scripts/setup ran is no answer.
+  set(GARONNE_WHEELS "${garonne_wheels}" CACHE PATH "" FORCE)
+endif()
+
+set(garonne_setup_hint "Run scripts/setup, or put it on CMAKE_PREFIX_PATH.")
+if(GARONNE_WITH_CUDA)
+  set(garonne_setup_hint "Run scripts/setup --cuda, or put it on CMAKE_PREFIX_PATH.")
+endif()
+
+# --- Debian packages, or the site's own -------------------------------------------------------
+# GoogleTest's and others' messages already say what is missing; the hint says what to do about it.
+macro(garonne_require package)
+  find_package(${package} ${ARGN} QUIET)
+  if(NOT ${package}_FOUND)
+    message(FATAL_ERROR "${package} was not found. ${garonne_setup_hint}")
+  endif()
+endmacro()
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+garonne_require(Threads)
+garonne_require(fmt)
+garonne_require(spdlog)
+garonne_require(nlohmann_json)
+garonne_require(CLI11)
+garonne_require(tomlplusplus)
+garonne_require(MPI COMPONENTS C)
+set(HDF5_PREFER_PARALLEL ON)
+garonne_require(HDF5 COMPONENTS C)
+# The headers of a parallel HDF5 include MPI's.
+add_library(garonne_hdf5 INTERFACE)
+target_link_libraries(garonne_hdf5 INTERFACE HDF5::HDF5 MPI::MPI_C)
+if(GARONNE_BUILD_TESTS)
+  garonne_require(GTest)
+endif()
+
+find_path(GARONNE_XXHASH_INCLUDE xxhash.h)
+find_library(GARONNE_XXHASH_LIBRARY xxhash)
+if(NOT GARONNE_XXHASH_INCLUDE OR NOT GARONNE_XXHASH_LIBRARY)
+  message(FATAL_ERROR "xxhash was not found. ${garonne_setup_hint}")
+endif()
+mark_as_advanced(GARONNE_XXHASH_INCLUDE GARONNE_XXHASH_LIBRARY)
+add_library(garonne_xxhash UNKNOWN IMPORTED)
+set_target_properties(garonne_xxhash PROPERTIES
+  IMPORTED_LOCATION "${GARONNE_XXHASH_LIBRARY}"
+  INTERFACE_INCLUDE_DIRECTORIES "${GARONNE_XXHASH_INCLUDE}")
+
+# A mixed-integer solver, behind one interface of the plan room; without it the answer there is a
+# named error. The wheel's own CMake files name a folder that it does not have, so we look ourselves.
+find_path(GARONNE_HIGHS_INCLUDE Highs.h HINTS "${GARONNE_WHEELS}/highsbox/highs_dist/include"
+  PATH_SUFFIXES highs)
+find_library(GARONNE_HIGHS_LIBRARY highs HINTS "${GARONNE_WHEELS}/highsbox/highs_dist/lib")
+mark_as_advanced(GARONNE_HIGHS_INCLUDE GARONNE_HIGHS_LIBRARY)
+set(GARONNE_HAVE_HIGHS FALSE)
+if(GARONNE_HIGHS_INCLUDE AND GARONNE_HIGHS_LIBRARY)
+  set(GARONNE_HAVE_HIGHS TRUE)
+  add_library(garonne_highs SHARED IMPORTED GLOBAL)
+  set_target_properties(garonne_highs PROPERTIES
+    IMPORTED_LOCATION "${GARONNE_HIGHS_LIBRARY}"
+    INTERFACE_COMPILE_DEFINITIONS GARONNE_HAVE_HIGHS
+    INTERFACE_INCLUDE_DIRECTORIES "${GARONNE_HIGHS_INCLUDE}")
+endif()
+
+# --- CUDA, before Kokkos, which is then a CUDA library -------------------------------------------
+if(GARONNE_WITH_CUDA)
+  include(GaronneCuda)
+endif()
+
+# --- Torch, before Kokkos, which is then linked to torch's OpenMP run time -----------------
+if(NOT GARONNE_ROOMS_WITHOUT_TORCH)
+  include(GaronneTorch)
+endif()
+
+# --- Kokkos -----------------------------------------------------------------------------------
+find_package(Kokkos 4.5...<6 QUIET)
+if(NOT Kokkos_FOUND)
+  message(FATAL_ERROR "Kokkos 4.5 to 5 was not found. ${garonne_setup_hint}")
+endif()
+
+# --- OpenBLAS, opened at run time -------------------------------------------------------------
+find_file(GARONNE_OPENBLAS_LIBRARY libscipy_openblas.so
+  PATHS "${GARONNE_WHEELS}/scipy_openblas32/lib" NO_DEFAULT_PATH
+  DOC "The OpenBLAS that the kernels room opens at run time; empty for none")
+if(NOT GARONNE_OPENBLAS_LIBRARY)
+  set(GARONNE_OPENBLAS_LIBRARY "" CACHE FILEPATH "" FORCE)
+endif()

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+# garonne_room(<room> [TORCH] [SOURCES ...] [DEVICE_SOURCES ...] [HEADERS ...] [USES <rooms>]
+#   [LINK <targets>] [PRIVATE_LINK <targets>] [DEFINITIONS <definitions>])
+#
+# Makes the library garonne_<room> with the alias garonne::<room>. LINK holds third-party targets
+# that the room's headers need, PRIVATE_LINK those that only its sources need; DEFINITIONS are the
+# sources' own. TORCH says that the room may include torch; its sources then share one precompiled
+# torch header. DEVICE_SOURCES are .cpp files that nvcc compiles in a CUDA build and g++ otherwise:
+# those that include Kokkos.
+
+# One translation unit makes the precompiled header for every room with torch.
+function(garonne_make_torch_precompiled_header)
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/torch_precompiled.cpp"
+    CONTENT "// Carries the precompiled torch header.\n")
+  add_library(garonne_torch_precompiled STATIC "${PROJECT_BINARY_DIR}/torch_precompiled.cpp")
+  # The same flags as the rooms have: g++ refuses a precompiled header made with others.
+  target_link_libraries(garonne_torch_precompiled PRIVATE garonne_torch garonne_warnings)
+  target_precompile_headers(garonne_torch_precompiled PRIVATE <torch/torch.h>)
+endfunction()
+
+function(garonne_use_torch_precompiled_header target)
+  if(TARGET garonne_torch_precompiled)
+    target_precompile_headers(${target} REUSE_FROM garonne_torch_precompiled)
+  endif()
+endfunction()
+
+function(garonne_room room)
+  cmake_parse_arguments(PARSE_ARGV 1 ROOM "TORCH" "" 
+    "SOURCES;DEVICE_SOURCES;HEADERS;USES;LINK;PRIVATE_LINK;DEFINITIONS")
+  if(ROOM_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "garonne_room(${room}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
+  endif()
+  set(target garonne_${room})
+  list(TRANSFORM ROOM_USES PREPEND garonne:: OUTPUT_VARIABLE used_rooms)
+  if(ROOM_TORCH)
+    list(APPEND ROOM_LINK garonne_torch)
+  endif()
+
+  if(GARONNE_WITH_CUDA AND ROOM_DEVICE_SOURCES)
+    set_source_files_properties(${ROOM_DEVICE_SOURCES} PROPERTIES LANGUAGE CUDA)
+  endif()
+  list(APPEND ROOM_SOURCES ${ROOM_DEVICE_SOURCES})
+
+  if(ROOM_SOURCES)
+    add_library(${target} STATIC ${ROOM_SOURCES} ${ROOM_HEADERS})
+    target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/src")
+    target_link_libraries(${target} PUBLIC ${used_rooms} ${ROOM_LINK}
+      PRIVATE ${ROOM_PRIVATE_LINK} garonne_warnings)
+    target_compile_definitions(${target} PRIVATE ${ROOM_DEFINITIONS})
+    if(ROOM_TORCH)
+      garonne_use_torch_precompiled_header(${target})
+    endif()
+  else()
+    add_library(${target} INTERFACE)
+    target_include_directories(${target} INTERFACE "${PROJECT_SOURCE_DIR}/src")
+    target_link_libraries(${target} INTERFACE ${used_rooms} ${ROOM_LINK} ${ROOM_PRIVATE_LINK})
+  endif()
+  add_library(garonne::${room} ALIAS ${target})
+
+  # The test that compiles each header alone reads these.
+  set(headers ${ROOM_HEADERS})
+  list(TRANSFORM headers PREPEND "${room}/")
+  set_property(GLOBAL APPEND PROPERTY GARONNE_ROOMS ${room})
+  set_property(GLOBAL PROPERTY GARONNE_HEADERS_${room} ${headers})
+  set_property(GLOBAL PROPERTY GARONNE_TORCH_${room} ${ROOM_TORCH})
+endfunction()
+
+if(NOT GARONNE_ROOMS_WITHOUT_TORCH)
+  garonne_make_torch_precompiled_header()
+endif()

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+# Read by the other scripts: where things are, and how to say what happens.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+deps=$root/.deps
+export PATH=$deps/tools/bin:$PATH
+
+say() { printf '==> %s\n' "$*"; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# version_at_least HAVE WANT
+version_at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
+
+# Compiling a file that includes torch takes up to 2.5 GB.
+build_jobs() {
+  local cores memory
+  cores=$(nproc)
+  memory=$(awk '/^MemAvailable/ {print int($2 / 2500000)}' /proc/meminfo)
+  [ "$memory" -ge 1 ] || memory=1
+  echo $((cores < memory ? cores : memory))
+}
+
+# The CUDA compiler: on the path, in its usual place, or the private one.
+find_nvcc() {
+  local candidate
+  for candidate in "$(command -v nvcc || true)" "${CUDACXX:-}" /usr/local/cuda/bin/nvcc \
+    "$deps"/python-cuda/lib/python3*/site-packages/nvidia/cu13/bin/nvcc; do
+    if [ -n "$candidate" ] && [ -x "$candidate" ]; then echo "$candidate"; return 0; fi
+  done
+  return 1
+}
+
+# configure_and_build PRESET
+configure_and_build() {
+  say "configuring preset $1"
+  (cd "$root" && cmake --preset "$1")
+  say "building preset $1 ($(build_jobs) jobs)"
+  (cd "$root" && cmake --build --preset "$1" --parallel "$(build_jobs)")
+}
