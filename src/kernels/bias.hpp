@@ -13,7 +13,8 @@ void add_bias(ElementType type,
               const void* bias,  // T [n]
               std::int64_t rows, std::int64_t n);
 
-// gradient_bias = (or +=) the sum over rows of gradient_y, added in an order that depends on `rows` only.
+// gradient_bias = (or +=) the sum over rows of gradient_y, added in an order that depends on `rows`
+// only.
 void bias_gradient(ElementType type,
                    const void* gradient_y,  // T [rows, n]
                    void* gradient_bias,     // G [n]

@@ -8,8 +8,9 @@
 
 namespace garonne::kernels {
 
-double cross_entropy(ElementType type, void* logits, const std::int64_t* targets, double gradient_scale,
-                     bool write_gradient, double* row_losses, std::int64_t rows, std::int64_t vocabulary) {
+double cross_entropy(ElementType type, void* logits, const std::int64_t* targets,
+                     double gradient_scale, bool write_gradient, double* row_losses,
+                     std::int64_t rows, std::int64_t vocabulary) {
   for (std::int64_t row = 0; row < rows; ++row) {
     if (targets[row] < 0 || targets[row] >= vocabulary) {
       throw InternalError("cross_entropy: target " + std::to_string(targets[row]) + " of row " +

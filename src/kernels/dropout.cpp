@@ -5,8 +5,9 @@
 
 namespace garonne::kernels {
 
-void dropout_add(ElementType type, const void* residual, const void* x, void* out, const Dropout& dropout,
-                 const std::int64_t* samples, std::int64_t batch, std::int64_t elements_per_sample) {
+void dropout_add(ElementType type, const void* residual, const void* x, void* out,
+                 const Dropout& dropout, const std::int64_t* samples, std::int64_t batch,
+                 std::int64_t elements_per_sample) {
   const DropoutArguments arguments{residual, x, out, dropout, samples, elements_per_sample};
   const auto loop = loops().dropout_add[type];
   for_ranges(batch * elements_per_sample, element_grain, 64,

@@ -1,5 +1,6 @@
-// Dropout without a stored mask: the mask of an element is a function of (key, step, sample, element), so
-// backward, recomputation, another cut of the batch and another grid all meet the same one.
+// Dropout without a stored mask: the mask of an element is a function of (key, step, sample,
+// element), so backward, recomputation, another cut of the batch and another grid all meet the same
+// one.
 #pragma once
 
 #include "base/philox.hpp"
@@ -20,9 +21,9 @@ struct Dropout {
 // philox_at(key, step, s, e / 4).word[e % 4]. The backward is the same call with the gradient as x.
 // `out` may alias neither input.
 void dropout_add(ElementType type,
-                 const void* residual,         // T [batch, elements_per_sample] or null (= 0)
-                 const void* x,                // T [batch, elements_per_sample]
-                 void* out,                    // T [batch, elements_per_sample]
+                 const void* residual,  // T [batch, elements_per_sample] or null (= 0)
+                 const void* x,         // T [batch, elements_per_sample]
+                 void* out,             // T [batch, elements_per_sample]
                  const Dropout& dropout,
                  const std::int64_t* samples,  // [batch], may be null when dropout is off
                  std::int64_t batch, std::int64_t elements_per_sample);

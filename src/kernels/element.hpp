@@ -1,5 +1,6 @@
-// Elements in inner loops; private to this room. Everything here is always inlined: the inner loops are
-// compiled for several instruction sets, and no copy of a shared function may come out of any of them.
+// Elements in inner loops; private to this room. Everything here is always inlined: the inner loops
+// are compiled for several instruction sets, and no copy of a shared function may come out of any
+// of them.
 #pragma once
 
 #include "base/philox.hpp"
@@ -30,16 +31,27 @@ struct AccumulationOf<BFloat16> {
 template <typename T>
 using Accumulation = typename AccumulationOf<T>::Type;
 
-GARONNE_INLINE float load(float value) { return value; }
-GARONNE_INLINE double load(double value) { return value; }
+GARONNE_INLINE float load(float value) {
+  return value;
+}
+GARONNE_INLINE double load(double value) {
+  return value;
+}
 GARONNE_INLINE float load(BFloat16 value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
-GARONNE_INLINE void store(float& place, float value) { place = value; }
-GARONNE_INLINE void store(float& place, double value) { place = static_cast<float>(value); }
-GARONNE_INLINE void store(double& place, double value) { place = value; }
-// To nearest, ties to even. NaN would be rounded to infinity or to zero of the other sign, so it is replaced.
+GARONNE_INLINE void store(float& place, float value) {
+  place = value;
+}
+GARONNE_INLINE void store(float& place, double value) {
+  place = static_cast<float>(value);
+}
+GARONNE_INLINE void store(double& place, double value) {
+  place = value;
+}
+// To nearest, ties to even. NaN would be rounded to infinity or to zero of the other sign, so it is
+// replaced.
 GARONNE_INLINE void store(BFloat16& place, float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;

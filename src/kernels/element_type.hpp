@@ -1,5 +1,5 @@
-// The element types of kernels. A kernel reads and writes T and adds up in G, its accumulation type:
-// float for Float32 and BFloat16, double for Float64.
+// The element types of kernels. A kernel reads and writes T and adds up in G, its accumulation
+// type: float for Float32 and BFloat16, double for Float64.
 #pragma once
 
 #include <cstdint>

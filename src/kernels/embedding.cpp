@@ -41,12 +41,13 @@ void embedding_backward(ElementType type, const void* gradient_out, const std::i
   if (gradient_position_table && !accumulate_position_table) {
     fill_zero(gradient_position_table, positions * row_bytes);
   }
-  const EmbeddingBackwardArguments arguments{gradient_out, tokens,   gradient_token_table,
-                                             gradient_position_table, dropout, samples,
-                                             batch,        sequence, hidden};
+  const EmbeddingBackwardArguments arguments{
+      gradient_out, tokens, gradient_token_table, gradient_position_table, dropout, samples, batch,
+      sequence,     hidden};
   const auto loop = loops().embedding_backward[type];
   // Cut along columns, not rows: two rows may hold the same token.
-  for_ranges(hidden, std::max<std::int64_t>(element_grain / std::max<std::int64_t>(batch * sequence, 1), 1),
+  for_ranges(hidden,
+             std::max<std::int64_t>(element_grain / std::max<std::int64_t>(batch * sequence, 1), 1),
              64, [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 

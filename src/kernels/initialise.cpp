@@ -9,7 +9,8 @@ void fill_normal(ElementType type, void* values, std::int64_t n, PhiloxKey key, 
                  std::int64_t first_element) {
   const FillNormalArguments arguments{values, key, deviation, first_element};
   const auto loop = loops().fill_normal[type];
-  for_ranges(n, 256, 64, [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
+  for_ranges(n, 256, 64,
+             [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 
 }  // namespace garonne::kernels

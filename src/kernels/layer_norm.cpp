@@ -11,14 +11,17 @@ namespace garonne::kernels {
 namespace {
 
 // Enough to occupy many threads, few enough to be cheap to add up; at least 16 rows each.
-std::int64_t row_partitions(std::int64_t rows) { return std::clamp<std::int64_t>(rows / 16, 1, 32); }
+std::int64_t row_partitions(std::int64_t rows) {
+  return std::clamp<std::int64_t>(rows / 16, 1, 32);
+}
 
 }  // namespace
 
-void layer_norm_forward(ElementType type, const void* x, const void* gain, const void* bias, double epsilon,
-                        void* y, void* mean, void* inverse_deviation, std::int64_t rows,
-                        std::int64_t hidden) {
-  const LayerNormForwardArguments arguments{x, gain, bias, epsilon, y, mean, inverse_deviation, hidden};
+void layer_norm_forward(ElementType type, const void* x, const void* gain, const void* bias,
+                        double epsilon, void* y, void* mean, void* inverse_deviation,
+                        std::int64_t rows, std::int64_t hidden) {
+  const LayerNormForwardArguments arguments{x,     gain, bias, epsilon, y, mean, inverse_deviation,
+                                            hidden};
   const auto loop = loops().layer_norm_forward[type];
   for_ranges(rows, row_grain(hidden), 1,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
@@ -39,8 +42,9 @@ void layer_norm_backward(ElementType type, const void* gradient_y, const void* x
   if (!with_parameters && gradient_x == nullptr) return;
   const std::int64_t partitions = row_partitions(rows);
   const LayerNormBackwardArguments arguments{
-      gradient_y, x,    gain,  mean, inverse_deviation, gradient_x, accumulate_x,
-      with_parameters ? workspace : nullptr, partitions, rows, hidden};
+      gradient_y,        x,          gain,         mean,
+      inverse_deviation, gradient_x, accumulate_x, with_parameters ? workspace : nullptr,
+      partitions,        rows,       hidden};
   const auto loop = loops().layer_norm_backward[type];
   const std::int64_t partition_rows = std::max<std::int64_t>(rows / partitions, 1);
   for_ranges(partitions, std::max<std::int64_t>(row_grain(hidden) / partition_rows, 1), 1,

@@ -8,12 +8,12 @@
 
 namespace garonne::kernels {
 
-// Statistics are computed in G, the variance around the mean. `mean` and `inverse_deviation` may be null.
-// y may be x.
+// Statistics are computed in G, the variance around the mean. `mean` and `inverse_deviation` may be
+// null. y may be x.
 void layer_norm_forward(ElementType type,
-                        const void* x,            // T [rows, hidden]
-                        const void* gain,         // T [hidden]
-                        const void* bias,         // T [hidden]
+                        const void* x,     // T [rows, hidden]
+                        const void* gain,  // T [hidden]
+                        const void* bias,  // T [hidden]
                         double epsilon,
                         void* y,                  // T [rows, hidden]
                         void* mean,               // G [rows] or null
@@ -23,10 +23,10 @@ void layer_norm_forward(ElementType type,
 // Bytes of layer_norm_backward's workspace: a function of the arguments and of nothing else.
 std::int64_t layer_norm_workspace_bytes(ElementType type, std::int64_t rows, std::int64_t hidden);
 
-// Parameter gradients are added up in row partitions that depend on `rows` only, and the partitions in
-// order: bits do not depend on the threads. gradient_x may be gradient_y (without accumulate_x), no other
-// overlap. gradient_x may be null (parameters only), and so may gradient_gain and gradient_bias together
-// (input only; the workspace is then not used and may be null).
+// Parameter gradients are added up in row partitions that depend on `rows` only, and the partitions
+// in order: bits do not depend on the threads. gradient_x may be gradient_y (without accumulate_x),
+// no other overlap. gradient_x may be null (parameters only), and so may gradient_gain and
+// gradient_bias together (input only; the workspace is then not used and may be null).
 void layer_norm_backward(ElementType type,
                          const void* gradient_y,         // T [rows, hidden]
                          const void* x,                  // T [rows, hidden]

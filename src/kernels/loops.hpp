@@ -1,6 +1,6 @@
-// The inner loops of all kernels as a table of functions, compiled for several instruction sets and chosen
-// once by the processor's flags; private to this room. A loop works on [begin, end) of the axis that the
-// kernel is cut along and knows nothing of threads.
+// The inner loops of all kernels as a table of functions, compiled for several instruction sets and
+// chosen once by the processor's flags; private to this room. A loop works on [begin, end) of the
+// axis that the kernel is cut along and knows nothing of threads.
 #pragma once
 
 #include "kernels/dropout.hpp"

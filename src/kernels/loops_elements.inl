@@ -1,7 +1,7 @@
 // Elementwise loops and the sum of squares.
 
-// With s = sqrt(2/pi) (x + 0.044715 x^3): x/2 (1 + tanh s) = x / (1 + exp(-2 s)), one exponential and no
-// cancellation in the left tail.
+// With s = sqrt(2/pi) (x + 0.044715 x^3): x/2 (1 + tanh s) = x / (1 + exp(-2 s)), one exponential
+// and no cancellation in the left tail.
 inline constexpr double gelu_factor = -2.0 * 0.79788456080286535588;
 inline constexpr double gelu_cubic = 0.044715;
 
@@ -13,8 +13,8 @@ void gelu_forward(const GeluArguments& arguments, std::int64_t begin, std::int64
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
     const G value = load(x[i]);
-    const G inner = static_cast<G>(gelu_factor) * value *
-                    (G{1} + static_cast<G>(gelu_cubic) * (value * value));
+    const G inner =
+        static_cast<G>(gelu_factor) * value * (G{1} + static_cast<G>(gelu_cubic) * (value * value));
     store(y[i], value / (G{1} + exponential(inner)));
   }
 }
@@ -31,10 +31,12 @@ void gelu_backward(const GeluArguments& arguments, std::int64_t begin, std::int6
     const G square = value * value;
     const G inner =
         static_cast<G>(gelu_factor) * value * (G{1} + static_cast<G>(gelu_cubic) * square);
-    const G slope = static_cast<G>(gelu_factor) * (G{1} + static_cast<G>(3.0 * gelu_cubic) * square);
+    const G slope =
+        static_cast<G>(gelu_factor) * (G{1} + static_cast<G>(3.0 * gelu_cubic) * square);
     const G power = exponential(inner);
     const G sigmoid = G{1} / (G{1} + power);
-    store(gradient_x[i], load(gradient_y[i]) * sigmoid * (G{1} - value * slope * (power * sigmoid)));
+    store(gradient_x[i],
+          load(gradient_y[i]) * sigmoid * (G{1} - value * slope * (power * sigmoid)));
   }
 }
 
@@ -89,8 +91,8 @@ void combine(const CombineArguments& arguments, std::int64_t begin, std::int64_t
   }
 }
 
-// Sixteen lanes whatever the processor, so that ranks on unlike machines agree on float data (a product of
-// two floats is exact in double).
+// Sixteen lanes whatever the processor, so that ranks on unlike machines agree on float data (a
+// product of two floats is exact in double).
 template <typename T>
 void sum_of_squares(const SumOfSquaresArguments& arguments, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t lanes = 16;

@@ -5,7 +5,8 @@ GARONNE_INLINE float exponential(float x) {
   constexpr float log2_of_e = 1.44269504088896341F;
   constexpr float ln2_high = 0.693359375F;  // few bits, so that n * ln2_high is exact
   constexpr float ln2_low = -2.12194440e-4F;
-  constexpr float round_to_integer = 12582912.0F;  // 1.5 * 2^23: adding it leaves the integer in the low bits
+  constexpr float round_to_integer =
+      12582912.0F;  // 1.5 * 2^23: adding it leaves the integer in the low bits
   x = x > 88.0F ? 88.0F : x;
   x = x < -87.3F ? -87.3F : x;
   const float shifted = x * log2_of_e + round_to_integer;

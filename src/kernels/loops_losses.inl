@@ -37,7 +37,8 @@ void cross_entropy(const CrossEntropyArguments& arguments, std::int64_t begin, s
     if (!arguments.write_gradient) continue;
     const G factor = static_cast<G>(arguments.gradient_scale / total);
     // The target's element is computed apart: in bfloat16 its rounded value is no longer exact.
-    const G power = std::is_same_v<T, G> ? load(logits[target]) : exponential(load(logits[target]) - most);
+    const G power =
+        std::is_same_v<T, G> ? load(logits[target]) : exponential(load(logits[target]) - most);
     if constexpr (std::is_same_v<T, G>) {
 #pragma omp simd
       for (std::int64_t j = 0; j < vocabulary; ++j) logits[j] *= factor;

@@ -1,7 +1,8 @@
 // Layer norm, and sums over rows.
 
 template <typename T>
-void layer_norm_forward(const LayerNormForwardArguments& arguments, std::int64_t begin, std::int64_t end) {
+void layer_norm_forward(const LayerNormForwardArguments& arguments, std::int64_t begin,
+                        std::int64_t end) {
   using G = Accumulation<T>;
   const std::int64_t hidden = arguments.hidden;
   const T* gain = static_cast<const T*>(arguments.gain);
@@ -118,7 +119,8 @@ void column_sum(const ColumnSumArguments& arguments, std::int64_t begin, std::in
       alignas(64) G sums[width] = {};
       const std::int64_t block_end = std::min(arguments.rows, block + block_rows);
       std::int64_t row = block;
-      const T* source = static_cast<const T*>(arguments.source) + row * arguments.row_stride + column;
+      const T* source =
+          static_cast<const T*>(arguments.source) + row * arguments.row_stride + column;
       for (; row + 4 <= block_end; row += 4, source += 4 * arguments.row_stride) {
         const T* row1 = source + arguments.row_stride;
         const T* row2 = row1 + arguments.row_stride;

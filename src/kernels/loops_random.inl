@@ -3,7 +3,8 @@
 inline constexpr int philox_groups = 64;
 
 #if GARONNE_VECTOR_BYTES >= 32
-using Lanes = std::uint64_t __attribute__((vector_size(GARONNE_VECTOR_BYTES), aligned(8), may_alias));
+using Lanes =
+    std::uint64_t __attribute__((vector_size(GARONNE_VECTOR_BYTES), aligned(8), may_alias));
 
 GARONNE_INLINE Lanes low_product(Lanes a, Lanes b) {
 #if GARONNE_VECTOR_BYTES == 64
@@ -18,8 +19,9 @@ GARONNE_INLINE Lanes low_product(Lanes a, Lanes b) {
 GARONNE_INLINE void philox_words(std::uint32_t* words, PhiloxKey key, std::uint64_t step,
                                  std::uint64_t sample, std::uint64_t first_group) {
 #if GARONNE_VECTOR_BYTES >= 32
-  // One counter word in the low half of each 64-bit lane: the multiplication reads only the low halves and
-  // leaves the high word of the product one shift away. What gathers in the high halves is never read.
+  // One counter word in the low half of each 64-bit lane: the multiplication reads only the low
+  // halves and leaves the high word of the product one shift away. What gathers in the high halves
+  // is never read.
   constexpr int lanes = GARONNE_VECTOR_BYTES / 8;
   Lanes index{};
   for (int lane = 0; lane < lanes; ++lane) index[lane] = static_cast<std::uint64_t>(lane);
@@ -57,17 +59,18 @@ GARONNE_INLINE void philox_words(std::uint32_t* words, PhiloxKey key, std::uint6
   }
 #else
   for (int i = 0; i < philox_groups; ++i) {
-    const PhiloxBlock block = philox_at(key, step, sample, first_group + static_cast<std::uint64_t>(i));
+    const PhiloxBlock block =
+        philox_at(key, step, sample, first_group + static_cast<std::uint64_t>(i));
     std::memcpy(words + 4 * i, block.word, sizeof block.word);
   }
 #endif
 }
 
-// Calls apply(i, words, count) for pieces of elements [begin, end) of one sample: `words` are those of
-// elements begin + i …. `with_words` false: one call with null words.
+// Calls apply(i, words, count) for pieces of elements [begin, end) of one sample: `words` are those
+// of elements begin + i …. `with_words` false: one call with null words.
 template <typename Apply>
-GARONNE_INLINE void with_random_words(const Dropout& dropout, std::int64_t sample, std::int64_t begin,
-                                      std::int64_t end, const Apply& apply) {
+GARONNE_INLINE void with_random_words(const Dropout& dropout, std::int64_t sample,
+                                      std::int64_t begin, std::int64_t end, const Apply& apply) {
   alignas(64) std::uint32_t words[4 * philox_groups];
   for (std::int64_t element = begin; element < end;) {
     const std::int64_t offset = element % 4;
@@ -88,44 +91,47 @@ void dropout_add(const DropoutArguments& arguments, std::int64_t begin, std::int
     const std::int64_t sample = first / arguments.elements_per_sample;
     const std::int64_t last = std::min(end, (sample + 1) * arguments.elements_per_sample);
     const T* x = static_cast<const T*>(arguments.x) + first;
-    const T* residual = arguments.residual ? static_cast<const T*>(arguments.residual) + first : nullptr;
+    const T* residual =
+        arguments.residual ? static_cast<const T*>(arguments.residual) + first : nullptr;
     T* out = static_cast<T*>(arguments.out) + first;
     const std::int64_t in_sample = first - sample * arguments.elements_per_sample;
     if (dropout.threshold == 0) {
       if (residual) {
 #pragma omp simd
-        for (std::int64_t i = 0; i < last - first; ++i) store(out[i], load(residual[i]) + load(x[i]));
+        for (std::int64_t i = 0; i < last - first; ++i)
+          store(out[i], load(residual[i]) + load(x[i]));
       } else {
         std::memcpy(out, x, static_cast<std::size_t>(last - first) * sizeof(T));
       }
     } else {
-      with_random_words(
-          dropout, arguments.samples[sample], in_sample, in_sample + last - first,
-          [=](std::int64_t i0, const std::uint32_t* words, std::int64_t count) {
-            const T* from = x + i0;
-            T* to = out + i0;
-            if (residual) {
-              const T* base = residual + i0;
+      with_random_words(dropout, arguments.samples[sample], in_sample, in_sample + last - first,
+                        [=](std::int64_t i0, const std::uint32_t* words, std::int64_t count) {
+                          const T* from = x + i0;
+                          T* to = out + i0;
+                          if (residual) {
+                            const T* base = residual + i0;
 #pragma omp simd
-              for (std::int64_t i = 0; i < count; ++i) {
-                const G value = load(from[i]) * scale;
-                store(to[i], load(base[i]) + (words[i] >= dropout.threshold ? value : G{0}));
-              }
-            } else {
+                            for (std::int64_t i = 0; i < count; ++i) {
+                              const G value = load(from[i]) * scale;
+                              store(to[i],
+                                    load(base[i]) + (words[i] >= dropout.threshold ? value : G{0}));
+                            }
+                          } else {
 #pragma omp simd
-              for (std::int64_t i = 0; i < count; ++i) {
-                const G value = load(from[i]) * scale;
-                store(to[i], words[i] >= dropout.threshold ? value : G{0});
-              }
-            }
-          });
+                            for (std::int64_t i = 0; i < count; ++i) {
+                              const G value = load(from[i]) * scale;
+                              store(to[i], words[i] >= dropout.threshold ? value : G{0});
+                            }
+                          }
+                        });
     }
     first = last;
   }
 }
 
 template <typename T>
-void embedding_forward(const EmbeddingForwardArguments& arguments, std::int64_t begin, std::int64_t end) {
+void embedding_forward(const EmbeddingForwardArguments& arguments, std::int64_t begin,
+                       std::int64_t end) {
   using G = Accumulation<T>;
   const std::int64_t hidden = arguments.hidden;
   const Dropout dropout = arguments.dropout;
@@ -156,7 +162,8 @@ void embedding_forward(const EmbeddingForwardArguments& arguments, std::int64_t 
 }
 
 template <typename T>
-void embedding_backward(const EmbeddingBackwardArguments& arguments, std::int64_t begin, std::int64_t end) {
+void embedding_backward(const EmbeddingBackwardArguments& arguments, std::int64_t begin,
+                        std::int64_t end) {
   using G = Accumulation<T>;
   const std::int64_t hidden = arguments.hidden;
   const Dropout dropout = arguments.dropout;
@@ -190,8 +197,8 @@ void embedding_backward(const EmbeddingBackwardArguments& arguments, std::int64_
         add_piece(j0, count);
       }
     } else {
-      with_random_words(dropout, arguments.samples[row / arguments.sequence], position * hidden + begin,
-                        position * hidden + end,
+      with_random_words(dropout, arguments.samples[row / arguments.sequence],
+                        position * hidden + begin, position * hidden + end,
                         [&](std::int64_t j0, const std::uint32_t* words, std::int64_t count) {
 #pragma omp simd
                           for (std::int64_t j = 0; j < count; ++j) {
@@ -214,19 +221,21 @@ void fill_normal(const FillNormalArguments& arguments, std::int64_t begin, std::
   // From the group of the first element on, so that words of whole groups come.
   const std::int64_t first = (origin + begin) / 4 * 4;
   const std::int64_t last = (origin + end + 3) / 4 * 4;
-  with_random_words(
-      counters, 0, first, last, [&](std::int64_t i0, const std::uint32_t* words, std::int64_t count) {
-        for (std::int64_t i = 0; i < count; i += 2) {
-          // Halves keep the logarithm's argument above 0 and below 1.
-          const double uniform = (static_cast<double>(words[i]) + 0.5) * 0x1p-32;
-          const double turn = (static_cast<double>(words[i + 1]) + 0.5) * 0x1p-32;
-          const double radius = arguments.deviation * std::sqrt(-2.0 * std::log(uniform));
-          const double angle = 2.0 * std::numbers::pi * turn;
-          const double pair[2] = {radius * std::cos(angle), radius * std::sin(angle)};
-          for (std::int64_t k = 0; k < 2; ++k) {
-            const std::int64_t index = first + i0 + i + k - origin;
-            if (index >= begin && index < end) store(values[index], static_cast<G>(pair[k]));
-          }
-        }
-      });
+  with_random_words(counters, 0, first, last,
+                    [&](std::int64_t i0, const std::uint32_t* words, std::int64_t count) {
+                      for (std::int64_t i = 0; i < count; i += 2) {
+                        // Halves keep the logarithm's argument above 0 and below 1.
+                        const double uniform = (static_cast<double>(words[i]) + 0.5) * 0x1p-32;
+                        const double turn = (static_cast<double>(words[i + 1]) + 0.5) * 0x1p-32;
+                        const double radius =
+                            arguments.deviation * std::sqrt(-2.0 * std::log(uniform));
+                        const double angle = 2.0 * std::numbers::pi * turn;
+                        const double pair[2] = {radius * std::cos(angle), radius * std::sin(angle)};
+                        for (std::int64_t k = 0; k < 2; ++k) {
+                          const std::int64_t index = first + i0 + i + k - origin;
+                          if (index >= begin && index < end)
+                            store(values[index], static_cast<G>(pair[k]));
+                        }
+                      }
+                    });
 }

@@ -17,9 +17,9 @@ struct AdamW {
   double bias_correction2 = 1.0;  // 1 - beta2^step
 };
 
-// With g = gradient * gradient_scale: p *= 1 - learning_rate * weight_decay; m = beta1 m + (1 - beta1) g;
-// v = beta2 v + (1 - beta2) g^2; p -= learning_rate / bias_correction1 * m /
-// (sqrt(v) / sqrt(bias_correction2) + epsilon). `type` is Float32 or Float64 (InternalError otherwise).
+// With g = gradient * gradient_scale: p *= 1 - learning_rate * weight_decay; m = beta1 m + (1 -
+// beta1) g; v = beta2 v + (1 - beta2) g^2; p -= learning_rate / bias_correction1 * m / (sqrt(v) /
+// sqrt(bias_correction2) + epsilon). `type` is Float32 or Float64 (InternalError otherwise).
 // bfloat16_copy, where not null, gets the new parameters rounded to nearest, ties to even.
 void adamw_update(ElementType type,
                   void* parameter,       // type [n]

@@ -11,7 +11,8 @@ namespace garonne::kernels {
 // The threads that the live session allows; 1 without one.
 int parallel_threads();
 
-// Elements that one thread should at least have to be worth waking, for a loop of a few operations each.
+// Elements that one thread should at least have to be worth waking, for a loop of a few operations
+// each.
 inline constexpr std::int64_t element_grain = 8192;
 
 // The same in rows of `width` elements.
@@ -19,25 +20,28 @@ constexpr std::int64_t row_grain(std::int64_t width) {
   return std::max<std::int64_t>(element_grain / std::max<std::int64_t>(width, 1), 1);
 }
 
-// Calls work(begin, end) for contiguous ranges that cover [0, count), one a thread. A range has at least
-// `grain` items (fewer threads are used where there are not enough), because waking the pool costs some
-// microseconds; ranges begin at multiples of `alignment`, so that two threads do not write one cache line.
+// Calls work(begin, end) for contiguous ranges that cover [0, count), one a thread. A range has at
+// least `grain` items (fewer threads are used where there are not enough), because waking the pool
+// costs some microseconds; ranges begin at multiples of `alignment`, so that two threads do not
+// write one cache line.
 template <typename Work>
 void for_ranges(std::int64_t count, std::int64_t grain, std::int64_t alignment, const Work& work) {
   if (count <= 0) return;
   const std::int64_t units = (count + alignment - 1) / alignment;
-  const std::int64_t pieces = std::clamp<std::int64_t>(
-      count / std::max<std::int64_t>(grain, 1), 1, std::min<std::int64_t>(parallel_threads(), units));
+  const std::int64_t pieces =
+      std::clamp<std::int64_t>(count / std::max<std::int64_t>(grain, 1), 1,
+                               std::min<std::int64_t>(parallel_threads(), units));
   if (pieces == 1) {
     work(std::int64_t{0}, count);
     return;
   }
   using Space = Kokkos::DefaultHostExecutionSpace;
-  Kokkos::parallel_for("garonne", Kokkos::RangePolicy<Space>(0, pieces), [&](const std::int64_t piece) {
-    const std::int64_t begin = units * piece / pieces * alignment;
-    const std::int64_t end = std::min(units * (piece + 1) / pieces * alignment, count);
-    if (begin < end) work(begin, end);
-  });
+  Kokkos::parallel_for(
+      "garonne", Kokkos::RangePolicy<Space>(0, pieces), [&](const std::int64_t piece) {
+        const std::int64_t begin = units * piece / pieces * alignment;
+        const std::int64_t end = std::min(units * (piece + 1) / pieces * alignment, count);
+        if (begin < end) work(begin, end);
+      });
 }
 
 }  // namespace garonne::kernels

@@ -47,7 +47,8 @@ OpenBlas open_library() {
   if (const char* given = std::getenv("GARONNE_OPENBLAS")) path = given;
   OpenBlas library;
   if (path.empty()) {
-    library.description = "OpenBLAS is not available: built without it, and GARONNE_OPENBLAS is not set";
+    library.description =
+        "OpenBLAS is not available: built without it, and GARONNE_OPENBLAS is not set";
     return library;
   }
   if (const char* core = core_type()) setenv("OPENBLAS_CORETYPE", core, /*overwrite=*/1);
@@ -67,10 +68,12 @@ OpenBlas open_library() {
   library.float64 = reinterpret_cast<Product<double>>(find("cblas_dgemm"));
   if (library.float32 == nullptr || library.float64 == nullptr) {
     library.float32 = nullptr;
-    library.description = "OpenBLAS is not available: " + path + " has no cblas_sgemm and cblas_dgemm";
+    library.description =
+        "OpenBLAS is not available: " + path + " has no cblas_sgemm and cblas_dgemm";
     return library;
   }
-  if (void* set_threads = find("openblas_set_num_threads")) reinterpret_cast<void (*)(int)>(set_threads)(1);
+  if (void* set_threads = find("openblas_set_num_threads"))
+    reinterpret_cast<void (*)(int)>(set_threads)(1);
   library.description = path;
   if (void* configuration = find("openblas_get_config")) {
     library.description = reinterpret_cast<const char* (*)()>(configuration)();
@@ -99,13 +102,15 @@ struct Shape {
 
 void check(ElementType type, const Shape& shape) {
   if (!openblas_available()) {
-    throw NotBuiltError("OpenBLAS", openblas_description() +
-                                        "; install the wheel scipy-openblas32 or set GARONNE_OPENBLAS");
+    throw NotBuiltError(
+        "OpenBLAS",
+        openblas_description() + "; install the wheel scipy-openblas32 or set GARONNE_OPENBLAS");
   }
   expect(type != ElementType::BFloat16, "openblas_product wants Float32 or Float64");
   const std::int64_t most = std::max({shape.m, shape.n, shape.k, shape.lda, shape.ldb, shape.ldc});
   const std::int64_t least = std::min({shape.m, shape.n, shape.k});
-  expect(most <= std::numeric_limits<int>::max() && least >= 0, "openblas_product: extents out of range");
+  expect(most <= std::numeric_limits<int>::max() && least >= 0,
+         "openblas_product: extents out of range");
 }
 
 // One single-threaded product; offsets in elements.
@@ -130,13 +135,17 @@ constexpr double least_work = 65536;
 
 }  // namespace
 
-bool openblas_available() { return open_blas().float32 != nullptr; }
+bool openblas_available() {
+  return open_blas().float32 != nullptr;
+}
 
-std::string openblas_description() { return open_blas().description; }
+std::string openblas_description() {
+  return open_blas().description;
+}
 
-void openblas_product(ElementType type, bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
-                      std::int64_t k, double alpha, const void* a, std::int64_t lda, const void* b,
-                      std::int64_t ldb, double beta, void* c, std::int64_t ldc) {
+void openblas_product(ElementType type, bool transpose_a, bool transpose_b, std::int64_t m,
+                      std::int64_t n, std::int64_t k, double alpha, const void* a, std::int64_t lda,
+                      const void* b, std::int64_t ldb, double beta, void* c, std::int64_t ldc) {
   const Shape whole{transpose_a, transpose_b, m, n, k, lda, ldb, ldc};
   check(type, whole);
   if (m == 0 || n == 0) return;
@@ -144,7 +153,8 @@ void openblas_product(ElementType type, bool transpose_a, bool transpose_b, std:
   const bool along_m = m >= n;
   const std::int64_t extent = along_m ? m : n;
   const std::int64_t tile = 48;
-  const double work_of_item = static_cast<double>(along_m ? n : m) * static_cast<double>(std::max<std::int64_t>(k, 1));
+  const double work_of_item =
+      static_cast<double>(along_m ? n : m) * static_cast<double>(std::max<std::int64_t>(k, 1));
   const auto grain = static_cast<std::int64_t>(least_work / work_of_item) + 1;
   for_ranges(extent, grain, tile, [&](std::int64_t begin, std::int64_t end) {
     Shape slice = whole;
@@ -160,13 +170,14 @@ void openblas_product(ElementType type, bool transpose_a, bool transpose_b, std:
 
 void openblas_product_batched(ElementType type, bool transpose_a, bool transpose_b, std::int64_t m,
                               std::int64_t n, std::int64_t k, double alpha, const void* a,
-                              std::int64_t lda, std::int64_t stride_a, const void* b, std::int64_t ldb,
-                              std::int64_t stride_b, double beta, void* c, std::int64_t ldc,
-                              std::int64_t stride_c, std::int64_t batch) {
+                              std::int64_t lda, std::int64_t stride_a, const void* b,
+                              std::int64_t ldb, std::int64_t stride_b, double beta, void* c,
+                              std::int64_t ldc, std::int64_t stride_c, std::int64_t batch) {
   const Shape shape{transpose_a, transpose_b, m, n, k, lda, ldb, ldc};
   check(type, shape);
   if (m == 0 || n == 0) return;
-  const double work_of_entry = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(std::max<std::int64_t>(k, 1));
+  const double work_of_entry = static_cast<double>(m) * static_cast<double>(n) *
+                               static_cast<double>(std::max<std::int64_t>(k, 1));
   const auto grain = static_cast<std::int64_t>(least_work / work_of_entry) + 1;
   for_ranges(batch, grain, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t entry = begin; entry < end; ++entry) {

@@ -20,8 +20,10 @@ double sum_of_squares(ElementType type, const void* values, std::int64_t n) {
     const std::int64_t blocks = (count + sum_block - 1) / sum_block;
     const SumOfSquaresArguments arguments{
         static_cast<const char*>(values) + first * element_bytes(type), count, sums.data()};
-    for_ranges(blocks, 1, 1, [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
-    for (std::int64_t block = 0; block < blocks; ++block) total += sums[static_cast<std::size_t>(block)];
+    for_ranges(blocks, 1, 1,
+               [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
+    for (std::int64_t block = 0; block < blocks; ++block)
+      total += sums[static_cast<std::size_t>(block)];
   }
   return total;
 }

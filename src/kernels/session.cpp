@@ -17,15 +17,18 @@ std::atomic<int> threads_in_use = 1;
 
 }  // namespace
 
-int parallel_threads() { return threads_in_use.load(std::memory_order_relaxed); }
+int parallel_threads() {
+  return threads_in_use.load(std::memory_order_relaxed);
+}
 
 KernelSession::KernelSession(int threads) : most_threads_(threads) {
   if (threads < 1) {
-    throw ConfigError("threads", std::to_string(threads), "a kernel session needs at least one thread");
+    throw ConfigError("threads", std::to_string(threads),
+                      "a kernel session needs at least one thread");
   }
   expect(!session_was_made.exchange(true), "a second KernelSession in one process");
-  // Warnings off: Kokkos complains about an unset OMP_PROC_BIND, but several ranks share a node and the
-  // launcher binds them.
+  // Warnings off: Kokkos complains about an unset OMP_PROC_BIND, but several ranks share a node and
+  // the launcher binds them.
   Kokkos::initialize(
       Kokkos::InitializationSettings().set_num_threads(threads).set_disable_warnings(true));
   threads_in_use = threads;
@@ -36,7 +39,9 @@ KernelSession::~KernelSession() {
   Kokkos::finalize();
 }
 
-int KernelSession::threads() const { return parallel_threads(); }
+int KernelSession::threads() const {
+  return parallel_threads();
+}
 
 void KernelSession::use_threads(int threads) {
   if (threads < 1 || threads > most_threads_) {
@@ -46,6 +51,8 @@ void KernelSession::use_threads(int threads) {
   threads_in_use = threads;
 }
 
-const char* instruction_set() { return loops().name; }
+const char* instruction_set() {
+  return loops().name;
+}
 
 }  // namespace garonne::kernels
