@@ -1,9 +1,11 @@
 // All inner loops and their table; included inside the namespace of an instruction set.
-#include "kernels/loops_elements.inl"
+// clang-format off: each file uses those above it
 #include "kernels/loops_exponential.inl"
-#include "kernels/loops_losses.inl"
-#include "kernels/loops_norm.inl"
 #include "kernels/loops_random.inl"
+#include "kernels/loops_norm.inl"
+#include "kernels/loops_elements.inl"
+#include "kernels/loops_losses.inl"
+// clang-format on
 
 extern const Loops table = {
     GARONNE_LOOPS_NAME,
