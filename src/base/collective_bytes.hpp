@@ -13,7 +13,8 @@ constexpr std::int64_t piece_elements(std::int64_t elements, std::int64_t member
 }
 
 // First element of the piece of `member` (an index into the group), at most `elements`.
-constexpr std::int64_t piece_begin(std::int64_t elements, std::int64_t members, std::int64_t member) {
+constexpr std::int64_t piece_begin(std::int64_t elements, std::int64_t members,
+                                   std::int64_t member) {
   return std::min(elements, member * piece_elements(elements, members));
 }
 

@@ -14,9 +14,12 @@ void check_size(const char* key, int size) {
 
 int& along(Coordinates& coordinates, Axis axis) {
   switch (axis) {
-    case Axis::Data: return coordinates.data;
-    case Axis::Pipeline: return coordinates.pipeline;
-    case Axis::Tensor: return coordinates.tensor;
+    case Axis::Data:
+      return coordinates.data;
+    case Axis::Pipeline:
+      return coordinates.pipeline;
+    case Axis::Tensor:
+      return coordinates.tensor;
   }
   throw InternalError("unknown axis of the grid");
 }
@@ -36,9 +39,12 @@ Grid::Grid(GridShape shape) : shape_(shape) {
 
 int Grid::size(Axis axis) const {
   switch (axis) {
-    case Axis::Data: return shape_.data;
-    case Axis::Pipeline: return shape_.pipeline;
-    case Axis::Tensor: return shape_.tensor;
+    case Axis::Data:
+      return shape_.data;
+    case Axis::Pipeline:
+      return shape_.pipeline;
+    case Axis::Tensor:
+      return shape_.tensor;
   }
   throw InternalError("unknown axis of the grid");
 }
@@ -47,9 +53,8 @@ Coordinates Grid::coordinates_of(int rank) const {
   expect(rank >= 0 && rank < ranks(),
          "rank " + std::to_string(rank) + " is outside the grid " + to_string(shape_));
   const int plane = rank / shape_.tensor;
-  return {.data = plane % shape_.data,
-          .pipeline = plane / shape_.data,
-          .tensor = rank % shape_.tensor};
+  return {
+      .data = plane % shape_.data, .pipeline = plane / shape_.data, .tensor = rank % shape_.tensor};
 }
 
 int Grid::rank_of(Coordinates at) const {
@@ -71,9 +76,12 @@ std::vector<int> Grid::group(Axis axis, int rank) const {
 
 std::string to_string(Axis axis) {
   switch (axis) {
-    case Axis::Data: return "data";
-    case Axis::Pipeline: return "pipeline";
-    case Axis::Tensor: return "tensor";
+    case Axis::Data:
+      return "data";
+    case Axis::Pipeline:
+      return "pipeline";
+    case Axis::Tensor:
+      return "tensor";
   }
   throw InternalError("unknown axis of the grid");
 }

@@ -27,8 +27,8 @@ struct Coordinates {
 
 enum class Axis { Data, Pipeline, Tensor };
 
-// rank = tensor + T * (data + D * pipeline): tensor peers talk most and are neighbours, hence on one
-// host; then data peers, then pipeline stages.
+// rank = tensor + T * (data + D * pipeline): tensor peers talk most and are neighbours, hence on
+// one host; then data peers, then pipeline stages.
 class Grid {
  public:
   // One rank alone.
@@ -44,8 +44,8 @@ class Grid {
   Coordinates coordinates_of(int rank) const;
   int rank_of(Coordinates coordinates) const;
 
-  // Ranks that differ from `rank` at most along `axis`, in order of that axis; `rank` is one of them,
-  // at the index of its own coordinate.
+  // Ranks that differ from `rank` at most along `axis`, in order of that axis; `rank` is one of
+  // them, at the index of its own coordinate.
   std::vector<int> group(Axis axis, int rank) const;
 
  private:

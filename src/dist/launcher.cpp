@@ -1,0 +1,56 @@
+#include "dist/launcher.hpp"
+
+#include <array>
+#include <cstdlib>
+
+namespace garonne::dist {
+namespace {
+
+std::optional<int> read_count(const EnvironmentReader& read, const char* name) {
+  const char* text = name ? read(name) : nullptr;
+  if (!text) return std::nullopt;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  if (end == text || *end != '\0' || value < 0 || value > 100'000'000) return std::nullopt;
+  return static_cast<int>(value);
+}
+
+struct Trace {
+  const char* variable;
+  const char* size;  // the variable with the number of processes; null where there is none
+};
+
+// The closest launcher comes first: mpirun inside a Slurm allocation shows both.
+constexpr std::array traces{
+    Trace{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"},  // Open MPI
+    Trace{"PMI_RANK", "PMI_SIZE"},                          // MPICH, Intel MPI, srun --mpi=pmi2
+    Trace{"PALS_RANKID", "PALS_NRANKS"},                    // Cray PALS
+    Trace{"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},    // MVAPICH
+    Trace{"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},               // Flux
+    Trace{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},      // IBM jsrun
+};
+
+}  // namespace
+
+std::optional<Launcher> detect_launcher() {
+  // Before any thread of ours changes the environment.
+  return detect_launcher(
+      [](const char* name) { return std::getenv(name); });  // NOLINT(concurrency-*)
+}
+
+std::optional<Launcher> detect_launcher(const EnvironmentReader& read) {
+  for (const Trace& trace : traces) {
+    if (read(trace.variable)) return Launcher{trace.variable, read_count(read, trace.size)};
+  }
+  // Slurm names its own rank in batch scripts too, where nothing was launched; inside a step the
+  // step's count is right, outside one only the allocation's is there.
+  if (read("SLURM_PROCID")) {
+    const char* variable = read("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+    const std::optional<int> size = read_count(read, variable);
+    if (size && *size > 1) return Launcher{variable, size};
+  }
+  if (read("PMIX_RANK")) return Launcher{"PMIX_RANK", std::nullopt};
+  return std::nullopt;
+}
+
+}  // namespace garonne::dist

@@ -1,0 +1,38 @@
+#include "dist/operation.hpp"
+
+#include <algorithm>
+#include <thread>
+
+namespace garonne::dist {
+
+std::chrono::microseconds Backoff::next(bool& yield) {
+  using std::chrono::microseconds;
+  const int immediate = urgent_ ? 50 : 5;
+  const int yielding = urgent_ ? 1000 : 10;
+  const microseconds shortest(urgent_ ? 20 : 50);
+  const microseconds longest(urgent_ ? 100 : 200);
+  ++polls_;
+  yield = polls_ > immediate;
+  if (polls_ <= immediate + yielding) return microseconds(0);
+  const int sleeps = polls_ - immediate - yielding;
+  return std::min(longest, shortest * (1 + sleeps / 16));
+}
+
+void complete(Operation& operation) {
+  Backoff backoff(true);
+  operation.start();
+  for (;;) {
+    const Progress progress = operation.advance();
+    if (progress == Progress::Done) return;
+    if (progress == Progress::Some) backoff.reset();
+    bool yield = false;
+    const auto pause = backoff.next(yield);
+    if (pause.count() > 0) {
+      std::this_thread::sleep_for(pause);
+    } else if (yield) {
+      std::this_thread::yield();
+    }
+  }
+}
+
+}  // namespace garonne::dist

@@ -1,0 +1,47 @@
+// What a communication thread works on: operations that move on a little at a time and never block,
+// so that several are in flight at once. For the room's own use.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace garonne::dist {
+
+enum class Progress { None, Some, Done };
+
+class Operation {
+ public:
+  Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  virtual ~Operation() = default;
+
+  // Posts the first messages. Operations start in the order of their submission, on every rank:
+  // that is what lets messages of several operations meet.
+  virtual void start() = 0;
+  // Looks at what has arrived and posts what follows; throws CommunicationError.
+  virtual Progress advance() = 0;
+};
+
+// Waiting between polls: first polls again at once, then lets others run, then sleeps, the longer
+// the longer nothing happens; ranks often have to share cores with each other and with the
+// computation.
+class Backoff {
+ public:
+  // Somebody waits: costs more processor time and less latency.
+  explicit Backoff(bool urgent = false) : urgent_(urgent) {}
+
+  void set_urgent(bool urgent) { urgent_ = urgent; }
+  void reset() { polls_ = 0; }
+  // How long to sleep before the next poll; zero = poll again, after a yield where `yield` says so.
+  std::chrono::microseconds next(bool& yield);
+
+ private:
+  bool urgent_;
+  int polls_ = 0;
+};
+
+// Starts the operation and polls it to its end on the calling thread.
+void complete(Operation& operation);
+
+}  // namespace garonne::dist

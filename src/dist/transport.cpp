@@ -1,0 +1,66 @@
+#include "dist/transport.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "dist/session.hpp"
+#include "dist/transports.hpp"
+
+namespace garonne::dist {
+namespace {
+
+struct Entry {
+  const char* name;
+  std::unique_ptr<Transport> (*make)(Session&, CommunicationThread&, std::vector<int>,
+                                     const TransportOptions&);
+};
+
+std::unique_ptr<Transport> self(Session& session, CommunicationThread&, std::vector<int> members,
+                                const TransportOptions&) {
+  return make_self_transport(std::move(members), session.rank());
+}
+
+std::unique_ptr<Transport> mpi(Session& session, CommunicationThread& thread,
+                               std::vector<int> members, const TransportOptions&) {
+  if (members.size() == 1) return make_self_transport(std::move(members), session.rank());
+  return make_mpi_transport(session, thread, std::move(members));
+}
+
+constexpr std::array registry{
+    Entry{"self", self},
+    Entry{"mpi", mpi},
+    Entry{"nccl", make_nccl_transport},
+};
+
+}  // namespace
+
+Transport::Transport(std::vector<int> members, int rank) : members_(std::move(members)) {
+  const auto place = std::find(members_.begin(), members_.end(), rank);
+  expect(place != members_.end(), "a transport is made by a member of its group");
+  const std::set<int> distinct(members_.begin(), members_.end());
+  expect(distinct.size() == members_.size(), "a group names a rank once");
+  member_ = static_cast<int>(place - members_.begin());
+}
+
+std::vector<std::string> transport_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : registry) names.emplace_back(entry.name);
+  return names;
+}
+
+std::unique_ptr<Transport> make_transport(std::string_view name, Session& session,
+                                          CommunicationThread& thread, std::vector<int> members,
+                                          const TransportOptions& options) {
+  for (const Entry& entry : registry) {
+    if (name == entry.name) return entry.make(session, thread, std::move(members), options);
+  }
+  std::string known;
+  for (const Entry& entry : registry) known += std::string(known.empty() ? "" : ", ") + entry.name;
+  throw ConfigError("grid.transport", std::string(name),
+                    "there is no such transport; there are " + known);
+}
+
+}  // namespace garonne::dist

@@ -1,0 +1,102 @@
+// Transports: collectives and messages between the ranks of one group, asynchronous and on buffers
+// that the caller owns.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dist/communication_thread.hpp"
+
+namespace garonne::dist {
+
+enum class ScalarType { Float32, Float64 };
+
+constexpr std::int64_t scalar_bytes(ScalarType type) {
+  return type == ScalarType::Float32 ? 4 : 8;
+}
+
+// One rank's end of one group. Every operation returns at once; its buffers belong to the transport
+// until wait() has returned. What is collective is submitted by all members, with equal arguments
+// (but for the addresses), in the same order as all other collectives of these ranks, on whichever
+// transport. Any number of elements is allowed, none included. Errors of the wire are
+// CommunicationErrors; a transport that has had one is of no further use.
+//
+// "Pieces" are those of base/collective_bytes.hpp: member m owns elements
+// piece_begin(m)..piece_end(m).
+class Transport {
+ public:
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+  virtual ~Transport() = default;
+
+  virtual std::string_view name() const = 0;
+  // Global ranks, in order; at least one.
+  const std::vector<int>& members() const { return members_; }
+  // Index of this rank among them.
+  int member() const { return member_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  // Whether buffers are of the device (its pointers) or of the host.
+  virtual bool on_device() const { return false; }
+
+  // In place: data[elements] becomes the sum over the members, ((g0 + g1) + g2) + ..., so its bits
+  // are equal on all members and independent of sizes and timing. `staging` holds
+  // all_reduce_staging_bytes(elements, scalar_bytes(type), size()) bytes, and may be null for zero.
+  // Collective over the group.
+  virtual Ticket all_reduce_sum(void* data, std::int64_t elements, ScalarType type,
+                                void* staging) = 0;
+
+  // In place: this member's own piece of data[elements] becomes the sum over the members, as above;
+  // the other pieces keep what they hold. `staging` as above. Collective over the group.
+  virtual Ticket reduce_scatter_sum(void* data, std::int64_t elements, ScalarType type,
+                                    void* staging) = 0;
+
+  // In place: of data[elements], each of element_bytes, every member brings its own piece and gets
+  // the others'. Collective over the group.
+  virtual Ticket all_gather(void* data, std::int64_t elements, std::int64_t element_bytes) = 0;
+
+  // The bytes of member `root`, to all. Collective over the group.
+  virtual Ticket broadcast(void* data, std::int64_t bytes, int root) = 0;
+
+  // To and from one other member (an index into members()); a send meets the receive with the same
+  // tag (from 0 to 32767) and the same number of bytes, in order of submission.
+  virtual Ticket send(const void* data, std::int64_t bytes, int to, int tag) = 0;
+  virtual Ticket receive(void* data, std::int64_t bytes, int from, int tag) = 0;
+
+  // Host transports: blocks until the operation is complete here. Device transports: what is put on
+  // the compute stream from now on runs after the operation; the host goes on.
+  virtual void wait(Ticket ticket) = 0;
+  // Whether the operation is complete.
+  virtual bool done(Ticket ticket) = 0;
+
+ protected:
+  // Throws InternalError unless `rank` is one of the distinct members.
+  Transport(std::vector<int> members, int rank);
+
+ private:
+  std::vector<int> members_;
+  int member_ = 0;
+};
+
+struct TransportOptions {
+  // For "nccl": the CUDA device and the stream (cudaStream_t) that the caller computes on.
+  int device = 0;
+  void* compute_stream = nullptr;
+};
+
+// "self", "mpi", "nccl".
+std::vector<std::string> transport_names();
+
+// The end of this rank of the group `members` (global ranks, in the order of the sums). "self" is
+// for groups of one, and is what "mpi" and "nccl" give for them. Throws ConfigError for a name that
+// is not known, NotBuiltError for "nccl" in a build without it. `thread` outlives the transport.
+// Collective over the group: a rank that makes several transports makes them in an order that all
+// ranks agree on.
+std::unique_ptr<Transport> make_transport(std::string_view name, Session& session,
+                                          CommunicationThread& thread, std::vector<int> members,
+                                          const TransportOptions& options = {});
+
+}  // namespace garonne::dist
