@@ -19,6 +19,11 @@ namespace {
 
 static_assert(std::same_as<hid_t, std::int64_t>, "HDF5 1.10 or newer is needed");
 
+#if H5_VERSION_GE(1, 10, 2)
+constexpr H5F_libver_t oldest_structures = H5F_LIBVER_V110;
+#else
+constexpr H5F_libver_t oldest_structures = H5F_LIBVER_LATEST;
+#endif
 constexpr std::int64_t largest_chunk_bytes = 256LL << 20;
 constexpr std::size_t largest_attribute_bytes = 1U << 20;
 
@@ -37,6 +42,9 @@ class LibraryLock {
   LibraryLock() : lock_(library_mutex()) {
     static bool ready = false;
     if (!ready) {
+      // After a write failed on a full disk HDF5 would try again when the process exits, and crash.
+      // Nothing is left to it: every handle here has an owner.
+      H5dont_atexit();
       H5open();
       H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
       H5PLset_loading_state(0);
@@ -60,6 +68,13 @@ std::string stack_reason() {
       },
       &reason);
   H5Eclear2(H5E_DEFAULT);
+  // Failed system calls come with times, addresses and offsets; people need what happened and why.
+  const std::size_t quote = reason.find("error message = '");
+  if (quote != std::string::npos) {
+    const std::size_t begin = quote + std::strlen("error message = '");
+    reason = fmt::format("{}: {}", reason.substr(0, reason.find(": time")),
+                         reason.substr(begin, reason.find('\'', begin) - begin));
+  }
   return reason.empty() ? "HDF5 gave no reason" : reason;
 }
 
@@ -314,7 +329,12 @@ Hdf5File Hdf5File::open(const std::string& path) {
 
 Hdf5File Hdf5File::create(const std::string& path) {
   const LibraryLock lock;
-  Hdf5Handle file = own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose,
+  const Hdf5Handle access = own(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, path, "file access");
+  // The structures of 1.10 carry checksums; older ones do not, and a flipped bit in them gave wrong
+  // tokens without an error.
+  check(H5Pset_libver_bounds(access.get(), oldest_structures, H5F_LIBVER_LATEST), path,
+        "file access");
+  Hdf5Handle file = own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose,
                         path, "cannot create");
   return Hdf5File(std::move(file), path, 0);
 }

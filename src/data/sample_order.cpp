@@ -15,7 +15,16 @@ constexpr std::uint64_t first_run_domain = 1;
 
 // Four rounds are enough for a strong network (Luby and Rackoff); halves here are a few bits wide,
 // where more mixing costs little.
-constexpr std::uint32_t rounds = 6;
+constexpr int rounds = 6;
+
+// One half under one key: the finaliser of MurmurHash3 (32 bits), every bit of which depends on
+// all.
+constexpr std::uint32_t mix(std::uint32_t value, std::uint32_t key) {
+  value ^= key;
+  value = (value ^ (value >> 16)) * 0x85EBCA6BU;
+  value = (value ^ (value >> 13)) * 0xC2B2AE35U;
+  return value ^ (value >> 16);
+}
 
 }  // namespace
 
@@ -26,16 +35,22 @@ std::int64_t permute(std::int64_t index, std::int64_t size, std::uint64_t seed, 
   int half_bits = 1;
   while (half_bits < 31 && std::int64_t{1} << (2 * half_bits) < size) ++half_bits;
   const std::uint32_t mask = (std::uint32_t{1} << half_bits) - 1;
+  // The keys of the rounds are Philox's; within a round a cheaper mixing is enough.
   const PhiloxKey key = philox_key(seed, "sample order", epoch);
+  std::uint32_t keys[8];
+  for (std::uint32_t half = 0; half < 2; ++half) {
+    const PhiloxBlock words = philox(
+        {{half, 0, static_cast<std::uint32_t>(domain), static_cast<std::uint32_t>(domain >> 32)}},
+        key);
+    for (int word = 0; word < 4; ++word)
+      keys[half * 4 + static_cast<std::uint32_t>(word)] = words.word[word];
+  }
   auto value = static_cast<std::uint64_t>(index);
   do {
     auto left = static_cast<std::uint32_t>(value >> half_bits);
     auto right = static_cast<std::uint32_t>(value) & mask;
-    for (std::uint32_t round = 0; round < rounds; ++round) {
-      const PhiloxBlock mixed = philox({{right, round, static_cast<std::uint32_t>(domain),
-                                         static_cast<std::uint32_t>(domain >> 32)}},
-                                       key);
-      const std::uint32_t next = left ^ (mixed.word[0] & mask);
+    for (int round = 0; round < rounds; ++round) {
+      const std::uint32_t next = left ^ (mix(right, keys[round]) & mask);
       left = right;
       right = next;
     }

@@ -130,9 +130,16 @@ class ChunkWriter {
   }
 
   void add(std::span<const std::uint32_t> tokens) {
-    for (const std::uint32_t token : tokens) {
-      pending_.push_back(static_cast<T>(token));
-      if (pending_.size() == static_cast<std::size_t>(token_file_chunk)) flush();
+    constexpr auto chunk = static_cast<std::size_t>(token_file_chunk);
+    std::size_t done = 0;
+    while (done < tokens.size()) {
+      const std::size_t filled = pending_.size();
+      const std::size_t here = std::min(tokens.size() - done, chunk - filled);
+      pending_.resize(filled + here);
+      std::transform(tokens.data() + done, tokens.data() + done + here, pending_.data() + filled,
+                     [](std::uint32_t token) { return static_cast<T>(token); });
+      done += here;
+      if (pending_.size() == chunk) flush();
     }
     written_ += static_cast<std::int64_t>(tokens.size());
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -35,15 +36,19 @@ MicroBatch cut(TokenPages& pages, std::int64_t sequence, std::vector<std::int64_
   MicroBatch batch;
   const std::int64_t available = windows(pages.tokens(), sequence);
   const auto length = static_cast<std::size_t>(sequence);
-  std::vector<std::int64_t> window(length + 1);
-  batch.tokens.reserve(samples.size() * length);
-  batch.targets.reserve(samples.size() * length);
+  batch.tokens.resize(samples.size() * length);
+  batch.targets.resize(samples.size() * length);
+  std::int64_t* inputs = batch.tokens.data();
+  std::int64_t* targets = batch.targets.data();
   for (const std::int64_t sample : samples) {
-    expect(sample >= 0 && sample < available,
-           fmt::format("sample {} asked for, but there are {}", sample, available));
-    pages.copy(sample * sequence, window);
-    batch.tokens.insert(batch.tokens.end(), window.begin(), window.end() - 1);
-    batch.targets.insert(batch.targets.end(), window.begin() + 1, window.end());
+    if (sample < 0 || sample >= available) {
+      throw InternalError(fmt::format("sample {} asked for, but there are {}", sample, available));
+    }
+    pages.copy(sample * sequence, std::span(inputs, length));
+    std::copy_n(inputs + 1, length - 1, targets);
+    pages.copy((sample + 1) * sequence, std::span(targets + length - 1, 1));
+    inputs += length;
+    targets += length;
   }
   batch.samples = std::move(samples);
   return batch;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace garonne::data {
@@ -15,8 +17,10 @@ class ByteTokenizer final : public Tokenizer {
   std::int64_t vocabulary() const override { return 256; }
 
   void encode(std::span<const std::byte> text, std::vector<std::uint32_t>& tokens) const override {
-    tokens.reserve(tokens.size() + text.size());
-    for (const std::byte byte : text) tokens.push_back(std::to_integer<std::uint32_t>(byte));
+    const std::size_t before = tokens.size();
+    tokens.resize(before + text.size());
+    std::transform(text.begin(), text.end(), tokens.data() + before,
+                   [](std::byte byte) { return std::to_integer<std::uint32_t>(byte); });
   }
 
   std::string decode(std::span<const std::uint32_t> tokens) const override {
