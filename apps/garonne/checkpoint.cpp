@@ -1,0 +1,105 @@
+#include "train/checkpoint.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <numeric>
+
+#include "base/bytes.hpp"
+#include "command.hpp"
+#include "train/huggingface.hpp"
+#include "train/trained_model.hpp"
+
+namespace garonne::apps {
+namespace {
+
+// A checkpoint folder, or the newest one of a run directory.
+std::string resolve(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::exists(path + "/manifest.json", error)) return path;
+  const auto steps = train::list_checkpoints(path);
+  if (steps.empty()) throw IoError(path, "is neither a checkpoint nor a run directory that has one");
+  return train::checkpoint_path(path, steps.back());
+}
+
+void print_manifest(const std::string& path, const train::Manifest& manifest) {
+  const std::int64_t bytes = std::accumulate(manifest.file_bytes.begin(), manifest.file_bytes.end(), std::int64_t{0});
+  fmt::print("{}\nstep {} · {} tensors in {} files, {} · {} threads a rank\n", path, manifest.step,
+             manifest.tensors.size(), manifest.files.size(), format_bytes(bytes), manifest.threads);
+  for (const auto& tensor : manifest.tensors) {
+    fmt::print("  {:<52} {} [{}]\n", tensor.name, tensor.type, fmt::join(tensor.shape, ", "));
+  }
+}
+
+void add_inspect(CLI::App& checkpoint, Chosen& chosen) {
+  CLI::App* command = checkpoint.add_subcommand("inspect", "say what a checkpoint holds");
+  const auto path = std::make_shared<std::string>();
+  command->add_option("path", *path, "checkpoint, or run directory (its newest)")->required();
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      expect_one_rank(session, "checkpoint inspect");
+      const std::string folder = resolve(*path);
+      print_manifest(folder, train::read_manifest(folder));
+      return ExitCode::Done;
+    };
+  });
+}
+
+void add_verify(CLI::App& checkpoint, Chosen& chosen) {
+  CLI::App* command = checkpoint.add_subcommand("verify", "hash every file of a checkpoint (of a run: of all of them)");
+  const auto path = std::make_shared<std::string>();
+  command->add_option("path", *path, "checkpoint or run directory")->required();
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      expect_one_rank(session, "checkpoint verify");
+      std::vector<std::string> folders;
+      for (const std::int64_t step : train::list_checkpoints(*path)) {
+        folders.push_back(train::checkpoint_path(*path, step));
+      }
+      if (folders.empty()) folders.push_back(resolve(*path));
+      for (const auto& folder : folders) {
+        const train::Manifest manifest = train::verify_checkpoint(folder);
+        fmt::print("{}: whole ({} files)\n", folder, manifest.files.size());
+      }
+      return ExitCode::Done;
+    };
+  });
+}
+
+void add_export(CLI::App& checkpoint, Chosen& chosen) {
+  struct Options {
+    std::string run;
+    std::int64_t step = -1;
+    std::vector<std::string> to;
+  };
+  CLI::App* command = checkpoint.add_subcommand("export", "write a model in another program's format");
+  const auto options = std::make_shared<Options>();
+  command->add_option("run", options->run, "run directory")->required();
+  command->add_option("--step", options->step, "a saved step; 0 = the initialisation [the newest checkpoint]")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--to", options->to, "format and folder, as: huggingface DIR")->required()->expected(2);
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      expect_one_rank(session, "checkpoint export");
+      if (options->to[0] != "huggingface") {
+        throw ConfigError("--to", options->to[0], "is no known format; known is huggingface");
+      }
+      const train::TrainedModel trained = train::open_trained_model(options->run, options->step);
+      train::export_huggingface(trained.setup.sizes, trained.setup.model, trained.state, options->to[1]);
+      fmt::print("step {} written to {} (config.json, model.safetensors)\n", trained.step, options->to[1]);
+      return ExitCode::Done;
+    };
+  });
+}
+
+}  // namespace
+
+void add_checkpoint(CLI::App& app, Chosen& chosen) {
+  CLI::App* command = app.add_subcommand("checkpoint", "look at, check and export checkpoints");
+  command->require_subcommand(1);
+  add_inspect(*command, chosen);
+  add_verify(*command, chosen);
+  add_export(*command, chosen);
+}
+
+}  // namespace garonne::apps

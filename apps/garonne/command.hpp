@@ -1,0 +1,42 @@
+// How commands are declared: each adds its subcommand to the command line and says what to run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/config.hpp"
+#include "base/error.hpp"
+#include "dist/session.hpp"
+
+namespace garonne::apps {
+
+using Action = std::function<ExitCode(dist::Session&)>;
+
+// Where the chosen command leaves what it does.
+struct Chosen {
+  Action action;
+};
+
+// A run file and its overrides, as options of a command; one option a key of the configuration.
+struct ConfigOptions {
+  std::string path;
+  std::shared_ptr<std::map<std::string, std::string>> given = std::make_shared<std::map<std::string, std::string>>();
+
+  RunConfig load() const;
+};
+std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command);
+
+// Throws ConfigError unless the command runs on one rank.
+void expect_one_rank(const dist::Session& session, const std::string& command);
+
+void add_train(CLI::App& app, Chosen& chosen);
+void add_plan(CLI::App& app, Chosen& chosen);
+void add_profile(CLI::App& app, Chosen& chosen);
+void add_data(CLI::App& app, Chosen& chosen);
+void add_eval(CLI::App& app, Chosen& chosen);
+void add_checkpoint(CLI::App& app, Chosen& chosen);
+void add_bench(CLI::App& app, Chosen& chosen);
+
+}  // namespace garonne::apps

@@ -1,0 +1,32 @@
+#include <fmt/format.h>
+
+#include "command.hpp"
+
+namespace garonne::apps {
+
+std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command) {
+  auto options = std::make_shared<ConfigOptions>();
+  command.add_option("config", options->path, "run file (TOML)")->required();
+  const RunConfig defaults;
+  for (const auto& key : config_keys()) {
+    const auto given = options->given;
+    const std::string name = key.name;
+    const std::string help = fmt::format("{} [{}; default {}]", key.help, key.range, key.get(defaults));
+    command
+        .add_option_function<std::string>(
+            "--" + name, [given, name](const std::string& value) { (*given)[name] = value; }, help)
+        ->group(name.substr(0, name.find('.')))
+        ->type_name("");
+  }
+  return options;
+}
+
+RunConfig ConfigOptions::load() const { return load_config(path, Overrides(given->begin(), given->end())); }
+
+void expect_one_rank(const dist::Session& session, const std::string& command) {
+  if (session.size() == 1) return;
+  throw ConfigError(fmt::format("`garonne {}` runs on one rank and {} were started; leave mpirun out", command,
+                                session.size()));
+}
+
+}  // namespace garonne::apps

@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "command.hpp"
+#include "data/sample_order.hpp"
+#include "data/text_converter.hpp"
+#include "data/token_file.hpp"
+#include "data/token_stream.hpp"
+
+namespace garonne::apps {
+namespace {
+
+void add_text(CLI::App& data, Chosen& chosen) {
+  CLI::App* command = data.add_subcommand("text", "turn plain text files into a tokens file (HDF5)");
+  const auto conversion = std::make_shared<data::TextConversion>();
+  command->add_option("inputs", conversion->inputs, "text files to train on")->required();
+  command->add_option("--validation", conversion->validation_inputs, "whole text files set aside for validation");
+  command->add_option("--output", conversion->output, "tokens file to write")->required();
+  command->add_option("--tokenizer", conversion->tokenizer, "how text becomes tokens")->capture_default_str();
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      expect_one_rank(session, "data text");
+      fmt::print("{}", data::describe(data::convert_text(*conversion)));
+      return ExitCode::Done;
+    };
+  });
+}
+
+void add_inspect(CLI::App& data, Chosen& chosen) {
+  CLI::App* command = data.add_subcommand("inspect", "say what a tokens file holds");
+  const auto path = std::make_shared<std::string>();
+  const auto json = std::make_shared<bool>(false);
+  const auto verify = std::make_shared<bool>(false);
+  command->add_option("file", *path, "tokens file")->required();
+  command->add_flag("--json", *json, "print JSON");
+  command->add_flag("--verify", *verify, "read every token and check every checksum");
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      expect_one_rank(session, "data inspect");
+      const data::TokenFileInfo info = data::inspect_token_file(*path);
+      if (*verify) data::verify_token_file(*path, /*show_progress=*/true);
+      if (*json) {
+        fmt::print("{}\n", data::token_file_json(info).dump(2));
+      } else {
+        fmt::print("{}", data::describe(info));
+      }
+      return ExitCode::Done;
+    };
+  });
+}
+
+void add_batch(CLI::App& data, Chosen& chosen) {
+  CLI::App* command = data.add_subcommand("batch", "print the global batch of a step");
+  const auto config = add_config_options(*command);
+  const auto step = std::make_shared<std::int64_t>(1);
+  const auto json = std::make_shared<bool>(false);
+  command->add_option("--step", *step, "which step, from 1")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_flag("--json", *json, "print samples, tokens and targets as JSON");
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      expect_one_rank(session, "data batch");
+      const RunConfig loaded = config->load();
+      const data::TokenFileInfo info = data::inspect_token_file(loaded.data.path);
+      const std::int64_t sequence = loaded.model.sequence;
+      const std::int64_t windows = data::windows(info.tokens, sequence);
+      if (windows < 1) {
+        throw ConfigError("model.sequence", fmt::format("{}", sequence),
+                          fmt::format("is longer than the {} tokens of {}", info.tokens, loaded.data.path));
+      }
+      const data::SampleOrder order(windows, static_cast<std::uint64_t>(loaded.train.seed),
+                                    data::shuffle_block(sequence));
+      const auto samples = order.step_samples(*step, loaded.train.global_batch);
+      if (!*json) {
+        fmt::print("step {}: samples {}\n", *step, fmt::join(samples, " "));
+        return ExitCode::Done;
+      }
+      const data::MicroBatch batch =
+          data::read_micro_batch(loaded.data.path, data::training_dataset, sequence, samples);
+      nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
+      nlohmann::ordered_json targets = nlohmann::ordered_json::array();
+      for (std::size_t i = 0; i < samples.size(); ++i) {
+        const auto first = static_cast<std::ptrdiff_t>(i) * sequence;
+        tokens.push_back(std::vector<std::int64_t>(batch.tokens.begin() + first, batch.tokens.begin() + first + sequence));
+        targets.push_back(
+            std::vector<std::int64_t>(batch.targets.begin() + first, batch.targets.begin() + first + sequence));
+      }
+      const nlohmann::ordered_json result = {
+          {"step", *step}, {"samples", samples}, {"tokens", std::move(tokens)}, {"targets", std::move(targets)}};
+      fmt::print("{}\n", result.dump());
+      return ExitCode::Done;
+    };
+  });
+}
+
+}  // namespace
+
+void add_data(CLI::App& app, Chosen& chosen) {
+  CLI::App* command = app.add_subcommand("data", "make and look at training data");
+  command->require_subcommand(1);
+  add_text(*command, chosen);
+  add_inspect(*command, chosen);
+  add_batch(*command, chosen);
+}
+
+}  // namespace garonne::apps

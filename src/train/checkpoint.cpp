@@ -1,0 +1,279 @@
+#include "train/checkpoint.hpp"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/hash.hpp"
+#include "train/safetensors.hpp"
+
+namespace garonne::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string type_name(const at::Tensor& tensor) { return tensor.scalar_type() == at::kDouble ? "F64" : "F32"; }
+
+// Every stored tensor of a model, with the tensor that holds it here.
+struct Stored {
+  GlobalTensor global;
+  at::Tensor here;
+};
+
+std::vector<Stored> stored_tensors(const nn::Model& model, const std::vector<std::string>& state_names,
+                                   const exec::ModelState& state) {
+  std::vector<Stored> stored;
+  for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
+    const std::string& name = model.graph.parameters[p].name;
+    const exec::ParameterState& parameter = state.parameters[p];
+    stored.push_back({{name, type_name(parameter.trained()), model.boxes[p]}, parameter.trained()});
+    for (std::size_t k = 0; k < state_names.size(); ++k) {
+      stored.push_back({{name + "." + state_names[k], type_name(parameter.states[k]), model.boxes[p]},
+                        parameter.states[k]});
+    }
+  }
+  return stored;
+}
+
+std::string rank_file(int rank) { return fmt::format("rank_{}.safetensors", rank); }
+
+std::pair<std::int64_t, std::int64_t> share_of(std::int64_t elements, int rank, int ranks) {
+  return {elements * rank / ranks, elements * (rank + 1) / ranks};
+}
+
+nlohmann::ordered_json manifest_to_json(const Manifest& manifest) {
+  nlohmann::ordered_json json = {{"format", "garonne.checkpoint"},
+                                 {"version", 1},
+                                 {"step", manifest.step},
+                                 {"threads", manifest.threads},
+                                 {"config", manifest.config},
+                                 {"products", manifest.products},
+                                 {"data", manifest.data}};
+  json["files"] = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < manifest.files.size(); ++i) {
+    json["files"].push_back({{"name", manifest.files[i].first},
+                             {"bytes", manifest.file_bytes[i]},
+                             {"xxh3_128", manifest.files[i].second}});
+  }
+  json["tensors"] = nlohmann::ordered_json::array();
+  for (const auto& tensor : manifest.tensors) {
+    json["tensors"].push_back({{"name", tensor.name}, {"type", tensor.type}, {"shape", tensor.shape}});
+  }
+  json["shards"] = nlohmann::ordered_json::array();
+  for (const auto& shard : manifest.shards) {
+    json["shards"].push_back({{"tensor", shard.tensor},
+                              {"box_offset", shard.offset},
+                              {"box_shape", shard.shape},
+                              {"begin", shard.begin},
+                              {"end", shard.end},
+                              {"file", shard.file},
+                              {"entry", shard.entry}});
+  }
+  return json;
+}
+
+// A manifest comes from outside: a file name in it must be a plain name in the checkpoint's own folder.
+void check_file_name(const std::string& path, const std::string& name) {
+  const bool plain = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
+  if (!plain) throw IoError(path, "names a file outside the checkpoint: " + name);
+}
+
+}  // namespace
+
+std::string checkpoint_path(const std::string& run_directory, std::int64_t step) {
+  return fmt::format("{}/checkpoints/step-{}", run_directory, step);
+}
+
+std::vector<std::int64_t> list_checkpoints(const std::string& run_directory) {
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run_directory + "/checkpoints", error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind("step-", 0) != 0) continue;
+    std::int64_t step = 0;
+    const auto [end, failure] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
+    if (failure == std::errc() && end == name.data() + name.size()) steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+Manifest read_manifest(const std::string& checkpoint) {
+  const std::string path = checkpoint + "/manifest.json";
+  const auto json = nlohmann::json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) throw IoError(path, "is damaged: no JSON");
+  try {
+    // The manifest guards itself: its last key is the hash of everything before it.
+    nlohmann::ordered_json body = nlohmann::ordered_json::parse(read_text_file(path));
+    const std::string expected = body.at("manifest_xxh3_128").get<std::string>();
+    body.erase("manifest_xxh3_128");
+    if (hash_text(body.dump()) != expected) throw IoError(path, "is damaged: its hash does not fit");
+    if (json.at("format") != "garonne.checkpoint") throw IoError(path, "is no garonne.checkpoint manifest");
+    if (json.at("version") != 1) throw IoError(path, "has a version that this build does not read");
+    Manifest manifest;
+    manifest.step = json.at("step").get<std::int64_t>();
+    manifest.threads = json.at("threads").get<int>();
+    manifest.config = json.at("config").get<std::string>();
+    manifest.products = json.at("products");
+    manifest.data = json.at("data");
+    for (const auto& file : json.at("files")) {
+      manifest.files.emplace_back(file.at("name").get<std::string>(), file.at("xxh3_128").get<std::string>());
+      manifest.file_bytes.push_back(file.at("bytes").get<std::int64_t>());
+      check_file_name(path, manifest.files.back().first);
+    }
+    for (const auto& tensor : json.at("tensors")) {
+      manifest.tensors.push_back({tensor.at("name").get<std::string>(), tensor.at("type").get<std::string>(),
+                                  tensor.at("shape").get<std::vector<std::int64_t>>()});
+    }
+    for (const auto& item : json.at("shards")) {
+      Shard shard;
+      shard.tensor = item.at("tensor").get<std::string>();
+      shard.offset = item.at("box_offset").get<std::vector<std::int64_t>>();
+      shard.shape = item.at("box_shape").get<std::vector<std::int64_t>>();
+      shard.begin = item.at("begin").get<std::int64_t>();
+      shard.end = item.at("end").get<std::int64_t>();
+      shard.file = item.at("file").get<std::string>();
+      shard.entry = item.at("entry").get<std::string>();
+      check_file_name(path, shard.file);
+      manifest.shards.push_back(std::move(shard));
+    }
+    return manifest;
+  } catch (const nlohmann::json::exception& error) {
+    throw IoError(path, std::string("is not understood: ") + error.what());
+  }
+}
+
+Manifest verify_checkpoint(const std::string& checkpoint) {
+  Manifest manifest = read_manifest(checkpoint);
+  for (const auto& [name, hash] : manifest.files) {
+    const std::string path = checkpoint + "/" + name;
+    if (hash_file(path) != hash) throw IoError(path, "is damaged: its hash is not the one in the manifest");
+  }
+  return manifest;
+}
+
+void save_checkpoint(const std::string& run_directory, const nn::Model& model,
+                     const std::vector<std::string>& state_names, const exec::ModelState& state,
+                     Manifest manifest, const Together& together) {
+  const std::string final_path = checkpoint_path(run_directory, manifest.step);
+  const std::string partial = fmt::format("{}/checkpoints/.partial-step-{}", run_directory, manifest.step);
+  try {
+    together.phase([&] {
+      if (together.rank != 0) return;
+      std::error_code error;
+      fs::remove_all(partial, error);
+      fs::create_directories(partial, error);
+      if (error) throw IoError(partial, "cannot be made: " + error.message());
+    });
+    const auto stored = stored_tensors(model, state_names, state);
+    std::string written;
+    together.phase([&] {
+      std::vector<TensorSource> sources;
+      for (const auto& tensor : stored) {
+        const auto [begin, end] = share_of(tensor.here.numel(), together.rank, together.ranks);
+        const auto element = static_cast<std::size_t>(tensor.here.element_size());
+        const auto* first = static_cast<const std::byte*>(tensor.here.const_data_ptr());
+        sources.push_back({tensor.global.name, tensor.global.type, {end - begin},
+                           {first + static_cast<std::size_t>(begin) * element,
+                            static_cast<std::size_t>(end - begin) * element}});
+      }
+      written = write_safetensors(partial + "/" + rank_file(together.rank), sources, {{"format", "pt"}});
+    });
+    const std::vector<std::string> hashes = together.gather(written);
+    together.phase([&] {
+      if (together.rank != 0) return;
+      for (int rank = 0; rank < together.ranks; ++rank) {
+        manifest.files.emplace_back(rank_file(rank), hashes[static_cast<std::size_t>(rank)]);
+        manifest.file_bytes.push_back(FileReader(partial + "/" + rank_file(rank)).size());
+      }
+      for (const auto& tensor : stored) {
+        manifest.tensors.push_back(tensor.global);
+        for (int rank = 0; rank < together.ranks; ++rank) {
+          const auto [begin, end] = share_of(tensor.here.numel(), rank, together.ranks);
+          manifest.shards.push_back({tensor.global.name,
+                                     std::vector<std::int64_t>(tensor.global.shape.size(), 0),
+                                     tensor.global.shape, begin, end, rank_file(rank), tensor.global.name});
+        }
+      }
+      auto json = manifest_to_json(manifest);
+      json["manifest_xxh3_128"] = hash_text(json.dump());
+      write_file_durably(partial + "/manifest.json", json.dump());
+      sync_directory(partial);
+      std::error_code error;
+      fs::remove_all(final_path, error);
+      fs::rename(partial, final_path, error);
+      if (error) throw IoError(final_path, "cannot be renamed into place: " + error.message());
+      sync_directory(run_directory + "/checkpoints");
+    });
+  } catch (const Error&) {
+    if (together.rank == 0) {
+      std::error_code error;
+      fs::remove_all(partial, error);
+    }
+    throw;
+  }
+}
+
+void load_checkpoint(const std::string& checkpoint, const Manifest& manifest, const nn::Model& model,
+                     const std::vector<std::string>& state_names, exec::ModelState& state) {
+  std::map<std::string, const GlobalTensor*> globals;
+  for (const auto& tensor : manifest.tensors) globals[tensor.name] = &tensor;
+  std::map<std::string, std::vector<const Shard*>> shards;
+  for (const auto& shard : manifest.shards) shards[shard.tensor].push_back(&shard);
+  std::map<std::string, SafetensorsFile> files;
+  for (const auto& [name, hash] : manifest.files) files.emplace(name, SafetensorsFile(checkpoint + "/" + name));
+
+  const auto stored = stored_tensors(model, state_names, state);
+  if (stored.size() != manifest.tensors.size()) {
+    throw IoError(checkpoint, fmt::format("is of another model: it holds {} tensors where this one has {}",
+                                          manifest.tensors.size(), stored.size()));
+  }
+  for (const auto& tensor : stored) {
+    const auto found = globals.find(tensor.global.name);
+    if (found == globals.end()) throw IoError(checkpoint, "is of another model: it lacks " + tensor.global.name);
+    const GlobalTensor& saved = *found->second;
+    if (saved.shape != tensor.global.shape || saved.type != tensor.global.type) {
+      throw IoError(checkpoint, fmt::format("is of another model: {} is {} [{}] there and {} [{}] here",
+                                            tensor.global.name, saved.type, fmt::join(saved.shape, ", "),
+                                            tensor.global.type, fmt::join(tensor.global.shape, ", ")));
+    }
+    const auto element = static_cast<std::int64_t>(tensor.here.element_size());
+    auto* first = static_cast<std::byte*>(tensor.here.data_ptr());
+    std::int64_t filled = 0;
+    for (const Shard* shard : shards[tensor.global.name]) {
+      if (shard->shape != tensor.global.shape) {
+        throw IoError(checkpoint, shard->tensor + " is cut into boxes, which this version does not join");
+      }
+      const std::int64_t count = shard->end - shard->begin;
+      if (count < 0 || shard->begin < 0 || shard->end > tensor.here.numel()) {
+        throw IoError(checkpoint, shard->tensor + " has a shard outside of it");
+      }
+      const auto file = files.find(shard->file);
+      if (file == files.end()) throw IoError(checkpoint, "has a shard in a file without a hash: " + shard->file);
+      file->second.read(file->second.find(shard->entry), 0,
+                        {first + shard->begin * element, static_cast<std::size_t>(count * element)});
+      filled += count;
+    }
+    if (filled != tensor.here.numel()) throw IoError(checkpoint, tensor.global.name + " is not whole");
+  }
+  exec::refresh_compute_copies(state);
+}
+
+void remove_old_checkpoints(const std::string& run_directory, std::int64_t keep) {
+  const auto steps = list_checkpoints(run_directory);
+  const auto count = static_cast<std::int64_t>(steps.size());
+  for (std::int64_t i = 0; i + keep < count; ++i) {
+    std::error_code error;
+    fs::remove_all(checkpoint_path(run_directory, steps[static_cast<std::size_t>(i)]), error);
+  }
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,82 @@
+// Checkpoints: one directory a step, written beside and renamed when whole. Any grid reads what any wrote.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "exec/model_state.hpp"
+#include "nn/model.hpp"
+
+namespace garonne::train {
+
+// Part of a global tensor: a box in it, and a flat range of elements inside the box.
+struct Shard {
+  std::string tensor;                // "<parameter>" or "<parameter>.<state>"
+  std::vector<std::int64_t> offset;  // of the box
+  std::vector<std::int64_t> shape;   // of the box
+  std::int64_t begin = 0;            // elements
+  std::int64_t end = 0;
+  std::string file;
+  std::string entry;  // name of the tensor in the file
+};
+
+struct GlobalTensor {
+  std::string name;
+  std::string type;  // as in safetensors
+  std::vector<std::int64_t> shape;
+};
+
+// What manifest.json says ("garonne.checkpoint", docs/formats.md).
+struct Manifest {
+  std::int64_t step = 0;
+  std::string config;  // the effective configuration, TOML
+  int threads = 0;
+  nlohmann::json products;
+  nlohmann::json data;  // vocabulary, tokenizer, tokens of the data file
+  std::vector<GlobalTensor> tensors;
+  std::vector<Shard> shards;
+  std::vector<std::pair<std::string, std::string>> files;  // name, hash
+  std::vector<std::int64_t> file_bytes;
+};
+
+// Lists checkpoints of a run directory by step, ascending; half-written ones are not checkpoints.
+std::vector<std::int64_t> list_checkpoints(const std::string& run_directory);
+std::string checkpoint_path(const std::string& run_directory, std::int64_t step);
+
+// Reads and checks manifest.json; throws IoError.
+Manifest read_manifest(const std::string& checkpoint);
+// Also hashes every file; throws IoError naming the first that is damaged.
+Manifest verify_checkpoint(const std::string& checkpoint);
+
+// The collective steps that saving needs; on one rank they do nothing.
+struct Together {
+  int rank = 0;
+  int ranks = 1;
+  // Runs a phase on every rank and throws on all of them when any failed.
+  std::function<void(const std::function<void()>&)> phase = [](const std::function<void()>& work) { work(); };
+  // Texts of all ranks, on rank 0 (nothing elsewhere).
+  std::function<std::vector<std::string>(const std::string&)> gather = [](const std::string& text) {
+    return std::vector<std::string>{text};
+  };
+};
+
+// Collective over all ranks. Each rank writes its share of the elements of every tensor. Throws IoError on
+// every rank, with the older checkpoints untouched and nothing half-written left.
+void save_checkpoint(const std::string& run_directory, const nn::Model& model,
+                     const std::vector<std::string>& state_names, const exec::ModelState& state,
+                     Manifest manifest, const Together& together);
+
+// Fills `state` (made for this model and precision) from a checkpoint that has been verified. Throws IoError
+// when it is of another model: a tensor is missing, has another shape or another type.
+void load_checkpoint(const std::string& checkpoint, const Manifest& manifest, const nn::Model& model,
+                     const std::vector<std::string>& state_names, exec::ModelState& state);
+
+// Removes all but the newest `keep`.
+void remove_old_checkpoints(const std::string& run_directory, std::int64_t keep);
+
+}  // namespace garonne::train

@@ -1,0 +1,69 @@
+#include "train/cluster.hpp"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/progress.hpp"
+#include "exec/profile.hpp"
+
+namespace garonne::train {
+
+int threads_of_rank(const RunConfig& config, int ranks_on_node) {
+  if (config.run.threads > 0) return static_cast<int>(config.run.threads);
+  const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  cpu_set_t bound;
+  CPU_ZERO(&bound);
+  const int allowed = sched_getaffinity(0, sizeof(bound), &bound) == 0 ? CPU_COUNT(&bound) : cores;
+  return std::max(1, std::min(allowed, cores / std::max(1, ranks_on_node)));
+}
+
+ComputeSession::ComputeSession(int threads) : kernels_(threads) { at::set_num_threads(threads); }
+
+void check_grid(const RunConfig& config, int ranks) {
+  const std::int64_t wanted = config.grid.data * config.grid.pipeline * config.grid.tensor;
+  if (wanted != ranks) {
+    throw ConfigError("grid", "",
+                      fmt::format("data {} × pipeline {} × tensor {} wants {} ranks and {} were started; use "
+                                  "`mpirun -n {}` or set --grid.data {}",
+                                  config.grid.data, config.grid.pipeline, config.grid.tensor, wanted, ranks, wanted,
+                                  ranks));
+  }
+  if (config.run.device == "cuda") {
+    throw NotBuiltError("CUDA training", "this version trains on CPUs; set run.device = \"cpu\"");
+  }
+}
+
+DataAxis::DataAxis(const RunConfig& config, const Grid& grid, dist::Session& session) {
+  const std::vector<int> members = grid.group(Axis::Data, session.rank());
+  if (members.size() == 1) return;
+  const std::string name = config.grid.transport == "auto" ? "mpi" : config.grid.transport;
+  thread_ = std::make_unique<dist::CommunicationThread>(session);
+  transport_ = dist::make_transport(name, session, *thread_, members);
+}
+
+plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices, dist::Session& session) {
+  std::string text;
+  if (session.rank() == 0) {
+    plan::CostTable table = exec::load_cached_costs(threads);
+    const auto before = plan::to_json(table);
+    std::unique_ptr<Progress> progress;
+    exec::profile_model(setup.model, setup.declaration, table, [&](int done, int all) {
+      if (!progress) progress = std::make_unique<Progress>("profile", all);
+      progress->advance_to(done);
+    });
+    if (plan::to_json(table) != before && !exec::save_cached_costs(table)) {
+      fmt::print("note: the profile could not be cached in {}\n", exec::cost_table_path(table.machine));
+    }
+    for (const auto& [key, library] : choices.items()) table.products[key] = library;
+    text = plan::to_json(table).dump();
+  }
+  text = session.broadcast(text);
+  return plan::cost_table_from_json(nlohmann::json::parse(text), "the profile of rank 0");
+}
+
+}  // namespace garonne::train

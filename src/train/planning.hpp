@@ -1,0 +1,74 @@
+// From a configuration to a model and a Program that fits, without devices, ranks or data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/grid.hpp"
+#include "nn/gpt.hpp"
+#include "nn/model.hpp"
+#include "plan/cost_table.hpp"
+#include "plan/generator.hpp"
+#include "plan/replay.hpp"
+
+namespace garonne::train {
+
+// Everything that follows from the configuration alone.
+struct Setup {
+  RunConfig config;
+  Grid grid;
+  nn::Declaration declaration;
+  nn::GptSizes sizes;
+  nn::Model model;
+  plan::StepShape step;  // of rank 0's data group; see step_of_rank
+};
+
+// `vocabulary`: of the data file, or 0 where model.vocabulary says it. `threads`: of a rank. Throws
+// ConfigError, as for a global batch that does not divide.
+Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads);
+
+// The step of a rank: its data group in place of rank 0's.
+plan::StepShape step_of_rank(const Setup& setup, int rank);
+
+struct Candidate {
+  std::string name;
+  std::int64_t peak_bytes = 0;
+  double seconds = 0;
+};
+
+struct Choice {
+  plan::Program program;        // of rank 0; equal on all ranks but for rank, coordinates and group
+  plan::Prediction prediction;
+  plan::Program evaluation;     // one forward-only micro-batch; no instructions when there is no validation
+  plan::Prediction evaluation_prediction;
+  std::vector<Candidate> candidates;
+  std::int64_t minimum_budget_bytes = 0;  // the least at which a plan of the wanted kind exists
+};
+
+// The fastest of the wanted plans that fits `budget_bytes`; throws PlanError with the smallest budget that
+// works, ConfigError for an unknown plan.
+Choice choose_program(const Setup& setup, std::int64_t budget_bytes);
+
+// The chosen Program as rank `rank` runs it.
+plan::Program program_of_rank(const Setup& setup, const Choice& choice, int rank);
+
+// What the rank prints at start and `garonne plan` prints: bytes by kind at the peak.
+struct MemoryTable {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;
+  std::int64_t activations = 0;
+  std::int64_t transients = 0;
+  std::int64_t communication = 0;
+  std::int64_t free = 0;
+  std::int64_t peak = 0;
+};
+MemoryTable memory_table(const plan::Prediction& prediction, std::int64_t budget_bytes);
+std::string format_memory_table(const MemoryTable& table, std::int64_t budget_bytes);
+
+// "auto" as a number: what is free on this node over the ranks on it; other budgets as they are.
+std::int64_t resolve_budget(const RunConfig& config, int ranks_on_node);
+
+}  // namespace garonne::train

@@ -1,0 +1,67 @@
+#include "train/trained_model.hpp"
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "data/token_file.hpp"
+#include "train/checkpoint.hpp"
+#include "train/run_directory.hpp"
+
+namespace garonne::train {
+
+exec::Machine TrainedModel::machine() {
+  return {tier.get(), &state, &products, optimizer.get(), nullptr, {}};
+}
+
+TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step) {
+  TrainedModel trained;
+  trained.config = run_directory_config(run_directory);
+  // One rank does what the grid did.
+  trained.config.grid.data = 1;
+  trained.config.run.directory = run_directory;
+  trained.config.run.resume = "auto";
+  const auto steps = list_checkpoints(run_directory);
+  Manifest manifest;
+  std::string checkpoint;
+  if (step < 0) {
+    const StartingPoint start = find_starting_point(trained.config, [](const std::string& text) {
+      fmt::print(stderr, "warning: {}\n", text);
+    });
+    if (start.checkpoint.empty()) throw IoError(run_directory, "has no checkpoint yet; --step 0 is the initialisation");
+    manifest = start.manifest;
+    checkpoint = start.checkpoint;
+  } else if (step > 0) {
+    if (std::find(steps.begin(), steps.end(), step) == steps.end()) {
+      throw IoError(run_directory, fmt::format("has no checkpoint of step {}; there are {}", step,
+                                               steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
+    }
+    checkpoint = checkpoint_path(run_directory, step);
+    manifest = verify_checkpoint(checkpoint);
+  }
+  trained.step = checkpoint.empty() ? 0 : manifest.step;
+  std::int64_t vocabulary = 0;
+  if (!checkpoint.empty()) {
+    vocabulary = manifest.data.value("vocabulary", std::int64_t{0});
+    trained.tokenizer = manifest.data.value("tokenizer", "byte");
+  } else {
+    const data::TokenFileInfo info = data::inspect_token_file(trained.config.data.path);
+    vocabulary = info.vocabulary;
+    trained.tokenizer = info.tokenizer;
+  }
+  const int threads = threads_of_rank(trained.config, 1);
+  trained.setup = make_setup(trained.config, vocabulary, threads);
+  trained.compute = std::make_unique<ComputeSession>(threads);
+  if (manifest.products.is_object()) trained.products = nn::Products::from_json(manifest.products);
+  trained.optimizer = optim::make_optimizer(trained.config);
+  trained.budget_bytes = resolve_budget(trained.config, 1);
+  trained.tier = std::make_unique<exec::DeviceTier>(trained.budget_bytes);
+  const auto names = trained.optimizer->state_names();
+  const exec::DeviceScope scope(*trained.tier);
+  trained.state = exec::initial_state(trained.setup.model, trained.setup.declaration.precision,
+                                      static_cast<std::uint64_t>(trained.config.train.seed),
+                                      static_cast<int>(names.size()));
+  if (!checkpoint.empty()) load_checkpoint(checkpoint, manifest, trained.setup.model, names, trained.state);
+  return trained;
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,356 @@
+#include "train/trainer.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "base/bytes.hpp"
+#include "base/file.hpp"
+#include "base/progress.hpp"
+#include "base/version.hpp"
+#include "data/sample_order.hpp"
+#include "data/token_stream.hpp"
+#include "optim/optimizer.hpp"
+#include "optim/schedule.hpp"
+#include "train/cluster.hpp"
+#include "train/evaluation.hpp"
+#include "train/planning.hpp"
+#include "train/run_directory.hpp"
+#include "train/signals.hpp"
+
+namespace garonne::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+class Trainer {
+ public:
+  Trainer(const RunConfig& config, dist::Session& session, const TrainOptions& options)
+      : config_(config), session_(session), options_(options), first_rank_(session.rank() == 0) {}
+
+  ExitCode run();
+
+ private:
+  void say(const std::string& text) const;
+  void prepare();
+  void plan();
+  void print_start() const;
+  void make_state();
+  exec::StepOutputs run_step(exec::Executor& executor, data::TokenStream& stream, std::int64_t step);
+  std::optional<double> validate();
+  void save(std::int64_t step);
+  void print_step(const StepMetrics& metrics) const;
+  void write_programs(const exec::StepOutputs& last) const;
+  void print_summary(const exec::StepOutputs& last, double median_seconds);
+  data::TokenStream open_stream(std::int64_t first_step) const;
+
+  RunConfig config_;
+  dist::Session& session_;
+  TrainOptions options_;
+  bool first_rank_;
+  Clock::time_point started_ = Clock::now();
+  int threads_ = 1;
+  std::int64_t budget_ = 0;
+  data::TokenFileInfo data_;
+  StartingPoint start_;
+  Setup setup_;
+  Choice choice_;
+  plan::Program program_;
+  nn::Products products_;
+  std::unique_ptr<ComputeSession> compute_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<DataAxis> data_axis_;
+  std::unique_ptr<exec::DeviceTier> tier_;
+  exec::ModelState state_;
+  exec::Machine machine_;
+  std::shared_ptr<data::Reader> reader_;
+  std::int64_t validation_micro_batches_ = 0;
+  std::int64_t peak_bytes_ = 0;
+  std::unique_ptr<Progress> bar_;
+};
+
+void Trainer::say(const std::string& text) const {
+  if (!first_rank_) return;
+  if (bar_) bar_->clear();
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+// Everything that can be wrong with what the user gave, agreed by all ranks before anything is written.
+void Trainer::prepare() {
+  session_.agree([&] {
+    check_grid(config_, session_.size());
+    if (config_.data.path.empty()) {
+      throw ConfigError("data.path", "", "is missing: the tokens file to train on (see `garonne data text --help`)");
+    }
+    data_ = data::inspect_token_file(config_.data.path);
+    threads_ = threads_of_rank(config_, session_.ranks_on_node());
+    setup_ = make_setup(config_, data_.vocabulary, threads_);
+    if (data::windows(data_.tokens, setup_.sizes.sequence) < 1) {
+      throw ConfigError("model.sequence", fmt::format("{}", setup_.sizes.sequence),
+                        fmt::format("is longer than the {} tokens of {}", data_.tokens, config_.data.path));
+    }
+    start_ = find_starting_point(config_, [&](const std::string& text) { say("warning: " + text + "\n"); });
+    budget_ = resolve_budget(config_, session_.ranks_on_node());
+  });
+  session_.set_coordinates(to_string(setup_.grid.coordinates_of(session_.rank())));
+  budget_ = session_.all_reduce_min(std::vector<std::int64_t>{budget_})[0];
+  validation_micro_batches_ = validation_micro_batches(
+      config_, data::windows(data_.validation_tokens, setup_.sizes.sequence));
+  // A plan need not leave room for a validation that never runs.
+  if (validation_micro_batches_ == 0) setup_.config.evaluation.batches = 0;
+}
+
+void Trainer::plan() {
+  // A budget that no plan fits is said before anything is measured.
+  session_.agree([&] { choose_program(setup_, budget_); });
+  compute_ = std::make_unique<ComputeSession>(threads_);
+  const plan::CostTable costs = obtain_costs(setup_, threads_, start_.manifest.products, session_);
+  try {
+    products_ = nn::Products::from_json(costs.products);
+  } catch (const ConfigError& unavailable) {
+    say(fmt::format("warning: {}; this machine's own choice is used and bits will differ\n", unavailable.what()));
+    products_ = nn::Products::from_json(obtain_costs(setup_, threads_, nlohmann::json::object(), session_).products);
+  }
+  plan::apply_costs(costs, setup_.model.graph);
+  choice_ = choose_program(setup_, budget_);
+  program_ = program_of_rank(setup_, choice_, session_.rank());
+  const bool agreed = session_.all_agree(plan::program_hash(program_));
+  expect(agreed, "the ranks of one stage planned different Programs");
+}
+
+void Trainer::print_start() const {
+  if (!first_rank_) return;
+  std::string text = version_text();
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  text += fmt::format("model     {} · {} layers, hidden {}, {} heads, sequence {}, vocabulary {} · {:.2f} M parameters, {}\n",
+                      config_.model.kind, setup_.sizes.layers, setup_.sizes.hidden, setup_.sizes.heads,
+                      setup_.sizes.sequence, setup_.sizes.vocabulary,
+                      static_cast<double>(setup_.model.graph.parameter_elements()) / 1e6, config_.train.precision);
+  text += fmt::format("data      {} · {} training tokens, {} validation tokens\n", config_.data.path, data_.tokens,
+                      data_.validation_tokens);
+  text += fmt::format("grid      {} · {} thread{} a rank · {} micro-batch{} of {} samples a rank and step\n",
+                      to_string(setup_.grid.shape()), threads_, threads_ == 1 ? "" : "s", program_.micro_batches,
+                      program_.micro_batches == 1 ? "" : "es", config_.train.micro_batch);
+  text += fmt::format("products  {}\n", [&] {
+    std::map<std::string, int> counts;
+    const nlohmann::json chosen = products_.to_json();
+    for (const auto& [key, library] : chosen.items()) ++counts[library.get<std::string>()];
+    std::string line;
+    for (const auto& [name, count] : counts) line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count);
+    return line + " (chosen by measurement, choices.json)";
+  }());
+  text += fmt::format("plan      {} · predicted peak {} · {:.1f} ms a step · smallest budget {} B ({})\n",
+                      program_.name, format_bytes(program_.peak_bytes), 1e3 * program_.seconds,
+                      choice_.minimum_budget_bytes, format_bytes(choice_.minimum_budget_bytes));
+  text += format_memory_table(memory_table(choice_.prediction, budget_), budget_);
+  say(text);
+}
+
+void Trainer::make_state() {
+  optimizer_ = optim::make_optimizer(config_);
+  tier_ = std::make_unique<exec::DeviceTier>(budget_);
+  {
+    const exec::DeviceScope scope(*tier_);
+    state_ = exec::initial_state(setup_.model, setup_.declaration.precision,
+                                 static_cast<std::uint64_t>(config_.train.seed),
+                                 static_cast<int>(optimizer_->state_names().size()));
+  }
+  session_.agree([&] {
+    if (start_.checkpoint.empty()) return;
+    load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->state_names(), state_);
+  });
+  if (!start_.checkpoint.empty()) {
+    say(fmt::format("continuing from {} (step {} of {})\n", start_.checkpoint, start_.step, config_.train.steps));
+    if (start_.manifest.threads != threads_) {
+      say(fmt::format("note: the checkpoint was made with {} threads a rank, this run has {}: last bits may differ\n",
+                      start_.manifest.threads, threads_));
+    }
+  }
+  session_.agree([&] {
+    if (!first_rank_) return;
+    prepare_run_directory(config_);
+    const nlohmann::ordered_json choices = {{"format", "garonne.choices"},
+                                            {"version", 1},
+                                            {"threads", threads_},
+                                            {"products", products_.to_json()}};
+    write_file_durably(config_.run.directory + "/choices.json", choices.dump(1) + "\n");
+  });
+  machine_ = {tier_.get(), &state_, &products_, optimizer_.get(), data_axis_->transport(), {}};
+}
+
+data::TokenStream Trainer::open_stream(std::int64_t first_step) const {
+  const std::int64_t sequence = setup_.sizes.sequence;
+  const data::SampleOrder order(data::windows(data_.tokens, sequence),
+                                static_cast<std::uint64_t>(config_.train.seed), data::shuffle_block(sequence));
+  const std::int64_t batch = config_.train.global_batch;
+  const std::int64_t micro = config_.train.micro_batch;
+  const std::int64_t per_rank = program_.micro_batches;
+  const std::int64_t mine = program_.coordinates.data;
+  const auto samples_of = [=](std::int64_t ordinal) {
+    const std::int64_t step = ordinal / per_rank;
+    const std::int64_t first = step * batch + (mine * per_rank + ordinal % per_rank) * micro;
+    std::vector<std::int64_t> samples;
+    for (std::int64_t i = 0; i < micro; ++i) samples.push_back(order.sample(first + i));
+    return samples;
+  };
+  return data::TokenStream(reader_, config_.data.path, data::training_dataset, sequence, samples_of,
+                           (first_step - 1) * per_rank, config_.train.steps * per_rank);
+}
+
+exec::StepOutputs Trainer::run_step(exec::Executor& executor, data::TokenStream& stream, std::int64_t step) {
+  exec::StepInputs inputs;
+  inputs.seed = static_cast<std::uint64_t>(config_.train.seed);
+  inputs.step = step;
+  inputs.loss_scale = static_cast<double>(config_.train.micro_batch) / static_cast<double>(config_.train.global_batch);
+  inputs.learning_rate = optim::learning_rate_at(config_, step);
+  inputs.clip_norm = config_.optimizer.clip_norm;
+  inputs.load = [&](int) {
+    data::MicroBatch loaded = stream.next();
+    return exec::HostBatch{std::move(loaded.samples), {std::move(loaded.tokens), std::move(loaded.targets)}};
+  };
+  return executor.run(inputs);
+}
+
+std::optional<double> Trainer::validate() {
+  if (validation_micro_batches_ == 0) return std::nullopt;
+  return validation_loss(setup_, choice_.evaluation, machine_, reader_, validation_micro_batches_, session_,
+                         peak_bytes_);
+}
+
+void Trainer::save(std::int64_t step) {
+  Manifest manifest;
+  manifest.step = step;
+  manifest.config = config_to_toml(config_);
+  manifest.threads = threads_;
+  manifest.products = products_.to_json();
+  manifest.data = {{"path", config_.data.path}, {"tokens", data_.tokens}, {"vocabulary", data_.vocabulary},
+                   {"tokenizer", data_.tokenizer}};
+  Together together;
+  together.rank = session_.rank();
+  together.ranks = session_.size();
+  together.phase = [&](const std::function<void()>& work) { session_.agree(work); };
+  together.gather = [&](const std::string& text) { return session_.gather(text); };
+  save_checkpoint(config_.run.directory, setup_.model, optimizer_->state_names(), state_, std::move(manifest),
+                  together);
+  if (first_rank_) remove_old_checkpoints(config_.run.directory, config_.checkpoint.keep);
+}
+
+void Trainer::print_step(const StepMetrics& metrics) const {
+  constexpr double mebibyte = 1048576.0;
+  say(fmt::format("step {:>7}  loss {:>8.4f}  norm {:>8.3f}  lr {:.2e}  {:>8.1f} ms  {:>9.0f} tok/s  peak {:.2f}/{:.2f} MiB\n",
+                  metrics.step, metrics.loss, metrics.gradient_norm, metrics.learning_rate, 1e3 * metrics.seconds,
+                  metrics.tokens_per_second, static_cast<double>(metrics.peak_bytes) / mebibyte,
+                  static_cast<double>(metrics.planned_peak_bytes) / mebibyte));
+}
+
+void Trainer::write_programs(const exec::StepOutputs& last) const {
+  const std::string folder =
+      options_.program_directory.empty() ? config_.run.directory + "/program" : options_.program_directory;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  write_file_durably(fmt::format("{}/rank_{}.json", folder, session_.rank()),
+                     plan::to_json(program_, {session_.rank()}, last.measurements).dump(1) + "\n");
+}
+
+void Trainer::print_summary(const exec::StepOutputs& last, double median_seconds) {
+  const std::vector<std::int64_t> measured = session_.all_gather(std::vector<std::int64_t>{peak_bytes_});
+  if (!first_rank_) return;
+  const std::int64_t planned = std::max(program_.peak_bytes, choice_.evaluation.peak_bytes);
+  std::string text = "plan beside measurement\n";
+  for (std::size_t rank = 0; rank < measured.size(); ++rank) {
+    text += fmt::format("  rank {:<4} peak planned {:>14} B  measured {:>14} B  ({:6.2f} %)  budget {} B\n", rank,
+                        planned, measured[rank],
+                        100.0 * static_cast<double>(measured[rank]) / static_cast<double>(planned), budget_);
+  }
+  double computed = 0;
+  for (const auto& measurement : last.measurements) computed += measurement.seconds;
+  text += fmt::format("  a step    planned {:.1f} ms  measured {:.1f} ms (median), {:.1f} ms in instructions of the last\n",
+                      1e3 * program_.seconds, 1e3 * median_seconds, 1e3 * computed);
+  say(text);
+}
+
+ExitCode Trainer::run() {
+  prepare();
+  plan();
+  data_axis_ = std::make_unique<DataAxis>(config_, setup_.grid, session_);
+  make_state();
+  print_start();
+  if (start_.step >= config_.train.steps) {
+    say(fmt::format("step {} of {} is done already; set train.steps higher to go on\n", start_.step,
+                    config_.train.steps));
+    return ExitCode::Done;
+  }
+  reader_ = std::make_shared<data::Reader>();
+  data::TokenStream stream = open_stream(start_.step + 1);
+  exec::Executor executor(setup_.model, program_, machine_);
+  std::unique_ptr<MetricsFile> metrics_file;
+  session_.agree([&] {
+    if (first_rank_) metrics_file = std::make_unique<MetricsFile>(config_.run.directory, start_.step);
+  });
+  const SignalGuard signals;
+  if (first_rank_) bar_ = std::make_unique<Progress>("train", config_.train.steps);
+  say(fmt::format("ready after {:.2f} s\n", seconds_since(started_)));
+
+  exec::StepOutputs outputs;
+  std::vector<double> step_seconds;
+  bool stopping = false;
+  for (std::int64_t step = start_.step + 1; step <= config_.train.steps && !stopping; ++step) {
+    const auto start = Clock::now();
+    outputs = run_step(executor, stream, step);
+    peak_bytes_ = std::max(peak_bytes_, outputs.peak_bytes);
+    const bool stop_here = config_.train.stop_after > 0 && step - start_.step >= config_.train.stop_after &&
+                           step < config_.train.steps;
+    const auto together = session_.all_reduce_max(
+        std::vector<std::int64_t>{outputs.peak_bytes, (stop_here || signals.stop_requested()) ? 1 : 0});
+    stopping = together[1] != 0;
+    step_seconds.push_back(seconds_since(start));
+
+    StepMetrics metrics;
+    metrics.step = step;
+    metrics.loss = outputs.loss;
+    metrics.gradient_norm = outputs.gradient_norm;
+    metrics.learning_rate = optim::learning_rate_at(config_, step);
+    metrics.seconds = step_seconds.back();
+    metrics.tokens_per_second =
+        static_cast<double>(config_.train.global_batch * setup_.sizes.sequence) / metrics.seconds;
+    metrics.peak_bytes = together[0];
+    metrics.planned_peak_bytes = program_.peak_bytes;
+    print_step(metrics);
+    const bool last = step == config_.train.steps || stopping;
+    const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;
+    if (due || last) metrics.validation_loss = validate();
+    if (metrics.validation_loss) say(fmt::format("step {:>7}  validation loss {:.4f} nats\n", step, *metrics.validation_loss));
+    session_.agree([&] {
+      if (metrics_file) metrics_file->append(metrics);
+    });
+    if (last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0)) save(step);
+    if (bar_) bar_->advance_to(step);
+  }
+  if (bar_) bar_->clear();
+  std::nth_element(step_seconds.begin(), step_seconds.begin() + static_cast<std::ptrdiff_t>(step_seconds.size() / 2),
+                   step_seconds.end());
+  session_.agree([&] { write_programs(outputs); });
+  print_summary(outputs, step_seconds[step_seconds.size() / 2]);
+  if (!stopping) return ExitCode::Done;
+  say(fmt::format("stopped on request; run the same command again to continue (exit code 75)\n"));
+  return ExitCode::Requeue;
+}
+
+}  // namespace
+
+ExitCode train(const RunConfig& config, dist::Session& session, const TrainOptions& options) {
+  return Trainer(config, session, options).run();
+}
+
+}  // namespace garonne::train

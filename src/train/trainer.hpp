@@ -1,0 +1,22 @@
+// Training: the loop around the Program, from start-up to the summary.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/config.hpp"
+#include "base/error.hpp"
+#include "dist/session.hpp"
+
+namespace garonne::train {
+
+struct TrainOptions {
+  std::string program_directory;  // where to write what was run; empty = <run>/program
+};
+
+// Trains as configured; collective over all ranks. Returns Done, or Requeue when it stopped on request after
+// a durable checkpoint (stop_after, SIGTERM, SIGUSR1, SIGINT). Errors as in base/error.hpp; those of
+// configuration, plan and data at start are agreed by all ranks.
+ExitCode train(const RunConfig& config, dist::Session& session, const TrainOptions& options);
+
+}  // namespace garonne::train
