@@ -41,6 +41,8 @@ garonne_require(nlohmann_json)
 garonne_require(CLI11)
 garonne_require(tomlplusplus)
 garonne_require(MPI COMPONENTS C)
+# mpi.h would bring in the C++ bindings, which are not linked.
+target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 set(HDF5_PREFER_PARALLEL ON)
 garonne_require(HDF5 COMPONENTS C)
 # The headers of a parallel HDF5 include MPI's.

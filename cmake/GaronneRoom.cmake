@@ -20,6 +20,12 @@ endfunction()
 
 function(garonne_use_torch_precompiled_header target)
   if(TARGET garonne_torch_precompiled)
+    # CMake compiles programs with -fPIE; g++ wants what the precompiled header was made with.
+    get_target_property(type ${target} TYPE)
+    if(type STREQUAL "EXECUTABLE")
+      set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC>)
+    endif()
     target_precompile_headers(${target} REUSE_FROM garonne_torch_precompiled)
   endif()
 endfunction()

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+# The CUDA compiler, and the target garonne_cuda: the run-time libraries that torch itself loads. The
+# toolkit gives the compiler and the headers; its own copies of those libraries would be second ones
+# in the process.
+
+set(CMAKE_CUDA_ARCHITECTURES "${GARONNE_CUDA_ARCHITECTURES}")
+# The wheel's shared run time is linked by name below.
+set(CMAKE_CUDA_RUNTIME_LIBRARY None)
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+find_program(GARONNE_NVCC nvcc HINTS ENV CUDACXX PATHS /usr/local/cuda/bin "${GARONNE_WHEELS}/nvidia/cu13/bin")
+if(NOT GARONNE_NVCC AND NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  message(FATAL_ERROR "No CUDA compiler (nvcc) was found. ${garonne_setup_hint}")
+endif()
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  set(CMAKE_CUDA_COMPILER "${GARONNE_NVCC}" CACHE FILEPATH "The CUDA compiler")
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit 13 REQUIRED)
+set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -include ${PROJECT_SOURCE_DIR}/cmake/kokkos_cuda13_compat.hpp --expt-relaxed-constexpr --extended-lambda")
+
+add_library(garonne_cuda INTERFACE)
+target_include_directories(garonne_cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
+find_library(GARONNE_CUDART_LIBRARY NAMES libcudart.so.13 cudart
+  HINTS "${GARONNE_WHEELS}/nvidia/cu13/lib" ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
+mark_as_advanced(GARONNE_CUDART_LIBRARY)
+add_library(garonne_cudart SHARED IMPORTED GLOBAL)
+set_target_properties(garonne_cudart PROPERTIES IMPORTED_LOCATION "${GARONNE_CUDART_LIBRARY}")
+target_link_libraries(garonne_cuda INTERFACE garonne_cudart)
+
+# NCCL: headers and library from one place, and that place torch's, whose own copy would otherwise be
+# a second one.
+if(GARONNE_WITH_NCCL)
+  find_path(GARONNE_NCCL_INCLUDE nccl.h HINTS "${GARONNE_WHEELS}/nvidia/nccl/include")
+  find_library(GARONNE_NCCL_LIBRARY NAMES libnccl.so.2 nccl HINTS "${GARONNE_WHEELS}/nvidia/nccl/lib")
+  if(NOT GARONNE_NCCL_INCLUDE OR NOT GARONNE_NCCL_LIBRARY)
+    message(FATAL_ERROR "NCCL was not found. ${garonne_setup_hint}")
+  endif()
+  mark_as_advanced(GARONNE_NCCL_INCLUDE GARONNE_NCCL_LIBRARY)
+  set(GARONNE_NCCL_VERSION "")
+  foreach(part MAJOR MINOR PATCH)
+    file(STRINGS "${GARONNE_NCCL_INCLUDE}/nccl.h" line REGEX "#define NCCL_${part} ")
+    string(REGEX MATCH "[0-9]+$" number "${line}")
+    list(APPEND GARONNE_NCCL_VERSION "${number}")
+  endforeach()
+  list(JOIN GARONNE_NCCL_VERSION "." GARONNE_NCCL_VERSION)
+  add_library(garonne_nccl SHARED IMPORTED GLOBAL)
+  set_target_properties(garonne_nccl PROPERTIES
+    IMPORTED_LOCATION "${GARONNE_NCCL_LIBRARY}"
+    INTERFACE_INCLUDE_DIRECTORIES "${GARONNE_NCCL_INCLUDE}"
+    INTERFACE_COMPILE_DEFINITIONS GARONNE_WITH_NCCL)
+endif()
