@@ -170,6 +170,7 @@ bool CommunicationThread::advance_active() {
 }
 
 void CommunicationThread::pause(std::unique_lock<std::mutex>& lock) {
+  if (!queue_.empty() && queue_.front().operation) return;  // came while the lock was open
   bool yield = false;
   const auto length = backoff_.next(yield);
   if (length.count() > 0) {

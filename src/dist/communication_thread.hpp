@@ -28,6 +28,9 @@ struct Ticket {
 // it lives, the session's own collectives run on it too. All members are safe to call from any
 // thread, but what is collective must be submitted in the same order on all members, so in practice
 // by one thread.
+//
+// An exception ends it without completing what is in flight: whoever owns buffers declares them
+// before the thread, so that they outlive it then too.
 class CommunicationThread {
  public:
   explicit CommunicationThread(Session& session);

@@ -31,7 +31,10 @@ class Backoff {
   // Somebody waits: costs more processor time and less latency.
   explicit Backoff(bool urgent = false) : urgent_(urgent) {}
 
-  void set_urgent(bool urgent) { urgent_ = urgent; }
+  void set_urgent(bool urgent) {
+    if (urgent && !urgent_) reset();
+    urgent_ = urgent;
+  }
   void reset() { polls_ = 0; }
   // How long to sleep before the next poll; zero = poll again, after a yield where `yield` says so.
   std::chrono::microseconds next(bool& yield);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/hash.hpp"
+#include "dist/communication_thread.hpp"
 #include "dist/mpi_calls.hpp"
 #include "dist/session.hpp"
 
@@ -212,7 +213,10 @@ void Session::agree(const std::function<void()>& phase) {
   }
   const std::string speaker =
       alike ? std::string() : "on rank " + std::to_string(chosen) + " (" + host_ + "): ";
-  throw AgreedError(code, broadcast(speaker + mine.message, chosen));
+  const std::string message = broadcast(speaker + mine.message, chosen);
+  // All ranks go on to finalise MPI: nothing may be in flight then.
+  if (thread_) thread_->run([] {});
+  throw AgreedError(code, message);
 }
 
 }  // namespace garonne::dist

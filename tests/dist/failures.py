@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""How a job dies: every failure ends all ranks within seconds, with the right code and one message.
+
+Usage: failures.py PROGRAM MPIRUN [FLAGS OF MPIRUN ...]
+"""
+
+import os
+import subprocess
+import sys
+import time
+
+program, *launcher = sys.argv[1:]
+failures = []
+
+
+def run(name, command, code, count_of, environment=None, seconds=10.0):
+    """Runs the command; `count_of` says how often each text has to be in its standard error."""
+    start = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               text=True, env=environment or os.environ)
+    try:
+        _, errors = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # mpirun ends its ranks
+        _, errors = process.communicate()
+    took = time.monotonic() - start
+    problems = []
+    if took > seconds:
+        problems.append(f"took {took:.1f} s")
+    if process.returncode != code:
+        problems.append(f"exit code {process.returncode}, expected {code}")
+    for text, count in count_of.items():
+        if errors.count(text) != count:
+            problems.append(f"{text!r} is there {errors.count(text)} times, expected {count}")
+    print(f"{'FAILED' if problems else 'ok':6} {name} ({took:.1f} s) {'; '.join(problems)}")
+    if problems:
+        print(errors)
+        failures.append(name)
+
+
+def ranks(count, mode):
+    return [*launcher, "-n", str(count), program, mode]
+
+
+def alone(**changes):
+    """The environment of a shell in which no launcher ran, with changes."""
+    prefixes = ("OMPI_COMM_", "PMI_", "PMIX_", "SLURM_", "PALS_", "MV2_", "FLUX_", "JSM_")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(prefixes)}
+    return kept | changes
+
+
+for count in (2, 3):
+    last = f"[rank {count - 1}/{count} "
+    run(f"one of {count} ranks throws", ranks(count, "throw"), 6,
+        {last: 1, f"data {count - 1}] the loss is not finite": 1, "[rank 0/": 0})
+    run(f"one of {count} ranks is killed", ranks(count, "kill"), 137, {"signal 9": 1})
+run("one rank throws what is no error of ours", ranks(2, "throw-other"), 1,
+    {"[rank 1/2 ": 1, "no error of ours": 1})
+run("the cause speaks, not the rank that only sees its consequence", ranks(2, "late-cause"), 6,
+    {"[rank 0/2 ": 1, "the cause": 1, "connection": 0})
+run("an agreed error", ranks(3, "disagree"), 5, {"data.h5": 1, "on rank 1": 1, "MPI_ABORT": 0})
+run("all is well", ranks(3, "finish"), 0, {"[rank": 0})
+run("stopped on request", ranks(2, "requeue"), 75, {"[rank": 0, "MPI_ABORT": 0})
+run("alone, without a launcher", [program, "finish"], 0, {"garonne": 0}, alone())
+run("alone, and fails", [program, "throw"], 6, {"the loss is not finite": 1}, alone())
+run("several processes that MPI knows nothing of", [program, "finish"], 4,
+    {"started 4 processes (PMI_RANK), but MPI knows of 1": 1}, alone(PMI_RANK="2", PMI_SIZE="4"))
+
+sys.exit(1 if failures else 0)
