@@ -72,7 +72,7 @@ std::string stack_reason() {
   const std::size_t quote = reason.find("error message = '");
   if (quote != std::string::npos) {
     const std::size_t begin = quote + std::strlen("error message = '");
-    reason = fmt::format("{}: {}", reason.substr(0, reason.find(": time")),
+    reason = fmt::format("{}: {}", reason.substr(0, reason.find_first_of(":,")),
                          reason.substr(begin, reason.find('\'', begin) - begin));
   }
   return reason.empty() ? "HDF5 gave no reason" : reason;
