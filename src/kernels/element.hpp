@@ -13,6 +13,8 @@
 #else
 #define GARONNE_INLINE [[gnu::always_inline]] inline
 #endif
+// The same for a lambda, between its parameters and its body.
+#define GARONNE_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace garonne::kernels {
 

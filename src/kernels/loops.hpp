@@ -162,7 +162,6 @@ struct Loops {
   Loop<CombineArguments> accumulate_from;
   Loop<CombineArguments> to_bfloat16;
   Loop<SumOfSquaresArguments> sum_of_squares;
-  Loop<FillNormalArguments> fill_normal;
 };
 
 // The loops for this processor.
@@ -170,7 +169,9 @@ const Loops& loops();
 
 namespace baseline {
 extern const Loops table;
-}
+// One copy for every processor: initial values are the same bits everywhere.
+extern const Loop<FillNormalArguments> fill_normal_loops;
+}  // namespace baseline
 #if defined(__x86_64__)
 namespace avx2 {
 extern const Loops table;

@@ -24,5 +24,4 @@ extern const Loops table = {
     {{combine<float, float>, combine<double, double>, combine<BFloat16, float>}},
     {{combine<float, BFloat16>, nullptr, nullptr}},
     {{sum_of_squares<float>, sum_of_squares<double>, nullptr}},
-    {{fill_normal<float>, fill_normal<double>, fill_normal<BFloat16>}},
 };

@@ -210,32 +210,3 @@ void embedding_backward(const EmbeddingBackwardArguments& arguments, std::int64_
     }
   }
 }
-
-// Elements 2 i and 2 i + 1 share two words; element first_element may be in the middle of a pair.
-template <typename T>
-void fill_normal(const FillNormalArguments& arguments, std::int64_t begin, std::int64_t end) {
-  using G = Accumulation<T>;
-  T* values = static_cast<T*>(arguments.values);
-  const Dropout counters{arguments.key, 0, 1.0, 0};
-  const std::int64_t origin = arguments.first_element;
-  // From the group of the first element on, so that words of whole groups come.
-  const std::int64_t first = (origin + begin) / 4 * 4;
-  const std::int64_t last = (origin + end + 3) / 4 * 4;
-  with_random_words(counters, 0, first, last,
-                    [&](std::int64_t i0, const std::uint32_t* words, std::int64_t count) {
-                      for (std::int64_t i = 0; i < count; i += 2) {
-                        // Halves keep the logarithm's argument above 0 and below 1.
-                        const double uniform = (static_cast<double>(words[i]) + 0.5) * 0x1p-32;
-                        const double turn = (static_cast<double>(words[i + 1]) + 0.5) * 0x1p-32;
-                        const double radius =
-                            arguments.deviation * std::sqrt(-2.0 * std::log(uniform));
-                        const double angle = 2.0 * std::numbers::pi * turn;
-                        const double pair[2] = {radius * std::cos(angle), radius * std::sin(angle)};
-                        for (std::int64_t k = 0; k < 2; ++k) {
-                          const std::int64_t index = first + i0 + i + k - origin;
-                          if (index >= begin && index < end)
-                            store(values[index], static_cast<G>(pair[k]));
-                        }
-                      }
-                    });
-}

@@ -207,6 +207,18 @@ TEST(FillNormal, BitsDoNotDependOnTheCut) {
   });
 }
 
+// Ranks on unlike machines must start from equal weights: one known hash of the bits, for all of
+// them.
+TEST(FillNormal, HasKnownBits) {
+  Array values(ElementType::Float64, 5000);
+  fill_normal(values.type(), values.data(), values.count(), philox_key(1, "weight"), 1.0, 0);
+  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  for (std::int64_t i = 0; i < values.count(); ++i) {
+    hash = (hash ^ std::bit_cast<std::uint64_t>(values[i])) * 0x100000001B3ULL;
+  }
+  EXPECT_EQ(hash, 0xd612feb7051bbb48ULL) << std::hex << hash;
+}
+
 TEST(FillNormal, HasItsMoments) {
   const std::int64_t n = 1 << 20;
   Array values(ElementType::Float32, n);
