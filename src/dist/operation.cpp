@@ -15,6 +15,8 @@ std::chrono::microseconds Backoff::next(bool& yield) {
   yield = polls_ > immediate;
   if (polls_ <= immediate + yielding) return microseconds(0);
   const int sleeps = polls_ - immediate - yielding;
+  // Some tens of milliseconds without news: somebody computes or solves, and wants the processor.
+  if (sleeps > 500) return microseconds(1000);
   return std::min(longest, shortest * (1 + sleeps / 16));
 }
 
