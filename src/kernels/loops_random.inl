@@ -15,9 +15,10 @@ GARONNE_INLINE Lanes low_product(Lanes a, Lanes b) {
 }
 #endif
 
-// words[4 i + j] = word j of group first_group + i, for philox_groups groups.
+// words[4 i + j] = word j of group first_group + i, for at least `groups` groups and at most
+// philox_groups.
 GARONNE_INLINE void philox_words(std::uint32_t* words, PhiloxKey key, std::uint64_t step,
-                                 std::uint64_t sample, std::uint64_t first_group) {
+                                 std::uint64_t sample, std::uint64_t first_group, int groups) {
 #if GARONNE_VECTOR_BYTES >= 32
   // One counter word in the low half of each 64-bit lane: the multiplication reads only the low
   // halves and leaves the high word of the product one shift away. What gathers in the high halves
@@ -26,7 +27,7 @@ GARONNE_INLINE void philox_words(std::uint32_t* words, PhiloxKey key, std::uint6
   Lanes index{};
   for (int lane = 0; lane < lanes; ++lane) index[lane] = static_cast<std::uint64_t>(lane);
   const Lanes zero{};
-  for (int first = 0; first < philox_groups; first += lanes) {
+  for (int first = 0; first < groups; first += lanes) {
     const Lanes group = index + (first_group + static_cast<std::uint64_t>(first));
     Lanes word0 = group;
     Lanes word1 = zero + sample;
@@ -58,7 +59,7 @@ GARONNE_INLINE void philox_words(std::uint32_t* words, PhiloxKey key, std::uint6
     std::memcpy(words + 4 * first + 2 * lanes, &high, sizeof high);
   }
 #else
-  for (int i = 0; i < philox_groups; ++i) {
+  for (int i = 0; i < groups; ++i) {
     const PhiloxBlock block =
         philox_at(key, step, sample, first_group + static_cast<std::uint64_t>(i));
     std::memcpy(words + 4 * i, block.word, sizeof block.word);
@@ -76,7 +77,8 @@ GARONNE_INLINE void with_random_words(const Dropout& dropout, std::int64_t sampl
     const std::int64_t offset = element % 4;
     const std::int64_t count = std::min<std::int64_t>(4 * philox_groups - offset, end - element);
     philox_words(words, dropout.key, dropout.step, static_cast<std::uint64_t>(sample),
-                 static_cast<std::uint64_t>(element / 4));
+                 static_cast<std::uint64_t>(element / 4),
+                 static_cast<int>((offset + count + 3) / 4));
     apply(element - begin, words + offset, count);
     element += count;
   }
