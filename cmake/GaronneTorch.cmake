@@ -26,6 +26,10 @@ add_library(garonne_torch INTERFACE)
 target_include_directories(garonne_torch SYSTEM INTERFACE
   "${GARONNE_TORCH_ROOT}/include" "${GARONNE_TORCH_ROOT}/include/torch/csrc/api/include")
 
+# The wheel's headers carry a newer fmt than the system's library: where they come first in the search,
+# fmt has to be used without a library.
+target_compile_definitions(garonne_torch INTERFACE FMT_HEADER_ONLY)
+
 function(garonne_torch_library name)
   find_library(GARONNE_${name}_LIBRARY ${name} PATHS "${GARONNE_TORCH_ROOT}/lib" NO_DEFAULT_PATH REQUIRED)
   mark_as_advanced(GARONNE_${name}_LIBRARY)

@@ -1,6 +1,7 @@
 #include "train/checkpoint.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <numeric>

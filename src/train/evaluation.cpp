@@ -68,7 +68,11 @@ std::string generate(const Setup& setup, const Generation& generation, const std
 
   std::vector<std::uint32_t> tokens;
   tokenizer->encode(std::as_bytes(std::span(generation.prompt)), tokens);
-  if (tokens.empty()) tokenizer->encode(std::as_bytes(std::span(std::string("\n"))), tokens);
+  if (tokens.empty()) {
+    // Something has to be continued; a line break says least.
+    const std::string line_break = "\n";
+    tokenizer->encode(std::as_bytes(std::span(line_break)), tokens);
+  }
   const std::size_t prompt = tokens.size();
   const PhiloxKey key = philox_key(generation.seed, "generate");
   const auto window = static_cast<std::size_t>(setup.sizes.sequence);

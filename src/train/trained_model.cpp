@@ -1,6 +1,7 @@
 #include "train/trained_model.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.hpp"
 #include "data/token_file.hpp"
