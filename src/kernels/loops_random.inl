@@ -68,7 +68,7 @@ GARONNE_INLINE void philox_words(std::uint32_t* words, PhiloxKey key, std::uint6
 }
 
 // Calls apply(i, words, count) for pieces of elements [begin, end) of one sample: `words` are those
-// of elements begin + i …. `with_words` false: one call with null words.
+// of elements begin + i ….
 template <typename Apply>
 GARONNE_INLINE void with_random_words(const Dropout& dropout, std::int64_t sample,
                                       std::int64_t begin, std::int64_t end, const Apply& apply) {
