@@ -4,11 +4,6 @@
 # in the process.
 
 set(CMAKE_CUDA_ARCHITECTURES "${GARONNE_CUDA_ARCHITECTURES}")
-# The wheel's shared run time is linked by name below.
-set(CMAKE_CUDA_RUNTIME_LIBRARY None)
-set(CMAKE_CUDA_STANDARD 20)
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-set(CMAKE_CUDA_EXTENSIONS OFF)
 find_program(GARONNE_NVCC nvcc HINTS ENV CUDACXX PATHS /usr/local/cuda/bin "${GARONNE_WHEELS}/nvidia/cu13/bin")
 if(NOT GARONNE_NVCC AND NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   message(FATAL_ERROR "No CUDA compiler (nvcc) was found. ${garonne_setup_hint}")
@@ -17,6 +12,20 @@ if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   set(CMAKE_CUDA_COMPILER "${GARONNE_NVCC}" CACHE FILEPATH "The CUDA compiler")
 endif()
 enable_language(CUDA)
+# After the language is enabled: CMake's test of the compiler does not know these yet.
+# The wheel's shared run time is linked by name below.
+set(CMAKE_CUDA_RUNTIME_LIBRARY None)
+# CMake 3.25.1 does not know yet that nvcc from 12 on has C++20.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+# g++ under nvcc has the same built-in folders; naming one of them again, as packages in /usr/include
+# do, would hide the C headers from the C++ ones.
+list(APPEND CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
 find_package(CUDAToolkit 13 REQUIRED)
 set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -include ${PROJECT_SOURCE_DIR}/cmake/kokkos_cuda13_compat.hpp --expt-relaxed-constexpr --extended-lambda")
 
@@ -28,6 +37,8 @@ mark_as_advanced(GARONNE_CUDART_LIBRARY)
 add_library(garonne_cudart SHARED IMPORTED GLOBAL)
 set_target_properties(garonne_cudart PROPERTIES IMPORTED_LOCATION "${GARONNE_CUDART_LIBRARY}")
 target_link_libraries(garonne_cuda INTERFACE garonne_cudart)
+# Kokkos asks for the toolkit's target.
+set_target_properties(CUDA::cudart PROPERTIES IMPORTED_LOCATION "${GARONNE_CUDART_LIBRARY}")
 
 # NCCL: headers and library from one place, and that place torch's, whose own copy would otherwise be
 # a second one.
