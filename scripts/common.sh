@@ -39,3 +39,19 @@ configure_and_build() {
   say "building preset $1 ($(build_jobs) jobs)"
   (cd "$root" && cmake --build --preset "$1" --parallel "$(build_jobs)")
 }
+
+# launch_ranks N COMMAND...: under mpirun, with what it only needs here: leave to run as root, and to start
+# more ranks than there are cores. Each rank is bound to its share of the cores where there are enough.
+launch_ranks() {
+  local count=$1 flags=()
+  shift
+  if mpirun --version 2>/dev/null | grep -qE 'Open MPI|OpenRTE'; then
+    [ "$(id -u)" != 0 ] || flags+=(--allow-run-as-root)
+    if [ "$count" -gt "$(nproc)" ]; then
+      flags+=(--oversubscribe --bind-to none)
+    else
+      flags+=(--map-by "slot:PE=$(($(nproc) / count))" --bind-to core)
+    fi
+  fi
+  mpirun "${flags[@]}" -n "$count" "$@"
+}

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: MIT
+"""Bad input of every kind: one clear message, the documented exit code, nothing lost, nothing hung."""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+from support import BINARY, ProgramTest, metrics, run
+
+
+class UsageTest(ProgramTest):
+    def refused(self, *arguments, code=2, ranks=0, words=()):
+        done = self.train(self.directory("never"), *arguments, ranks=ranks, check=code)
+        for word in words:
+            self.assertIn(word, done.stderr)
+        ours = [line for line in done.stderr.splitlines() if "garonne:" in line]
+        self.assertEqual(len(ours), 1, done.stderr)
+        self.assertFalse(self.directory("never").exists())
+
+    def test_unknown_option_has_a_suggestion(self):
+        self.refused("--memory.bugdet", "1GiB", words=["--memory.budget"])
+
+    def test_unknown_command_has_a_suggestion(self):
+        self.assertIn("train", run("trian", check=2).stderr)
+
+    def test_unknown_key_in_the_file_has_a_suggestion(self):
+        bad = self.folder / "bad.toml"
+        bad.write_text(self.config.read_text().replace("micro_batch", "micro_bach"))
+        self.assertIn("train.micro_batch", run("train", bad, check=2).stderr)
+
+    def test_wrong_type_and_unit(self):
+        self.refused("--model.layers", "three", words=["model.layers", "integer"])
+        self.refused("--memory.budget", "600 MegaB", words=["memory.budget"])
+        self.refused("--train.precision", "float16", words=["float32, float64, bfloat16"])
+        bad = self.folder / "type.toml"
+        bad.write_text(self.config.read_text().replace("layers = 2", 'layers = "2"'))
+        self.assertIn("line", run("train", bad, check=2).stderr)
+
+    def test_malformed_file_names_the_line(self):
+        bad = self.folder / "malformed.toml"
+        bad.write_text("[model]\nlayers = = 2\n")
+        self.assertIn("malformed.toml:2", run("train", bad, check=2).stderr)
+
+    def test_missing_run_file(self):
+        self.assertIn("absent.toml", run("train", self.folder / "absent.toml", check=2).stderr)
+
+    def test_grid_that_does_not_match_the_ranks(self):
+        self.refused("--grid.data", 3, ranks=2, words=["mpirun -n 3"])
+        self.refused("--grid.data", 2, words=["2 ranks"])
+
+    def test_axes_that_this_version_lacks(self):
+        self.refused("--grid.pipeline", 2, words=["grid.pipeline"])
+
+    def test_global_batch_that_does_not_divide(self):
+        self.refused("--train.global_batch", 9, words=["train.global_batch", "8 and 10"])
+
+    def test_heads_that_do_not_divide(self):
+        self.refused("--model.heads", 5, words=["model.heads"])
+
+    def test_what_was_not_built(self):
+        self.refused("--run.device", "cuda", words=["built without CUDA"])
+        self.refused("--grid.transport", "nccl", "--grid.data", 2, ranks=2, words=["built without NCCL"])
+
+    def test_budget_below_the_minimum_on_two_ranks(self):
+        self.refused("--memory.budget", "100kB", "--grid.data", 2, ranks=2, code=3, words=["smallest budget"])
+
+
+class DataFileTest(ProgramTest):
+    def refused(self, path, *words):
+        for ranks in (0, 2):
+            grid = ("--grid.data", max(1, ranks))
+            done = self.train(self.directory("never"), "--data.path", path, *grid, ranks=ranks, check=5)
+            for word in (str(path), *words):
+                self.assertIn(word, done.stderr)
+            self.assertEqual(done.stderr.count("garonne:"), 1, done.stderr)
+
+    def test_missing(self):
+        self.refused(self.folder / "absent.h5")
+
+    def test_truncated(self):
+        path = self.folder / "truncated.h5"
+        path.write_bytes(self.data.read_bytes()[:-20000])
+        self.refused(path)
+
+    def test_foreign(self):
+        path = self.folder / "foreign.h5"
+        path.write_text("these are no tokens\n" * 100)
+        self.refused(path, "HDF5")
+
+
+class CheckpointTest(ProgramTest):
+    def test_one_flipped_byte_falls_back_to_the_older_one(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 4, "--checkpoint.every", 2)
+        file = directory / "checkpoints" / "step-4" / "rank_0.safetensors"
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+        verify = run("checkpoint", "verify", directory, check=5)
+        self.assertIn("rank_0.safetensors", verify.stderr)
+        out = self.train(directory, "--train.steps", 6)
+        self.assertIn("skipping checkpoint 4", out.stdout)
+        self.assertIn("step 2 of 6", out.stdout)
+        self.assertEqual([row["step"] for row in metrics(directory)], list(range(1, 7)))
+
+    def test_no_checkpoint_that_verifies(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 2)
+        file = directory / "checkpoints" / "step-2" / "manifest.json"
+        content = bytearray(file.read_bytes())
+        content[len(content) // 3] ^= 1
+        file.write_bytes(content)
+        for ranks in (0, 2):
+            done = self.train(directory, "--grid.data", max(1, ranks), ranks=ranks, check=5)
+            self.assertEqual(done.stderr.count("garonne:"), 1, done.stderr)
+            self.assertIn("manifest.json", done.stderr)
+
+    def test_of_a_different_model(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 2)
+        done = self.train(directory, "--model.layers", 3, check=2)
+        self.assertIn("model.layers", done.stderr)
+        other = self.directory("other")
+        self.train(other, "--train.steps", 1, "--model.hidden", 64)
+        shutil.rmtree(directory / "checkpoints" / "step-2")
+        shutil.copytree(other / "checkpoints" / "step-1", directory / "checkpoints" / "step-2")
+        done = self.train(directory, check=2)
+        self.assertIn("model.hidden", done.stderr)
+        done = run("eval", directory, check=2)
+        self.assertIn("model.hidden", done.stderr)
+
+    def test_resume_never_wants_an_empty_directory(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 1)
+        done = self.train(directory, "--run.resume", "never", check=2)
+        self.assertIn("not empty", done.stderr)
+
+    def test_a_full_disk_while_saving_loses_nothing(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 4, "--train.stop_after", 2, check=75)
+        before = self.tensor_files(directory, 2)
+        # A limit on the size of files stands in for the full disk: the write comes back with an error.
+        blocks = len(before["rank_0.safetensors"]) // 1024 // 2
+        for ranks in (0, 2):
+            done = self.train(directory, "--train.steps", 4, "--grid.data", max(1, ranks), ranks=ranks, check=5,
+                              before=f"trap '' XFSZ; ulimit -f {blocks // max(1, ranks)}")
+            self.assertIn("cannot be written", done.stderr)
+            self.assertEqual(before, self.tensor_files(directory, 2))
+            self.assertEqual([p.name for p in (directory / "checkpoints").iterdir()], ["step-2"])
+        self.train(directory, "--train.steps", 4)
+        self.assertEqual([row["step"] for row in metrics(directory)], [1, 2, 3, 4])
+
+
+class FailureTest(ProgramTest):
+    def test_a_loss_that_is_not_finite_is_refused(self):
+        directory = self.directory("run")
+        done = self.train(directory, "--optimizer.learning_rate", 1e30, "--optimizer.warmup_steps", 0,
+                          "--optimizer.clip_norm", 0, "--train.steps", 50, check=6)
+        self.assertIn("learning_rate", done.stderr)
+
+    def test_a_killed_rank_ends_the_job(self):
+        directory = self.directory("run")
+        command = ["mpirun", "-n", "2", BINARY, "train", str(self.config), "--run.directory", str(directory),
+                   "--grid.data", "2", "--train.steps", "1000000"]
+        job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        deadline = time.time() + 60
+        while time.time() < deadline and not ((directory / "metrics.jsonl").exists() and metrics(directory)):
+            time.sleep(0.1)
+        ranks = [int(pid) for pid in subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True,
+                                                    text=True).stdout.split()]
+        victim = [pid for pid in ranks if "garonne" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()][-1]
+        killed = time.time()
+        os.kill(victim, signal.SIGKILL)
+        output, _ = job.communicate(timeout=20)
+        self.assertLess(time.time() - killed, 10)
+        self.assertEqual(job.returncode, 128 + signal.SIGKILL)
+        self.assertIn("rank", output)
+
+    def test_a_signal_saves_and_stops(self):
+        for ranks in (1, 2):
+            directory = self.directory(f"run-{ranks}")
+            launcher = ["mpirun", "-n", "2"] if ranks == 2 else []
+            job = subprocess.Popen([*launcher, BINARY, "train", str(self.config), "--run.directory", str(directory),
+                                    "--grid.data", str(ranks), "--train.steps", "1000000"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            deadline = time.time() + 60
+            while time.time() < deadline and not ((directory / "metrics.jsonl").exists() and metrics(directory)):
+                time.sleep(0.1)
+            job.send_signal(signal.SIGUSR1)
+            output, _ = job.communicate(timeout=30)
+            self.assertEqual(job.returncode, 75, output)
+            self.assertEqual(metrics(directory)[-1]["step"],
+                             max(int(p.name[5:]) for p in (directory / "checkpoints").iterdir()))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

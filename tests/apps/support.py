@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""What the end-to-end tests share: a small text, a small run file, the program under mpirun."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+BINARY = os.environ.get("GARONNE_BINARY", "build/bin/garonne")
+
+RUN_FILE = """
+[model]
+kind = "gpt"
+layers = 2
+hidden = 32
+heads = 4
+sequence = 32
+dropout = 0.1
+[data]
+path = "{data}"
+[memory]
+budget = "64 MiB"
+[train]
+steps = 6
+global_batch = 8
+micro_batch = 2
+seed = 3
+[optimizer]
+learning_rate = 1e-3
+minimum_learning_rate = 1e-4
+warmup_steps = 2
+[evaluation]
+every = 0
+batches = 2
+[checkpoint]
+every = 0
+[run]
+directory = "{run}"
+threads = 1
+"""
+
+
+def run(*arguments, ranks=0, check=0, timeout=100, before=""):
+    """Runs the program (under mpirun with `ranks`), and returns the finished process.
+
+    `check` is the exit code that is expected; None for any. `before` is shell text run first in the same
+    shell, as for limits."""
+    command = [BINARY, *map(str, arguments)]
+    if ranks:
+        command = ["mpirun", "-n", str(ranks), *command]
+    if before:
+        quoted = " ".join("'" + part.replace("'", "'\\''") + "'" for part in command)
+        command = ["bash", "-c", f"{before}; exec {quoted}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, errors="replace")
+    if check is not None and done.returncode != check:
+        raise AssertionError(
+            f"exit code {done.returncode} where {check} was expected: {' '.join(command)}\n"
+            f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+    return done
+
+
+def metrics(directory):
+    with open(pathlib.Path(directory) / "metrics.jsonl") as file:
+        return [json.loads(line) for line in file]
+
+
+def series(directory, key):
+    return [row[key] for row in metrics(directory)]
+
+
+class ProgramTest(unittest.TestCase):
+    """A folder with a tokens file and a run file; every test gets a run directory of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-test-"))
+        # The profile is kept between the tests of a class and away from the user's own.
+        os.environ["GARONNE_CACHE"] = str(cls.folder / "cache")
+        words = "the quick brown fox jumps over a lazy dog and runs away from it".split()
+        text = ""
+        state = 1
+        while len(text) < 40000:
+            state = (state * 1103515245 + 12345) % 2**31
+            text += words[state // 65536 % len(words)] + (" " if state // 7 % 9 else ".\n")
+        (cls.folder / "train.txt").write_text(text)
+        (cls.folder / "validation.txt").write_text(text[5000:9000][::-1])
+        cls.data = cls.folder / "tokens.h5"
+        run("data", "text", cls.folder / "train.txt", "--validation", cls.folder / "validation.txt", "--output",
+            cls.data)
+        cls.config = cls.folder / "run.toml"
+        cls.config.write_text(RUN_FILE.format(data=cls.data, run=cls.folder / "unset"))
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def directory(self, name):
+        return self.folder / re.sub(r"\W+", "-", f"{self.id().split('.')[-1]}-{name}")
+
+    def train(self, directory, *overrides, **options):
+        return run("train", self.config, "--run.directory", directory, *overrides, **options)
+
+    def exported(self, directory, step=None):
+        """The bytes of the weights, in Hugging Face's layout."""
+        target = pathlib.Path(str(directory) + f"-export-{step}")
+        step_arguments = [] if step is None else ["--step", step]
+        run("checkpoint", "export", directory, *step_arguments, "--to", "huggingface", target)
+        return (target / "model.safetensors").read_bytes()
+
+    def tensor_files(self, directory, step):
+        folder = pathlib.Path(directory) / "checkpoints" / f"step-{step}"
+        return {file.name: file.read_bytes() for file in sorted(folder.glob("*.safetensors"))}

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""Training end to end: memory as planned, plans and grids that agree, restarts bit for bit."""
+import json
+import math
+import unittest
+
+from support import ProgramTest, metrics, run, series
+
+
+class MemoryTest(ProgramTest):
+    def test_measured_peak_is_the_predicted_one(self):
+        for precision in ("float32", "bfloat16"):
+            for plan in ("keep-all", "full"):
+                for micro_batch in (8, 4, 2):  # 1, 2 and 4 micro-batches
+                    directory = self.directory(f"{precision}-{plan}-{micro_batch}")
+                    self.train(directory, "--memory.plan", plan, "--train.precision", precision,
+                               "--train.micro_batch", micro_batch, "--train.steps", 2)
+                    for row in metrics(directory):
+                        self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
+                        self.assertGreaterEqual(row["peak_bytes"], 0.99 * row["planned_peak_bytes"])
+                    program = json.loads((directory / "program" / "rank_0.json").read_text())
+                    for instruction in program["instructions"]:
+                        self.assertLessEqual(instruction["measured_peak_bytes"], program["peak_bytes"])
+
+    def test_recomputation_changes_no_bit(self):
+        for precision in ("float32", "float64", "bfloat16"):
+            kept = self.directory(precision + "-kept")
+            recomputed = self.directory(precision + "-recomputed")
+            for directory, plan in ((kept, "keep-all"), (recomputed, "full")):
+                self.train(directory, "--memory.plan", plan, "--train.precision", precision)
+            for key in ("loss", "gradient_norm"):
+                self.assertEqual(series(kept, key), series(recomputed, key))
+            self.assertEqual(self.tensor_files(kept, 6), self.tensor_files(recomputed, 6))
+            self.assertLess(metrics(recomputed)[0]["peak_bytes"], metrics(kept)[0]["peak_bytes"])
+
+    def test_smallest_budget_works_and_one_byte_less_does_not(self):
+        plan = json.loads(run("plan", self.config, "--json").stdout)
+        least = plan["minimum_budget_bytes"]
+        directory = self.directory("least")
+        self.train(directory, "--memory.budget", least, "--train.steps", 1)
+        self.assertLessEqual(metrics(directory)[0]["peak_bytes"], least)
+        for arguments in (("plan", self.config), ("train", self.config, "--run.directory", self.directory("below"))):
+            refused = run(*arguments, "--memory.budget", least - 1, check=3)
+            self.assertIn(str(least), refused.stderr)
+        self.assertFalse(self.directory("below").exists())
+
+
+class GridTest(ProgramTest):
+    def test_one_rank_and_two_ranks_train_alike(self):
+        one, two = self.directory("one"), self.directory("two")
+        arguments = ("--train.precision", "float64", "--train.steps", 20)
+        self.train(one, *arguments)
+        self.train(two, *arguments, "--grid.data", 2, ranks=2)
+        for first, second in zip(series(one, "loss"), series(two, "loss"), strict=True):
+            self.assertLessEqual(abs(first - second), 1e-9 * abs(first))
+        self.assertAlmostEqual(metrics(one)[-1]["validation_loss"], metrics(two)[-1]["validation_loss"], places=9)
+        for row in metrics(two):
+            self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
+            self.assertGreaterEqual(row["peak_bytes"], 0.99 * row["planned_peak_bytes"])
+
+    def test_buckets_change_no_bit(self):
+        wide, narrow = self.directory("wide"), self.directory("narrow")
+        self.train(wide, "--grid.data", 2, ranks=2)
+        self.train(narrow, "--grid.data", 2, "--grid.bucket", "1kB", ranks=2)
+        self.assertEqual(series(wide, "loss"), series(narrow, "loss"))
+
+    def test_four_ranks(self):
+        one, four = self.directory("one"), self.directory("four")
+        self.train(one, "--train.precision", "float64")
+        self.train(four, "--train.precision", "float64", "--grid.data", 4, ranks=4)
+        for first, second in zip(series(one, "loss"), series(four, "loss"), strict=True):
+            self.assertLessEqual(abs(first - second), 1e-9 * abs(first))
+
+
+class RestartTest(ProgramTest):
+    def check_restart(self, ranks):
+        grid = ("--grid.data", max(1, ranks), "--train.steps", 40)
+        through, stopped = self.directory("through"), self.directory("stopped")
+        self.train(through, *grid, "--checkpoint.every", 20, ranks=ranks)
+        done = self.train(stopped, *grid, "--train.stop_after", 20, ranks=ranks, check=75)
+        self.assertIn("stopped on request", done.stdout)
+        self.assertEqual(self.tensor_files(through, 20), self.tensor_files(stopped, 20))
+        done = self.train(stopped, *grid, ranks=ranks)
+        self.assertIn("continuing from", done.stdout)
+        self.assertEqual(series(through, "loss"), series(stopped, "loss"))
+        self.assertEqual(series(through, "step"), list(range(1, 41)))
+        self.assertEqual(series(stopped, "step"), list(range(1, 41)))
+        self.assertEqual(self.tensor_files(through, 40), self.tensor_files(stopped, 40))
+
+    def test_on_one_rank(self):
+        self.check_restart(0)
+
+    def test_on_two_ranks(self):
+        self.check_restart(2)
+
+    def test_another_grid_reads_the_checkpoint(self):
+        directory, alone = self.directory("run"), self.directory("alone")
+        arguments = ("--train.precision", "float64", "--train.steps", 8)
+        self.train(alone, *arguments)
+        self.train(directory, *arguments, "--grid.data", 2, "--train.stop_after", 4, ranks=2, check=75)
+        self.train(directory, *arguments, "--grid.data", 1)
+        for first, second in zip(series(alone, "loss"), series(directory, "loss"), strict=True):
+            self.assertLessEqual(abs(first - second), 1e-9 * abs(first))
+
+    def test_a_finished_run_says_so(self):
+        directory = self.directory("run")
+        self.train(directory)
+        before = (directory / "metrics.jsonl").read_bytes()
+        self.assertIn("done already", self.train(directory).stdout)
+        self.assertEqual(before, (directory / "metrics.jsonl").read_bytes())
+
+
+class CommandsTest(ProgramTest):
+    def test_a_whole_run_and_what_can_be_asked_of_it(self):
+        directory = self.directory("run")
+        out = self.train(directory, "--train.steps", 30, "--evaluation.every", 10, "--checkpoint.every", 10).stdout
+        for words in ("plan beside measurement", "validation loss", "memory of a rank", "tok/s"):
+            self.assertIn(words, out)
+        losses = series(directory, "loss")
+        self.assertLess(losses[-1], losses[0] - 1)
+        self.assertTrue(all(math.isfinite(loss) for loss in losses))
+        self.assertEqual(sorted(p.name for p in (directory / "checkpoints").iterdir()), ["step-20", "step-30"])
+        answer = json.loads(run("eval", directory, "--json", "--generate", "the ", "--tokens", 20).stdout)
+        self.assertEqual(answer["step"], 30)
+        self.assertAlmostEqual(answer["validation_loss"], metrics(directory)[-1]["validation_loss"], places=5)
+        self.assertLessEqual(answer["peak_bytes"], answer["planned_peak_bytes"])
+        self.assertEqual(json.loads(run("eval", directory, "--json", "--step", 20).stdout)["step"], 20)
+        run("eval", directory, "--step", 10, check=5)
+        initial = json.loads(run("eval", directory, "--json", "--step", 0).stdout)
+        self.assertGreater(initial["validation_loss"], answer["validation_loss"])
+        self.assertIn("qkv", run("checkpoint", "inspect", directory).stdout)
+        self.assertEqual(run("checkpoint", "verify", directory).stdout.count("whole"), 2)
+        self.assertNotEqual(self.exported(directory), self.exported(directory, 0))
+
+    def test_plan_for_other_ranks_and_its_program(self):
+        folder = self.directory("program")
+        answer = json.loads(run("plan", self.config, "--ranks", 4, "--json", "--program", folder).stdout)
+        self.assertEqual(answer["ranks"], 4)
+        self.assertEqual(answer["micro_batches"], 1)
+        self.assertGreater(answer["memory"]["parameters"], 0)
+        program = json.loads((folder / "rank_0.json").read_text())
+        self.assertEqual(program["format"], "garonne.program")
+        self.assertEqual(program["ranks"], [0, 1, 2, 3])
+        self.assertEqual(program["peak_bytes"], answer["peak_bytes"])
+
+    def test_batches_are_those_of_any_grid(self):
+        first = json.loads(run("data", "batch", self.config, "--step", 5, "--json").stdout)
+        second = json.loads(run("data", "batch", self.config, "--step", 5, "--json", "--grid.data", 2).stdout)
+        self.assertEqual(first, second)
+        self.assertEqual(len(first["samples"]), 8)
+        self.assertEqual(first["tokens"][0][1:], first["targets"][0][:-1])
+
+    def test_profile_makes_the_plan_know_seconds(self):
+        run("profile", self.config)
+        self.assertGreater(json.loads(run("plan", self.config, "--json").stdout)["seconds"], 0)
+
+    def test_help_and_version(self):
+        self.assertIn("--memory.budget", run("train", "--help").stdout)
+        self.assertIn("garonne", run("--version").stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
