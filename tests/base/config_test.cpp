@@ -1,0 +1,265 @@
+// Configuration: every key through a file, the command line, and what is refused.
+#include "base/config.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.hpp"
+
+namespace garonne {
+namespace {
+
+// Runs `action`, expects a ConfigError about `key` whose message holds every one of `parts`.
+template <typename Action>
+void expect_refused(const std::string& key, const std::vector<std::string>& parts, Action action) {
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.key(), key) << error.what();
+    EXPECT_EQ(error.code(), ExitCode::Usage);
+    for (const auto& part : parts) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
+          << "no \"" << part << "\" in: " << error.what();
+    }
+    return;
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "another error: " << error.what();
+    return;
+  }
+  ADD_FAILURE() << "no error for " << key;
+}
+
+void expect_file_refused(const std::string& toml, const std::string& key,
+                         const std::vector<std::string>& parts) {
+  SCOPED_TRACE(toml);
+  expect_refused(key, parts, [&] { parse_config(toml, "run.toml", {}); });
+}
+
+void expect_override_refused(const std::string& key, const std::string& value,
+                             const std::string& part) {
+  SCOPED_TRACE(key + " = " + value);
+  expect_refused(key, {part}, [&] { parse_config("", "run.toml", {{key, value}}); });
+}
+
+// The axes that this version holds at 1.
+bool fixed(const std::string& key) {
+  return key == "grid.pipeline" || key == "grid.tensor";
+}
+
+// A legal value that is not the default.
+std::string other_value(const KeySpec& key) {
+  const std::string before = key.get(RunConfig());
+  switch (key.type) {
+    case KeyType::Integer:
+      return std::to_string(std::stoll(before) + 7);
+    case KeyType::Bytes:
+      return "123456789";
+    // Needs all seventeen digits to come back.
+    case KeyType::Real:
+      return key.name == "optimizer.minimum_learning_rate" ? "1.0000000000000003e-05"
+                                                           : "0.30000000000000004";
+    case KeyType::Text:
+      break;
+  }
+  if (key.range == "text") return "a \"quoted\" back\\slash, ünïcode #not a comment\tand = more";
+  return key.range.find(", ") == std::string::npos ? before
+                                                   : key.range.substr(key.range.rfind(", ") + 2);
+}
+
+TEST(Config, EveryKeyComesBackFromItsFile) {
+  RunConfig config;
+  std::size_t changed = 0;
+  for (const auto& key : config_keys()) {
+    if (fixed(key.name)) continue;
+    const std::string value = other_value(key);
+    key.set(config, value);
+    EXPECT_EQ(key.get(config), value) << key.name;
+    if (value != key.get(RunConfig())) ++changed;
+  }
+  EXPECT_GE(changed, config_keys().size() - 4) << "only keys with one choice keep their default";
+  EXPECT_EQ(changed_keys(RunConfig(), config).size(), changed);
+  const RunConfig again = parse_config(config_to_toml(config), "run.toml", {});
+  EXPECT_EQ(changed_keys(config, again), std::vector<std::string>());
+}
+
+TEST(Config, DefaultsComeBackFromTheirFileAndAreLegal) {
+  const RunConfig again = parse_config(config_to_toml(RunConfig()), "run.toml", {});
+  EXPECT_EQ(changed_keys(RunConfig(), again), std::vector<std::string>());
+  EXPECT_EQ(again.memory.budget, RunConfig::automatic_budget);
+  for (const auto& key : config_keys()) {
+    RunConfig config;
+    const std::string value = key.get(config);
+    EXPECT_NO_THROW(key.set(config, value)) << key.name;
+    EXPECT_EQ(key.get(config), value) << key.name;
+  }
+}
+
+TEST(Config, EveryKeyThroughTheCommandLine) {
+  for (const auto& key : config_keys()) {
+    if (fixed(key.name)) continue;
+    const std::string value = other_value(key);
+    const RunConfig config = parse_config("", "run.toml", {{key.name, value}});
+    EXPECT_EQ(key.get(config), value) << key.name;
+    EXPECT_LE(changed_keys(RunConfig(), config).size(), 1U) << key.name;
+  }
+}
+
+// A path may hold any byte but zero; the effective configuration is read again by every restart.
+TEST(Config, ControlCharactersInTextComeBack) {
+  RunConfig config;
+  config.data.path = "two\nlines\x01";
+  const std::string toml = config_to_toml(config);
+  RunConfig again;
+  ASSERT_NO_THROW(again = parse_config(toml, "run.toml", {})) << toml;
+  EXPECT_EQ(again.data.path, config.data.path);
+}
+
+TEST(Config, KeysAreDeclaredOnceAndDescribed) {
+  std::vector<std::string> names;
+  const std::string reference = config_reference();
+  for (const auto& key : config_keys()) {
+    names.push_back(key.name);
+    EXPECT_FALSE(key.help.empty()) << key.name;
+    EXPECT_FALSE(key.range.empty()) << key.name;
+    EXPECT_NE(reference.find("`" + key.name + "`"), std::string::npos);
+  }
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
+}
+
+TEST(Config, UnknownKeysWithASuggestion) {
+  expect_file_refused("[model]\nhiden = 4\n", "model.hiden", {"model.hidden"});
+  expect_file_refused("[train]\nmicrobatch = 4\n", "train.microbatch", {"train.micro_batch"});
+  expect_file_refused("[memroy]\nbudget = 4\n", "memroy.budget", {"memory.budget"});
+  expect_file_refused("steps = 4\n", "steps", {"train.steps"});
+  expect_file_refused("[model]\nflux_capacitor = 4\n", "model.flux_capacitor", {"--help"});
+  expect_refused("model.hiden", {"model.hidden"}, [] {
+    parse_config("", "run.toml", {{"model.hiden", "4"}});
+  });
+}
+
+TEST(Config, RightKeyInTheWrongSection) {
+  expect_file_refused("[model]\nlearning_rate = 0.1\n", "model.learning_rate",
+                      {"optimizer.learning_rate"});
+  expect_file_refused("[train]\nweight_decay = 0.1\n", "train.weight_decay",
+                      {"optimizer.weight_decay"});
+}
+
+TEST(Config, WrongTypes) {
+  expect_file_refused("[model]\nlayers = \"4\"\n", "model.layers", {"integer", "line 2"});
+  expect_file_refused("[model]\nlayers = 4.0\n", "model.layers", {"integer", "line 2"});
+  expect_file_refused("\n\n[model]\nlayers = true\n", "model.layers", {"integer", "line 4"});
+  expect_file_refused("[model]\nlayers = [4]\n", "model.layers", {"integer"});
+  expect_file_refused("[model]\nlayers = 2024-01-01\n", "model.layers", {"integer"});
+  expect_file_refused("[model]\nkind = 4\n", "model.kind", {"text"});
+  expect_file_refused("[model]\ndropout = \"0.1\"\n", "model.dropout", {"number"});
+  expect_file_refused("[model]\ndropout = false\n", "model.dropout", {"number"});
+  expect_file_refused("[memory]\nbudget = 1.5\n", "memory.budget", {"bytes"});
+  expect_file_refused("[memory]\nbudget = true\n", "memory.budget", {"bytes"});
+  EXPECT_EQ(parse_config("[model]\ndropout = 0\n", "run.toml", {}).model.dropout, 0.0)
+      << "an integer is a number";
+  expect_override_refused("model.layers", "4.0", "integer");
+  expect_override_refused("model.layers", "", "integer");
+  expect_override_refused("model.layers", "99999999999999999999", "integer");
+  expect_override_refused("model.dropout", "much", "number");
+  expect_override_refused("model.dropout", "0.1x", "number");
+}
+
+TEST(Config, OutOfRange) {
+  expect_file_refused("[model]\nlayers = 0\n", "model.layers", {">= 1", "0"});
+  expect_file_refused("[train]\nseed = -1\n", "train.seed", {">= 0"});
+  expect_file_refused("[model]\ndropout = 1.0\n", "model.dropout", {"< 1"});
+  expect_file_refused("[model]\ndropout = -0.1\n", "model.dropout", {">= 0"});
+  expect_file_refused("[optimizer]\nlearning_rate = nan\n", "optimizer.learning_rate", {">= 0"});
+  expect_file_refused("[optimizer]\nlearning_rate = inf\n", "optimizer.learning_rate", {">= 0"});
+  expect_file_refused("[train]\nprecision = \"float23\"\n", "train.precision",
+                      {"did you mean float32"});
+  expect_file_refused("[train]\nprecision = \"int4\"\n", "train.precision", {"bfloat16"});
+  expect_file_refused("[grid]\npipeline = 2\n", "grid.pipeline", {"data"});
+  expect_file_refused("[grid]\ntensor = 2\n", "grid.tensor", {"data"});
+  expect_file_refused("[optimizer]\nlearning_rate = 1e-5\n", "optimizer.minimum_learning_rate",
+                      {"optimizer.learning_rate"});
+}
+
+TEST(Config, Bytes) {
+  EXPECT_EQ(parse_config("[memory]\nbudget = \"600MiB\"\n", "run.toml", {}).memory.budget,
+            629145600);
+  EXPECT_EQ(parse_config("[memory]\nbudget = 1000\n", "run.toml", {}).memory.budget, 1000);
+  EXPECT_EQ(parse_config("[memory]\nbudget = \"auto\"\n", "run.toml", {}).memory.budget,
+            RunConfig::automatic_budget);
+  expect_file_refused("[memory]\nbudget = \"600 MiBs\"\n", "memory.budget", {"600MiB", "auto"});
+  expect_file_refused("[memory]\nbudget = -1\n", "memory.budget", {"auto"});
+  expect_file_refused("[grid]\nbucket = \"auto\"\n", "grid.bucket", {"bytes"});
+  expect_override_refused("memory.budget", "lots", "bytes");
+  EXPECT_EQ(parse_config("", "run.toml", {{"memory.budget", "auto"}}).memory.budget,
+            RunConfig::automatic_budget);
+}
+
+TEST(Config, Duplicates) {
+  expect_file_refused("[model]\nlayers = 1\nlayers = 2\n", "", {"run.toml:3"});
+  expect_refused("model.layers", {"twice", "command line"}, [] {
+    parse_config("", "run.toml", {{"model.layers", "1"}, {"model.layers", "1"}});
+  });
+}
+
+TEST(Config, MalformedFileWithItsLine) {
+  expect_file_refused("[model]\nlayers = \n", "", {"run.toml:2"});
+  expect_file_refused("[model\n", "", {"run.toml:1"});
+}
+
+TEST(Config, CommandLineWinsOverFile) {
+  const RunConfig config = parse_config("[model]\nlayers = 3\nhidden = 12\n", "run.toml",
+                                        {{"model.layers", "5"}, {"optimizer.beta1", "0.5"}});
+  EXPECT_EQ(config.model.layers, 5);
+  EXPECT_EQ(config.model.hidden, 12);
+  EXPECT_EQ(config.optimizer.beta1, 0.5);
+  EXPECT_EQ(config.model.heads, RunConfig().model.heads);
+}
+
+TEST(Config, FromAFile) {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("garonne_config_" + std::to_string(::getpid()) + ".toml");
+  std::ofstream(path) << "[model]\nlayers = 9\n";
+  EXPECT_EQ(load_config(path.string(), {{"model.hidden", "8"}}).model.layers, 9);
+  std::filesystem::remove(path);
+  expect_refused(path.string(), {"cannot be read"}, [&] { load_config(path.string(), {}); });
+}
+
+TEST(Config, ChangedKeysAreNamed) {
+  RunConfig a;
+  RunConfig b;
+  b.model.layers = 9;
+  b.optimizer.epsilon = 1e-9;
+  EXPECT_EQ(changed_keys(a, b), (std::vector<std::string>{"model.layers", "optimizer.epsilon"}));
+}
+
+TEST(Config, MicroBatchesDivideOrTheNearestAreNamed) {
+  RunConfig config;
+  config.grid.data = 2;
+  config.train.micro_batch = 3;
+  config.train.global_batch = 24;
+  EXPECT_EQ(micro_batches_per_rank(config), 4);
+  config.train.global_batch = 16;
+  expect_refused("train.global_batch", {"16", "2 ranks", "3 samples", "12 and 18"},
+                 [&] { micro_batches_per_rank(config); });
+  // There is none below.
+  config.train.global_batch = 5;
+  expect_refused("train.global_batch", {"6"}, [&] { micro_batches_per_rank(config); });
+}
+
+TEST(NearestWord, NearAndNone) {
+  const std::vector<std::string> known = {"keep-all", "full", "auto"};
+  EXPECT_EQ(nearest_word("keepall", known), "keep-all");
+  EXPECT_EQ(nearest_word("ful", known), "full");
+  EXPECT_EQ(nearest_word("atuo", known), "auto");
+  EXPECT_EQ(nearest_word("auto", known), "auto");
+  EXPECT_EQ(nearest_word("everything", known), "");
+  EXPECT_EQ(nearest_word("x", {}), "");
+}
+
+}  // namespace
+}  // namespace garonne
