@@ -102,6 +102,8 @@ int main(int argc, char** argv) {
     return apps::report(session, error.code(), error.what());
   } catch (const std::exception& error) {
     std::fflush(stdout);
-    return apps::report(session, ExitCode::Other, error.what());
+    // The tensor library puts a stack of addresses behind its messages, which says nothing to a user.
+    const std::string message = error.what();
+    return apps::report(session, ExitCode::Other, message.substr(0, message.find("\nException raised from")).c_str());
   }
 }

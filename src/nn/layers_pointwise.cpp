@@ -36,6 +36,7 @@ class Embedding : public Node {
     spec.cost_key = fmt::format("embedding {}x{}x{} vocabulary {} dropout {}", rows_.batch, rows_.sequence, hidden_,
                                 vocabulary_, dropout_ > 0);
     spec.gradient_aliases = {false};
+    spec.pins_inputs = {true};
     const double additions = static_cast<double>(rows_.count() * hidden_);
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations = additions;
     spec.backward.floating_point_operations = 2 * additions;

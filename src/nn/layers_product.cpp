@@ -1,9 +1,11 @@
 // Nodes around matrix products: linear layer, attention, the heads.
 #include <ATen/Functions.h>
+#include <ATen/native/CPUBlas.h>
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 
+#include "base/bytes.hpp"
 #include "kernels/bias.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "nn/autograd_graph.hpp"
@@ -96,30 +98,72 @@ class Attention : public AutogradNode {
   }
 
  private:
-  // The tensor library's blocked attention takes scratch memory of its own for each thread: the scores of one
-  // block of rows and columns, their maxima and sums, and the block's result. Sizes as its sources choose them.
+  // The tensor library's blocked attention takes scratch memory of its own. Sizes as its sources choose them;
+  // held against measurement by a test in all types, since another version may choose others.
   void declare_transients(const Declaration& declaration, plan::NodeSpec& spec) const {
     const std::int64_t row_block = rows_.sequence >= 768 ? 256 : rows_.sequence >= 192 ? 64 : 32;
     const std::int64_t rows = std::min(row_block, rows_.sequence);
     const std::int64_t columns = std::min<std::int64_t>(512, rows_.sequence);
     const std::int64_t state = state_bytes(declaration.precision);
     const bool low_precision = declaration.precision == Precision::BFloat16;
-    const std::int64_t padded = (columns + 63) / 64 * 64;
-    const std::int64_t forward_scratch = declaration.allocation(
-        declaration.threads * (rows * padded + 2 * rows + rows * head_size_) * state);
-    const std::int64_t reduced =
-        low_precision ? declaration.allocation(declaration.threads * rows * padded * compute_bytes(Precision::BFloat16))
-                      : 0;
+    // For each thread one block of scores, the maxima and sums of its rows, and the rows of its result.
+    std::int64_t forward_scratch =
+        declaration.allocation(declaration.threads * (rows * columns + 2 * rows + rows * head_size_) * state);
+    // For each thread the scores and their gradients; the row sums of the calling thread only, since those of
+    // the others are allocated on their threads, which are not of the device tier.
+    std::int64_t backward_scratch = declaration.allocation(declaration.threads * 2 * rows * columns * state) +
+                                    declaration.allocation(rows * state);
+    if (low_precision) {
+      // The same blocks once more in the compute type, to multiply with.
+      const std::int64_t block = declaration.threads * rows * columns * declaration.element_bytes();
+      forward_scratch += declaration.allocation(block) + packing_bytes(declaration, rows, columns);
+      backward_scratch += declaration.allocation(2 * block) +
+                          std::max(product_workspace_bytes(declaration, columns, rows, /*transposed=*/true),
+                                   product_workspace_bytes(declaration, rows, columns, /*transposed=*/false));
+    }
     // A recorded forward makes the log-sum-exp its slot; an unrecorded one drops it.
-    spec.forward.transient_bytes = forward_scratch + reduced + spec.private_slot_bytes[0];
-    spec.forward_keep.transient_bytes = forward_scratch + reduced;
-    const std::int64_t inputs = 3 * declaration.tensor(rows_.count() * heads_ * head_size_);
-    const std::int64_t backward_scratch =
-        2 * declaration.allocation(declaration.threads * rows * columns * state) + 2 * reduced;
-    // The three gradients are made apart, then stacked into the gradient of qkv.
-    spec.backward.transient_bytes =
-        std::max(inputs, inputs + backward_scratch - declaration.tensor(3 * rows_.count() * heads_ * head_size_));
+    spec.forward.transient_bytes = forward_scratch + spec.private_slot_bytes[0];
+    spec.forward_keep.transient_bytes = forward_scratch;
+    // The three gradients are made apart, beside the scratch, then stacked into the gradient of qkv, which is
+    // the output and not a transient; the scratch is gone by then.
+    const std::int64_t apart = 3 * declaration.tensor(rows_.count() * heads_ * head_size_);
+    const std::int64_t stacked = declaration.tensor(3 * rows_.count() * heads_ * head_size_);
+    spec.backward.transient_bytes = apart + std::max<std::int64_t>(0, backward_scratch - stacked);
   }
+
+  // Where the processor multiplies bfloat16 in tiles, keys and values are packed for them first (an upper
+  // bound: the library does so only where it expects to gain by it).
+  std::int64_t packing_bytes(const Declaration& declaration, std::int64_t rows, std::int64_t columns) const {
+    if (rows_.sequence < 64 || !at::native::cpublas::could_pack(at::kBFloat16)) return 0;
+    const std::int64_t element = declaration.element_bytes();
+    const std::int64_t even_head = head_size_ + head_size_ % 2;
+    const std::int64_t tail = (rows_.sequence - 1) % columns + 1;
+    const std::int64_t even_columns = (rows_.sequence - 1) / columns * (columns + columns % 2) + tail + tail % 2;
+    const std::int64_t matrices = rows_.batch * heads_;
+    std::int64_t bytes = declaration.tensor(matrices * even_head * rows_.sequence) +
+                         declaration.tensor(matrices * even_columns * head_size_) +
+                         declaration.allocation(declaration.threads * columns * head_size_ * element);
+    if (columns % 2 != 0) bytes += declaration.allocation(declaration.threads * rows * element);
+    if (even_head != head_size_) bytes += declaration.allocation(declaration.threads * rows * even_head * element);
+    return bytes;
+  }
+
+  // Workspace of one bfloat16 product [m, k] · [k, head size] of the backward, an upper bound: oneDNN copies a
+  // transposed left side and the right side in blocks and sums in float32, for each thread. Found by measuring.
+  std::int64_t product_workspace_bytes(const Declaration& declaration, std::int64_t m, std::int64_t k,
+                                       bool transposed) const {
+    const std::int64_t element = declaration.element_bytes();
+    const std::int64_t padded = round_up(k, 32);
+    const std::int64_t m_block = std::min<std::int64_t>(m, 256);
+    const std::int64_t n_block = std::min<std::int64_t>(head_size_, 64);
+    const std::int64_t left = transposed ? declaration.allocation(m_block * padded * element) : 0;
+    const std::int64_t right = declaration.allocation(64 * padded * element);
+    const std::int64_t sums = declaration.allocation(m_block * n_block * 4);
+    constexpr std::int64_t descriptors = 1152;
+    // 64: the scale, which the product takes as a tensor.
+    return declaration.threads * (left + right + sums + descriptors) + 64;
+  }
+// (round_up is in base/bytes.hpp.)
 
   Rows rows_;
   std::int64_t heads_;
