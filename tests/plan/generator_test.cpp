@@ -1,0 +1,438 @@
+// Generators over models of all shapes: what they make is legal, computes the right thing, and is
+// predicted right. The checks here know neither generator nor replay from the inside.
+#include "plan/generator.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/bytes.hpp"
+#include "plan/graphs.hpp"
+#include "plan/replay.hpp"
+
+namespace garonne::plan::test {
+namespace {
+
+// Peak by adding up all live buffers anew at every instruction.
+std::int64_t slow_peak(const Program& program) {
+  std::set<int> live;
+  for (int id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
+    if (program.buffers[at(id)].live_at_start) live.insert(id);
+  }
+  const auto total = [&] {
+    std::int64_t bytes = 0;
+    for (const int id : live) bytes += program.buffers[at(id)].bytes;
+    return bytes;
+  };
+  std::int64_t peak = total();
+  for (const auto& instruction : program.instructions) {
+    for (const int id : instruction.reads) EXPECT_TRUE(live.count(id)) << describe(instruction);
+    for (const int id : instruction.writes) live.insert(id);
+    peak = std::max(peak, total() + instruction.transient_bytes);
+    for (const int id : instruction.frees) EXPECT_EQ(live.erase(id), 1U) << describe(instruction);
+  }
+  for (int id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
+    EXPECT_EQ(live.count(id) == 1, program.buffers[at(id)].live_at_end);
+  }
+  return peak;
+}
+
+// Follows what every buffer means. Values: which value of which micro-batch. Gradients: which nodes
+// have contributed. A node must be handed what its mathematics needs.
+class MeaningCheck {
+ public:
+  MeaningCheck(const ModelGraph& graph, const Program& program) : graph_(graph), program_(program) {
+    for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n) {
+      for (std::size_t i = 0; i < graph.nodes[at(n)].inputs.size(); ++i) {
+        consumers_[graph.nodes[at(n)].inputs[i]].insert({n, i});
+      }
+    }
+  }
+
+  void run() {
+    for (const auto& instruction : program_.instructions) {
+      SCOPED_TRACE(describe(instruction));
+      switch (instruction.operation) {
+        case Operation::Load:
+          load(instruction);
+          break;
+        case Operation::Forward:
+        case Operation::ForwardKeep:
+          forward(instruction);
+          break;
+        case Operation::Backward:
+          backward(instruction);
+          break;
+        case Operation::EmitLoss:
+          EXPECT_TRUE(holds(instruction.arguments.inputs[0], graph_.loss, instruction.micro_batch));
+          break;
+        default:
+          break;
+      }
+      for (const int id : instruction.frees) value_.erase(id), record_.erase(id);
+    }
+    // Every node ran backward once a micro-batch.
+    EXPECT_EQ(backwards_.size(),
+              graph_.nodes.size() * static_cast<std::size_t>(program_.micro_batches));
+    check_sums();
+  }
+
+ private:
+  using Contributions = std::set<std::pair<int, std::size_t>>;
+  struct Gradient {
+    int buffer = -1;
+    Contributions contributions;
+  };
+
+  bool holds(int buffer, int value, int micro_batch) const {
+    const auto found = value_.find(buffer);
+    return found != value_.end() && found->second == std::make_pair(value, micro_batch);
+  }
+
+  void load(const Instruction& instruction) {
+    std::size_t next = 0;
+    for (int v = 0; v < static_cast<int>(graph_.values.size()); ++v) {
+      if (graph_.values[at(v)].loaded) {
+        value_[instruction.arguments.inputs.at(next++)] = {v, instruction.micro_batch};
+      }
+    }
+    gradients_.clear();
+  }
+
+  void check_parameters(const NodeSpec& node, const Instruction& instruction) const {
+    ASSERT_EQ(instruction.arguments.parameters.size(), node.parameters.size());
+    for (std::size_t k = 0; k < node.parameters.size(); ++k) {
+      EXPECT_EQ(instruction.arguments.parameters[k],
+                program_.parameters[at(node.parameters[k])].parameter);
+    }
+  }
+
+  void forward(const Instruction& instruction) {
+    const NodeSpec& node = graph_.nodes[at(instruction.node_index)];
+    const Arguments& arguments = instruction.arguments;
+    ASSERT_EQ(arguments.inputs.size(), node.inputs.size());
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      EXPECT_TRUE(holds(arguments.inputs[i], node.inputs[i], instruction.micro_batch))
+          << "input " << i;
+    }
+    check_parameters(node, instruction);
+    EXPECT_EQ(program_.buffers[at(arguments.output)].bytes, graph_.values[at(node.output)].bytes);
+    value_[arguments.output] = {node.output, instruction.micro_batch};
+    const bool keep = instruction.operation == Operation::ForwardKeep;
+    ASSERT_EQ(arguments.record.size(), keep ? node.private_slot_bytes.size() : 0U);
+    for (std::size_t slot = 0; slot < arguments.record.size(); ++slot) {
+      record_[arguments.record[slot]] = {instruction.node_index, instruction.micro_batch};
+    }
+    if (keep) kept_.insert({instruction.node_index, instruction.micro_batch});
+  }
+
+  void backward(const Instruction& instruction) {
+    const int n = instruction.node_index;
+    const NodeSpec& node = graph_.nodes[at(n)];
+    const Arguments& arguments = instruction.arguments;
+    EXPECT_TRUE(backwards_.insert({n, instruction.micro_batch}).second) << "runs backward twice";
+    if (node.output != graph_.loss) {
+      const Gradient& mine = gradients_[node.output];
+      EXPECT_EQ(arguments.output_gradient, mine.buffer);
+      EXPECT_EQ(mine.contributions, consumers_[node.output])
+          << "its output's gradient is not complete";
+    }
+    check_parameters(node, instruction);
+    for (const int pinned : node.pinned_values) {
+      int buffer = pinned == node.output ? arguments.pinned_output : -1;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] == pinned) buffer = arguments.inputs[i];
+      }
+      EXPECT_TRUE(holds(buffer, pinned, instruction.micro_batch)) << "pinned value " << pinned;
+    }
+    ASSERT_EQ(arguments.record.size(), node.private_slot_bytes.size());
+    for (const int slot : arguments.record) {
+      EXPECT_EQ(record_[slot], std::make_pair(n, instruction.micro_batch))
+          << "another node's record";
+    }
+    EXPECT_TRUE(!node.needs_graph || kept_.count({n, instruction.micro_batch}) == 1);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) input_gradient(node, n, i, arguments);
+    gradients_.erase(node.output);
+    ASSERT_EQ(arguments.parameter_gradients.size(), node.parameters.size());
+    for (std::size_t k = 0; k < node.parameters.size(); ++k) {
+      const GradientTarget& target = arguments.parameter_gradients[k];
+      sums_[node.parameters[k]].push_back({instruction.micro_batch, n, target.accumulate});
+      places_[node.parameters[k]].insert({target.buffer, target.offset_elements});
+    }
+  }
+
+  bool shared(int buffer, int except) const {
+    return std::any_of(gradients_.begin(), gradients_.end(), [&](const auto& item) {
+      return item.first != except && item.second.buffer == buffer;
+    });
+  }
+
+  void input_gradient(const NodeSpec& node, int n, std::size_t i, const Arguments& arguments) {
+    const int v = node.inputs[i];
+    const int buffer = arguments.input_gradients.at(i);
+    if (!graph_.values[at(v)].differentiable) {
+      EXPECT_EQ(buffer, -1);
+      return;
+    }
+    Gradient& gradient = gradients_[v];
+    EXPECT_EQ(arguments.accumulated.at(i), gradient.buffer) << "loses or invents a contribution";
+    if (buffer == gradient.buffer) {
+      EXPECT_TRUE(node.adds_in_place.at(i));
+      EXPECT_FALSE(shared(buffer, v)) << "adds in place to a gradient that has another name";
+    } else if (buffer == arguments.output_gradient) {
+      EXPECT_TRUE(node.gradient_aliases[i]);
+      EXPECT_LT(gradient.buffer, 0) << "an alias cannot hold a sum";
+    } else {
+      EXPECT_FALSE(shared(buffer, -1)) << "a new gradient in a used buffer";
+      EXPECT_EQ(program_.buffers[at(buffer)].kind, BufferKind::ValueGradient);
+    }
+    EXPECT_EQ(program_.buffers[at(buffer)].bytes, graph_.values[at(v)].bytes);
+    gradient.buffer = buffer;
+    gradient.contributions.insert({n, i});
+  }
+
+  // Micro-batches ascend, within one the node list descends; the first writes, the others add.
+  void check_sums() {
+    for (std::size_t p = 0; p < graph_.parameters.size(); ++p) {
+      std::vector<std::tuple<int, int, bool>> wanted;
+      for (int m = 0; m < program_.micro_batches; ++m) {
+        for (int n = static_cast<int>(graph_.nodes.size()) - 1; n >= 0; --n) {
+          const auto& used = graph_.nodes[at(n)].parameters;
+          if (std::count(used.begin(), used.end(), static_cast<int>(p)) == 0) continue;
+          wanted.emplace_back(m, n, !wanted.empty());
+        }
+      }
+      EXPECT_EQ(sums_[static_cast<int>(p)], wanted) << graph_.parameters[p].name;
+      EXPECT_EQ(places_[static_cast<int>(p)].size(), 1U) << graph_.parameters[p].name;
+    }
+  }
+
+  const ModelGraph& graph_;
+  const Program& program_;
+  std::map<int, Contributions> consumers_;
+  std::map<int, std::pair<int, int>> value_;   // buffer -> value, micro-batch
+  std::map<int, std::pair<int, int>> record_;  // buffer -> node, micro-batch
+  std::set<std::pair<int, int>> kept_;
+  std::set<std::pair<int, int>> backwards_;
+  std::map<int, Gradient> gradients_;  // by value, of the micro-batch under way
+  std::map<int, std::vector<std::tuple<int, int, bool>>> sums_;
+  std::map<int, std::set<std::pair<int, std::int64_t>>> places_;
+};
+
+std::int64_t static_bytes_by_formula(const ModelGraph& graph, const StepShape& step) {
+  std::int64_t bytes = 0;
+  for (const auto& parameter : graph.parameters) {
+    bytes += round_up(parameter.elements * step.element_bytes.parameter, step.granularity);
+    bytes += round_up(parameter.elements * step.element_bytes.master, step.granularity);
+    bytes += static_cast<std::int64_t>(step.optimizer_states.size()) *
+             round_up(parameter.elements * step.element_bytes.state, step.granularity);
+  }
+  return bytes;
+}
+
+// Buckets hold every parameter once, without overlap.
+void check_buckets(const ModelGraph& graph, const StepShape& step, const Program& program) {
+  std::set<int> seen;
+  for (const auto& bucket : program.buckets) {
+    std::int64_t offset = 0;
+    ASSERT_EQ(bucket.parameters.size(), bucket.offsets.size());
+    for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
+      EXPECT_TRUE(seen.insert(bucket.parameters[k]).second);
+      EXPECT_EQ(bucket.offsets[k], offset);
+      offset += graph.parameters[at(bucket.parameters[k])].elements;
+    }
+    EXPECT_EQ(bucket.elements, offset);
+    EXPECT_EQ(program.buffers[at(bucket.buffer)].bytes,
+              round_up(offset * step.element_bytes.gradient, step.granularity));
+    if (bucket.parameters.size() > 1) {
+      EXPECT_LE(offset * step.element_bytes.gradient, step.bucket_bytes);
+    }
+  }
+  EXPECT_EQ(seen.size(), graph.parameters.size());
+}
+
+// Every bucket and the loss are reduced once, with the bytes of their elements.
+void check_reductions(const StepShape& step, const Program& program) {
+  std::multiset<int> reduced;
+  int in_flight = 0;
+  for (const auto& instruction : program.instructions) {
+    if (instruction.operation == Operation::Wait) --in_flight;
+    if (instruction.operation != Operation::AllReduce) continue;
+    reduced.insert(instruction.arguments.inputs.at(0));
+    ASSERT_TRUE(instruction.channel.has_value());
+    EXPECT_EQ(instruction.channel->members, step.data_group);
+    EXPECT_LE(++in_flight, step.reductions_in_flight);
+  }
+  EXPECT_EQ(in_flight, 0);
+  const bool wanted = step.data_group.size() > 1;
+  EXPECT_EQ(reduced.size(), wanted ? program.buckets.size() + 1 : 0U);
+  for (const auto& bucket : program.buckets)
+    EXPECT_EQ(reduced.count(bucket.buffer), wanted ? 1U : 0U);
+  EXPECT_EQ(reduced.count(program.loss_sum), wanted ? 1U : 0U);
+}
+
+void check_program(const ModelGraph& graph, const StepShape& step, const RecomputeChoice& choice) {
+  const Program program = make_training_program(graph, step, choice);
+  Prediction prediction;
+  ASSERT_NO_THROW(prediction = replay(program));
+  EXPECT_EQ(prediction.peak_bytes, slow_peak(program));
+  EXPECT_EQ(prediction.static_bytes, static_bytes_by_formula(graph, step));
+  EXPECT_EQ(prediction.live_bytes.size(), program.instructions.size());
+  EXPECT_EQ(prediction.live_bytes.back(), prediction.static_bytes);
+  std::int64_t by_kind = prediction.peak_transient_bytes;
+  for (const std::int64_t bytes : prediction.peak_by_kind) by_kind += bytes;
+  EXPECT_EQ(by_kind, prediction.peak_bytes);
+  EXPECT_EQ(*std::max_element(prediction.during_bytes.begin(), prediction.during_bytes.end()),
+            prediction.peak_bytes);
+  MeaningCheck(graph, program).run();
+  check_buckets(graph, step, program);
+  check_reductions(step, program);
+  std::vector<Program> ranks(step.data_group.size(), program);
+  EXPECT_NO_THROW(replay_together(ranks));
+}
+
+TEST(Generators, MakeRightProgramsOfAnyModel) {
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    const ModelGraph graph = random_graph(seed);
+    ASSERT_NO_THROW(check_model_graph(graph));
+    for (const auto& generator : generators()) {
+      for (const int micro_batches : {1, 2, 4}) {
+        for (const int ranks : {1, 2, 3}) {
+          for (const std::int64_t bucket : {0, 64, 1000, 1 << 20}) {
+            if (HasFailure()) return;
+            SCOPED_TRACE("seed " + std::to_string(seed) + " " + generator.name + " micro-batches " +
+                         std::to_string(micro_batches) + " ranks " + std::to_string(ranks) +
+                         " bucket " + std::to_string(bucket));
+            check_program(graph, step_shape(micro_batches, ranks, bucket), generator.choose(graph));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Generators, AnyChoiceOfBlocksIsRight) {
+  for (unsigned seed = 100; seed < 130; ++seed) {
+    const ModelGraph graph = random_graph(seed);
+    for (unsigned bits = 0; bits < 1U << graph.blocks(); ++bits) {
+      RecomputeChoice choice;
+      for (int block = 0; block < graph.blocks(); ++block)
+        choice.push_back((bits >> block & 1) != 0);
+      if (HasFailure()) return;
+      SCOPED_TRACE("seed " + std::to_string(seed) + " choice " + std::to_string(bits));
+      check_program(graph, step_shape(2, 2, 500), choice);
+    }
+  }
+}
+
+// A node that reads one value twice, as x + x does: refused as a model, or done right.
+TEST(Generators, OneValueReadTwiceByANode) {
+  for (const bool aliases : {false, true}) {
+    for (const bool in_place : {false, true}) {
+      ModelGraph graph = chain(2, 2);
+      NodeSpec& node = graph.nodes[1];
+      node.inputs = {node.inputs[0], node.inputs[0]};
+      node.gradient_aliases = {aliases, aliases};
+      node.adds_in_place = {in_place, in_place};
+      try {
+        check_model_graph(graph);
+      } catch (const InternalError&) {
+        continue;
+      }
+      check_program(graph, step_shape(2, 1, 0), RecomputeChoice(3, false));
+    }
+  }
+}
+
+TEST(Generators, MastersCountAsStatic) {
+  StepShape step = step_shape(2, 1, 0);
+  step.element_bytes = {.parameter = 2, .master = 4, .gradient = 4, .state = 4};
+  check_program(random_graph(7), step, find_generator("keep-all").choose(random_graph(7)));
+  step.granularity = 512;
+  ModelGraph coarse = chain(3, 2);
+  for (auto& value : coarse.values) value.bytes = round_up(value.bytes, step.granularity);
+  check_program(coarse, step, find_generator("full").choose(coarse));
+}
+
+TEST(Generators, FullNeedsLessThanKeepAllOnDeepChains) {
+  for (const int blocks : {2, 4, 12, 48}) {
+    const ModelGraph graph = chain(blocks, 4);
+    for (const int micro_batches : {1, 2, 4}) {
+      const StepShape step = step_shape(micro_batches, 1, 0);
+      const auto peak = [&](const char* name) {
+        return replay(make_training_program(graph, step, find_generator(name).choose(graph)));
+      };
+      const Prediction all = peak("keep-all");
+      const Prediction full = peak("full");
+      EXPECT_LT(full.peak_bytes, all.peak_bytes) << blocks;
+      EXPECT_GT(full.seconds, all.seconds) << "nothing was recomputed";
+    }
+  }
+  // Deep enough, the records of one block and the inputs of all are what is left: 4096 a block,
+  // against four times 4096 + 1088 and the gradients.
+  const auto without_static = [](const char* name) {
+    const ModelGraph graph = chain(48, 4);
+    const Prediction prediction = replay(
+        make_training_program(graph, step_shape(1, 1, 0), find_generator(name).choose(graph)));
+    return prediction.peak_bytes - prediction.static_bytes;
+  };
+  EXPECT_LT(without_static("full"), without_static("keep-all") / 3);
+}
+
+TEST(Generators, ForwardOnlyKeepsNothing) {
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    const ModelGraph graph = random_graph(seed);
+    const StepShape step = step_shape(4, 2, 0);
+    const Program program = make_forward_program(graph, step, graph.loss);
+    const Prediction prediction = replay(program);
+    EXPECT_EQ(prediction.peak_bytes, slow_peak(program));
+    EXPECT_EQ(prediction.static_bytes, static_bytes_by_formula(graph, step))
+        << "states stay where they are during an evaluation";
+    for (const auto& instruction : program.instructions) {
+      EXPECT_FALSE(instruction.channel.has_value());
+      EXPECT_TRUE(instruction.operation == Operation::Load ||
+                  instruction.operation == Operation::Forward ||
+                  instruction.operation == Operation::Report);
+    }
+    const ModelGraph deep = chain(48, 4);
+    EXPECT_LT(replay(make_forward_program(deep, step, deep.loss)).peak_bytes -
+                  static_bytes_by_formula(deep, step),
+              5 * 4096)
+        << "two values at a time";
+  }
+}
+
+TEST(Generators, RegistryNamesWhatIsKnown) {
+  EXPECT_EQ(find_generator("full").name, "full");
+  try {
+    find_generator("ful");
+    ADD_FAILURE() << "no error";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.key(), "memory.plan");
+    for (const auto& generator : generators()) {
+      EXPECT_NE(std::string(error.what()).find(generator.name), std::string::npos);
+    }
+  }
+}
+
+TEST(ModelGraphCheck, FindsContradictions) {
+  const auto broken = [](const std::function<void(ModelGraph&)>& breaks) {
+    ModelGraph graph = chain(2, 2);
+    breaks(graph);
+    EXPECT_THROW(check_model_graph(graph), InternalError);
+  };
+  broken([](ModelGraph& graph) { graph.nodes[1].block = 2; });
+  broken([](ModelGraph& graph) { std::swap(graph.nodes[0], graph.nodes[1]); });
+  broken([](ModelGraph& graph) { graph.nodes[2].output = graph.nodes[1].output; });
+  broken([](ModelGraph& graph) { graph.nodes[2].gradient_aliases.clear(); });
+  broken([](ModelGraph& graph) { graph.nodes[2].parameters = {99}; });
+  ModelGraph unused = chain(2, 2);
+  unused.parameters.push_back({"unused", {1}, 1, false});
+  EXPECT_THROW(make_training_program(unused, step_shape(1, 1, 0), RecomputeChoice(3, false)),
+               InternalError);
+}
+
+}  // namespace
+}  // namespace garonne::plan::test

@@ -1,0 +1,26 @@
+// What the tests of the planner share: small models without tensors.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/generator.hpp"
+#include "plan/model_graph.hpp"
+
+namespace garonne::plan::test {
+
+inline std::size_t at(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+// Blocks of equal nodes, each pinning its input and keeping something private; then the loss.
+ModelGraph chain(int blocks, int nodes_a_block);
+
+// Any legal model: residual fan-out, aliasing gradients, additions in place, pinned values and
+// outputs, private slots, one parameter used by two nodes. The same for the same seed.
+ModelGraph random_graph(unsigned seed);
+
+// A step of `micro_batches` on each of `ranks` data ranks.
+StepShape step_shape(int micro_batches, int ranks, std::int64_t bucket_bytes);
+
+}  // namespace garonne::plan::test
