@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -221,7 +222,8 @@ std::string machine_text(int threads) {
     processor = line.substr(line.find(':') + 2);
     break;
   }
-  return fmt::format("{}, {}, {} threads, profile 1", processor, kernels::instruction_set(), threads);
+  return fmt::format("{}, {}, {} threads, torch {}, profile 2", processor, kernels::instruction_set(), threads,
+                     TORCH_VERSION);
 }
 
 void profile_model(const nn::Model& model, const nn::Declaration& declaration, plan::CostTable& table,

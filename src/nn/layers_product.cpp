@@ -30,8 +30,9 @@ class Linear : public Node {
     spec.cost_key = fmt::format("linear {}x{}x{}", rows_.count(), outputs_, inputs_);
     spec.gradient_aliases = {false};
     spec.pins_inputs = {true};
-    spec.backward.transient_bytes = declaration.allocation(
-        weight_gradient_transient_bytes(declaration.precision, outputs_, inputs_));
+    const ProductTransients transients = product_transients(declaration, rows_.count(), outputs_, inputs_);
+    spec.forward.transient_bytes = spec.forward_keep.transient_bytes = transients.forward_bytes;
+    spec.backward.transient_bytes = transients.backward_bytes;
     const double operations = product_operations(rows_.count(), outputs_, inputs_);
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations = operations;
     spec.backward.floating_point_operations = 2 * operations;
@@ -118,8 +119,8 @@ class Attention : public AutogradNode {
       const std::int64_t block = declaration.threads * rows * columns * declaration.element_bytes();
       forward_scratch += declaration.allocation(block) + packing_bytes(declaration, rows, columns);
       backward_scratch += declaration.allocation(2 * block) +
-                          std::max(product_workspace_bytes(declaration, columns, rows, /*transposed=*/true),
-                                   product_workspace_bytes(declaration, rows, columns, /*transposed=*/false));
+                          std::max(low_precision_workspace_bytes(declaration, columns, head_size_, rows, true),
+                                   low_precision_workspace_bytes(declaration, rows, head_size_, columns, false));
     }
     // A recorded forward makes the log-sum-exp its slot; an unrecorded one drops it.
     spec.forward.transient_bytes = forward_scratch + spec.private_slot_bytes[0];
@@ -148,23 +149,6 @@ class Attention : public AutogradNode {
     return bytes;
   }
 
-  // Workspace of one bfloat16 product [m, k] · [k, head size] of the backward, an upper bound: oneDNN copies a
-  // transposed left side and the right side in blocks and sums in float32, for each thread. Found by measuring.
-  std::int64_t product_workspace_bytes(const Declaration& declaration, std::int64_t m, std::int64_t k,
-                                       bool transposed) const {
-    const std::int64_t element = declaration.element_bytes();
-    const std::int64_t padded = round_up(k, 32);
-    const std::int64_t m_block = std::min<std::int64_t>(m, 256);
-    const std::int64_t n_block = std::min<std::int64_t>(head_size_, 64);
-    const std::int64_t left = transposed ? declaration.allocation(m_block * padded * element) : 0;
-    const std::int64_t right = declaration.allocation(64 * padded * element);
-    const std::int64_t sums = declaration.allocation(m_block * n_block * 4);
-    constexpr std::int64_t descriptors = 1152;
-    // 64: the scale, which the product takes as a tensor.
-    return declaration.threads * (left + right + sums + descriptors) + 64;
-  }
-// (round_up is in base/bytes.hpp.)
-
   Rows rows_;
   std::int64_t heads_;
   std::int64_t head_size_;
@@ -184,10 +168,10 @@ class LossHead : public Node {
     spec.private_slot_bytes = {logits};
     spec.gradient_aliases = {false, false};
     spec.pins_inputs = {true, false};
-    spec.forward.transient_bytes = logits + row_losses;
-    spec.forward_keep.transient_bytes = row_losses;
-    spec.backward.transient_bytes = declaration.allocation(
-        weight_gradient_transient_bytes(declaration.precision, vocabulary_, hidden_));
+    const ProductTransients transients = product_transients(declaration, rows_.count(), vocabulary_, hidden_);
+    spec.forward_keep.transient_bytes = std::max(row_losses, transients.forward_bytes);
+    spec.forward.transient_bytes = logits + spec.forward_keep.transient_bytes;
+    spec.backward.transient_bytes = transients.backward_bytes;
     const double operations = product_operations(rows_.count(), vocabulary_, hidden_);
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations = operations;
     spec.backward.floating_point_operations = 2 * operations;
@@ -228,9 +212,11 @@ class LogitsHead : public Node {
   LogitsHead(Rows rows, std::int64_t hidden, std::int64_t vocabulary)
       : rows_(rows), hidden_(hidden), vocabulary_(vocabulary) {}
 
-  plan::NodeSpec declare(const Declaration&) const override {
+  plan::NodeSpec declare(const Declaration& declaration) const override {
     plan::NodeSpec spec;
     spec.kind = "logits_head";
+    spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
+        product_transients(declaration, rows_.count(), vocabulary_, hidden_).forward_bytes;
     spec.cost_key = fmt::format("logits_head {}x{}x{}", rows_.count(), vocabulary_, hidden_);
     spec.gradient_aliases = {false};
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =

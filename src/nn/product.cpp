@@ -4,6 +4,9 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "kernels/bias.hpp"
 #include "kernels/convert.hpp"
@@ -161,8 +164,31 @@ void Products::weight_gradient(const at::Tensor& gradient, const at::Tensor& x, 
   }
 }
 
-std::int64_t weight_gradient_transient_bytes(Precision precision, std::int64_t outputs, std::int64_t inputs) {
-  return precision == Precision::BFloat16 ? outputs * inputs * compute_bytes(precision) : 0;
+ProductTransients product_transients(const Declaration& declaration, std::int64_t rows, std::int64_t outputs,
+                                     std::int64_t inputs) {
+  ProductTransients transients;
+  if (declaration.precision != Precision::BFloat16) return transients;
+  transients.forward_bytes = low_precision_workspace_bytes(declaration, rows, outputs, inputs, false);
+  const std::int64_t weights = declaration.tensor(outputs * inputs) +
+                               low_precision_workspace_bytes(declaration, outputs, inputs, rows, true);
+  // The weight gradient comes first, in the room that the input gradient takes afterwards.
+  transients.backward_bytes = std::max(low_precision_workspace_bytes(declaration, rows, inputs, outputs, false),
+                                       weights - declaration.tensor(rows * inputs));
+  return transients;
+}
+
+std::int64_t low_precision_workspace_bytes(const Declaration& declaration, std::int64_t m, std::int64_t n,
+                                           std::int64_t k, bool transposed_left) {
+  const std::int64_t element = declaration.element_bytes();
+  const std::int64_t padded = round_up(k, 32);
+  const std::int64_t m_block = std::min<std::int64_t>(m, 256);
+  const std::int64_t n_block = std::min<std::int64_t>(n, 64);
+  const std::int64_t left = transposed_left ? declaration.allocation(m_block * padded * element) : 0;
+  const std::int64_t right = declaration.allocation(64 * padded * element);
+  const std::int64_t sums = declaration.allocation(m_block * n_block * 4);
+  constexpr std::int64_t descriptors = 1152;
+  // 64: the scale, which the product takes as a tensor.
+  return declaration.threads * (left + right + sums + descriptors) + 64;
 }
 
 }  // namespace garonne::nn

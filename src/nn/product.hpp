@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/precision.hpp"
+#include "nn/node.hpp"
 
 namespace garonne::nn {
 
@@ -61,7 +62,18 @@ class Products {
   std::map<std::string, ProductLibrary> choices_;
 };
 
-// Bytes that weight_gradient needs beside its target.
-std::int64_t weight_gradient_transient_bytes(Precision precision, std::int64_t outputs, std::int64_t inputs);
+// What the products of a linear layer take beside inputs and results, an upper bound by shape: the workspace
+// of bfloat16 products (oneDNN copies a transposed left side and the right side in blocks and sums in float32,
+// for each thread; found by measuring) and the bfloat16 weight gradient before it is added. Zero otherwise.
+struct ProductTransients {
+  std::int64_t forward_bytes = 0;
+  std::int64_t backward_bytes = 0;  // beside the input gradient
+};
+ProductTransients product_transients(const Declaration& declaration, std::int64_t rows, std::int64_t outputs,
+                                     std::int64_t inputs);
+
+// Workspace of one bfloat16 product [m, k] · [k, n].
+std::int64_t low_precision_workspace_bytes(const Declaration& declaration, std::int64_t m, std::int64_t n,
+                                           std::int64_t k, bool transposed_left);
 
 }  // namespace garonne::nn

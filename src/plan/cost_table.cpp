@@ -66,6 +66,10 @@ bool apply_costs(const CostTable& table, ModelGraph& graph) {
     node.forward.seconds = found->second.forward_seconds;
     node.forward_keep.seconds = found->second.forward_keep_seconds;
     node.backward.seconds = found->second.backward_seconds;
+    // The workspaces of libraries are known by measuring only; what nodes declare is a bound.
+    node.forward.transient_bytes = found->second.forward_transient_bytes;
+    node.forward_keep.transient_bytes = found->second.forward_keep_transient_bytes;
+    node.backward.transient_bytes = found->second.backward_transient_bytes;
   }
   return complete;
 }

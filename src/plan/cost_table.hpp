@@ -35,7 +35,7 @@ nlohmann::ordered_json to_json(const CostTable& table);
 // Throws ConfigError naming `path` and the key that is not understood.
 CostTable cost_table_from_json(const nlohmann::json& json, const std::string& path);
 
-// Puts measured seconds into the nodes whose row is there; true when every node had one.
+// Puts measured seconds and transient bytes into the nodes whose row is there; true when every node had one.
 bool apply_costs(const CostTable& table, ModelGraph& graph);
 
 }  // namespace garonne::plan

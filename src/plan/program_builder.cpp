@@ -113,8 +113,9 @@ void ProgramBuilder::make_buckets() {
 GradientTarget ProgramBuilder::target_of(int parameter, Instruction& instruction) {
   const int number = bucket_of_.at(index(parameter));
   const int buffer = program_.buckets[index(number)].buffer;
-  if (bucket_live_[index(number)]) instruction.reads.push_back(buffer);
+  // A node may write several gradients into one bucket: it is listed once.
   if (std::find(instruction.writes.begin(), instruction.writes.end(), buffer) == instruction.writes.end()) {
+    if (bucket_live_[index(number)]) instruction.reads.push_back(buffer);
     instruction.writes.push_back(buffer);
   }
   bucket_live_[index(number)] = true;

@@ -123,7 +123,7 @@ void Trainer::plan() {
     products_ = nn::Products::from_json(obtain_costs(setup_, threads_, nlohmann::json::object(), session_).products);
   }
   plan::apply_costs(costs, setup_.model.graph);
-  choice_ = choose_program(setup_, budget_);
+  session_.agree([&] { choice_ = choose_program(setup_, budget_); });
   program_ = program_of_rank(setup_, choice_, session_.rank());
   const bool agreed = session_.all_agree(plan::program_hash(program_));
   expect(agreed, "the ranks of one stage planned different Programs");
