@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <vector>
@@ -30,6 +31,11 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error, con
   std::vector<std::string> options;
   std::vector<std::string> commands;
   collect_names(app, options, commands);
+  // Of a mistyped command CLI11 only says that one is missing.
+  if (!words.empty() && words[0].rfind("-", 0) != 0 &&
+      std::find(commands.begin(), commands.end(), words[0]) == commands.end()) {
+    message = words[0] + " is no command";
+  }
   for (const auto& word : words) {
     const std::string name = word.substr(0, word.find('='));
     const bool option = name.rfind("--", 0) == 0;
@@ -86,6 +92,8 @@ int report(dist::Session* session, ExitCode code, const char* message) {
 
 int main(int argc, char** argv) {
   using namespace garonne;
+  // A file that grows past a limit shall come back as an error of the write, like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
   // Outlives the catch, so that what was thrown can still be told to the other ranks.
   std::unique_ptr<apps::SessionHolder> holder;
   dist::Session* session = nullptr;

@@ -14,6 +14,8 @@ std::unique_ptr<Transport> make_self_transport(std::vector<int> members, int ran
 std::unique_ptr<Transport> make_mpi_transport(Session& session, CommunicationThread& thread,
                                               std::vector<int> members);
 
+// Throws NotBuiltError in builds without NCCL; for checks before anything is started.
+void expect_nccl_built();
 // Collective over the group. Throws NotBuiltError in builds without NCCL.
 std::unique_ptr<Transport> make_nccl_transport(Session& session, CommunicationThread& thread,
                                                std::vector<int> members,

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/progress.hpp"
+#include "dist/transports.hpp"
 #include "exec/profile.hpp"
 
 namespace garonne::train {
@@ -32,6 +33,10 @@ void check_grid(const RunConfig& config, int ranks) {
                                   "`mpirun -n {}` or set --grid.data {}",
                                   config.grid.data, config.grid.pipeline, config.grid.tensor, wanted, ranks, wanted,
                                   ranks));
+  }
+  if (config.grid.transport == "nccl") {
+    dist::expect_nccl_built();
+    throw ConfigError("grid.transport", "nccl", "carries what lies on GPUs; with run.device = \"cpu\" use \"mpi\"");
   }
   if (config.run.device == "cuda") {
     throw NotBuiltError("CUDA training", "this version trains on CPUs; set run.device = \"cpu\"");
