@@ -132,6 +132,11 @@ std::string config_to_toml(const RunConfig& config) {
     const bool quoted = key.type == KeyType::Text || value == "auto";
     std::string escaped;
     for (const char character : value) {
+      const auto code = static_cast<unsigned char>(character);
+      if (code < 0x20 || code == 0x7F) {
+        escaped += fmt::format("\\u{:04X}", code);
+        continue;
+      }
       if (character == '"' || character == '\\') escaped += '\\';
       escaped += character;
     }
