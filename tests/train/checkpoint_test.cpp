@@ -1,0 +1,294 @@
+// Checkpoints: whole or absent, bit for bit, and damage is found wherever it is.
+#include "train/checkpoint.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <exception>
+#include <thread>
+
+#include "nn/compute_session.hpp"
+#include "train/models.hpp"
+#include "train/scratch.hpp"
+
+namespace garonne::train::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Precision precisions[] = {Precision::Float32, Precision::Float64, Precision::BFloat16};
+
+std::vector<std::string> files_of(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& item : fs::directory_iterator(folder))
+    names.push_back(item.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Saves as `ranks` ranks would, each a thread. Every rank must throw when one does.
+void save_as_ranks(const std::string& run_directory, const SmallModel& small, std::int64_t step,
+                   int ranks, int failing_rank = -1) {
+  std::barrier<> meeting(ranks);
+  std::atomic<int> failures = 0;
+  std::vector<std::string> texts(static_cast<std::size_t>(ranks));
+  std::atomic<int> thrown = 0;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      Together together;
+      together.rank = rank;
+      together.ranks = ranks;
+      int phase = 0;
+      together.phase = [&, rank](const std::function<void()>& work) {
+        try {
+          if (++phase == 2 && rank == failing_rank) throw IoError("rank_file", "disk full");
+          work();
+        } catch (const Error&) {
+          ++failures;
+        }
+        meeting.arrive_and_wait();
+        const bool failed = failures > 0;
+        meeting.arrive_and_wait();
+        if (failed) throw IoError("somewhere", "a rank failed");
+      };
+      together.gather = [&, rank](const std::string& text) {
+        texts[static_cast<std::size_t>(rank)] = text;
+        meeting.arrive_and_wait();
+        return rank == 0 ? texts : std::vector<std::string>();
+      };
+      try {
+        save_checkpoint(run_directory, small.model, state_names, small.state, small.manifest(step),
+                        together);
+      } catch (const IoError&) {
+        ++thrown;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(thrown, failing_rank < 0 ? 0 : ranks);
+}
+
+TEST(Checkpoint, ComesBackBitForBit) {
+  for (const Precision precision : precisions) {
+    const Scratch scratch;
+    SmallModel saved(precision);
+    saved.fill(1);
+    saved.save(scratch.path(), 7, "[model]\nlayers = 2\n");
+    EXPECT_EQ(list_checkpoints(scratch.path()), std::vector<std::int64_t>{7});
+    const std::string checkpoint = checkpoint_path(scratch.path(), 7);
+    EXPECT_EQ(files_of(checkpoint),
+              (std::vector<std::string>{"manifest.json", "rank_0.safetensors"}));
+    EXPECT_EQ(files_of(scratch.path("checkpoints")), std::vector<std::string>{"step-7"})
+        << "nothing half-written";
+    const Manifest manifest = verify_checkpoint(checkpoint);
+    EXPECT_EQ(manifest.step, 7);
+    EXPECT_EQ(manifest.config, "[model]\nlayers = 2\n");
+    EXPECT_EQ(manifest.threads, 2);
+    EXPECT_EQ(manifest.data["vocabulary"], 17);
+    EXPECT_EQ(manifest.products["forward float32 12x12x12"], "MKL");
+    SmallModel loaded(precision);
+    ASSERT_FALSE(same_state(saved.state, loaded.state));
+    load_checkpoint(checkpoint, manifest, loaded.model, state_names, loaded.state);
+    EXPECT_TRUE(same_state(saved.state, loaded.state));
+  }
+}
+
+TEST(Checkpoint, OneRankReadsWhatAnyNumberWrote) {
+  SmallModel saved;
+  saved.fill(2);
+  // Seventeen is more than some tensors have elements.
+  for (const int ranks : {1, 2, 3, 17}) {
+    SCOPED_TRACE(ranks);
+    const Scratch scratch;
+    save_as_ranks(scratch.path(), saved, 3, ranks);
+    const std::string checkpoint = checkpoint_path(scratch.path(), 3);
+    EXPECT_EQ(files_of(checkpoint).size(), static_cast<std::size_t>(ranks) + 1);
+    SmallModel loaded;
+    try {
+      load_checkpoint(checkpoint, verify_checkpoint(checkpoint), loaded.model, state_names,
+                      loaded.state);
+    } catch (const IoError& error) {
+      ADD_FAILURE() << error.what();
+      continue;
+    }
+    EXPECT_TRUE(same_state(saved.state, loaded.state));
+  }
+}
+
+TEST(Checkpoint, ARankThatFailsLeavesTheOldOnesAndNothingElse) {
+  const Scratch scratch;
+  SmallModel saved;
+  saved.fill(3);
+  save_as_ranks(scratch.path(), saved, 5, 2);
+  for (const int failing : {0, 1}) {
+    save_as_ranks(scratch.path(), saved, 6, 2, failing);
+    EXPECT_EQ(files_of(scratch.path("checkpoints")), std::vector<std::string>{"step-5"});
+    EXPECT_NO_THROW(verify_checkpoint(checkpoint_path(scratch.path(), 5)));
+  }
+}
+
+TEST(Checkpoint, ReplacesOneOfTheSameStep) {
+  const Scratch scratch;
+  SmallModel saved;
+  saved.fill(3);
+  saved.save(scratch.path(), 5);
+  saved.fill(4);
+  saved.save(scratch.path(), 5);
+  SmallModel loaded;
+  const std::string checkpoint = checkpoint_path(scratch.path(), 5);
+  load_checkpoint(checkpoint, verify_checkpoint(checkpoint), loaded.model, state_names,
+                  loaded.state);
+  EXPECT_TRUE(same_state(saved.state, loaded.state));
+}
+
+TEST(Checkpoint, AFlippedBitAnywhereIsFound) {
+  const Scratch scratch;
+  SmallModel saved(Precision::Float32, 1);
+  saved.fill(4);
+  save_as_ranks(scratch.path(), saved, 9, 2);
+  const std::string checkpoint = checkpoint_path(scratch.path(), 9);
+  for (const auto& name : files_of(checkpoint)) {
+    const std::string path = checkpoint + "/" + name;
+    const std::string whole = read_bytes(path);
+    // Both ends, and fifty places between.
+    for (std::size_t k = 0; k <= 51; ++k) {
+      const std::size_t at = k * (whole.size() - 1) / 51;
+      std::string damaged = whole;
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << (k % 8)));
+      write_bytes(path, damaged);
+      SCOPED_TRACE(name + " byte " + std::to_string(at) + " of " + std::to_string(whole.size()));
+      expect_io_error(path, name, [&] { verify_checkpoint(checkpoint); });
+    }
+    write_bytes(path, whole);
+    EXPECT_NO_THROW(verify_checkpoint(checkpoint));
+  }
+}
+
+TEST(Checkpoint, FilesCutShortLengthenedOrMissing) {
+  const Scratch scratch;
+  SmallModel saved(Precision::Float32, 1);
+  saved.save(scratch.path(), 9);
+  const std::string checkpoint = checkpoint_path(scratch.path(), 9);
+  for (const auto& name : files_of(checkpoint)) {
+    const std::string path = checkpoint + "/" + name;
+    const std::string whole = read_bytes(path);
+    for (const std::string& damaged :
+         {std::string(), whole.substr(0, whole.size() / 2), whole.substr(0, whole.size() - 1),
+          whole + "x", std::string(whole.size(), '\0')}) {
+      write_bytes(path, damaged);
+      expect_io_error(path, name, [&] { verify_checkpoint(checkpoint); });
+    }
+    fs::remove(path);
+    expect_io_error(path, name, [&] { verify_checkpoint(checkpoint); });
+    write_bytes(path, whole);
+  }
+  EXPECT_NO_THROW(verify_checkpoint(checkpoint));
+}
+
+TEST(Checkpoint, AnotherModelIsRefused) {
+  const Scratch scratch;
+  SmallModel saved;
+  saved.save(scratch.path(), 1);
+  const std::string checkpoint = checkpoint_path(scratch.path(), 1);
+  const Manifest manifest = verify_checkpoint(checkpoint);
+  const auto refused = [&](SmallModel other, const std::vector<std::string>& names) {
+    expect_io_error(checkpoint, "another model", [&] {
+      load_checkpoint(checkpoint, manifest, other.model, names, other.state);
+    });
+  };
+  refused(SmallModel(Precision::Float32, 3), state_names);
+  refused(SmallModel(Precision::Float32, 1), state_names);
+  refused(SmallModel(Precision::Float32, 2, 15), state_names);
+  refused(SmallModel(Precision::Float64), state_names);
+  refused(SmallModel(), {"first_moment", "third_moment"});
+  refused(SmallModel(), {"first_moment"});
+}
+
+// bfloat16 trains float32 masters, so it goes on from float32's checkpoint and back.
+TEST(Checkpoint, MastersAreWhatIsStored) {
+  const Scratch scratch;
+  SmallModel saved(Precision::Float32);
+  saved.fill(6);
+  saved.save(scratch.path(), 1);
+  const std::string checkpoint = checkpoint_path(scratch.path(), 1);
+  SmallModel low(Precision::BFloat16);
+  load_checkpoint(checkpoint, verify_checkpoint(checkpoint), low.model, state_names, low.state);
+  for (std::size_t p = 0; p < low.state.parameters.size(); ++p) {
+    EXPECT_TRUE(at::equal(low.state.parameters[p].master, saved.state.parameters[p].parameter));
+    EXPECT_TRUE(at::equal(low.state.parameters[p].parameter,
+                          low.state.parameters[p].master.to(at::kBFloat16)));
+  }
+}
+
+// Shards that overlap and leave a hole have the right number of elements all the same.
+TEST(Checkpoint, ShardsMustCoverTheirTensor) {
+  const Scratch scratch;
+  SmallModel saved;
+  save_as_ranks(scratch.path(), saved, 1, 2);
+  const std::string checkpoint = checkpoint_path(scratch.path(), 1);
+  const Manifest manifest = verify_checkpoint(checkpoint);
+  const auto refused = [&](Manifest broken) {
+    SmallModel other;
+    expect_io_error(checkpoint, "", [&] {
+      load_checkpoint(checkpoint, broken, other.model, state_names, other.state);
+    });
+  };
+  const std::int64_t half = manifest.shards[1].begin;
+  ASSERT_EQ(manifest.shards[0].end, half);
+  ASSERT_EQ(manifest.shards[1].end, 2 * half) << "the first tensor has an even number of elements";
+  Manifest overlapping = manifest;
+  overlapping.shards[1].begin = 0;
+  overlapping.shards[1].end = half;
+  refused(overlapping);
+  Manifest outside = manifest;
+  outside.shards[1].begin += 1;
+  outside.shards[1].end += 1;
+  refused(outside);
+  Manifest lost = manifest;
+  lost.shards.erase(lost.shards.begin());
+  refused(lost);
+  Manifest foreign = manifest;
+  foreign.shards[0].file = "rank_7.safetensors";
+  refused(foreign);
+}
+
+TEST(Checkpoint, OnlyWholeOnesAreListed) {
+  const Scratch scratch;
+  EXPECT_TRUE(list_checkpoints(scratch.path()).empty());
+  SmallModel saved;
+  for (const std::int64_t step : {100, 20, 3}) saved.save(scratch.path(), step);
+  for (const char* name :
+       {".partial-step-200", "step-", "step-4x", "step", "other", "step-5.partial"}) {
+    fs::create_directories(scratch.path("checkpoints/" + std::string(name)));
+  }
+  EXPECT_EQ(list_checkpoints(scratch.path()), (std::vector<std::int64_t>{3, 20, 100}));
+  // A new attempt at the same step clears what the broken one left.
+  write_bytes(scratch.path("checkpoints/.partial-step-200/rank_9.safetensors"), "left");
+  saved.save(scratch.path(), 200);
+  EXPECT_EQ(files_of(checkpoint_path(scratch.path(), 200)),
+            (std::vector<std::string>{"manifest.json", "rank_0.safetensors"}));
+}
+
+TEST(Checkpoint, OldOnesAreRemoved) {
+  const Scratch scratch;
+  SmallModel saved(Precision::Float32, 1);
+  for (const std::int64_t step : {1, 2, 3, 10}) saved.save(scratch.path(), step);
+  remove_old_checkpoints(scratch.path(), 5);
+  EXPECT_EQ(list_checkpoints(scratch.path()).size(), 4U);
+  remove_old_checkpoints(scratch.path(), 2);
+  EXPECT_EQ(list_checkpoints(scratch.path()), (std::vector<std::int64_t>{3, 10}));
+  remove_old_checkpoints(scratch.path(), 1);
+  EXPECT_EQ(list_checkpoints(scratch.path()), std::vector<std::int64_t>{10});
+}
+
+TEST(Checkpoint, AFolderThatCannotBeMadeIsNamed) {
+  const Scratch scratch;
+  write_bytes(scratch.path("checkpoints"), "a file in the place of the folder");
+  SmallModel saved(Precision::Float32, 1);
+  EXPECT_THROW(saved.save(scratch.path(), 1), IoError);
+  EXPECT_EQ(files_of(scratch.path()), std::vector<std::string>{"checkpoints"});
+}
+
+}  // namespace
+}  // namespace garonne::train::test

@@ -1,0 +1,66 @@
+// A small model and its state, for checkpoints.
+#pragma once
+
+#include <ATen/Functions.h>
+
+#include "exec/model_state.hpp"
+#include "nn/gpt.hpp"
+#include "train/checkpoint.hpp"
+
+namespace garonne::train::test {
+
+inline const std::vector<std::string> state_names = {"first_moment", "second_moment"};
+
+struct SmallModel {
+  explicit SmallModel(Precision precision = Precision::Float32, std::int64_t layers = 2,
+                      std::int64_t hidden = 12) {
+    nn::Declaration declaration;
+    declaration.precision = precision;
+    model = nn::make_gpt({layers, hidden, 3, 6, 17, 0}, 2, declaration);
+    state = exec::initial_state(model, precision, 5, 2);
+  }
+
+  // As after some steps: every element of its own, and nothing that a compute type would hold
+  // exactly.
+  void fill(std::uint64_t seed) {
+    at::manual_seed(seed);
+    for (auto& parameter : state.parameters) {
+      parameter.trained().copy_(at::randn_like(parameter.trained()));
+      for (auto& moment : parameter.states) moment.copy_(at::randn_like(moment));
+    }
+    exec::refresh_compute_copies(state);
+  }
+
+  Manifest manifest(std::int64_t step, const std::string& config = "") const {
+    Manifest result;
+    result.step = step;
+    result.config = config;
+    result.threads = 2;
+    result.products = {{"forward float32 12x12x12", "MKL"}};
+    result.data = {{"vocabulary", 17}, {"tokenizer", "byte"}};
+    return result;
+  }
+
+  void save(const std::string& run_directory, std::int64_t step,
+            const std::string& config = "") const {
+    save_checkpoint(run_directory, model, state_names, state, manifest(step, config), Together());
+  }
+
+  nn::Model model;
+  exec::ModelState state;
+};
+
+// Bits, every tensor.
+inline bool same_state(const exec::ModelState& a, const exec::ModelState& b) {
+  if (a.parameters.size() != b.parameters.size()) return false;
+  for (std::size_t p = 0; p < a.parameters.size(); ++p) {
+    if (!at::equal(a.parameters[p].parameter, b.parameters[p].parameter)) return false;
+    if (!at::equal(a.parameters[p].trained(), b.parameters[p].trained())) return false;
+    for (std::size_t k = 0; k < state_names.size(); ++k) {
+      if (!at::equal(a.parameters[p].states[k], b.parameters[p].states[k])) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace garonne::train::test
