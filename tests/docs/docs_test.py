@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+"""The documents say what the program does: every configuration key, with its default, range and meaning;
+every command; and links that lead somewhere."""
+import os
+import pathlib
+import re
+import subprocess
+import unittest
+
+BINARY = os.environ.get("GARONNE_BINARY", "build/bin/garonne")
+ROOT = pathlib.Path(os.environ.get("GARONNE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "slurm/README.md",
+             *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def help_of(*command):
+    return subprocess.run([BINARY, *command, "--help"], capture_output=True, text=True, check=True).stdout
+
+
+def keys_of_help():
+    """{key: (range, default, meaning)}; a long name has its description on the next line."""
+    text = re.sub(r"\n {25,}", " ", help_of("train"))
+    found = re.findall(r"^ +--([a-z]+\.\w+) +(.*) \[(.*); default (.*)\] *$", text, re.MULTILINE)
+    return {name: (choices, default, meaning.strip()) for name, meaning, choices, default in found}
+
+
+def keys_of_formats():
+    text = (ROOT / "docs/formats.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| `([a-z]+\.\w+)` \| (\S+) \| (.*?) \| (.*) \|$", text, re.MULTILINE)
+    return {name: (choices, "" if default == "none" else default.strip("`"), meaning)
+            for name, default, choices, meaning in found}
+
+
+def anchors(text):
+    """As GitHub makes them from headings."""
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+            for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+
+
+class Documents(unittest.TestCase):
+    maxDiff = None
+
+    def test_every_key_is_described(self):
+        in_help = keys_of_help()
+        self.assertEqual(set(in_help), set(re.findall(r"--([a-z]+\.\w+)", help_of("train"))))
+        self.assertEqual(keys_of_formats(), in_help)
+
+    def test_every_command_is_in_the_readme(self):
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        commands = help_of().split("Subcommands:")[1].split("Exit codes")[0]
+        for command in re.findall(r"^  (\w+) ", commands, re.MULTILINE):
+            self.assertIn(f"garonne {command} ", readme)
+
+    def test_links_lead_somewhere(self):
+        for document in DOCUMENTS:
+            for target in re.findall(r"\]\(([^)]+)\)", document.read_text(encoding="utf-8")):
+                if target.startswith("http"):
+                    continue
+                path, _, anchor = target.partition("#")
+                file = document.parent / path if path else document
+                self.assertTrue(file.exists(), f"{document.name}: {target}")
+                if anchor:
+                    self.assertIn(anchor, anchors(file.read_text(encoding="utf-8")), f"{document.name}: {target}")
+
+
+if __name__ == "__main__":
+    unittest.main()
