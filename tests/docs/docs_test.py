@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import subprocess
+import tempfile
 import unittest
 
 BINARY = os.environ.get("GARONNE_BINARY", "build/bin/garonne")
@@ -50,6 +51,18 @@ class Documents(unittest.TestCase):
         commands = help_of().split("Subcommands:")[1].split("Exit codes")[0]
         for command in re.findall(r"^  (\w+) ", commands, re.MULTILINE):
             self.assertIn(f"garonne {command} ", readme)
+
+    def test_the_plan_in_the_readme_is_the_plan(self):
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        options = re.search(r"\$ build/bin/garonne plan config/gpt_shakespeare.toml (.*)", readme).group(1).split()
+        with tempfile.TemporaryDirectory() as cache:
+            # The vocabulary of bytes, so that the data need not be there.
+            shown = subprocess.run([BINARY, "plan", ROOT / "config/gpt_shakespeare.toml", *options,
+                                    "--model.vocabulary", "256"], capture_output=True, text=True, check=True,
+                                   env=os.environ | {"GARONNE_CACHE": cache}).stdout
+        for line in shown.splitlines()[:-1]:  # the last one is about times
+            for word in line.removesuffix("  <- chosen").split("  "):
+                self.assertIn(word.strip(), readme)
 
     def test_links_lead_somewhere(self):
         for document in DOCUMENTS:
