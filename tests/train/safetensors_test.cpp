@@ -101,11 +101,13 @@ TEST(Safetensors, EmptyTensorsBetweenOthers) {
   // Many of them, as a large grid would leave.
   std::vector<TensorSource> sources;
   for (int i = 0; i < 100; ++i) {
-    sources.push_back(
-        {"t" + std::to_string(i * 7919 % 100),
-         "F32",
-         {i % 3 == 0 ? 2 : 0},
-         i % 3 == 0 ? std::span<const std::byte>(bytes) : std::span<const std::byte>()});
+    std::string name = "t";
+    name += std::to_string(i * 7919 % 100);
+    const bool full = i % 3 == 0;
+    sources.push_back({name,
+                       "F32",
+                       {full ? 2 : 0},
+                       full ? std::span<const std::byte>(bytes) : std::span<const std::byte>()});
   }
   write_safetensors(scratch.path("a"), sources, {});
   EXPECT_NO_THROW(SafetensorsFile(scratch.path("a")));
