@@ -81,6 +81,10 @@ class Runner:
     def result(self, text):
         print(text, file=sys.stderr, flush=True)
 
+    def use_cache(self, folder):
+        """Each case measures its own nodes: what one found first would change what the next is held against."""
+        self.environment["GARONNE_CACHE"] = str(folder)
+
     def _environment(self):
         return self.environment | {"GARONNE_BENCH_STARTED": repr(time.monotonic())}
 
@@ -148,6 +152,7 @@ class Case:
 
     def prepare(self, runner):
         """What is done once: Garonne measures its nodes and caches that; PyTorch's memory is traced."""
+        runner.use_cache(self.folder / f"cache-{self.model}-{self.precision}")
         runner.announce(f"{self.title}: garonne measures its nodes, once for a machine")
         start = time.monotonic()
         runner.json_of(self.garonne("bench", "--steps", "1", "--json"))
@@ -258,8 +263,7 @@ def main():
         print(f"warning: other programs are running (load {load:.1f}); ratios are less certain", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="garonne-bench-") as name:
         folder = pathlib.Path(name)
-        # A cache of its own, so that what is measured does not depend on what ran here before.
-        environment = os.environ | {"GARONNE_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": str(options.threads)}
+        environment = os.environ | {"OMP_NUM_THREADS": str(options.threads)}
         make_tokens(folder)
         cases = [Case(model, precision, options, folder) for model in options.models for precision in options.precisions]
         runner = Runner(sum(case.processes() for case in cases), environment)
