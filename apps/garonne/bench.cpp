@@ -25,28 +25,33 @@ void add_bench(CLI::App& app, Chosen& chosen) {
       const train::BenchmarkResult result = train::run_benchmark(loaded, *steps, session);
       if (session.rank() != 0) return ExitCode::Done;
       if (*json) {
-        const nlohmann::ordered_json line = {{"tokens_per_second", result.tokens_per_second},
-                                             {"step_seconds", result.step_seconds},
-                                             {"planned_seconds", result.planned_seconds},
-                                             {"peak_bytes", result.peak_bytes},
-                                             {"planned_peak_bytes", result.planned_peak_bytes},
-                                             {"resident_bytes", result.resident_bytes},
-                                             {"operations_per_second", result.operations_per_second},
-                                             {"product_roof", result.product_roof},
-                                             {"roof_share", result.operations_per_second / result.product_roof}};
+        const nlohmann::ordered_json line = {
+            {"tokens_per_second", result.tokens_per_second},
+            {"step_seconds", result.step_seconds},
+            {"planned_seconds", result.planned_seconds},
+            {"peak_bytes", result.peak_bytes},
+            {"planned_peak_bytes", result.planned_peak_bytes},
+            {"resident_bytes", result.resident_bytes},
+            {"operations_per_second", result.operations_per_second},
+            {"product_roof", result.product_roof},
+            {"roof_share", result.operations_per_second / result.product_roof}};
         fmt::print("{}\n", line.dump());
         return ExitCode::Done;
       }
-      fmt::print("step        {:.1f} ms (median of {}), planned {:.1f} ms\n", 1e3 * result.step_seconds, *steps,
-                 1e3 * result.planned_seconds);
+      fmt::print("step        {:.1f} ms (median of {}), planned {:.1f} ms\n",
+                 1e3 * result.step_seconds, *steps, 1e3 * result.planned_seconds);
       fmt::print("tokens/s    {:.0f}\n", result.tokens_per_second);
-      fmt::print("peak        {} B measured, {} B planned\n", result.peak_bytes, result.planned_peak_bytes);
+      fmt::print("peak        {} B measured, {} B planned\n", result.peak_bytes,
+                 result.planned_peak_bytes);
       fmt::print("resident    {}\n", format_bytes(result.resident_bytes));
-      fmt::print("roof        {:.1f} of {:.1f} GFLOP/s: {:.0f} % of the fastest matrix product measured here\n",
-                 result.operations_per_second / 1e9, result.product_roof / 1e9,
-                 100.0 * result.operations_per_second / result.product_roof);
+      fmt::print(
+          "roof        {:.1f} of {:.1f} GFLOP/s: {:.0f} % of the fastest matrix product measured "
+          "here\n",
+          result.operations_per_second / 1e9, result.product_roof / 1e9,
+          100.0 * result.operations_per_second / result.product_roof);
       for (const auto& [kind, seconds] : result.seconds_by_kind) {
-        fmt::print("  {:<28}{:>9.2f} ms  {:5.1f} %\n", kind, 1e3 * seconds, 100.0 * seconds / result.step_seconds);
+        fmt::print("  {:<28}{:>9.2f} ms  {:5.1f} %\n", kind, 1e3 * seconds,
+                   100.0 * seconds / result.step_seconds);
       }
       return ExitCode::Done;
     };

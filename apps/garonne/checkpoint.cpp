@@ -19,12 +19,14 @@ std::string resolve(const std::string& path) {
   std::error_code error;
   if (std::filesystem::exists(path + "/manifest.json", error)) return path;
   const auto steps = train::list_checkpoints(path);
-  if (steps.empty()) throw IoError(path, "is neither a checkpoint nor a run directory that has one");
+  if (steps.empty())
+    throw IoError(path, "is neither a checkpoint nor a run directory that has one");
   return train::checkpoint_path(path, steps.back());
 }
 
 void print_manifest(const std::string& path, const train::Manifest& manifest) {
-  const std::int64_t bytes = std::accumulate(manifest.file_bytes.begin(), manifest.file_bytes.end(), std::int64_t{0});
+  const std::int64_t bytes =
+      std::accumulate(manifest.file_bytes.begin(), manifest.file_bytes.end(), std::int64_t{0});
   fmt::print("{}\nstep {} · {} tensors in {} files, {} · {} threads a rank\n", path, manifest.step,
              manifest.tensors.size(), manifest.files.size(), format_bytes(bytes), manifest.threads);
   for (const auto& tensor : manifest.tensors) {
@@ -47,7 +49,8 @@ void add_inspect(CLI::App& checkpoint, Chosen& chosen) {
 }
 
 void add_verify(CLI::App& checkpoint, Chosen& chosen) {
-  CLI::App* command = checkpoint.add_subcommand("verify", "hash every file of a checkpoint (of a run: of all of them)");
+  CLI::App* command = checkpoint.add_subcommand(
+      "verify", "hash every file of a checkpoint (of a run: of all of them)");
   const auto path = std::make_shared<std::string>();
   command->add_option("path", *path, "checkpoint or run directory")->required();
   command->callback([=, &chosen] {
@@ -73,12 +76,17 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
     std::int64_t step = -1;
     std::vector<std::string> to;
   };
-  CLI::App* command = checkpoint.add_subcommand("export", "write a model in another program's format");
+  CLI::App* command =
+      checkpoint.add_subcommand("export", "write a model in another program's format");
   const auto options = std::make_shared<Options>();
   command->add_option("run", options->run, "run directory")->required();
-  command->add_option("--step", options->step, "a saved step; 0 = the initialisation [the newest checkpoint]")
+  command
+      ->add_option("--step", options->step,
+                   "a saved step; 0 = the initialisation [the newest checkpoint]")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--to", options->to, "format and folder, as: huggingface DIR")->required()->expected(2);
+  command->add_option("--to", options->to, "format and folder, as: huggingface DIR")
+      ->required()
+      ->expected(2);
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "checkpoint export");
@@ -86,8 +94,10 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
         throw ConfigError("--to", options->to[0], "is no known format; known is huggingface");
       }
       const train::TrainedModel trained = train::open_trained_model(options->run, options->step);
-      train::export_huggingface(trained.setup.sizes, trained.setup.model, trained.state, options->to[1]);
-      fmt::print("step {} written to {} (config.json, model.safetensors)\n", trained.step, options->to[1]);
+      train::export_huggingface(trained.setup.sizes, trained.setup.model, trained.state,
+                                options->to[1]);
+      fmt::print("step {} written to {} (config.json, model.safetensors)\n", trained.step,
+                 options->to[1]);
       return ExitCode::Done;
     };
   });

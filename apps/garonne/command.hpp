@@ -22,7 +22,8 @@ struct Chosen {
 // A run file and its overrides, as options of a command; one option a key of the configuration.
 struct ConfigOptions {
   std::string path;
-  std::shared_ptr<std::map<std::string, std::string>> given = std::make_shared<std::map<std::string, std::string>>();
+  std::shared_ptr<std::map<std::string, std::string>> given =
+      std::make_shared<std::map<std::string, std::string>>();
 
   RunConfig load() const;
 };

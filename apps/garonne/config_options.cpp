@@ -11,7 +11,8 @@ std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command) {
   for (const auto& key : config_keys()) {
     const auto given = options->given;
     const std::string name = key.name;
-    const std::string help = fmt::format("{} [{}; default {}]", key.help, key.range, key.get(defaults));
+    const std::string help =
+        fmt::format("{} [{}; default {}]", key.help, key.range, key.get(defaults));
     command
         .add_option_function<std::string>(
             "--" + name, [given, name](const std::string& value) { (*given)[name] = value; }, help)
@@ -21,12 +22,15 @@ std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command) {
   return options;
 }
 
-RunConfig ConfigOptions::load() const { return load_config(path, Overrides(given->begin(), given->end())); }
+RunConfig ConfigOptions::load() const {
+  return load_config(path, Overrides(given->begin(), given->end()));
+}
 
 void expect_one_rank(const dist::Session& session, const std::string& command) {
   if (session.size() == 1) return;
-  throw ConfigError(fmt::format("`garonne {}` runs on one rank and {} were started; leave mpirun out", command,
-                                session.size()));
+  throw ConfigError(
+      fmt::format("`garonne {}` runs on one rank and {} were started; leave mpirun out", command,
+                  session.size()));
 }
 
 }  // namespace garonne::apps

@@ -13,12 +13,15 @@ namespace garonne::apps {
 namespace {
 
 void add_text(CLI::App& data, Chosen& chosen) {
-  CLI::App* command = data.add_subcommand("text", "turn plain text files into a tokens file (HDF5)");
+  CLI::App* command =
+      data.add_subcommand("text", "turn plain text files into a tokens file (HDF5)");
   const auto conversion = std::make_shared<data::TextConversion>();
   command->add_option("inputs", conversion->inputs, "text files to train on")->required();
-  command->add_option("--validation", conversion->validation_inputs, "whole text files set aside for validation");
+  command->add_option("--validation", conversion->validation_inputs,
+                      "whole text files set aside for validation");
   command->add_option("--output", conversion->output, "tokens file to write")->required();
-  command->add_option("--tokenizer", conversion->tokenizer, "how text becomes tokens")->capture_default_str();
+  command->add_option("--tokenizer", conversion->tokenizer, "how text becomes tokens")
+      ->capture_default_str();
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "data text");
@@ -56,7 +59,9 @@ void add_batch(CLI::App& data, Chosen& chosen) {
   const auto config = add_config_options(*command);
   const auto step = std::make_shared<std::int64_t>(1);
   const auto json = std::make_shared<bool>(false);
-  command->add_option("--step", *step, "which step, from 1")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--step", *step, "which step, from 1")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_flag("--json", *json, "print samples, tokens and targets as JSON");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
@@ -66,8 +71,9 @@ void add_batch(CLI::App& data, Chosen& chosen) {
       const std::int64_t sequence = loaded.model.sequence;
       const std::int64_t windows = data::windows(info.tokens, sequence);
       if (windows < 1) {
-        throw ConfigError("model.sequence", fmt::format("{}", sequence),
-                          fmt::format("is longer than the {} tokens of {}", info.tokens, loaded.data.path));
+        throw ConfigError(
+            "model.sequence", fmt::format("{}", sequence),
+            fmt::format("is longer than the {} tokens of {}", info.tokens, loaded.data.path));
       }
       const data::SampleOrder order(windows, static_cast<std::uint64_t>(loaded.train.seed),
                                     data::shuffle_block(sequence));
@@ -82,12 +88,15 @@ void add_batch(CLI::App& data, Chosen& chosen) {
       nlohmann::ordered_json targets = nlohmann::ordered_json::array();
       for (std::size_t i = 0; i < samples.size(); ++i) {
         const auto first = static_cast<std::ptrdiff_t>(i) * sequence;
-        tokens.push_back(std::vector<std::int64_t>(batch.tokens.begin() + first, batch.tokens.begin() + first + sequence));
-        targets.push_back(
-            std::vector<std::int64_t>(batch.targets.begin() + first, batch.targets.begin() + first + sequence));
+        tokens.push_back(std::vector<std::int64_t>(batch.tokens.begin() + first,
+                                                   batch.tokens.begin() + first + sequence));
+        targets.push_back(std::vector<std::int64_t>(batch.targets.begin() + first,
+                                                    batch.targets.begin() + first + sequence));
       }
-      const nlohmann::ordered_json result = {
-          {"step", *step}, {"samples", samples}, {"tokens", std::move(tokens)}, {"targets", std::move(targets)}};
+      const nlohmann::ordered_json result = {{"step", *step},
+                                             {"samples", samples},
+                                             {"tokens", std::move(tokens)},
+                                             {"targets", std::move(targets)}};
       fmt::print("{}\n", result.dump());
       return ExitCode::Done;
     };

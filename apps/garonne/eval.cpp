@@ -29,38 +29,44 @@ ExitCode evaluate(const EvalOptions& options, bool generates, dist::Session& ses
   const std::int64_t batches = train::validation_micro_batches(
       trained.setup.config, data::windows(info.validation_tokens, trained.setup.sizes.sequence));
   if (batches > 0) {
-    const plan::Program program = plan::make_forward_program(trained.setup.model.graph, trained.setup.step,
-                                                             trained.setup.model.graph.loss);
+    const plan::Program program = plan::make_forward_program(
+        trained.setup.model.graph, trained.setup.step, trained.setup.model.graph.loss);
     const plan::Prediction prediction = plan::replay(program);
     if (prediction.peak_bytes > trained.budget_bytes) {
       throw PlanError(prediction.peak_bytes, trained.budget_bytes, "that is for a validation");
     }
     std::int64_t peak = 0;
-    const double loss = train::validation_loss(trained.setup, program, trained.machine(),
-                                               std::make_shared<data::Reader>(), batches, session, peak);
+    const double loss =
+        train::validation_loss(trained.setup, program, trained.machine(),
+                               std::make_shared<data::Reader>(), batches, session, peak);
     result["validation_loss"] = loss;
     result["validation_tokens"] = batches * config.train.micro_batch * trained.setup.sizes.sequence;
     result["peak_bytes"] = peak;
     result["planned_peak_bytes"] = prediction.peak_bytes;
     if (!options.json) {
-      fmt::print("step {}: validation loss {:.4f} nats a token over {} tokens (peak {} B, planned {} B)\n", trained.step,
-                 loss, result["validation_tokens"].get<std::int64_t>(), peak, prediction.peak_bytes);
+      fmt::print(
+          "step {}: validation loss {:.4f} nats a token over {} tokens (peak {} B, planned {} B)\n",
+          trained.step, loss, result["validation_tokens"].get<std::int64_t>(), peak,
+          prediction.peak_bytes);
     }
   } else {
     result["validation_loss"] = nullptr;
-    if (!options.json) fmt::print("step {}: {} holds no validation part long enough\n", trained.step, config.data.path);
+    if (!options.json)
+      fmt::print("step {}: {} holds no validation part long enough\n", trained.step,
+                 config.data.path);
   }
   if (generates) {
-    const std::string text =
-        train::generate(trained.setup, {options.prompt, options.tokens, options.temperature, options.seed},
-                        trained.tokenizer, trained.machine(), trained.budget_bytes);
+    const std::string text = train::generate(
+        trained.setup, {options.prompt, options.tokens, options.temperature, options.seed},
+        trained.tokenizer, trained.machine(), trained.budget_bytes);
     result["prompt"] = options.prompt;
     result["generated"] = text;
     if (!options.json) fmt::print("{}{}\n", options.prompt, text);
   }
   // A model in its first steps makes bytes that are no UTF-8.
   if (options.json) {
-    fmt::print("{}\n", result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    fmt::print("{}\n",
+               result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   }
   return ExitCode::Done;
 }
@@ -68,12 +74,16 @@ ExitCode evaluate(const EvalOptions& options, bool generates, dist::Session& ses
 }  // namespace
 
 void add_eval(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = app.add_subcommand("eval", "validation loss of a run, and text that its model writes");
+  CLI::App* command =
+      app.add_subcommand("eval", "validation loss of a run, and text that its model writes");
   const auto options = std::make_shared<EvalOptions>();
   command->add_option("run", options->run, "run directory")->required();
-  command->add_option("--step", options->step, "a saved step; 0 = the initialisation [the newest checkpoint]")
+  command
+      ->add_option("--step", options->step,
+                   "a saved step; 0 = the initialisation [the newest checkpoint]")
       ->check(CLI::NonNegativeNumber);
-  const CLI::Option* generate = command->add_option("--generate", options->prompt, "continue this text");
+  const CLI::Option* generate =
+      command->add_option("--generate", options->prompt, "continue this text");
   command->add_option("--tokens", options->tokens, "how many tokens to generate")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

@@ -1,5 +1,5 @@
-// The executable: reads the command line, runs one command, and turns every failure into one message and a
-// documented exit code. This is the only place that catches.
+// The executable: reads the command line, runs one command, and turns every failure into one
+// message and a documented exit code. This is the only place that catches.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace garonne::apps {
 namespace {
 
 // Option names of an application and of all its subcommands.
-void collect_names(const CLI::App& app, std::vector<std::string>& options, std::vector<std::string>& commands) {
+void collect_names(const CLI::App& app, std::vector<std::string>& options,
+                   std::vector<std::string>& commands) {
   for (const CLI::Option* option : app.get_options()) {
     for (const auto& name : option->get_lnames()) options.push_back("--" + name);
   }
@@ -26,7 +27,8 @@ void collect_names(const CLI::App& app, std::vector<std::string>& options, std::
 }
 
 // What CLI11 says, with the nearest known word for what it did not know.
-std::string usage_message(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
+                          const std::vector<std::string>& words) {
   std::string message = error.what();
   std::vector<std::string> options;
   std::vector<std::string> commands;
@@ -40,7 +42,9 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error, con
     const std::string name = word.substr(0, word.find('='));
     const bool option = name.rfind("--", 0) == 0;
     const auto& known = option ? options : commands;
-    if (message.find(name) == std::string::npos || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (message.find(name) == std::string::npos ||
+        std::find(known.begin(), known.end(), name) != known.end())
+      continue;
     const std::string near = nearest_word(name, known);
     if (!near.empty()) message += fmt::format("; did you mean {}?", near);
   }
@@ -48,9 +52,13 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error, con
 }
 
 ExitCode run(int argc, char** argv, dist::Session& session) {
-  CLI::App app("Trains models that do not fit: a program for every rank within a budget of bytes.", "garonne");
-  app.footer("Exit codes: 0 done, 2 usage, 3 no plan fits the budget, 4 communication, 5 data or checkpoint,\n"
-             "6 refused while running, 75 stopped on request after a checkpoint, 128+n killed by signal n.");
+  CLI::App app("Trains models that do not fit: a program for every rank within a budget of bytes.",
+               "garonne");
+  app.footer(
+      "Exit codes: 0 done, 2 usage, 3 no plan fits the budget, 4 communication, 5 data or "
+      "checkpoint,\n"
+      "6 refused while running, 75 stopped on request after a checkpoint, 128+n killed by signal "
+      "n.");
   app.set_version_flag("--version", version_text);
   app.require_subcommand(1);
   Chosen chosen;
@@ -110,8 +118,10 @@ int main(int argc, char** argv) {
     return apps::report(session, error.code(), error.what());
   } catch (const std::exception& error) {
     std::fflush(stdout);
-    // The tensor library puts a stack of addresses behind its messages, which says nothing to a user.
+    // The tensor library puts a stack of addresses behind its messages, which says nothing to a
+    // user.
     const std::string message = error.what();
-    return apps::report(session, ExitCode::Other, message.substr(0, message.find("\nException raised from")).c_str());
+    return apps::report(session, ExitCode::Other,
+                        message.substr(0, message.find("\nException raised from")).c_str());
   }
 }

@@ -22,13 +22,17 @@ struct PlanOptions {
 };
 
 nlohmann::ordered_json memory_json(const train::MemoryTable& table) {
-  return {{"parameters", table.parameters},       {"gradients", table.gradients},
-          {"optimizer", table.optimizer},         {"activations", table.activations},
-          {"transients", table.transients},       {"communication", table.communication},
+  return {{"parameters", table.parameters},
+          {"gradients", table.gradients},
+          {"optimizer", table.optimizer},
+          {"activations", table.activations},
+          {"transients", table.transients},
+          {"communication", table.communication},
           {"peak", table.peak}};
 }
 
-void write_programs(const train::Setup& setup, const train::Choice& choice, const std::string& folder) {
+void write_programs(const train::Setup& setup, const train::Choice& choice,
+                    const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   std::vector<int> ranks;
@@ -54,7 +58,8 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
   std::int64_t vocabulary = config.model.vocabulary;
   if (vocabulary == 0) {
     if (config.data.path.empty()) {
-      throw ConfigError("model.vocabulary", "", "is needed where data.path names no file that says it");
+      throw ConfigError("model.vocabulary", "",
+                        "is needed where data.path names no file that says it");
     }
     vocabulary = data::inspect_token_file(config.data.path).vocabulary;
   }
@@ -71,7 +76,8 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
     nlohmann::ordered_json candidates = nlohmann::ordered_json::array();
     for (const auto& candidate : choice.candidates) {
       nlohmann::ordered_json row = {{"plan", candidate.name}, {"peak_bytes", candidate.peak_bytes}};
-      row["seconds"] = measured ? nlohmann::ordered_json(candidate.seconds) : nlohmann::ordered_json(nullptr);
+      row["seconds"] =
+          measured ? nlohmann::ordered_json(candidate.seconds) : nlohmann::ordered_json(nullptr);
       candidates.push_back(std::move(row));
     }
     nlohmann::ordered_json json = {{"format", "garonne.plan"},
@@ -87,13 +93,15 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
                                    {"costs", measured ? "measured" : "declared"},
                                    {"memory", memory_json(table)},
                                    {"candidates", std::move(candidates)}};
-    json["seconds"] = measured ? nlohmann::ordered_json(choice.prediction.seconds) : nlohmann::ordered_json(nullptr);
+    json["seconds"] = measured ? nlohmann::ordered_json(choice.prediction.seconds)
+                               : nlohmann::ordered_json(nullptr);
     fmt::print("{}\n", json.dump(2));
     return ExitCode::Done;
   }
-  fmt::print("{} ranks: {} · {} micro-batches a rank · {:.2f} M parameters, {}\n", setup.grid.ranks(),
-             to_string(setup.grid.shape()), setup.step.micro_batches,
-             static_cast<double>(setup.model.graph.parameter_elements()) / 1e6, config.train.precision);
+  fmt::print("{} ranks: {} · {} micro-batches a rank · {:.2f} M parameters, {}\n",
+             setup.grid.ranks(), to_string(setup.grid.shape()), setup.step.micro_batches,
+             static_cast<double>(setup.model.graph.parameter_elements()) / 1e6,
+             config.train.precision);
   for (const auto& candidate : choice.candidates) {
     fmt::print("plan {:<10} peak {:>14} B ({}){}{}\n", candidate.name, candidate.peak_bytes,
                format_bytes(candidate.peak_bytes),
@@ -101,31 +109,38 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
                candidate.name == choice.program.name ? "  <- chosen" : "");
   }
   fmt::print("{}", train::format_memory_table(table, budget));
-  fmt::print("at the peak: {}\n", choice.prediction.peak_instruction < 0
-                                      ? std::string("start of the step")
-                                      : plan::describe(choice.program.instructions[static_cast<std::size_t>(
-                                            choice.prediction.peak_instruction)]));
-  fmt::print("smallest budget: {} B ({})\n", choice.minimum_budget_bytes, format_bytes(choice.minimum_budget_bytes));
+  fmt::print("at the peak: {}\n",
+             choice.prediction.peak_instruction < 0
+                 ? std::string("start of the step")
+                 : plan::describe(choice.program.instructions[static_cast<std::size_t>(
+                       choice.prediction.peak_instruction)]));
+  fmt::print("smallest budget: {} B ({})\n", choice.minimum_budget_bytes,
+             format_bytes(choice.minimum_budget_bytes));
   if (measured) {
     fmt::print("a step: {:.1f} ms (measured costs of this machine, {} threads a rank)\n",
                1e3 * choice.prediction.seconds, threads);
   } else {
-    fmt::print("a step: not known, no profile of this model is cached here (`garonne profile` makes one)\n");
+    fmt::print(
+        "a step: not known, no profile of this model is cached here (`garonne profile` makes "
+        "one)\n");
   }
-  if (!options.program_directory.empty()) fmt::print("program: {}/rank_0.json\n", options.program_directory);
+  if (!options.program_directory.empty())
+    fmt::print("program: {}/rank_0.json\n", options.program_directory);
   return ExitCode::Done;
 }
 
 }  // namespace
 
 void add_plan(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = app.add_subcommand("plan", "show memory and time of a run before it is queued; no MPI, no device");
+  CLI::App* command = app.add_subcommand(
+      "plan", "show memory and time of a run before it is queued; no MPI, no device");
   const auto config = add_config_options(*command);
   const auto options = std::make_shared<PlanOptions>();
   command->add_option("--ranks", options->ranks, "plan for so many ranks instead of grid.data")
       ->check(CLI::PositiveNumber);
   command->add_flag("--json", options->json, "print JSON (format garonne.plan)");
-  command->add_option("--program", options->program_directory, "write the Program of every rank there");
+  command->add_option("--program", options->program_directory,
+                      "write the Program there; ranks with equal Programs share a file");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "plan");
@@ -135,7 +150,8 @@ void add_plan(CLI::App& app, Chosen& chosen) {
 }
 
 void add_profile(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = app.add_subcommand("profile", "measure each distinct node of a model once and cache the costs");
+  CLI::App* command = app.add_subcommand(
+      "profile", "measure each distinct node of a model once and cache the costs");
   const auto config = add_config_options(*command);
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "print the cost table (format garonne.costs)");
@@ -143,24 +159,27 @@ void add_profile(CLI::App& app, Chosen& chosen) {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "profile");
       const RunConfig loaded = config->load();
-      const std::int64_t vocabulary =
-          loaded.model.vocabulary > 0 ? loaded.model.vocabulary : data::inspect_token_file(loaded.data.path).vocabulary;
+      const std::int64_t vocabulary = loaded.model.vocabulary > 0
+                                          ? loaded.model.vocabulary
+                                          : data::inspect_token_file(loaded.data.path).vocabulary;
       const int threads = train::threads_of_rank(loaded, static_cast<int>(loaded.grid.data));
       const train::Setup setup = train::make_setup(loaded, vocabulary, threads);
       const train::ComputeSession compute(threads);
-      const plan::CostTable table = train::obtain_costs(setup, threads, nlohmann::json::object(), session);
+      const plan::CostTable table =
+          train::obtain_costs(setup, threads, nlohmann::json::object(), session);
       if (*json) {
         fmt::print("{}\n", plan::to_json(table).dump(1));
         return ExitCode::Done;
       }
-      fmt::print("{}\n{:<44} {:>10} {:>10} {:>12} {:>12} {:>12}\n", table.machine, "node", "forward ms",
-                 "backward", "value B", "private B", "transient B");
+      fmt::print("{}\n{:<44} {:>10} {:>10} {:>12} {:>12} {:>12}\n", table.machine, "node",
+                 "forward ms", "backward", "value B", "private B", "transient B");
       std::set<std::string> shown;
       for (const auto& node : setup.model.graph.nodes) {
         if (!shown.insert(node.cost_key).second) continue;
         const plan::CostRow& row = table.rows.at(node.cost_key);
-        fmt::print("{:<44} {:>10.3f} {:>10.3f} {:>12} {:>12} {:>12}\n", node.cost_key, 1e3 * row.forward_keep_seconds,
-                   1e3 * row.backward_seconds, row.value_bytes, row.private_bytes, row.backward_transient_bytes);
+        fmt::print("{:<44} {:>10.3f} {:>10.3f} {:>12} {:>12} {:>12}\n", node.cost_key,
+                   1e3 * row.forward_keep_seconds, 1e3 * row.backward_seconds, row.value_bytes,
+                   row.private_bytes, row.backward_transient_bytes);
       }
       for (const auto& [key, library] : table.products.items()) {
         fmt::print("{:<44} {}\n", key, library.get<std::string>());

@@ -5,11 +5,13 @@
 namespace garonne::apps {
 
 void add_train(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = app.add_subcommand("train", "train as a run file says, under mpirun or alone");
+  CLI::App* command =
+      app.add_subcommand("train", "train as a run file says, under mpirun or alone");
   const auto config = add_config_options(*command);
   const auto options = std::make_shared<train::TrainOptions>();
-  command->add_option("--program", options->program_directory,
-                      "where to write the Program of every rank as it was run, measured [<run>/program]");
+  command->add_option(
+      "--program", options->program_directory,
+      "where to write the Program of every rank as it was run, measured [<run>/program]");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       RunConfig loaded;

@@ -40,10 +40,14 @@ const KeySpec& known_key(const std::string& name) {
 
 const char* type_name(KeyType type) {
   switch (type) {
-    case KeyType::Text: return "text";
-    case KeyType::Integer: return "an integer";
-    case KeyType::Real: return "a number";
-    case KeyType::Bytes: return "a number of bytes such as 600MiB";
+    case KeyType::Text:
+      return "text";
+    case KeyType::Integer:
+      return "an integer";
+    case KeyType::Real:
+      return "a number";
+    case KeyType::Bytes:
+      return "a number of bytes such as 600MiB";
   }
   return "";
 }
@@ -61,8 +65,9 @@ std::string toml_text(const KeySpec& key, const toml::node& node) {
                     : key.type == KeyType::Real    ? integer || node.is_floating_point()
                                                    : integer || text;
   if (!fits) {
-    throw ConfigError(key.name, shown.str(),
-                      fmt::format("must be {} (line {})", type_name(key.type), node.source().begin.line));
+    throw ConfigError(
+        key.name, shown.str(),
+        fmt::format("must be {} (line {})", type_name(key.type), node.source().begin.line));
   }
   // A float printed by a stream loses digits.
   if (node.is_floating_point()) return fmt::format("{}", node.as_floating_point()->get());
@@ -83,28 +88,33 @@ void read_table(const toml::table& table, const std::string& prefix, RunConfig& 
 
 void check_together(const RunConfig& config) {
   if (config.optimizer.minimum_learning_rate > config.optimizer.learning_rate) {
-    throw ConfigError("optimizer.minimum_learning_rate", fmt::format("{}", config.optimizer.minimum_learning_rate),
-                      fmt::format("is above optimizer.learning_rate = {}", config.optimizer.learning_rate));
+    throw ConfigError(
+        "optimizer.minimum_learning_rate",
+        fmt::format("{}", config.optimizer.minimum_learning_rate),
+        fmt::format("is above optimizer.learning_rate = {}", config.optimizer.learning_rate));
   }
   if (config.grid.pipeline != 1 || config.grid.tensor != 1) {
     throw ConfigError(config.grid.pipeline != 1 ? "grid.pipeline" : "grid.tensor", "",
-                      "this version splits over the data axis only; set it to 1 and grid.data to the number of ranks");
+                      "this version splits over the data axis only; set it to 1 and grid.data to "
+                      "the number of ranks");
   }
 }
 
 }  // namespace
 
-RunConfig parse_config(const std::string& toml_text, const std::string& name, const Overrides& overrides) {
+RunConfig parse_config(const std::string& toml_text, const std::string& name,
+                       const Overrides& overrides) {
   RunConfig config;
   try {
     read_table(toml::parse(toml_text, name), "", config);
   } catch (const toml::parse_error& error) {
-    throw ConfigError(fmt::format("{}:{}:{}: {}", name, error.source().begin.line, error.source().begin.column,
-                                  error.description()));
+    throw ConfigError(fmt::format("{}:{}:{}: {}", name, error.source().begin.line,
+                                  error.source().begin.column, error.description()));
   }
   std::set<std::string> seen;
   for (const auto& [key, value] : overrides) {
-    if (!seen.insert(key).second) throw ConfigError(key, value, "is given twice on the command line");
+    if (!seen.insert(key).second)
+      throw ConfigError(key, value, "is given twice on the command line");
     known_key(key).set(config, value);
   }
   check_together(config);
@@ -158,7 +168,8 @@ std::string config_reference() {
   const RunConfig defaults;
   std::string text = "| key | default | values | meaning |\n|---|---|---|---|\n";
   for (const auto& key : config_keys()) {
-    text += fmt::format("| `{}` | `{}` | {} | {} |\n", key.name, key.get(defaults), key.range, key.help);
+    text += fmt::format("| `{}` | `{}` | {} | {} |\n", key.name, key.get(defaults), key.range,
+                        key.help);
   }
   return text;
 }
@@ -190,12 +201,13 @@ std::string nearest_word(const std::string& word, const std::vector<std::string>
 std::int64_t micro_batches_per_rank(const RunConfig& config) {
   const std::int64_t at_once = config.grid.data * config.train.micro_batch;
   if (config.train.global_batch % at_once != 0) {
-    throw ConfigError("train.global_batch", fmt::format("{}", config.train.global_batch),
-                      fmt::format("does not divide into grid.data = {} ranks of micro-batches of {} samples; "
-                                  "the nearest that do are {} and {}",
-                                  config.grid.data, config.train.micro_batch,
-                                  std::max(at_once, config.train.global_batch / at_once * at_once),
-                                  (config.train.global_batch / at_once + 1) * at_once));
+    throw ConfigError(
+        "train.global_batch", fmt::format("{}", config.train.global_batch),
+        fmt::format("does not divide into grid.data = {} ranks of micro-batches of {} samples; "
+                    "the nearest that do are {} and {}",
+                    config.grid.data, config.train.micro_batch,
+                    std::max(at_once, config.train.global_batch / at_once * at_once),
+                    (config.train.global_batch / at_once + 1) * at_once));
   }
   return config.train.global_batch / at_once;
 }

@@ -1,5 +1,6 @@
-// A run's configuration: one struct, and one table that declares every key once. From the table come the
-// reading of files, the command line, --help, the reference page and the check for unknown keys.
+// A run's configuration: one struct, and one table that declares every key once. From the table
+// come the reading of files, the command line, --help, the reference page and the check for unknown
+// keys.
 #pragma once
 
 #include <cstdint>
@@ -91,10 +92,11 @@ const std::vector<KeySpec>& config_keys();
 // (dotted key, value) as given on the command line; lists comma-separated.
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
-// Reads a TOML file, then the overrides. Throws ConfigError: unknown key with a suggestion, wrong type, out
-// of range, duplicate, malformed file with its line.
+// Reads a TOML file, then the overrides. Throws ConfigError: unknown key with a suggestion, wrong
+// type, out of range, duplicate, malformed file with its line.
 RunConfig load_config(const std::string& path, const Overrides& overrides);
-RunConfig parse_config(const std::string& toml_text, const std::string& name, const Overrides& overrides);
+RunConfig parse_config(const std::string& toml_text, const std::string& name,
+                       const Overrides& overrides);
 
 // The effective configuration as a TOML file with every key.
 std::string config_to_toml(const RunConfig& config);

@@ -24,26 +24,38 @@ Number parse_number(const std::string& key, const std::string& text, const char*
 }
 
 template <typename Access>
-KeySpec text_key(const std::string& name, Access access, std::vector<std::string> choices, const std::string& help) {
+KeySpec text_key(const std::string& name, Access access, std::vector<std::string> choices,
+                 const std::string& help) {
   std::string range = choices.empty() ? "text" : fmt::format("{}", fmt::join(choices, ", "));
-  return {name, KeyType::Text, range, help,
-          [access](const RunConfig& config) { return access(const_cast<RunConfig&>(config)); },
-          [=](RunConfig& config, const std::string& text) {
-            if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
-              const std::string near = nearest_word(text, choices);
-              throw ConfigError(name, text,
-                                fmt::format("must be one of {}{}", range,
-                                            near.empty() ? "" : fmt::format("; did you mean {}?", near)));
-            }
-            access(config) = text;
-          }};
+  return {
+      name,
+      KeyType::Text,
+      range,
+      help,
+      [access](const RunConfig& config) { return access(const_cast<RunConfig&>(config)); },
+      [=](RunConfig& config, const std::string& text) {
+        if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
+          const std::string near = nearest_word(text, choices);
+          throw ConfigError(
+              name, text,
+              fmt::format("must be one of {}{}", range,
+                          near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+        }
+        access(config) = text;
+      }};
 }
 
 template <typename Access>
-KeySpec integer_key(const std::string& name, Access access, std::int64_t least, const std::string& help) {
+KeySpec integer_key(const std::string& name, Access access, std::int64_t least,
+                    const std::string& help) {
   const std::string range = fmt::format(">= {}", least);
-  return {name, KeyType::Integer, range, help,
-          [access](const RunConfig& config) { return fmt::format("{}", access(const_cast<RunConfig&>(config))); },
+  return {name,
+          KeyType::Integer,
+          range,
+          help,
+          [access](const RunConfig& config) {
+            return fmt::format("{}", access(const_cast<RunConfig&>(config)));
+          },
           [=](RunConfig& config, const std::string& text) {
             const auto number = parse_number<std::int64_t>(name, text, "must be an integer");
             if (number < least) throw ConfigError(name, text, "must be " + range);
@@ -53,10 +65,17 @@ KeySpec integer_key(const std::string& name, Access access, std::int64_t least, 
 
 // Values in [least, below).
 template <typename Access>
-KeySpec real_key(const std::string& name, Access access, double least, double below, const std::string& help) {
-  const std::string range = std::isinf(below) ? fmt::format(">= {}", least) : fmt::format(">= {} and < {}", least, below);
-  return {name, KeyType::Real, range, help,
-          [access](const RunConfig& config) { return fmt::format("{}", access(const_cast<RunConfig&>(config))); },
+KeySpec real_key(const std::string& name, Access access, double least, double below,
+                 const std::string& help) {
+  const std::string range =
+      std::isinf(below) ? fmt::format(">= {}", least) : fmt::format(">= {} and < {}", least, below);
+  return {name,
+          KeyType::Real,
+          range,
+          help,
+          [access](const RunConfig& config) {
+            return fmt::format("{}", access(const_cast<RunConfig&>(config)));
+          },
           [=](RunConfig& config, const std::string& text) {
             const auto number = parse_number<double>(name, text, "must be a number");
             if (!std::isfinite(number) || number < least || number >= below) {
@@ -67,9 +86,14 @@ KeySpec real_key(const std::string& name, Access access, double least, double be
 }
 
 template <typename Access>
-KeySpec bytes_key(const std::string& name, Access access, bool may_be_automatic, const std::string& help) {
-  const std::string range = may_be_automatic ? "bytes, as 600MiB or 2 GiB, or auto" : "bytes, as 4MiB";
-  return {name, KeyType::Bytes, range, help,
+KeySpec bytes_key(const std::string& name, Access access, bool may_be_automatic,
+                  const std::string& help) {
+  const std::string range =
+      may_be_automatic ? "bytes, as 600MiB or 2 GiB, or auto" : "bytes, as 4MiB";
+  return {name,
+          KeyType::Bytes,
+          range,
+          help,
           [access](const RunConfig& config) {
             const std::int64_t bytes = access(const_cast<RunConfig&>(config));
             return bytes < 0 ? std::string("auto") : fmt::format("{}", bytes);
@@ -86,7 +110,9 @@ KeySpec bytes_key(const std::string& name, Access access, bool may_be_automatic,
 }
 
 #define GARONNE_MEMBER(section, member) \
-  [](RunConfig& config) -> auto& { return config.section.member; }
+  [](RunConfig & config) -> auto& {     \
+    return config.section.member;       \
+  }
 
 std::vector<KeySpec> make_keys() {
   const double infinity = Limits::infinity();
@@ -94,41 +120,73 @@ std::vector<KeySpec> make_keys() {
       text_key("model.kind", GARONNE_MEMBER(model, kind), {"gpt"}, "family of the model"),
       integer_key("model.layers", GARONNE_MEMBER(model, layers), 1, "transformer layers"),
       integer_key("model.hidden", GARONNE_MEMBER(model, hidden), 1, "width of the residual stream"),
-      integer_key("model.heads", GARONNE_MEMBER(model, heads), 1, "attention heads; divides hidden"),
+      integer_key("model.heads", GARONNE_MEMBER(model, heads), 1,
+                  "attention heads; divides hidden"),
       integer_key("model.sequence", GARONNE_MEMBER(model, sequence), 1, "tokens of a sample"),
-      integer_key("model.vocabulary", GARONNE_MEMBER(model, vocabulary), 0, "rows of the token table; 0 = as in the data file"),
-      real_key("model.dropout", GARONNE_MEMBER(model, dropout), 0, 1, "probability of embedding and residual dropout"),
-      text_key("data.path", GARONNE_MEMBER(data, path), {}, "tokens file (HDF5), made by `garonne data text`"),
+      integer_key("model.vocabulary", GARONNE_MEMBER(model, vocabulary), 0,
+                  "rows of the token table; 0 = as in the data file"),
+      real_key("model.dropout", GARONNE_MEMBER(model, dropout), 0, 1,
+               "probability of embedding and residual dropout"),
+      text_key("data.path", GARONNE_MEMBER(data, path), {},
+               "tokens file (HDF5), made by `garonne data text`"),
       integer_key("grid.data", GARONNE_MEMBER(grid, data), 1, "ranks that share a global batch"),
-      integer_key("grid.pipeline", GARONNE_MEMBER(grid, pipeline), 1, "pipeline stages (1 in this version)"),
-      integer_key("grid.tensor", GARONNE_MEMBER(grid, tensor), 1, "ranks that share a layer (1 in this version)"),
-      text_key("grid.transport", GARONNE_MEMBER(grid, transport), {"auto", "mpi", "nccl"}, "what carries gradients; auto = mpi on CPUs, nccl on GPUs"),
-      bytes_key("grid.bucket", GARONNE_MEMBER(grid, bucket), false, "gradients are reduced over the data axis in buckets of about this size"),
-      bytes_key("memory.budget", GARONNE_MEMBER(memory, budget), true, "hard limit for each rank; auto = what is free on the node, shared by its ranks"),
-      text_key("memory.plan", GARONNE_MEMBER(memory, plan), {"auto", "keep-all", "full"}, "auto = the fastest that fits; keep-all = keep every record; full = keep block inputs, recompute the rest"),
-      integer_key("train.steps", GARONNE_MEMBER(train, steps), 1, "optimizer steps of the whole run"),
-      integer_key("train.stop_after", GARONNE_MEMBER(train, stop_after), 0, "save and stop with exit code 75 after so many steps of this invocation; 0 = no"),
-      integer_key("train.global_batch", GARONNE_MEMBER(train, global_batch), 1, "samples a step, over the whole grid"),
-      integer_key("train.micro_batch", GARONNE_MEMBER(train, micro_batch), 1, "samples that go through the model at once on a rank"),
-      text_key("train.precision", GARONNE_MEMBER(train, precision), {"float32", "float64", "bfloat16"}, "compute type; with bfloat16 masters, gradients and moments stay float32"),
-      integer_key("train.seed", GARONNE_MEMBER(train, seed), 0, "of initialisation, dropout and the order of samples"),
+      integer_key("grid.pipeline", GARONNE_MEMBER(grid, pipeline), 1,
+                  "pipeline stages (1 in this version)"),
+      integer_key("grid.tensor", GARONNE_MEMBER(grid, tensor), 1,
+                  "ranks that share a layer (1 in this version)"),
+      text_key("grid.transport", GARONNE_MEMBER(grid, transport), {"auto", "mpi", "nccl"},
+               "what carries gradients; auto = mpi on CPUs, nccl on GPUs"),
+      bytes_key("grid.bucket", GARONNE_MEMBER(grid, bucket), false,
+                "gradients are reduced over the data axis in buckets of about this size"),
+      bytes_key("memory.budget", GARONNE_MEMBER(memory, budget), true,
+                "hard limit for each rank; auto = what is free on the node, shared by its ranks"),
+      text_key("memory.plan", GARONNE_MEMBER(memory, plan), {"auto", "keep-all", "full"},
+               "auto = the fastest that fits; keep-all = keep every record; full = keep block "
+               "inputs, recompute the rest"),
+      integer_key("train.steps", GARONNE_MEMBER(train, steps), 1,
+                  "optimizer steps of the whole run"),
+      integer_key("train.stop_after", GARONNE_MEMBER(train, stop_after), 0,
+                  "save and stop with exit code 75 after so many steps of this invocation; 0 = no"),
+      integer_key("train.global_batch", GARONNE_MEMBER(train, global_batch), 1,
+                  "samples a step, over the whole grid"),
+      integer_key("train.micro_batch", GARONNE_MEMBER(train, micro_batch), 1,
+                  "samples that go through the model at once on a rank"),
+      text_key("train.precision", GARONNE_MEMBER(train, precision),
+               {"float32", "float64", "bfloat16"},
+               "compute type; with bfloat16 masters, gradients and moments stay float32"),
+      integer_key("train.seed", GARONNE_MEMBER(train, seed), 0,
+                  "of initialisation, dropout and the order of samples"),
       text_key("optimizer.name", GARONNE_MEMBER(optimizer, name), {"adamw"}, "optimizer"),
-      real_key("optimizer.learning_rate", GARONNE_MEMBER(optimizer, learning_rate), 0, infinity, "at the end of the warm-up"),
-      real_key("optimizer.minimum_learning_rate", GARONNE_MEMBER(optimizer, minimum_learning_rate), 0, infinity, "at the end of the cosine"),
-      integer_key("optimizer.warmup_steps", GARONNE_MEMBER(optimizer, warmup_steps), 0, "steps of linear warm-up"),
-      real_key("optimizer.beta1", GARONNE_MEMBER(optimizer, beta1), 0, 1, "decay of the first moment"),
-      real_key("optimizer.beta2", GARONNE_MEMBER(optimizer, beta2), 0, 1, "decay of the second moment"),
-      real_key("optimizer.epsilon", GARONNE_MEMBER(optimizer, epsilon), 0, infinity, "added to the root of the second moment"),
-      real_key("optimizer.weight_decay", GARONNE_MEMBER(optimizer, weight_decay), 0, infinity, "decoupled; matrices and embeddings only"),
-      real_key("optimizer.clip_norm", GARONNE_MEMBER(optimizer, clip_norm), 0, infinity, "largest global gradient norm; 0 = no clipping"),
-      integer_key("evaluation.every", GARONNE_MEMBER(evaluation, every), 0, "steps between validations; 0 = only at the end"),
-      integer_key("evaluation.batches", GARONNE_MEMBER(evaluation, batches), 0, "micro-batches of a validation, over the whole grid; 0 = no validation"),
-      integer_key("checkpoint.every", GARONNE_MEMBER(checkpoint, every), 0, "steps between checkpoints; 0 = only at the end"),
-      integer_key("checkpoint.keep", GARONNE_MEMBER(checkpoint, keep), 1, "newest checkpoints to keep"),
+      real_key("optimizer.learning_rate", GARONNE_MEMBER(optimizer, learning_rate), 0, infinity,
+               "at the end of the warm-up"),
+      real_key("optimizer.minimum_learning_rate", GARONNE_MEMBER(optimizer, minimum_learning_rate),
+               0, infinity, "at the end of the cosine"),
+      integer_key("optimizer.warmup_steps", GARONNE_MEMBER(optimizer, warmup_steps), 0,
+                  "steps of linear warm-up"),
+      real_key("optimizer.beta1", GARONNE_MEMBER(optimizer, beta1), 0, 1,
+               "decay of the first moment"),
+      real_key("optimizer.beta2", GARONNE_MEMBER(optimizer, beta2), 0, 1,
+               "decay of the second moment"),
+      real_key("optimizer.epsilon", GARONNE_MEMBER(optimizer, epsilon), 0, infinity,
+               "added to the root of the second moment"),
+      real_key("optimizer.weight_decay", GARONNE_MEMBER(optimizer, weight_decay), 0, infinity,
+               "decoupled; matrices and embeddings only"),
+      real_key("optimizer.clip_norm", GARONNE_MEMBER(optimizer, clip_norm), 0, infinity,
+               "largest global gradient norm; 0 = no clipping"),
+      integer_key("evaluation.every", GARONNE_MEMBER(evaluation, every), 0,
+                  "steps between validations; 0 = only at the end"),
+      integer_key("evaluation.batches", GARONNE_MEMBER(evaluation, batches), 0,
+                  "micro-batches of a validation, over the whole grid; 0 = no validation"),
+      integer_key("checkpoint.every", GARONNE_MEMBER(checkpoint, every), 0,
+                  "steps between checkpoints; 0 = only at the end"),
+      integer_key("checkpoint.keep", GARONNE_MEMBER(checkpoint, keep), 1,
+                  "newest checkpoints to keep"),
       text_key("run.directory", GARONNE_MEMBER(run, directory), {}, "where the run writes"),
-      text_key("run.resume", GARONNE_MEMBER(run, resume), {"auto", "never"}, "auto = from the newest checkpoint that verifies; never = wants an empty directory"),
+      text_key("run.resume", GARONNE_MEMBER(run, resume), {"auto", "never"},
+               "auto = from the newest checkpoint that verifies; never = wants an empty directory"),
       text_key("run.device", GARONNE_MEMBER(run, device), {"cpu", "cuda"}, "where the model runs"),
-      integer_key("run.threads", GARONNE_MEMBER(run, threads), 0, "threads a rank; 0 = cores of the node over the ranks on it"),
+      integer_key("run.threads", GARONNE_MEMBER(run, threads), 0,
+                  "threads a rank; 0 = cores of the node over the ranks on it"),
   };
 }
 

@@ -26,12 +26,13 @@ ConfigError::ConfigError(const std::string& reason, std::source_location where)
 
 PlanError::PlanError(std::int64_t needed_bytes, std::int64_t available_bytes,
                      const std::string& detail, std::source_location where)
-    : Error(ExitCode::Infeasible,
-            fmt::format("no plan fits memory.budget = {} bytes ({}); the smallest budget that works "
-                        "is {} bytes ({}){}{}",
-                        available_bytes, format_bytes(available_bytes), needed_bytes,
-                        format_bytes(needed_bytes), detail.empty() ? "" : ": ", detail),
-            where),
+    : Error(
+          ExitCode::Infeasible,
+          fmt::format("no plan fits memory.budget = {} bytes ({}); the smallest budget that works "
+                      "is {} bytes ({}){}{}",
+                      available_bytes, format_bytes(available_bytes), needed_bytes,
+                      format_bytes(needed_bytes), detail.empty() ? "" : ": ", detail),
+          where),
       needed_bytes_(needed_bytes),
       available_bytes_(available_bytes) {}
 

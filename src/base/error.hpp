@@ -1,4 +1,5 @@
-// Every failure of Garonne is one of these exceptions; the one catch in apps/ maps them to exit codes.
+// Every failure of Garonne is one of these exceptions; the one catch in apps/ maps them to exit
+// codes.
 #pragma once
 
 #include <cstdint>

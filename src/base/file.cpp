@@ -24,7 +24,8 @@ struct FileWriter::Hash {
 
 FileWriter::FileWriter(const std::string& path) : path_(path), hash_(std::make_unique<Hash>()) {
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) throw IoError(path, fmt::format("cannot be written: {}", std::strerror(errno)));
+  if (descriptor_ < 0)
+    throw IoError(path, fmt::format("cannot be written: {}", std::strerror(errno)));
 }
 
 FileWriter::~FileWriter() {
@@ -37,7 +38,8 @@ void FileWriter::write(const void* data, std::size_t bytes) {
   while (bytes > 0) {
     const ssize_t written = ::write(descriptor_, next, bytes);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw IoError(path_, fmt::format("cannot be written: {}", std::strerror(errno)));
+    if (written < 0)
+      throw IoError(path_, fmt::format("cannot be written: {}", std::strerror(errno)));
     next += written;
     bytes -= static_cast<std::size_t>(written);
   }
@@ -45,9 +47,11 @@ void FileWriter::write(const void* data, std::size_t bytes) {
 
 std::string FileWriter::finish() {
   const int descriptor = descriptor_;
-  if (::fsync(descriptor) != 0) throw IoError(path_, fmt::format("cannot be made durable: {}", std::strerror(errno)));
+  if (::fsync(descriptor) != 0)
+    throw IoError(path_, fmt::format("cannot be made durable: {}", std::strerror(errno)));
   descriptor_ = -1;
-  if (::close(descriptor) != 0) throw IoError(path_, fmt::format("cannot be closed: {}", std::strerror(errno)));
+  if (::close(descriptor) != 0)
+    throw IoError(path_, fmt::format("cannot be closed: {}", std::strerror(errno)));
   const XXH128_hash_t hash = XXH3_128bits_digest(hash_->state);
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
@@ -63,7 +67,9 @@ FileReader::FileReader(const std::string& path) : path_(path) {
   size_ = status.st_size;
 }
 
-FileReader::~FileReader() { ::close(descriptor_); }
+FileReader::~FileReader() {
+  ::close(descriptor_);
+}
 
 void FileReader::read(std::int64_t offset, void* destination, std::size_t bytes) const {
   char* next = static_cast<char*>(destination);
@@ -99,12 +105,15 @@ void write_file_durably(const std::string& path, const std::string& text) {
 
 void sync_directory(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) throw IoError(path, fmt::format("cannot be opened: {}", std::strerror(errno)));
+  if (descriptor < 0)
+    throw IoError(path, fmt::format("cannot be opened: {}", std::strerror(errno)));
   const int result = ::fsync(descriptor);
   const int reason = errno;
   ::close(descriptor);
-  // Some file systems cannot sync a folder and say EINVAL; their renames are as durable as they get.
-  if (result != 0 && reason != EINVAL) throw IoError(path, fmt::format("cannot be made durable: {}", std::strerror(reason)));
+  // Some file systems cannot sync a folder and say EINVAL; their renames are as durable as they
+  // get.
+  if (result != 0 && reason != EINVAL)
+    throw IoError(path, fmt::format("cannot be made durable: {}", std::strerror(reason)));
 }
 
 }  // namespace garonne

@@ -8,7 +8,8 @@
 
 namespace garonne {
 
-// Writes a new file from start to end, hashing on the way. Every failure is an IoError with the path.
+// Writes a new file from start to end, hashing on the way. Every failure is an IoError with the
+// path.
 class FileWriter {
  public:
   explicit FileWriter(const std::string& path);
@@ -47,8 +48,8 @@ class FileReader {
 
 std::string read_text_file(const std::string& path);
 
-// Writes beside (path.partial), fsyncs, renames and fsyncs the folder: the old file or the new one, never
-// half of it.
+// Writes beside (path.partial), fsyncs, renames and fsyncs the folder: the old file or the new one,
+// never half of it.
 void write_file_durably(const std::string& path, const std::string& text);
 
 // Makes the names in a folder durable.

@@ -14,14 +14,19 @@
 namespace garonne {
 namespace {
 
-std::string digits(XXH128_hash_t hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
+std::string digits(XXH128_hash_t hash) {
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
 
 }  // namespace
 
-std::string hash_text(std::string_view text) { return digits(XXH3_128bits(text.data(), text.size())); }
+std::string hash_text(std::string_view text) {
+  return digits(XXH3_128bits(text.data(), text.size()));
+}
 
 std::string hash_file(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             &std::fclose);
   if (!file) throw IoError(path, std::strerror(errno));
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
                                                                               &XXH3_freeState);

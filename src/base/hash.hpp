@@ -1,5 +1,5 @@
-// Hashes of texts and files: 128-bit XXH3, as 32 hexadecimal digits. They find damage and difference, not
-// malice.
+// Hashes of texts and files: 128-bit XXH3, as 32 hexadecimal digits. They find damage and
+// difference, not malice.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Counter-based random numbers: the same bits for the same (seed, name, step, sample, element) on every
-// device, grid and order of computation. Philox-4x32-10 after Salmon, Moraes, Dror, Shaw, "Parallel
-// random numbers: as easy as 1, 2, 3", SC 2011.
+// Counter-based random numbers: the same bits for the same (seed, name, step, sample, element) on
+// every device, grid and order of computation. Philox-4x32-10 after Salmon, Moraes, Dror, Shaw,
+// "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,11 @@ GARONNE_HOST_DEVICE constexpr PhiloxBlock philox(PhiloxBlock counter, PhiloxKey 
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = 0xD2511F53ULL * counter.word[0];
     const std::uint64_t product1 = 0xCD9E8D57ULL * counter.word[2];
-    const PhiloxBlock next = {{static_cast<std::uint32_t>(product1 >> 32) ^ counter.word[1] ^ key.low,
-                               static_cast<std::uint32_t>(product1),
-                               static_cast<std::uint32_t>(product0 >> 32) ^ counter.word[3] ^ key.high,
-                               static_cast<std::uint32_t>(product0)}};
+    const PhiloxBlock next = {
+        {static_cast<std::uint32_t>(product1 >> 32) ^ counter.word[1] ^ key.low,
+         static_cast<std::uint32_t>(product1),
+         static_cast<std::uint32_t>(product0 >> 32) ^ counter.word[3] ^ key.high,
+         static_cast<std::uint32_t>(product0)}};
     counter = next;
     key.low += 0x9E3779B9U;
     key.high += 0xBB67AE85U;
@@ -40,12 +41,12 @@ GARONNE_HOST_DEVICE constexpr PhiloxBlock philox(PhiloxBlock counter, PhiloxKey 
   return counter;
 }
 
-// The four words of elements 4·group … 4·group+3 of one sample at one step. Element e uses word e % 4
-// of group e / 4. Steps below 2^32, samples below 2^48, elements of a tensor below 2^50.
+// The four words of elements 4·group … 4·group+3 of one sample at one step. Element e uses word e %
+// 4 of group e / 4. Steps below 2^32, samples below 2^48, elements of a tensor below 2^50.
 GARONNE_HOST_DEVICE constexpr PhiloxBlock philox_at(PhiloxKey key, std::uint64_t step,
                                                     std::uint64_t sample, std::uint64_t group) {
-  const std::uint32_t high =
-      (static_cast<std::uint32_t>(group >> 32) & 0xFFFFU) | (static_cast<std::uint32_t>(sample >> 32) << 16);
+  const std::uint32_t high = (static_cast<std::uint32_t>(group >> 32) & 0xFFFFU) |
+                             (static_cast<std::uint32_t>(sample >> 32) << 16);
   return philox({{static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(sample),
                   static_cast<std::uint32_t>(step), high}},
                 key);
@@ -53,7 +54,8 @@ GARONNE_HOST_DEVICE constexpr PhiloxBlock philox_at(PhiloxKey key, std::uint64_t
 
 // Key of one use of randomness: hash of run seed, global node (or parameter) name and repetition.
 // FNV-1a over the name, then the splitmix64 finaliser, so that near names give far keys.
-constexpr PhiloxKey philox_key(std::uint64_t seed, std::string_view name, std::uint64_t repetition = 0) {
+constexpr PhiloxKey philox_key(std::uint64_t seed, std::string_view name,
+                               std::uint64_t repetition = 0) {
   std::uint64_t hash = 0xCBF29CE484222325ULL;
   for (const char character : name) {
     hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001B3ULL;

@@ -1,4 +1,5 @@
-// The number types of a run: what nodes compute in and what gradients and optimizer states are kept in.
+// The number types of a run: what nodes compute in and what gradients and optimizer states are kept
+// in.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,9 @@ inline Precision parse_precision(const std::string& name) {
 }
 
 constexpr const char* precision_name(Precision precision) {
-  return precision == Precision::Float32 ? "float32" : precision == Precision::Float64 ? "float64" : "bfloat16";
+  return precision == Precision::Float32   ? "float32"
+         : precision == Precision::Float64 ? "float64"
+                                           : "bfloat16";
 }
 
 // Bytes of an element of values and of the parameters that nodes read.
@@ -32,6 +35,8 @@ constexpr std::int64_t state_bytes(Precision precision) {
 }
 
 // bfloat16 is a compute copy: a float32 master is kept beside it.
-constexpr bool has_master(Precision precision) { return precision == Precision::BFloat16; }
+constexpr bool has_master(Precision precision) {
+  return precision == Precision::BFloat16;
+}
 
 }  // namespace garonne

@@ -15,7 +15,9 @@ Progress::Progress(std::string label, std::int64_t total, bool muted)
       visible_(!muted && isatty(STDERR_FILENO) == 1),
       start_(std::chrono::steady_clock::now()) {}
 
-Progress::~Progress() { clear(); }
+Progress::~Progress() {
+  clear();
+}
 
 void Progress::advance_to(std::int64_t done, const std::string& note) {
   if (!visible_) return;
@@ -40,7 +42,8 @@ void Progress::draw(std::int64_t done, const std::string& note) {
   constexpr int width = 24;
   std::string line;
   if (total_ > 0) {
-    const double share = std::clamp(static_cast<double>(done) / static_cast<double>(total_), 0.0, 1.0);
+    const double share =
+        std::clamp(static_cast<double>(done) / static_cast<double>(total_), 0.0, 1.0);
     const int filled = static_cast<int>(share * width);
     const double elapsed = std::chrono::duration<double>(last_ - start_).count();
     const double advanced = static_cast<double>(done - first_);
@@ -50,8 +53,9 @@ void Progress::draw(std::int64_t done, const std::string& note) {
           static_cast<std::int64_t>(elapsed / advanced * static_cast<double>(total_ - done));
       left = fmt::format("{}:{:02}:{:02} left", seconds / 3600, seconds / 60 % 60, seconds % 60);
     }
-    line = fmt::format("{} [{}{}] {:3.0f} % {} {}", label_, std::string(static_cast<std::size_t>(filled), '#'),
-                       std::string(static_cast<std::size_t>(width - filled), '.'), 100.0 * share, left, note);
+    line = fmt::format(
+        "{} [{}{}] {:3.0f} % {} {}", label_, std::string(static_cast<std::size_t>(filled), '#'),
+        std::string(static_cast<std::size_t>(width - filled), '.'), 100.0 * share, left, note);
   } else {
     line = fmt::format("{} {} {}", label_, done, note);
   }

@@ -7,10 +7,12 @@
 
 namespace garonne {
 
-// Draws on standard error, at most ten times a second, and only when that is a terminal. Not thread-safe.
+// Draws on standard error, at most ten times a second, and only when that is a terminal. Not
+// thread-safe.
 class Progress {
  public:
-  // `total` in the units that `advance_to` counts; 0 = unknown. A muted bar (another rank's) draws nothing.
+  // `total` in the units that `advance_to` counts; 0 = unknown. A muted bar (another rank's) draws
+  // nothing.
   Progress(std::string label, std::int64_t total, bool muted = false);
   ~Progress();
   Progress(const Progress&) = delete;

@@ -6,7 +6,8 @@
 
 namespace garonne {
 
-/// Several lines, the first `garonne <version>`, the others `<name>: <value>`; no newline at the end.
+/// Several lines, the first `garonne <version>`, the others `<name>: <value>`; no newline at the
+/// end.
 std::string version_text();
 
 /// The version alone, as the first line has it; goes into files that a run writes.

@@ -42,12 +42,11 @@ std::optional<Launcher> detect_launcher(const EnvironmentReader& read) {
   for (const Trace& trace : traces) {
     if (read(trace.variable)) return Launcher{trace.variable, read_count(read, trace.size)};
   }
-  // Slurm names its own rank in batch scripts too, where nothing was launched; inside a step the
-  // step's count is right, outside one only the allocation's is there.
-  if (read("SLURM_PROCID")) {
-    const char* variable = read("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
-    const std::optional<int> size = read_count(read, variable);
-    if (size && *size > 1) return Launcher{variable, size};
+  // Slurm names a rank and the allocation's tasks in batch scripts too, where nothing was launched
+  // and commands such as `garonne plan` run alone; only a step says how many tasks it has.
+  const std::optional<int> step_tasks = read_count(read, "SLURM_STEP_NUM_TASKS");
+  if (read("SLURM_PROCID") && step_tasks && *step_tasks > 1) {
+    return Launcher{"SLURM_STEP_NUM_TASKS", step_tasks};
   }
   if (read("PMIX_RANK")) return Launcher{"PMIX_RANK", std::nullopt};
   return std::nullopt;

@@ -17,8 +17,7 @@ struct Launcher {
 using EnvironmentReader = std::function<const char*(const char*)>;
 
 // Empty when no launcher of parallel programs left a trace. A Slurm batch script or interactive
-// shell with one task is no launcher; one with several tasks is, so that a forgotten srun is
-// noticed.
+// shell is no launcher, whatever the tasks of its allocation: only a step (srun) is.
 std::optional<Launcher> detect_launcher();
 std::optional<Launcher> detect_launcher(const EnvironmentReader& read);
 

@@ -55,9 +55,13 @@ void* system_block(std::int64_t bytes) {
   return static_cast<char*>(block) + header_bytes;
 }
 
-Header& header_of(void* data) { return *reinterpret_cast<Header*>(static_cast<char*>(data) - header_bytes); }
+Header& header_of(void* data) {
+  return *reinterpret_cast<Header*>(static_cast<char*>(data) - header_bytes);
+}
 
-void release_system_block(void* data) { std::free(static_cast<char*>(data) - header_bytes); }
+void release_system_block(void* data) {
+  std::free(static_cast<char*>(data) - header_bytes);
+}
 
 void release_data(void* data) {
   if (data == nullptr) return;
@@ -70,13 +74,15 @@ void release_data(void* data) {
   (*owner)->release(data, header.bytes);
 }
 
-// The tensor library's one CPU allocator of the process: counts in the tier of the calling thread's scope.
+// The tensor library's one CPU allocator of the process: counts in the tier of the calling thread's
+// scope.
 class TierAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size) override {
     const c10::Device cpu(c10::DeviceType::CPU);
     if (size == 0) return {nullptr, nullptr, &release_data, cpu};
-    const std::int64_t bytes = round_up(static_cast<std::int64_t>(size), cpu_allocation_granularity);
+    const std::int64_t bytes =
+        round_up(static_cast<std::int64_t>(size), cpu_allocation_granularity);
     void* data = nullptr;
     if (current == nullptr) {
       data = system_block(bytes);
@@ -105,10 +111,11 @@ void install_allocator() {
 void* DeviceTier::Ledger::allocate(std::int64_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (live_ + bytes > limit_) {
-    throw RefusedError(fmt::format(
-        "{}: an allocation of {} bytes would bring the live bytes to {} and the budget is {} bytes ({})",
-        activity_.empty() ? "outside any instruction" : activity_, bytes, live_ + bytes, limit_,
-        format_bytes(limit_)));
+    throw RefusedError(
+        fmt::format("{}: an allocation of {} bytes would bring the live bytes to {} and the budget "
+                    "is {} bytes ({})",
+                    activity_.empty() ? "outside any instruction" : activity_, bytes, live_ + bytes,
+                    limit_, format_bytes(limit_)));
   }
   void* block = nullptr;
   auto& blocks = kept_blocks_[bytes];
@@ -154,13 +161,27 @@ DeviceTier::~DeviceTier() {
   ledger_->give_back_kept();
 }
 
-std::int64_t DeviceTier::limit_bytes() const { return ledger_->limit_; }
-std::int64_t DeviceTier::live_bytes() const { return ledger_->live_; }
-std::int64_t DeviceTier::peak_bytes() const { return ledger_->peak_; }
-void DeviceTier::reset_peak() { ledger_->peak_ = ledger_->live_; }
-void DeviceTier::set_activity(const std::string& activity) { ledger_->activity_ = activity; }
+std::int64_t DeviceTier::limit_bytes() const {
+  return ledger_->limit_;
+}
+std::int64_t DeviceTier::live_bytes() const {
+  return ledger_->live_;
+}
+std::int64_t DeviceTier::peak_bytes() const {
+  return ledger_->peak_;
+}
+void DeviceTier::reset_peak() {
+  ledger_->peak_ = ledger_->live_;
+}
+void DeviceTier::set_activity(const std::string& activity) {
+  ledger_->activity_ = activity;
+}
 
-DeviceScope::DeviceScope(const DeviceTier& tier) : outer_(current) { current = tier.ledger().get(); }
-DeviceScope::~DeviceScope() { current = outer_; }
+DeviceScope::DeviceScope(const DeviceTier& tier) : outer_(current) {
+  current = tier.ledger().get();
+}
+DeviceScope::~DeviceScope() {
+  current = outer_;
+}
 
 }  // namespace garonne::exec

@@ -1,4 +1,5 @@
-// The device tier on CPUs: a counting allocator with a hard limit that keeps freed blocks for reuse.
+// The device tier on CPUs: a counting allocator with a hard limit that keeps freed blocks for
+// reuse.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,9 @@ namespace garonne::exec {
 
 // Bytes handed out, each allocation rounded up to cpu_allocation_granularity. Used by one thread.
 //
-// While a DeviceScope of this tier is open on a thread, everything that the tensor library allocates on that
-// thread comes from here; other threads, and the thread outside the scope, allocate from the host.
+// While a DeviceScope of this tier is open on a thread, everything that the tensor library
+// allocates on that thread comes from here; other threads, and the thread outside the scope,
+// allocate from the host.
 class DeviceTier {
  public:
   explicit DeviceTier(std::int64_t limit_bytes);

@@ -20,7 +20,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::size_t index(int id) { return static_cast<std::size_t>(id); }
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
 
 }  // namespace
 
@@ -28,15 +30,18 @@ std::size_t index(int id) { return static_cast<std::size_t>(id); }
 struct Executor::Running {
   const StepInputs& inputs;
   std::vector<at::Tensor> buffers;
-  std::vector<std::vector<std::int64_t>> samples;        // by micro-batch
-  std::map<std::pair<int, int>, nn::Record> records;     // (micro-batch, node)
-  std::map<std::size_t, dist::Ticket> tickets;           // by instruction
+  std::vector<std::vector<std::int64_t>> samples;     // by micro-batch
+  std::map<std::pair<int, int>, nn::Record> records;  // (micro-batch, node)
+  std::map<std::size_t, dist::Ticket> tickets;        // by instruction
   double gradient_scale = 1;
   StepOutputs outputs;
 };
 
 Executor::Executor(const nn::Model& model, const plan::Program& program, const Machine& machine)
-    : model_(model), program_(program), machine_(machine), bucket_of_buffer_(program.buffers.size(), -1) {
+    : model_(model),
+      program_(program),
+      machine_(machine),
+      bucket_of_buffer_(program.buffers.size(), -1) {
   for (std::size_t number = 0; number < program.buckets.size(); ++number) {
     bucket_of_buffer_[index(program.buckets[number].buffer)] = static_cast<int>(number);
   }
@@ -52,7 +57,8 @@ StepOutputs Executor::run(const StepInputs& inputs) {
     const ParameterState& state = machine_.state->parameters[p];
     running.buffers[index(ids.parameter)] = state.parameter;
     if (ids.master >= 0) running.buffers[index(ids.master)] = state.master;
-    for (std::size_t k = 0; k < ids.states.size(); ++k) running.buffers[index(ids.states[k])] = state.states[k];
+    for (std::size_t k = 0; k < ids.states.size(); ++k)
+      running.buffers[index(ids.states[k])] = state.states[k];
   }
   running.outputs.measurements.reserve(program_.instructions.size());
   for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
@@ -76,10 +82,14 @@ StepOutputs Executor::run(const StepInputs& inputs) {
 
 void Executor::execute(const plan::Instruction& instruction, std::size_t number, Running& running) {
   switch (instruction.operation) {
-    case plan::Operation::Load: return load(instruction, running);
-    case plan::Operation::Forward: return forward(instruction, /*keep=*/false, running);
-    case plan::Operation::ForwardKeep: return forward(instruction, /*keep=*/true, running);
-    case plan::Operation::Backward: return backward(instruction, running);
+    case plan::Operation::Load:
+      return load(instruction, running);
+    case plan::Operation::Forward:
+      return forward(instruction, /*keep=*/false, running);
+    case plan::Operation::ForwardKeep:
+      return forward(instruction, /*keep=*/true, running);
+    case plan::Operation::Backward:
+      return backward(instruction, running);
     case plan::Operation::EmitLoss: {
       const int sum = instruction.arguments.output;
       const at::Tensor& loss = running.buffers[index(instruction.arguments.inputs[0])];
@@ -90,7 +100,8 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
       value = (first ? 0.0 : value) + *loss.const_data_ptr<double>() * running.inputs.loss_scale;
       return;
     }
-    case plan::Operation::AllReduce: return all_reduce(instruction, number, running);
+    case plan::Operation::AllReduce:
+      return all_reduce(instruction, number, running);
     case plan::Operation::Wait: {
       const auto found = running.tickets.find(index(instruction.completes));
       expect(found != running.tickets.end(), "a wait without its reduction");
@@ -98,15 +109,19 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
       running.tickets.erase(found);
       return;
     }
-    case plan::Operation::Norm: return norm(instruction, running);
-    case plan::Operation::Update: return update(instruction, running);
-    case plan::Operation::Report: return report(instruction, running);
+    case plan::Operation::Norm:
+      return norm(instruction, running);
+    case plan::Operation::Update:
+      return update(instruction, running);
+    case plan::Operation::Report:
+      return report(instruction, running);
   }
 }
 
 void Executor::make(const plan::Instruction& instruction, int buffer, const at::Tensor& tensor,
                     Running& running) const {
-  expect(buffer >= 0, plan::describe(instruction) + " makes a buffer that the Program does not name");
+  expect(buffer >= 0,
+         plan::describe(instruction) + " makes a buffer that the Program does not name");
   running.buffers[index(buffer)] = tensor;
 }
 
@@ -121,12 +136,14 @@ void Executor::check_made(const plan::Instruction& instruction, const Running& r
         round_up(static_cast<std::int64_t>(tensor.storage().nbytes()), cpu_allocation_granularity);
     if (bytes != buffer.bytes) {
       throw InternalError(fmt::format("{} made {} with {} bytes where the Program says {}",
-                                      plan::describe(instruction), buffer.name, bytes, buffer.bytes));
+                                      plan::describe(instruction), buffer.name, bytes,
+                                      buffer.bytes));
     }
   }
 }
 
-nn::Context Executor::context_of(const plan::Instruction& instruction, const Running& running) const {
+nn::Context Executor::context_of(const plan::Instruction& instruction,
+                                 const Running& running) const {
   nn::Context context;
   context.precision = machine_.state->precision;
   context.seed = running.inputs.seed;
@@ -141,7 +158,8 @@ nn::Context Executor::context_of(const plan::Instruction& instruction, const Run
 
 void Executor::load(const plan::Instruction& instruction, Running& running) {
   HostBatch batch = running.inputs.load(instruction.micro_batch);
-  expect(batch.values.size() >= instruction.arguments.inputs.size(), "a micro-batch lacks a loaded value");
+  expect(batch.values.size() >= instruction.arguments.inputs.size(),
+         "a micro-batch lacks a loaded value");
   for (std::size_t i = 0; i < instruction.arguments.inputs.size(); ++i) {
     const auto& values = batch.values[i];
     at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
@@ -156,7 +174,8 @@ void Executor::forward(const plan::Instruction& instruction, bool keep, Running&
   std::vector<at::Tensor> inputs;
   for (const int id : instruction.arguments.inputs) inputs.push_back(running.buffers[index(id)]);
   std::vector<at::Tensor> parameters;
-  for (const int id : instruction.arguments.parameters) parameters.push_back(running.buffers[index(id)]);
+  for (const int id : instruction.arguments.parameters)
+    parameters.push_back(running.buffers[index(id)]);
   nn::Record record;
   const at::Tensor output =
       node.forward(context_of(instruction, running), inputs, parameters, keep ? &record : nullptr);
@@ -179,7 +198,8 @@ at::Tensor Executor::gradient_target(const plan::GradientTarget& target, int par
     make(instruction, target.buffer,
          at::empty({bucket.elements}, nn::state_scalar_type(machine_.state->precision)), running);
   }
-  return buffer.narrow(0, target.offset_elements, model_.graph.parameters[index(parameter)].elements);
+  return buffer.narrow(0, target.offset_elements,
+                       model_.graph.parameters[index(parameter)].elements);
 }
 
 void Executor::backward(const plan::Instruction& instruction, Running& running) {
@@ -223,12 +243,14 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
   }
 }
 
-void Executor::all_reduce(const plan::Instruction& instruction, std::size_t number, Running& running) {
+void Executor::all_reduce(const plan::Instruction& instruction, std::size_t number,
+                          Running& running) {
   const at::Tensor& data = running.buffers[index(instruction.arguments.inputs[0])];
   const int staging = instruction.arguments.staging;
   at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, at::kByte);
   make(instruction, staging, scratch, running);
-  const auto type = data.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;
+  const auto type =
+      data.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;
   expect(machine_.data != nullptr, "the Program reduces over ranks and there is no transport");
   running.tickets.emplace(
       number, machine_.data->all_reduce_sum(data.data_ptr(), data.numel(), type,
@@ -244,8 +266,8 @@ void Executor::norm(const plan::Instruction& instruction, Running& running) {
       const int p = bucket.parameters[k];
       const at::Tensor gradient =
           buffer.narrow(0, bucket.offsets[k], model_.graph.parameters[index(p)].elements);
-      squares[index(p)] =
-          kernels::sum_of_squares(nn::element_type_of(gradient), gradient.const_data_ptr(), gradient.numel());
+      squares[index(p)] = kernels::sum_of_squares(nn::element_type_of(gradient),
+                                                  gradient.const_data_ptr(), gradient.numel());
       if (machine_.watch_gradient) machine_.watch_gradient(p, gradient);
     }
   }
@@ -256,10 +278,11 @@ void Executor::norm(const plan::Instruction& instruction, Running& running) {
   make(instruction, instruction.arguments.output, result, running);
   const double loss = *running.buffers[index(program_.loss_sum)].const_data_ptr<double>();
   if (!std::isfinite(loss) || !std::isfinite(sum)) {
-    throw RefusedError(fmt::format("step {}: the {} is {}; nothing was updated. Lower optimizer.learning_rate or set "
-                                   "optimizer.clip_norm, and start again from the last checkpoint",
-                                   running.inputs.step, std::isfinite(loss) ? "gradient norm" : "loss",
-                                   std::isfinite(loss) ? std::sqrt(sum) : loss));
+    throw RefusedError(fmt::format(
+        "step {}: the {} is {}; nothing was updated. Lower optimizer.learning_rate or set "
+        "optimizer.clip_norm, and start again from the last checkpoint",
+        running.inputs.step, std::isfinite(loss) ? "gradient norm" : "loss",
+        std::isfinite(loss) ? std::sqrt(sum) : loss));
   }
   running.gradient_scale = optim::clip_scale(std::sqrt(sum), running.inputs.clip_norm);
 }
@@ -273,17 +296,20 @@ void Executor::update(const plan::Instruction& instruction, Running& running) {
     optim::ParameterUpdate update;
     update.parameter = state.trained();
     update.states = state.states;
-    update.gradient = buffer.narrow(0, bucket.offsets[k], model_.graph.parameters[index(p)].elements);
+    update.gradient =
+        buffer.narrow(0, bucket.offsets[k], model_.graph.parameters[index(p)].elements);
     if (state.master.defined()) update.compute_copy = state.parameter;
     update.decays = model_.graph.parameters[index(p)].decays;
-    machine_.optimizer->update(update, running.inputs.step, running.inputs.learning_rate, running.gradient_scale);
+    machine_.optimizer->update(update, running.inputs.step, running.inputs.learning_rate,
+                               running.gradient_scale);
   }
 }
 
 void Executor::report(const plan::Instruction& instruction, Running& running) {
   if (program_.loss_sum >= 0) {
     running.outputs.loss = *running.buffers[index(program_.loss_sum)].const_data_ptr<double>();
-    running.outputs.gradient_norm = *running.buffers[index(program_.gradient_norm)].const_data_ptr<double>();
+    running.outputs.gradient_norm =
+        *running.buffers[index(program_.gradient_norm)].const_data_ptr<double>();
     return;
   }
   const at::Tensor& value = running.buffers[index(instruction.arguments.inputs[0])];
@@ -292,9 +318,15 @@ void Executor::report(const plan::Instruction& instruction, Running& running) {
   for (std::int64_t i = 0; i < value.numel(); ++i) {
     const auto at = static_cast<std::size_t>(i);
     switch (value.scalar_type()) {
-      case at::kDouble: running.outputs.report[at] = value.const_data_ptr<double>()[i]; break;
-      case at::kFloat: running.outputs.report[at] = static_cast<double>(value.const_data_ptr<float>()[i]); break;
-      default: running.outputs.report[at] = static_cast<double>(value.const_data_ptr<at::BFloat16>()[i]); break;
+      case at::kDouble:
+        running.outputs.report[at] = value.const_data_ptr<double>()[i];
+        break;
+      case at::kFloat:
+        running.outputs.report[at] = static_cast<double>(value.const_data_ptr<float>()[i]);
+        break;
+      default:
+        running.outputs.report[at] = static_cast<double>(value.const_data_ptr<at::BFloat16>()[i]);
+        break;
     }
   }
 }

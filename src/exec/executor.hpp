@@ -1,5 +1,5 @@
-// The executor: a plain interpreter of Programs, without policy. It does what the instructions say, checks
-// that every buffer it makes has the bytes that the Program gives it, and measures.
+// The executor: a plain interpreter of Programs, without policy. It does what the instructions say,
+// checks that every buffer it makes has the bytes that the Program gives it, and measures.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,18 +21,18 @@ namespace garonne::exec {
 
 // One micro-batch on the host: which samples, and the loaded values in the model's order.
 struct HostBatch {
-  std::vector<std::int64_t> samples;               // [batch]
-  std::vector<std::vector<std::int64_t>> values;   // tokens, targets [batch · sequence]
+  std::vector<std::int64_t> samples;              // [batch]
+  std::vector<std::vector<std::int64_t>> values;  // tokens, targets [batch · sequence]
 };
 
 // What an execution is given beside the Program.
 struct StepInputs {
   std::uint64_t seed = 0;
-  std::int64_t step = 1;       // from 1
-  bool training = true;        // dropout acts
-  double loss_scale = 1;       // weight of one micro-batch's loss in the sum, and of its gradients
+  std::int64_t step = 1;  // from 1
+  bool training = true;   // dropout acts
+  double loss_scale = 1;  // weight of one micro-batch's loss in the sum, and of its gradients
   double learning_rate = 0;
-  double clip_norm = 0;        // 0 = off
+  double clip_norm = 0;  // 0 = off
   std::function<HostBatch(int micro_batch)> load;
 };
 
@@ -60,9 +60,10 @@ class Executor {
   // `program` must have been accepted by replay; it and the model must outlive the executor.
   Executor(const nn::Model& model, const plan::Program& program, const Machine& machine);
 
-  // Runs one step; collective over the groups of the Program. Throws RefusedError (allocator, loss or
-  // gradient norm not finite) with the instruction's name, CommunicationError from the transport. After an
-  // exception the state is that of the last whole update, or partly updated when an update was interrupted.
+  // Runs one step; collective over the groups of the Program. Throws RefusedError (allocator, loss
+  // or gradient norm not finite) with the instruction's name, CommunicationError from the
+  // transport. After an exception the state is that of the last whole update, or partly updated
+  // when an update was interrupted.
   StepOutputs run(const StepInputs& inputs);
 
  private:
@@ -75,11 +76,12 @@ class Executor {
   void norm(const plan::Instruction& instruction, Running& running);
   void update(const plan::Instruction& instruction, Running& running);
   void report(const plan::Instruction& instruction, Running& running);
-  void make(const plan::Instruction& instruction, int buffer, const at::Tensor& tensor, Running& running) const;
+  void make(const plan::Instruction& instruction, int buffer, const at::Tensor& tensor,
+            Running& running) const;
   void check_made(const plan::Instruction& instruction, const Running& running) const;
   nn::Context context_of(const plan::Instruction& instruction, const Running& running) const;
-  at::Tensor gradient_target(const plan::GradientTarget& target, int parameter, const plan::Instruction& instruction,
-                             Running& running) const;
+  at::Tensor gradient_target(const plan::GradientTarget& target, int parameter,
+                             const plan::Instruction& instruction, Running& running) const;
 
   const nn::Model& model_;
   const plan::Program& program_;

@@ -9,7 +9,8 @@
 
 namespace garonne::exec {
 
-ModelState initial_state(const nn::Model& model, Precision precision, std::uint64_t seed, int optimizer_states) {
+ModelState initial_state(const nn::Model& model, Precision precision, std::uint64_t seed,
+                         int optimizer_states) {
   ModelState state;
   state.precision = precision;
   const auto stored = at::TensorOptions().dtype(nn::state_scalar_type(precision));
@@ -30,7 +31,8 @@ ModelState initial_state(const nn::Model& model, Precision precision, std::uint6
     } else {
       parameter.parameter = trained;
     }
-    for (int k = 0; k < optimizer_states; ++k) parameter.states.push_back(at::zeros(spec.shape, stored));
+    for (int k = 0; k < optimizer_states; ++k)
+      parameter.states.push_back(at::zeros(spec.shape, stored));
     state.parameters.push_back(std::move(parameter));
   }
   refresh_compute_copies(state);

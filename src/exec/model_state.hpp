@@ -25,8 +25,10 @@ struct ModelState {
   std::vector<ParameterState> parameters;  // by parameter index
 };
 
-// Step 0: parameters by (seed, name, element), states zero. Allocates from the calling thread's tier.
-ModelState initial_state(const nn::Model& model, Precision precision, std::uint64_t seed, int optimizer_states);
+// Step 0: parameters by (seed, name, element), states zero. Allocates from the calling thread's
+// tier.
+ModelState initial_state(const nn::Model& model, Precision precision, std::uint64_t seed,
+                         int optimizer_states);
 
 // Makes the compute copies again from the masters.
 void refresh_compute_copies(ModelState& state);

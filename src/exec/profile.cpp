@@ -40,7 +40,9 @@ double median_seconds(const std::function<void()>& work) {
     seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     total += seconds.back();
   }
-  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end());
+  std::nth_element(seconds.begin(),
+                   seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
+                   seconds.end());
   return seconds[seconds.size() / 2];
 }
 
@@ -52,12 +54,13 @@ std::vector<nn::ProductShape> product_shapes(const nn::Model& model, Precision p
   std::vector<nn::ProductShape> shapes;
   std::set<std::string> seen;
   for (const auto& node : model.graph.nodes) {
-    const bool multiplies = node.kind == "linear" || node.kind == "loss_head" || node.kind == "logits_head";
+    const bool multiplies =
+        node.kind == "linear" || node.kind == "loss_head" || node.kind == "logits_head";
     if (!multiplies) continue;
     const auto& weight = model.graph.parameters[static_cast<std::size_t>(node.parameters[0])].shape;
     const std::int64_t rows = model.batch * model.sequence;
-    for (const auto form :
-         {nn::ProductForm::Forward, nn::ProductForm::InputGradient, nn::ProductForm::WeightGradient}) {
+    for (const auto form : {nn::ProductForm::Forward, nn::ProductForm::InputGradient,
+                            nn::ProductForm::WeightGradient}) {
       if (node.kind == "logits_head" && form != nn::ProductForm::Forward) continue;
       const nn::ProductShape shape{form, rows, weight[0], weight[1], precision};
       if (seen.insert(nn::product_key(shape)).second) shapes.push_back(shape);
@@ -73,17 +76,23 @@ void choose_product(const nn::ProductShape& shape, nn::Products& products, doubl
   const at::Tensor weight = random_tensor({shape.outputs, shape.inputs}, type);
   const at::Tensor target =
       at::empty({shape.outputs * shape.inputs}, nn::state_scalar_type(shape.precision));
-  const double operations = 2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.outputs) *
-                            static_cast<double>(shape.inputs);
+  const double operations = 2.0 * static_cast<double>(shape.rows) *
+                            static_cast<double>(shape.outputs) * static_cast<double>(shape.inputs);
   double best = std::numeric_limits<double>::infinity();
   for (const nn::ProductLibrary library : nn::product_candidates(shape)) {
     nn::Products candidate;
     candidate.choose(shape, library);
     const double seconds = median_seconds([&] {
       switch (shape.form) {
-        case nn::ProductForm::Forward: candidate.forward(x, weight, at::Tensor()); break;
-        case nn::ProductForm::InputGradient: candidate.input_gradient(dy, weight); break;
-        case nn::ProductForm::WeightGradient: candidate.weight_gradient(dy, x, target, false); break;
+        case nn::ProductForm::Forward:
+          candidate.forward(x, weight, at::Tensor());
+          break;
+        case nn::ProductForm::InputGradient:
+          candidate.input_gradient(dy, weight);
+          break;
+        case nn::ProductForm::WeightGradient:
+          candidate.weight_gradient(dy, x, target, false);
+          break;
       }
     });
     roof = std::max(roof, operations / seconds);
@@ -96,8 +105,8 @@ void choose_product(const nn::ProductShape& shape, nn::Products& products, doubl
 // One node with made-up inputs, run as the executor would.
 class NodeProbe {
  public:
-  NodeProbe(const nn::Model& model, std::size_t n, Precision precision, const nn::Products& products,
-            DeviceTier& tier)
+  NodeProbe(const nn::Model& model, std::size_t n, Precision precision,
+            const nn::Products& products, DeviceTier& tier)
       : model_(model), node_(*model.nodes[n]), spec_(model.graph.nodes[n]), tier_(tier) {
     const auto type = nn::compute_scalar_type(precision);
     context_.precision = precision;
@@ -110,13 +119,16 @@ class NodeProbe {
     for (const int input : spec_.inputs) {
       const plan::ValueSpec& value = model.graph.values[static_cast<std::size_t>(input)];
       const std::int64_t rows = model.batch * model.sequence;
-      inputs_.push_back(value.loaded ? at::zeros({rows}, at::kLong)
-                                     : random_tensor({rows, value.bytes / compute_bytes(precision) / rows}, type));
+      inputs_.push_back(
+          value.loaded
+              ? at::zeros({rows}, at::kLong)
+              : random_tensor({rows, value.bytes / compute_bytes(precision) / rows}, type));
     }
     for (const int p : spec_.parameters) {
       const auto& parameter = model.graph.parameters[static_cast<std::size_t>(p)];
       parameters_.push_back(random_tensor(parameter.shape, type));
-      gradients_.push_back({at::zeros({parameter.elements}, nn::state_scalar_type(precision)), true});
+      gradients_.push_back(
+          {at::zeros({parameter.elements}, nn::state_scalar_type(precision)), true});
     }
   }
 
@@ -146,7 +158,9 @@ class NodeProbe {
   }
 
  private:
-  at::Tensor forward(nn::Record* record) const { return node_.forward(context_, inputs_, parameters_, record); }
+  at::Tensor forward(nn::Record* record) const {
+    return node_.forward(context_, inputs_, parameters_, record);
+  }
 
   void measure_backward(const at::Tensor& output, nn::Record& record, plan::CostRow& row) {
     const at::Tensor gradient = at::ones_like(output);
@@ -168,7 +182,8 @@ class NodeProbe {
       const auto gradients = run(record);
       row.backward_transient_bytes = tier_.peak_bytes() - std::max(tier_.live_bytes(), before);
     }
-    // A graph is used up by its backward, so every further run records anew and only the backward counts.
+    // A graph is used up by its backward, so every further run records anew and only the backward
+    // counts.
     double total = 0;
     std::vector<double> seconds;
     while (seconds.size() < 3 || (total < 0.02 && seconds.size() < 25)) {
@@ -222,12 +237,12 @@ std::string machine_text(int threads) {
     processor = line.substr(line.find(':') + 2);
     break;
   }
-  return fmt::format("{}, {}, {} threads, torch {}, profile 2", processor, kernels::instruction_set(), threads,
-                     TORCH_VERSION);
+  return fmt::format("{}, {}, {} threads, torch {}, profile 2", processor,
+                     kernels::instruction_set(), threads, TORCH_VERSION);
 }
 
-void profile_model(const nn::Model& model, const nn::Declaration& declaration, plan::CostTable& table,
-                   const std::function<void(int, int)>& progress) {
+void profile_model(const nn::Model& model, const nn::Declaration& declaration,
+                   plan::CostTable& table, const std::function<void(int, int)>& progress) {
   const at::NoGradGuard no_gradients;
   DeviceTier tier(no_limit);
   const DeviceScope scope(tier);
@@ -274,7 +289,8 @@ plan::CostTable load_cached_costs(int threads) {
   std::ifstream file(path);
   if (!file) return empty;
   const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded() || json.value("format", "") != "garonne.costs" || json.value("version", 0) != 1) {
+  if (json.is_discarded() || json.value("format", "") != "garonne.costs" ||
+      json.value("version", 0) != 1) {
     return empty;
   }
   plan::CostTable table = plan::cost_table_from_json(json, path);

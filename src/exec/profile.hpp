@@ -13,10 +13,10 @@ namespace garonne::exec {
 // Processor, threads and versions: a table measured on another machine text is stale here.
 std::string machine_text(int threads);
 
-// Fills `table` with what it lacks for `model`; equal nodes are measured once. `progress` is told (done,
-// all). Local to the rank.
-void profile_model(const nn::Model& model, const nn::Declaration& declaration, plan::CostTable& table,
-                   const std::function<void(int, int)>& progress);
+// Fills `table` with what it lacks for `model`; equal nodes are measured once. `progress` is told
+// (done, all). Local to the rank.
+void profile_model(const nn::Model& model, const nn::Declaration& declaration,
+                   plan::CostTable& table, const std::function<void(int, int)>& progress);
 
 // Where the tables of this machine are kept: $GARONNE_CACHE, else $XDG_CACHE_HOME/garonne, else
 // ~/.cache/garonne; one file a machine text.

@@ -50,15 +50,17 @@ struct NamingHooks : SavedVariableHooks {
   at::Tensor call_unpack_hook() override {
     expect(graph->arguments != nullptr, "a record is read outside its backward");
     const BackwardArguments& arguments = *graph->arguments;
-    const at::Tensor& base = slot->source == Source::Private     ? arguments.record->slots.at(slot->position)
-                             : slot->source == Source::Input     ? arguments.inputs.at(slot->position)
-                             : slot->source == Source::Parameter ? arguments.parameters.at(slot->position)
-                                                                 : arguments.output;
+    const at::Tensor& base =
+        slot->source == Source::Private     ? arguments.record->slots.at(slot->position)
+        : slot->source == Source::Input     ? arguments.inputs.at(slot->position)
+        : slot->source == Source::Parameter ? arguments.parameters.at(slot->position)
+                                            : arguments.output;
     expect(base.defined(), "a backward reads a tensor that its node did not pin");
     return base.as_strided(slot->sizes, slot->strides, slot->offset);
   }
 
-  std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const override {
+  std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data()
+      const override {
     return std::nullopt;
   }
 
@@ -103,16 +105,19 @@ const void* storage_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
 
-std::optional<std::size_t> position_of(const void* storage, const std::vector<at::Tensor>& tensors) {
+std::optional<std::size_t> position_of(const void* storage,
+                                       const std::vector<at::Tensor>& tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (storage_of(tensors[i]) == storage) return i;
   }
   return std::nullopt;
 }
 
-// A saved output may be a view made before the executor knew the output, so slots are named only now.
-void name_slots(Graph& graph, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& parameters,
-                const at::Tensor& output, Record& record) {
+// A saved output may be a view made before the executor knew the output, so slots are named only
+// now.
+void name_slots(Graph& graph, const std::vector<at::Tensor>& inputs,
+                const std::vector<at::Tensor>& parameters, const at::Tensor& output,
+                Record& record) {
   for (const auto& slot : graph.slots) {
     const void* storage = storage_of(slot->saved);
     slot->sizes = slot->saved.sizes().vec();
@@ -180,9 +185,10 @@ std::vector<at::Tensor> backward_of_record(BackwardArguments& arguments) {
   graph.arguments = &arguments;
   torch::autograd::edge_list wanted;
   for (const auto& sink : graph.sinks) wanted.emplace_back(sink, 0);
-  auto gradients = Engine::get_default_engine().execute({graph.root}, {arguments.output_gradient},
-                                                        /*keep_graph=*/false, /*create_graph=*/false,
-                                                        /*accumulate_grad=*/false, wanted);
+  auto gradients =
+      Engine::get_default_engine().execute({graph.root}, {arguments.output_gradient},
+                                           /*keep_graph=*/false, /*create_graph=*/false,
+                                           /*accumulate_grad=*/false, wanted);
   graph.arguments = nullptr;
   arguments.record->graph.reset();
   return gradients;

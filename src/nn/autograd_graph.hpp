@@ -1,7 +1,8 @@
-// Default backward: autograd's, in a graph that holds neither the node's inputs nor its parameters nor its
-// output. Saved tensors that live in those are kept as names (which one, sizes, strides, offset) and are
-// resolved again when the backward runs; what remains is the node's private record. All dealings with
-// autograd's internal interface are in this file, since they differ between LibTorch versions.
+// Default backward: autograd's, in a graph that holds neither the node's inputs nor its parameters
+// nor its output. Saved tensors that live in those are kept as names (which one, sizes, strides,
+// offset) and are resolved again when the backward runs; what remains is the node's private record.
+// All dealings with autograd's internal interface are in this file, since they differ between
+// LibTorch versions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,11 +16,11 @@
 namespace garonne::nn {
 
 // A differentiable function of inputs and parameters, in the tensor library's operations.
-using Differentiable =
-    std::function<at::Tensor(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& parameters)>;
+using Differentiable = std::function<at::Tensor(const std::vector<at::Tensor>& inputs,
+                                                const std::vector<at::Tensor>& parameters)>;
 
-// Runs `function`, fills `record` with the private slots (each storage once, in the order of saving) and
-// the graph. Floating-point inputs only.
+// Runs `function`, fills `record` with the private slots (each storage once, in the order of
+// saving) and the graph. Floating-point inputs only.
 at::Tensor record_forward(const Differentiable& function, const std::vector<at::Tensor>& inputs,
                           const std::vector<at::Tensor>& parameters, Record& record);
 
@@ -31,8 +32,8 @@ struct PinnedNames {
 };
 PinnedNames pinned_names(const Record& record);
 
-// Gradients of inputs and parameters, in that order; the graph is used up. Tensors named by the record must
-// be defined in `arguments`; they may be at other addresses than when the forward ran.
+// Gradients of inputs and parameters, in that order; the graph is used up. Tensors named by the
+// record must be defined in `arguments`; they may be at other addresses than when the forward ran.
 std::vector<at::Tensor> backward_of_record(BackwardArguments& arguments);
 
 // Base of nodes that give only a differentiable function.
@@ -40,7 +41,8 @@ class AutogradNode : public Node {
  public:
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record* record) const override;
-  std::vector<at::Tensor> backward(const Context& context, BackwardArguments& arguments) const override;
+  std::vector<at::Tensor> backward(const Context& context,
+                                   BackwardArguments& arguments) const override;
 
  protected:
   virtual Differentiable function(const Context& context) const = 0;

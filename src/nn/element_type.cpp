@@ -7,10 +7,14 @@ namespace garonne::nn {
 
 kernels::ElementType element_type_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
-    case at::kFloat: return kernels::ElementType::Float32;
-    case at::kDouble: return kernels::ElementType::Float64;
-    case at::kBFloat16: return kernels::ElementType::BFloat16;
-    default: throw InternalError("a tensor of a type that no kernel knows");
+    case at::kFloat:
+      return kernels::ElementType::Float32;
+    case at::kDouble:
+      return kernels::ElementType::Float64;
+    case at::kBFloat16:
+      return kernels::ElementType::BFloat16;
+    default:
+      throw InternalError("a tensor of a type that no kernel knows");
   }
 }
 
@@ -21,17 +25,25 @@ kernels::ElementType element_type_of(Precision precision) {
 }
 
 at::ScalarType compute_scalar_type(Precision precision) {
-  return precision == Precision::Float32 ? at::kFloat : precision == Precision::Float64 ? at::kDouble : at::kBFloat16;
+  return precision == Precision::Float32   ? at::kFloat
+         : precision == Precision::Float64 ? at::kDouble
+                                           : at::kBFloat16;
 }
 
 at::ScalarType state_scalar_type(Precision precision) {
   return precision == Precision::Float64 ? at::kDouble : at::kFloat;
 }
 
-std::int64_t Declaration::allocation(std::int64_t bytes) const { return round_up(bytes, granularity); }
+std::int64_t Declaration::allocation(std::int64_t bytes) const {
+  return round_up(bytes, granularity);
+}
 
-std::int64_t Declaration::tensor(std::int64_t elements) const { return allocation(elements * element_bytes()); }
+std::int64_t Declaration::tensor(std::int64_t elements) const {
+  return allocation(elements * element_bytes());
+}
 
-kernels::ElementType Context::element_type() const { return element_type_of(precision); }
+kernels::ElementType Context::element_type() const {
+  return element_type_of(precision);
+}
 
 }  // namespace garonne::nn

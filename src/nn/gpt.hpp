@@ -22,10 +22,12 @@ struct GptSizes {
 // Throws ConfigError for sizes that do not fit together.
 void check_gpt_sizes(const GptSizes& sizes);
 
-// For micro-batches of `batch` samples. Loaded values: 0 = tokens, 1 = targets, int64 [batch, sequence].
+// For micro-batches of `batch` samples. Loaded values: 0 = tokens, 1 = targets, int64 [batch,
+// sequence].
 Model make_gpt(const GptSizes& sizes, std::int64_t batch, const Declaration& declaration);
 
-// The same parameters; ends in logits [sequence, vocabulary] of one sample. Loaded value: 0 = tokens.
+// The same parameters; ends in logits [sequence, vocabulary] of one sample. Loaded value: 0 =
+// tokens.
 Model make_gpt_generator(const GptSizes& sizes, const Declaration& declaration);
 
 }  // namespace garonne::nn

@@ -17,10 +17,12 @@ struct Rows {
 
 // tokens [batch, sequence], token table [vocabulary, hidden], position table [positions, hidden]
 //   -> dropout(token + position) [batch, sequence, hidden]
-std::unique_ptr<Node> make_embedding(const std::string& name, Rows rows, std::int64_t hidden, std::int64_t vocabulary,
-                                     std::int64_t positions, double dropout);
+std::unique_ptr<Node> make_embedding(const std::string& name, Rows rows, std::int64_t hidden,
+                                     std::int64_t vocabulary, std::int64_t positions,
+                                     double dropout);
 
-// x [rows, hidden], gain [hidden], bias [hidden] -> [rows, hidden]; statistics in float32 or better.
+// x [rows, hidden], gain [hidden], bias [hidden] -> [rows, hidden]; statistics in float32 or
+// better.
 std::unique_ptr<Node> make_layer_norm(Rows rows, std::int64_t hidden, double epsilon);
 
 // x [rows, inputs], weight [outputs, inputs], bias [outputs] -> [rows, outputs]
@@ -30,13 +32,14 @@ std::unique_ptr<Node> make_linear(Rows rows, std::int64_t inputs, std::int64_t o
 std::unique_ptr<Node> make_attention(Rows rows, std::int64_t heads, std::int64_t head_size);
 
 // residual [rows, hidden], x [rows, hidden] -> residual + dropout(x)
-std::unique_ptr<Node> make_dropout_add(const std::string& name, Rows rows, std::int64_t hidden, double dropout);
+std::unique_ptr<Node> make_dropout_add(const std::string& name, Rows rows, std::int64_t hidden,
+                                       double dropout);
 
 // The tanh form of GELU, as in GPT-2.
 std::unique_ptr<Node> make_gelu(Rows rows, std::int64_t hidden);
 
-// x [rows, hidden], targets [rows], token table [vocabulary, hidden] -> mean cross-entropy in nats, a scalar
-// in float32 or better. Keeps the gradient of the logits, made in the place of the logits.
+// x [rows, hidden], targets [rows], token table [vocabulary, hidden] -> mean cross-entropy in nats,
+// a scalar in float32 or better. Keeps the gradient of the logits, made in the place of the logits.
 std::unique_ptr<Node> make_loss_head(Rows rows, std::int64_t hidden, std::int64_t vocabulary);
 
 // x [batch, sequence, hidden], token table -> logits [batch · sequence, vocabulary]; forward only.

@@ -22,7 +22,8 @@ double product_operations(std::int64_t m, std::int64_t n, std::int64_t k) {
 
 class Linear : public Node {
  public:
-  Linear(Rows rows, std::int64_t inputs, std::int64_t outputs) : rows_(rows), inputs_(inputs), outputs_(outputs) {}
+  Linear(Rows rows, std::int64_t inputs, std::int64_t outputs)
+      : rows_(rows), inputs_(inputs), outputs_(outputs) {}
 
   plan::NodeSpec declare(const Declaration& declaration) const override {
     plan::NodeSpec spec;
@@ -30,11 +31,13 @@ class Linear : public Node {
     spec.cost_key = fmt::format("linear {}x{}x{}", rows_.count(), outputs_, inputs_);
     spec.gradient_aliases = {false};
     spec.pins_inputs = {true};
-    const ProductTransients transients = product_transients(declaration, rows_.count(), outputs_, inputs_);
+    const ProductTransients transients =
+        product_transients(declaration, rows_.count(), outputs_, inputs_);
     spec.forward.transient_bytes = spec.forward_keep.transient_bytes = transients.forward_bytes;
     spec.backward.transient_bytes = transients.backward_bytes;
     const double operations = product_operations(rows_.count(), outputs_, inputs_);
-    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations = operations;
+    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
+        operations;
     spec.backward.floating_point_operations = 2 * operations;
     return spec;
   }
@@ -44,13 +47,16 @@ class Linear : public Node {
     return context.products->forward(inputs[0], parameters[0], parameters[1]);
   }
 
-  std::vector<at::Tensor> backward(const Context& context, BackwardArguments& arguments) const override {
+  std::vector<at::Tensor> backward(const Context& context,
+                                   BackwardArguments& arguments) const override {
     const at::Tensor& gradient = arguments.output_gradient;
     auto& gradients = arguments.parameter_gradients;
     // The weight gradient first: its transient is gone before the input gradient is made.
-    context.products->weight_gradient(gradient, arguments.inputs[0], gradients[0].target, gradients[0].accumulate);
-    kernels::bias_gradient(context.element_type(), gradient.const_data_ptr(), gradients[1].target.data_ptr(),
-                           gradients[1].accumulate, rows_.count(), outputs_);
+    context.products->weight_gradient(gradient, arguments.inputs[0], gradients[0].target,
+                                      gradients[0].accumulate);
+    kernels::bias_gradient(context.element_type(), gradient.const_data_ptr(),
+                           gradients[1].target.data_ptr(), gradients[1].accumulate, rows_.count(),
+                           outputs_);
     return {context.products->input_gradient(gradient, arguments.parameters[0])};
   }
 
@@ -68,7 +74,8 @@ class Attention : public AutogradNode {
   plan::NodeSpec declare(const Declaration& declaration) const override {
     plan::NodeSpec spec;
     spec.kind = "attention";
-    spec.cost_key = fmt::format("attention {}x{}x{}x{}", rows_.batch, rows_.sequence, heads_, head_size_);
+    spec.cost_key =
+        fmt::format("attention {}x{}x{}x{}", rows_.batch, rows_.sequence, heads_, head_size_);
     // The log-sum-exp of each row of scores.
     spec.private_slot_bytes = {
         declaration.allocation(rows_.count() * heads_ * state_bytes(declaration.precision))};
@@ -78,9 +85,10 @@ class Attention : public AutogradNode {
     spec.pins_output = true;
     declare_transients(declaration, spec);
     // Two products forward and five backward, half of each masked away.
-    const double product =
-        product_operations(rows_.sequence, rows_.sequence, head_size_) * static_cast<double>(rows_.batch * heads_) / 2;
-    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations = 2 * product;
+    const double product = product_operations(rows_.sequence, rows_.sequence, head_size_) *
+                           static_cast<double>(rows_.batch * heads_) / 2;
+    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
+        2 * product;
     spec.backward.floating_point_operations = 5 * product;
     return spec;
   }
@@ -92,60 +100,69 @@ class Attention : public AutogradNode {
           inputs[0].view({rows_.batch, rows_.sequence, 3, heads_, head_size_}).unbind(/*dim=*/2);
       // [batch, heads, sequence, head size]
       const auto result = at::_scaled_dot_product_flash_attention_for_cpu(
-          parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2), /*dropout_p=*/0.0,
+          parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2),
+          /*dropout_p=*/0.0,
           /*is_causal=*/true);
       return std::get<0>(result).transpose(1, 2).reshape({rows_.count(), heads_ * head_size_});
     };
   }
 
  private:
-  // The tensor library's blocked attention takes scratch memory of its own. Sizes as its sources choose them;
-  // held against measurement by a test in all types, since another version may choose others.
+  // The tensor library's blocked attention takes scratch memory of its own. Sizes as its sources
+  // choose them; held against measurement by a test in all types, since another version may choose
+  // others.
   void declare_transients(const Declaration& declaration, plan::NodeSpec& spec) const {
     const std::int64_t row_block = rows_.sequence >= 768 ? 256 : rows_.sequence >= 192 ? 64 : 32;
     const std::int64_t rows = std::min(row_block, rows_.sequence);
     const std::int64_t columns = std::min<std::int64_t>(512, rows_.sequence);
     const std::int64_t state = state_bytes(declaration.precision);
     const bool low_precision = declaration.precision == Precision::BFloat16;
-    // For each thread one block of scores, the maxima and sums of its rows, and the rows of its result.
-    std::int64_t forward_scratch =
-        declaration.allocation(declaration.threads * (rows * columns + 2 * rows + rows * head_size_) * state);
-    // For each thread the scores and their gradients; the row sums of the calling thread only, since those of
-    // the others are allocated on their threads, which are not of the device tier.
-    std::int64_t backward_scratch = declaration.allocation(declaration.threads * 2 * rows * columns * state) +
-                                    declaration.allocation(rows * state);
+    // For each thread one block of scores, the maxima and sums of its rows, and the rows of its
+    // result.
+    std::int64_t forward_scratch = declaration.allocation(
+        declaration.threads * (rows * columns + 2 * rows + rows * head_size_) * state);
+    // For each thread the scores and their gradients; the row sums of the calling thread only,
+    // since those of the others are allocated on their threads, which are not of the device tier.
+    std::int64_t backward_scratch =
+        declaration.allocation(declaration.threads * 2 * rows * columns * state) +
+        declaration.allocation(rows * state);
     if (low_precision) {
       // The same blocks once more in the compute type, to multiply with.
       const std::int64_t block = declaration.threads * rows * columns * declaration.element_bytes();
       forward_scratch += declaration.allocation(block) + packing_bytes(declaration, rows, columns);
-      backward_scratch += declaration.allocation(2 * block) +
-                          std::max(low_precision_workspace_bytes(declaration, columns, head_size_, rows, true),
-                                   low_precision_workspace_bytes(declaration, rows, head_size_, columns, false));
+      backward_scratch +=
+          declaration.allocation(2 * block) +
+          std::max(low_precision_workspace_bytes(declaration, columns, head_size_, rows, true),
+                   low_precision_workspace_bytes(declaration, rows, head_size_, columns, false));
     }
     // A recorded forward makes the log-sum-exp its slot; an unrecorded one drops it.
     spec.forward.transient_bytes = forward_scratch + spec.private_slot_bytes[0];
     spec.forward_keep.transient_bytes = forward_scratch;
-    // The three gradients are made apart, beside the scratch, then stacked into the gradient of qkv, which is
-    // the output and not a transient; the scratch is gone by then.
+    // The three gradients are made apart, beside the scratch, then stacked into the gradient of
+    // qkv, which is the output and not a transient; the scratch is gone by then.
     const std::int64_t apart = 3 * declaration.tensor(rows_.count() * heads_ * head_size_);
     const std::int64_t stacked = declaration.tensor(3 * rows_.count() * heads_ * head_size_);
     spec.backward.transient_bytes = apart + std::max<std::int64_t>(0, backward_scratch - stacked);
   }
 
-  // Where the processor multiplies bfloat16 in tiles, keys and values are packed for them first (an upper
-  // bound: the library does so only where it expects to gain by it).
-  std::int64_t packing_bytes(const Declaration& declaration, std::int64_t rows, std::int64_t columns) const {
+  // Where the processor multiplies bfloat16 in tiles, keys and values are packed for them first (an
+  // upper bound: the library does so only where it expects to gain by it).
+  std::int64_t packing_bytes(const Declaration& declaration, std::int64_t rows,
+                             std::int64_t columns) const {
     if (rows_.sequence < 64 || !at::native::cpublas::could_pack(at::kBFloat16)) return 0;
     const std::int64_t element = declaration.element_bytes();
     const std::int64_t even_head = head_size_ + head_size_ % 2;
     const std::int64_t tail = (rows_.sequence - 1) % columns + 1;
-    const std::int64_t even_columns = (rows_.sequence - 1) / columns * (columns + columns % 2) + tail + tail % 2;
+    const std::int64_t even_columns =
+        (rows_.sequence - 1) / columns * (columns + columns % 2) + tail + tail % 2;
     const std::int64_t matrices = rows_.batch * heads_;
-    std::int64_t bytes = declaration.tensor(matrices * even_head * rows_.sequence) +
-                         declaration.tensor(matrices * even_columns * head_size_) +
-                         declaration.allocation(declaration.threads * columns * head_size_ * element);
+    std::int64_t bytes =
+        declaration.tensor(matrices * even_head * rows_.sequence) +
+        declaration.tensor(matrices * even_columns * head_size_) +
+        declaration.allocation(declaration.threads * columns * head_size_ * element);
     if (columns % 2 != 0) bytes += declaration.allocation(declaration.threads * rows * element);
-    if (even_head != head_size_) bytes += declaration.allocation(declaration.threads * rows * even_head * element);
+    if (even_head != head_size_)
+      bytes += declaration.allocation(declaration.threads * rows * even_head * element);
     return bytes;
   }
 
@@ -168,12 +185,14 @@ class LossHead : public Node {
     spec.private_slot_bytes = {logits};
     spec.gradient_aliases = {false, false};
     spec.pins_inputs = {true, false};
-    const ProductTransients transients = product_transients(declaration, rows_.count(), vocabulary_, hidden_);
+    const ProductTransients transients =
+        product_transients(declaration, rows_.count(), vocabulary_, hidden_);
     spec.forward_keep.transient_bytes = std::max(row_losses, transients.forward_bytes);
     spec.forward.transient_bytes = logits + spec.forward_keep.transient_bytes;
     spec.backward.transient_bytes = transients.backward_bytes;
     const double operations = product_operations(rows_.count(), vocabulary_, hidden_);
-    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations = operations;
+    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
+        operations;
     spec.backward.floating_point_operations = 2 * operations;
     return spec;
   }
@@ -183,22 +202,26 @@ class LossHead : public Node {
     const at::Tensor logits = context.products->forward(inputs[0], parameters[0], at::Tensor());
     at::Tensor row_losses = at::empty({rows_.count()}, inputs[0].options().dtype(at::kDouble));
     const double mean_of_rows = 1.0 / static_cast<double>(rows_.count());
-    const double sum = kernels::cross_entropy(context.element_type(), logits.data_ptr(),
-                                              inputs[1].const_data_ptr<std::int64_t>(), mean_of_rows,
-                                              /*write_gradient=*/record != nullptr,
-                                              row_losses.data_ptr<double>(), rows_.count(), vocabulary_);
+    const double sum =
+        kernels::cross_entropy(context.element_type(), logits.data_ptr(),
+                               inputs[1].const_data_ptr<std::int64_t>(), mean_of_rows,
+                               /*write_gradient=*/record != nullptr, row_losses.data_ptr<double>(),
+                               rows_.count(), vocabulary_);
     if (record != nullptr) record->slots = {logits};
     at::Tensor loss = at::empty({}, inputs[0].options().dtype(at::kDouble));
     loss.fill_(sum * mean_of_rows);
     return loss;
   }
 
-  std::vector<at::Tensor> backward(const Context& context, BackwardArguments& arguments) const override {
+  std::vector<at::Tensor> backward(const Context& context,
+                                   BackwardArguments& arguments) const override {
     const at::Tensor& gradient = arguments.record->slots[0];
     auto& target = arguments.parameter_gradients[0];
-    context.products->weight_gradient(gradient, arguments.inputs[0], target.target, target.accumulate,
-                                      arguments.loss_scale);
-    return {context.products->input_gradient(gradient, arguments.parameters[0], arguments.loss_scale), at::Tensor()};
+    context.products->weight_gradient(gradient, arguments.inputs[0], target.target,
+                                      target.accumulate, arguments.loss_scale);
+    return {
+        context.products->input_gradient(gradient, arguments.parameters[0], arguments.loss_scale),
+        at::Tensor()};
   }
 
  private:

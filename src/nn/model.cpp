@@ -14,7 +14,8 @@ int ModelBuilder::add_parameter(const std::string& name, std::vector<std::int64_
                                 Initialisation initialisation, std::vector<std::int64_t> stored) {
   plan::ParameterSpec parameter;
   parameter.name = name;
-  parameter.elements = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  parameter.elements =
+      std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
   parameter.decays = shape.size() >= 2;
   model_.boxes.push_back(stored.empty() ? shape : std::move(stored));
   parameter.shape = std::move(shape);
@@ -23,20 +24,23 @@ int ModelBuilder::add_parameter(const std::string& name, std::vector<std::int64_
   return static_cast<int>(model_.graph.parameters.size()) - 1;
 }
 
-int ModelBuilder::add_node(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
-                           std::vector<int> parameters, std::int64_t elements) {
-  return append(name, std::move(node), std::move(inputs), std::move(parameters), declaration_.tensor(elements));
+int ModelBuilder::add_node(const std::string& name, std::unique_ptr<Node> node,
+                           std::vector<int> inputs, std::vector<int> parameters,
+                           std::int64_t elements) {
+  return append(name, std::move(node), std::move(inputs), std::move(parameters),
+                declaration_.tensor(elements));
 }
 
-int ModelBuilder::add_loss(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
-                           std::vector<int> parameters) {
-  model_.graph.loss =
-      append(name, std::move(node), std::move(inputs), std::move(parameters), declaration_.allocation(8));
+int ModelBuilder::add_loss(const std::string& name, std::unique_ptr<Node> node,
+                           std::vector<int> inputs, std::vector<int> parameters) {
+  model_.graph.loss = append(name, std::move(node), std::move(inputs), std::move(parameters),
+                             declaration_.allocation(8));
   return model_.graph.loss;
 }
 
-int ModelBuilder::append(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
-                         std::vector<int> parameters, std::int64_t output_bytes) {
+int ModelBuilder::append(const std::string& name, std::unique_ptr<Node> node,
+                         std::vector<int> inputs, std::vector<int> parameters,
+                         std::int64_t output_bytes) {
   plan::NodeSpec spec = node->declare(declaration_);
   spec.name = name;
   spec.cost_key += std::string(" ") + precision_name(declaration_.precision);

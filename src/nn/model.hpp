@@ -11,7 +11,8 @@
 
 namespace garonne::nn {
 
-// How a parameter starts: normal with this deviation around zero, or constant where the deviation is 0.
+// How a parameter starts: normal with this deviation around zero, or constant where the deviation
+// is 0.
 struct Initialisation {
   double deviation = 0;
   double constant = 0;
@@ -33,8 +34,8 @@ class ModelBuilder {
 
   int add_input(const std::string& name, std::int64_t elements);  // int64
   // `stored` is the shape in checkpoints where it differs (fused heads).
-  int add_parameter(const std::string& name, std::vector<std::int64_t> shape, Initialisation initialisation,
-                    std::vector<std::int64_t> stored = {});
+  int add_parameter(const std::string& name, std::vector<std::int64_t> shape,
+                    Initialisation initialisation, std::vector<std::int64_t> stored = {});
   // Returns the value index of the output, `elements` of the compute type.
   int add_node(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
                std::vector<int> parameters, std::int64_t elements);

@@ -1,4 +1,5 @@
-// A node: a differentiable unit with a forward and a backward, and what it tells the planner about itself.
+// A node: a differentiable unit with a forward and a backward, and what it tells the planner about
+// itself.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,16 +34,16 @@ struct Context {
   Precision precision = Precision::Float32;
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
-  bool training = true;                    // dropout acts
-  const std::int64_t* samples = nullptr;   // [batch], global sample indices
+  bool training = true;                   // dropout acts
+  const std::int64_t* samples = nullptr;  // [batch], global sample indices
   std::int64_t batch = 0;
   const Products* products = nullptr;
 
   kernels::ElementType element_type() const;
 };
 
-// What one instance keeps from forward to backward: the private slots, and a graph where the backward is
-// autograd's. Pinned values and parameters are not in it, they are handed in again.
+// What one instance keeps from forward to backward: the private slots, and a graph where the
+// backward is autograd's. Pinned values and parameters are not in it, they are handed in again.
 struct Record {
   std::vector<at::Tensor> slots;
   std::shared_ptr<void> graph;
@@ -59,8 +60,8 @@ struct BackwardArguments {
   at::Tensor output_gradient;      // undefined for the loss, whose gradient is `loss_scale`
   std::vector<at::Tensor> parameters;
   std::vector<ParameterGradient> parameter_gradients;
-  std::vector<bool> wanted;           // one an input
-  std::vector<at::Tensor> add_to;     // one an input: add into this storage in place, or undefined
+  std::vector<bool> wanted;        // one an input
+  std::vector<at::Tensor> add_to;  // one an input: add into this storage in place, or undefined
   Record* record = nullptr;
   double loss_scale = 1;
 };
@@ -72,12 +73,15 @@ class Node {
   // Kind, cost key, bytes and operations; the model fills in names, indices and block.
   virtual plan::NodeSpec declare(const Declaration& declaration) const = 0;
 
-  // Makes the output, in a storage of its own. With a record, fills it with what the backward needs.
+  // Makes the output, in a storage of its own. With a record, fills it with what the backward
+  // needs.
   virtual at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                              const std::vector<at::Tensor>& parameters, Record* record) const = 0;
 
-  // Gradients of the wanted inputs (undefined elsewhere); writes or adds the parameters' into their targets.
-  virtual std::vector<at::Tensor> backward(const Context& context, BackwardArguments& arguments) const = 0;
+  // Gradients of the wanted inputs (undefined elsewhere); writes or adds the parameters' into their
+  // targets.
+  virtual std::vector<at::Tensor> backward(const Context& context,
+                                           BackwardArguments& arguments) const = 0;
 };
 
 }  // namespace garonne::nn

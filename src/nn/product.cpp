@@ -22,13 +22,14 @@ Precision precision_of(const at::Tensor& tensor) {
                                                : Precision::BFloat16;
 }
 
-ProductShape shape_of(ProductForm form, const at::Tensor& matrix, std::int64_t rows, std::int64_t outputs,
-                      std::int64_t inputs) {
+ProductShape shape_of(ProductForm form, const at::Tensor& matrix, std::int64_t rows,
+                      std::int64_t outputs, std::int64_t inputs) {
   return {form, rows, outputs, inputs, precision_of(matrix)};
 }
 
 at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  static const auto operation = c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "");
+  static const auto operation =
+      c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "");
   torch::jit::Stack stack{x,
                           weight,
                           bias.defined() ? c10::IValue(bias) : c10::IValue(),
@@ -41,7 +42,9 @@ at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const at
 
 const std::vector<std::pair<std::string, ProductLibrary>>& library_names() {
   static const std::vector<std::pair<std::string, ProductLibrary>> names = {
-      {"MKL", ProductLibrary::Mkl}, {"oneDNN", ProductLibrary::OneDnn}, {"OpenBLAS", ProductLibrary::OpenBlas}};
+      {"MKL", ProductLibrary::Mkl},
+      {"oneDNN", ProductLibrary::OneDnn},
+      {"OpenBLAS", ProductLibrary::OpenBlas}};
   return names;
 }
 
@@ -49,8 +52,8 @@ const std::vector<std::pair<std::string, ProductLibrary>>& library_names() {
 
 std::string product_key(const ProductShape& shape) {
   static const char* const forms[] = {"forward", "input-gradient", "weight-gradient"};
-  return fmt::format("{} {} {}x{}x{}", forms[static_cast<int>(shape.form)], precision_name(shape.precision),
-                     shape.rows, shape.outputs, shape.inputs);
+  return fmt::format("{} {} {}x{}x{}", forms[static_cast<int>(shape.form)],
+                     precision_name(shape.precision), shape.rows, shape.outputs, shape.inputs);
 }
 
 std::string library_name(ProductLibrary library) {
@@ -72,9 +75,13 @@ std::vector<ProductLibrary> product_candidates(const ProductShape& shape) {
   return candidates;
 }
 
-void Products::choose(const ProductShape& shape, ProductLibrary library) { choices_[product_key(shape)] = library; }
+void Products::choose(const ProductShape& shape, ProductLibrary library) {
+  choices_[product_key(shape)] = library;
+}
 
-bool Products::has(const ProductShape& shape) const { return choices_.count(product_key(shape)) > 0; }
+bool Products::has(const ProductShape& shape) const {
+  return choices_.count(product_key(shape)) > 0;
+}
 
 ProductLibrary Products::choice(const ProductShape& shape) const {
   const auto found = choices_.find(product_key(shape));
@@ -94,7 +101,8 @@ Products Products::from_json(const nlohmann::json& json) {
     for (const auto& [candidate, library] : library_names()) {
       if (name != candidate) continue;
       if (library == ProductLibrary::OpenBlas && !kernels::openblas_available()) {
-        throw ConfigError("products", candidate, "is what this run was started with and is not available here");
+        throw ConfigError("products", candidate,
+                          "is what this run was started with and is not available here");
       }
       products.choices_[key] = library;
       known = true;
@@ -104,7 +112,8 @@ Products Products::from_json(const nlohmann::json& json) {
   return products;
 }
 
-at::Tensor Products::forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const {
+at::Tensor Products::forward(const at::Tensor& x, const at::Tensor& weight,
+                             const at::Tensor& bias) const {
   const std::int64_t inputs = weight.size(1);
   const std::int64_t outputs = weight.size(0);
   const std::int64_t rows = x.numel() / inputs;
@@ -113,25 +122,30 @@ at::Tensor Products::forward(const at::Tensor& x, const at::Tensor& weight, cons
   if (library == ProductLibrary::OneDnn) return onednn_linear(flat, weight, bias);
   at::Tensor y = at::empty({rows, outputs}, x.options());
   if (library == ProductLibrary::OpenBlas) {
-    kernels::openblas_product(element_type_of(x), false, true, rows, outputs, inputs, 1.0, flat.data_ptr(), inputs,
-                              weight.data_ptr(), inputs, 0.0, y.data_ptr(), outputs);
+    kernels::openblas_product(element_type_of(x), false, true, rows, outputs, inputs, 1.0,
+                              flat.data_ptr(), inputs, weight.data_ptr(), inputs, 0.0, y.data_ptr(),
+                              outputs);
   } else {
     at::mm_out(y, flat, weight.t());
   }
-  if (bias.defined()) kernels::add_bias(element_type_of(y), y.data_ptr(), bias.data_ptr(), rows, outputs);
+  if (bias.defined())
+    kernels::add_bias(element_type_of(y), y.data_ptr(), bias.data_ptr(), rows, outputs);
   return y;
 }
 
-at::Tensor Products::input_gradient(const at::Tensor& gradient, const at::Tensor& weight, double scale) const {
+at::Tensor Products::input_gradient(const at::Tensor& gradient, const at::Tensor& weight,
+                                    double scale) const {
   const std::int64_t inputs = weight.size(1);
   const std::int64_t outputs = weight.size(0);
   const std::int64_t rows = gradient.numel() / outputs;
   const at::Tensor flat = gradient.view({rows, outputs});
   at::Tensor result = at::empty({rows, inputs}, gradient.options());
-  const ProductLibrary library = choice(shape_of(ProductForm::InputGradient, gradient, rows, outputs, inputs));
+  const ProductLibrary library =
+      choice(shape_of(ProductForm::InputGradient, gradient, rows, outputs, inputs));
   if (library == ProductLibrary::OpenBlas) {
-    kernels::openblas_product(element_type_of(result), false, false, rows, inputs, outputs, scale, flat.data_ptr(),
-                              outputs, weight.data_ptr(), inputs, 0.0, result.data_ptr(), inputs);
+    kernels::openblas_product(element_type_of(result), false, false, rows, inputs, outputs, scale,
+                              flat.data_ptr(), outputs, weight.data_ptr(), inputs, 0.0,
+                              result.data_ptr(), inputs);
   } else if (scale == 1) {
     at::mm_out(result, flat, weight);
   } else {
@@ -140,8 +154,8 @@ at::Tensor Products::input_gradient(const at::Tensor& gradient, const at::Tensor
   return result;
 }
 
-void Products::weight_gradient(const at::Tensor& gradient, const at::Tensor& x, at::Tensor target, bool accumulate,
-                               double scale) const {
+void Products::weight_gradient(const at::Tensor& gradient, const at::Tensor& x, at::Tensor target,
+                               bool accumulate, double scale) const {
   const std::int64_t outputs = gradient.size(-1);
   const std::int64_t inputs = x.size(-1);
   const std::int64_t rows = x.numel() / inputs;
@@ -150,40 +164,46 @@ void Products::weight_gradient(const at::Tensor& gradient, const at::Tensor& x, 
   if (x.scalar_type() == at::kBFloat16) {
     at::Tensor product = at::mm(dy.t(), flat);
     if (scale != 1) product.mul_(scale);
-    kernels::accumulate_from(element_type_of(product), product.data_ptr(), target.data_ptr(), outputs * inputs,
-                             accumulate);
+    kernels::accumulate_from(element_type_of(product), product.data_ptr(), target.data_ptr(),
+                             outputs * inputs, accumulate);
     return;
   }
   at::Tensor matrix = target.view({outputs, inputs});
-  const ProductLibrary library = choice(shape_of(ProductForm::WeightGradient, x, rows, outputs, inputs));
+  const ProductLibrary library =
+      choice(shape_of(ProductForm::WeightGradient, x, rows, outputs, inputs));
   if (library == ProductLibrary::OpenBlas) {
-    kernels::openblas_product(element_type_of(x), true, false, outputs, inputs, rows, scale, dy.data_ptr(), outputs,
-                              flat.data_ptr(), inputs, accumulate ? 1.0 : 0.0, matrix.data_ptr(), inputs);
+    kernels::openblas_product(element_type_of(x), true, false, outputs, inputs, rows, scale,
+                              dy.data_ptr(), outputs, flat.data_ptr(), inputs,
+                              accumulate ? 1.0 : 0.0, matrix.data_ptr(), inputs);
   } else {
     at::addmm_out(matrix, matrix, dy.t(), flat, /*beta=*/accumulate ? 1 : 0, /*alpha=*/scale);
   }
 }
 
-ProductTransients product_transients(const Declaration& declaration, std::int64_t rows, std::int64_t outputs,
-                                     std::int64_t inputs) {
+ProductTransients product_transients(const Declaration& declaration, std::int64_t rows,
+                                     std::int64_t outputs, std::int64_t inputs) {
   ProductTransients transients;
   if (declaration.precision != Precision::BFloat16) return transients;
-  transients.forward_bytes = low_precision_workspace_bytes(declaration, rows, outputs, inputs, false);
-  const std::int64_t weights = declaration.tensor(outputs * inputs) +
-                               low_precision_workspace_bytes(declaration, outputs, inputs, rows, true);
+  transients.forward_bytes =
+      low_precision_workspace_bytes(declaration, rows, outputs, inputs, false);
+  const std::int64_t weights =
+      declaration.tensor(outputs * inputs) +
+      low_precision_workspace_bytes(declaration, outputs, inputs, rows, true);
   // The weight gradient comes first, in the room that the input gradient takes afterwards.
-  transients.backward_bytes = std::max(low_precision_workspace_bytes(declaration, rows, inputs, outputs, false),
-                                       weights - declaration.tensor(rows * inputs));
+  transients.backward_bytes =
+      std::max(low_precision_workspace_bytes(declaration, rows, inputs, outputs, false),
+               weights - declaration.tensor(rows * inputs));
   return transients;
 }
 
-std::int64_t low_precision_workspace_bytes(const Declaration& declaration, std::int64_t m, std::int64_t n,
-                                           std::int64_t k, bool transposed_left) {
+std::int64_t low_precision_workspace_bytes(const Declaration& declaration, std::int64_t m,
+                                           std::int64_t n, std::int64_t k, bool transposed_left) {
   const std::int64_t element = declaration.element_bytes();
   const std::int64_t padded = round_up(k, 32);
   const std::int64_t m_block = std::min<std::int64_t>(m, 256);
   const std::int64_t n_block = std::min<std::int64_t>(n, 64);
-  const std::int64_t left = transposed_left ? declaration.allocation(m_block * padded * element) : 0;
+  const std::int64_t left =
+      transposed_left ? declaration.allocation(m_block * padded * element) : 0;
   const std::int64_t right = declaration.allocation(64 * padded * element);
   const std::int64_t sums = declaration.allocation(m_block * n_block * 4);
   constexpr std::int64_t descriptors = 1152;

@@ -37,8 +37,8 @@ std::string library_name(ProductLibrary library);
 // Libraries that can do this product in this process.
 std::vector<ProductLibrary> product_candidates(const ProductShape& shape);
 
-// Which library does which product. A product that is not in the table goes to the tensor library's own
-// (MKL on CPUs). Values, not state: copied freely, read by all nodes.
+// Which library does which product. A product that is not in the table goes to the tensor library's
+// own (MKL on CPUs). Values, not state: copied freely, read by all nodes.
 class Products {
  public:
   void choose(const ProductShape& shape, ProductLibrary library);
@@ -53,27 +53,29 @@ class Products {
   // y = x · Wᵀ, in a new storage. `bias` may be undefined.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
   // dx = scale · dy · W, in a new storage.
-  at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& weight, double scale = 1) const;
+  at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& weight,
+                            double scale = 1) const;
   // target (+)= scale · dyᵀ · x; target is flat, n·k elements, in the gradient type.
-  void weight_gradient(const at::Tensor& gradient, const at::Tensor& x, at::Tensor target, bool accumulate,
-                       double scale = 1) const;
+  void weight_gradient(const at::Tensor& gradient, const at::Tensor& x, at::Tensor target,
+                       bool accumulate, double scale = 1) const;
 
  private:
   std::map<std::string, ProductLibrary> choices_;
 };
 
-// What the products of a linear layer take beside inputs and results, an upper bound by shape: the workspace
-// of bfloat16 products (oneDNN copies a transposed left side and the right side in blocks and sums in float32,
-// for each thread; found by measuring) and the bfloat16 weight gradient before it is added. Zero otherwise.
+// What the products of a linear layer take beside inputs and results, an upper bound by shape: the
+// workspace of bfloat16 products (oneDNN copies a transposed left side and the right side in blocks
+// and sums in float32, for each thread; found by measuring) and the bfloat16 weight gradient before
+// it is added. Zero otherwise.
 struct ProductTransients {
   std::int64_t forward_bytes = 0;
   std::int64_t backward_bytes = 0;  // beside the input gradient
 };
-ProductTransients product_transients(const Declaration& declaration, std::int64_t rows, std::int64_t outputs,
-                                     std::int64_t inputs);
+ProductTransients product_transients(const Declaration& declaration, std::int64_t rows,
+                                     std::int64_t outputs, std::int64_t inputs);
 
 // Workspace of one bfloat16 product [m, k] · [k, n].
-std::int64_t low_precision_workspace_bytes(const Declaration& declaration, std::int64_t m, std::int64_t n,
-                                           std::int64_t k, bool transposed_left);
+std::int64_t low_precision_workspace_bytes(const Declaration& declaration, std::int64_t m,
+                                           std::int64_t n, std::int64_t k, bool transposed_left);
 
 }  // namespace garonne::nn

@@ -11,7 +11,9 @@ class AdamW : public Optimizer {
  public:
   explicit AdamW(const RunConfig::Optimizer& keys) : keys_(keys) {}
 
-  std::vector<std::string> state_names() const override { return {"first_moment", "second_moment"}; }
+  std::vector<std::string> state_names() const override {
+    return {"first_moment", "second_moment"};
+  }
 
   void update(const ParameterUpdate& update, std::int64_t step, double learning_rate,
               double gradient_scale) const override {
@@ -25,8 +27,9 @@ class AdamW : public Optimizer {
     options.bias_correction2 = 1.0 - std::pow(keys_.beta2, static_cast<double>(step));
     const auto type = update.parameter.scalar_type() == at::kDouble ? kernels::ElementType::Float64
                                                                     : kernels::ElementType::Float32;
-    kernels::adamw_update(type, update.parameter.data_ptr(), update.states[0].data_ptr(), update.states[1].data_ptr(),
-                          update.gradient.const_data_ptr(), update.parameter.numel(), options, gradient_scale,
+    kernels::adamw_update(type, update.parameter.data_ptr(), update.states[0].data_ptr(),
+                          update.states[1].data_ptr(), update.gradient.const_data_ptr(),
+                          update.parameter.numel(), options, gradient_scale,
                           update.compute_copy.defined() ? update.compute_copy.data_ptr() : nullptr);
   }
 
@@ -36,6 +39,8 @@ class AdamW : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adamw(const RunConfig& config) { return std::make_unique<AdamW>(config.optimizer); }
+std::unique_ptr<Optimizer> make_adamw(const RunConfig& config) {
+  return std::make_unique<AdamW>(config.optimizer);
+}
 
 }  // namespace garonne::optim

@@ -11,7 +11,8 @@ std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config) {
       {"adamw", make_adamw},
   };
   const auto found = registry.find(config.optimizer.name);
-  if (found == registry.end()) throw ConfigError("optimizer.name", config.optimizer.name, "is no known optimizer");
+  if (found == registry.end())
+    throw ConfigError("optimizer.name", config.optimizer.name, "is no known optimizer");
   return found->second(config);
 }
 

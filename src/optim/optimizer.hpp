@@ -1,4 +1,5 @@
-// Optimizers: what they keep for each parameter and how they update it. One file and one registry line each.
+// Optimizers: what they keep for each parameter and how they update it. One file and one registry
+// line each.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +13,8 @@
 
 namespace garonne::optim {
 
-// One parameter as an update sees it; all flat views of n elements in the state type, but `compute_copy`.
+// One parameter as an update sees it; all flat views of n elements in the state type, but
+// `compute_copy`.
 struct ParameterUpdate {
   at::Tensor parameter;            // the master where there is one
   std::vector<at::Tensor> states;  // in the order of state_names()

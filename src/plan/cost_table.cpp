@@ -17,19 +17,18 @@ nlohmann::ordered_json to_json(const CostTable& table) {
                  {"backward_transient_bytes", row.backward_transient_bytes},
                  {"pinned", row.pinned}};
   }
-  return {{"format", "garonne.costs"},
-          {"version", 1},
-          {"machine", table.machine},
-          {"product_roof", table.product_roof},
-          {"products", table.products},
-          {"rows", std::move(rows)}};
+  return {{"format", "garonne.costs"},  {"version", 1},
+          {"machine", table.machine},   {"product_roof", table.product_roof},
+          {"products", table.products}, {"rows", std::move(rows)}};
 }
 
 CostTable cost_table_from_json(const nlohmann::json& json, const std::string& path) {
   try {
-    if (json.at("format") != "garonne.costs") throw ConfigError(path, "", "is no garonne.costs file");
+    if (json.at("format") != "garonne.costs")
+      throw ConfigError(path, "", "is no garonne.costs file");
     if (json.at("version") != 1) {
-      throw ConfigError(path + ": version", json.at("version").dump(), "this build reads version 1");
+      throw ConfigError(path + ": version", json.at("version").dump(),
+                        "this build reads version 1");
     }
     CostTable table;
     table.machine = json.at("machine").get<std::string>();
@@ -43,7 +42,8 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& pa
       row.value_bytes = source.at("value_bytes").get<std::int64_t>();
       row.private_bytes = source.at("private_bytes").get<std::int64_t>();
       row.forward_transient_bytes = source.at("forward_transient_bytes").get<std::int64_t>();
-      row.forward_keep_transient_bytes = source.at("forward_keep_transient_bytes").get<std::int64_t>();
+      row.forward_keep_transient_bytes =
+          source.at("forward_keep_transient_bytes").get<std::int64_t>();
       row.backward_transient_bytes = source.at("backward_transient_bytes").get<std::int64_t>();
       row.pinned = source.value("pinned", "");
       table.rows.emplace(key, row);

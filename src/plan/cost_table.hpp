@@ -24,7 +24,7 @@ struct CostRow {
 };
 
 struct CostTable {
-  std::string machine;  // processor, threads and build that it was measured on
+  std::string machine;                  // processor, threads and build that it was measured on
   std::map<std::string, CostRow> rows;  // by cost key
   nlohmann::json products = nlohmann::json::object();  // product key -> library
   double product_roof = 0;  // floating-point operations a second of the fastest large product
@@ -35,7 +35,8 @@ nlohmann::ordered_json to_json(const CostTable& table);
 // Throws ConfigError naming `path` and the key that is not understood.
 CostTable cost_table_from_json(const nlohmann::json& json, const std::string& path);
 
-// Puts measured seconds and transient bytes into the nodes whose row is there; true when every node had one.
+// Puts measured seconds and transient bytes into the nodes whose row is there; true when every node
+// had one.
 bool apply_costs(const CostTable& table, ModelGraph& graph);
 
 }  // namespace garonne::plan

@@ -1,7 +1,7 @@
 #include "plan/generator.hpp"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "base/bytes.hpp"
 #include "base/collective_bytes.hpp"
@@ -11,7 +11,9 @@
 namespace garonne::plan {
 namespace {
 
-std::size_t index(int id) { return static_cast<std::size_t>(id); }
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
 
 // Where the values of one micro-batch are, forward and backward.
 class MicroBatchWriter {
@@ -35,10 +37,12 @@ class MicroBatchWriter {
     builder_.add(std::move(instruction));
   }
 
-  // `keep` makes the node's record; a recomputation makes new buffers for the values it makes again.
+  // `keep` makes the node's record; a recomputation makes new buffers for the values it makes
+  // again.
   void forward(int n, bool keep, bool recompute) {
     const NodeSpec& node = graph_.nodes[index(n)];
-    Instruction instruction = make(keep ? Operation::ForwardKeep : Operation::Forward, node.name, n);
+    Instruction instruction =
+        make(keep ? Operation::ForwardKeep : Operation::Forward, node.name, n);
     instruction.recompute = recompute;
     const OperationCost& cost = keep ? node.forward_keep : node.forward;
     instruction.transient_bytes = cost.transient_bytes;
@@ -53,11 +57,12 @@ class MicroBatchWriter {
     instruction.writes.push_back(arguments.output);
     if (keep) {
       for (std::size_t slot = 0; slot < node.private_slot_bytes.size(); ++slot) {
-        arguments.record.push_back(new_buffer(fmt::format("{}.record{}", node.name, slot), BufferKind::Record,
-                                              node.private_slot_bytes[slot]));
+        arguments.record.push_back(new_buffer(fmt::format("{}.record{}", node.name, slot),
+                                              BufferKind::Record, node.private_slot_bytes[slot]));
       }
       record_[index(n)] = arguments.record;
-      instruction.writes.insert(instruction.writes.end(), arguments.record.begin(), arguments.record.end());
+      instruction.writes.insert(instruction.writes.end(), arguments.record.begin(),
+                                arguments.record.end());
     }
     builder_.add(std::move(instruction));
   }
@@ -97,7 +102,8 @@ class MicroBatchWriter {
       instruction.reads.push_back(arguments.pinned_output);
     }
     arguments.record = record_[index(n)];
-    instruction.reads.insert(instruction.reads.end(), arguments.record.begin(), arguments.record.end());
+    instruction.reads.insert(instruction.reads.end(), arguments.record.begin(),
+                             arguments.record.end());
     for (std::size_t i = 0; i < node.inputs.size(); ++i) write_input_gradient(node, i, instruction);
     for (const int parameter : node.parameters) {
       arguments.parameter_gradients.push_back(builder_.target_of(parameter, instruction));
@@ -130,8 +136,8 @@ class MicroBatchWriter {
     }
   }
 
-  // A second contribution is added in place where the node can do so and no other name shares the storage;
-  // else into the new storage, and the old one is given back with its last name.
+  // A second contribution is added in place where the node can do so and no other name shares the
+  // storage; else into the new storage, and the old one is given back with its last name.
   void write_input_gradient(const NodeSpec& node, std::size_t i, Instruction& instruction) {
     Arguments& arguments = instruction.arguments;
     const int input = node.inputs[i];
@@ -178,9 +184,9 @@ std::vector<std::pair<int, int>> block_ranges(const ModelGraph& graph) {
   return ranges;
 }
 
-// Which nodes of a block have to run again before its backward: those that keep something private, and
-// those whose output such a node, or a backward of the block, reads. A value that leaves the block is
-// there already.
+// Which nodes of a block have to run again before its backward: those that keep something private,
+// and those whose output such a node, or a backward of the block, reads. A value that leaves the
+// block is there already.
 std::vector<bool> nodes_to_recompute(const ModelGraph& graph, int begin, int end) {
   std::vector<bool> read(graph.values.size(), false);
   std::vector<bool> leaves(graph.values.size(), false);
@@ -209,7 +215,8 @@ const std::vector<Generator>& generators() {
        [](const ModelGraph& graph) { return RecomputeChoice(index(graph.blocks()), false); }},
       {"full", "keep block inputs only and run each block's forward again before its backward",
        [](const ModelGraph& graph) {
-         // The last block's backward follows its forward at once: dropping its records saves nothing.
+         // The last block's backward follows its forward at once: dropping its records saves
+         // nothing.
          RecomputeChoice choice(index(graph.blocks()), true);
          if (!choice.empty()) choice.back() = false;
          return choice;

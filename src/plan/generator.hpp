@@ -23,10 +23,11 @@ struct ElementBytes {
 struct StepShape {
   int micro_batches = 1;  // of this rank
   ElementBytes element_bytes;
-  std::int64_t granularity = 64;   // allocations are rounded up to it
-  std::int64_t bucket_bytes = 0;   // gradients are reduced in buckets of about this; 0 = one a parameter
-  int reductions_in_flight = 4;    // so many staging buffers live at most
-  std::vector<int> data_group;     // global ranks, in order; one member = nothing to reduce
+  std::int64_t granularity = 64;  // allocations are rounded up to it
+  std::int64_t bucket_bytes =
+      0;  // gradients are reduced in buckets of about this; 0 = one a parameter
+  int reductions_in_flight = 4;  // so many staging buffers live at most
+  std::vector<int> data_group;   // global ranks, in order; one member = nothing to reduce
   double link_bytes_per_second = 4e9;
   std::vector<std::string> optimizer_states;  // names, as {"first_moment", "second_moment"}
 };
@@ -45,17 +46,17 @@ const std::vector<Generator>& generators();
 // Throws ConfigError (memory.plan) with the known names.
 const Generator& find_generator(const std::string& name);
 
-// One training step. The buffers of parameters and states come first and in parameter order. The Program
-// is complete but not replayed: peak and seconds are 0.
+// One training step. The buffers of parameters and states come first and in parameter order. The
+// Program is complete but not replayed: peak and seconds are 0.
 Program make_training_program(const ModelGraph& graph, const StepShape& step,
                               const RecomputeChoice& recompute);
 
-// One forward of one micro-batch without records: evaluation and generation. `output` names the value
-// that stays live at the end (the loss, or the logits).
+// One forward of one micro-batch without records: evaluation and generation. `output` names the
+// value that stays live at the end (the loss, or the logits).
 Program make_forward_program(const ModelGraph& graph, const StepShape& step, int output);
 
-// Attaches every buffer that ends with its last use to the `frees` of that instruction; buffers of an
-// asynchronous instruction count as used by the instruction that waits for it.
+// Attaches every buffer that ends with its last use to the `frees` of that instruction; buffers of
+// an asynchronous instruction count as used by the instruction that waits for it.
 void assign_frees(Program& program);
 
 }  // namespace garonne::plan

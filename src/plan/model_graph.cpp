@@ -15,15 +15,18 @@ void check_model_graph(const ModelGraph& graph) {
   for (std::size_t i = 0; i < graph.values.size(); ++i) made[i] = graph.values[i].loaded;
   int block = 0;
   for (const auto& node : graph.nodes) {
-    expect(node.block == block || node.block == block + 1, node.name + ": blocks must ascend by one");
+    expect(node.block == block || node.block == block + 1,
+           node.name + ": blocks must ascend by one");
     block = node.block;
     for (const int input : node.inputs) {
-      expect(made.at(static_cast<std::size_t>(input)), node.name + " reads a value before it is made");
+      expect(made.at(static_cast<std::size_t>(input)),
+             node.name + " reads a value before it is made");
     }
     expect(node.output >= 0 && !made.at(static_cast<std::size_t>(node.output)),
            node.name + " makes a value a second time");
     made[static_cast<std::size_t>(node.output)] = true;
-    expect(node.gradient_aliases.size() == node.inputs.size(), node.name + ": one alias flag an input");
+    expect(node.gradient_aliases.size() == node.inputs.size(),
+           node.name + ": one alias flag an input");
     for (const int parameter : node.parameters) {
       expect(parameter >= 0 && static_cast<std::size_t>(parameter) < graph.parameters.size(),
              node.name + " uses an unknown parameter");

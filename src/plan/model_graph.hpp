@@ -40,21 +40,23 @@ struct NodeSpec {
   std::vector<int> parameters;     // parameter indices, in the node's order
   std::vector<int> pinned_values;  // values that the backward reads (inputs or the output)
   std::vector<std::int64_t> private_slot_bytes;  // kept from a recorded forward to the backward
-  bool needs_graph = false;         // the backward is autograd's: it needs a recorded forward
+  bool needs_graph = false;  // the backward is autograd's: it needs a recorded forward
   // Per input. Its gradient is the storage of the output's gradient.
   std::vector<bool> gradient_aliases;
   // Per input, or empty. The backward can add to an existing gradient of this input in place.
   std::vector<bool> adds_in_place;
-  // Per input, or empty, and for the output: the backward reads it. pinned_values has the same as indices.
+  // Per input, or empty, and for the output: the backward reads it. pinned_values has the same as
+  // indices.
   std::vector<bool> pins_inputs;
   bool pins_output = false;
-  OperationCost forward;            // keeps nothing but its output
-  OperationCost forward_keep;       // makes output and private slots
-  OperationCost backward;           // input gradients and weight gradients
-  bool measured = false;            // seconds from a profile of this machine, else zero
+  OperationCost forward;       // keeps nothing but its output
+  OperationCost forward_keep;  // makes output and private slots
+  OperationCost backward;      // input gradients and weight gradients
+  bool measured = false;       // seconds from a profile of this machine, else zero
 };
 
-// Nodes in a topological order; blocks are runs of nodes, numbered from 0, ascending along the list.
+// Nodes in a topological order; blocks are runs of nodes, numbered from 0, ascending along the
+// list.
 struct ModelGraph {
   std::vector<ValueSpec> values;
   std::vector<ParameterSpec> parameters;

@@ -6,31 +6,50 @@ namespace garonne::plan {
 
 std::string_view to_string(BufferKind kind) {
   switch (kind) {
-    case BufferKind::Parameter: return "parameter";
-    case BufferKind::MasterParameter: return "master-parameter";
-    case BufferKind::OptimizerState: return "optimizer-state";
-    case BufferKind::Gradient: return "gradient";
-    case BufferKind::Value: return "value";
-    case BufferKind::Record: return "record";
-    case BufferKind::ValueGradient: return "value-gradient";
-    case BufferKind::Communication: return "communication";
-    case BufferKind::Scalar: return "scalar";
+    case BufferKind::Parameter:
+      return "parameter";
+    case BufferKind::MasterParameter:
+      return "master-parameter";
+    case BufferKind::OptimizerState:
+      return "optimizer-state";
+    case BufferKind::Gradient:
+      return "gradient";
+    case BufferKind::Value:
+      return "value";
+    case BufferKind::Record:
+      return "record";
+    case BufferKind::ValueGradient:
+      return "value-gradient";
+    case BufferKind::Communication:
+      return "communication";
+    case BufferKind::Scalar:
+      return "scalar";
   }
   return "unknown";
 }
 
 std::string_view to_string(Operation operation) {
   switch (operation) {
-    case Operation::Load: return "load";
-    case Operation::Forward: return "forward";
-    case Operation::ForwardKeep: return "forward-keep";
-    case Operation::Backward: return "backward";
-    case Operation::EmitLoss: return "emit-loss";
-    case Operation::AllReduce: return "all-reduce";
-    case Operation::Wait: return "wait";
-    case Operation::Norm: return "norm";
-    case Operation::Update: return "update";
-    case Operation::Report: return "report";
+    case Operation::Load:
+      return "load";
+    case Operation::Forward:
+      return "forward";
+    case Operation::ForwardKeep:
+      return "forward-keep";
+    case Operation::Backward:
+      return "backward";
+    case Operation::EmitLoss:
+      return "emit-loss";
+    case Operation::AllReduce:
+      return "all-reduce";
+    case Operation::Wait:
+      return "wait";
+    case Operation::Norm:
+      return "norm";
+    case Operation::Update:
+      return "update";
+    case Operation::Report:
+      return "report";
   }
   return "unknown";
 }
@@ -38,7 +57,8 @@ std::string_view to_string(Operation operation) {
 std::string describe(const Instruction& instruction) {
   std::string text = fmt::format("{} {}", to_string(instruction.operation), instruction.node);
   if (instruction.recompute) text = "recompute: " + text;
-  if (instruction.micro_batch >= 0) text += fmt::format(" (micro-batch {})", instruction.micro_batch);
+  if (instruction.micro_batch >= 0)
+    text += fmt::format(" (micro-batch {})", instruction.micro_batch);
   return text;
 }
 

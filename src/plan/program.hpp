@@ -1,5 +1,5 @@
-// The Program: a flat list of instructions for one rank and one step, with a table of buffers. It is the
-// one value that generators make, replay checks, the executor runs and reports show.
+// The Program: a flat list of instructions for one rank and one step, with a table of buffers. It
+// is the one value that generators make, replay checks, the executor runs and reports show.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ enum class BufferKind {
   Parameter,
   MasterParameter,
   OptimizerState,
-  Gradient,       // a bucket of parameter gradients
-  Value,          // activations, and the loaded inputs
-  Record,         // a private slot that a forward keeps for its backward
+  Gradient,  // a bucket of parameter gradients
+  Value,     // activations, and the loaded inputs
+  Record,    // a private slot that a forward keeps for its backward
   ValueGradient,
   Communication,  // staging of collectives
   Scalar,         // loss sums and norms
@@ -59,7 +59,7 @@ struct GradientTarget {
 
 // How a channel of a collective is named; equal on all members of the group.
 struct Channel {
-  std::string kind;  // "all-reduce"
+  std::string kind;   // "all-reduce"
   std::string group;  // "data"
   std::vector<int> members;
   int peer = -1;
@@ -68,17 +68,18 @@ struct Channel {
   bool blocking = false;
 };
 
-// Buffer ids by the role they play for the operation; `reads`, `writes` and `frees` of the instruction
-// are what replay goes by, the roles are what the executor goes by; replay checks that they agree.
+// Buffer ids by the role they play for the operation; `reads`, `writes` and `frees` of the
+// instruction are what replay goes by, the roles are what the executor goes by; replay checks that
+// they agree.
 struct Arguments {
-  std::vector<int> inputs;                   // values, in the node's order
-  int output = -1;                           // value
-  std::vector<int> record;                   // private slots
+  std::vector<int> inputs;  // values, in the node's order
+  int output = -1;          // value
+  std::vector<int> record;  // private slots
   int output_gradient = -1;
-  std::vector<int> input_gradients;          // one an input, -1 = not wanted
-  std::vector<int> accumulated;              // one an input: existing gradient to add, -1 = none
-  int pinned_output = -1;                    // the output, where the backward reads it
-  std::vector<int> parameters;               // buffers, in the node's order
+  std::vector<int> input_gradients;  // one an input, -1 = not wanted
+  std::vector<int> accumulated;      // one an input: existing gradient to add, -1 = none
+  int pinned_output = -1;            // the output, where the backward reads it
+  std::vector<int> parameters;       // buffers, in the node's order
   std::vector<GradientTarget> parameter_gradients;
   int staging = -1;
 };
@@ -144,11 +145,12 @@ struct Measurement {
   std::int64_t peak_bytes = 0;  // during
 };
 
-// The file format "garonne.program" (docs/formats.md). `ranks` = all ranks that run it; `measured` may be
-// empty.
+// The file format "garonne.program" (docs/formats.md). `ranks` = all ranks that run it; `measured`
+// may be empty.
 nlohmann::ordered_json to_json(const Program& program, const std::vector<int>& ranks,
                                const std::vector<Measurement>& measured);
-// Reads what to_json wrote, enough to replay it; throws ConfigError naming the key that is not understood.
+// Reads what to_json wrote, enough to replay it; throws ConfigError naming the key that is not
+// understood.
 Program program_from_json(const nlohmann::json& json, const std::string& path);
 
 // Hash of everything that must be equal on the ranks that run the same Program (not of rank and

@@ -11,7 +11,9 @@
 namespace garonne::plan {
 namespace {
 
-std::size_t index(int id) { return static_cast<std::size_t>(id); }
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
 constexpr std::int64_t scalar_bytes = 8;
 
 }  // namespace
@@ -60,7 +62,8 @@ void ProgramBuilder::add_parameters(bool training) {
                                     parameter.elements * bytes.master);
       }
       for (const auto& state : step_.optimizer_states) {
-        buffers.states.push_back(add_static(parameter.name + "." + state, BufferKind::OptimizerState,
+        buffers.states.push_back(add_static(parameter.name + "." + state,
+                                            BufferKind::OptimizerState,
                                             parameter.elements * bytes.state));
       }
     }
@@ -101,7 +104,8 @@ void ProgramBuilder::make_buckets() {
         bucket.parameters.size() == 1
             ? first + ".gradient"
             : fmt::format("{}.gradient+{}", first, bucket.parameters.size() - 1);
-    bucket.buffer = new_buffer(name, BufferKind::Gradient, bucket.elements * step_.element_bytes.gradient);
+    bucket.buffer =
+        new_buffer(name, BufferKind::Gradient, bucket.elements * step_.element_bytes.gradient);
     int last = static_cast<int>(graph_.nodes.size());
     for (const int p : bucket.parameters) last = std::min(last, first_user[index(p)]);
     last_node_.push_back(last);
@@ -114,7 +118,8 @@ GradientTarget ProgramBuilder::target_of(int parameter, Instruction& instruction
   const int number = bucket_of_.at(index(parameter));
   const int buffer = program_.buckets[index(number)].buffer;
   // A node may write several gradients into one bucket: it is listed once.
-  if (std::find(instruction.writes.begin(), instruction.writes.end(), buffer) == instruction.writes.end()) {
+  if (std::find(instruction.writes.begin(), instruction.writes.end(), buffer) ==
+      instruction.writes.end()) {
     if (bucket_live_[index(number)]) instruction.reads.push_back(buffer);
     instruction.writes.push_back(buffer);
   }

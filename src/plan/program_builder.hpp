@@ -1,5 +1,5 @@
-// The part of a Program that does not depend on which records are kept: static buffers, gradient buckets,
-// reductions, norm and update.
+// The part of a Program that does not depend on which records are kept: static buffers, gradient
+// buckets, reductions, norm and update.
 #pragma once
 
 #include <string>
@@ -36,7 +36,8 @@ class ProgramBuilder {
 
  private:
   bool reduces() const { return step_.data_group.size() > 1; }
-  void all_reduce(const std::string& name, int buffer, std::int64_t elements, std::int64_t element_bytes);
+  void all_reduce(const std::string& name, int buffer, std::int64_t elements,
+                  std::int64_t element_bytes);
   void wait_for_oldest();
   void update(const Bucket& bucket, std::size_t number);
 
@@ -47,8 +48,8 @@ class ProgramBuilder {
   std::vector<std::int64_t> offset_of_;  // elements, by parameter
   std::vector<bool> written_;            // this parameter's gradient has its first contribution
   std::vector<bool> bucket_live_;
-  std::vector<int> last_node_;           // by bucket: the node whose backward completes it
-  std::vector<int> in_flight_;           // instruction indices of reductions not yet waited for
+  std::vector<int> last_node_;  // by bucket: the node whose backward completes it
+  std::vector<int> in_flight_;  // instruction indices of reductions not yet waited for
   int tag_ = 0;
 };
 

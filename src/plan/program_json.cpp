@@ -50,9 +50,9 @@ Arguments arguments_from_json(const json& source) {
   arguments.pinned_output = source.value("pinned_output", -1);
   arguments.parameters = source.value("parameters", std::vector<int>());
   for (const auto& target : source.value("parameter_gradients", json::array())) {
-    arguments.parameter_gradients.push_back(
-        {target.at("buffer").get<int>(), target.at("offset_elements").get<std::int64_t>(),
-         target.at("accumulate").get<bool>()});
+    arguments.parameter_gradients.push_back({target.at("buffer").get<int>(),
+                                             target.at("offset_elements").get<std::int64_t>(),
+                                             target.at("accumulate").get<bool>()});
   }
   arguments.staging = source.value("staging", -1);
   return arguments;
@@ -71,8 +71,9 @@ ordered_json instruction_to_json(const Instruction& instruction) {
                          {"seconds", instruction.seconds}};
   if (instruction.channel) {
     const Channel& channel = *instruction.channel;
-    result["channel"] = {{"kind", channel.kind},   {"group", channel.group}, {"members", channel.members},
-                         {"peer", channel.peer},   {"tag", channel.tag},     {"bytes", channel.bytes},
+    result["channel"] = {{"kind", channel.kind},        {"group", channel.group},
+                         {"members", channel.members},  {"peer", channel.peer},
+                         {"tag", channel.tag},          {"bytes", channel.bytes},
                          {"blocking", channel.blocking}};
   }
   if (instruction.completes >= 0) result["completes"] = instruction.completes;
@@ -102,13 +103,17 @@ Instruction instruction_from_json(const json& source) {
   instruction.seconds = source.value("seconds", 0.0);
   if (source.contains("channel")) {
     const json& channel = source.at("channel");
-    instruction.channel = Channel{channel.at("kind").get<std::string>(), channel.at("group").get<std::string>(),
-                                  channel.at("members").get<std::vector<int>>(), channel.value("peer", -1),
-                                  channel.value("tag", 0),               channel.at("bytes").get<std::int64_t>(),
+    instruction.channel = Channel{channel.at("kind").get<std::string>(),
+                                  channel.at("group").get<std::string>(),
+                                  channel.at("members").get<std::vector<int>>(),
+                                  channel.value("peer", -1),
+                                  channel.value("tag", 0),
+                                  channel.at("bytes").get<std::int64_t>(),
                                   channel.value("blocking", false)};
   }
   instruction.completes = source.value("completes", -1);
-  if (source.contains("arguments")) instruction.arguments = arguments_from_json(source.at("arguments"));
+  if (source.contains("arguments"))
+    instruction.arguments = arguments_from_json(source.at("arguments"));
   return instruction;
 }
 
@@ -125,7 +130,8 @@ ordered_json body_to_json(const Program& program) {
                        {"live_at_end", buffer.live_at_end}});
   }
   ordered_json instructions = ordered_json::array();
-  for (const auto& instruction : program.instructions) instructions.push_back(instruction_to_json(instruction));
+  for (const auto& instruction : program.instructions)
+    instructions.push_back(instruction_to_json(instruction));
   return {{"buffers", std::move(buffers)}, {"instructions", std::move(instructions)}};
 }
 
@@ -148,7 +154,8 @@ ordered_json to_json(const Program& program, const std::vector<int>& ranks,
                          {"seconds", program.seconds},
                          {"micro_batches", program.micro_batches}};
   result.update(body_to_json(program));
-  expect(measured.empty() || measured.size() == program.instructions.size(), "one measurement an instruction");
+  expect(measured.empty() || measured.size() == program.instructions.size(),
+         "one measurement an instruction");
   for (std::size_t i = 0; i < measured.size(); ++i) {
     auto& instruction = result["instructions"][i];
     instruction["measured_seconds"] = measured[i].seconds;
@@ -160,9 +167,11 @@ ordered_json to_json(const Program& program, const std::vector<int>& ranks,
 
 Program program_from_json(const json& source, const std::string& path) {
   try {
-    if (source.at("format") != "garonne.program") throw ConfigError(path, "", "is no garonne.program file");
+    if (source.at("format") != "garonne.program")
+      throw ConfigError(path, "", "is no garonne.program file");
     if (source.at("version") != 1) {
-      throw ConfigError(path + ": version", source.at("version").dump(), "this build reads version 1");
+      throw ConfigError(path + ": version", source.at("version").dump(),
+                        "this build reads version 1");
     }
     Program program;
     program.name = source.value("name", "");
@@ -181,19 +190,23 @@ Program program_from_json(const json& source, const std::string& path) {
       buffer.kind = enumeration_from<BufferKind, buffer_kinds>(item.at("kind"), "kind");
       buffer.bytes = item.at("bytes").get<std::int64_t>();
       const auto tier = item.value("tier", std::string("device"));
-      if (tier != "device" && tier != "host") throw ConfigError(path + ": tier", tier, "is device or host");
+      if (tier != "device" && tier != "host")
+        throw ConfigError(path + ": tier", tier, "is device or host");
       buffer.tier = tier == "host" ? Tier::Host : Tier::Device;
       buffer.live_at_start = item.value("live_at_start", false);
       buffer.live_at_end = item.value("live_at_end", false);
       program.buffers.push_back(std::move(buffer));
     }
-    for (const auto& item : source.at("instructions")) program.instructions.push_back(instruction_from_json(item));
+    for (const auto& item : source.at("instructions"))
+      program.instructions.push_back(instruction_from_json(item));
     return program;
   } catch (const json::exception& error) {
     throw ConfigError(path, "", fmt::format("is not understood: {}", error.what()));
   }
 }
 
-std::string program_hash(const Program& program) { return hash_text(body_to_json(program).dump()); }
+std::string program_hash(const Program& program) {
+  return hash_text(body_to_json(program).dump());
+}
 
 }  // namespace garonne::plan

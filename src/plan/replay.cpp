@@ -10,13 +10,17 @@
 namespace garonne::plan {
 namespace {
 
-std::size_t index(int id) { return static_cast<std::size_t>(id); }
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
 
 // One pass over one Program.
 class Replay {
  public:
   explicit Replay(const Program& program)
-      : program_(program), live_(program.buffers.size(), false), pending_uses_(program.buffers.size(), 0) {}
+      : program_(program),
+        live_(program.buffers.size(), false),
+        pending_uses_(program.buffers.size(), 0) {}
 
   Prediction run() {
     start();
@@ -28,11 +32,13 @@ class Replay {
  private:
   [[noreturn]] void fail(int i, const std::string& reason) const {
     const bool inside = i >= 0 && index(i) < program_.instructions.size();
-    throw ReplayError(i, inside ? describe(program_.instructions[index(i)]) : "end of the step", reason);
+    throw ReplayError(i, inside ? describe(program_.instructions[index(i)]) : "end of the step",
+                      reason);
   }
 
   const Buffer& buffer(int i, int id) const {
-    if (id < 0 || index(id) >= program_.buffers.size()) fail(i, fmt::format("no buffer has the id {}", id));
+    if (id < 0 || index(id) >= program_.buffers.size())
+      fail(i, fmt::format("no buffer has the id {}", id));
     return program_.buffers[index(id)];
   }
 
@@ -67,7 +73,8 @@ class Replay {
     const Instruction& instruction = program_.instructions[index(i)];
     check_roles(i, instruction);
     for (const int id : instruction.reads) {
-      if (!live_[index((buffer(i, id), id))]) fail(i, "reads " + buffer(i, id).name + ", which is not live");
+      if (!live_[index((buffer(i, id), id))])
+        fail(i, "reads " + buffer(i, id).name + ", which is not live");
     }
     for (const int id : instruction.writes) {
       const bool updates = std::find(instruction.reads.begin(), instruction.reads.end(), id) !=
@@ -95,25 +102,28 @@ class Replay {
     const Arguments& arguments = instruction.arguments;
     const auto known = [&](int id, const char* role) {
       if (id < 0) return;
-      const bool read =
-          std::find(instruction.reads.begin(), instruction.reads.end(), id) != instruction.reads.end();
-      const bool written =
-          std::find(instruction.writes.begin(), instruction.writes.end(), id) != instruction.writes.end();
-      if (!read && !written) fail(i, fmt::format("uses buffer {} as {} and neither reads nor writes it", id, role));
+      const bool read = std::find(instruction.reads.begin(), instruction.reads.end(), id) !=
+                        instruction.reads.end();
+      const bool written = std::find(instruction.writes.begin(), instruction.writes.end(), id) !=
+                           instruction.writes.end();
+      if (!read && !written)
+        fail(i, fmt::format("uses buffer {} as {} and neither reads nor writes it", id, role));
     };
     for (const int id : arguments.inputs) known(id, "input");
     for (const int id : arguments.record) known(id, "record");
     for (const int id : arguments.parameters) known(id, "parameter");
     for (const int id : arguments.input_gradients) known(id, "input gradient");
     for (const int id : arguments.accumulated) known(id, "accumulated gradient");
-    for (const auto& target : arguments.parameter_gradients) known(target.buffer, "parameter gradient");
+    for (const auto& target : arguments.parameter_gradients)
+      known(target.buffer, "parameter gradient");
     known(arguments.output, "output");
     known(arguments.output_gradient, "output gradient");
     known(arguments.pinned_output, "pinned output");
     known(arguments.staging, "staging");
   }
 
-  // Contributions to one parameter gradient: micro-batches ascend, within one the node list descends.
+  // Contributions to one parameter gradient: micro-batches ascend, within one the node list
+  // descends.
   void check_order_of_sums(int i, const Instruction& instruction) {
     for (const auto& target : instruction.arguments.parameter_gradients) {
       const auto place = std::make_pair(target.buffer, target.offset_elements);
@@ -153,7 +163,8 @@ class Replay {
   void free_buffer(int i, int id) {
     const Buffer& freed = buffer(i, id);
     if (!live_[index(id)]) fail(i, "frees " + freed.name + ", which is not live");
-    if (pending_uses_[index(id)] > 0) fail(i, "frees " + freed.name + " while an asynchronous instruction uses it");
+    if (pending_uses_[index(id)] > 0)
+      fail(i, "frees " + freed.name + " while an asynchronous instruction uses it");
     live_[index(id)] = false;
     if (freed.tier != Tier::Device) return;
     live_bytes_ -= freed.bytes;
@@ -165,7 +176,8 @@ class Replay {
     if (!pending_.empty()) fail(pending_.begin()->first, "is never waited for");
     for (std::size_t id = 0; id < live_.size(); ++id) {
       if (live_[id] == program_.buffers[id].live_at_end) continue;
-      fail(end, program_.buffers[id].name + (live_[id] ? " is still live" : " should be live and is not"));
+      fail(end, program_.buffers[id].name +
+                    (live_[id] ? " is still live" : " should be live and is not"));
     }
     prediction_.seconds = now_;
   }
@@ -183,22 +195,26 @@ class Replay {
 };
 
 bool same_channel(const Channel& a, const Channel& b) {
-  return a.kind == b.kind && a.group == b.group && a.members == b.members && a.tag == b.tag && a.bytes == b.bytes;
+  return a.kind == b.kind && a.group == b.group && a.members == b.members && a.tag == b.tag &&
+         a.bytes == b.bytes;
 }
 
 }  // namespace
 
 ReplayError::ReplayError(int instruction, const std::string& description, const std::string& reason)
-    : Error(ExitCode::Usage,
-            fmt::format("illegal Program: instruction {}, {}: {}", instruction, description, reason)),
+    : Error(ExitCode::Usage, fmt::format("illegal Program: instruction {}, {}: {}", instruction,
+                                         description, reason)),
       instruction_(instruction) {}
 
-Prediction replay(const Program& program) { return Replay(program).run(); }
+Prediction replay(const Program& program) {
+  return Replay(program).run();
+}
 
 std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
   std::vector<Prediction> predictions;
   // (group, members) -> for each member, its collectives in order.
-  std::map<std::pair<std::string, std::vector<int>>, std::map<int, std::vector<std::pair<int, const Channel*>>>>
+  std::map<std::pair<std::string, std::vector<int>>,
+           std::map<int, std::vector<std::pair<int, const Channel*>>>>
       groups;
   for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
     const Program& program = programs[index(rank)];
@@ -208,7 +224,8 @@ std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
       if (!instruction.channel) continue;
       const auto& members = instruction.channel->members;
       if (std::find(members.begin(), members.end(), rank) == members.end()) {
-        throw ReplayError(i, describe(instruction), fmt::format("rank {} is no member of its group", rank));
+        throw ReplayError(i, describe(instruction),
+                          fmt::format("rank {} is no member of its group", rank));
       }
       groups[{instruction.channel->group, members}][rank].emplace_back(i, &*instruction.channel);
     }
@@ -219,13 +236,16 @@ std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
       const auto found = by_rank.find(member);
       const std::size_t count = found == by_rank.end() ? 0 : found->second.size();
       for (std::size_t k = 0; k < std::max(count, first.size()); ++k) {
-        if (k < count && k < first.size() && same_channel(*found->second[k].second, *first[k].second)) continue;
+        if (k < count && k < first.size() &&
+            same_channel(*found->second[k].second, *first[k].second))
+          continue;
         const bool here = k < count;
         const int rank = here ? member : by_rank.begin()->first;
         const int i = here ? found->second[k].first : first[k].first;
-        throw ReplayError(i, describe(programs[index(rank)].instructions[index(i)]),
-                          fmt::format("on rank {}: collective {} of group {} meets none like it on {} {}", rank, k,
-                                      group.first, "rank", here ? by_rank.begin()->first : member));
+        throw ReplayError(
+            i, describe(programs[index(rank)].instructions[index(i)]),
+            fmt::format("on rank {}: collective {} of group {} meets none like it on {} {}", rank,
+                        k, group.first, "rank", here ? by_rank.begin()->first : member));
       }
     }
   }

@@ -1,5 +1,5 @@
-// Replay: checks a Program and predicts its bytes and seconds, knowing nothing of how it was made. Shares
-// no code with generators or solvers.
+// Replay: checks a Program and predicts its bytes and seconds, knowing nothing of how it was made.
+// Shares no code with generators or solvers.
 #pragma once
 
 #include <array>
@@ -29,18 +29,18 @@ struct Prediction {
   std::int64_t static_bytes = 0;  // live at start and at end
   int peak_instruction = -1;
   std::int64_t peak_transient_bytes = 0;
-  BytesByKind peak_by_kind{};     // live by kind during the peak instruction, transients apart
+  BytesByKind peak_by_kind{};  // live by kind during the peak instruction, transients apart
   double seconds = 0;
-  std::vector<std::int64_t> live_bytes;  // after each instruction
+  std::vector<std::int64_t> live_bytes;    // after each instruction
   std::vector<std::int64_t> during_bytes;  // peak during each instruction
 };
 
-// Replays one rank's Program; throws ReplayError when it is illegal. Bytes beyond the budget are not an
-// error here (the caller compares peak and budget), everything else is.
+// Replays one rank's Program; throws ReplayError when it is illegal. Bytes beyond the budget are
+// not an error here (the caller compares peak and budget), everything else is.
 Prediction replay(const Program& program);
 
-// Replays the Programs of all ranks together: each one alone, then that collectives meet in the same
-// order with the same bytes on every member of their group. `programs[r]` is rank r's.
+// Replays the Programs of all ranks together: each one alone, then that collectives meet in the
+// same order with the same bytes on every member of their group. `programs[r]` is rank r's.
 std::vector<Prediction> replay_together(const std::vector<Program>& programs);
 
 }  // namespace garonne::plan

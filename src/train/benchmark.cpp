@@ -54,7 +54,8 @@ BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist:
     check_grid(config, session.size());
     RunConfig without_validation = config;
     without_validation.evaluation.batches = 0;
-    setup = make_setup(without_validation, config.model.vocabulary > 0 ? 0 : byte_vocabulary, threads);
+    setup =
+        make_setup(without_validation, config.model.vocabulary > 0 ? 0 : byte_vocabulary, threads);
     budget = resolve_budget(config, session.ranks_on_node());
     choose_program(setup, budget);
   });
@@ -78,7 +79,8 @@ BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist:
                           {&tier, &state, &products, optimizer.get(), data_axis.transport(), {}});
   exec::StepInputs inputs;
   inputs.seed = 1;
-  inputs.loss_scale = static_cast<double>(config.train.micro_batch) / static_cast<double>(config.train.global_batch);
+  inputs.loss_scale = static_cast<double>(config.train.micro_batch) /
+                      static_cast<double>(config.train.global_batch);
   inputs.learning_rate = config.optimizer.learning_rate;
   inputs.clip_norm = config.optimizer.clip_norm;
 
@@ -89,11 +91,13 @@ BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist:
   for (std::int64_t step = 1; step <= steps + warm_up; ++step) {
     inputs.step = step;
     inputs.load = [&](int micro_batch) {
-      return made_up_batch(setup, static_cast<std::uint64_t>(step * program.micro_batches + micro_batch));
+      return made_up_batch(setup,
+                           static_cast<std::uint64_t>(step * program.micro_batches + micro_batch));
     };
     const auto start = Clock::now();
     last = executor.run(inputs);
-    if (step > warm_up) seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    if (step > warm_up)
+      seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
     result.peak_bytes = std::max(result.peak_bytes, last.peak_bytes);
   }
   std::sort(seconds.begin(), seconds.end());
@@ -115,7 +119,8 @@ BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist:
     const bool of_node = instruction.operation == plan::Operation::Forward ||
                          instruction.operation == plan::Operation::ForwardKeep ||
                          instruction.operation == plan::Operation::Backward;
-    if (of_node) kind += " " + setup.model.graph.nodes[static_cast<std::size_t>(instruction.node_index)].kind;
+    if (of_node)
+      kind += " " + setup.model.graph.nodes[static_cast<std::size_t>(instruction.node_index)].kind;
     by_kind[kind] += last.measurements[i].seconds;
   }
   result.seconds_by_kind.assign(by_kind.begin(), by_kind.end());

@@ -21,7 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string type_name(const at::Tensor& tensor) { return tensor.scalar_type() == at::kDouble ? "F64" : "F32"; }
+std::string type_name(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kDouble ? "F64" : "F32";
+}
 
 // Every stored tensor of a model, with the tensor that holds it here.
 struct Stored {
@@ -29,7 +31,8 @@ struct Stored {
   at::Tensor here;
 };
 
-std::vector<Stored> stored_tensors(const nn::Model& model, const std::vector<std::string>& state_names,
+std::vector<Stored> stored_tensors(const nn::Model& model,
+                                   const std::vector<std::string>& state_names,
                                    const exec::ModelState& state) {
   std::vector<Stored> stored;
   for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
@@ -37,26 +40,26 @@ std::vector<Stored> stored_tensors(const nn::Model& model, const std::vector<std
     const exec::ParameterState& parameter = state.parameters[p];
     stored.push_back({{name, type_name(parameter.trained()), model.boxes[p]}, parameter.trained()});
     for (std::size_t k = 0; k < state_names.size(); ++k) {
-      stored.push_back({{name + "." + state_names[k], type_name(parameter.states[k]), model.boxes[p]},
-                        parameter.states[k]});
+      stored.push_back(
+          {{name + "." + state_names[k], type_name(parameter.states[k]), model.boxes[p]},
+           parameter.states[k]});
     }
   }
   return stored;
 }
 
-std::string rank_file(int rank) { return fmt::format("rank_{}.safetensors", rank); }
+std::string rank_file(int rank) {
+  return fmt::format("rank_{}.safetensors", rank);
+}
 
 std::pair<std::int64_t, std::int64_t> share_of(std::int64_t elements, int rank, int ranks) {
   return {elements * rank / ranks, elements * (rank + 1) / ranks};
 }
 
 nlohmann::ordered_json manifest_to_json(const Manifest& manifest) {
-  nlohmann::ordered_json json = {{"format", "garonne.checkpoint"},
-                                 {"version", 1},
-                                 {"step", manifest.step},
-                                 {"threads", manifest.threads},
-                                 {"config", manifest.config},
-                                 {"products", manifest.products},
+  nlohmann::ordered_json json = {{"format", "garonne.checkpoint"}, {"version", 1},
+                                 {"step", manifest.step},          {"threads", manifest.threads},
+                                 {"config", manifest.config},      {"products", manifest.products},
                                  {"data", manifest.data}};
   json["files"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
@@ -66,7 +69,8 @@ nlohmann::ordered_json manifest_to_json(const Manifest& manifest) {
   }
   json["tensors"] = nlohmann::ordered_json::array();
   for (const auto& tensor : manifest.tensors) {
-    json["tensors"].push_back({{"name", tensor.name}, {"type", tensor.type}, {"shape", tensor.shape}});
+    json["tensors"].push_back(
+        {{"name", tensor.name}, {"type", tensor.type}, {"shape", tensor.shape}});
   }
   json["shards"] = nlohmann::ordered_json::array();
   for (const auto& shard : manifest.shards) {
@@ -81,7 +85,8 @@ nlohmann::ordered_json manifest_to_json(const Manifest& manifest) {
   return json;
 }
 
-// A manifest comes from outside: a file name in it must be a plain name in the checkpoint's own folder.
+// A manifest comes from outside: a file name in it must be a plain name in the checkpoint's own
+// folder.
 void check_file_name(const std::string& path, const std::string& name) {
   const bool plain = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
   if (!plain) throw IoError(path, "names a file outside the checkpoint: " + name);
@@ -109,15 +114,18 @@ std::vector<std::int64_t> list_checkpoints(const std::string& run_directory) {
 
 Manifest read_manifest(const std::string& checkpoint) {
   const std::string path = checkpoint + "/manifest.json";
-  const auto json = nlohmann::json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
+  const auto json =
+      nlohmann::json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) throw IoError(path, "is damaged: no JSON");
   try {
     // The manifest guards itself: its last key is the hash of everything before it.
     nlohmann::ordered_json body = nlohmann::ordered_json::parse(read_text_file(path));
     const std::string expected = body.at("manifest_xxh3_128").get<std::string>();
     body.erase("manifest_xxh3_128");
-    if (hash_text(body.dump()) != expected) throw IoError(path, "is damaged: its hash does not fit");
-    if (json.at("format") != "garonne.checkpoint") throw IoError(path, "is no garonne.checkpoint manifest");
+    if (hash_text(body.dump()) != expected)
+      throw IoError(path, "is damaged: its hash does not fit");
+    if (json.at("format") != "garonne.checkpoint")
+      throw IoError(path, "is no garonne.checkpoint manifest");
     if (json.at("version") != 1) throw IoError(path, "has a version that this build does not read");
     Manifest manifest;
     manifest.step = json.at("step").get<std::int64_t>();
@@ -126,12 +134,14 @@ Manifest read_manifest(const std::string& checkpoint) {
     manifest.products = json.at("products");
     manifest.data = json.at("data");
     for (const auto& file : json.at("files")) {
-      manifest.files.emplace_back(file.at("name").get<std::string>(), file.at("xxh3_128").get<std::string>());
+      manifest.files.emplace_back(file.at("name").get<std::string>(),
+                                  file.at("xxh3_128").get<std::string>());
       manifest.file_bytes.push_back(file.at("bytes").get<std::int64_t>());
       check_file_name(path, manifest.files.back().first);
     }
     for (const auto& tensor : json.at("tensors")) {
-      manifest.tensors.push_back({tensor.at("name").get<std::string>(), tensor.at("type").get<std::string>(),
+      manifest.tensors.push_back({tensor.at("name").get<std::string>(),
+                                  tensor.at("type").get<std::string>(),
                                   tensor.at("shape").get<std::vector<std::int64_t>>()});
     }
     for (const auto& item : json.at("shards")) {
@@ -156,7 +166,8 @@ Manifest verify_checkpoint(const std::string& checkpoint) {
   Manifest manifest = read_manifest(checkpoint);
   for (const auto& [name, hash] : manifest.files) {
     const std::string path = checkpoint + "/" + name;
-    if (hash_file(path) != hash) throw IoError(path, "is damaged: its hash is not the one in the manifest");
+    if (hash_file(path) != hash)
+      throw IoError(path, "is damaged: its hash is not the one in the manifest");
   }
   return manifest;
 }
@@ -165,7 +176,8 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
                      const std::vector<std::string>& state_names, const exec::ModelState& state,
                      Manifest manifest, const Together& together) {
   const std::string final_path = checkpoint_path(run_directory, manifest.step);
-  const std::string partial = fmt::format("{}/checkpoints/.partial-step-{}", run_directory, manifest.step);
+  const std::string partial =
+      fmt::format("{}/checkpoints/.partial-step-{}", run_directory, manifest.step);
   try {
     together.phase([&] {
       if (together.rank != 0) return;
@@ -182,11 +194,14 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
         const auto [begin, end] = share_of(tensor.here.numel(), together.rank, together.ranks);
         const auto element = static_cast<std::size_t>(tensor.here.element_size());
         const auto* first = static_cast<const std::byte*>(tensor.here.const_data_ptr());
-        sources.push_back({tensor.global.name, tensor.global.type, {end - begin},
+        sources.push_back({tensor.global.name,
+                           tensor.global.type,
+                           {end - begin},
                            {first + static_cast<std::size_t>(begin) * element,
                             static_cast<std::size_t>(end - begin) * element}});
       }
-      written = write_safetensors(partial + "/" + rank_file(together.rank), sources, {{"format", "pt"}});
+      written =
+          write_safetensors(partial + "/" + rank_file(together.rank), sources, {{"format", "pt"}});
     });
     const std::vector<std::string> hashes = together.gather(written);
     together.phase([&] {
@@ -199,9 +214,9 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
         manifest.tensors.push_back(tensor.global);
         for (int rank = 0; rank < together.ranks; ++rank) {
           const auto [begin, end] = share_of(tensor.here.numel(), rank, together.ranks);
-          manifest.shards.push_back({tensor.global.name,
-                                     std::vector<std::int64_t>(tensor.global.shape.size(), 0),
-                                     tensor.global.shape, begin, end, rank_file(rank), tensor.global.name});
+          manifest.shards.push_back(
+              {tensor.global.name, std::vector<std::int64_t>(tensor.global.shape.size(), 0),
+               tensor.global.shape, begin, end, rank_file(rank), tensor.global.name});
         }
       }
       auto json = manifest_to_json(manifest);
@@ -209,9 +224,15 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
       write_file_durably(partial + "/manifest.json", json.dump());
       sync_directory(partial);
       std::error_code error;
-      fs::remove_all(final_path, error);
+      // A damaged checkpoint of this step may be in the way; it goes only when the new one is in
+      // place.
+      const std::string replaced =
+          fmt::format("{}/checkpoints/.replaced-step-{}", run_directory, manifest.step);
+      fs::remove_all(replaced, error);
+      if (fs::exists(final_path, error)) fs::rename(final_path, replaced, error);
       fs::rename(partial, final_path, error);
       if (error) throw IoError(final_path, "cannot be renamed into place: " + error.message());
+      fs::remove_all(replaced, error);
       sync_directory(run_directory + "/checkpoints");
     });
   } catch (const Error&) {
@@ -223,47 +244,56 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
   }
 }
 
-void load_checkpoint(const std::string& checkpoint, const Manifest& manifest, const nn::Model& model,
-                     const std::vector<std::string>& state_names, exec::ModelState& state) {
+void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
+                     const nn::Model& model, const std::vector<std::string>& state_names,
+                     exec::ModelState& state) {
   std::map<std::string, const GlobalTensor*> globals;
   for (const auto& tensor : manifest.tensors) globals[tensor.name] = &tensor;
   std::map<std::string, std::vector<const Shard*>> shards;
   for (const auto& shard : manifest.shards) shards[shard.tensor].push_back(&shard);
   std::map<std::string, SafetensorsFile> files;
-  for (const auto& [name, hash] : manifest.files) files.emplace(name, SafetensorsFile(checkpoint + "/" + name));
+  for (const auto& [name, hash] : manifest.files)
+    files.emplace(name, SafetensorsFile(checkpoint + "/" + name));
 
   const auto stored = stored_tensors(model, state_names, state);
   if (stored.size() != manifest.tensors.size()) {
-    throw IoError(checkpoint, fmt::format("is of another model: it holds {} tensors where this one has {}",
-                                          manifest.tensors.size(), stored.size()));
+    throw IoError(checkpoint,
+                  fmt::format("is of another model: it holds {} tensors where this one has {}",
+                              manifest.tensors.size(), stored.size()));
   }
   for (const auto& tensor : stored) {
     const auto found = globals.find(tensor.global.name);
-    if (found == globals.end()) throw IoError(checkpoint, "is of another model: it lacks " + tensor.global.name);
+    if (found == globals.end())
+      throw IoError(checkpoint, "is of another model: it lacks " + tensor.global.name);
     const GlobalTensor& saved = *found->second;
     if (saved.shape != tensor.global.shape || saved.type != tensor.global.type) {
-      throw IoError(checkpoint, fmt::format("is of another model: {} is {} [{}] there and {} [{}] here",
-                                            tensor.global.name, saved.type, fmt::join(saved.shape, ", "),
-                                            tensor.global.type, fmt::join(tensor.global.shape, ", ")));
+      throw IoError(checkpoint,
+                    fmt::format("is of another model: {} is {} [{}] there and {} [{}] here",
+                                tensor.global.name, saved.type, fmt::join(saved.shape, ", "),
+                                tensor.global.type, fmt::join(tensor.global.shape, ", ")));
     }
     const auto element = static_cast<std::int64_t>(tensor.here.element_size());
     auto* first = static_cast<std::byte*>(tensor.here.data_ptr());
     std::int64_t filled = 0;
     for (const Shard* shard : shards[tensor.global.name]) {
       if (shard->shape != tensor.global.shape) {
-        throw IoError(checkpoint, shard->tensor + " is cut into boxes, which this version does not join");
+        throw IoError(checkpoint,
+                      shard->tensor + " is cut into boxes, which this version does not join");
       }
       const std::int64_t count = shard->end - shard->begin;
       if (count < 0 || shard->begin < 0 || shard->end > tensor.here.numel()) {
         throw IoError(checkpoint, shard->tensor + " has a shard outside of it");
       }
       const auto file = files.find(shard->file);
-      if (file == files.end()) throw IoError(checkpoint, "has a shard in a file without a hash: " + shard->file);
-      file->second.read(file->second.find(shard->entry), 0,
-                        {first + shard->begin * element, static_cast<std::size_t>(count * element)});
+      if (file == files.end())
+        throw IoError(checkpoint, "has a shard in a file without a hash: " + shard->file);
+      file->second.read(
+          file->second.find(shard->entry), 0,
+          {first + shard->begin * element, static_cast<std::size_t>(count * element)});
       filled += count;
     }
-    if (filled != tensor.here.numel()) throw IoError(checkpoint, tensor.global.name + " is not whole");
+    if (filled != tensor.here.numel())
+      throw IoError(checkpoint, tensor.global.name + " is not whole");
   }
   exec::refresh_compute_copies(state);
 }

@@ -1,4 +1,5 @@
-// Checkpoints: one directory a step, written beside and renamed when whole. Any grid reads what any wrote.
+// Checkpoints: one directory a step, written beside and renamed when whole. Any grid reads what any
+// wrote.
 #pragma once
 
 #include <cstdint>
@@ -58,23 +59,27 @@ struct Together {
   int rank = 0;
   int ranks = 1;
   // Runs a phase on every rank and throws on all of them when any failed.
-  std::function<void(const std::function<void()>&)> phase = [](const std::function<void()>& work) { work(); };
+  std::function<void(const std::function<void()>&)> phase = [](const std::function<void()>& work) {
+    work();
+  };
   // Texts of all ranks, on rank 0 (nothing elsewhere).
   std::function<std::vector<std::string>(const std::string&)> gather = [](const std::string& text) {
     return std::vector<std::string>{text};
   };
 };
 
-// Collective over all ranks. Each rank writes its share of the elements of every tensor. Throws IoError on
-// every rank, with the older checkpoints untouched and nothing half-written left.
+// Collective over all ranks. Each rank writes its share of the elements of every tensor. Throws
+// IoError on every rank, with the older checkpoints untouched and nothing half-written left.
 void save_checkpoint(const std::string& run_directory, const nn::Model& model,
                      const std::vector<std::string>& state_names, const exec::ModelState& state,
                      Manifest manifest, const Together& together);
 
-// Fills `state` (made for this model and precision) from a checkpoint that has been verified. Throws IoError
-// when it is of another model: a tensor is missing, has another shape or another type.
-void load_checkpoint(const std::string& checkpoint, const Manifest& manifest, const nn::Model& model,
-                     const std::vector<std::string>& state_names, exec::ModelState& state);
+// Fills `state` (made for this model and precision) from a checkpoint that has been verified.
+// Throws IoError when it is of another model: a tensor is missing, has another shape or another
+// type.
+void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
+                     const nn::Model& model, const std::vector<std::string>& state_names,
+                     exec::ModelState& state);
 
 // Removes all but the newest `keep`.
 void remove_old_checkpoints(const std::string& run_directory, std::int64_t keep);

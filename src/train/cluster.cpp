@@ -23,20 +23,24 @@ int threads_of_rank(const RunConfig& config, int ranks_on_node) {
   return std::max(1, std::min(allowed, cores / std::max(1, ranks_on_node)));
 }
 
-ComputeSession::ComputeSession(int threads) : kernels_(threads) { at::set_num_threads(threads); }
+ComputeSession::ComputeSession(int threads) : kernels_(threads) {
+  at::set_num_threads(threads);
+}
 
 void check_grid(const RunConfig& config, int ranks) {
   const std::int64_t wanted = config.grid.data * config.grid.pipeline * config.grid.tensor;
   if (wanted != ranks) {
-    throw ConfigError("grid", "",
-                      fmt::format("data {} × pipeline {} × tensor {} wants {} ranks and {} were started; use "
-                                  "`mpirun -n {}` or set --grid.data {}",
-                                  config.grid.data, config.grid.pipeline, config.grid.tensor, wanted, ranks, wanted,
-                                  ranks));
+    throw ConfigError(
+        "grid", "",
+        fmt::format("data {} × pipeline {} × tensor {} wants {} ranks and {} were started; use "
+                    "`mpirun -n {}` or set --grid.data {}",
+                    config.grid.data, config.grid.pipeline, config.grid.tensor, wanted, ranks,
+                    wanted, ranks));
   }
   if (config.grid.transport == "nccl") {
     dist::expect_nccl_built();
-    throw ConfigError("grid.transport", "nccl", "carries what lies on GPUs; with run.device = \"cpu\" use \"mpi\"");
+    throw ConfigError("grid.transport", "nccl",
+                      "carries what lies on GPUs; with run.device = \"cpu\" use \"mpi\"");
   }
   if (config.run.device == "cuda") {
     throw NotBuiltError("CUDA training", "this version trains on CPUs; set run.device = \"cpu\"");
@@ -51,7 +55,8 @@ DataAxis::DataAxis(const RunConfig& config, const Grid& grid, dist::Session& ses
   transport_ = dist::make_transport(name, session, *thread_, members);
 }
 
-plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices, dist::Session& session) {
+plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices,
+                             dist::Session& session) {
   std::string text;
   if (session.rank() == 0) {
     plan::CostTable table = exec::load_cached_costs(threads);
@@ -62,7 +67,8 @@ plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::js
       progress->advance_to(done);
     });
     if (plan::to_json(table) != before && !exec::save_cached_costs(table)) {
-      fmt::print("note: the profile could not be cached in {}\n", exec::cost_table_path(table.machine));
+      fmt::print("note: the profile could not be cached in {}\n",
+                 exec::cost_table_path(table.machine));
     }
     for (const auto& [key, library] : choices.items()) table.products[key] = library;
     text = plan::to_json(table).dump();

@@ -16,8 +16,8 @@
 
 namespace garonne::train {
 
-// Threads of a rank: run.threads, or the cores of the node over the ranks on it, at most those that the
-// launcher bound this process to.
+// Threads of a rank: run.threads, or the cores of the node over the ranks on it, at most those that
+// the launcher bound this process to.
 int threads_of_rank(const RunConfig& config, int ranks_on_node);
 
 // Sets the threads of the tensor library and of the kernels. One a process.
@@ -30,8 +30,8 @@ class ComputeSession {
   kernels::KernelSession kernels_;
 };
 
-// Throws ConfigError when the grid and the number of ranks differ, or when the device is not in this build
-// (NotBuiltError).
+// Throws ConfigError when the grid and the number of ranks differ, or when the device is not in
+// this build (NotBuiltError).
 void check_grid(const RunConfig& config, int ranks);
 
 // The data axis of this rank: a transport over its group, or none on one rank.
@@ -46,9 +46,10 @@ class DataAxis {
   std::unique_ptr<dist::Transport> transport_;
 };
 
-// The cost table of this machine with every node of the model in it: from the cache, else measured by rank
-// 0 (with a progress bar) and sent to the others. `choices` holds what a run directory or checkpoint has
-// settled for products; those win. Collective over all ranks.
-plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices, dist::Session& session);
+// The cost table of this machine with every node of the model in it: from the cache, else measured
+// by rank 0 (with a progress bar) and sent to the others. `choices` holds what a run directory or
+// checkpoint has settled for products; those win. Collective over all ranks.
+plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices,
+                             dist::Session& session);
 
 }  // namespace garonne::train

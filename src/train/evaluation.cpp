@@ -15,9 +15,10 @@ std::int64_t validation_micro_batches(const RunConfig& config, std::int64_t vali
   return std::min(config.evaluation.batches, validation_samples / config.train.micro_batch);
 }
 
-double validation_loss(const Setup& setup, const plan::Program& program, const exec::Machine& machine,
-                       const std::shared_ptr<data::Reader>& reader, std::int64_t micro_batches,
-                       dist::Session& session, std::int64_t& peak_bytes) {
+double validation_loss(const Setup& setup, const plan::Program& program,
+                       const exec::Machine& machine, const std::shared_ptr<data::Reader>& reader,
+                       std::int64_t micro_batches, dist::Session& session,
+                       std::int64_t& peak_bytes) {
   const auto ranks = static_cast<std::int64_t>(setup.grid.shape().data);
   const auto mine = static_cast<std::int64_t>(setup.grid.coordinates_of(session.rank()).data);
   const std::int64_t rounds = (micro_batches + ranks - 1) / ranks;
@@ -28,15 +29,17 @@ double validation_loss(const Setup& setup, const plan::Program& program, const e
     for (std::int64_t i = 0; i < batch; ++i) samples.push_back(first + i);
     return samples;
   };
-  const std::int64_t my_rounds = mine < micro_batches ? (micro_batches - mine + ranks - 1) / ranks : 0;
-  data::TokenStream stream(reader, setup.config.data.path, data::validation_dataset, setup.sizes.sequence, samples_of,
-                           0, my_rounds);
+  const std::int64_t my_rounds =
+      mine < micro_batches ? (micro_batches - mine + ranks - 1) / ranks : 0;
+  data::TokenStream stream(reader, setup.config.data.path, data::validation_dataset,
+                           setup.sizes.sequence, samples_of, 0, my_rounds);
   exec::Executor executor(setup.model, program, machine);
   exec::StepInputs inputs;
   inputs.training = false;
   inputs.load = [&](int) {
     data::MicroBatch loaded = stream.next();
-    return exec::HostBatch{std::move(loaded.samples), {std::move(loaded.tokens), std::move(loaded.targets)}};
+    return exec::HostBatch{std::move(loaded.samples),
+                           {std::move(loaded.tokens), std::move(loaded.targets)}};
   };
   std::vector<double> losses(static_cast<std::size_t>(rounds), 0.0);
   for (std::int64_t round = 0; round < my_rounds; ++round) {
@@ -53,13 +56,15 @@ double validation_loss(const Setup& setup, const plan::Program& program, const e
   return sum / static_cast<double>(micro_batches);
 }
 
-std::string generate(const Setup& setup, const Generation& generation, const std::string& tokenizer_name,
-                     exec::Machine machine, std::int64_t budget_bytes) {
+std::string generate(const Setup& setup, const Generation& generation,
+                     const std::string& tokenizer_name, exec::Machine machine,
+                     std::int64_t budget_bytes) {
   const auto tokenizer = data::make_tokenizer(tokenizer_name);
   const nn::Model model = nn::make_gpt_generator(setup.sizes, setup.declaration);
   plan::StepShape step = setup.step;
   step.micro_batches = 1;
-  plan::Program program = plan::make_forward_program(model.graph, step, model.graph.nodes.back().output);
+  plan::Program program =
+      plan::make_forward_program(model.graph, step, model.graph.nodes.back().output);
   const plan::Prediction prediction = plan::replay(program);
   if (prediction.peak_bytes > budget_bytes) {
     throw PlanError(prediction.peak_bytes, budget_bytes, "that is for generating text");
@@ -90,7 +95,8 @@ std::string generate(const Setup& setup, const Generation& generation, const std
     const std::vector<double> logits = executor.run(inputs).report;
     const auto vocabulary = static_cast<std::size_t>(
         std::min<std::int64_t>(setup.sizes.vocabulary, tokenizer->vocabulary()));
-    const double* row = logits.data() + (length - 1) * static_cast<std::size_t>(setup.sizes.vocabulary);
+    const double* row =
+        logits.data() + (length - 1) * static_cast<std::size_t>(setup.sizes.vocabulary);
     const double greatest = *std::max_element(row, row + vocabulary);
     std::vector<double> weights(vocabulary);
     double total = 0;

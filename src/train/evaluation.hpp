@@ -13,15 +13,17 @@
 
 namespace garonne::train {
 
-// Micro-batches that a validation reads: evaluation.batches, or what the file's validation part holds.
+// Micro-batches that a validation reads: evaluation.batches, or what the file's validation part
+// holds.
 std::int64_t validation_micro_batches(const RunConfig& config, std::int64_t validation_samples);
 
-// Mean loss in nats over the first `micro_batches` of the validation part, shared out over the data axis and
-// added in their order, so that every grid gives the same number to rounding. Collective over all ranks.
-// `peak_bytes` is raised to the peak of this rank.
-double validation_loss(const Setup& setup, const plan::Program& program, const exec::Machine& machine,
-                       const std::shared_ptr<data::Reader>& reader, std::int64_t micro_batches,
-                       dist::Session& session, std::int64_t& peak_bytes);
+// Mean loss in nats over the first `micro_batches` of the validation part, shared out over the data
+// axis and added in their order, so that every grid gives the same number to rounding. Collective
+// over all ranks. `peak_bytes` is raised to the peak of this rank.
+double validation_loss(const Setup& setup, const plan::Program& program,
+                       const exec::Machine& machine, const std::shared_ptr<data::Reader>& reader,
+                       std::int64_t micro_batches, dist::Session& session,
+                       std::int64_t& peak_bytes);
 
 struct Generation {
   std::string prompt;
@@ -30,8 +32,8 @@ struct Generation {
   std::uint64_t seed = 1;
 };
 
-// A continuation of `prompt`, token by token with the last model.sequence tokens as context. Local to the
-// rank. Throws PlanError when the generating Program does not fit the budget.
+// A continuation of `prompt`, token by token with the last model.sequence tokens as context. Local
+// to the rank. Throws PlanError when the generating Program does not fit the budget.
 std::string generate(const Setup& setup, const Generation& generation, const std::string& tokenizer,
                      exec::Machine machine, std::int64_t budget_bytes);
 

@@ -20,8 +20,9 @@ struct Renamed {
 
 Renamed renamed(const std::string& name) {
   static const std::vector<std::pair<std::string, Renamed>> parts = {
-      {"attention_norm", {"ln_1", false}}, {"feed_forward_norm", {"ln_2", false}}, {"qkv", {"attn.c_attn", true}},
-      {"projection", {"attn.c_proj", true}}, {"up", {"mlp.c_fc", true}},           {"down", {"mlp.c_proj", true}}};
+      {"attention_norm", {"ln_1", false}}, {"feed_forward_norm", {"ln_2", false}},
+      {"qkv", {"attn.c_attn", true}},      {"projection", {"attn.c_proj", true}},
+      {"up", {"mlp.c_fc", true}},          {"down", {"mlp.c_proj", true}}};
   if (name == "token_embedding.weight") return {"transformer.wte.weight"};
   if (name == "position_embedding.weight") return {"transformer.wpe.weight"};
   if (name.rfind("final_norm.", 0) == 0) return {"transformer.ln_f." + name.substr(11)};
@@ -32,16 +33,17 @@ Renamed renamed(const std::string& name) {
   for (const auto& [ours, theirs] : parts) {
     if (ours != part) continue;
     const std::string leaf = name.substr(part_end + 1);
-    return {fmt::format("transformer.h.{}.{}.{}", name.substr(6, number_end - 6), theirs.name, leaf),
-            theirs.transposed && leaf == "weight"};
+    return {
+        fmt::format("transformer.h.{}.{}.{}", name.substr(6, number_end - 6), theirs.name, leaf),
+        theirs.transposed && leaf == "weight"};
   }
   throw InternalError("no name in Hugging Face's GPT-2 for " + name);
 }
 
 }  // namespace
 
-void export_huggingface(const nn::GptSizes& sizes, const nn::Model& model, const exec::ModelState& state,
-                        const std::string& directory) {
+void export_huggingface(const nn::GptSizes& sizes, const nn::Model& model,
+                        const exec::ModelState& state, const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) throw IoError(directory, "cannot be made: " + error.message());
@@ -52,7 +54,9 @@ void export_huggingface(const nn::GptSizes& sizes, const nn::Model& model, const
     const at::Tensor& here = state.parameters[p].trained();
     tensors.push_back(name.transposed ? here.t().contiguous() : here);
     const at::Tensor& tensor = tensors.back();
-    sources.push_back({name.name, tensor.scalar_type() == at::kDouble ? "F64" : "F32", tensor.sizes().vec(),
+    sources.push_back({name.name,
+                       tensor.scalar_type() == at::kDouble ? "F64" : "F32",
+                       tensor.sizes().vec(),
                        {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
   }
   write_safetensors(directory + "/model.safetensors", sources, {{"format", "pt"}});

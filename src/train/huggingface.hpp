@@ -8,9 +8,9 @@
 
 namespace garonne::train {
 
-// Writes both files into `directory`, which is made when missing. Weights in float32 (float64 for a float64
-// run). Throws IoError.
-void export_huggingface(const nn::GptSizes& sizes, const nn::Model& model, const exec::ModelState& state,
-                        const std::string& directory);
+// Writes both files into `directory`, which is made when missing. Weights in float32 (float64 for a
+// float64 run). Throws IoError.
+void export_huggingface(const nn::GptSizes& sizes, const nn::Model& model,
+                        const exec::ModelState& state, const std::string& directory);
 
 }  // namespace garonne::train

@@ -26,8 +26,9 @@ Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads) 
     throw ConfigError("model.vocabulary", fmt::format("{}", keys.vocabulary),
                       fmt::format("is smaller than the data's vocabulary of {}", vocabulary));
   }
-  setup.sizes = {keys.layers,   keys.hidden, keys.heads, keys.sequence,
-                 std::max(keys.vocabulary, vocabulary), keys.dropout};
+  setup.sizes = {
+      keys.layers, keys.hidden, keys.heads, keys.sequence, std::max(keys.vocabulary, vocabulary),
+      keys.dropout};
   setup.model = nn::make_gpt(setup.sizes, config.train.micro_batch, setup.declaration);
 
   const Precision precision = setup.declaration.precision;
@@ -59,7 +60,8 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes) {
   }
   std::int64_t evaluation_peak = 0;
   if (setup.config.evaluation.batches > 0) {
-    choice.evaluation = plan::make_forward_program(setup.model.graph, setup.step, setup.model.graph.loss);
+    choice.evaluation =
+        plan::make_forward_program(setup.model.graph, setup.step, setup.model.graph.loss);
     choice.evaluation_prediction = plan::replay(choice.evaluation);
     choice.evaluation.peak_bytes = evaluation_peak = choice.evaluation_prediction.peak_bytes;
     choice.evaluation.seconds = choice.evaluation_prediction.seconds;
@@ -69,8 +71,8 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes) {
   choice.minimum_budget_bytes = std::numeric_limits<std::int64_t>::max();
   bool found = false;
   for (const plan::Generator* generator : wanted) {
-    plan::Program program =
-        plan::make_training_program(setup.model.graph, setup.step, generator->choose(setup.model.graph));
+    plan::Program program = plan::make_training_program(setup.model.graph, setup.step,
+                                                        generator->choose(setup.model.graph));
     plan::Prediction prediction = plan::replay(program);
     const std::int64_t needed = std::max(prediction.peak_bytes, evaluation_peak);
     choice.candidates.push_back({generator->name, prediction.peak_bytes, prediction.seconds});
@@ -85,13 +87,30 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes) {
     choice.prediction = std::move(prediction);
   }
   if (!found) {
-    throw PlanError(choice.minimum_budget_bytes, budget_bytes,
-                    setup.config.memory.plan == "auto"
-                        ? "a smaller train.micro_batch or more data ranks with smaller micro-batches need less"
-                        : fmt::format("that is for memory.plan = \"{}\"; \"auto\" may need less",
-                                      setup.config.memory.plan));
+    throw PlanError(
+        choice.minimum_budget_bytes, budget_bytes,
+        setup.config.memory.plan == "auto"
+            ? "a smaller train.micro_batch or more data ranks with smaller micro-batches need less"
+            : fmt::format("that is for memory.plan = \"{}\"; \"auto\" may need less",
+                          setup.config.memory.plan));
   }
   return choice;
+}
+
+std::int64_t least_budget_without_transients(const Setup& setup) {
+  plan::ModelGraph graph = setup.model.graph;
+  for (auto& node : graph.nodes) {
+    node.forward.transient_bytes = node.forward_keep.transient_bytes =
+        node.backward.transient_bytes = 0;
+  }
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const auto& generator : plan::generators()) {
+    if (setup.config.memory.plan != "auto" && setup.config.memory.plan != generator.name) continue;
+    const plan::Program program =
+        plan::make_training_program(graph, setup.step, generator.choose(graph));
+    least = std::min(least, plan::replay(program).peak_bytes);
+  }
+  return least;
 }
 
 plan::Program program_of_rank(const Setup& setup, const Choice& choice, int rank) {
@@ -113,8 +132,8 @@ MemoryTable memory_table(const plan::Prediction& prediction, std::int64_t budget
   table.parameters = bytes(plan::BufferKind::Parameter) + bytes(plan::BufferKind::MasterParameter);
   table.gradients = bytes(plan::BufferKind::Gradient);
   table.optimizer = bytes(plan::BufferKind::OptimizerState);
-  table.activations =
-      bytes(plan::BufferKind::Value) + bytes(plan::BufferKind::Record) + bytes(plan::BufferKind::ValueGradient);
+  table.activations = bytes(plan::BufferKind::Value) + bytes(plan::BufferKind::Record) +
+                      bytes(plan::BufferKind::ValueGradient);
   table.communication = bytes(plan::BufferKind::Communication);
   table.transients = prediction.peak_transient_bytes + bytes(plan::BufferKind::Scalar);
   table.peak = prediction.peak_bytes;
@@ -150,9 +169,12 @@ std::int64_t resolve_budget(const RunConfig& config, int ranks_on_node) {
   std::int64_t kibibytes = 0;
   std::string unit;
   while (file >> name >> kibibytes >> unit) {
-    if (name == "MemAvailable:") return kibibytes * 1024 / ranks_on_node / cpu_allocation_granularity * cpu_allocation_granularity;
+    if (name == "MemAvailable:")
+      return kibibytes * 1024 / ranks_on_node / cpu_allocation_granularity *
+             cpu_allocation_granularity;
   }
-  throw ConfigError("memory.budget", "auto", "what is free cannot be found out here; give a number of bytes");
+  throw ConfigError("memory.budget", "auto",
+                    "what is free cannot be found out here; give a number of bytes");
 }
 
 }  // namespace garonne::train

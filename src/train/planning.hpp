@@ -39,17 +39,22 @@ struct Candidate {
 };
 
 struct Choice {
-  plan::Program program;        // of rank 0; equal on all ranks but for rank, coordinates and group
+  plan::Program program;  // of rank 0; equal on all ranks but for rank, coordinates and group
   plan::Prediction prediction;
-  plan::Program evaluation;     // one forward-only micro-batch; no instructions when there is no validation
+  plan::Program
+      evaluation;  // one forward-only micro-batch; no instructions when there is no validation
   plan::Prediction evaluation_prediction;
   std::vector<Candidate> candidates;
   std::int64_t minimum_budget_bytes = 0;  // the least at which a plan of the wanted kind exists
 };
 
-// The fastest of the wanted plans that fits `budget_bytes`; throws PlanError with the smallest budget that
-// works, ConfigError for an unknown plan.
+// The fastest of the wanted plans that fits `budget_bytes`; throws PlanError with the smallest
+// budget that works, ConfigError for an unknown plan.
 Choice choose_program(const Setup& setup, std::int64_t budget_bytes);
+
+// A bound from below on every plan of the wanted kind: as if no operation took scratch memory. For
+// refusing before anything is measured.
+std::int64_t least_budget_without_transients(const Setup& setup);
 
 // The chosen Program as rank `rank` runs it.
 plan::Program program_of_rank(const Setup& setup, const Choice& choice, int rank);

@@ -16,13 +16,15 @@ namespace {
 namespace fs = std::filesystem;
 
 bool may_change(const std::string& key) {
-  for (const char* prefix : {"train.steps", "train.stop_after", "grid.", "memory.", "evaluation.", "checkpoint.", "run."}) {
+  for (const char* prefix : {"train.steps", "train.stop_after", "grid.", "memory.", "evaluation.",
+                             "checkpoint.", "run."}) {
     if (key.rfind(prefix, 0) == 0) return true;
   }
   return false;
 }
 
-void refuse_changed_keys(const RunConfig& config, const Manifest& manifest, const std::string& checkpoint) {
+void refuse_changed_keys(const RunConfig& config, const Manifest& manifest,
+                         const std::string& checkpoint) {
   const RunConfig saved = parse_config(manifest.config, checkpoint, {});
   for (const auto& key : changed_keys(saved, config)) {
     if (may_change(key)) continue;
@@ -33,21 +35,24 @@ void refuse_changed_keys(const RunConfig& config, const Manifest& manifest, cons
       before = spec.get(saved);
       now = spec.get(config);
     }
-    throw ConfigError(key, now,
-                      fmt::format("the run in {} was made with {}; set it back, or give another run.directory",
-                                  config.run.directory, before));
+    throw ConfigError(
+        key, now,
+        fmt::format("the run in {} was made with {}; set it back, or give another run.directory",
+                    config.run.directory, before));
   }
 }
 
 }  // namespace
 
-StartingPoint find_starting_point(const RunConfig& config, const std::function<void(const std::string&)>& note) {
+StartingPoint find_starting_point(const RunConfig& config,
+                                  const std::function<void(const std::string&)>& note) {
   const std::string& directory = config.run.directory;
   std::error_code error;
   if (config.run.resume == "never") {
     if (fs::exists(directory, error) && !fs::is_empty(directory, error)) {
       throw ConfigError("run.directory", directory,
-                        "is not empty and run.resume = \"never\" wants an empty one; give another, or resume = \"auto\"");
+                        "is not empty and run.resume = \"never\" wants an empty one; give another, "
+                        "or resume = \"auto\"");
     }
     return {};
   }
@@ -69,8 +74,8 @@ StartingPoint find_starting_point(const RunConfig& config, const std::function<v
     return start;
   }
   if (!last_error.empty()) {
-    throw IoError(directory, "holds checkpoints and none of them verifies (the last error: " + last_error +
-                                 "); move them away to start anew");
+    throw IoError(directory, "holds checkpoints and none of them verifies (the last error: " +
+                                 last_error + "); move them away to start anew");
   }
   return {};
 }
@@ -114,7 +119,8 @@ void MetricsFile::append(const StepMetrics& metrics) {
 RunConfig run_directory_config(const std::string& run_directory) {
   const std::string path = run_directory + "/config.toml";
   std::error_code error;
-  if (!fs::exists(path, error)) throw IoError(run_directory, "is no run directory: it has no config.toml");
+  if (!fs::exists(path, error))
+    throw IoError(run_directory, "is no run directory: it has no config.toml");
   return parse_config(read_text_file(path), path, {});
 }
 

@@ -32,10 +32,12 @@ struct StartingPoint {
   Manifest manifest;
 };
 
-// Looks at the directory by the rules for used ones: the newest checkpoint that verifies, damaged ones named
-// through `note` and skipped; throws ConfigError for resume = "never" in a directory that is not empty and
-// for keys that may not change, IoError when checkpoints are there and none verifies.
-StartingPoint find_starting_point(const RunConfig& config, const std::function<void(const std::string&)>& note);
+// Looks at the directory by the rules for used ones: the newest checkpoint that verifies, damaged
+// ones named through `note` and skipped; throws ConfigError for resume = "never" in a directory
+// that is not empty and for keys that may not change, IoError when checkpoints are there and none
+// verifies.
+StartingPoint find_starting_point(const RunConfig& config,
+                                  const std::function<void(const std::string&)>& note);
 
 // Makes the directory and writes config.toml. Throws IoError.
 void prepare_run_directory(const RunConfig& config);
@@ -51,7 +53,8 @@ class MetricsFile {
   std::ofstream file_;
 };
 
-// Reads the configuration that a run directory was made with. Throws IoError when it is no run directory.
+// Reads the configuration that a run directory was made with. Throws IoError when it is no run
+// directory.
 RunConfig run_directory_config(const std::string& run_directory);
 
 }  // namespace garonne::train

@@ -21,7 +21,8 @@ namespace {
 constexpr std::int64_t largest_header = 100'000'000;
 
 const std::map<std::string, std::int64_t>& element_types() {
-  static const std::map<std::string, std::int64_t> types = {{"F32", 4}, {"F64", 8}, {"BF16", 2}, {"I64", 8}};
+  static const std::map<std::string, std::int64_t> types = {
+      {"F32", 4}, {"F64", 8}, {"BF16", 2}, {"I64", 8}};
   return types;
 }
 
@@ -40,8 +41,9 @@ std::string write_safetensors(const std::string& path, const std::vector<TensorS
   std::int64_t offset = 0;
   for (const auto& tensor : tensors) {
     const auto bytes = static_cast<std::int64_t>(tensor.bytes.size());
-    header[tensor.name] = {
-        {"dtype", tensor.type}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + bytes}}};
+    header[tensor.name] = {{"dtype", tensor.type},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;
   }
   std::string text = header.dump();
@@ -60,8 +62,11 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
   std::uint64_t length = 0;
   if (size < 8) throw IoError(path, "is too short for a safetensors file");
   file.read(0, &length, 8);
-  if (length > static_cast<std::uint64_t>(largest_header) || static_cast<std::int64_t>(length) > size - 8) {
-    throw IoError(path, fmt::format("says that its header has {} bytes: truncated or no safetensors file", length));
+  if (length > static_cast<std::uint64_t>(largest_header) ||
+      static_cast<std::int64_t>(length) > size - 8) {
+    throw IoError(
+        path,
+        fmt::format("says that its header has {} bytes: truncated or no safetensors file", length));
   }
   std::string text(length, '\0');
   file.read(8, text.data(), text.size());
@@ -83,7 +88,8 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
           throw IoError(path, name + " has an impossible shape");
         }
       }
-      if (entry.end - entry.begin != bytes) throw IoError(path, name + ": shape and offsets do not agree");
+      if (entry.end - entry.begin != bytes)
+        throw IoError(path, name + ": shape and offsets do not agree");
       tensors_.push_back(std::move(entry));
     }
   } catch (const nlohmann::json::exception& error) {
@@ -93,12 +99,14 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
             [](const TensorEntry& a, const TensorEntry& b) { return a.begin < b.begin; });
   std::int64_t expected = 0;
   for (const auto& entry : tensors_) {
-    if (entry.begin != expected) throw IoError(path, entry.name + " overlaps another tensor or leaves a hole");
+    if (entry.begin != expected)
+      throw IoError(path, entry.name + " overlaps another tensor or leaves a hole");
     expected = entry.end;
   }
   if (data_start_ + expected != size) {
-    throw IoError(path, fmt::format("has {} bytes where its header needs {}: truncated or appended to", size,
-                                    data_start_ + expected));
+    throw IoError(
+        path, fmt::format("has {} bytes where its header needs {}: truncated or appended to", size,
+                          data_start_ + expected));
   }
 }
 
@@ -109,11 +117,14 @@ const TensorEntry& SafetensorsFile::find(const std::string& name) const {
   throw IoError(path_, "has no tensor " + name);
 }
 
-void SafetensorsFile::read(const TensorEntry& tensor, std::int64_t offset, std::span<std::byte> destination) const {
-  if (offset < 0 || offset + static_cast<std::int64_t>(destination.size()) > tensor.end - tensor.begin) {
+void SafetensorsFile::read(const TensorEntry& tensor, std::int64_t offset,
+                           std::span<std::byte> destination) const {
+  if (offset < 0 ||
+      offset + static_cast<std::int64_t>(destination.size()) > tensor.end - tensor.begin) {
     throw IoError(path_, tensor.name + " is shorter than what is wanted of it");
   }
-  FileReader(path_).read(data_start_ + tensor.begin + offset, destination.data(), destination.size());
+  FileReader(path_).read(data_start_ + tensor.begin + offset, destination.data(),
+                         destination.size());
 }
 
 }  // namespace garonne::train

@@ -1,5 +1,6 @@
-// The safetensors file format, written and read by its exact rules: an 8-byte little-endian header length, a
-// JSON header, then the tensors' bytes without holes or overlap, to the last byte of the file.
+// The safetensors file format, written and read by its exact rules: an 8-byte little-endian header
+// length, a JSON header, then the tensors' bytes without holes or overlap, to the last byte of the
+// file.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +32,8 @@ struct TensorSource {
   std::span<const std::byte> bytes;
 };
 
-// Writes the whole file and fsyncs it; returns its hash (hash_file's). Throws IoError, as for a full disk,
-// and leaves no guarantee about the file then.
+// Writes the whole file and fsyncs it; returns its hash (hash_file's). Throws IoError, as for a
+// full disk, and leaves no guarantee about the file then.
 std::string write_safetensors(const std::string& path, const std::vector<TensorSource>& tensors,
                               const std::map<std::string, std::string>& metadata);
 

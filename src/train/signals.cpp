@@ -10,7 +10,9 @@ constexpr std::array<int, 3> handled = {SIGTERM, SIGINT, SIGUSR1};
 volatile std::sig_atomic_t requested = 0;
 std::array<struct sigaction, handled.size()> former;
 
-void note_request(int) { requested = 1; }
+void note_request(int) {
+  requested = 1;
+}
 
 }  // namespace
 
@@ -27,6 +29,8 @@ SignalGuard::~SignalGuard() {
   for (std::size_t i = 0; i < handled.size(); ++i) sigaction(handled[i], &former[i], nullptr);
 }
 
-bool SignalGuard::stop_requested() const { return requested != 0; }
+bool SignalGuard::stop_requested() const {
+  return requested != 0;
+}
 
 }  // namespace garonne::train

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "data/token_file.hpp"
+#include "exec/profile.hpp"
 #include "train/checkpoint.hpp"
 #include "train/run_directory.hpp"
 
@@ -25,16 +26,18 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   Manifest manifest;
   std::string checkpoint;
   if (step < 0) {
-    const StartingPoint start = find_starting_point(trained.config, [](const std::string& text) {
-      fmt::print(stderr, "warning: {}\n", text);
-    });
-    if (start.checkpoint.empty()) throw IoError(run_directory, "has no checkpoint yet; --step 0 is the initialisation");
+    const StartingPoint start = find_starting_point(
+        trained.config, [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); });
+    if (start.checkpoint.empty())
+      throw IoError(run_directory, "has no checkpoint yet; --step 0 is the initialisation");
     manifest = start.manifest;
     checkpoint = start.checkpoint;
   } else if (step > 0) {
     if (std::find(steps.begin(), steps.end(), step) == steps.end()) {
-      throw IoError(run_directory, fmt::format("has no checkpoint of step {}; there are {}", step,
-                                               steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
+      throw IoError(
+          run_directory,
+          fmt::format("has no checkpoint of step {}; there are {}", step,
+                      steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
     }
     checkpoint = checkpoint_path(run_directory, step);
     manifest = verify_checkpoint(checkpoint);
@@ -52,7 +55,14 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   const int threads = threads_of_rank(trained.config, 1);
   trained.setup = make_setup(trained.config, vocabulary, threads);
   trained.compute = std::make_unique<ComputeSession>(threads);
-  if (manifest.products.is_object()) trained.products = nn::Products::from_json(manifest.products);
+  // What was measured on this machine is nearer the truth than what nodes declare.
+  plan::apply_costs(exec::load_cached_costs(threads), trained.setup.model.graph);
+  try {
+    if (manifest.products.is_object())
+      trained.products = nn::Products::from_json(manifest.products);
+  } catch (const ConfigError& unavailable) {
+    fmt::print(stderr, "warning: {}; last bits may differ\n", unavailable.what());
+  }
   trained.optimizer = optim::make_optimizer(trained.config);
   trained.budget_bytes = resolve_budget(trained.config, 1);
   trained.tier = std::make_unique<exec::DeviceTier>(trained.budget_bytes);
@@ -61,7 +71,8 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   trained.state = exec::initial_state(trained.setup.model, trained.setup.declaration.precision,
                                       static_cast<std::uint64_t>(trained.config.train.seed),
                                       static_cast<int>(names.size()));
-  if (!checkpoint.empty()) load_checkpoint(checkpoint, manifest, trained.setup.model, names, trained.state);
+  if (!checkpoint.empty())
+    load_checkpoint(checkpoint, manifest, trained.setup.model, names, trained.state);
   return trained;
 }
 

@@ -1,4 +1,5 @@
-// A model as a run left it: its configuration, and its parameters at a saved step, for evaluation and export.
+// A model as a run left it: its configuration, and its parameters at a saved step, for evaluation
+// and export.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ struct TrainedModel {
   exec::Machine machine();
 };
 
-// Step -1 = the newest checkpoint that verifies; 0 = the initialisation, made again from the seed. On one
-// rank. Throws IoError when there is no such checkpoint.
+// Step -1 = the newest checkpoint that verifies; 0 = the initialisation, made again from the seed.
+// On one rank. Throws IoError when there is no such checkpoint.
 TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step);
 
 }  // namespace garonne::train

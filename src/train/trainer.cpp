@@ -46,7 +46,8 @@ class Trainer {
   void plan();
   void print_start() const;
   void make_state();
-  exec::StepOutputs run_step(exec::Executor& executor, data::TokenStream& stream, std::int64_t step);
+  exec::StepOutputs run_step(exec::Executor& executor, data::TokenStream& stream,
+                             std::int64_t step);
   std::optional<double> validate();
   void save(std::int64_t step);
   void print_step(const StepMetrics& metrics) const;
@@ -76,6 +77,7 @@ class Trainer {
   std::shared_ptr<data::Reader> reader_;
   std::int64_t validation_micro_batches_ = 0;
   std::int64_t peak_bytes_ = 0;
+  std::int64_t metrics_step_ = 0;  // the last step that is in metrics.jsonl
   std::unique_ptr<Progress> bar_;
 };
 
@@ -86,21 +88,25 @@ void Trainer::say(const std::string& text) const {
   std::fflush(stdout);
 }
 
-// Everything that can be wrong with what the user gave, agreed by all ranks before anything is written.
+// Everything that can be wrong with what the user gave, agreed by all ranks before anything is
+// written.
 void Trainer::prepare() {
   session_.agree([&] {
     check_grid(config_, session_.size());
     if (config_.data.path.empty()) {
-      throw ConfigError("data.path", "", "is missing: the tokens file to train on (see `garonne data text --help`)");
+      throw ConfigError("data.path", "",
+                        "is missing: the tokens file to train on (see `garonne data text --help`)");
     }
     data_ = data::inspect_token_file(config_.data.path);
     threads_ = threads_of_rank(config_, session_.ranks_on_node());
     setup_ = make_setup(config_, data_.vocabulary, threads_);
     if (data::windows(data_.tokens, setup_.sizes.sequence) < 1) {
-      throw ConfigError("model.sequence", fmt::format("{}", setup_.sizes.sequence),
-                        fmt::format("is longer than the {} tokens of {}", data_.tokens, config_.data.path));
+      throw ConfigError(
+          "model.sequence", fmt::format("{}", setup_.sizes.sequence),
+          fmt::format("is longer than the {} tokens of {}", data_.tokens, config_.data.path));
     }
-    start_ = find_starting_point(config_, [&](const std::string& text) { say("warning: " + text + "\n"); });
+    start_ = find_starting_point(config_,
+                                 [&](const std::string& text) { say("warning: " + text + "\n"); });
     budget_ = resolve_budget(config_, session_.ranks_on_node());
   });
   session_.set_coordinates(to_string(setup_.grid.coordinates_of(session_.rank())));
@@ -112,15 +118,20 @@ void Trainer::prepare() {
 }
 
 void Trainer::plan() {
-  // A budget that no plan fits is said before anything is measured.
-  session_.agree([&] { choose_program(setup_, budget_); });
+  // A budget that is hopeless is said before anything is measured. What nodes declare is a bound,
+  // so a budget a little below it may still do.
+  session_.agree([&] {
+    if (least_budget_without_transients(setup_) > budget_) choose_program(setup_, budget_);
+  });
   compute_ = std::make_unique<ComputeSession>(threads_);
-  const plan::CostTable costs = obtain_costs(setup_, threads_, start_.manifest.products, session_);
+  plan::CostTable costs = obtain_costs(setup_, threads_, start_.manifest.products, session_);
   try {
     products_ = nn::Products::from_json(costs.products);
   } catch (const ConfigError& unavailable) {
-    say(fmt::format("warning: {}; this machine's own choice is used and bits will differ\n", unavailable.what()));
-    products_ = nn::Products::from_json(obtain_costs(setup_, threads_, nlohmann::json::object(), session_).products);
+    say(fmt::format("warning: {}; this machine's own choice is used and bits will differ\n",
+                    unavailable.what()));
+    costs = obtain_costs(setup_, threads_, nlohmann::json::object(), session_);
+    products_ = nn::Products::from_json(costs.products);
   }
   plan::apply_costs(costs, setup_.model.graph);
   session_.agree([&] { choice_ = choose_program(setup_, budget_); });
@@ -133,26 +144,31 @@ void Trainer::print_start() const {
   if (!first_rank_) return;
   std::string text = version_text();
   if (!text.empty() && text.back() != '\n') text += '\n';
-  text += fmt::format("model     {} · {} layers, hidden {}, {} heads, sequence {}, vocabulary {} · {:.2f} M parameters, {}\n",
-                      config_.model.kind, setup_.sizes.layers, setup_.sizes.hidden, setup_.sizes.heads,
-                      setup_.sizes.sequence, setup_.sizes.vocabulary,
-                      static_cast<double>(setup_.model.graph.parameter_elements()) / 1e6, config_.train.precision);
-  text += fmt::format("data      {} · {} training tokens, {} validation tokens\n", config_.data.path, data_.tokens,
-                      data_.validation_tokens);
-  text += fmt::format("grid      {} · {} thread{} a rank · {} micro-batch{} of {} samples a rank and step\n",
-                      to_string(setup_.grid.shape()), threads_, threads_ == 1 ? "" : "s", program_.micro_batches,
-                      program_.micro_batches == 1 ? "" : "es", config_.train.micro_batch);
+  text += fmt::format(
+      "model     {} · {} layers, hidden {}, {} heads, sequence {}, vocabulary {} · {:.2f} M "
+      "parameters, {}\n",
+      config_.model.kind, setup_.sizes.layers, setup_.sizes.hidden, setup_.sizes.heads,
+      setup_.sizes.sequence, setup_.sizes.vocabulary,
+      static_cast<double>(setup_.model.graph.parameter_elements()) / 1e6, config_.train.precision);
+  text += fmt::format("data      {} · {} training tokens, {} validation tokens\n",
+                      config_.data.path, data_.tokens, data_.validation_tokens);
+  text += fmt::format(
+      "grid      {} · {} thread{} a rank · {} micro-batch{} of {} samples a rank and step\n",
+      to_string(setup_.grid.shape()), threads_, threads_ == 1 ? "" : "s", program_.micro_batches,
+      program_.micro_batches == 1 ? "" : "es", config_.train.micro_batch);
   text += fmt::format("products  {}\n", [&] {
     std::map<std::string, int> counts;
     const nlohmann::json chosen = products_.to_json();
     for (const auto& [key, library] : chosen.items()) ++counts[library.get<std::string>()];
     std::string line;
-    for (const auto& [name, count] : counts) line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count);
+    for (const auto& [name, count] : counts)
+      line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count);
     return line + " (chosen by measurement, choices.json)";
   }());
-  text += fmt::format("plan      {} · predicted peak {} · {:.1f} ms a step · smallest budget {} B ({})\n",
-                      program_.name, format_bytes(program_.peak_bytes), 1e3 * program_.seconds,
-                      choice_.minimum_budget_bytes, format_bytes(choice_.minimum_budget_bytes));
+  text += fmt::format(
+      "plan      {} · predicted peak {} · {:.1f} ms a step · smallest budget {} B ({})\n",
+      program_.name, format_bytes(program_.peak_bytes), 1e3 * program_.seconds,
+      choice_.minimum_budget_bytes, format_bytes(choice_.minimum_budget_bytes));
   text += format_memory_table(memory_table(choice_.prediction, budget_), budget_);
   say(text);
 }
@@ -168,12 +184,16 @@ void Trainer::make_state() {
   }
   session_.agree([&] {
     if (start_.checkpoint.empty()) return;
-    load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->state_names(), state_);
+    load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->state_names(),
+                    state_);
   });
   if (!start_.checkpoint.empty()) {
-    say(fmt::format("continuing from {} (step {} of {})\n", start_.checkpoint, start_.step, config_.train.steps));
+    say(fmt::format("continuing from {} (step {} of {})\n", start_.checkpoint, start_.step,
+                    config_.train.steps));
     if (start_.manifest.threads != threads_) {
-      say(fmt::format("note: the checkpoint was made with {} threads a rank, this run has {}: last bits may differ\n",
+      say(
+          fmt::format("note: the checkpoint was made with {} threads a rank, this run has {}: last "
+                      "bits may differ\n",
                       start_.manifest.threads, threads_));
     }
   }
@@ -192,7 +212,8 @@ void Trainer::make_state() {
 data::TokenStream Trainer::open_stream(std::int64_t first_step) const {
   const std::int64_t sequence = setup_.sizes.sequence;
   const data::SampleOrder order(data::windows(data_.tokens, sequence),
-                                static_cast<std::uint64_t>(config_.train.seed), data::shuffle_block(sequence));
+                                static_cast<std::uint64_t>(config_.train.seed),
+                                data::shuffle_block(sequence));
   const std::int64_t batch = config_.train.global_batch;
   const std::int64_t micro = config_.train.micro_batch;
   const std::int64_t per_rank = program_.micro_batches;
@@ -208,24 +229,27 @@ data::TokenStream Trainer::open_stream(std::int64_t first_step) const {
                            (first_step - 1) * per_rank, config_.train.steps * per_rank);
 }
 
-exec::StepOutputs Trainer::run_step(exec::Executor& executor, data::TokenStream& stream, std::int64_t step) {
+exec::StepOutputs Trainer::run_step(exec::Executor& executor, data::TokenStream& stream,
+                                    std::int64_t step) {
   exec::StepInputs inputs;
   inputs.seed = static_cast<std::uint64_t>(config_.train.seed);
   inputs.step = step;
-  inputs.loss_scale = static_cast<double>(config_.train.micro_batch) / static_cast<double>(config_.train.global_batch);
+  inputs.loss_scale = static_cast<double>(config_.train.micro_batch) /
+                      static_cast<double>(config_.train.global_batch);
   inputs.learning_rate = optim::learning_rate_at(config_, step);
   inputs.clip_norm = config_.optimizer.clip_norm;
   inputs.load = [&](int) {
     data::MicroBatch loaded = stream.next();
-    return exec::HostBatch{std::move(loaded.samples), {std::move(loaded.tokens), std::move(loaded.targets)}};
+    return exec::HostBatch{std::move(loaded.samples),
+                           {std::move(loaded.tokens), std::move(loaded.targets)}};
   };
   return executor.run(inputs);
 }
 
 std::optional<double> Trainer::validate() {
   if (validation_micro_batches_ == 0) return std::nullopt;
-  return validation_loss(setup_, choice_.evaluation, machine_, reader_, validation_micro_batches_, session_,
-                         peak_bytes_);
+  return validation_loss(setup_, choice_.evaluation, machine_, reader_, validation_micro_batches_,
+                         session_, peak_bytes_);
 }
 
 void Trainer::save(std::int64_t step) {
@@ -234,29 +258,34 @@ void Trainer::save(std::int64_t step) {
   manifest.config = config_to_toml(config_);
   manifest.threads = threads_;
   manifest.products = products_.to_json();
-  manifest.data = {{"path", config_.data.path}, {"tokens", data_.tokens}, {"vocabulary", data_.vocabulary},
+  manifest.data = {{"path", config_.data.path},
+                   {"tokens", data_.tokens},
+                   {"vocabulary", data_.vocabulary},
                    {"tokenizer", data_.tokenizer}};
   Together together;
   together.rank = session_.rank();
   together.ranks = session_.size();
   together.phase = [&](const std::function<void()>& work) { session_.agree(work); };
   together.gather = [&](const std::string& text) { return session_.gather(text); };
-  save_checkpoint(config_.run.directory, setup_.model, optimizer_->state_names(), state_, std::move(manifest),
-                  together);
+  save_checkpoint(config_.run.directory, setup_.model, optimizer_->state_names(), state_,
+                  std::move(manifest), together);
   if (first_rank_) remove_old_checkpoints(config_.run.directory, config_.checkpoint.keep);
 }
 
 void Trainer::print_step(const StepMetrics& metrics) const {
   constexpr double mebibyte = 1048576.0;
-  say(fmt::format("step {:>7}  loss {:>8.4f}  norm {:>8.3f}  lr {:.2e}  {:>8.1f} ms  {:>9.0f} tok/s  peak {:.2f}/{:.2f} MiB\n",
-                  metrics.step, metrics.loss, metrics.gradient_norm, metrics.learning_rate, 1e3 * metrics.seconds,
-                  metrics.tokens_per_second, static_cast<double>(metrics.peak_bytes) / mebibyte,
+  say(
+      fmt::format("step {:>7}  loss {:>8.4f}  norm {:>8.3f}  lr {:.2e}  {:>8.1f} ms  {:>9.0f} "
+                  "tok/s  peak {:.2f}/{:.2f} MiB\n",
+                  metrics.step, metrics.loss, metrics.gradient_norm, metrics.learning_rate,
+                  1e3 * metrics.seconds, metrics.tokens_per_second,
+                  static_cast<double>(metrics.peak_bytes) / mebibyte,
                   static_cast<double>(metrics.planned_peak_bytes) / mebibyte));
 }
 
 void Trainer::write_programs(const exec::StepOutputs& last) const {
-  const std::string folder =
-      options_.program_directory.empty() ? config_.run.directory + "/program" : options_.program_directory;
+  const std::string folder = options_.program_directory.empty() ? config_.run.directory + "/program"
+                                                                : options_.program_directory;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   write_file_durably(fmt::format("{}/rank_{}.json", folder, session_.rank()),
@@ -264,19 +293,23 @@ void Trainer::write_programs(const exec::StepOutputs& last) const {
 }
 
 void Trainer::print_summary(const exec::StepOutputs& last, double median_seconds) {
-  const std::vector<std::int64_t> measured = session_.all_gather(std::vector<std::int64_t>{peak_bytes_});
+  const std::vector<std::int64_t> measured =
+      session_.all_gather(std::vector<std::int64_t>{peak_bytes_});
   if (!first_rank_) return;
   const std::int64_t planned = std::max(program_.peak_bytes, choice_.evaluation.peak_bytes);
   std::string text = "plan beside measurement\n";
   for (std::size_t rank = 0; rank < measured.size(); ++rank) {
-    text += fmt::format("  rank {:<4} peak planned {:>14} B  measured {:>14} B  ({:6.2f} %)  budget {} B\n", rank,
-                        planned, measured[rank],
-                        100.0 * static_cast<double>(measured[rank]) / static_cast<double>(planned), budget_);
+    text += fmt::format(
+        "  rank {:<4} peak planned {:>14} B  measured {:>14} B  ({:6.2f} %)  budget {} B\n", rank,
+        planned, measured[rank],
+        100.0 * static_cast<double>(measured[rank]) / static_cast<double>(planned), budget_);
   }
   double computed = 0;
   for (const auto& measurement : last.measurements) computed += measurement.seconds;
-  text += fmt::format("  a step    planned {:.1f} ms  measured {:.1f} ms (median), {:.1f} ms in instructions of the last\n",
-                      1e3 * program_.seconds, 1e3 * median_seconds, 1e3 * computed);
+  text += fmt::format(
+      "  a step    planned {:.1f} ms  measured {:.1f} ms (median), {:.1f} ms in instructions of "
+      "the last\n",
+      1e3 * program_.seconds, 1e3 * median_seconds, 1e3 * computed);
   say(text);
 }
 
@@ -296,7 +329,8 @@ ExitCode Trainer::run() {
   exec::Executor executor(setup_.model, program_, machine_);
   std::unique_ptr<MetricsFile> metrics_file;
   session_.agree([&] {
-    if (first_rank_) metrics_file = std::make_unique<MetricsFile>(config_.run.directory, start_.step);
+    if (first_rank_)
+      metrics_file = std::make_unique<MetricsFile>(config_.run.directory, start_.step);
   });
   const SignalGuard signals;
   if (first_rank_) bar_ = std::make_unique<Progress>("train", config_.train.steps);
@@ -309,10 +343,11 @@ ExitCode Trainer::run() {
     const auto start = Clock::now();
     outputs = run_step(executor, stream, step);
     peak_bytes_ = std::max(peak_bytes_, outputs.peak_bytes);
-    const bool stop_here = config_.train.stop_after > 0 && step - start_.step >= config_.train.stop_after &&
+    const bool stop_here = config_.train.stop_after > 0 &&
+                           step - start_.step >= config_.train.stop_after &&
                            step < config_.train.steps;
-    const auto together = session_.all_reduce_max(
-        std::vector<std::int64_t>{outputs.peak_bytes, (stop_here || signals.stop_requested()) ? 1 : 0});
+    const auto together = session_.all_reduce_max(std::vector<std::int64_t>{
+        outputs.peak_bytes, (stop_here || signals.stop_requested()) ? 1 : 0});
     stopping = together[1] != 0;
     step_seconds.push_back(seconds_since(start));
 
@@ -330,19 +365,22 @@ ExitCode Trainer::run() {
     const bool last = step == config_.train.steps || stopping;
     const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;
     if (due || last) metrics.validation_loss = validate();
-    if (metrics.validation_loss) say(fmt::format("step {:>7}  validation loss {:.4f} nats\n", step, *metrics.validation_loss));
+    if (metrics.validation_loss)
+      say(fmt::format("step {:>7}  validation loss {:.4f} nats\n", step, *metrics.validation_loss));
     session_.agree([&] {
       if (metrics_file) metrics_file->append(metrics);
     });
     if (last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0)) save(step);
     if (bar_) bar_->advance_to(step);
+    metrics_step_ = step;
   }
   if (bar_) bar_->clear();
-  std::nth_element(step_seconds.begin(), step_seconds.begin() + static_cast<std::ptrdiff_t>(step_seconds.size() / 2),
+  std::nth_element(step_seconds.begin(),
+                   step_seconds.begin() + static_cast<std::ptrdiff_t>(step_seconds.size() / 2),
                    step_seconds.end());
   session_.agree([&] { write_programs(outputs); });
   print_summary(outputs, step_seconds[step_seconds.size() / 2]);
-  if (!stopping) return ExitCode::Done;
+  if (!stopping || metrics_step_ == config_.train.steps) return ExitCode::Done;
   say(fmt::format("stopped on request; run the same command again to continue (exit code 75)\n"));
   return ExitCode::Requeue;
 }

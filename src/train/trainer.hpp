@@ -14,9 +14,9 @@ struct TrainOptions {
   std::string program_directory;  // where to write what was run; empty = <run>/program
 };
 
-// Trains as configured; collective over all ranks. Returns Done, or Requeue when it stopped on request after
-// a durable checkpoint (stop_after, SIGTERM, SIGUSR1, SIGINT). Errors as in base/error.hpp; those of
-// configuration, plan and data at start are agreed by all ranks.
+// Trains as configured; collective over all ranks. Returns Done, or Requeue when it stopped on
+// request after a durable checkpoint (stop_after, SIGTERM, SIGUSR1, SIGINT). Errors as in
+// base/error.hpp; those of configuration, plan and data at start are agreed by all ranks.
 ExitCode train(const RunConfig& config, dist::Session& session, const TrainOptions& options);
 
 }  // namespace garonne::train

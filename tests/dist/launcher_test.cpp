@@ -29,7 +29,10 @@ TEST(Launcher, KnowsTheSizeWhereTheLauncherTellsIt) {
 }
 
 TEST(Launcher, SlurmStepsAndBatchScripts) {
-  EXPECT_EQ(detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}})->size, 4);
+  EXPECT_FALSE(detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}));
+  EXPECT_EQ(
+      detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_STEP_NUM_TASKS", "4"}})->size,
+      4);
   EXPECT_FALSE(detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}));
   EXPECT_FALSE(
       detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_TASKS", "1"}}));

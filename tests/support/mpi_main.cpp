@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The main of tests that run under mpirun. Every rank runs every case in the same order. A failure is
-// printed by the rank that saw it, at once, since that rank may never meet the others again; at the
-// end of a case the ranks agree on whether anyone failed, and the exit status is that of the worst.
+// The main of tests that run under mpirun. Every rank runs every case in the same order. A failure
+// is printed by the rank that saw it, at once, since that rank may never meet the others again; at
+// the end of a case the ranks agree on whether anyone failed, and the exit status is that of the
+// worst.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
