@@ -237,6 +237,14 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
     const int existing = arguments.accumulated[i];
     if (existing >= 0 && existing != id) {
       const at::Tensor& fresh = gradients[i];
+      const bool alias = fresh.storage().unsafeGetStorageImpl() ==
+                         given.output_gradient.storage().unsafeGetStorageImpl();
+      // An alias of the incoming gradient belongs to others, too: the sum takes a storage of its
+      // own.
+      if (alias) {
+        make(instruction, id, fresh.add(running.buffers[index(existing)]), running);
+        continue;
+      }
       fresh.add_(running.buffers[index(existing)]);
     }
     make(instruction, id, gradients[i], running);

@@ -119,10 +119,8 @@ class NodeProbe {
     for (const int input : spec_.inputs) {
       const plan::ValueSpec& value = model.graph.values[static_cast<std::size_t>(input)];
       const std::int64_t rows = model.batch * model.sequence;
-      inputs_.push_back(
-          value.loaded
-              ? at::zeros({rows}, at::kLong)
-              : random_tensor({rows, value.bytes / compute_bytes(precision) / rows}, type));
+      inputs_.push_back(value.loaded ? at::zeros({rows}, at::kLong)
+                                     : random_tensor({rows, value.elements / rows}, type));
     }
     for (const int p : spec_.parameters) {
       const auto& parameter = model.graph.parameters[static_cast<std::size_t>(p)];

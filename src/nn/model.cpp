@@ -6,7 +6,8 @@
 namespace garonne::nn {
 
 int ModelBuilder::add_input(const std::string& name, std::int64_t elements) {
-  model_.graph.values.push_back({name, declaration_.allocation(elements * 8), false, true});
+  model_.graph.values.push_back(
+      {name, declaration_.allocation(elements * 8), false, true, elements});
   return static_cast<int>(model_.graph.values.size()) - 1;
 }
 
@@ -28,26 +29,26 @@ int ModelBuilder::add_node(const std::string& name, std::unique_ptr<Node> node,
                            std::vector<int> inputs, std::vector<int> parameters,
                            std::int64_t elements) {
   return append(name, std::move(node), std::move(inputs), std::move(parameters),
-                declaration_.tensor(elements));
+                declaration_.tensor(elements), elements);
 }
 
 int ModelBuilder::add_loss(const std::string& name, std::unique_ptr<Node> node,
                            std::vector<int> inputs, std::vector<int> parameters) {
   model_.graph.loss = append(name, std::move(node), std::move(inputs), std::move(parameters),
-                             declaration_.allocation(8));
+                             declaration_.allocation(8), 1);
   return model_.graph.loss;
 }
 
 int ModelBuilder::append(const std::string& name, std::unique_ptr<Node> node,
                          std::vector<int> inputs, std::vector<int> parameters,
-                         std::int64_t output_bytes) {
+                         std::int64_t output_bytes, std::int64_t output_elements) {
   plan::NodeSpec spec = node->declare(declaration_);
   spec.name = name;
   spec.cost_key += std::string(" ") + precision_name(declaration_.precision);
   spec.block = block_;
   spec.inputs = std::move(inputs);
   spec.parameters = std::move(parameters);
-  model_.graph.values.push_back({name, output_bytes, true, false});
+  model_.graph.values.push_back({name, output_bytes, true, false, output_elements});
   spec.output = static_cast<int>(model_.graph.values.size()) - 1;
   for (std::size_t i = 0; i < spec.pins_inputs.size(); ++i) {
     if (spec.pins_inputs[i]) spec.pinned_values.push_back(spec.inputs[i]);

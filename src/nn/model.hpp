@@ -47,7 +47,7 @@ class ModelBuilder {
 
  private:
   int append(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
-             std::vector<int> parameters, std::int64_t output_bytes);
+             std::vector<int> parameters, std::int64_t output_bytes, std::int64_t output_elements);
 
   Declaration declaration_;
   Model model_;

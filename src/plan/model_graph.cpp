@@ -1,5 +1,7 @@
 #include "plan/model_graph.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace garonne::plan {
@@ -18,6 +20,12 @@ void check_model_graph(const ModelGraph& graph) {
     expect(node.block == block || node.block == block + 1,
            node.name + ": blocks must ascend by one");
     block = node.block;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      // Its two contributions to one gradient would come from one instruction.
+      const bool twice = std::count(node.inputs.begin(), node.inputs.end(), node.inputs[i]) > 1;
+      expect(!twice || !graph.values.at(static_cast<std::size_t>(node.inputs[i])).differentiable,
+             node.name + " reads one differentiable value twice; copy it with a node of its own");
+    }
     for (const int input : node.inputs) {
       expect(made.at(static_cast<std::size_t>(input)),
              node.name + " reads a value before it is made");

@@ -14,6 +14,7 @@ struct ValueSpec {
   std::int64_t bytes = 0;
   bool differentiable = true;  // false for tokens and targets
   bool loaded = false;         // comes from the data stream, not from a node
+  std::int64_t elements = 0;   // before rounding
 };
 
 struct ParameterSpec {

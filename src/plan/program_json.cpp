@@ -1,8 +1,8 @@
 // The file format "garonne.program", version 1.
 #include <fmt/format.h>
 
-#include <array>
-#include <set>
+#include <algorithm>
+#include <initializer_list>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
@@ -39,7 +39,15 @@ ordered_json arguments_to_json(const Arguments& arguments) {
   return result;
 }
 
+void expect_known_keys(const json& object, std::initializer_list<const char*> known,
+                       const char* where);
+
 Arguments arguments_from_json(const json& source) {
+  expect_known_keys(
+      source,
+      {"inputs", "output", "record", "output_gradient", "input_gradients", "accumulated",
+       "pinned_output", "parameters", "parameter_gradients", "staging"},
+      "arguments");
   Arguments arguments;
   arguments.inputs = source.value("inputs", std::vector<int>());
   arguments.output = source.value("output", -1);
@@ -81,6 +89,17 @@ ordered_json instruction_to_json(const Instruction& instruction) {
   return result;
 }
 
+// Refuses what this version does not know instead of dropping it.
+void expect_known_keys(const json& object, std::initializer_list<const char*> known,
+                       const char* where) {
+  for (const auto& [key, value] : object.items()) {
+    const bool found =
+        std::any_of(known.begin(), known.end(), [&](const char* name) { return key == name; });
+    if (!found)
+      throw ConfigError(key, "", std::string("is no key of ") + where + " in this version");
+  }
+}
+
 template <typename Enumeration, int Count>
 Enumeration enumeration_from(const std::string& text, const char* what) {
   for (int i = 0; i < Count; ++i) {
@@ -90,6 +109,11 @@ Enumeration enumeration_from(const std::string& text, const char* what) {
 }
 
 Instruction instruction_from_json(const json& source) {
+  expect_known_keys(source,
+                    {"operation", "node", "node_index", "micro_batch", "recompute", "reads",
+                     "writes", "frees", "transient_bytes", "seconds", "channel", "completes",
+                     "arguments", "measured_seconds", "measured_live_bytes", "measured_peak_bytes"},
+                    "an instruction");
   Instruction instruction;
   instruction.operation = enumeration_from<Operation, 10>(source.at("operation"), "operation");
   instruction.node = source.at("node").get<std::string>();
@@ -173,6 +197,11 @@ Program program_from_json(const json& source, const std::string& path) {
       throw ConfigError(path + ": version", source.at("version").dump(),
                         "this build reads version 1");
     }
+    expect_known_keys(
+        source,
+        {"format", "version", "name", "rank", "ranks", "coordinates", "budget_bytes",
+         "host_budget_bytes", "peak_bytes", "seconds", "micro_batches", "buffers", "instructions"},
+        "a garonne.program");
     Program program;
     program.name = source.value("name", "");
     program.rank = source.at("rank").get<int>();
@@ -185,6 +214,9 @@ Program program_from_json(const json& source, const std::string& path) {
     program.seconds = source.at("seconds").get<double>();
     program.micro_batches = source.value("micro_batches", 1);
     for (const auto& item : source.at("buffers")) {
+      expect_known_keys(item,
+                        {"id", "name", "kind", "bytes", "tier", "live_at_start", "live_at_end"},
+                        "a buffer");
       Buffer buffer;
       buffer.name = item.at("name").get<std::string>();
       buffer.kind = enumeration_from<BufferKind, buffer_kinds>(item.at("kind"), "kind");

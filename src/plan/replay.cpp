@@ -20,7 +20,8 @@ class Replay {
   explicit Replay(const Program& program)
       : program_(program),
         live_(program.buffers.size(), false),
-        pending_uses_(program.buffers.size(), 0) {}
+        pending_uses_(program.buffers.size(), 0),
+        pending_writes_(program.buffers.size(), 0) {}
 
   Prediction run() {
     start();
@@ -75,6 +76,9 @@ class Replay {
     for (const int id : instruction.reads) {
       if (!live_[index((buffer(i, id), id))])
         fail(i, "reads " + buffer(i, id).name + ", which is not live");
+      if (pending_writes_[index(id)] > 0) {
+        fail(i, "reads " + buffer(i, id).name + " while an asynchronous instruction writes it");
+      }
     }
     for (const int id : instruction.writes) {
       const bool updates = std::find(instruction.reads.begin(), instruction.reads.end(), id) !=
@@ -144,7 +148,10 @@ class Replay {
     now_ += instruction.operation == Operation::AllReduce ? 0.0 : instruction.seconds;
     if (instruction.channel && !instruction.channel->blocking) {
       for (const int id : instruction.reads) ++pending_uses_[index(id)];
-      for (const int id : instruction.writes) ++pending_uses_[index(id)];
+      for (const int id : instruction.writes) {
+        ++pending_uses_[index(id)];
+        ++pending_writes_[index(id)];
+      }
       // One communication lane: a collective starts when it is issued and the lane is free.
       channel_free_at_ = std::max(channel_free_at_, now_) + instruction.seconds;
       pending_.emplace(i, channel_free_at_);
@@ -155,7 +162,10 @@ class Replay {
       now_ = std::max(now_, found->second);
       const Instruction& waited = program_.instructions[index(instruction.completes)];
       for (const int id : waited.reads) --pending_uses_[index(id)];
-      for (const int id : waited.writes) --pending_uses_[index(id)];
+      for (const int id : waited.writes) {
+        --pending_uses_[index(id)];
+        --pending_writes_[index(id)];
+      }
       pending_.erase(found);
     }
   }
@@ -185,6 +195,7 @@ class Replay {
   const Program& program_;
   std::vector<bool> live_;
   std::vector<int> pending_uses_;
+  std::vector<int> pending_writes_;
   std::map<int, double> pending_;  // instruction -> when it completes
   std::map<std::pair<int, std::int64_t>, std::pair<int, int>> last_contribution_;
   std::int64_t live_bytes_ = 0;

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <numeric>
-#include <set>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -274,15 +274,19 @@ void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
     }
     const auto element = static_cast<std::int64_t>(tensor.here.element_size());
     auto* first = static_cast<std::byte*>(tensor.here.data_ptr());
+    auto& parts = shards[tensor.global.name];
+    std::sort(parts.begin(), parts.end(), [](const Shard* a, const Shard* b) {
+      return std::tie(a->begin, a->end) < std::tie(b->begin, b->end);
+    });
     std::int64_t filled = 0;
-    for (const Shard* shard : shards[tensor.global.name]) {
+    for (const Shard* shard : parts) {
       if (shard->shape != tensor.global.shape) {
         throw IoError(checkpoint,
                       shard->tensor + " is cut into boxes, which this version does not join");
       }
       const std::int64_t count = shard->end - shard->begin;
-      if (count < 0 || shard->begin < 0 || shard->end > tensor.here.numel()) {
-        throw IoError(checkpoint, shard->tensor + " has a shard outside of it");
+      if (count < 0 || shard->begin != filled || shard->end > tensor.here.numel()) {
+        throw IoError(checkpoint, shard->tensor + " has shards that overlap or leave a hole");
       }
       const auto file = files.find(shard->file);
       if (file == files.end())

@@ -60,26 +60,27 @@ void export_huggingface(const nn::GptSizes& sizes, const nn::Model& model,
                        {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
   }
   write_safetensors(directory + "/model.safetensors", sources, {{"format", "pt"}});
-  const nlohmann::ordered_json config = {{"architectures", {"GPT2LMHeadModel"}},
-                                         {"model_type", "gpt2"},
-                                         {"activation_function", "gelu_new"},
-                                         {"n_layer", sizes.layers},
-                                         {"n_head", sizes.heads},
-                                         {"n_embd", sizes.hidden},
-                                         {"n_inner", 4 * sizes.hidden},
-                                         {"n_positions", sizes.sequence},
-                                         {"n_ctx", sizes.sequence},
-                                         {"vocab_size", sizes.vocabulary},
-                                         {"embd_pdrop", sizes.dropout},
-                                         {"resid_pdrop", sizes.dropout},
-                                         {"attn_pdrop", 0.0},
-                                         {"layer_norm_epsilon", 1e-5},
-                                         {"initializer_range", 0.02},
-                                         {"scale_attn_weights", true},
-                                         {"tie_word_embeddings", true},
-                                         {"bos_token_id", nullptr},
-                                         {"eos_token_id", nullptr},
-                                         {"dtype", "float32"}};
+  const nlohmann::ordered_json config = {
+      {"architectures", {"GPT2LMHeadModel"}},
+      {"model_type", "gpt2"},
+      {"activation_function", "gelu_new"},
+      {"n_layer", sizes.layers},
+      {"n_head", sizes.heads},
+      {"n_embd", sizes.hidden},
+      {"n_inner", 4 * sizes.hidden},
+      {"n_positions", sizes.sequence},
+      {"n_ctx", sizes.sequence},
+      {"vocab_size", sizes.vocabulary},
+      {"embd_pdrop", sizes.dropout},
+      {"resid_pdrop", sizes.dropout},
+      {"attn_pdrop", 0.0},
+      {"layer_norm_epsilon", 1e-5},
+      {"initializer_range", 0.02},
+      {"scale_attn_weights", true},
+      {"tie_word_embeddings", true},
+      {"bos_token_id", nullptr},
+      {"eos_token_id", nullptr},
+      {"dtype", state.precision == Precision::Float64 ? "float64" : "float32"}};
   write_file_durably(directory + "/config.json", config.dump(2) + "\n");
 }
 

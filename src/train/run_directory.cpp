@@ -94,7 +94,8 @@ MetricsFile::MetricsFile(const std::string& run_directory, std::int64_t last_ste
   for (std::string line; std::getline(old, line);) {
     const auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     // A line that is cut short was being written when the run was killed.
-    if (row.is_discarded() || row.value("step", last_step + 1) > last_step) break;
+    const bool whole = row.is_object() && row.contains("step") && row["step"].is_number_integer();
+    if (!whole || row["step"].get<std::int64_t>() > last_step) break;
     kept += line + "\n";
   }
   write_file_durably(path_, kept);

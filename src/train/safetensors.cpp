@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -95,8 +96,9 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
   } catch (const nlohmann::json::exception& error) {
     throw IoError(path, std::string("has a header that is not understood: ") + error.what());
   }
-  std::sort(tensors_.begin(), tensors_.end(),
-            [](const TensorEntry& a, const TensorEntry& b) { return a.begin < b.begin; });
+  std::sort(tensors_.begin(), tensors_.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
+  });
   std::int64_t expected = 0;
   for (const auto& entry : tensors_) {
     if (entry.begin != expected)
