@@ -39,8 +39,18 @@ ordered_json arguments_to_json(const Arguments& arguments) {
   return result;
 }
 
+// Refuses what this version does not know instead of dropping it.
 void expect_known_keys(const json& object, std::initializer_list<const char*> known,
-                       const char* where);
+                       const char* where) {
+  // Throws the parser's own error for what is no object.
+  object.get_ref<const json::object_t&>();
+  for (const auto& [key, value] : object.items()) {
+    const bool found =
+        std::any_of(known.begin(), known.end(), [&](const char* name) { return key == name; });
+    if (!found)
+      throw ConfigError(key, "", std::string("is no key of ") + where + " in this version");
+  }
+}
 
 Arguments arguments_from_json(const json& source) {
   expect_known_keys(
@@ -87,17 +97,6 @@ ordered_json instruction_to_json(const Instruction& instruction) {
   if (instruction.completes >= 0) result["completes"] = instruction.completes;
   result["arguments"] = arguments_to_json(instruction.arguments);
   return result;
-}
-
-// Refuses what this version does not know instead of dropping it.
-void expect_known_keys(const json& object, std::initializer_list<const char*> known,
-                       const char* where) {
-  for (const auto& [key, value] : object.items()) {
-    const bool found =
-        std::any_of(known.begin(), known.end(), [&](const char* name) { return key == name; });
-    if (!found)
-      throw ConfigError(key, "", std::string("is no key of ") + where + " in this version");
-  }
 }
 
 template <typename Enumeration, int Count>
