@@ -183,9 +183,15 @@ class FailureTest(ProgramTest):
         deadline = time.time() + 60
         while time.time() < deadline and not ((directory / "metrics.jsonl").exists() and metrics(directory)):
             time.sleep(0.1)
-        ranks = [int(pid) for pid in subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True,
-                                                    text=True).stdout.split()]
-        victim = [pid for pid in ranks if "garonne" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()][-1]
+        victim = -1
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                name, fields = stat.read_text().rsplit(")", 1)
+            except OSError:  # a process that has just ended
+                continue
+            if "(garonne" in name and int(fields.split()[1]) == job.pid:
+                victim = max(victim, int(stat.parent.name))
+        self.assertGreater(victim, 0)
         killed = time.time()
         os.kill(victim, signal.SIGKILL)
         output, _ = job.communicate(timeout=20)
