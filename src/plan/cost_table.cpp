@@ -74,4 +74,20 @@ bool apply_costs(const CostTable& table, ModelGraph& graph) {
   return complete;
 }
 
+void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
+  for (auto& node : graph.nodes) {
+    std::int64_t bytes = graph.values[static_cast<std::size_t>(node.output)].bytes;
+    for (const int input : node.inputs)
+      bytes += graph.values[static_cast<std::size_t>(input)].bytes;
+    const double moving = static_cast<double>(bytes) / rates.bytes_per_second;
+    const auto computing = [&](const OperationCost& cost) {
+      return cost.floating_point_operations / rates.operations_per_second;
+    };
+    node.forward.seconds = computing(node.forward) + moving;
+    node.forward_keep.seconds = computing(node.forward_keep) + moving;
+    // A backward reads what the forward read and made, and makes as much again.
+    node.backward.seconds = computing(node.backward) + 2 * moving;
+  }
+}
+
 }  // namespace garonne::plan

@@ -39,4 +39,14 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& pa
 // had one.
 bool apply_costs(const CostTable& table, ModelGraph& graph);
 
+// How fast a machine is supposed to be that nobody measured.
+struct NominalRates {
+  double operations_per_second = 5e10;
+  double bytes_per_second = 1e10;
+};
+
+// Puts seconds by declared operations and bytes into every node, so that plans can be compared
+// before anything is measured; `measured` stays as it is.
+void estimate_seconds(const NominalRates& rates, ModelGraph& graph);
+
 }  // namespace garonne::plan

@@ -173,97 +173,33 @@ class MicroBatchWriter {
   std::vector<std::vector<int>> record_;
 };
 
-// Nodes [begin, end) of each block.
-std::vector<std::pair<int, int>> block_ranges(const ModelGraph& graph) {
-  std::vector<std::pair<int, int>> ranges(index(graph.blocks()), {-1, -1});
-  for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n) {
-    auto& range = ranges[index(graph.nodes[index(n)].block)];
-    if (range.first < 0) range.first = n;
-    range.second = n + 1;
-  }
-  return ranges;
-}
-
-// Which nodes of a block have to run again before its backward: those that keep something private,
-// and those whose output such a node, or a backward of the block, reads. A value that leaves the
-// block is there already.
-std::vector<bool> nodes_to_recompute(const ModelGraph& graph, int begin, int end) {
-  std::vector<bool> read(graph.values.size(), false);
-  std::vector<bool> leaves(graph.values.size(), false);
-  for (int n = begin; n < end; ++n) {
-    for (const int value : graph.nodes[index(n)].pinned_values) read[index(value)] = true;
-  }
-  for (int n = end; n < static_cast<int>(graph.nodes.size()); ++n) {
-    for (const int value : graph.nodes[index(n)].inputs) leaves[index(value)] = true;
-  }
-  std::vector<bool> again(index(end - begin), false);
-  for (int n = end - 1; n >= begin; --n) {
-    const NodeSpec& node = graph.nodes[index(n)];
-    const bool wanted = read[index(node.output)] && !leaves[index(node.output)];
-    again[index(n - begin)] = wanted || node.needs_graph || !node.private_slot_bytes.empty();
-    if (!again[index(n - begin)]) continue;
-    for (const int input : node.inputs) read[index(input)] = true;
-  }
-  return again;
-}
-
 }  // namespace
 
-const std::vector<Generator>& generators() {
-  static const std::vector<Generator> registry = {
-      {"keep-all", "keep every record from forward to backward: fastest, most memory",
-       [](const ModelGraph& graph) { return RecomputeChoice(index(graph.blocks()), false); }},
-      {"full", "keep block inputs only and run each block's forward again before its backward",
-       [](const ModelGraph& graph) {
-         // The last block's backward follows its forward at once: dropping its records saves
-         // nothing.
-         RecomputeChoice choice(index(graph.blocks()), true);
-         if (!choice.empty()) choice.back() = false;
-         return choice;
-       }},
-  };
-  return registry;
-}
-
-const Generator& find_generator(const std::string& name) {
-  std::string known = "auto";
-  for (const auto& generator : generators()) {
-    if (generator.name == name) return generator;
-    known += ", " + generator.name;
-  }
-  throw ConfigError("memory.plan", name, "unknown plan; known are " + known);
-}
-
 Program make_training_program(const ModelGraph& graph, const StepShape& step,
-                              const RecomputeChoice& recompute) {
+                              const StepSchedule& schedule) {
   check_model_graph(graph);
   expect(graph.loss >= 0, "a training Program needs a loss");
-  expect(recompute.size() == index(graph.blocks()), "one recompute choice a block");
+  expect(schedule.of_micro_batch.size() == index(step.micro_batches), "one schedule a micro-batch");
   ProgramBuilder builder(graph, step);
   builder.add_parameters(/*training=*/true);
   builder.make_buckets();
-  const auto ranges = block_ranges(graph);
   for (int m = 0; m < step.micro_batches; ++m) {
     MicroBatchWriter writer(builder, graph, m);
     writer.load();
-    for (int block = 0; block < graph.blocks(); ++block) {
-      for (int n = ranges[index(block)].first; n < ranges[index(block)].second; ++n) {
-        writer.forward(n, /*keep=*/!recompute[index(block)], /*recompute=*/false);
+    std::vector<bool> ran(graph.nodes.size(), false);
+    const int number = schedule.of_micro_batch[index(m)];
+    for (const NodeStep& node : schedule.schedules.at(index(number))) {
+      if (node.backward) {
+        writer.backward(node.node);
+        if (m + 1 == step.micro_batches) builder.reduce_finished_buckets(node.node);
+        continue;
       }
-    }
-    writer.emit_loss(builder.loss_sum(), m == 0);
-    for (int block = graph.blocks() - 1; block >= 0; --block) {
-      const auto [begin, end] = ranges[index(block)];
-      if (recompute[index(block)]) {
-        const std::vector<bool> again = nodes_to_recompute(graph, begin, end);
-        for (int n = begin; n < end; ++n) {
-          if (again[index(n - begin)]) writer.forward(n, /*keep=*/true, /*recompute=*/true);
-        }
+      const bool first = !ran[index(node.node)];
+      writer.forward(node.node, node.keep, /*recompute=*/!first);
+      if (first && graph.nodes[index(node.node)].output == graph.loss) {
+        writer.emit_loss(builder.loss_sum(), m == 0);
       }
-      for (int n = end - 1; n >= begin; --n) {
-        writer.backward(n);
-        if (m + 1 == step.micro_batches) builder.reduce_finished_buckets(n);
-      }
+      ran[index(node.node)] = true;
     }
   }
   builder.finish_step();

@@ -1,12 +1,13 @@
-// Makes Programs: given which blocks are recomputed, lays out one whole step for one rank.
+// Makes Programs: given the order of nodes in each micro-batch, lays out one whole step for one
+// rank.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "plan/model_graph.hpp"
+#include "plan/node_schedule.hpp"
 #include "plan/program.hpp"
 
 namespace garonne::plan {
@@ -32,24 +33,11 @@ struct StepShape {
   std::vector<std::string> optimizer_states;  // names, as {"first_moment", "second_moment"}
 };
 
-// Which blocks drop their records after the forward and run it again before the backward.
-using RecomputeChoice = std::vector<bool>;
-
-// A generator of the registry: a name for `memory.plan` and the choice it makes.
-struct Generator {
-  std::string name;
-  std::string help;
-  std::function<RecomputeChoice(const ModelGraph&)> choose;
-};
-// In order from fastest to leanest; "auto" takes the first whose replayed peak fits the budget.
-const std::vector<Generator>& generators();
-// Throws ConfigError (memory.plan) with the known names.
-const Generator& find_generator(const std::string& name);
-
 // One training step. The buffers of parameters and states come first and in parameter order. The
-// Program is complete but not replayed: peak and seconds are 0.
+// Program is complete but not replayed: peak and seconds are 0. Throws InternalError for a schedule
+// that reads what is not there.
 Program make_training_program(const ModelGraph& graph, const StepShape& step,
-                              const RecomputeChoice& recompute);
+                              const StepSchedule& schedule);
 
 // One forward of one micro-batch without records: evaluation and generation. `output` names the
 // value that stays live at the end (the loss, or the logits).

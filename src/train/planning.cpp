@@ -31,6 +31,8 @@ Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads) 
       keys.dropout};
   setup.model = nn::make_gpt(setup.sizes, config.train.micro_batch, setup.declaration);
 
+  plan::estimate_seconds(plan::NominalRates(), setup.model.graph);
+
   const Precision precision = setup.declaration.precision;
   plan::StepShape& step = setup.step;
   step.micro_batches = static_cast<int>(micro_batches_per_rank(config));
@@ -52,12 +54,6 @@ plan::StepShape step_of_rank(const Setup& setup, int rank) {
 
 Choice choose_program(const Setup& setup, std::int64_t budget_bytes) {
   Choice choice;
-  std::vector<const plan::Generator*> wanted;
-  if (setup.config.memory.plan == "auto") {
-    for (const auto& generator : plan::generators()) wanted.push_back(&generator);
-  } else {
-    wanted.push_back(&plan::find_generator(setup.config.memory.plan));
-  }
   std::int64_t evaluation_peak = 0;
   if (setup.config.evaluation.batches > 0) {
     choice.evaluation =
@@ -68,32 +64,12 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes) {
     choice.evaluation.budget_bytes = budget_bytes;
     choice.evaluation.name = "forward-only";
   }
-  choice.minimum_budget_bytes = std::numeric_limits<std::int64_t>::max();
-  bool found = false;
-  for (const plan::Generator* generator : wanted) {
-    plan::Program program = plan::make_training_program(setup.model.graph, setup.step,
-                                                        generator->choose(setup.model.graph));
-    plan::Prediction prediction = plan::replay(program);
-    const std::int64_t needed = std::max(prediction.peak_bytes, evaluation_peak);
-    choice.candidates.push_back({generator->name, prediction.peak_bytes, prediction.seconds});
-    choice.minimum_budget_bytes = std::min(choice.minimum_budget_bytes, needed);
-    if (found || needed > budget_bytes) continue;
-    found = true;
-    program.name = generator->name;
-    program.budget_bytes = budget_bytes;
-    program.peak_bytes = prediction.peak_bytes;
-    program.seconds = prediction.seconds;
-    choice.program = std::move(program);
-    choice.prediction = std::move(prediction);
-  }
-  if (!found) {
-    throw PlanError(
-        choice.minimum_budget_bytes, budget_bytes,
-        setup.config.memory.plan == "auto"
-            ? "a smaller train.micro_batch or more data ranks with smaller micro-batches need less"
-            : fmt::format("that is for memory.plan = \"{}\"; \"auto\" may need less",
-                          setup.config.memory.plan));
-  }
+  plan::StagePlan stage = plan::plan_stage(setup.model.graph, setup.step, budget_bytes,
+                                           setup.config.memory.plan, evaluation_peak);
+  choice.program = std::move(stage.program);
+  choice.prediction = std::move(stage.prediction);
+  choice.candidates = std::move(stage.candidates);
+  choice.minimum_budget_bytes = stage.minimum_budget_bytes;
   return choice;
 }
 
@@ -103,14 +79,13 @@ std::int64_t least_budget_without_transients(const Setup& setup) {
     node.forward.transient_bytes = node.forward_keep.transient_bytes =
         node.backward.transient_bytes = 0;
   }
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (const auto& generator : plan::generators()) {
-    if (setup.config.memory.plan != "auto" && setup.config.memory.plan != generator.name) continue;
-    const plan::Program program =
-        plan::make_training_program(graph, setup.step, generator.choose(graph));
-    least = std::min(least, plan::replay(program).peak_bytes);
+  try {
+    return plan::plan_stage(graph, setup.step, std::numeric_limits<std::int64_t>::max(),
+                            setup.config.memory.plan, 0)
+        .minimum_budget_bytes;
+  } catch (const PlanError& error) {
+    return error.needed_bytes();
   }
-  return least;
 }
 
 plan::Program program_of_rank(const Setup& setup, const Choice& choice, int rank) {

@@ -10,8 +10,8 @@
 #include "nn/gpt.hpp"
 #include "nn/model.hpp"
 #include "plan/cost_table.hpp"
-#include "plan/generator.hpp"
 #include "plan/replay.hpp"
+#include "plan/stage_planner.hpp"
 
 namespace garonne::train {
 
@@ -32,19 +32,13 @@ Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads);
 // The step of a rank: its data group in place of rank 0's.
 plan::StepShape step_of_rank(const Setup& setup, int rank);
 
-struct Candidate {
-  std::string name;
-  std::int64_t peak_bytes = 0;
-  double seconds = 0;
-};
-
 struct Choice {
   plan::Program program;  // of rank 0; equal on all ranks but for rank, coordinates and group
   plan::Prediction prediction;
   plan::Program
       evaluation;  // one forward-only micro-batch; no instructions when there is no validation
   plan::Prediction evaluation_prediction;
-  std::vector<Candidate> candidates;
+  std::vector<plan::StageCandidate> candidates;
   std::int64_t minimum_budget_bytes = 0;  // the least at which a plan of the wanted kind exists
 };
 

@@ -8,6 +8,8 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <random>
+#include <stdexcept>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -15,6 +17,7 @@
 #include "nn/compute_session.hpp"
 #include "nn/gpt.hpp"
 #include "plan/generator.hpp"
+#include "plan/policy.hpp"
 #include "plan/replay.hpp"
 
 namespace garonne::exec {
@@ -39,6 +42,23 @@ struct Setting {
 
 constexpr std::int64_t vocabulary = 61;
 
+// The middle one of a policy's family; "any <n>" keeps an arbitrary half of all values and records.
+plan::NodeSchedule schedule_of(const plan::ModelGraph& graph, const std::string& name) {
+  if (name.rfind("any ", 0) == 0) {
+    std::mt19937 random(static_cast<unsigned>(std::stoi(name.substr(4))));
+    plan::KeptSet kept = plan::keep_everything(graph);
+    for (std::size_t v = 0; v < kept.values.size(); ++v) kept.values[v] = random() % 2 == 0;
+    for (std::size_t n = 0; n < kept.records.size(); ++n) kept.records[n] = random() % 2 == 0;
+    return plan::recompute_on_demand(graph, kept);
+  }
+  for (const auto& policy : plan::policies()) {
+    if (policy.name != name) continue;
+    auto family = policy.schedules(graph);
+    return family[family.size() / 2];
+  }
+  throw std::out_of_range("no policy " + name);
+}
+
 // One rank with everything that a step needs, in a tier of its own.
 class Rank {
  public:
@@ -58,8 +78,9 @@ class Rank {
     step.element_bytes.gradient = step.element_bytes.state = state_bytes(setting.precision);
     step.optimizer_states = optimizer_->state_names();
     step.data_group = {0};
-    program_ = plan::make_training_program(model_.graph, step,
-                                           plan::find_generator(setting.plan).choose(model_.graph));
+    program_ = plan::make_training_program(
+        model_.graph, step,
+        plan::same_for_all(schedule_of(model_.graph, setting.plan), setting.micro_batches));
     evaluation_ = plan::make_forward_program(model_.graph, step, model_.graph.loss);
     prediction_ = plan::replay(program_);
     tier_ = std::make_unique<DeviceTier>(limit);
@@ -158,7 +179,7 @@ std::vector<Setting> all_settings() {
   std::vector<Setting> settings;
   for (const Precision precision : precisions) {
     for (const int micro_batches : {1, 2, 4}) {
-      for (const char* plan : {"keep-all", "full"}) {
+      for (const char* plan : {"keep-all", "full", "selective", "any 3"}) {
         Setting setting;
         setting.precision = precision;
         setting.micro_batches = micro_batches;
@@ -178,28 +199,35 @@ TEST(Executor, RecomputingGivesTheSameBits) {
       setting.micro_batches = micro_batches;
       SCOPED_TRACE(setting.text());
       Rank keeping(setting);
-      setting.plan = "full";
-      Rank recomputing(setting);
+      std::vector<std::unique_ptr<Rank>> recomputing;
+      for (const char* plan : {"full", "uniform", "selective", "any 1", "any 2"}) {
+        setting.plan = plan;
+        recomputing.push_back(std::make_unique<Rank>(setting));
+      }
       for (std::int64_t step = 1; step <= 3; ++step) {
         const StepOutputs kept = keeping.step(step);
-        const StepOutputs recomputed = recomputing.step(step);
-        EXPECT_EQ(kept.loss, recomputed.loss);
-        EXPECT_EQ(kept.gradient_norm, recomputed.gradient_norm);
-        ASSERT_EQ(keeping.gradients().size(), keeping.model().graph.parameters.size());
-        EXPECT_EQ(keeping.gradients(), recomputing.gradients());
+        for (const auto& rank : recomputing) {
+          const StepOutputs recomputed = rank->step(step);
+          EXPECT_EQ(kept.loss, recomputed.loss);
+          EXPECT_EQ(kept.gradient_norm, recomputed.gradient_norm);
+          ASSERT_EQ(keeping.gradients().size(), keeping.model().graph.parameters.size());
+          EXPECT_EQ(keeping.gradients(), rank->gradients());
+        }
       }
-      for (std::size_t p = 0; p < keeping.state().parameters.size(); ++p) {
-        const ParameterState& a = keeping.state().parameters[p];
-        const ParameterState& b = recomputing.state().parameters[p];
-        EXPECT_TRUE(at::equal(a.parameter, b.parameter));
-        EXPECT_TRUE(at::equal(a.trained(), b.trained()));
-        EXPECT_TRUE(at::equal(a.states[0], b.states[0]));
-        EXPECT_TRUE(at::equal(a.states[1], b.states[1]));
+      for (const auto& rank : recomputing) {
+        for (std::size_t p = 0; p < keeping.state().parameters.size(); ++p) {
+          const ParameterState& a = keeping.state().parameters[p];
+          const ParameterState& b = rank->state().parameters[p];
+          EXPECT_TRUE(at::equal(a.parameter, b.parameter));
+          EXPECT_TRUE(at::equal(a.trained(), b.trained()));
+          EXPECT_TRUE(at::equal(a.states[0], b.states[0]));
+          EXPECT_TRUE(at::equal(a.states[1], b.states[1]));
+        }
+        int recomputations = 0;
+        for (const auto& instruction : rank->program().instructions)
+          recomputations += instruction.recompute;
+        EXPECT_GT(recomputations, 0);
       }
-      int recomputations = 0;
-      for (const auto& instruction : recomputing.program().instructions)
-        recomputations += instruction.recompute;
-      EXPECT_GT(recomputations, 0);
     }
   }
 }

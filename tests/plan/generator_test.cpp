@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <random>
 #include <set>
 
 #include "base/bytes.hpp"
@@ -273,8 +274,9 @@ void check_reductions(const StepShape& step, const Program& program) {
   EXPECT_EQ(reduced.count(program.loss_sum), wanted ? 1U : 0U);
 }
 
-void check_program(const ModelGraph& graph, const StepShape& step, const RecomputeChoice& choice) {
-  const Program program = make_training_program(graph, step, choice);
+void check_program(const ModelGraph& graph, const StepShape& step, const NodeSchedule& schedule) {
+  const Program program =
+      make_training_program(graph, step, same_for_all(schedule, step.micro_batches));
   Prediction prediction;
   ASSERT_NO_THROW(prediction = replay(program));
   EXPECT_EQ(prediction.peak_bytes, slow_peak(program));
@@ -297,15 +299,15 @@ TEST(Generators, MakeRightProgramsOfAnyModel) {
   for (unsigned seed = 1; seed <= 60; ++seed) {
     const ModelGraph graph = random_graph(seed);
     ASSERT_NO_THROW(check_model_graph(graph));
-    for (const auto& generator : generators()) {
+    for (const auto& [name, schedule] : policy_schedules(graph)) {
       for (const int micro_batches : {1, 2, 4}) {
         for (const int ranks : {1, 2, 3}) {
           for (const std::int64_t bucket : {0, 64, 1000, 1 << 20}) {
             if (HasFailure()) return;
-            SCOPED_TRACE("seed " + std::to_string(seed) + " " + generator.name + " micro-batches " +
+            SCOPED_TRACE("seed " + std::to_string(seed) + " " + name + " micro-batches " +
                          std::to_string(micro_batches) + " ranks " + std::to_string(ranks) +
                          " bucket " + std::to_string(bucket));
-            check_program(graph, step_shape(micro_batches, ranks, bucket), generator.choose(graph));
+            check_program(graph, step_shape(micro_batches, ranks, bucket), schedule);
           }
         }
       }
@@ -322,7 +324,7 @@ TEST(Generators, AnyChoiceOfBlocksIsRight) {
         choice.push_back((bits >> block & 1) != 0);
       if (HasFailure()) return;
       SCOPED_TRACE("seed " + std::to_string(seed) + " choice " + std::to_string(bits));
-      check_program(graph, step_shape(2, 2, 500), choice);
+      check_program(graph, step_shape(2, 2, 500), recompute_blocks(graph, choice));
     }
   }
 }
@@ -341,7 +343,7 @@ TEST(Generators, OneValueReadTwiceByANode) {
       } catch (const InternalError&) {
         continue;
       }
-      check_program(graph, step_shape(2, 1, 0), RecomputeChoice(3, false));
+      check_program(graph, step_shape(2, 1, 0), schedule_of(graph, "keep-all"));
     }
   }
 }
@@ -349,11 +351,11 @@ TEST(Generators, OneValueReadTwiceByANode) {
 TEST(Generators, MastersCountAsStatic) {
   StepShape step = step_shape(2, 1, 0);
   step.element_bytes = {.parameter = 2, .master = 4, .gradient = 4, .state = 4};
-  check_program(random_graph(7), step, find_generator("keep-all").choose(random_graph(7)));
+  check_program(random_graph(7), step, schedule_of(random_graph(7), "keep-all"));
   step.granularity = 512;
   ModelGraph coarse = chain(3, 2);
   for (auto& value : coarse.values) value.bytes = round_up(value.bytes, step.granularity);
-  check_program(coarse, step, find_generator("full").choose(coarse));
+  check_program(coarse, step, schedule_of(coarse, "full"));
 }
 
 TEST(Generators, FullNeedsLessThanKeepAllOnDeepChains) {
@@ -362,7 +364,8 @@ TEST(Generators, FullNeedsLessThanKeepAllOnDeepChains) {
     for (const int micro_batches : {1, 2, 4}) {
       const StepShape step = step_shape(micro_batches, 1, 0);
       const auto peak = [&](const char* name) {
-        return replay(make_training_program(graph, step, find_generator(name).choose(graph)));
+        return replay(make_training_program(
+            graph, step, same_for_all(schedule_of(graph, name), step.micro_batches)));
       };
       const Prediction all = peak("keep-all");
       const Prediction full = peak("full");
@@ -374,8 +377,8 @@ TEST(Generators, FullNeedsLessThanKeepAllOnDeepChains) {
   // against four times 4096 + 1088 and the gradients.
   const auto without_static = [](const char* name) {
     const ModelGraph graph = chain(48, 4);
-    const Prediction prediction = replay(
-        make_training_program(graph, step_shape(1, 1, 0), find_generator(name).choose(graph)));
+    const Prediction prediction = replay(make_training_program(
+        graph, step_shape(1, 1, 0), same_for_all(schedule_of(graph, name), 1)));
     return prediction.peak_bytes - prediction.static_bytes;
   };
   EXPECT_LT(without_static("full"), without_static("keep-all") / 3);
@@ -404,17 +407,28 @@ TEST(Generators, ForwardOnlyKeepsNothing) {
   }
 }
 
-TEST(Generators, RegistryNamesWhatIsKnown) {
-  EXPECT_EQ(find_generator("full").name, "full");
-  try {
-    find_generator("ful");
-    ADD_FAILURE() << "no error";
-  } catch (const ConfigError& error) {
-    EXPECT_EQ(error.key(), "memory.plan");
-    for (const auto& generator : generators()) {
-      EXPECT_NE(std::string(error.what()).find(generator.name), std::string::npos);
-    }
+TEST(Generators, AnyKeptSetIsRight) {
+  for (unsigned seed = 200; seed < 300; ++seed) {
+    const ModelGraph graph = random_graph(seed);
+    std::mt19937 random(seed);
+    KeptSet kept = keep_everything(graph);
+    for (std::size_t v = 0; v < kept.values.size(); ++v) kept.values[v] = random() % 2 == 0;
+    for (std::size_t n = 0; n < kept.records.size(); ++n) kept.records[n] = random() % 2 == 0;
+    if (HasFailure()) return;
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    check_program(graph, step_shape(2, 2, 500), recompute_on_demand(graph, kept));
   }
+}
+
+TEST(Generators, MicroBatchesMayDiffer) {
+  const ModelGraph graph = random_graph(11);
+  const StepShape step = step_shape(3, 1, 0);
+  StepSchedule schedule;
+  schedule.schedules = {schedule_of(graph, "full"), schedule_of(graph, "keep-all")};
+  schedule.of_micro_batch = {0, 1, 0};
+  const Program program = make_training_program(graph, step, schedule);
+  EXPECT_EQ(replay(program).peak_bytes, slow_peak(program));
+  MeaningCheck(graph, program).run();
 }
 
 TEST(ModelGraphCheck, FindsContradictions) {
@@ -430,7 +444,8 @@ TEST(ModelGraphCheck, FindsContradictions) {
   broken([](ModelGraph& graph) { graph.nodes[2].parameters = {99}; });
   ModelGraph unused = chain(2, 2);
   unused.parameters.push_back({"unused", {1}, 1, false});
-  EXPECT_THROW(make_training_program(unused, step_shape(1, 1, 0), RecomputeChoice(3, false)),
+  EXPECT_THROW(make_training_program(unused, step_shape(1, 1, 0),
+                                     same_for_all(schedule_of(unused, "keep-all"), 1)),
                InternalError);
 }
 

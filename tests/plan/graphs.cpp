@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <random>
+#include <stdexcept>
+
+#include "plan/policy.hpp"
 
 namespace garonne::plan::test {
 namespace {
@@ -119,6 +122,21 @@ ModelGraph random_graph(unsigned seed) {
   loss.parameters = {shared};
   graph.nodes.push_back(loss);
   return graph;
+}
+
+std::vector<std::pair<std::string, NodeSchedule>> policy_schedules(const ModelGraph& graph) {
+  std::vector<std::pair<std::string, NodeSchedule>> all;
+  for (const auto& policy : policies()) {
+    for (auto& schedule : policy.schedules(graph)) all.emplace_back(policy.name, schedule);
+  }
+  return all;
+}
+
+NodeSchedule schedule_of(const ModelGraph& graph, const std::string& policy) {
+  for (const auto& [name, schedule] : policy_schedules(graph)) {
+    if (name == policy) return schedule;
+  }
+  throw std::out_of_range("no policy " + policy);
 }
 
 StepShape step_shape(int micro_batches, int ranks, std::int64_t bucket_bytes) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/generator.hpp"
@@ -19,6 +21,11 @@ ModelGraph chain(int blocks, int nodes_a_block);
 // Any legal model: residual fan-out, aliasing gradients, additions in place, pinned values and
 // outputs, private slots, one parameter used by two nodes. The same for the same seed.
 ModelGraph random_graph(unsigned seed);
+
+// Every schedule of every policy, with the policy's name.
+std::vector<std::pair<std::string, NodeSchedule>> policy_schedules(const ModelGraph& graph);
+// The one schedule of "keep-all" or "full".
+NodeSchedule schedule_of(const ModelGraph& graph, const std::string& policy);
 
 // A step of `micro_batches` on each of `ranks` data ranks.
 StepShape step_shape(int micro_batches, int ranks, std::int64_t bucket_bytes);

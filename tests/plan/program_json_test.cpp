@@ -13,8 +13,8 @@ namespace {
 
 Program program_of(unsigned seed, const char* plan = "full", int ranks = 2) {
   const ModelGraph graph = random_graph(seed);
-  Program program =
-      make_training_program(graph, step_shape(2, ranks, 300), find_generator(plan).choose(graph));
+  Program program = make_training_program(graph, step_shape(2, ranks, 300),
+                                          same_for_all(schedule_of(graph, plan), 2));
   program.name = plan;
   program.rank = 1;
   program.coordinates = {.data = 1, .pipeline = 0, .tensor = 0};

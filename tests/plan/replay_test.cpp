@@ -29,7 +29,7 @@ void expect_illegal(const Program& program, int instruction, const std::string& 
 Program step_program() {
   const ModelGraph graph = random_graph(11);
   return make_training_program(graph, step_shape(2, 1, 0),
-                               RecomputeChoice(at(graph.blocks()), false));
+                               same_for_all(schedule_of(graph, "keep-all"), 2));
 }
 
 // One reduction: 0 makes the gradient, 1 reduces it, 2 works on something else, 3 waits, 4 reads
@@ -352,7 +352,7 @@ TEST(ReplayTogether, EqualProgramsMeet) {
   const ModelGraph graph = chain(3, 2);
   for (const int ranks : {1, 2, 3}) {
     const Program program = make_training_program(graph, step_shape(2, ranks, 100),
-                                                  find_generator("full").choose(graph));
+                                                  same_for_all(schedule_of(graph, "full"), 2));
     const auto predictions = replay_together(std::vector<Program>(at(ranks), program));
     ASSERT_EQ(predictions.size(), at(ranks));
     for (const auto& prediction : predictions)
@@ -362,8 +362,8 @@ TEST(ReplayTogether, EqualProgramsMeet) {
 
 TEST(ReplayTogether, CollectivesSwappedOnOneRank) {
   const ModelGraph graph = chain(3, 2);
-  const Program program =
-      make_training_program(graph, step_shape(1, 3, 0), RecomputeChoice(4, false));
+  const Program program = make_training_program(graph, step_shape(1, 3, 0),
+                                                same_for_all(schedule_of(graph, "keep-all"), 1));
   const auto found = reductions(program);
   ASSERT_GE(found.size(), 3U);
   for (const std::size_t rank : {0U, 1U, 2U}) {

@@ -240,6 +240,7 @@ TEST(Planning, TheSmallestBudgetThatWorksWorksAndNoSmallerOne) {
     const train::Setup setup = setup_of(plan);
     const Choice most = choose_program(setup, std::int64_t{1} << 40);
     EXPECT_EQ(most.program.name, std::string(plan) == "auto" ? "keep-all" : plan);
+    EXPECT_TRUE(most.program.seconds > 0);
     std::int64_t needed = 0;
     try {
       choose_program(setup, 1000);
@@ -254,12 +255,11 @@ TEST(Planning, TheSmallestBudgetThatWorksWorksAndNoSmallerOne) {
     EXPECT_EQ(least.program.budget_bytes, needed);
     EXPECT_THROW(choose_program(setup, needed - 1), PlanError);
     if (std::string(plan) == "auto") {
-      EXPECT_EQ(least.program.name, "full");
-      EXPECT_EQ(least.candidates.size(), plan::generators().size());
+      EXPECT_EQ(least.candidates.size(), plan::plan_names().size());
       // The fastest that fits: keep-all exactly from its own peak on.
       const std::int64_t all = most.program.peak_bytes;
       EXPECT_EQ(choose_program(setup, all).program.name, "keep-all");
-      EXPECT_EQ(choose_program(setup, all - 1).program.name, "full");
+      EXPECT_NE(choose_program(setup, all - 1).program.name, "keep-all");
     }
   }
 }

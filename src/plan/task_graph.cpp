@@ -1,0 +1,124 @@
+#include "plan/task_graph.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+TaskOption option_of(const std::string& name, const Instruction& instruction,
+                     const std::vector<int>& value_of) {
+  TaskOption option;
+  option.name = name;
+  option.seconds = instruction.seconds;
+  option.transient_bytes = instruction.transient_bytes;
+  for (const int buffer : instruction.writes) {
+    const bool updated = std::find(instruction.reads.begin(), instruction.reads.end(), buffer) !=
+                         instruction.reads.end();
+    if (!updated && value_of[index(buffer)] >= 0) option.makes.push_back(value_of[index(buffer)]);
+  }
+  return option;
+}
+
+}  // namespace
+
+// Read off the Program that keeps everything, so that aliases of gradients and additions in place
+// are laid out in one place only.
+TaskGraph make_task_graph(const ModelGraph& model, const StepShape& step, GradientBuckets buckets) {
+  StepShape alone = step;
+  alone.micro_batches = 1;
+  alone.data_group = {};
+  const Program program = make_training_program(
+      model, alone, same_for_all(recompute_on_demand(model, keep_everything(model)), 1));
+
+  TaskGraph tasks;
+  tasks.nodes = static_cast<int>(model.nodes.size());
+  std::vector<int> value_of(program.buffers.size(), -1);
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    const Buffer& buffer = program.buffers[id];
+    const bool bucket = buffer.kind == BufferKind::Gradient;
+    if (buffer.live_at_start || buffer.kind == BufferKind::Scalar ||
+        (bucket && buckets == GradientBuckets::There)) {
+      tasks.static_bytes += buffer.bytes;
+      continue;
+    }
+    value_of[id] = static_cast<int>(tasks.graph.values.size());
+    tasks.graph.values.push_back({buffer.name, buffer.bytes, false, bucket});
+    tasks.model_value.push_back(-1);
+  }
+
+  for (const auto& instruction : program.instructions) {
+    if (instruction.operation == Operation::Load) {
+      std::size_t next = 0;
+      for (std::size_t v = 0; v < model.values.size(); ++v) {
+        if (!model.values[v].loaded) continue;
+        const int value = value_of[index(instruction.arguments.inputs[next++])];
+        tasks.graph.values[index(value)].live_at_start = true;
+        tasks.model_value[index(value)] = static_cast<int>(v);
+      }
+      continue;
+    }
+    const bool backward = instruction.operation == Operation::Backward;
+    const bool forward = instruction.operation == Operation::Forward ||
+                         instruction.operation == Operation::ForwardKeep;
+    if (!backward && !forward) continue;
+    Task task;
+    task.name = describe(instruction);
+    task.once = backward;
+    for (const int buffer : instruction.reads) {
+      const int value = value_of[index(buffer)];
+      if (value < 0) continue;
+      const bool updated = std::find(instruction.writes.begin(), instruction.writes.end(),
+                                     buffer) != instruction.writes.end();
+      std::vector<int>& list = updated ? task.updates : task.reads;
+      if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+    }
+    task.options.push_back(option_of("keep", instruction, value_of));
+    if (forward) {
+      const NodeSpec& node = model.nodes[index(instruction.node_index)];
+      const int output = value_of[index(instruction.arguments.output)];
+      tasks.model_value[index(output)] = node.output;
+      const bool differs = node.forward.seconds != node.forward_keep.seconds ||
+                           node.forward.transient_bytes != node.forward_keep.transient_bytes;
+      if (differs || !node.private_slot_bytes.empty()) {
+        TaskOption discard{"discard", {output}, node.forward.seconds, node.forward.transient_bytes};
+        task.options.push_back(std::move(discard));
+      }
+    }
+    tasks.graph.tasks.push_back(std::move(task));
+  }
+  expect(tasks.graph.tasks.size() == 2 * model.nodes.size(), "a forward and a backward a node");
+  return tasks;
+}
+
+TaskSchedule to_task_schedule(const TaskGraph& tasks, const NodeSchedule& schedule) {
+  TaskSchedule result;
+  result.reserve(schedule.size());
+  for (const NodeStep& step : schedule) {
+    const int task = step.backward ? tasks.backward_task(step.node) : step.node;
+    const bool discards =
+        !step.backward && !step.keep && tasks.graph.tasks[index(task)].options.size() > 1;
+    result.push_back({task, discards ? 1 : 0});
+  }
+  return result;
+}
+
+NodeSchedule to_node_schedule(const ModelGraph& model, const TaskGraph& tasks,
+                              const TaskSchedule& schedule) {
+  NodeSchedule result;
+  result.reserve(schedule.size());
+  for (const TaskStep& step : schedule) {
+    const bool backward = step.task >= tasks.nodes;
+    result.push_back({backward ? 2 * tasks.nodes - 1 - step.task : step.task, backward, false});
+  }
+  mark_kept_records(model, result);
+  return result;
+}
+
+}  // namespace garonne::plan
