@@ -12,6 +12,9 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   CLI::App* command =
       app.add_subcommand("bench", "time steps of a run file on made-up data; nothing is written");
   const auto config = add_config_options(*command);
+  // A subcommand brings what it needs itself.
+  CLI::Option* path = command->get_option("config")->required(false);
+  add_bench_budgets(*command, chosen);
   const auto steps = std::make_shared<std::int64_t>(10);
   const auto json = std::make_shared<bool>(false);
   command->add_option("--steps", *steps, "steps to time, after two that are not")
@@ -19,6 +22,8 @@ void add_bench(CLI::App& app, Chosen& chosen) {
       ->capture_default_str();
   command->add_flag("--json", *json, "print JSON");
   command->callback([=, &chosen] {
+    if (!command->get_subcommands().empty()) return;
+    if (path->empty()) throw CLI::RequiredError("config");
     chosen.action = [=](dist::Session& session) {
       RunConfig loaded;
       session.agree([&] { loaded = config->load(); });

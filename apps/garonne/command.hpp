@@ -39,5 +39,7 @@ void add_data(CLI::App& app, Chosen& chosen);
 void add_eval(CLI::App& app, Chosen& chosen);
 void add_checkpoint(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
+// Subcommands of `bench`.
+void add_bench_budgets(CLI::App& bench, Chosen& chosen);
 
 }  // namespace garonne::apps

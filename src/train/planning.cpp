@@ -53,6 +53,10 @@ plan::StepShape step_of_rank(const Setup& setup, int rank) {
 }
 
 Choice choose_program(const Setup& setup, std::int64_t budget_bytes) {
+  return choose_program(setup, budget_bytes, setup.config.memory.plan);
+}
+
+Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::string& wanted) {
   Choice choice;
   std::int64_t evaluation_peak = 0;
   if (setup.config.evaluation.batches > 0) {
@@ -64,8 +68,8 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes) {
     choice.evaluation.budget_bytes = budget_bytes;
     choice.evaluation.name = "forward-only";
   }
-  plan::StagePlan stage = plan::plan_stage(setup.model.graph, setup.step, budget_bytes,
-                                           setup.config.memory.plan, evaluation_peak);
+  plan::StagePlan stage =
+      plan::plan_stage(setup.model.graph, setup.step, budget_bytes, wanted, evaluation_peak);
   choice.program = std::move(stage.program);
   choice.prediction = std::move(stage.prediction);
   choice.candidates = std::move(stage.candidates);

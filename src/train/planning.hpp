@@ -45,6 +45,8 @@ struct Choice {
 // The fastest of the wanted plans that fits `budget_bytes`; throws PlanError with the smallest
 // budget that works, ConfigError for an unknown plan.
 Choice choose_program(const Setup& setup, std::int64_t budget_bytes);
+// The same with another memory.plan than the configuration's.
+Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::string& wanted);
 
 // A bound from below on every plan of the wanted kind: as if no operation took scratch memory. For
 // refusing before anything is measured.

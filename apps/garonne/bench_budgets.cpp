@@ -1,0 +1,90 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.hpp"
+#include "command.hpp"
+#include "train/budget_benchmark.hpp"
+
+namespace garonne::apps {
+namespace {
+
+void print_rows(const std::vector<train::BudgetRow>& rows) {
+  fmt::print("{:>6} {:>11} {:>10}  {:<16} {:>11} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8}\n", "share",
+             "budget", "wanted", "plan", "peak", "of plan", "planned", "step", "added", "planned",
+             "planning");
+  for (const auto& row : rows) {
+    if (!row.fits) {
+      fmt::print("{:>5.0f}% {:>11} {:>10}  does not fit\n", 100 * row.share,
+                 format_bytes(row.budget_bytes), row.wanted);
+      continue;
+    }
+    fmt::print(
+        "{:>5.0f}% {:>11} {:>10}  {:<16} {:>11} {:>7.2f}% {:>6.1f} ms {:>6.1f} ms {:>7.1f}% "
+        "{:>7.1f}% {:>6.2f} s\n",
+        100 * row.share, row.wanted == "keep-all" ? "" : format_bytes(row.budget_bytes), row.wanted,
+        row.plan, format_bytes(row.peak_bytes),
+        100.0 * static_cast<double>(row.peak_bytes) / static_cast<double>(row.planned_peak_bytes),
+        1e3 * row.planned_seconds, 1e3 * row.step_seconds, 100 * row.added_share,
+        100 * row.planned_added, row.planning_seconds);
+  }
+}
+
+nlohmann::ordered_json to_json(const std::vector<train::BudgetRow>& rows) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const auto& row : rows) {
+    list.push_back({{"share", row.share},
+                    {"budget_bytes", row.budget_bytes},
+                    {"wanted", row.wanted},
+                    {"fits", row.fits},
+                    {"plan", row.plan},
+                    {"planned_peak_bytes", row.planned_peak_bytes},
+                    {"peak_bytes", row.peak_bytes},
+                    {"planned_seconds", row.planned_seconds},
+                    {"step_seconds", row.step_seconds},
+                    {"added_share", row.added_share},
+                    {"planned_added", row.planned_added},
+                    {"planning_seconds", row.planning_seconds}});
+  }
+  return list;
+}
+
+}  // namespace
+
+void add_bench_budgets(CLI::App& bench, Chosen& chosen) {
+  CLI::App* command = bench.add_subcommand(
+      "budgets", "what budgets cost: planned against measured, beside fixed policies");
+  const auto config = add_config_options(*command);
+  const auto options = std::make_shared<train::BudgetOptions>();
+  const auto percent = std::make_shared<std::vector<double>>(std::vector<double>{70, 50, 35});
+  const auto json = std::make_shared<bool>(false);
+  command
+      ->add_option("--shares", *percent,
+                   "budgets, in percent of the bytes that keep-all needs beyond the static ones")
+      ->delimiter(',')
+      ->check(CLI::Range(0.0, 1000.0))
+      ->capture_default_str();
+  command->add_option("--steps", options->steps, "timed turns, after two that are not")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("!--no-policies", options->policies,
+                    "leave out the uniform, selective and full policies");
+  command->add_flag("--json", *json, "print JSON");
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      RunConfig loaded;
+      session.agree([&] { loaded = config->load(); });
+      for (const double share : *percent) options->shares.push_back(share / 100);
+      const auto rows = train::run_budget_benchmark(loaded, *options, session);
+      if (session.rank() != 0) return ExitCode::Done;
+      if (*json) {
+        fmt::print("{}\n", to_json(rows).dump(1));
+      } else {
+        print_rows(rows);
+      }
+      return ExitCode::Done;
+    };
+  });
+}
+
+}  // namespace garonne::apps

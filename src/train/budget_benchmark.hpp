@@ -1,0 +1,40 @@
+// What budgets cost: the planner's Programs for several budgets, and the uniform and selective
+// policies that fit them, run step by step in turn and timed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "dist/session.hpp"
+
+namespace garonne::train {
+
+struct BudgetRow {
+  double share = 1;  // of the bytes that keep-all needs beyond the static ones
+  std::int64_t budget_bytes = 0;
+  std::string wanted;  // "auto" or the policy
+  std::string plan;    // what was chosen
+  bool fits = false;   // everything below is empty where nothing does
+  std::int64_t planned_peak_bytes = 0;
+  std::int64_t peak_bytes = 0;
+  double planned_seconds = 0;
+  double step_seconds = 0;      // median
+  double added_share = 0;       // of the time of keep-all, measured: median over the turns
+  double planned_added = 0;     // of the planned time of keep-all
+  double planning_seconds = 0;  // what the planner took
+};
+
+struct BudgetOptions {
+  std::vector<double> shares;
+  std::int64_t steps = 30;
+  bool policies = true;
+};
+
+// Rows: keep-all first, then by share "auto" and the policies. Every turn runs one step of each, in
+// an order that alternates. Collective over all ranks.
+std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const BudgetOptions& options,
+                                            dist::Session& session);
+
+}  // namespace garonne::train

@@ -1,0 +1,79 @@
+#include "train/made_up_run.hpp"
+
+#include "base/philox.hpp"
+
+namespace garonne::train {
+namespace {
+
+constexpr std::int64_t byte_vocabulary = 256;
+
+exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
+  exec::HostBatch batch;
+  const std::int64_t rows = setup.config.train.micro_batch * setup.sizes.sequence;
+  batch.values.assign(2, std::vector<std::int64_t>(static_cast<std::size_t>(rows)));
+  for (std::int64_t i = 0; i < setup.config.train.micro_batch; ++i) batch.samples.push_back(i);
+  const PhiloxKey key = philox_key(1, "made-up tokens");
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const PhiloxBlock random = philox_at(key, number, 0, static_cast<std::uint64_t>(i));
+    for (std::size_t v = 0; v < 2; ++v) {
+      batch.values[v][static_cast<std::size_t>(i)] =
+          static_cast<std::int64_t>(random.word[v]) % setup.sizes.vocabulary;
+    }
+  }
+  return batch;
+}
+
+}  // namespace
+
+MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : rank_(session.rank()) {
+  const int threads = threads_of_rank(config, session.ranks_on_node());
+  session.agree([&] {
+    check_grid(config, session.size());
+    RunConfig without_validation = config;
+    without_validation.evaluation.batches = 0;
+    setup_ =
+        make_setup(without_validation, config.model.vocabulary > 0 ? 0 : byte_vocabulary, threads);
+    budget_bytes_ = resolve_budget(config, session.ranks_on_node());
+    if (least_budget_without_transients(setup_) > budget_bytes_) {
+      choose_program(setup_, budget_bytes_);
+    }
+  });
+  compute_ = std::make_unique<ComputeSession>(threads);
+  costs_ = obtain_costs(setup_, threads, nlohmann::json::object(), session);
+  plan::apply_costs(costs_, setup_.model.graph);
+  products_ = nn::Products::from_json(costs_.products);
+  data_axis_ = std::make_unique<DataAxis>(config, setup_.grid, session);
+  optimizer_ = optim::make_optimizer(config);
+}
+
+MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::int64_t limit_bytes)
+    : run_(run), program_(program_of_rank(run.setup(), choice, run.rank())), tier_(limit_bytes) {
+  const Setup& setup = run.setup();
+  {
+    const exec::DeviceScope scope(tier_);
+    state_ = exec::initial_state(setup.model, setup.declaration.precision,
+                                 static_cast<std::uint64_t>(setup.config.train.seed),
+                                 static_cast<int>(run.optimizer()->state_names().size()));
+  }
+  executor_ = std::make_unique<exec::Executor>(
+      setup.model, program_,
+      exec::Machine{&tier_, &state_, &run.products(), run.optimizer(), run.transport(), {}});
+}
+
+exec::StepOutputs MadeUpTrainer::step(std::int64_t number) {
+  const RunConfig& config = run_.setup().config;
+  exec::StepInputs inputs;
+  inputs.seed = static_cast<std::uint64_t>(config.train.seed);
+  inputs.step = number;
+  inputs.loss_scale = static_cast<double>(config.train.micro_batch) /
+                      static_cast<double>(config.train.global_batch);
+  inputs.learning_rate = config.optimizer.learning_rate;
+  inputs.clip_norm = config.optimizer.clip_norm;
+  inputs.load = [&](int micro_batch) {
+    return made_up_batch(run_.setup(),
+                         static_cast<std::uint64_t>(number * program_.micro_batches + micro_batch));
+  };
+  return executor_->run(inputs);
+}
+
+}  // namespace garonne::train
