@@ -10,26 +10,24 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "exec/arena.hpp"
 
 namespace garonne::exec {
 
 class DeviceTier::Ledger : public std::enable_shared_from_this<Ledger> {
  public:
-  explicit Ledger(std::int64_t limit) : limit_(limit) {}
-  ~Ledger() { give_back_kept(); }
+  // Headers in front of the blocks are no bytes of the tier but live in the same pages.
+  explicit Ledger(std::int64_t limit) : limit_(limit), arena_(limit) {}
 
   void* allocate(std::int64_t bytes);
   void release(void* block, std::int64_t bytes);
-  void give_back_kept();
 
   std::mutex mutex_;  // a tensor may be released on another thread than it was made on
   std::int64_t limit_;
   std::int64_t live_ = 0;
   std::int64_t peak_ = 0;
-  std::int64_t kept_ = 0;
-  bool closed_ = false;  // the tier is gone: nothing is kept any more
   std::string activity_;
-  std::unordered_map<std::int64_t, std::vector<void*>> kept_blocks_;
+  Arena arena_;
 };
 
 namespace {
@@ -117,49 +115,23 @@ void* DeviceTier::Ledger::allocate(std::int64_t bytes) {
                     activity_.empty() ? "outside any instruction" : activity_, bytes, live_ + bytes,
                     limit_, format_bytes(limit_)));
   }
-  void* block = nullptr;
-  auto& blocks = kept_blocks_[bytes];
-  if (!blocks.empty()) {
-    block = blocks.back();
-    blocks.pop_back();
-    kept_ -= bytes;
-  } else {
-    if (live_ + kept_ + bytes > limit_) give_back_kept();
-    block = system_block(bytes);
-  }
+  void* block = arena_.allocate(bytes + header_bytes);
   live_ += bytes;
   if (live_ > peak_) peak_ = live_;
-  return block;
+  return static_cast<char*>(block) + header_bytes;
 }
 
 void DeviceTier::Ledger::release(void* block, std::int64_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
   live_ -= bytes;
-  if (closed_) {
-    release_system_block(block);
-    return;
-  }
-  kept_blocks_[bytes].push_back(block);
-  kept_ += bytes;
-}
-
-void DeviceTier::Ledger::give_back_kept() {
-  for (auto& [bytes, blocks] : kept_blocks_) {
-    for (void* block : blocks) release_system_block(block);
-    blocks.clear();
-  }
-  kept_ = 0;
+  arena_.release(static_cast<char*>(block) - header_bytes, bytes + header_bytes);
 }
 
 DeviceTier::DeviceTier(std::int64_t limit_bytes) : ledger_(std::make_shared<Ledger>(limit_bytes)) {
   install_allocator();
 }
 
-DeviceTier::~DeviceTier() {
-  const std::lock_guard<std::mutex> lock(ledger_->mutex_);
-  ledger_->closed_ = true;
-  ledger_->give_back_kept();
-}
+DeviceTier::~DeviceTier() = default;
 
 std::int64_t DeviceTier::limit_bytes() const {
   return ledger_->limit_;
@@ -169,6 +141,9 @@ std::int64_t DeviceTier::live_bytes() const {
 }
 std::int64_t DeviceTier::peak_bytes() const {
   return ledger_->peak_;
+}
+std::int64_t DeviceTier::resident_bytes() const {
+  return ledger_->arena_.resident_bytes();
 }
 void DeviceTier::reset_peak() {
   ledger_->peak_ = ledger_->live_;

@@ -1,13 +1,11 @@
-// The device tier on CPUs: a counting allocator with a hard limit that keeps freed blocks for
-// reuse.
+// The device tier on CPUs: a counting allocator with a hard limit that keeps the pages of freed
+// blocks for reuse.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <unordered_map>
-#include <vector>
 
 namespace garonne::exec {
 
@@ -26,6 +24,9 @@ class DeviceTier {
   std::int64_t limit_bytes() const;
   std::int64_t live_bytes() const;
   std::int64_t peak_bytes() const;  // since the last reset_peak()
+  // Of pages that the tier holds, free ones included; as much as the limit allows and a few pages
+  // at the ends of blocks.
+  std::int64_t resident_bytes() const;
   void reset_peak();
   // Named in the error when an allocation is refused.
   void set_activity(const std::string& activity);

@@ -3,11 +3,14 @@
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
-#include <malloc.h>
 
+#include <algorithm>
 #include <memory>
+#include <random>
 #include <set>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 
@@ -82,7 +85,7 @@ TEST(DeviceTier, RefusesTheByteTooMuchAndSaysWhoAsked) {
   }
 }
 
-TEST(DeviceTier, KeepsBlocksForTheirExactSize) {
+TEST(DeviceTier, HandsOutFreedBlocksAgain) {
   const DeviceTier tier(1 << 20);
   const DeviceScope scope(tier);
   std::set<const void*> first;
@@ -101,23 +104,42 @@ TEST(DeviceTier, KeepsBlocksForTheirExactSize) {
   EXPECT_EQ(tier.live_bytes(), 3 * 4096);
 }
 
-// Kept blocks do not count as live, but with them the budget would be passed: they are given back.
-TEST(DeviceTier, GivesKeptBlocksBackBeforeTheLimitIsPassed) {
-  const DeviceTier tier(10240);
+// Pages of freed blocks stay, but never more than the limit and what blocks share at their ends.
+TEST(DeviceTier, HoldsNoMorePagesThanTheLimit) {
+  constexpr std::int64_t limit = 8 << 20;
+  const DeviceTier tier(limit);
   const DeviceScope scope(tier);
-  block(6400);
+  block(limit / 2).fill_(1);
   EXPECT_EQ(tier.live_bytes(), 0);
+  EXPECT_GE(tier.resident_bytes(), limit / 2) << "the next block finds them warm";
   at::Tensor large;
-  EXPECT_NO_THROW(large = block(10240)) << "what is kept must not stand in the way";
-  EXPECT_EQ(tier.live_bytes(), 10240);
+  EXPECT_NO_THROW(large = block(limit)) << "what is kept must not stand in the way";
+  EXPECT_EQ(tier.live_bytes(), limit);
   large.reset();
-  // Sizes that never meet again: 824 KB of them, of which at most the budget is kept.
-  const auto held = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
-  const std::size_t before = held();
-  for (std::int64_t bytes = 64; bytes <= 10240; bytes += 64) EXPECT_NO_THROW(block(bytes));
-  EXPECT_LT(held(), before + 100000) << "kept beyond the budget";
+  // Blocks of all sizes in the way of each other, each with a pattern of its own.
+  std::mt19937 random(1);
+  std::vector<std::pair<at::Tensor, int>> held;
+  std::int64_t bytes = 0;
+  for (int turn = 0; turn < 3000; ++turn) {
+    const std::int64_t size = (std::int64_t{64} << static_cast<int>(random() % 16)) *
+                              static_cast<std::int64_t>(1 + random() % 3);
+    while (bytes + size > limit) {
+      const std::size_t victim = random() % held.size();
+      const auto& [tensor, pattern] = held[victim];
+      const auto* begin = tensor.const_data_ptr<std::uint8_t>();
+      EXPECT_EQ(std::count(begin, begin + tensor.numel(), pattern), tensor.numel())
+          << "another block wrote into it";
+      bytes -= tensor.numel();
+      held.erase(held.begin() + static_cast<std::ptrdiff_t>(victim));
+    }
+    held.emplace_back(block(size).fill_(turn % 251), turn % 251);
+    bytes += size;
+    const auto blocks = static_cast<std::int64_t>(held.size());
+    EXPECT_LE(tier.resident_bytes(), limit + 2 * 4096 * (blocks + 2));
+  }
+  EXPECT_LE(tier.live_bytes(), limit);
+  held.clear();
   EXPECT_EQ(tier.live_bytes(), 0);
-  EXPECT_EQ(tier.peak_bytes(), 10240);
 }
 
 TEST(DeviceTier, OtherThreadsAndThePlaceOutsideAllocateFromTheHost) {

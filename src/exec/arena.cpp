@@ -1,0 +1,145 @@
+#include "exec/arena.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+#include <numeric>
+
+namespace garonne::exec {
+namespace {
+
+// Address space costs nothing until it is used; where it is limited, less must do.
+constexpr std::int64_t generous_region = std::int64_t{64} << 30;
+
+}  // namespace
+
+Arena::Arena(std::int64_t resident_limit_bytes)
+    : page_bytes_(sysconf(_SC_PAGESIZE)),
+      resident_limit_pages_(resident_limit_bytes / page_bytes_ + 1) {}
+
+Arena::~Arena() {
+  for (auto& [begin, region] : regions_) {
+    munmap(region.begin, static_cast<std::size_t>(region.bytes));
+  }
+}
+
+void Arena::add_region(std::int64_t at_least) {
+  at_least = (at_least + page_bytes_ - 1) / page_bytes_ * page_bytes_;
+  void* address = MAP_FAILED;
+  std::int64_t bytes = std::max(at_least, generous_region);
+  while (true) {
+    address = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (address != MAP_FAILED) break;
+    if (bytes == at_least) throw std::bad_alloc();
+    bytes = std::max(at_least, bytes / 4 / page_bytes_ * page_bytes_);
+  }
+  Region region;
+  region.begin = static_cast<char*>(address);
+  region.bytes = bytes;
+  const char* key = region.begin;
+  char* begin = region.begin;
+  regions_.emplace(key, std::move(region));
+  insert_free(begin, bytes);
+}
+
+Arena::Region& Arena::region_of(const char* address) {
+  return std::prev(regions_.upper_bound(address))->second;
+}
+
+void Arena::insert_free(char* begin, std::int64_t bytes) {
+  free_.emplace(begin, bytes);
+  free_by_size_.emplace(bytes, begin);
+}
+
+void Arena::erase_free(char* begin, std::int64_t bytes) {
+  free_.erase(begin);
+  free_by_size_.erase({bytes, begin});
+}
+
+void* Arena::allocate(std::int64_t bytes) {
+  auto found = free_by_size_.lower_bound({bytes, nullptr});
+  if (found == free_by_size_.end()) {
+    add_region(bytes);
+    found = free_by_size_.lower_bound({bytes, nullptr});
+  }
+  const auto [size, begin] = *found;
+  erase_free(begin, size);
+  if (size > bytes) insert_free(begin + bytes, size - bytes);
+  touch(begin, bytes);
+  return begin;
+}
+
+void Arena::release(void* block, std::int64_t bytes) {
+  char* begin = static_cast<char*>(block);
+  const Region& region = region_of(begin);
+  const auto next = free_.find(begin + bytes);
+  if (next != free_.end() && begin + bytes < region.begin + region.bytes) {
+    const std::int64_t more = next->second;
+    erase_free(begin + bytes, more);
+    bytes += more;
+  }
+  const auto after = free_.upper_bound(begin);
+  if (after != free_.begin() && begin > region.begin) {
+    const auto [before, size] = *std::prev(after);
+    if (before + size == begin) {
+      erase_free(before, size);
+      begin = before;
+      bytes += size;
+    }
+  }
+  insert_free(begin, bytes);
+}
+
+void Arena::touch(char* begin, std::int64_t bytes) {
+  Region& region = region_of(begin);
+  const std::int64_t first = (begin - region.begin) / page_bytes_;
+  const std::int64_t last = (begin - region.begin + bytes - 1) / page_bytes_;
+  if (static_cast<std::int64_t>(region.touched.size()) <= last) {
+    region.touched.resize(static_cast<std::size_t>(last + 1), 0);
+  }
+  const auto from = region.touched.begin() + first;
+  const auto to = region.touched.begin() + last + 1;
+  const std::int64_t already = std::accumulate(from, to, std::int64_t{0});
+  const std::int64_t fresh = last + 1 - first - already;
+  if (fresh == 0) return;
+  if (resident_pages_ + fresh > resident_limit_pages_) {
+    give_back(resident_pages_ + fresh - resident_limit_pages_);
+  }
+  std::fill(from, to, std::uint8_t{1});
+  resident_pages_ += fresh;
+}
+
+// From the largest free ranges, whole pages that no block shares.
+void Arena::give_back(std::int64_t pages) {
+  for (auto range = free_by_size_.rbegin(); range != free_by_size_.rend() && pages > 0; ++range) {
+    const auto [bytes, begin] = *range;
+    Region& region = region_of(begin);
+    const std::int64_t offset = begin - region.begin;
+    const std::int64_t first = (offset + page_bytes_ - 1) / page_bytes_;
+    const std::int64_t end =
+        std::min((offset + bytes) / page_bytes_, static_cast<std::int64_t>(region.touched.size()));
+    for (std::int64_t page = end; page > first && pages > 0;) {
+      const std::int64_t stop = page;
+      while (page > first && pages > 0 && region.touched[static_cast<std::size_t>(page - 1)] != 0) {
+        region.touched[static_cast<std::size_t>(--page)] = 0;
+        --resident_pages_;
+        --pages;
+      }
+      if (page == stop) {
+        --page;
+        continue;
+      }
+      madvise(region.begin + page * page_bytes_,
+              static_cast<std::size_t>((stop - page) * page_bytes_), MADV_DONTNEED);
+    }
+  }
+}
+
+std::int64_t Arena::resident_bytes() const {
+  return resident_pages_ * page_bytes_;
+}
+
+}  // namespace garonne::exec

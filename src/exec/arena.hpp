@@ -1,0 +1,57 @@
+// Address space of a device tier on CPUs: blocks are cut from it and its pages stay with it, so
+// that a step that allocates what the last one did finds its memory warm.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace garonne::exec {
+
+// Best fit with coalescing. Not safe for several threads at once.
+class Arena {
+ public:
+  // Pages beyond `resident_limit_bytes` are given back to the system, from free ranges, before the
+  // arena grows over it; a few pages more remain where blocks share them.
+  explicit Arena(std::int64_t resident_limit_bytes);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  static constexpr std::int64_t alignment = 64;
+
+  // `bytes` is a positive multiple of the alignment. Throws std::bad_alloc where the system has no
+  // address space left.
+  void* allocate(std::int64_t bytes);
+  void release(void* block, std::int64_t bytes);
+
+  // Of pages that were used and not given back.
+  std::int64_t resident_bytes() const;
+
+ private:
+  struct Region {
+    char* begin = nullptr;
+    std::int64_t bytes = 0;
+    std::vector<std::uint8_t> touched;  // by page
+  };
+  using Range = std::pair<std::int64_t, char*>;  // bytes, begin
+
+  void add_region(std::int64_t at_least);
+  Region& region_of(const char* address);
+  void insert_free(char* begin, std::int64_t bytes);
+  void erase_free(char* begin, std::int64_t bytes);
+  void touch(char* begin, std::int64_t bytes);
+  void give_back(std::int64_t pages);
+
+  std::int64_t page_bytes_;
+  std::int64_t resident_limit_pages_;
+  std::int64_t resident_pages_ = 0;
+  std::map<const char*, Region> regions_;  // by begin
+  std::map<char*, std::int64_t> free_;     // by begin
+  std::set<Range> free_by_size_;
+};
+
+}  // namespace garonne::exec
