@@ -66,6 +66,7 @@ ExitCode run(int argc, char** argv, dist::Session& session) {
   add_plan(app, chosen);
   add_profile(app, chosen);
   add_data(app, chosen);
+  add_report(app, chosen);
   add_eval(app, chosen);
   add_checkpoint(app, chosen);
   add_bench(app, chosen);

@@ -5,11 +5,13 @@
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
+#include "base/progress.hpp"
 #include "command.hpp"
 #include "data/token_file.hpp"
 #include "exec/profile.hpp"
 #include "plan/cost_table.hpp"
 #include "train/cluster.hpp"
+#include "train/memory_sweep.hpp"
 #include "train/planning.hpp"
 
 namespace garonne::apps {
@@ -19,6 +21,7 @@ struct PlanOptions {
   std::int64_t ranks = 0;
   bool json = false;
   std::string program_directory;
+  std::string sweep;
 };
 
 nlohmann::ordered_json memory_json(const train::MemoryTable& table) {
@@ -46,6 +49,23 @@ void write_programs(const train::Setup& setup, const train::Choice& choice,
   write_file_durably(folder + "/rank_0.json", plan::to_json(programs[0], ranks, {}).dump(1) + "\n");
 }
 
+ExitCode plan_sweep(const RunConfig& config, const PlanOptions& options, std::int64_t vocabulary,
+                    int threads, const plan::CostTable& costs) {
+  if (!options.program_directory.empty())
+    throw ConfigError("--program", options.program_directory,
+                      "one Program is not what a sweep has");
+  const train::SweepAxes axes = train::parse_sweep_axes(options.sweep);
+  const std::int64_t budget = train::resolve_budget(config, static_cast<int>(config.grid.data));
+  Progress bar("sweep", 0);
+  const train::MemorySweep sweep =
+      train::memory_sweep(config, axes, vocabulary, threads, costs, budget,
+                          [&](int done, int) { bar.advance_to(done); });
+  bar.clear();
+  fmt::print("{}",
+             options.json ? train::to_json(sweep).dump(2) + "\n" : train::format_sweep(sweep));
+  return ExitCode::Done;
+}
+
 ExitCode plan_run(RunConfig config, const PlanOptions& options) {
   if (options.ranks > 0) {
     const std::int64_t others = config.grid.pipeline * config.grid.tensor;
@@ -64,8 +84,9 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
     vocabulary = data::inspect_token_file(config.data.path).vocabulary;
   }
   const int threads = train::threads_of_rank(config, static_cast<int>(config.grid.data));
-  train::Setup setup = train::make_setup(config, vocabulary, threads);
   const plan::CostTable costs = exec::load_cached_costs(threads);
+  if (!options.sweep.empty()) return plan_sweep(config, options, vocabulary, threads, costs);
+  train::Setup setup = train::make_setup(config, vocabulary, threads);
   const bool measured = plan::apply_costs(costs, setup.model.graph);
   const std::int64_t budget = train::resolve_budget(config, static_cast<int>(config.grid.data));
   const train::Choice choice = train::choose_program(setup, budget);
@@ -141,6 +162,9 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->add_flag("--json", options->json, "print JSON (format garonne.plan)");
   command->add_option("--program", options->program_directory,
                       "write the Program there; ranks with equal Programs share a file");
+  command->add_option("--sweep", options->sweep,
+                      "memory over sizes around the configured ones: batch, sequence or "
+                      "batch,sequence (with --json: format garonne.sweep)");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "plan");

@@ -152,6 +152,10 @@ nlohmann::ordered_json to_json(const Program& program, const std::vector<int>& r
 // Reads what to_json wrote, enough to replay it; throws ConfigError naming the key that is not
 // understood.
 Program program_from_json(const nlohmann::json& json, const std::string& path);
+// The measurements in the same file, one an instruction, or none where it was not run; throws
+// ConfigError as for a measurement that is missing or negative.
+std::vector<Measurement> measurements_from_json(const nlohmann::json& json,
+                                                const std::string& path);
 
 // Hash of everything that must be equal on the ranks that run the same Program (not of rank and
 // coordinates).

@@ -236,6 +236,28 @@ Program program_from_json(const json& source, const std::string& path) {
   }
 }
 
+std::vector<Measurement> measurements_from_json(const json& source, const std::string& path) {
+  try {
+    const json& instructions = source.at("instructions");
+    std::vector<Measurement> measured;
+    for (const auto& instruction : instructions) {
+      if (!instruction.contains("measured_seconds")) continue;
+      measured.push_back({instruction.at("measured_seconds").get<double>(),
+                          instruction.at("measured_live_bytes").get<std::int64_t>(),
+                          instruction.at("measured_peak_bytes").get<std::int64_t>()});
+      const Measurement& last = measured.back();
+      if (!(last.seconds >= 0) || last.live_bytes < 0 || last.peak_bytes < 0)
+        throw ConfigError(path + ": instructions", instruction.dump(),
+                          "measured less than nothing");
+    }
+    if (!measured.empty() && measured.size() != instructions.size())
+      throw ConfigError(path + ": measured_seconds", "", "is missing in some instructions");
+    return measured;
+  } catch (const json::exception& error) {
+    throw ConfigError(path, "", fmt::format("is not understood: {}", error.what()));
+  }
+}
+
 std::string program_hash(const Program& program) {
   return hash_text(body_to_json(program).dump());
 }

@@ -117,6 +117,37 @@ void MetricsFile::append(const StepMetrics& metrics) {
   if (!file_.flush()) throw IoError(path_, "cannot be written; is the disk full?");
 }
 
+std::vector<StepMetrics> read_metrics(const std::string& run_directory) {
+  const std::string path = run_directory + "/metrics.jsonl";
+  std::istringstream lines(read_text_file(path));
+  std::vector<StepMetrics> rows;
+  std::int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const bool cut_short = lines.eof();
+    try {
+      const auto row = nlohmann::json::parse(line);
+      StepMetrics metrics;
+      metrics.step = row.at("step").get<std::int64_t>();
+      metrics.loss = row.at("loss").get<double>();
+      metrics.gradient_norm = row.at("gradient_norm").get<double>();
+      metrics.learning_rate = row.at("learning_rate").get<double>();
+      metrics.seconds = row.at("seconds").get<double>();
+      metrics.tokens_per_second = row.at("tokens_per_second").get<double>();
+      metrics.peak_bytes = row.at("peak_bytes").get<std::int64_t>();
+      metrics.planned_peak_bytes = row.at("planned_peak_bytes").get<std::int64_t>();
+      if (row.contains("validation_loss"))
+        metrics.validation_loss = row.at("validation_loss").get<double>();
+      rows.push_back(metrics);
+    } catch (const nlohmann::json::exception& error) {
+      if (cut_short) break;
+      throw IoError(path, fmt::format("line {} is not understood: {}", number, error.what()));
+    }
+  }
+  if (rows.empty()) throw IoError(path, "holds no step yet");
+  return rows;
+}
+
 RunConfig run_directory_config(const std::string& run_directory) {
   const std::string path = run_directory + "/config.toml";
   std::error_code error;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/config.hpp"
 #include "train/checkpoint.hpp"
@@ -52,6 +53,10 @@ class MetricsFile {
   std::string path_;
   std::ofstream file_;
 };
+
+// The rows of metrics.jsonl; a last line that was cut short is left out. Throws IoError when the
+// file is missing, holds no row, or a line is not understood.
+std::vector<StepMetrics> read_metrics(const std::string& run_directory);
 
 // Reads the configuration that a run directory was made with. Throws IoError when it is no run
 // directory.

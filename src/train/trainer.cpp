@@ -67,6 +67,7 @@ class Trainer {
   Setup setup_;
   Choice choice_;
   plan::Program program_;
+  plan::CostTable costs_;  // of this model's nodes
   nn::Products products_;
   std::unique_ptr<ComputeSession> compute_;
   std::unique_ptr<optim::Optimizer> optimizer_;
@@ -134,6 +135,13 @@ void Trainer::plan() {
     products_ = nn::Products::from_json(costs.products);
   }
   plan::apply_costs(costs, setup_.model.graph);
+  // What this run was planned with; the cache may hold other models as well.
+  costs_ = costs;
+  std::erase_if(costs_.rows, [&](const auto& row) {
+    const auto& nodes = setup_.model.graph.nodes;
+    return std::none_of(nodes.begin(), nodes.end(),
+                        [&](const auto& node) { return node.cost_key == row.first; });
+  });
   session_.agree([&] { choice_ = choose_program(setup_, budget_); });
   program_ = program_of_rank(setup_, choice_, session_.rank());
   const bool agreed = session_.all_agree(plan::program_hash(program_));
@@ -205,6 +213,7 @@ void Trainer::make_state() {
                                             {"threads", threads_},
                                             {"products", products_.to_json()}};
     write_file_durably(config_.run.directory + "/choices.json", choices.dump(1) + "\n");
+    write_file_durably(config_.run.directory + "/costs.json", plan::to_json(costs_).dump(1) + "\n");
   });
   machine_ = {tier_.get(), &state_, &products_, optimizer_.get(), data_axis_->transport(), {}};
 }

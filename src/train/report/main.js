@@ -1,0 +1,7 @@
+drawSummary();
+drawLive();
+drawSchedule();
+drawCurve();
+drawNodes();
+drawSizes();
+drawTraining();
