@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
-#include "plan/policy.hpp"
+#include "plan/liveness.hpp"
+#include "plan/stage_solver.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -19,7 +21,8 @@ class Selection {
     plan_.minimum_budget_bytes = std::numeric_limits<std::int64_t>::max();
   }
 
-  void consider(const std::string& name, const StepSchedule& schedule) {
+  // Returns the replayed peak.
+  std::int64_t consider(const std::string& name, const StepSchedule& schedule) {
     Program program = make_training_program(graph_, step_, schedule);
     Prediction prediction = replay(program);
     const std::int64_t needed = std::max(prediction.peak_bytes, reserved_bytes_);
@@ -27,7 +30,8 @@ class Selection {
     const StageCandidate candidate{name, prediction.peak_bytes, prediction.seconds,
                                    needed <= budget_bytes_};
     note(candidate);
-    if (!candidate.fits || (found_ && !better(prediction, plan_.prediction))) return;
+    const std::int64_t peak = prediction.peak_bytes;
+    if (!candidate.fits || (found_ && !better(prediction, plan_.prediction))) return peak;
     found_ = true;
     program.name = name;
     program.budget_bytes = budget_bytes_;
@@ -35,6 +39,7 @@ class Selection {
     program.seconds = prediction.seconds;
     plan_.program = std::move(program);
     plan_.prediction = std::move(prediction);
+    return peak;
   }
 
   bool found() const { return found_; }
@@ -69,18 +74,95 @@ class Selection {
   bool found_ = false;
 };
 
+// Asks one solver for the micro-batches of a step.
+class StepPlanner {
+ public:
+  StepPlanner(const ModelGraph& model, const StepShape& step) : step_(step) {
+    // Gradients are made in the first micro-batch and stay through the later ones.
+    problems_.push_back(make_stage_problem(model, step, GradientBuckets::Made));
+    if (step.micro_batches > 1) {
+      problems_.push_back(make_stage_problem(model, step, GradientBuckets::There));
+    }
+  }
+
+  StepSchedule leanest(const StageSolver& solver) const {
+    std::vector<NodeSchedule> schedules;
+    for (const auto& problem : problems_) {
+      std::vector<NodeSchedule> candidates = solver.leanest(problem);
+      const auto best =
+          std::min_element(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
+            return trace(problem, a).peak_bytes < trace(problem, b).peak_bytes;
+          });
+      schedules.push_back(std::move(*best));
+    }
+    return of_step(std::move(schedules));
+  }
+
+  // The fastest of its candidates within `budget_bytes`, static bytes included.
+  std::optional<StepSchedule> fastest(const StageSolver& solver, std::int64_t budget_bytes) const {
+    std::vector<NodeSchedule> schedules;
+    for (const auto& problem : problems_) {
+      const std::int64_t budget = budget_bytes - problem.tasks.static_bytes;
+      std::optional<NodeSchedule> best;
+      double seconds = std::numeric_limits<double>::infinity();
+      for (auto& candidate : solver.solve(problem, budget)) {
+        const LivenessTrace traced = trace(problem, candidate);
+        if (traced.peak_bytes > budget || traced.seconds >= seconds) continue;
+        seconds = traced.seconds;
+        best = std::move(candidate);
+      }
+      if (!best) return std::nullopt;
+      schedules.push_back(std::move(*best));
+    }
+    return of_step(std::move(schedules));
+  }
+
+ private:
+  static LivenessTrace trace(const StageProblem& problem, const NodeSchedule& schedule) {
+    return trace_liveness(problem.tasks.graph, to_task_schedule(problem.tasks, schedule));
+  }
+
+  StepSchedule of_step(std::vector<NodeSchedule> schedules) const {
+    StepSchedule step;
+    step.of_micro_batch.assign(static_cast<std::size_t>(step_.micro_batches),
+                               static_cast<int>(schedules.size()) - 1);
+    step.of_micro_batch[0] = 0;
+    step.schedules = std::move(schedules);
+    return step;
+  }
+
+  const StepShape& step_;
+  std::vector<StageProblem> problems_;
+};
+
+// Reductions in flight and the sums of the step are not in the tasks: where they push the Program
+// over the budget, the solver is asked again with so much less.
+constexpr int most_attempts = 5;
+
+void consider_solver(const StepPlanner& planner, const StageSolver& solver,
+                     std::int64_t budget_bytes, Selection& selection) {
+  selection.consider(solver.name, planner.leanest(solver));
+  std::int64_t target = budget_bytes;
+  for (int attempt = 0; attempt < most_attempts; ++attempt) {
+    const auto schedule = planner.fastest(solver, target);
+    if (!schedule) return;
+    const std::int64_t peak = selection.consider(solver.name, *schedule);
+    if (peak <= budget_bytes) return;
+    target -= peak - budget_bytes;
+  }
+}
+
 }  // namespace
 
 StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, std::int64_t budget_bytes,
                      const std::string& wanted, std::int64_t reserved_bytes) {
   Selection selection(graph, step, budget_bytes, reserved_bytes);
+  const StepPlanner planner(graph, step);
   bool known = wanted == "auto";
-  for (const auto& policy : policies()) {
-    if (wanted != "auto" && wanted != policy.name) continue;
+  for (const auto& solver : stage_solvers()) {
+    if (wanted != "auto" && wanted != solver.name) continue;
     known = true;
-    for (auto& schedule : policy.schedules(graph)) {
-      selection.consider(policy.name, same_for_all(std::move(schedule), step.micro_batches));
-    }
+    consider_solver(planner, solver, budget_bytes, selection);
   }
   if (!known) {
     std::string names = "auto";
@@ -99,7 +181,7 @@ StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, std::int64_
 
 std::vector<std::pair<std::string, std::string>> plan_names() {
   std::vector<std::pair<std::string, std::string>> names;
-  for (const auto& policy : policies()) names.emplace_back(policy.name, policy.help);
+  for (const auto& solver : stage_solvers()) names.emplace_back(solver.name, solver.help);
   return names;
 }
 
