@@ -37,7 +37,8 @@ SweepCell plan_cell(const RunConfig& config, std::int64_t vocabulary, int thread
   cell.fastest_peak_bytes = std::max(fastest.prediction.peak_bytes, cell.minimum_budget_bytes);
   cell.fits = cell.minimum_budget_bytes <= budget_bytes;
   if (!cell.fits) return cell;
-  const Choice chosen = choose_program(setup, budget_bytes);
+  const Choice chosen =
+      cell.fastest_peak_bytes <= budget_bytes ? fastest : choose_program(setup, budget_bytes);
   cell.plan = chosen.program.name;
   cell.peak_bytes = chosen.prediction.peak_bytes;
   cell.seconds = cell.measured ? chosen.prediction.seconds : 0;
@@ -115,9 +116,8 @@ nlohmann::ordered_json to_json(const MemorySweep& sweep) {
 std::string format_sweep(const MemorySweep& sweep) {
   std::string text;
   const auto table = [&](const char* title, std::int64_t SweepCell::*bytes) {
-    text += fmt::format("{}\n{:>8}", title, "batch");
-    for (const std::int64_t sequence : sweep.sequences)
-      text += fmt::format("{:>13}", fmt::format("sequence {}", sequence));
+    text += fmt::format("{}, by batch and sequence\n{:>8}", title, "");
+    for (const std::int64_t sequence : sweep.sequences) text += fmt::format("{:>12} ", sequence);
     text += '\n';
     auto cell = sweep.cells.begin();
     for (const std::int64_t batch : sweep.batches) {

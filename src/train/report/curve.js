@@ -6,7 +6,7 @@ const marks = [
   ["M-5 -5h10v10h-10z", "var(--recompute)"],
   ["M0 -6l5.6 10h-11.2z", "var(--backward)"],
   ["M0 -6.5l6.5 6.5l-6.5 6.5l-6.5 -6.5z", "var(--update)"],
-  ["M0 6l5.6 -10h-11.2z", "var(--communication)"],
+  ["M0 6l5.6 -10h-11.2z", "var(--limit)"],
   ["M-5 -2h3v-3h4v3h3v4h-3v3h-4v-3h-3z", "var(--kind-0)"],
   ["M-5.5 -2h11v4h-11z", "var(--kind-6)"],
   ["M-2 -5.5v11h4v-11z", "var(--kind-4)"],
@@ -30,6 +30,19 @@ function smallMark(draw, text) {
     "aria-hidden": "true"}, draw), text);
 }
 
+// What the planner answered, as a line that falls: a plan fits every budget from its own peak on.
+function reachedBy(points) {
+  const least = points[0].budget_bytes;
+  const plans = points.map((point) =>
+    ({bytes: Math.max(least, point.peak_bytes), seconds: point.seconds, plan: point.plan}));
+  plans.sort((a, b) => a.bytes - b.bytes || a.seconds - b.seconds);
+  const line = [];
+  for (const plan of plans) {
+    if (!line.length || plan.seconds < line[line.length - 1].seconds) line.push(plan);
+  }
+  return line;
+}
+
 function drawCurve() {
   const place = document.getElementById("curve");
   const curve = report.curve;
@@ -39,19 +52,28 @@ function drawCurve() {
     return;
   }
   const program = report.programs[0];
-  const names = [...new Set(curve.policies.map((policy) => policy.name))];
+  // Single points come last, so that no family's mark covers them.
+  const countOf = (name) => curve.policies.filter((policy) => policy.name === name).length;
+  const names = [...new Set(curve.policies.map((policy) => policy.name))]
+    .sort((a, b) => countOf(b) - countOf(a));
   const points = curve.points;
   const measured = report.costs === "measured";
+  const slowest = largest([...points, ...curve.policies].map((point) => point.seconds));
   const own = program ? [
     {text: "this run, predicted", seconds: program.seconds, measured: false},
-    {text: "this run, measured (median)", seconds: report.summary.measured_seconds, measured: true},
+    {text: `this run, measured (median ${secondsText(report.summary.measured_seconds)})`,
+      seconds: report.summary.measured_seconds, measured: true},
   ].filter((point) => measured && point.seconds > 0) : [];
+  // A run on a busy machine would press everything else together.
+  const ownShown = own.filter((point) => point.seconds <= 1.3 * slowest);
+  const reached = reachedBy(points);
   const budgetOf = (bytes) => Math.min(bytes, points[points.length - 1].budget_bytes);
   const holder = element("div", {class: "plot"});
   const curveLegend = legend([["var(--text)", "the planner, fastest plan for each budget", "line"]]);
   curveLegend.append(
     ...names.map((name, number) => smallMark(mark(number, 0, 0), name)),
-    ...own.map((point) => smallMark(ownMark(0, 0, point.measured), point.text)));
+    ...own.map((point) => smallMark(ownMark(0, 0, point.measured),
+      point.text + (ownShown.includes(point) ? "" : ", above the picture"))));
   place.append(
     note("Planned seconds of a step at budgets from the smallest that works to keep-everything, with " +
       "what single policies reach." + (measured ? "" : " The costs of this model were not measured: " +
@@ -64,42 +86,42 @@ function drawCurve() {
   const bytes = [...points.map((point) => point.budget_bytes),
     ...curve.policies.map((policy) => policy.peak_bytes)];
   const seconds = [...points.map((point) => point.seconds),
-    ...curve.policies.map((policy) => policy.seconds), ...own.map((point) => point.seconds)];
+    ...curve.policies.map((policy) => policy.seconds), ...ownShown.map((point) => point.seconds)];
   const pad = (from, to, share) => [from - share * (to - from || from), to + share * (to - from || to)];
   const [x0, x1] = pad(smallest(bytes), largest(bytes), 0.04);
   const [y0, y1] = pad(smallest(seconds), largest(seconds), 0.08);
   showPicture(holder, (width) => {
     const plot = makePlot(width, width < 560 ? 280 : 340,
       {from: x0, to: x1, unit: byteUnit(x1), label: `budget of a rank, or peak of a policy (${byteUnit(x1)[0]})`},
-      {from: Math.max(0, y0), to: y1, unit: secondUnit(y1), label: `seconds of a step (${secondUnit(y1)[0]})`},
+      {from: Math.max(0, y0), to: y1, unit: secondUnit(y1), label: `a step (${secondUnit(y1)[0]})`},
       `Planned seconds of a step against the budget: ${secondsText(points[0].seconds)} at ` +
       `${bytesText(points[0].budget_bytes)}, ${secondsText(points[points.length - 1].seconds)} at ` +
       bytesText(points[points.length - 1].budget_bytes));
     const targets = [];
-    const line = points.map((point, i) => {
-      const x = plot.x(point.budget_bytes);
+    const line = reached.map((point, i) => {
+      const x = plot.x(point.bytes);
       const y = plot.y(point.seconds);
       targets.push([x, y, {title: `planner: ${point.plan}`, rows: [
-        ["budget", bytesText(point.budget_bytes)], ["peak", bytesText(point.peak_bytes)],
-        ["a step", secondsText(point.seconds)]]}]);
+        ["fits from", bytesText(point.bytes)], ["a step", secondsText(point.seconds)]]}]);
       return (i ? `H${x.toFixed(2)}V` : `M${x.toFixed(2)} `) + y.toFixed(2);
-    }).join("");
+    }).join("") + `H${plot.x(points[points.length - 1].budget_bytes).toFixed(2)}`;
     if (own.length && program.budget_bytes <= x1) {
       const at = plot.x(program.budget_bytes);
       plot.svg.append(
         shape("line", {class: "limit-line", x1: at, x2: at, y1: plot.top, y2: plot.bottom}),
         shape("text", {class: "limit", x: plot.right, y: 13, "text-anchor": "end"},
-          `budget of this run ${bytesText(program.budget_bytes)}`));
+          `budget ${bytesText(program.budget_bytes)}`));
     }
     plot.svg.append(shape("path", {class: "outline", d: line}));
-    for (const policy of curve.policies) {
+    const ordered = [...curve.policies].sort((a, b) => names.indexOf(a.name) - names.indexOf(b.name));
+    for (const policy of ordered) {
       const x = plot.x(policy.peak_bytes);
       const y = plot.y(policy.seconds);
       plot.svg.append(mark(names.indexOf(policy.name), x, y));
       targets.push([x, y, {title: policy.name, rows: [["peak", bytesText(policy.peak_bytes)],
         ["a step", secondsText(policy.seconds)]]}]);
     }
-    for (const point of own) {
+    for (const point of ownShown) {
       const x = plot.x(budgetOf(program.budget_bytes));
       const y = plot.y(point.seconds);
       plot.svg.append(ownMark(x, y, point.measured));

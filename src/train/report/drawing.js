@@ -47,13 +47,14 @@ function percentText(share) {
   return (100 * share).toFixed(1) + " %";
 }
 
-// About `count` round steps between the ends, in multiples of `unit`.
-function ticks(from, to, count, unit) {
+// About `count` round steps between the ends, in multiples of `unit`; `whole` steps are of 1 at least.
+function ticks(from, to, count, unit, whole) {
   const span = (to - from) / unit;
   if (!(span > 0)) return {at: [from], digits: 0};
   const raw = span / count;
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = power * [1, 2, 5, 10].find((factor) => power * factor >= raw * 0.999);
+  const round = power * [1, 2, 5, 10].find((factor) => power * factor >= raw * 0.999);
+  const step = whole ? Math.max(1, round) : round;
   const at = [];
   for (let i = Math.ceil(from / unit / step - 1e-9); i * step <= to / unit + 1e-9 * step; ++i) {
     at.push(i * step * unit);
@@ -64,10 +65,10 @@ function ticks(from, to, count, unit) {
 const linear = (from, to, first, last) => (value) =>
   first + ((value - from) / (to - from || 1)) * (last - first);
 
-// A plot with a left and a bottom axis. `x` and `y` are {from, to, unit: [name, size], label}; the
+// A plot with a left and a bottom axis. `x` and `y` are {from, to, unit: [name, size], whole, label}; the
 // unit of y stands above its axis, that of x below it. The rest of the picture goes into `svg`.
 function makePlot(width, height, x, y, description) {
-  const margin = {left: y ? 52 : 2, right: 14, top: y ? 26 : 4, bottom: 42};
+  const margin = {left: y ? 52 : 8, right: 14, top: y ? 26 : 4, bottom: 42};
   const svg = shape("svg", {
     viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": description,
   });
@@ -77,12 +78,12 @@ function makePlot(width, height, x, y, description) {
   };
   plot.x = linear(x.from, x.to, plot.left, plot.right);
   plot.valueAt = linear(plot.left, plot.right, x.from, x.to);
-  const axisTicks = (axis, count) => ticks(axis.from, axis.to, count, axis.unit ? axis.unit[1] : 1);
+  const axisTicks = (axis, count) => ticks(axis.from, axis.to, count, axis.unit ? axis.unit[1] : 1, axis.whole);
   const tickText = (axis, value, digits) =>
     (value / (axis.unit ? axis.unit[1] : 1)).toFixed(digits);
   if (y) {
     plot.y = linear(y.from, y.to, plot.bottom, plot.top);
-    const marks = axisTicks(y, Math.max(2, Math.round((plot.bottom - plot.top) / 55)));
+    const marks = axisTicks(y, Math.max(2, Math.round((plot.bottom - plot.top) / 36)));
     for (const value of marks.at) {
       const at = plot.y(value);
       svg.append(
@@ -92,7 +93,7 @@ function makePlot(width, height, x, y, description) {
     }
     svg.append(shape("text", {x: 2, y: 13}, y.label));
   }
-  const marks = axisTicks(x, Math.max(2, Math.round((plot.right - plot.left) / 95)));
+  const marks = axisTicks(x, Math.max(2, Math.round((plot.right - plot.left) / 72)));
   for (const value of marks.at) {
     const at = plot.x(value);
     svg.append(
@@ -112,6 +113,7 @@ function makePlot(width, height, x, y, description) {
 const pictures = [];
 function showPicture(holder, draw) {
   const picture = {
+    holder,
     shown: 0,
     redraw(width) {
       picture.shown = width;
@@ -128,8 +130,9 @@ function showPicture(holder, draw) {
   return () => picture.redraw(Math.floor(holder.clientWidth) || 700);
 }
 const paperWidth = 690;
-window.addEventListener("beforeprint", () => pictures.forEach((p) => p.redraw(paperWidth)));
-window.addEventListener("afterprint", () => pictures.forEach((p) => p.fit()));
+window.addEventListener("beforeprint", () => pictures.forEach((picture) =>
+  picture.redraw(picture.holder.closest(".columns") ? paperWidth / 2 : paperWidth)));
+window.addEventListener("afterprint", () => pictures.forEach((picture) => picture.fit()));
 
 // `options` is [[value, text], …]; `choose` is called with the value that was picked.
 function choice(label, options, chosen, choose) {

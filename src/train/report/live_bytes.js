@@ -81,7 +81,7 @@ function drawLive() {
         : choice("rank", report.ranks.slice(0, 8).map((rank, i) => [i, String(rank.rank)]), 0,
           (value) => { view.rank = value; redraw(); })),
     legend([...names.map((name, kind) => [kindColours[kind], name]),
-      ["var(--text)", "total of the other source", "line"], ["var(--limit)", "budget", "dashed"]]),
+      ["var(--text)", "total of the other source", "line"], ["var(--limit)", "budget (↑ = above the picture)", "dashed"]]),
     holder,
     note(`Planned peak ${bytesText(first.peak_bytes)} ` + (first.peak_instruction < 0
       ? "at the start of the step." : `at instruction ${first.peak_instruction}, ` +
@@ -102,7 +102,7 @@ function drawLive() {
     const top = (budgetShown ? Math.max(most, program.budget_bytes) : most) * 1.04;
     const end = to[to.length - 1];
     const plot = makePlot(width, width < 560 ? 300 : 380,
-      view.axis === "instruction" ? {from: 0, to: end, label: "instruction"}
+      view.axis === "instruction" ? {from: 0, to: end, whole: true, label: "instruction"}
         : {from: 0, to: end, unit: secondUnit(end),
           label: `${view.source} time since the start of the step (${secondUnit(end)[0]})`},
       {from: 0, to: top, unit: byteUnit(top), label: `live bytes (${byteUnit(top)[0]})`},
@@ -118,7 +118,7 @@ function drawLive() {
       if (largest(kind) === 0) return;
       const path = stepPath(shown, upper, plot) + stepPath(backwards, below, plot);
       plot.svg.append(shape("path",
-        {class: "area", style: `fill: ${kindColours[number]}`, d: "M" + path.slice(1) + "Z"}));
+        {style: `fill: ${kindColours[number]}`, d: "M" + path.slice(1) + "Z"}));
     });
     plot.svg.append(shape("path", {
       class: "outline" + (view.source === "measured" ? " dashed" : ""),
@@ -130,7 +130,7 @@ function drawLive() {
         shape("line", {class: "limit-line", x1: plot.left, x2: plot.right, y1: at, y2: at}));
     }
     plot.svg.append(shape("text", {class: "limit", x: plot.right, y: 13, "text-anchor": "end"},
-      `budget ${bytesText(program.budget_bytes)}` + (budgetShown ? "" : ", above the picture")));
+      `budget ${bytesText(program.budget_bytes)}` + (budgetShown ? "" : " ↑")));
     const peak = totals.indexOf(largest(totals));
     const peakAt = plot.x((from[peak] + to[peak]) / 2);
     const peakTop = plot.y(totals[peak]) - 2;

@@ -71,7 +71,7 @@ function drawSummary() {
       `${percentText(summary.measured_peak_bytes / summary.planned_peak_bytes)} of the plan`),
     tile("a step, measured", secondsText(summary.measured_seconds),
       gap === null ? "median" : `planned ${secondsText(program.seconds)}`,
-      gap === null ? null : `median ${gap < 0 ? "−" : "+"}${percentText(Math.abs(gap))}`),
+      gap === null ? null : `${percentText(Math.abs(gap))} ${gap < 0 ? "below" : "above"} the plan, median`),
     tile("tokens a second", Math.round(summary.tokens_per_second).toLocaleString("en"),
       "median of all steps", `over ${summary.ranks} rank${summary.ranks === 1 ? "" : "s"}`),
     tile("loss", summary.last_loss.toFixed(4) + " nats",

@@ -52,7 +52,7 @@ function drawTraining() {
         legend([["var(--backward)", "tokens a second, all ranks", "line"]]), speed)));
   const first = metrics.step[0];
   const last = metrics.step[metrics.step.length - 1];
-  const steps = {from: Math.min(first, last - 1), to: last, label: "step"};
+  const steps = {from: Math.min(first, last - 1), to: last, whole: true, label: "step"};
   const describe = (i) => {
     const checked = validation.find(([step]) => step === metrics.step[i]);
     return {title: `step ${metrics.step[i]}`, rows: [

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: MIT
+"""`garonne report` and `garonne plan --sweep`: the numbers are those of the files, whatever they hold stays
+text, what is missing is said, and a browser, where there is one, shows the page without complaint."""
+import html.parser
+import json
+import pathlib
+import re
+import shutil
+import statistics
+import unittest
+
+import browser
+from support import ProgramTest, metrics, run
+
+# A name that would end the element of the data, a string, an attribute and a mark of the page.
+HOSTILE = 'run </script><b id=injected>&lt;"\' {{scripts}} \u00e9'
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL).group(1))
+
+
+def live_by_kind(program):
+    """The slow and plain count: bytes live during each instruction, by kind of buffer."""
+    buffers = program["buffers"]
+    live = {b["id"] for b in buffers if b["live_at_start"]}
+    during = []
+    for instruction in program["instructions"]:
+        live |= set(instruction["writes"])
+        kinds = {}
+        for b in live:
+            kinds[buffers[b]["kind"]] = kinds.get(buffers[b]["kind"], 0) + buffers[b]["bytes"]
+        kinds["transients"] = instruction["transient_bytes"] + kinds.pop("scalar", 0)
+        during.append(kinds)
+        live -= set(instruction["frees"])
+    return during
+
+
+KINDS = {"parameters": ["parameter", "master-parameter"], "optimizer": ["optimizer-state"],
+         "gradients": ["gradient"], "values": ["value"], "records": ["record"],
+         "value gradients": ["value-gradient"], "communication": ["communication"], "transients": ["transients"]}
+
+
+class Elements(html.parser.HTMLParser):
+    def __init__(self, page):
+        super().__init__()
+        self.found = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+
+
+class ReportTest(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.run_directory = cls.folder / HOSTILE
+        # The fastest plan that fits here runs some nodes again.
+        least = json.loads(run("plan", cls.config, "--grid.data", 2, "--json").stdout)["minimum_budget_bytes"]
+        cls.budget = int(1.15 * least)
+        run("train", cls.config, "--run.directory", cls.run_directory, "--grid.data", 2, "--memory.budget", cls.budget,
+            "--evaluation.every", 3, ranks=2)
+        cls.out = run("report", cls.run_directory).stdout
+        cls.page = (cls.run_directory / "report.html").read_text(encoding="utf-8")
+        cls.data = data_of(cls.page)
+        cls.programs = [json.loads((cls.run_directory / f"program/rank_{rank}.json").read_text()) for rank in (0, 1)]
+
+    def copied(self, name="copy"):
+        target = self.directory(name)
+        shutil.copytree(self.run_directory, target)
+        (target / "report.html").unlink()
+        return target
+
+    def reported(self, directory, *arguments):
+        run("report", directory, *arguments)
+        return data_of((directory / "report.html").read_text(encoding="utf-8"))
+
+    def test_the_page_needs_nothing_else(self):
+        self.assertIn("report.html", self.out)
+        self.assertNotRegex(self.page, r"https?:|@import|url\(")
+        self.assertIn("default-src 'none'", self.page)
+        for tag, attributes in Elements(self.page).found:
+            self.assertFalse({"src", "href", "srcset", "action"} & set(attributes), tag)
+
+    def test_a_hostile_name_stays_text(self):
+        self.assertEqual(self.data["run"], str(self.run_directory))
+        self.assertEqual(self.page.count("</script>"), 2)
+        self.assertEqual(self.page.count("<script"), 2)
+        self.assertNotIn("<b id", self.page)
+        self.assertNotIn("injected", [attributes.get("id") for _, attributes in Elements(self.page).found])
+
+    def test_the_same_run_gives_the_same_bytes(self):
+        other = self.folder / "other.html"
+        run("report", self.run_directory, "--output", other)
+        self.assertEqual(other.read_text(encoding="utf-8"), self.page)
+
+    def test_summary_and_curves_are_those_of_the_metrics(self):
+        rows = metrics(self.run_directory)
+        summary, shown = self.data["summary"], self.data["metrics"]
+        self.assertEqual(summary["measured_peak_bytes"], max(row["peak_bytes"] for row in rows))
+        self.assertEqual(summary["planned_peak_bytes"], rows[-1]["planned_peak_bytes"])
+        self.assertEqual(summary["measured_seconds"], statistics.median_high(row["seconds"] for row in rows))
+        self.assertEqual(summary["last_loss"], rows[-1]["loss"])
+        self.assertEqual(summary["last_validation_loss"], rows[-1]["validation_loss"])
+        for key in ("step", "loss", "tokens_per_second", "peak_bytes"):
+            self.assertEqual(shown[key], [row[key] for row in rows])
+        self.assertEqual(shown["validation"], [[row["step"], row["validation_loss"]] for row in rows
+                                               if "validation_loss" in row])
+        self.assertEqual(len(shown["validation"]), 2)
+
+    def test_live_bytes_are_those_of_the_programs(self):
+        self.assertEqual(len(self.data["programs"]), 1)
+        shown = self.data["programs"][0]
+        self.assertEqual(shown["kinds"], list(KINDS))
+        during = live_by_kind(self.programs[0])
+        for name, series in zip(shown["kinds"], shown["bytes"]):
+            self.assertEqual(series, [sum(kinds.get(kind, 0) for kind in KINDS[name]) for kinds in during], name)
+        totals = [sum(at) for at in zip(*shown["bytes"])]
+        self.assertEqual(max(totals), self.programs[0]["peak_bytes"])
+        self.assertEqual(totals[shown["peak_instruction"]], shown["peak_bytes"])
+        self.assertEqual(shown["budget_bytes"], self.budget)
+        memory = self.data["memory"]
+        self.assertEqual(memory["peak"], shown["peak_bytes"])
+        self.assertEqual(sum(memory[key] for key in ("parameters", "optimizer", "gradients", "activations",
+                                                     "communication", "transients")), memory["peak"])
+        self.assertEqual(memory["peak"] + memory["free"], self.budget)
+
+    def test_measurements_are_those_of_the_programs(self):
+        self.assertEqual([rank["rank"] for rank in self.data["ranks"]], [0, 1])
+        for rank, program in zip(self.data["ranks"], self.programs):
+            for key in ("measured_seconds", "measured_live_bytes", "measured_peak_bytes"):
+                self.assertEqual(rank[key], [instruction[key] for instruction in program["instructions"]])
+            # What the page shows as measured by kind rests on this.
+            planned = [sum(kinds.values()) for kinds in live_by_kind(program)]
+            self.assertLessEqual(max(rank["measured_peak_bytes"]), max(planned))
+
+    def test_nodes_add_up_to_the_program(self):
+        instructions = [i for i in self.programs[0]["instructions"] if i["operation"] in
+                        ("forward", "forward-keep", "backward")]
+        nodes = self.data["nodes"]
+        self.assertEqual({node["node"] for node in nodes}, {i["node"] for i in instructions})
+        self.assertEqual(sum(node["forwards"] + node["backwards"] for node in nodes), len(instructions))
+        again = sum(i["recompute"] for i in instructions)
+        self.assertGreater(again, 0)
+        self.assertEqual(sum(node["recomputations"] for node in nodes), again)
+        self.assertAlmostEqual(sum(node["measured_forward_seconds"] + node["measured_backward_seconds"]
+                                   for node in nodes), sum(i["measured_seconds"] for i in instructions))
+        self.assertIn("linear", {node["kind"] for node in nodes})
+
+    def test_the_curve_is_that_of_the_planner(self):
+        self.assertEqual(self.data["costs"], "measured")
+        points = self.data["curve"]["points"]
+        self.assertEqual(len(points), 20)
+        budgets = [point["budget_bytes"] for point in points]
+        self.assertEqual(budgets, sorted(set(budgets)))
+        for before, after in zip(points, points[1:]):
+            self.assertLessEqual(after["seconds"], before["seconds"])
+        self.assertTrue(all(point["peak_bytes"] <= point["budget_bytes"] for point in points))
+        names = {policy["name"]: policy for policy in self.data["curve"]["policies"]}
+        self.assertLessEqual({"keep-all", "uniform", "selective"}, set(names))
+        self.assertEqual(names["keep-all"]["peak_bytes"], budgets[-1])
+        planned = json.loads(run("plan", self.config, "--grid.data", 2, "--memory.budget", self.budget,
+                                 "--json").stdout)
+        self.assertEqual(planned["minimum_budget_bytes"], budgets[0])
+
+    def test_without_its_costs_a_run_has_estimates(self):
+        directory = self.copied()
+        (directory / "costs.json").unlink()
+        data = self.reported(directory, "--budgets", 3)
+        self.assertEqual(data["costs"], "declared")
+        self.assertEqual(len(data["curve"]["points"]), 3)
+        self.assertEqual({cell["costs"] for cell in data["sweep"]["cells"]}, {"declared"})
+
+    def test_no_points_no_curve(self):
+        self.assertIsNone(self.reported(self.copied(), "--budgets", 0)["curve"])
+        run("report", self.run_directory, "--budgets", 1, check=2)
+
+    def test_before_the_run_has_ended(self):
+        directory = self.copied()
+        shutil.rmtree(directory / "program")
+        data = self.reported(directory)
+        self.assertEqual((data["programs"], data["ranks"], data["nodes"], data["memory"]), ([], [], [], None))
+        self.assertEqual(data["sweep"]["budget_bytes"], self.budget)
+        # A line that is being written.
+        with open(directory / "metrics.jsonl", "a") as file:
+            file.write('{"step":7,"lo')
+        self.assertEqual(self.reported(directory)["summary"]["steps"], 6)
+
+    def refused(self, directory, code, *words):
+        done = run("report", directory, check=code)
+        self.assertEqual(done.stderr.count("garonne:"), 1, done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+        self.assertFalse((pathlib.Path(directory) / "report.html").exists())
+
+    def test_what_is_missing(self):
+        self.refused(self.folder / "absent", 5, "absent")
+        for name, code in (("metrics.jsonl", 5), ("choices.json", 5), ("config.toml", 5), ("program/rank_1.json", 5)):
+            directory = self.copied(name)
+            (directory / name).unlink()
+            self.refused(directory, code, str(directory) if name == "config.toml" else name)
+        directory = self.copied("empty")
+        (directory / "metrics.jsonl").write_text("")
+        self.refused(directory, 5, "metrics.jsonl", "no step")
+        run("report", self.run_directory, "--output", self.folder / "absent" / "report.html", check=5)
+        self.assertIn("one rank", run("report", self.run_directory, ranks=2, check=2).stderr)
+
+    def test_what_is_damaged(self):
+        directory = self.copied("metrics")
+        lines = (directory / "metrics.jsonl").read_text().splitlines(keepends=True)
+        (directory / "metrics.jsonl").write_text("".join([lines[0], "{}\n", *lines[2:]]))
+        self.refused(directory, 5, "metrics.jsonl", "line 2")
+        directory = self.copied("choices")
+        (directory / "choices.json").write_text("[]")
+        self.refused(directory, 2, "choices.json")
+        directory = self.copied("costs")
+        (directory / "costs.json").write_text("{")
+        self.refused(directory, 2, "costs.json")
+
+    def test_a_damaged_program(self):
+        path = self.copied() / "program/rank_1.json"
+        whole = path.read_text()
+
+        def changed(change):
+            program = json.loads(whole)
+            change(program)
+            return json.dumps(program)
+
+        cases = {
+            "no whole JSON": whole[:len(whole) // 2],
+            "version": changed(lambda program: program.update(version=2)),
+            "peak_bytes": changed(lambda program: program.pop("peak_bytes")),
+            "measured_seconds": changed(lambda program: program["instructions"][3].pop("measured_seconds")),
+            "less than nothing": changed(lambda program: program["instructions"][3].update(measured_peak_bytes=-1)),
+            "illegal": changed(lambda program: program["instructions"][3]["reads"].append(10**6)),
+            "not measured": changed(lambda program: [instruction.pop(key) for instruction in program["instructions"]
+                                                     for key in list(instruction) if key.startswith("measured_")]),
+        }
+        for word, text in cases.items():
+            path.write_text(text)
+            self.refused(path.parent.parent, 2, "rank_1.json", word)
+
+    @unittest.skipUnless(browser.CHROMIUM, "no Chromium here")
+    def test_a_browser_shows_it(self):
+        unended = self.copied()
+        shutil.rmtree(unended / "program")
+        run("report", unended, "--budgets", 0)
+        window = browser.Browser()
+        self.addCleanup(window.close)
+        for directory, pictures in ((self.run_directory, 5), (unended, 2)):
+            for width in (1280, 400):
+                for scheme in ("light", "dark"):
+                    window.open(directory / "report.html", width, scheme)
+                    self.assertEqual(window.errors(), [])
+                    self.assertEqual(len(window.fetched()), 1, window.fetched())
+                    self.assertLessEqual(*window.evaluate(
+                        "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"))
+                    self.assertEqual(window.evaluate("document.querySelectorAll('.plot > svg').length"), pictures)
+                    self.assertEqual(window.evaluate("document.getElementById('run').textContent"), str(directory))
+                    self.assertEqual(window.evaluate(CROWDED), [], f"{width} {scheme}")
+        window.open(self.run_directory / "report.html", 400)
+        told = window.evaluate(TELLS)
+        self.assertIn("instruction", told)
+        self.assertIn("measured", told)
+
+
+# Texts of a picture that stick out of it or lie on each other.
+CROWDED = """[...document.querySelectorAll('.plot > svg')].flatMap(svg => {
+  const outer = svg.getBoundingClientRect();
+  const texts = [...svg.querySelectorAll('text')].map(text => [text.textContent, text.getBoundingClientRect()]);
+  const outside = texts.filter(([, box]) => box.left < outer.left - 1 || box.right > outer.right + 1 ||
+    box.top < outer.top - 1 || box.bottom > outer.bottom + 1).map(([text]) => text);
+  const meeting = texts.flatMap(([text, a], i) => texts.slice(i + 1).filter(([, b]) =>
+    a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3)
+    .map(([other]) => text + ' | ' + other));
+  return outside.concat(meeting);
+})"""
+
+# The tooltip over the middle of the live bytes.
+TELLS = """(() => {
+  const svg = document.querySelector('#live svg');
+  const box = svg.getBoundingClientRect();
+  svg.dispatchEvent(new PointerEvent('pointermove',
+    {clientX: box.left + box.width / 2, clientY: box.top + box.height / 2}));
+  const tooltip = document.getElementById('tooltip');
+  return tooltip.hidden ? '' : tooltip.textContent;
+})()"""
+
+
+class SweepTest(ProgramTest):
+    def sweep(self, axes, *arguments):
+        return json.loads(run("plan", self.config, "--sweep", axes, "--json", *arguments).stdout)
+
+    def test_more_is_never_less(self):
+        sweep = self.sweep("batch,sequence", "--memory.budget", "4 MiB")
+        self.assertEqual((sweep["format"], sweep["version"]), ("garonne.sweep", 1))
+        self.assertEqual(sweep["batches"], [1, 2, 4, 8, 16])
+        self.assertEqual(sweep["sequences"], [8, 16, 32, 64, 128, 256])
+        cells = {(cell["batch"], cell["sequence"]): cell for cell in sweep["cells"]}
+        self.assertEqual(list(cells), [(b, s) for b in sweep["batches"] for s in sweep["sequences"]])
+        for (batch, sequence), cell in cells.items():
+            self.assertLessEqual(cell["minimum_budget_bytes"], cell["fastest_peak_bytes"])
+            self.assertEqual(cell["fits"], cell["minimum_budget_bytes"] <= sweep["budget_bytes"])
+            self.assertEqual(cell["fits"], cell["plan"] is not None)
+            if cell["fits"]:
+                self.assertLessEqual(cell["peak_bytes"], sweep["budget_bytes"])
+            for larger in ((2 * batch, sequence), (batch, 2 * sequence)):
+                for key in ("minimum_budget_bytes", "fastest_peak_bytes"):
+                    if larger in cells:
+                        self.assertLessEqual(cell[key], cells[larger][key])
+        # The budget divides the cells, and growing is strict at the large end.
+        self.assertEqual({cell["fits"] for cell in sweep["cells"]}, {True, False})
+        self.assertLess(cells[8, 256]["minimum_budget_bytes"], cells[16, 256]["minimum_budget_bytes"])
+
+    def test_a_cell_is_what_plan_says(self):
+        for batch, sequence in ((2, 32), (8, 64)):
+            sizes = ("--train.micro_batch", batch, "--model.sequence", sequence, "--train.global_batch", 4 * batch)
+            planned = json.loads(run("plan", self.config, *sizes, "--json").stdout)
+            cell = next(cell for cell in self.sweep("batch,sequence")["cells"]
+                        if (cell["batch"], cell["sequence"]) == (batch, sequence))
+            self.assertEqual(cell["minimum_budget_bytes"], planned["minimum_budget_bytes"])
+            self.assertEqual((cell["plan"], cell["peak_bytes"]), (planned["plan"], planned["peak_bytes"]))
+
+    def test_one_axis(self):
+        sweep = self.sweep("sequence", "--model.sequence", 100)
+        self.assertEqual(sweep["batches"], [2])
+        self.assertEqual(sweep["sequences"], [16, 32, 64, 100, 128, 256, 512])
+
+    def test_for_people(self):
+        shown = run("plan", self.config, "--sweep", "batch,sequence", "--memory.budget", "4 MiB").stdout
+        self.assertEqual(len(shown.splitlines()), 2 * (2 + 5) + 1)
+        self.assertIn("MiB!", shown)
+
+    def test_what_is_no_sweep(self):
+        for axes in ("layers", "batch,batch", ",", "batch,layers"):
+            self.assertIn("--sweep", run("plan", self.config, "--sweep", axes, check=2).stderr)
+        self.assertIn("--program", run("plan", self.config, "--sweep", "batch", "--program", self.folder / "p",
+                                       check=2).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
