@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
@@ -21,7 +22,7 @@ struct PlanOptions {
   std::int64_t ranks = 0;
   bool json = false;
   std::string program_directory;
-  std::string sweep;
+  std::optional<std::string> sweep;
 };
 
 nlohmann::ordered_json memory_json(const train::MemoryTable& table) {
@@ -54,7 +55,7 @@ ExitCode plan_sweep(const RunConfig& config, const PlanOptions& options, std::in
   if (!options.program_directory.empty())
     throw ConfigError("--program", options.program_directory,
                       "one Program is not what a sweep has");
-  const train::SweepAxes axes = train::parse_sweep_axes(options.sweep);
+  const train::SweepAxes axes = train::parse_sweep_axes(*options.sweep);
   const std::int64_t budget = train::resolve_budget(config, static_cast<int>(config.grid.data));
   Progress bar("sweep", 0);
   const train::MemorySweep sweep =
@@ -85,7 +86,7 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
   }
   const int threads = train::threads_of_rank(config, static_cast<int>(config.grid.data));
   const plan::CostTable costs = exec::load_cached_costs(threads);
-  if (!options.sweep.empty()) return plan_sweep(config, options, vocabulary, threads, costs);
+  if (options.sweep) return plan_sweep(config, options, vocabulary, threads, costs);
   train::Setup setup = train::make_setup(config, vocabulary, threads);
   const bool measured = plan::apply_costs(costs, setup.model.graph);
   const std::int64_t budget = train::resolve_budget(config, static_cast<int>(config.grid.data));

@@ -56,7 +56,7 @@ SweepAxes parse_sweep_axes(const std::string& text) {
       throw ConfigError("--sweep", text, "is batch, sequence, or batch,sequence");
     *axis = true;
   }
-  if (!axes.batch && !axes.sequence)
+  if (text.empty() || text.back() == ',')
     throw ConfigError("--sweep", text, "is batch, sequence, or batch,sequence");
   return axes;
 }

@@ -65,6 +65,13 @@ function ticks(from, to, count, unit, whole) {
 const linear = (from, to, first, last) => (value) =>
   first + ((value - from) / (to - from || 1)) * (last - first);
 
+// Under its tick, and moved inside where it would stick out of the picture.
+function tickLabel(at, y, width, text) {
+  const half = 3.9 * text.length;
+  const place = Math.min(Math.max(at, half), width - half);
+  return shape("text", {x: place, y, "text-anchor": "middle"}, text);
+}
+
 // A plot with a left and a bottom axis. `x` and `y` are {from, to, unit: [name, size], whole, label}; the
 // unit of y stands above its axis, that of x below it. The rest of the picture goes into `svg`.
 function makePlot(width, height, x, y, description) {
@@ -80,7 +87,7 @@ function makePlot(width, height, x, y, description) {
   plot.valueAt = linear(plot.left, plot.right, x.from, x.to);
   const axisTicks = (axis, count) => ticks(axis.from, axis.to, count, axis.unit ? axis.unit[1] : 1, axis.whole);
   const tickText = (axis, value, digits) =>
-    (value / (axis.unit ? axis.unit[1] : 1)).toFixed(digits);
+    value === 0 ? "0" : (value / (axis.unit ? axis.unit[1] : 1)).toFixed(digits);
   if (y) {
     plot.y = linear(y.from, y.to, plot.bottom, plot.top);
     const marks = axisTicks(y, Math.max(2, Math.round((plot.bottom - plot.top) / 36)));
@@ -98,8 +105,7 @@ function makePlot(width, height, x, y, description) {
     const at = plot.x(value);
     svg.append(
       shape("line", {class: "axis", x1: at, x2: at, y1: plot.bottom, y2: plot.bottom + 4}),
-      shape("text", {x: at, y: plot.bottom + 17, "text-anchor": "middle"},
-        tickText(x, value, marks.digits)));
+      tickLabel(at, plot.bottom + 17, width, tickText(x, value, marks.digits)));
   }
   svg.append(
     shape("line", {class: "axis", x1: plot.left, x2: plot.right, y1: plot.bottom, y2: plot.bottom}),
