@@ -30,11 +30,12 @@ function smallMark(draw, text) {
     "aria-hidden": "true"}, draw), text);
 }
 
-// What the planner answered, as a line that falls: a plan fits every budget from its own peak on.
-function reachedBy(points) {
+// What the planner reaches, as a line that falls: a plan fits every budget from its own peak on, and
+// the planner takes the best of what policies and solvers come to.
+function reachedBy({points, policies}, own) {
   const least = points[0].budget_bytes;
-  const plans = points.map((point) =>
-    ({bytes: Math.max(least, point.peak_bytes), seconds: point.seconds, plan: point.plan}));
+  const plans = [...points, ...policies, ...own].map((point) =>
+    ({bytes: Math.max(least, point.peak_bytes), seconds: point.seconds, plan: point.plan || point.name}));
   plans.sort((a, b) => a.bytes - b.bytes || a.seconds - b.seconds);
   const line = [];
   for (const plan of plans) {
@@ -66,7 +67,8 @@ function drawCurve() {
   ].filter((point) => measured && point.seconds > 0) : [];
   // A run on a busy machine would press everything else together.
   const ownShown = own.filter((point) => point.seconds <= 1.3 * slowest);
-  const reached = reachedBy(points);
+  const reached = reachedBy(curve,
+    program && measured && report.config["memory.plan"] === "auto" ? [program] : []);
   const budgetOf = (bytes) => Math.min(bytes, points[points.length - 1].budget_bytes);
   const holder = element("div", {class: "plot"});
   const curveLegend = legend([["var(--text)", "the planner, fastest plan for each budget", "line"]]);
