@@ -80,7 +80,9 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.events.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        answer = self.call("Page.navigate", url=path.resolve().as_uri())
+        if answer.get("errorText"):
+            raise OSError(f"{path}: {answer['errorText']}")
         deadline = time.time() + 60
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self.receive(deadline))

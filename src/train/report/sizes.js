@@ -32,7 +32,7 @@ function sizesTable(sweep, key) {
       const own = batch === sweep.configured.batch && sequence === sweep.configured.sequence;
       const content = cellTooltip(cell, sweep.budget_bytes);
       const data = element("td", {
-        class: (level > 0.5 ? "deep" : "") + (own ? " own" : ""), tabindex: "0",
+        class: (level > 0.67 ? "deep" : "") + (own ? " own" : ""), tabindex: "0",
         style: `--level: ${(100 * level).toFixed(1)}%`,
         "aria-label": `batch ${batch}, sequence ${sequence}: ${bytesText(cell[key])}, ` +
           content.lines[0],
