@@ -24,8 +24,8 @@ class DeviceTier {
   std::int64_t limit_bytes() const;
   std::int64_t live_bytes() const;
   std::int64_t peak_bytes() const;  // since the last reset_peak()
-  // Of pages that the tier holds, free ones included; as much as the limit allows and a few pages
-  // at the ends of blocks.
+  // Of pages that the tier holds, free ones between blocks included: at most a sixteenth more than
+  // the limit, and a few pages at the ends of blocks.
   std::int64_t resident_bytes() const;
   void reset_peak();
   // Named in the error when an allocation is refused.

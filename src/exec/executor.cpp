@@ -89,6 +89,8 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
     case plan::Operation::ForwardKeep:
       return forward(instruction, /*keep=*/true, running);
     case plan::Operation::Backward:
+    case plan::Operation::BackwardWeight:
+    case plan::Operation::BackwardInput:
       return backward(instruction, running);
     case plan::Operation::EmitLoss: {
       const int sum = instruction.arguments.output;
@@ -206,7 +208,10 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
   const plan::Arguments& arguments = instruction.arguments;
   const plan::NodeSpec& spec = model_.graph.nodes[index(instruction.node_index)];
   const auto tensor = [&](int id) { return id < 0 ? at::Tensor() : running.buffers[index(id)]; };
-  const auto found = running.records.find({instruction.micro_batch, instruction.node_index});
+  // The weight part, or the whole, uses the record up.
+  const auto found = instruction.operation == plan::Operation::BackwardInput
+                         ? running.records.end()
+                         : running.records.find({instruction.micro_batch, instruction.node_index});
   nn::Record record = found == running.records.end() ? nn::Record() : std::move(found->second);
   if (found != running.records.end()) running.records.erase(found);
   for (const int id : arguments.record) record.slots.push_back(tensor(id));
@@ -222,8 +227,11 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
     given.wanted.push_back(gradient >= 0);
     const bool in_place = gradient >= 0 && gradient == arguments.accumulated[i];
     given.add_to.push_back(in_place ? tensor(gradient) : at::Tensor());
+    given.overwrite.push_back(gradient >= 0 && gradient == arguments.output_gradient &&
+                              !spec.overwrites_gradient.empty() && spec.overwrites_gradient[i]);
   }
   for (const int id : arguments.parameters) given.parameters.push_back(tensor(id));
+  given.weights = instruction.operation != plan::Operation::BackwardInput;
   for (std::size_t p = 0; p < arguments.parameter_gradients.size(); ++p) {
     const plan::GradientTarget& target = arguments.parameter_gradients[p];
     given.parameter_gradients.push_back(

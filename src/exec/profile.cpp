@@ -29,21 +29,26 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max() / 2;
 
-// Median of repeated runs: at least three, more while they are cheap.
-double median_seconds(const std::function<void()>& work) {
+// The shortest of repeated runs: at least five, more while they are cheap. What disturbs a run only
+// makes it longer, and a table is kept for good.
+double shortest_seconds(const std::function<void()>& prepare, const std::function<void()>& work) {
+  prepare();
   work();
-  std::vector<double> seconds;
+  double shortest = std::numeric_limits<double>::infinity();
   double total = 0;
-  while (seconds.size() < 3 || (total < 0.02 && seconds.size() < 25)) {
+  for (int runs = 0; runs < 5 || (total < 0.03 && runs < 40); ++runs) {
+    prepare();
     const auto start = Clock::now();
     work();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-    total += seconds.back();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    shortest = std::min(shortest, seconds);
+    total += seconds;
   }
-  std::nth_element(seconds.begin(),
-                   seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
-                   seconds.end());
-  return seconds[seconds.size() / 2];
+  return shortest;
+}
+
+double shortest_seconds(const std::function<void()>& work) {
+  return shortest_seconds([] {}, work);
 }
 
 at::Tensor random_tensor(std::vector<std::int64_t> shape, at::ScalarType type) {
@@ -82,7 +87,7 @@ void choose_product(const nn::ProductShape& shape, nn::Products& products, doubl
   for (const nn::ProductLibrary library : nn::product_candidates(shape)) {
     nn::Products candidate;
     candidate.choose(shape, library);
-    const double seconds = median_seconds([&] {
+    const double seconds = shortest_seconds([&] {
       switch (shape.form) {
         case nn::ProductForm::Forward:
           candidate.forward(x, weight, at::Tensor());
@@ -133,7 +138,7 @@ class NodeProbe {
   plan::CostRow measure() {
     plan::CostRow row;
     const std::int64_t base = tier_.live_bytes();
-    row.forward_seconds = median_seconds([&] { forward(nullptr); });
+    row.forward_seconds = shortest_seconds([&] { forward(nullptr); });
     tier_.reset_peak();
     {
       const at::Tensor output = forward(nullptr);
@@ -141,7 +146,7 @@ class NodeProbe {
       row.forward_transient_bytes = tier_.peak_bytes() - tier_.live_bytes();
     }
     if (spec_.kind == "logits_head") return row;
-    row.forward_keep_seconds = median_seconds([&] {
+    row.forward_keep_seconds = shortest_seconds([&] {
       nn::Record record;
       forward(&record);
     });
@@ -160,40 +165,42 @@ class NodeProbe {
     return node_.forward(context_, inputs_, parameters_, record);
   }
 
+  enum class Part { Whole, Weights, Inputs };
+
   void measure_backward(const at::Tensor& output, nn::Record& record, plan::CostRow& row) {
     const at::Tensor gradient = at::ones_like(output);
-    const auto run = [&](nn::Record& used) {
+    const auto run = [&](nn::Record& used, Part part) {
       nn::BackwardArguments arguments;
       arguments.inputs = inputs_;
       arguments.output = output;
       arguments.output_gradient = gradient;
       arguments.parameters = parameters_;
       arguments.parameter_gradients = gradients_;
-      arguments.wanted.assign(inputs_.size(), true);
+      arguments.weights = part != Part::Inputs;
+      arguments.wanted.assign(inputs_.size(), part != Part::Weights);
       arguments.add_to.resize(inputs_.size());
+      arguments.overwrite.assign(inputs_.size(), false);
       arguments.record = &used;
       return node_.backward(context_, arguments);
     };
-    const std::int64_t before = tier_.live_bytes();
-    tier_.reset_peak();
-    {
-      const auto gradients = run(record);
-      row.backward_transient_bytes = tier_.peak_bytes() - std::max(tier_.live_bytes(), before);
-    }
-    // A graph is used up by its backward, so every further run records anew and only the backward
-    // counts.
-    double total = 0;
-    std::vector<double> seconds;
-    while (seconds.size() < 3 || (total < 0.02 && seconds.size() < 25)) {
+    // A graph is used up by its backward, so every run records anew and only the backward counts.
+    const auto measure = [&](Part part, double& seconds, std::int64_t& transient_bytes) {
+      const std::int64_t before = tier_.live_bytes();
+      tier_.reset_peak();
+      {
+        const auto gradients = run(record, part);
+        transient_bytes = tier_.peak_bytes() - std::max(tier_.live_bytes(), before);
+      }
       nn::Record again;
-      forward(&again);
-      const auto start = Clock::now();
-      run(again);
-      seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-      total += seconds.back();
+      seconds =
+          shortest_seconds([&] { forward(&(again = nn::Record())); }, [&] { run(again, part); });
+    };
+    if (!spec_.splits_backward) {
+      measure(Part::Whole, row.backward_seconds, row.backward_transient_bytes);
+      return;
     }
-    std::sort(seconds.begin(), seconds.end());
-    row.backward_seconds = seconds[seconds.size() / 2];
+    measure(Part::Weights, row.backward_weight_seconds, row.backward_weight_transient_bytes);
+    measure(Part::Inputs, row.backward_seconds, row.backward_transient_bytes);
   }
 
   std::string pinned_text(const nn::Record& record) const {
@@ -235,7 +242,7 @@ std::string machine_text(int threads) {
     processor = line.substr(line.find(':') + 2);
     break;
   }
-  return fmt::format("{}, {}, {} threads, torch {}, profile 2", processor,
+  return fmt::format("{}, {}, {} threads, torch {}, profile 3", processor,
                      kernels::instruction_set(), threads, TORCH_VERSION);
 }
 

@@ -197,6 +197,7 @@ class Gelu : public Node {
     spec.kind = "gelu";
     spec.cost_key = fmt::format("gelu {}x{}", rows_.count(), hidden_);
     spec.gradient_aliases = {false};
+    spec.overwrites_gradient = {true};
     spec.pins_inputs = {true};
     const double elements = static_cast<double>(rows_.count() * hidden_);
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
@@ -215,7 +216,8 @@ class Gelu : public Node {
 
   std::vector<at::Tensor> backward(const Context& context,
                                    BackwardArguments& arguments) const override {
-    at::Tensor gradient = at::empty_like(arguments.inputs[0]);
+    at::Tensor gradient =
+        arguments.overwrite[0] ? arguments.output_gradient : at::empty_like(arguments.inputs[0]);
     kernels::gelu_backward(context.element_type(), arguments.output_gradient.const_data_ptr(),
                            arguments.inputs[0].const_data_ptr(), gradient.data_ptr(),
                            gradient.numel());

@@ -31,14 +31,17 @@ class Linear : public Node {
     spec.cost_key = fmt::format("linear {}x{}x{}", rows_.count(), outputs_, inputs_);
     spec.gradient_aliases = {false};
     spec.pins_inputs = {true};
+    spec.splits_backward = true;
     const ProductTransients transients =
         product_transients(declaration, rows_.count(), outputs_, inputs_);
     spec.forward.transient_bytes = spec.forward_keep.transient_bytes = transients.forward_bytes;
-    spec.backward.transient_bytes = transients.backward_bytes;
+    spec.backward.transient_bytes = transients.input_gradient_bytes;
+    spec.backward_weight.transient_bytes = transients.weight_gradient_bytes;
     const double operations = product_operations(rows_.count(), outputs_, inputs_);
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
         operations;
-    spec.backward.floating_point_operations = 2 * operations;
+    spec.backward.floating_point_operations = spec.backward_weight.floating_point_operations =
+        operations;
     return spec;
   }
 
@@ -51,12 +54,14 @@ class Linear : public Node {
                                    BackwardArguments& arguments) const override {
     const at::Tensor& gradient = arguments.output_gradient;
     auto& gradients = arguments.parameter_gradients;
-    // The weight gradient first: its transient is gone before the input gradient is made.
-    context.products->weight_gradient(gradient, arguments.inputs[0], gradients[0].target,
-                                      gradients[0].accumulate);
-    kernels::bias_gradient(context.element_type(), gradient.const_data_ptr(),
-                           gradients[1].target.data_ptr(), gradients[1].accumulate, rows_.count(),
-                           outputs_);
+    if (arguments.weights) {
+      context.products->weight_gradient(gradient, arguments.inputs[0], gradients[0].target,
+                                        gradients[0].accumulate);
+      kernels::bias_gradient(context.element_type(), gradient.const_data_ptr(),
+                             gradients[1].target.data_ptr(), gradients[1].accumulate, rows_.count(),
+                             outputs_);
+    }
+    if (!arguments.wanted[0]) return {at::Tensor()};
     return {context.products->input_gradient(gradient, arguments.parameters[0])};
   }
 
@@ -189,7 +194,10 @@ class LossHead : public Node {
         product_transients(declaration, rows_.count(), vocabulary_, hidden_);
     spec.forward_keep.transient_bytes = std::max(row_losses, transients.forward_bytes);
     spec.forward.transient_bytes = logits + spec.forward_keep.transient_bytes;
-    spec.backward.transient_bytes = transients.backward_bytes;
+    // The weight gradient comes first, in the room that the input gradient takes afterwards.
+    spec.backward.transient_bytes =
+        std::max(transients.input_gradient_bytes,
+                 transients.weight_gradient_bytes - declaration.tensor(rows_.count() * hidden_));
     const double operations = product_operations(rows_.count(), vocabulary_, hidden_);
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
         operations;

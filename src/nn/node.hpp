@@ -55,13 +55,15 @@ struct ParameterGradient {
 };
 
 struct BackwardArguments {
-  std::vector<at::Tensor> inputs;  // undefined where the node does not pin them
-  at::Tensor output;               // undefined where not pinned
-  at::Tensor output_gradient;      // undefined for the loss, whose gradient is `loss_scale`
-  std::vector<at::Tensor> parameters;
+  std::vector<at::Tensor> inputs;      // undefined where the node does not pin them
+  at::Tensor output;                   // undefined where not pinned
+  at::Tensor output_gradient;          // undefined for the loss, whose gradient is `loss_scale`
+  std::vector<at::Tensor> parameters;  // undefined in the weight part of a split backward
   std::vector<ParameterGradient> parameter_gradients;
+  bool weights = true;             // false in the input part of a split backward
   std::vector<bool> wanted;        // one an input
   std::vector<at::Tensor> add_to;  // one an input: add into this storage in place, or undefined
+  std::vector<bool> overwrite;     // one an input: its gradient goes over the output's
   Record* record = nullptr;
   double loss_scale = 1;
 };

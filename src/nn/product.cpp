@@ -186,13 +186,11 @@ ProductTransients product_transients(const Declaration& declaration, std::int64_
   if (declaration.precision != Precision::BFloat16) return transients;
   transients.forward_bytes =
       low_precision_workspace_bytes(declaration, rows, outputs, inputs, false);
-  const std::int64_t weights =
+  transients.input_gradient_bytes =
+      low_precision_workspace_bytes(declaration, rows, inputs, outputs, false);
+  transients.weight_gradient_bytes =
       declaration.tensor(outputs * inputs) +
       low_precision_workspace_bytes(declaration, outputs, inputs, rows, true);
-  // The weight gradient comes first, in the room that the input gradient takes afterwards.
-  transients.backward_bytes =
-      std::max(low_precision_workspace_bytes(declaration, rows, inputs, outputs, false),
-               weights - declaration.tensor(rows * inputs));
   return transients;
 }
 
@@ -204,7 +202,9 @@ std::int64_t low_precision_workspace_bytes(const Declaration& declaration, std::
   const std::int64_t n_block = std::min<std::int64_t>(n, 64);
   const std::int64_t left =
       transposed_left ? declaration.allocation(m_block * padded * element) : 0;
-  const std::int64_t right = declaration.allocation(64 * padded * element);
+  // A depth that is no multiple of the packing is copied once more beside a transposed left side.
+  const std::int64_t right =
+      declaration.allocation(64 * padded * element) * (transposed_left && padded != k ? 2 : 1);
   const std::int64_t sums = declaration.allocation(m_block * n_block * 4);
   constexpr std::int64_t descriptors = 1152;
   // 64: the scale, which the product takes as a tensor.

@@ -69,7 +69,8 @@ class Products {
 // it is added. Zero otherwise.
 struct ProductTransients {
   std::int64_t forward_bytes = 0;
-  std::int64_t backward_bytes = 0;  // beside the input gradient
+  std::int64_t input_gradient_bytes = 0;
+  std::int64_t weight_gradient_bytes = 0;
 };
 ProductTransients product_transients(const Declaration& declaration, std::int64_t rows,
                                      std::int64_t outputs, std::int64_t inputs);

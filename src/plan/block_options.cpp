@@ -55,9 +55,7 @@ class BlockSolver {
   void find_values() {
     const auto& all = tasks_.graph.tasks;
     for (std::size_t t = 0; t < all.size(); ++t) {
-      const int task = static_cast<int>(t);
-      const int node = task < tasks_.nodes ? task : 2 * tasks_.nodes - 1 - task;
-      if (inside(node)) {
+      if (inside(tasks_.step_of_task[t].node)) {
         for (const int value : all[t].options[0].makes) {
           counted_[index(value)] = tasks_.model_value[index(value)] != output_ || output_ < 0;
           if (tasks_.graph.values[index(value)].live_at_end) {
@@ -159,7 +157,7 @@ class BlockSolver {
 
   PassCost plain_forward() const {
     NodeSchedule schedule;
-    for (int n = begin_; n < end_; ++n) schedule.push_back({n, false, false});
+    for (int n = begin_; n < end_; ++n) schedule.push_back({n, Pass::Forward, false});
     const LivenessTrace traced = trace(schedule, false);
     const std::int64_t output = model_.values[index(output_)].bytes;
     return {traced.seconds, std::max<std::int64_t>(0, forward_peak(schedule, traced) - output)};

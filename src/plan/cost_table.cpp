@@ -10,11 +10,13 @@ nlohmann::ordered_json to_json(const CostTable& table) {
     rows[key] = {{"forward_seconds", row.forward_seconds},
                  {"forward_keep_seconds", row.forward_keep_seconds},
                  {"backward_seconds", row.backward_seconds},
+                 {"backward_weight_seconds", row.backward_weight_seconds},
                  {"value_bytes", row.value_bytes},
                  {"private_bytes", row.private_bytes},
                  {"forward_transient_bytes", row.forward_transient_bytes},
                  {"forward_keep_transient_bytes", row.forward_keep_transient_bytes},
                  {"backward_transient_bytes", row.backward_transient_bytes},
+                 {"backward_weight_transient_bytes", row.backward_weight_transient_bytes},
                  {"pinned", row.pinned}};
   }
   return {{"format", "garonne.costs"},  {"version", 1},
@@ -39,12 +41,15 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& pa
       row.forward_seconds = source.at("forward_seconds").get<double>();
       row.forward_keep_seconds = source.at("forward_keep_seconds").get<double>();
       row.backward_seconds = source.at("backward_seconds").get<double>();
+      row.backward_weight_seconds = source.at("backward_weight_seconds").get<double>();
       row.value_bytes = source.at("value_bytes").get<std::int64_t>();
       row.private_bytes = source.at("private_bytes").get<std::int64_t>();
       row.forward_transient_bytes = source.at("forward_transient_bytes").get<std::int64_t>();
       row.forward_keep_transient_bytes =
           source.at("forward_keep_transient_bytes").get<std::int64_t>();
       row.backward_transient_bytes = source.at("backward_transient_bytes").get<std::int64_t>();
+      row.backward_weight_transient_bytes =
+          source.at("backward_weight_transient_bytes").get<std::int64_t>();
       row.pinned = source.value("pinned", "");
       table.rows.emplace(key, row);
     }
@@ -66,10 +71,12 @@ bool apply_costs(const CostTable& table, ModelGraph& graph) {
     node.forward.seconds = found->second.forward_seconds;
     node.forward_keep.seconds = found->second.forward_keep_seconds;
     node.backward.seconds = found->second.backward_seconds;
+    node.backward_weight.seconds = found->second.backward_weight_seconds;
     // The workspaces of libraries are known by measuring only; what nodes declare is a bound.
     node.forward.transient_bytes = found->second.forward_transient_bytes;
     node.forward_keep.transient_bytes = found->second.forward_keep_transient_bytes;
     node.backward.transient_bytes = found->second.backward_transient_bytes;
+    node.backward_weight.transient_bytes = found->second.backward_weight_transient_bytes;
   }
   return complete;
 }
@@ -86,7 +93,9 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
     node.forward.seconds = computing(node.forward) + moving;
     node.forward_keep.seconds = computing(node.forward_keep) + moving;
     // A backward reads what the forward read and made, and makes as much again.
-    node.backward.seconds = computing(node.backward) + 2 * moving;
+    node.backward.seconds = computing(node.backward) + (node.splits_backward ? 1 : 2) * moving;
+    node.backward_weight.seconds =
+        node.splits_backward ? computing(node.backward_weight) + moving : 0;
   }
 }
 

@@ -14,12 +14,14 @@ namespace garonne::plan {
 struct CostRow {
   double forward_seconds = 0;
   double forward_keep_seconds = 0;
-  double backward_seconds = 0;
+  double backward_seconds = 0;         // of the input gradients alone where they are split
+  double backward_weight_seconds = 0;  // where they are
   std::int64_t value_bytes = 0;
   std::int64_t private_bytes = 0;
   std::int64_t forward_transient_bytes = 0;
   std::int64_t forward_keep_transient_bytes = 0;
   std::int64_t backward_transient_bytes = 0;
+  std::int64_t backward_weight_transient_bytes = 0;
   std::string pinned;  // as "input 0, output"
 };
 

@@ -77,11 +77,17 @@ class MicroBatchWriter {
     builder_.add(std::move(instruction));
   }
 
-  void backward(int n) {
+  void backward(int n, Pass pass) {
     const NodeSpec& node = graph_.nodes[index(n)];
-    Instruction instruction = make(Operation::Backward, node.name, n);
-    instruction.transient_bytes = node.backward.transient_bytes;
-    instruction.seconds = node.backward.seconds;
+    const bool weights = pass != Pass::BackwardInput;
+    const bool inputs = pass != Pass::BackwardWeight;
+    const Operation operation = pass == Pass::Backward         ? Operation::Backward
+                                : pass == Pass::BackwardWeight ? Operation::BackwardWeight
+                                                               : Operation::BackwardInput;
+    Instruction instruction = make(operation, node.name, n);
+    const OperationCost& cost = pass == Pass::BackwardWeight ? node.backward_weight : node.backward;
+    instruction.transient_bytes = cost.transient_bytes;
+    instruction.seconds = cost.seconds;
     Arguments& arguments = instruction.arguments;
     // The loss starts the chain rule itself: its gradient is the number one, not a buffer.
     if (node.output != graph_.loss) {
@@ -89,26 +95,35 @@ class MicroBatchWriter {
       expect(arguments.output_gradient >= 0, node.name + " has no gradient of its output");
       instruction.reads.push_back(arguments.output_gradient);
     }
-    read_parameters(node, instruction);
+    if (inputs) read_parameters(node, instruction);
     for (const int input : node.inputs) {
-      const bool pinned = std::find(node.pinned_values.begin(), node.pinned_values.end(), input) !=
-                          node.pinned_values.end();
+      const bool pinned = weights && std::find(node.pinned_values.begin(), node.pinned_values.end(),
+                                               input) != node.pinned_values.end();
       arguments.inputs.push_back(pinned ? value_[index(input)] : -1);
       if (pinned) instruction.reads.push_back(value_[index(input)]);
     }
-    if (std::find(node.pinned_values.begin(), node.pinned_values.end(), node.output) !=
-        node.pinned_values.end()) {
+    if (weights && std::find(node.pinned_values.begin(), node.pinned_values.end(), node.output) !=
+                       node.pinned_values.end()) {
       arguments.pinned_output = value_[index(node.output)];
       instruction.reads.push_back(arguments.pinned_output);
     }
-    arguments.record = record_[index(n)];
+    if (weights) arguments.record = record_[index(n)];
     instruction.reads.insert(instruction.reads.end(), arguments.record.begin(),
                              arguments.record.end());
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) write_input_gradient(node, i, instruction);
-    for (const int parameter : node.parameters) {
-      arguments.parameter_gradients.push_back(builder_.target_of(parameter, instruction));
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (inputs) {
+        write_input_gradient(node, i, instruction);
+      } else {
+        arguments.input_gradients.push_back(-1);
+        arguments.accumulated.push_back(-1);
+      }
     }
-    gradient_[index(node.output)] = -1;
+    if (weights) {
+      for (const int parameter : node.parameters) {
+        arguments.parameter_gradients.push_back(builder_.target_of(parameter, instruction));
+      }
+    }
+    if (inputs) gradient_[index(node.output)] = -1;
     builder_.add(std::move(instruction));
   }
 
@@ -149,10 +164,16 @@ class MicroBatchWriter {
     }
     const int existing = gradient_[index(input)];
     int buffer = -1;
+    const auto names = [&](int id) { return std::count(gradient_.begin(), gradient_.end(), id); };
     if (node.gradient_aliases[i] && existing < 0) {
       buffer = arguments.output_gradient;
+    } else if (existing < 0 && arguments.output_gradient >= 0 &&
+               !node.overwrites_gradient.empty() && node.overwrites_gradient[i] &&
+               names(arguments.output_gradient) == 1) {
+      buffer = arguments.output_gradient;
+      instruction.writes.push_back(buffer);
     } else if (existing >= 0 && !node.adds_in_place.empty() && node.adds_in_place[i] &&
-               std::count(gradient_.begin(), gradient_.end(), existing) == 1) {
+               names(existing) == 1) {
       buffer = existing;
       instruction.writes.push_back(buffer);
     } else {
@@ -189,9 +210,10 @@ Program make_training_program(const ModelGraph& graph, const StepShape& step,
     std::vector<bool> ran(graph.nodes.size(), false);
     const int number = schedule.of_micro_batch[index(m)];
     for (const NodeStep& node : schedule.schedules.at(index(number))) {
-      if (node.backward) {
-        writer.backward(node.node);
-        if (m + 1 == step.micro_batches) builder.reduce_finished_buckets(node.node);
+      if (!node.forward()) {
+        writer.backward(node.node, node.pass);
+        const bool last = m + 1 == step.micro_batches;
+        if (last && node.pass != Pass::BackwardInput) builder.reduce_finished_buckets(node.node);
         continue;
       }
       const bool first = !ran[index(node.node)];

@@ -46,14 +46,21 @@ struct NodeSpec {
   std::vector<bool> gradient_aliases;
   // Per input, or empty. The backward can add to an existing gradient of this input in place.
   std::vector<bool> adds_in_place;
+  // Per input, or empty. The backward can write this input's gradient over the output's, of the
+  // same bytes, where nothing else is named by that storage.
+  std::vector<bool> overwrites_gradient;
+  // Weight gradients first, from the pinned values; then input gradients, from parameters only. Two
+  // instructions, so that pinned values are gone before the input gradients come.
+  bool splits_backward = false;
   // Per input, or empty, and for the output: the backward reads it. pinned_values has the same as
   // indices.
   std::vector<bool> pins_inputs;
   bool pins_output = false;
-  OperationCost forward;       // keeps nothing but its output
-  OperationCost forward_keep;  // makes output and private slots
-  OperationCost backward;      // input gradients and weight gradients
-  bool measured = false;       // seconds from a profile of this machine, else zero
+  OperationCost forward;          // keeps nothing but its output
+  OperationCost forward_keep;     // makes output and private slots
+  OperationCost backward;         // input gradients, and weight gradients unless they are split off
+  OperationCost backward_weight;  // where they are
+  bool measured = false;          // seconds from a profile of this machine, else zero
 };
 
 // Nodes in a topological order; blocks are runs of nodes, numbered from 0, ascending along the

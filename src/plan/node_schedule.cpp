@@ -18,6 +18,16 @@ bool has_record(const NodeSpec& node) {
 
 }  // namespace
 
+std::vector<Pass> backward_passes(const ModelGraph& graph, int node) {
+  const NodeSpec& spec = graph.nodes[index(node)];
+  if (!spec.splits_backward) return {Pass::Backward};
+  const bool any = std::any_of(spec.inputs.begin(), spec.inputs.end(), [&](int input) {
+    return graph.values[index(input)].differentiable;
+  });
+  if (!any) return {Pass::BackwardWeight};
+  return {Pass::BackwardWeight, Pass::BackwardInput};
+}
+
 StepSchedule same_for_all(NodeSchedule schedule, int micro_batches) {
   StepSchedule step;
   step.schedules.push_back(std::move(schedule));
@@ -42,7 +52,7 @@ ScheduleWriter::ScheduleWriter(const ModelGraph& graph)
 }
 
 void ScheduleWriter::forward(int node) {
-  schedule_.push_back({node, false, false});
+  schedule_.push_back({node, Pass::Forward, false});
   value_there_[index(graph_.nodes[index(node)].output)] = true;
   record_there_[index(node)] = true;
 }
@@ -75,7 +85,7 @@ void ScheduleWriter::backward(int node) {
   // The record first: making it makes the output again, too.
   make_record(node);
   for (const int value : graph_.nodes[index(node)].pinned_values) make_value(value);
-  schedule_.push_back({node, true, false});
+  for (const Pass pass : backward_passes(graph_, node)) schedule_.push_back({node, pass, false});
 }
 
 NodeSchedule ScheduleWriter::take() {
@@ -86,7 +96,7 @@ NodeSchedule ScheduleWriter::take() {
 void mark_kept_records(const ModelGraph& graph, NodeSchedule& schedule) {
   std::vector<bool> wanted(graph.nodes.size(), false);
   for (auto step = schedule.rbegin(); step != schedule.rend(); ++step) {
-    if (step->backward) {
+    if (!step->forward()) {
       wanted[index(step->node)] = true;
     } else {
       step->keep = wanted[index(step->node)];

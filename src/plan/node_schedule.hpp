@@ -10,11 +10,18 @@
 
 namespace garonne::plan {
 
+// A backward is one pass, or two where the node splits it.
+enum class Pass { Forward, Backward, BackwardWeight, BackwardInput };
+
 struct NodeStep {
   int node = 0;
-  bool backward = false;
+  Pass pass = Pass::Forward;
   bool keep = false;  // this forward makes the record
+
+  bool forward() const { return pass == Pass::Forward; }
 };
+// The passes of a node's backward, in their order.
+std::vector<Pass> backward_passes(const ModelGraph& graph, int node);
 using NodeSchedule = std::vector<NodeStep>;
 
 // The schedules of all micro-batches of a step: schedules[of_micro_batch[m]] is that of m.

@@ -38,6 +38,10 @@ std::string_view to_string(Operation operation) {
       return "forward-keep";
     case Operation::Backward:
       return "backward";
+    case Operation::BackwardWeight:
+      return "backward-weight";
+    case Operation::BackwardInput:
+      return "backward-input";
     case Operation::EmitLoss:
       return "emit-loss";
     case Operation::AllReduce:

@@ -27,17 +27,27 @@ enum class BufferKind {
 inline constexpr int buffer_kinds = 9;
 
 enum class Operation {
-  Load,         // reads nothing; makes the input values of a micro-batch
-  Forward,      // keeps nothing but its output
-  ForwardKeep,  // also makes the record of the node
-  Backward,     // input gradients and weight gradients
-  EmitLoss,     // adds the loss of a micro-batch to the sum
-  AllReduce,    // asynchronous sum over a group, in rank order
-  Wait,         // for the instruction named by `completes`
-  Norm,         // global norm of all gradients
-  Update,       // optimizer on the parameters of one bucket
-  Report,       // hands the sums of the step to the loop
+  Load,            // reads nothing; makes the input values of a micro-batch
+  Forward,         // keeps nothing but its output
+  ForwardKeep,     // also makes the record of the node
+  Backward,        // input gradients and weight gradients
+  BackwardWeight,  // of a node that splits them: weight gradients, from what it pins
+  BackwardInput,   // and input gradients, from the parameters
+  EmitLoss,        // adds the loss of a micro-batch to the sum
+  AllReduce,       // asynchronous sum over a group, in rank order
+  Wait,            // for the instruction named by `completes`
+  Norm,            // global norm of all gradients
+  Update,          // optimizer on the parameters of one bucket
+  Report,          // hands the sums of the step to the loop
 };
+inline constexpr int operation_count = 12;
+constexpr bool is_forward(Operation operation) {
+  return operation == Operation::Forward || operation == Operation::ForwardKeep;
+}
+constexpr bool is_backward(Operation operation) {
+  return operation == Operation::Backward || operation == Operation::BackwardWeight ||
+         operation == Operation::BackwardInput;
+}
 
 enum class Tier { Device, Host };
 

@@ -63,7 +63,10 @@ std::string signature(const TaskGraph& tasks, int begin, int end) {
     for (const int value : task.updates) add(value);
   };
   for (int n = begin; n < end; ++n) add_task(n);
-  for (int n = end - 1; n >= begin; --n) add_task(tasks.backward_task(n));
+  for (std::size_t t = index(tasks.nodes); t < tasks.step_of_task.size(); ++t) {
+    const int node = tasks.step_of_task[t].node;
+    if (node >= begin && node < end) add_task(static_cast<int>(t));
+  }
   return text;
 }
 

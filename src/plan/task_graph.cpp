@@ -39,6 +39,7 @@ TaskGraph make_task_graph(const ModelGraph& model, const StepShape& step, Gradie
 
   TaskGraph tasks;
   tasks.nodes = static_cast<int>(model.nodes.size());
+  tasks.first_backward_task.assign(model.nodes.size(), -1);
   std::vector<int> value_of(program.buffers.size(), -1);
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     const Buffer& buffer = program.buffers[id];
@@ -64,9 +65,8 @@ TaskGraph make_task_graph(const ModelGraph& model, const StepShape& step, Gradie
       }
       continue;
     }
-    const bool backward = instruction.operation == Operation::Backward;
-    const bool forward = instruction.operation == Operation::Forward ||
-                         instruction.operation == Operation::ForwardKeep;
+    const bool backward = is_backward(instruction.operation);
+    const bool forward = is_forward(instruction.operation);
     if (!backward && !forward) continue;
     Task task;
     task.name = describe(instruction);
@@ -91,19 +91,33 @@ TaskGraph make_task_graph(const ModelGraph& model, const StepShape& step, Gradie
         task.options.push_back(std::move(discard));
       }
     }
+    const Pass pass = forward                                              ? Pass::Forward
+                      : instruction.operation == Operation::Backward       ? Pass::Backward
+                      : instruction.operation == Operation::BackwardWeight ? Pass::BackwardWeight
+                                                                           : Pass::BackwardInput;
+    if (backward && tasks.first_backward_task[index(instruction.node_index)] < 0) {
+      tasks.first_backward_task[index(instruction.node_index)] =
+          static_cast<int>(tasks.graph.tasks.size());
+    }
+    tasks.step_of_task.push_back({instruction.node_index, pass, false});
     tasks.graph.tasks.push_back(std::move(task));
   }
-  expect(tasks.graph.tasks.size() == 2 * model.nodes.size(), "a forward and a backward a node");
   return tasks;
+}
+
+int TaskGraph::task_of(const NodeStep& step) const {
+  if (step.forward()) return step.node;
+  const int first = first_backward_task[index(step.node)];
+  return step_of_task[index(first)].pass == step.pass ? first : first + 1;
 }
 
 TaskSchedule to_task_schedule(const TaskGraph& tasks, const NodeSchedule& schedule) {
   TaskSchedule result;
   result.reserve(schedule.size());
   for (const NodeStep& step : schedule) {
-    const int task = step.backward ? tasks.backward_task(step.node) : step.node;
+    const int task = tasks.task_of(step);
     const bool discards =
-        !step.backward && !step.keep && tasks.graph.tasks[index(task)].options.size() > 1;
+        step.forward() && !step.keep && tasks.graph.tasks[index(task)].options.size() > 1;
     result.push_back({task, discards ? 1 : 0});
   }
   return result;
@@ -113,10 +127,7 @@ NodeSchedule to_node_schedule(const ModelGraph& model, const TaskGraph& tasks,
                               const TaskSchedule& schedule) {
   NodeSchedule result;
   result.reserve(schedule.size());
-  for (const TaskStep& step : schedule) {
-    const bool backward = step.task >= tasks.nodes;
-    result.push_back({backward ? 2 * tasks.nodes - 1 - step.task : step.task, backward, false});
-  }
+  for (const TaskStep& step : schedule) result.push_back(tasks.step_of_task[index(step.task)]);
   mark_kept_records(model, result);
   return result;
 }

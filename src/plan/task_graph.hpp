@@ -12,17 +12,19 @@ namespace garonne::plan {
 enum class GradientBuckets { Made, There };
 
 struct TaskGraph {
-  // Task n < nodes is the forward of node n, task nodes + k the k-th backward: of node
-  // nodes - 1 - k. A forward has one option, or two: 0 with its record, 1 without.
+  // Task n < nodes is the forward of node n; the backwards follow in their order. A forward has one
+  // option, or two: 0 with its record, 1 without.
   ComputationGraph graph;
   int nodes = 0;
+  std::vector<NodeStep> step_of_task;
   // By value of the graph: the model's value that it holds, or -1 (records, gradients).
   std::vector<int> model_value;
   // Live all the time and no value of the graph: parameters, states, sums, and buckets that are
   // there.
   std::int64_t static_bytes = 0;
+  std::vector<int> first_backward_task;  // by node
 
-  int backward_task(int node) const { return nodes + (nodes - 1 - node); }
+  int task_of(const NodeStep& step) const;
 };
 
 TaskGraph make_task_graph(const ModelGraph& model, const StepShape& step, GradientBuckets buckets);

@@ -16,7 +16,8 @@ using Clock = std::chrono::steady_clock;
 double declared_operations(const plan::ModelGraph& graph) {
   double operations = 0;
   for (const auto& node : graph.nodes) {
-    operations += node.forward.floating_point_operations + node.backward.floating_point_operations;
+    operations += node.forward.floating_point_operations + node.backward.floating_point_operations +
+                  node.backward_weight.floating_point_operations;
   }
   return operations;
 }
@@ -58,9 +59,8 @@ BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist:
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const plan::Instruction& instruction = program.instructions[i];
     std::string kind(plan::to_string(instruction.operation));
-    const bool of_node = instruction.operation == plan::Operation::Forward ||
-                         instruction.operation == plan::Operation::ForwardKeep ||
-                         instruction.operation == plan::Operation::Backward;
+    const bool of_node =
+        plan::is_forward(instruction.operation) || plan::is_backward(instruction.operation);
     if (of_node)
       kind += " " + setup.model.graph.nodes[static_cast<std::size_t>(instruction.node_index)].kind;
     by_kind[kind] += last.measurements[i].seconds;

@@ -81,7 +81,7 @@ std::int64_t least_budget_without_transients(const Setup& setup) {
   plan::ModelGraph graph = setup.model.graph;
   for (auto& node : graph.nodes) {
     node.forward.transient_bytes = node.forward_keep.transient_bytes =
-        node.backward.transient_bytes = 0;
+        node.backward.transient_bytes = node.backward_weight.transient_bytes = 0;
   }
   try {
     return plan::plan_stage(graph, setup.step, std::numeric_limits<std::int64_t>::max(),

@@ -148,7 +148,7 @@ std::vector<NodeRow> node_rows(const RankProgram& rank) {
     const plan::Instruction& instruction = program.instructions[i];
     const bool forward = instruction.operation == plan::Operation::Forward ||
                          instruction.operation == plan::Operation::ForwardKeep;
-    if (!forward && instruction.operation != plan::Operation::Backward) continue;
+    if (!forward && !plan::is_backward(instruction.operation)) continue;
     const auto [entry, is_new] = place.emplace(instruction.node, rows.size());
     if (is_new) {
       rows.emplace_back();
@@ -158,7 +158,7 @@ std::vector<NodeRow> node_rows(const RankProgram& rank) {
     row.transient_bytes = std::max(row.transient_bytes, instruction.transient_bytes);
     const double measured = rank.measured[i].seconds;
     if (!forward) {
-      ++row.backwards;
+      row.backwards += instruction.operation != plan::Operation::BackwardInput;
       row.backward_seconds += instruction.seconds;
       row.measured_backward_seconds += measured;
       continue;

@@ -93,6 +93,9 @@ void check_declared(const Shape& shape, Precision precision, int threads, double
     check("forward that keeps", row.forward_keep_transient_bytes,
           node.forward_keep.transient_bytes);
     check("backward", row.backward_transient_bytes, node.backward.transient_bytes);
+    check("backward of weights", row.backward_weight_transient_bytes,
+          node.backward_weight.transient_bytes);
+    EXPECT_EQ(row.backward_weight_seconds > 0, node.splits_backward);
     EXPECT_GT(row.forward_seconds, 0);
     EXPECT_GT(row.forward_keep_seconds, 0);
     EXPECT_GT(row.backward_seconds, 0);

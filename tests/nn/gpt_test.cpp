@@ -174,6 +174,7 @@ Result run_nodes(const Model& model, Precision precision, const Named& parameter
       written[at] = true;
     }
     arguments.add_to.resize(spec.inputs.size());
+    arguments.overwrite.assign(spec.inputs.size(), false);
     arguments.record = &records[n];
     arguments.loss_scale = loss_scale;
     // Added in place where the node offers it, so that this path is tested too.
@@ -450,6 +451,7 @@ TEST(Dropout, BackwardUsesTheMaskOfTheForward) {
   arguments.output_gradient = gradient;
   arguments.wanted = {true, true};
   arguments.add_to.resize(2);
+  arguments.overwrite.assign(2, false);
   arguments.record = &record;
   const auto made = node->backward(context, arguments);
   EXPECT_TRUE(at::equal(made[0], before));

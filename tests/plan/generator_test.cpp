@@ -8,6 +8,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <tuple>
 
 #include "base/bytes.hpp"
 #include "plan/graphs.hpp"
@@ -64,6 +65,8 @@ class MeaningCheck {
           forward(instruction);
           break;
         case Operation::Backward:
+        case Operation::BackwardWeight:
+        case Operation::BackwardInput:
           backward(instruction);
           break;
         case Operation::EmitLoss:
@@ -74,9 +77,12 @@ class MeaningCheck {
       }
       for (const int id : instruction.frees) value_.erase(id), record_.erase(id);
     }
-    // Every node ran backward once a micro-batch.
-    EXPECT_EQ(backwards_.size(),
-              graph_.nodes.size() * static_cast<std::size_t>(program_.micro_batches));
+    // Every node ran each pass of its backward once a micro-batch.
+    std::size_t passes = 0;
+    for (int n = 0; n < static_cast<int>(graph_.nodes.size()); ++n) {
+      passes += backward_passes(graph_, n).size();
+    }
+    EXPECT_EQ(backwards_.size(), passes * static_cast<std::size_t>(program_.micro_batches));
     check_sums();
   }
 
@@ -133,29 +139,47 @@ class MeaningCheck {
     const int n = instruction.node_index;
     const NodeSpec& node = graph_.nodes[at(n)];
     const Arguments& arguments = instruction.arguments;
-    EXPECT_TRUE(backwards_.insert({n, instruction.micro_batch}).second) << "runs backward twice";
+    const bool weights = instruction.operation != Operation::BackwardInput;
+    const bool inputs = instruction.operation != Operation::BackwardWeight;
+    EXPECT_EQ(node.splits_backward, instruction.operation != Operation::Backward);
+    EXPECT_TRUE(backwards_.insert({n, instruction.micro_batch, instruction.operation}).second)
+        << "runs a backward twice";
+    if (instruction.operation == Operation::BackwardInput) {
+      EXPECT_EQ(backwards_.count({n, instruction.micro_batch, Operation::BackwardWeight}), 1U)
+          << "weights come first";
+    }
     if (node.output != graph_.loss) {
       const Gradient& mine = gradients_[node.output];
       EXPECT_EQ(arguments.output_gradient, mine.buffer);
       EXPECT_EQ(mine.contributions, consumers_[node.output])
           << "its output's gradient is not complete";
     }
-    check_parameters(node, instruction);
-    for (const int pinned : node.pinned_values) {
+    if (inputs) check_parameters(node, instruction);
+    for (const int pinned : weights ? node.pinned_values : std::vector<int>()) {
       int buffer = pinned == node.output ? arguments.pinned_output : -1;
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] == pinned) buffer = arguments.inputs[i];
       }
       EXPECT_TRUE(holds(buffer, pinned, instruction.micro_batch)) << "pinned value " << pinned;
     }
-    ASSERT_EQ(arguments.record.size(), node.private_slot_bytes.size());
+    ASSERT_EQ(arguments.record.size(), weights ? node.private_slot_bytes.size() : 0U);
     for (const int slot : arguments.record) {
       EXPECT_EQ(record_[slot], std::make_pair(n, instruction.micro_batch))
           << "another node's record";
     }
     EXPECT_TRUE(!node.needs_graph || kept_.count({n, instruction.micro_batch}) == 1);
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) input_gradient(node, n, i, arguments);
-    gradients_.erase(node.output);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (inputs) {
+        input_gradient(node, n, i, arguments);
+      } else {
+        EXPECT_EQ(arguments.input_gradients.at(i), -1);
+      }
+    }
+    if (inputs) gradients_.erase(node.output);
+    if (!weights) {
+      EXPECT_TRUE(arguments.parameter_gradients.empty());
+      return;
+    }
     ASSERT_EQ(arguments.parameter_gradients.size(), node.parameters.size());
     for (std::size_t k = 0; k < node.parameters.size(); ++k) {
       const GradientTarget& target = arguments.parameter_gradients[k];
@@ -183,8 +207,11 @@ class MeaningCheck {
       EXPECT_TRUE(node.adds_in_place.at(i));
       EXPECT_FALSE(shared(buffer, v)) << "adds in place to a gradient that has another name";
     } else if (buffer == arguments.output_gradient) {
-      EXPECT_TRUE(node.gradient_aliases[i]);
       EXPECT_LT(gradient.buffer, 0) << "an alias cannot hold a sum";
+      if (!node.gradient_aliases[i]) {
+        EXPECT_TRUE(node.overwrites_gradient.at(i));
+        EXPECT_FALSE(shared(buffer, node.output)) << "writes over another's gradient";
+      }
     } else {
       EXPECT_FALSE(shared(buffer, -1)) << "a new gradient in a used buffer";
       EXPECT_EQ(program_.buffers[at(buffer)].kind, BufferKind::ValueGradient);
@@ -216,7 +243,7 @@ class MeaningCheck {
   std::map<int, std::pair<int, int>> value_;   // buffer -> value, micro-batch
   std::map<int, std::pair<int, int>> record_;  // buffer -> node, micro-batch
   std::set<std::pair<int, int>> kept_;
-  std::set<std::pair<int, int>> backwards_;
+  std::set<std::tuple<int, int, Operation>> backwards_;
   std::map<int, Gradient> gradients_;  // by value, of the micro-batch under way
   std::map<int, std::vector<std::tuple<int, int, bool>>> sums_;
   std::map<int, std::set<std::pair<int, std::int64_t>>> places_;

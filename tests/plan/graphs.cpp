@@ -102,6 +102,11 @@ ModelGraph random_graph(unsigned seed) {
         if (chance(50)) node.pinned_values.push_back(inputs[k]);
       }
       if (chance(30)) node.adds_in_place.clear();
+      node.overwrites_gradient.assign(inputs.size(), false);
+      if (inputs[0] != tokens &&
+          graph.values[at(inputs[0])].bytes == graph.values[at(output)].bytes) {
+        node.overwrites_gradient[0] = !node.gradient_aliases[0] && number % 2 == 0;
+      }
       if (chance(25)) node.pinned_values.push_back(output);
       for (int slot = up_to(2); slot > 0; --slot) node.private_slot_bytes.push_back(bytes(30));
       node.needs_graph = chance(20);
@@ -111,6 +116,13 @@ ModelGraph random_graph(unsigned seed) {
       node.forward.transient_bytes = bytes(20);
       node.forward_keep.transient_bytes = bytes(20);
       node.backward.transient_bytes = bytes(40);
+      // Input gradients from parameters alone: nothing that the forward keeps.
+      node.splits_backward =
+          node.private_slot_bytes.empty() && !node.needs_graph && (number + static_cast<int>(seed)) % 3 != 0;
+      if (node.splits_backward) {
+        node.backward_weight.seconds = 1;
+        node.backward_weight.transient_bytes = node.backward.transient_bytes / 128 * 64;
+      }
       graph.nodes.push_back(node);
       made.push_back(output);
     }

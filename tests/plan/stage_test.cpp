@@ -26,7 +26,7 @@ NodeSchedule random_schedule(const ModelGraph& graph, unsigned seed) {
 
 bool same_steps(const NodeSchedule& a, const NodeSchedule& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
-    return x.node == y.node && x.backward == y.backward && x.keep == y.keep;
+    return x.node == y.node && x.pass == y.pass && x.keep == y.keep;
   });
 }
 

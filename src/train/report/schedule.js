@@ -15,7 +15,7 @@ function phaseOf(program, i) {
   if (operation === "forward" || operation === "forward-keep") {
     return program.recompute[i] ? "recompute" : "forward";
   }
-  return {backward: "backward", norm: "update", update: "update", "all-reduce": "communication",
+  return {backward: "backward", "backward-weight": "backward", "backward-input": "backward", norm: "update", update: "update", "all-reduce": "communication",
     wait: "waiting"}[operation] || "load";
 }
 
