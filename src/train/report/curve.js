@@ -15,27 +15,36 @@ const marks = [
 function mark(number, x, y) {
   const [path, colour] = marks[number % marks.length];
   const style = `fill: ${colour}; stroke: var(--card)`;
-  return path ? shape("path", {d: path, transform: `translate(${x} ${y})`, style})
-    : shape("circle", {cx: x, cy: y, r: 5, style});
+  return path ? shape("path", {d: path, transform: `translate(${x} ${y})`, style}) :
+                shape("circle", {cx: x, cy: y, r: 5, style});
 }
 
 function ownMark(x, y, measured) {
-  return shape("path", {class: "own" + (measured ? " measured" : ""),
+  return shape("path", {
+    class: "own" + (measured ? " measured" : ""),
     d: "M0 -7l2 5h5l-4 3.2l1.6 5l-4.6 -3.1l-4.6 3.1l1.6 -5l-4 -3.2h5z",
-    transform: `translate(${x} ${y})`});
+    transform: `translate(${x} ${y})`
+  });
 }
 
 function smallMark(draw, text) {
-  return element("li", {}, shape("svg", {width: 16, height: 16, viewBox: "-8 -8 16 16",
-    "aria-hidden": "true"}, draw), text);
+  return element("li", {},
+      shape("svg", {width: 16, height: 16, viewBox: "-8 -8 16 16", "aria-hidden": "true"}, draw),
+      text);
 }
 
-// What the planner reaches, as a line that falls: a plan fits every budget from its own peak on, and
-// the planner takes the best of what policies and solvers come to.
+const estimated = " The costs of this model were not measured: seconds are estimates by " +
+    "operations and bytes, good for comparing plans and not as times.";
+
+// What the planner reaches, as a line that falls: a plan fits every budget from its own peak on,
+// and the planner takes the best of what policies and solvers come to.
 function reachedBy({points, policies}, own) {
   const least = points[0].budget_bytes;
-  const plans = [...points, ...policies, ...own].map((point) =>
-    ({bytes: Math.max(least, point.peak_bytes), seconds: point.seconds, plan: point.plan || point.name}));
+  const plans = [...points, ...policies, ...own].map((point) => ({
+    bytes: Math.max(least, point.peak_bytes),
+    seconds: point.seconds,
+    plan: point.plan || point.name
+  }));
   plans.sort((a, b) => a.bytes - b.bytes || a.seconds - b.seconds);
   const line = [];
   for (const plan of plans) {
@@ -48,87 +57,130 @@ function drawCurve() {
   const place = document.getElementById("curve");
   const curve = report.curve;
   if (curve === null) {
-    place.append(note("Not drawn: the vocabulary of the model is not known here (no checkpoint, and " +
-      "the data file is not where it was), or no points were asked for."));
+    place.append(
+        note("Not drawn: the vocabulary of the model is not known here (no checkpoint, and " +
+            "the data file is not where it was), or no points were asked for."));
     return;
   }
   const program = report.programs[0];
   // Single points come last, so that no family's mark covers them.
   const countOf = (name) => curve.policies.filter((policy) => policy.name === name).length;
-  const names = [...new Set(curve.policies.map((policy) => policy.name))]
-    .sort((a, b) => countOf(b) - countOf(a));
+  const names = [...new Set(curve.policies.map((policy) => policy.name))].sort(
+      (a, b) => countOf(b) - countOf(a));
   const points = curve.points;
   const measured = report.costs === "measured";
   const slowest = largest([...points, ...curve.policies].map((point) => point.seconds));
-  const own = program ? [
-    {text: "this run, predicted", seconds: program.seconds, measured: false},
-    {text: `this run, measured (median ${secondsText(report.summary.measured_seconds)})`,
-      seconds: report.summary.measured_seconds, measured: true},
-  ].filter((point) => measured && point.seconds > 0) : [];
+  const own = program ?
+      [
+        {text: "this run, predicted", seconds: program.seconds, measured: false},
+        {
+          text: `this run, measured (median ${secondsText(report.summary.measured_seconds)})`,
+          seconds: report.summary.measured_seconds,
+          measured: true
+        },
+      ].filter((point) => measured && point.seconds > 0) :
+      [];
   // A run on a busy machine would press everything else together.
   const ownShown = own.filter((point) => point.seconds <= 1.3 * slowest);
-  const reached = reachedBy(curve,
-    program && measured && report.config["memory.plan"] === "auto" ? [program] : []);
+  const reached = reachedBy(
+      curve, program && measured && report.config["memory.plan"] === "auto" ? [program] : []);
   const budgetOf = (bytes) => Math.min(bytes, points[points.length - 1].budget_bytes);
   const holder = element("div", {class: "plot"});
-  const curveLegend = legend([["var(--text)", "the planner, fastest plan for each budget", "line"]]);
-  curveLegend.append(
-    ...names.map((name, number) => smallMark(mark(number, 0, 0), name)),
-    ...own.map((point) => smallMark(ownMark(0, 0, point.measured),
-      point.text + (ownShown.includes(point) ? "" : ", above the picture"))));
+  const curveLegend =
+      legend([["var(--text)", "the planner, fastest plan for each budget", "line"]]);
+  curveLegend.append(...names.map((name, number) => smallMark(mark(number, 0, 0), name)),
+      ...own.map((point) => smallMark(ownMark(0, 0, point.measured),
+                     point.text + (ownShown.includes(point) ? "" : ", above the picture"))));
   place.append(
-    note("Planned seconds of a step at budgets from the smallest that works to keep-everything, with " +
-      "what single policies reach." + (measured ? "" : " The costs of this model were not measured: " +
-        "seconds are estimates by operations and bytes, good for comparing plans and not as times.")),
-    curveLegend, holder,
-    note(`Smallest budget ${bytesText(points[0].budget_bytes)}, a step of ` +
-      `${secondsText(points[0].seconds)}; keep-everything ` +
-      `${bytesText(points[points.length - 1].budget_bytes)}, ` +
-      `${secondsText(points[points.length - 1].seconds)}.`));
-  const bytes = [...points.map((point) => point.budget_bytes),
-    ...curve.policies.map((policy) => policy.peak_bytes)];
-  const seconds = [...points.map((point) => point.seconds),
-    ...curve.policies.map((policy) => policy.seconds), ...ownShown.map((point) => point.seconds)];
-  const pad = (from, to, share) => [from - share * (to - from || from), to + share * (to - from || to)];
+      note(
+          "Planned seconds of a step at budgets from the smallest that works to keep-everything, " +
+          "with what single policies reach." + (measured ? "" : estimated)),
+      curveLegend, holder,
+      note(`Smallest budget ${bytesText(points[0].budget_bytes)}, a step of ` +
+          `${secondsText(points[0].seconds)}; keep-everything ` +
+          `${bytesText(points[points.length - 1].budget_bytes)}, ` +
+          `${secondsText(points[points.length - 1].seconds)}.`));
+  const bytes = [
+    ...points.map((point) => point.budget_bytes),
+    ...curve.policies.map((policy) => policy.peak_bytes)
+  ];
+  const seconds = [
+    ...points.map((point) => point.seconds), ...curve.policies.map((policy) => policy.seconds),
+    ...ownShown.map((point) => point.seconds)
+  ];
+  const pad =
+      (from, to, share) => [from - share * (to - from || from), to + share * (to - from || to)];
   const [x0, x1] = pad(smallest(bytes), largest(bytes), 0.04);
   const [y0, y1] = pad(smallest(seconds), largest(seconds), 0.08);
   showPicture(holder, (width) => {
-    const plot = makePlot(width, width < 560 ? 280 : 340,
-      {from: x0, to: x1, unit: byteUnit(x1), label: `budget of a rank, or peak of a policy (${byteUnit(x1)[0]})`},
-      {from: Math.max(0, y0), to: y1, unit: secondUnit(y1), label: `a step (${secondUnit(y1)[0]})`},
-      `Planned seconds of a step against the budget: ${secondsText(points[0].seconds)} at ` +
-      `${bytesText(points[0].budget_bytes)}, ${secondsText(points[points.length - 1].seconds)} at ` +
-      bytesText(points[points.length - 1].budget_bytes));
+    const plot = makePlot(width, width < 560 ? 280 : 340, {
+      from: x0,
+      to: x1,
+      unit: byteUnit(x1),
+      label: `budget of a rank, or peak of a policy (${byteUnit(x1)[0]})`
+    },
+        {
+          from: Math.max(0, y0),
+          to: y1,
+          unit: secondUnit(y1),
+          label: `a step (${secondUnit(y1)[0]})`
+        },
+        `Planned seconds of a step against the budget: ${secondsText(points[0].seconds)} at ` +
+            `${bytesText(points[0].budget_bytes)}, ${
+                secondsText(points[points.length - 1].seconds)} at ` +
+            bytesText(points[points.length - 1].budget_bytes));
     const targets = [];
-    const line = reached.map((point, i) => {
-      const x = plot.x(point.bytes);
-      const y = plot.y(point.seconds);
-      targets.push([x, y, {title: `planner: ${point.plan}`, rows: [
-        ["fits from", bytesText(point.bytes)], ["a step", secondsText(point.seconds)]]}]);
-      return (i ? `H${x.toFixed(2)}V` : `M${x.toFixed(2)} `) + y.toFixed(2);
-    }).join("") + `H${plot.x(points[points.length - 1].budget_bytes).toFixed(2)}`;
+    const line =
+        reached
+            .map((point, i) => {
+              const x = plot.x(point.bytes);
+              const y = plot.y(point.seconds);
+              targets.push([
+                x, y, {
+                  title: `planner: ${point.plan}`,
+                  rows: [
+                    ["fits from", bytesText(point.bytes)], ["a step", secondsText(point.seconds)]
+                  ]
+                }
+              ]);
+              return (i ? `H${x.toFixed(2)}V` : `M${x.toFixed(2)} `) + y.toFixed(2);
+            })
+            .join("") +
+        `H${plot.x(points[points.length - 1].budget_bytes).toFixed(2)}`;
     if (own.length && program.budget_bytes <= x1) {
       const at = plot.x(program.budget_bytes);
       plot.svg.append(
-        shape("line", {class: "limit-line", x1: at, x2: at, y1: plot.top, y2: plot.bottom}),
-        shape("text", {class: "limit", x: plot.right, y: 13, "text-anchor": "end"},
-          `budget ${bytesText(program.budget_bytes)}`));
+          shape("line", {class: "limit-line", x1: at, x2: at, y1: plot.top, y2: plot.bottom}),
+          shape("text", {class: "limit", x: plot.right, y: 13, "text-anchor": "end"},
+              `budget ${bytesText(program.budget_bytes)}`));
     }
     plot.svg.append(shape("path", {class: "outline", d: line}));
-    const ordered = [...curve.policies].sort((a, b) => names.indexOf(a.name) - names.indexOf(b.name));
+    const ordered =
+        [...curve.policies].sort((a, b) => names.indexOf(a.name) - names.indexOf(b.name));
     for (const policy of ordered) {
       const x = plot.x(policy.peak_bytes);
       const y = plot.y(policy.seconds);
       plot.svg.append(mark(names.indexOf(policy.name), x, y));
-      targets.push([x, y, {title: policy.name, rows: [["peak", bytesText(policy.peak_bytes)],
-        ["a step", secondsText(policy.seconds)]]}]);
+      targets.push([
+        x, y, {
+          title: policy.name,
+          rows: [["peak", bytesText(policy.peak_bytes)], ["a step", secondsText(policy.seconds)]]
+        }
+      ]);
     }
     for (const point of ownShown) {
       const x = plot.x(budgetOf(program.budget_bytes));
       const y = plot.y(point.seconds);
       plot.svg.append(ownMark(x, y, point.measured));
-      targets.push([x, y, {title: point.text, rows: [["plan", program.name],
-        ["budget", bytesText(program.budget_bytes)], ["a step", secondsText(point.seconds)]]}]);
+      targets.push([
+        x, y, {
+          title: point.text,
+          rows: [
+            ["plan", program.name], ["budget", bytesText(program.budget_bytes)],
+            ["a step", secondsText(point.seconds)]
+          ]
+        }
+      ]);
     }
     onHover(plot.svg, (x, y) => {
       let near = null;

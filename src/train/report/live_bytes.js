@@ -7,16 +7,16 @@ const kindColours = Array.from({length: 8}, (unused, kind) => `var(--kind-${kind
 function stackOf(program, rank, source) {
   if (source === "predicted") return program.bytes;
   const buffers = program.bytes.slice(0, -1);
-  const others = rank.measured_peak_bytes.map((peak, i) =>
-    Math.max(0, peak - sum(buffers.map((kind) => kind[i]))));
+  const others = rank.measured_peak_bytes.map(
+      (peak, i) => Math.max(0, peak - sum(buffers.map((kind) => kind[i]))));
   return [...buffers, others];
 }
 
 // Begin and end of each instruction on the axis.
 function spans(program, rank, axis, source) {
-  const durations = axis === "instruction" ? program.operation.map(() => 1)
-    : source === "predicted" ? scheduleOf(program).compute.map(([from, to]) => to - from)
-      : rank.measured_seconds;
+  const durations = axis === "instruction" ? program.operation.map(() => 1) :
+      source === "predicted" ? scheduleOf(program).compute.map(([from, to]) => to - from) :
+                               rank.measured_seconds;
   const from = starts(durations);
   return {from, to: from.map((begin, i) => begin + durations[i])};
 }
@@ -40,10 +40,12 @@ function columns(from, to, totals, plot) {
 }
 
 function stepPath(shown, values, plot) {
-  return shown.map(({from, to, index}) => {
-    const at = plot.y(values[index]).toFixed(2);
-    return `L${plot.x(from).toFixed(2)} ${at}L${plot.x(to).toFixed(2)} ${at}`;
-  }).join("");
+  return shown
+      .map(({from, to, index}) => {
+        const at = plot.y(values[index]).toFixed(2);
+        return `L${plot.x(from).toFixed(2)} ${at}L${plot.x(to).toFixed(2)} ${at}`;
+      })
+      .join("");
 }
 
 function instructionTitle(program, i) {
@@ -55,8 +57,16 @@ function instructionLines(program, rank, i) {
     (program.micro_batch[i] >= 0 ? `, micro-batch ${program.micro_batch[i]}` : "") +
     (program.recompute[i] ? ", run again" : "")];
   lines.push(`predicted ${secondsText(program.instruction_seconds[i])}, measured ` +
-    secondsText(rank.measured_seconds[i]));
+      secondsText(rank.measured_seconds[i]));
   return lines;
+}
+
+function peakPlace(program) {
+  const at = program.peak_instruction;
+  if (at < 0) return "at the start of the step";
+  const microBatch = program.micro_batch[at];
+  return `at instruction ${at}, ${instructionTitle(program, at)}` +
+      (microBatch < 0 ? "" : ` (micro-batch ${microBatch})`) + ", marked ▾";
 }
 
 function drawLive() {
@@ -70,46 +80,62 @@ function drawLive() {
   const names = report.programs[0].kinds;
   const first = report.programs[report.ranks[0].program];
   place.append(
-    note("What is live while each instruction runs, its own scratch memory included. The stack is " +
-      "one source, the line the total of the other."),
-    element("div", {class: "controls"},
-      choice("stack", [["predicted", "predicted"], ["measured", "measured"]], view.source,
-        (value) => { view.source = value; redraw(); }),
-      choice("axis", [["instruction", "instructions"], ["time", "time"]], view.axis,
-        (value) => { view.axis = value; redraw(); }),
-      report.ranks.length < 2 ? null
-        : choice("rank", report.ranks.slice(0, 8).map((rank, i) => [i, String(rank.rank)]), 0,
-          (value) => { view.rank = value; redraw(); })),
-    legend([...names.map((name, kind) => [kindColours[kind], name]),
-      ["var(--text)", "total of the other source", "line"], ["var(--limit)", "budget (↑ = above the picture)", "dashed"]]),
-    holder,
-    note(`Planned peak ${bytesText(first.peak_bytes)} ` + (first.peak_instruction < 0
-      ? "at the start of the step." : `at instruction ${first.peak_instruction}, ` +
-      instructionTitle(first, first.peak_instruction) +
-      (first.micro_batch[first.peak_instruction] >= 0
-        ? ` (micro-batch ${first.micro_batch[first.peak_instruction]})` : "") + " (marked ▾).")));
+      note(
+          "What is live while each instruction runs, its own scratch memory included. The stack " +
+          "is one source, the line the total of the other."),
+      element("div", {class: "controls"},
+          choice("stack", [["predicted", "predicted"], ["measured", "measured"]], view.source,
+              (value) => {
+                view.source = value;
+                redraw();
+              }),
+          choice("axis", [["instruction", "instructions"], ["time", "time"]], view.axis,
+              (value) => {
+                view.axis = value;
+                redraw();
+              }),
+          report.ranks.length < 2 ?
+              null :
+              selection("rank", report.ranks.map((rank) => String(rank.rank)),
+                  (number) => {
+                    view.rank = number;
+                    redraw();
+                  })),
+      legend([
+        ...names.map((name, kind) => [kindColours[kind], name]),
+        ["var(--text)", "total of the other source", "line"],
+        ["var(--limit)", "budget (↑ = above the picture)", "dashed"]
+      ]),
+      holder,
+      note(`Planned peak ${bytesText(first.peak_bytes)} ${peakPlace(first)}.`));
 
   const redraw = showPicture(holder, (width) => {
     const rank = report.ranks[view.rank];
     const program = report.programs[rank.program];
     const stack = stackOf(program, rank, view.source);
     const totals = program.operation.map((unused, i) => sum(stack.map((kind) => kind[i])));
-    const other = view.source === "predicted" ? rank.measured_peak_bytes
-      : program.operation.map((unused, i) => sum(program.bytes.map((kind) => kind[i])));
+    const other = view.source === "predicted" ?
+        rank.measured_peak_bytes :
+        program.operation.map((unused, i) => sum(program.bytes.map((kind) => kind[i])));
     const {from, to} = spans(program, rank, view.axis, view.source);
     const most = Math.max(largest(totals), largest(other));
     const budgetShown = program.budget_bytes <= 1.7 * most;
     const top = (budgetShown ? Math.max(most, program.budget_bytes) : most) * 1.04;
     const end = to[to.length - 1];
     const plot = makePlot(width, width < 560 ? 300 : 380,
-      view.axis === "instruction" ? {from: 0, to: end, whole: true, label: "instruction"}
-        : {from: 0, to: end, unit: secondUnit(end),
-          label: `${view.source} time since the start of the step (${secondUnit(end)[0]})`},
-      {from: 0, to: top, unit: byteUnit(top), label: `live bytes (${byteUnit(top)[0]})`},
-      `Live bytes over the step, ${view.source}, stacked by kind; peak ${bytesText(largest(totals))}, ` +
-      `budget ${bytesText(program.budget_bytes)}`);
+        view.axis === "instruction" ? {from: 0, to: end, whole: true, label: "instruction"} : {
+          from: 0,
+          to: end,
+          unit: secondUnit(end),
+          label: `${view.source} time since the start of the step (${secondUnit(end)[0]})`
+        },
+        {from: 0, to: top, unit: byteUnit(top), label: `live bytes (${byteUnit(top)[0]})`},
+        `Live bytes over the step, ${view.source}, stacked by kind; peak ${
+            bytesText(largest(totals))}, ` +
+            `budget ${bytesText(program.budget_bytes)}`);
     const shown = columns(from, to, totals, plot);
-    const backwards = [...shown].reverse().map(({from: a, to: b, index}) => ({from: b, to: a, index}));
+    const backwards =
+        [...shown].reverse().map(({from: a, to: b, index}) => ({from: b, to: a, index}));
     let lower = totals.map(() => 0);
     stack.forEach((kind, number) => {
       const below = lower;
@@ -117,8 +143,8 @@ function drawLive() {
       lower = upper;
       if (largest(kind) === 0) return;
       const path = stepPath(shown, upper, plot) + stepPath(backwards, below, plot);
-      plot.svg.append(shape("path",
-        {style: `fill: ${kindColours[number]}`, d: "M" + path.slice(1) + "Z"}));
+      plot.svg.append(
+          shape("path", {style: `fill: ${kindColours[number]}`, d: "M" + path.slice(1) + "Z"}));
     });
     plot.svg.append(shape("path", {
       class: "outline" + (view.source === "measured" ? " dashed" : ""),
@@ -127,17 +153,19 @@ function drawLive() {
     if (budgetShown) {
       const at = plot.y(program.budget_bytes);
       plot.svg.append(
-        shape("line", {class: "limit-line", x1: plot.left, x2: plot.right, y1: at, y2: at}));
+          shape("line", {class: "limit-line", x1: plot.left, x2: plot.right, y1: at, y2: at}));
     }
     plot.svg.append(shape("text", {class: "limit", x: plot.right, y: 13, "text-anchor": "end"},
-      `budget ${bytesText(program.budget_bytes)}` + (budgetShown ? "" : " ↑")));
+        `budget ${bytesText(program.budget_bytes)}` + (budgetShown ? "" : " ↑")));
     const peak = totals.indexOf(largest(totals));
     const peakAt = plot.x((from[peak] + to[peak]) / 2);
     const peakTop = plot.y(totals[peak]) - 2;
     plot.svg.append(shape("path", {
-      d: `M${peakAt} ${peakTop}l-5 -8h10z`, style: "fill: var(--text)",
+      d: `M${peakAt} ${peakTop}l-5 -8h10z`,
+      style: "fill: var(--text)",
     }));
-    const cursor = shape("line", {class: "cursor", y1: plot.top, y2: plot.bottom, visibility: "hidden"});
+    const cursor =
+        shape("line", {class: "cursor", y1: plot.top, y2: plot.bottom, visibility: "hidden"});
     plot.svg.append(cursor);
     onHover(plot.svg, (x, y) => {
       const inside = x >= plot.left && x <= plot.right && y <= plot.bottom;
@@ -152,8 +180,9 @@ function drawLive() {
         rows: [
           ["predicted", bytesText(sum(program.bytes.map((kind) => kind[i])))],
           ["measured", bytesText(rank.measured_peak_bytes[i])],
-          ...names.map((name, kind) => [name, bytesText(stack[kind][i]), kindColours[kind]]).reverse()
-            .filter((unused, row) => stack[names.length - 1 - row][i] > 0),
+          ...names.map((name, kind) => [name, bytesText(stack[kind][i]), kindColours[kind]])
+              .reverse()
+              .filter((unused, row) => stack[names.length - 1 - row][i] > 0),
         ],
       };
     });

@@ -15,8 +15,16 @@ function phaseOf(program, i) {
   if (operation === "forward" || operation === "forward-keep") {
     return program.recompute[i] ? "recompute" : "forward";
   }
-  return {backward: "backward", "backward-weight": "backward", "backward-input": "backward", norm: "update", update: "update", "all-reduce": "communication",
-    wait: "waiting"}[operation] || "load";
+  return {
+    backward: "backward",
+    "backward-weight": "backward",
+    "backward-input": "backward",
+    norm: "update",
+    update: "update",
+    "all-reduce": "communication",
+    wait: "waiting"
+  }[operation] ||
+      "load";
 }
 
 // As replay counts: computation in order on one lane, sums in order on another, and a wait that
@@ -61,8 +69,14 @@ function lanes() {
   const add = (name, program, rank, schedule, source) => {
     rows.push({name, program, rank, spans: schedule.compute, source});
     if (schedule.communication.length) {
-      rows.push({name: name + (source === "measured" ? ", sums in flight at most" : ", sums over ranks"),
-        program, rank, spans: schedule.communication, sums: true, source});
+      rows.push({
+        name: name + (source === "measured" ? ", sums in flight at most" : ", sums over ranks"),
+        program,
+        rank,
+        spans: schedule.communication,
+        sums: true,
+        source
+      });
     }
   };
   report.programs.forEach((program, number) => {
@@ -73,7 +87,7 @@ function lanes() {
   for (const rank of report.ranks) {
     const program = report.programs[rank.program];
     add(report.ranks.length > 1 ? `measured, rank ${rank.rank}` : "measured", program, rank,
-      measuredScheduleOf(program, rank), "measured");
+        measuredScheduleOf(program, rank), "measured");
   }
   return rows;
 }
@@ -115,9 +129,10 @@ function drawLane(row, plot, top, height) {
   });
   return Object.entries(paths).map(([phase, rectangles]) => shape("path", {
     style: `fill: ${phases[phase][0]}`,
-    d: rectangles.map(([x, width, y, tall]) =>
-      `M${x.toFixed(2)} ${y.toFixed(2)}h${Math.max(width, 0.3).toFixed(2)}v${tall.toFixed(2)}H${x.toFixed(2)}z`)
-      .join(""),
+    d: rectangles
+           .map(([x, width, y, tall]) => `M${x.toFixed(2)} ${y.toFixed(2)}h${
+                    Math.max(width, 0.3).toFixed(2)}v${tall.toFixed(2)}H${x.toFixed(2)}z`)
+           .join(""),
   }));
 }
 
@@ -129,28 +144,33 @@ function drawSchedule() {
   }
   const rows = lanes();
   const known = report.programs.some((program) => program.seconds > 0);
-  const used = new Set(rows.flatMap((row) => row.spans.map((span, i) =>
-    row.sums ? "communication" : phaseOf(row.program, i))));
+  const used = new Set(rows.flatMap(
+      (row) => row.spans.map((span, i) => row.sums ? "communication" : phaseOf(row.program, i))));
   const holder = element("div", {class: "plot"});
-  place.append(
-    note("Instructions in time, of the last step. " + (known ? "" : "The costs of this model were " +
-      "not measured, so the predicted times are estimates.")),
-    legend(Object.entries(phases).filter(([phase]) => used.has(phase)).map(([, entry]) => entry)),
-    element("div", {class: "scrolled"}, holder));
+  place.append(note("Instructions in time, of the last step. " +
+                   (known ? "" :
+                            "The costs of this model were " +
+                               "not measured, so the predicted times are estimates.")),
+      legend(Object.entries(phases).filter(([phase]) => used.has(phase)).map(([, entry]) => entry)),
+      element("div", {class: "scrolled"}, holder));
   const end = largest(rows.flatMap((row) => row.spans.map((span) => span[1])));
   const laneTop = (number) => 20 + number * 52;
   showPicture(holder, (width) => {
     const height = laneTop(rows.length) - 8 + 42;
-    const plot = makePlot(width, height,
-      {from: 0, to: end, unit: secondUnit(end), label: `time since the start of the step (${secondUnit(end)[0]})`},
-      null, "Schedule of the step as lanes");
+    const plot = makePlot(width, height, {
+      from: 0,
+      to: end,
+      unit: secondUnit(end),
+      label: `time since the start of the step (${secondUnit(end)[0]})`
+    },
+        null, "Schedule of the step as lanes");
     rows.forEach((row, number) => {
       const top = laneTop(number);
       const took = row.sums ? "" : ` · ${secondsText(row.spans[row.spans.length - 1][1])}`;
-      plot.svg.append(
-        shape("text", {class: "strong", x: plot.left, y: top - 5}, row.name + took),
-        shape("rect", {class: "lane", x: plot.left, y: top, width: plot.right - plot.left, height: 26}),
-        ...drawLane(row, plot, top, 26));
+      plot.svg.append(shape("text", {class: "strong", x: plot.left, y: top - 5}, row.name + took),
+          shape("rect",
+              {class: "lane", x: plot.left, y: top, width: plot.right - plot.left, height: 26}),
+          ...drawLane(row, plot, top, 26));
     });
     onHover(plot.svg, (x, y) => {
       const row = rows.find((unused, number) => y >= laneTop(number) && y <= laneTop(number) + 26);
@@ -158,8 +178,10 @@ function drawSchedule() {
       const wanted = plot.valueAt(x);
       const found = row.spans.findIndex((span) => span && span[0] <= wanted && wanted < span[1]);
       if (found < 0) return null;
-      return {title: instructionTitle(row.program, found),
-        lines: [...instructionLines(row.program, row.rank, found), row.name]};
+      return {
+        title: instructionTitle(row.program, found),
+        lines: [...instructionLines(row.program, row.rank, found), row.name]
+      };
     });
     return plot.svg;
   });

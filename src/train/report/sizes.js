@@ -3,8 +3,9 @@
 function cellTooltip(cell, budget) {
   return {
     title: `batch ${cell.batch}, sequence ${cell.sequence}`,
-    lines: [cell.fastest_peak_bytes <= budget ? "fits without recomputation"
-      : cell.fits ? "fits with recomputation" : "no plan fits"],
+    lines: [cell.fastest_peak_bytes <= budget ? "fits without recomputation" :
+          cell.fits                           ? "fits with recomputation" :
+                                                "no plan fits"],
     rows: [
       ["smallest budget", bytesText(cell.minimum_budget_bytes)],
       ["fastest plan, no limit", bytesText(cell.fastest_peak_bytes)],
@@ -21,58 +22,68 @@ function sizesTable(sweep, key) {
   const least = Math.log(smallest(values));
   const most = Math.log(largest(values));
   const within = (cell) => cell[key] <= sweep.budget_bytes;
-  const body = sweep.batches.map((batch, row) => element("tr", {},
-    element("th", {scope: "row", class: batch === sweep.configured.batch ? "own" : ""}, String(batch)),
-    sweep.sequences.map((sequence, column) => {
-      const cell = at(row, column);
-      const level = (Math.log(cell[key]) - least) / (most - least || 1);
-      const [unit, size] = byteUnit(cell[key]);
-      const edge = (side, other) => other && within(other) !== within(cell)
-        ? element("span", {class: "edge " + side}) : null;
-      const own = batch === sweep.configured.batch && sequence === sweep.configured.sequence;
-      const content = cellTooltip(cell, sweep.budget_bytes);
-      const data = element("td", {
-        class: (level > 0.67 ? "deep" : "") + (own ? " own" : ""), tabindex: "0",
-        style: `--level: ${(100 * level).toFixed(1)}%`,
-        "aria-label": `batch ${batch}, sequence ${sequence}: ${bytesText(cell[key])}, ` +
-          content.lines[0],
-      },
-      element("span", {class: "amount"}, shortNumber(cell[key] / size)),
-      element("span", {class: "unit"}, unit + (within(cell) ? "" : " ✕")),
-      edge("right", column + 1 < sweep.sequences.length ? at(row, column + 1) : null),
-      edge("below", row + 1 < sweep.batches.length ? at(row + 1, column) : null));
-      data.addEventListener("pointermove", (event) => showTooltip(content, event.clientX, event.clientY));
-      data.addEventListener("pointerleave", hideTooltip);
-      data.addEventListener("focus", () => {
-        const box = data.getBoundingClientRect();
-        showTooltip(content, box.right - 10, box.bottom - 10);
-      });
-      data.addEventListener("blur", hideTooltip);
-      return data;
-    })));
+  const body = sweep.batches.map(
+      (batch, row) => element("tr", {},
+          element("th", {scope: "row", class: batch === sweep.configured.batch ? "own" : ""},
+              String(batch)),
+          sweep.sequences.map((sequence, column) => {
+            const cell = at(row, column);
+            const level = (Math.log(cell[key]) - least) / (most - least || 1);
+            const [unit, size] = byteUnit(cell[key]);
+            const edge = (side, other) => other && within(other) !== within(cell) ?
+                element("span", {class: "edge " + side}) :
+                null;
+            const own = batch === sweep.configured.batch && sequence === sweep.configured.sequence;
+            const content = cellTooltip(cell, sweep.budget_bytes);
+            const data = element("td", {
+              class: (level > 0.67 ? "deep" : "") + (own ? " own" : ""),
+              tabindex: "0",
+              style: `--level: ${(100 * level).toFixed(1)}%`,
+              "aria-label": `batch ${batch}, sequence ${sequence}: ${bytesText(cell[key])}, ` +
+                  content.lines[0],
+            },
+                element("span", {class: "amount"}, shortNumber(cell[key] / size)),
+                element("span", {class: "unit"}, unit + (within(cell) ? "" : " ✕")),
+                edge("right", column + 1 < sweep.sequences.length ? at(row, column + 1) : null),
+                edge("below", row + 1 < sweep.batches.length ? at(row + 1, column) : null));
+            data.addEventListener(
+                "pointermove", (event) => showTooltip(content, event.clientX, event.clientY));
+            data.addEventListener("pointerleave", hideTooltip);
+            data.addEventListener("focus", () => {
+              const box = data.getBoundingClientRect();
+              showTooltip(content, box.right - 10, box.bottom - 10);
+            });
+            data.addEventListener("blur", hideTooltip);
+            return data;
+          })));
   return element("table", {class: "sizes"},
-    element("thead", {},
-      element("tr", {}, element("th", {class: "corner"}),
-        element("th", {colspan: sweep.sequences.length}, "sequence (tokens)")),
-      element("tr", {}, element("th", {class: "corner", scope: "col"}, "batch (samples)"),
-        sweep.sequences.map((sequence) => element("th",
-          {scope: "col", class: sequence === sweep.configured.sequence ? "own" : ""}, String(sequence))))),
-    element("tbody", {}, body));
+      element("thead", {},
+          element("tr", {}, element("th", {class: "corner"}),
+              element("th", {colspan: sweep.sequences.length}, "sequence (tokens)")),
+          element("tr", {}, element("th", {class: "corner", scope: "col"}, "batch (samples)"),
+              sweep.sequences.map(
+                  (sequence) => element("th",
+                      {scope: "col", class: sequence === sweep.configured.sequence ? "own" : ""},
+                      String(sequence))))),
+      element("tbody", {}, body));
 }
 
 function drawSizes() {
   const place = document.getElementById("sizes");
   const sweep = report.sweep;
   if (sweep === null) {
-    place.append(note("Not drawn: the vocabulary of the model, or the budget of the run, is not known " +
-      "here before it has written a checkpoint and its Programs."));
+    place.append(
+        note("Not drawn: the vocabulary of the model, or the budget of the run, is not known " +
+            "here before it has written a checkpoint and its Programs."));
     return;
   }
   const texts = {
-    minimum_budget_bytes: "Smallest budget of a rank at which a plan exists, by samples that go through " +
-      "the model at once and tokens of a sample.",
-    fastest_peak_bytes: "Peak of the fastest plan of a rank, as it would be without a limit, by samples " +
-      "that go through the model at once and tokens of a sample.",
+    minimum_budget_bytes:
+        "Smallest budget of a rank at which a plan exists, by samples that go through " +
+        "the model at once and tokens of a sample.",
+    fastest_peak_bytes:
+        "Peak of the fastest plan of a rank, as it would be without a limit, by samples " +
+        "that go through the model at once and tokens of a sample.",
   };
   const holder = element("div", {});
   const explanation = note("");
@@ -83,13 +94,17 @@ function drawSizes() {
   };
   const measured = sweep.cells.filter((cell) => cell.costs === "measured").length;
   place.append(explanation,
-    element("div", {class: "controls"}, choice("bytes",
-      [["minimum_budget_bytes", "smallest budget"], ["fastest_peak_bytes", "fastest plan"]],
-      "minimum_budget_bytes", show)),
-    legend([["var(--limit)", `budget of ${bytesText(sweep.budget_bytes)}; ✕ = beyond it`, "line"],
-      ["var(--quiet)", "this run", "dashed"]]),
-    holder,
-    note(`Scratch memory is measured in ${measured} of ${sweep.cells.length} cells and the bound that ` +
-      "the model declares in the others."));
+      element("div", {class: "controls"},
+          choice("bytes",
+              [["minimum_budget_bytes", "smallest budget"], ["fastest_peak_bytes", "fastest plan"]],
+              "minimum_budget_bytes", show)),
+      legend([
+        ["var(--limit)", `budget of ${bytesText(sweep.budget_bytes)}; ✕ = beyond it`, "line"],
+        ["var(--quiet)", "this run", "dashed"]
+      ]),
+      holder,
+      note(`Scratch memory is measured in ${measured} of ${
+               sweep.cells.length} cells and the bound that ` +
+          "the model declares in the others."));
   show("minimum_budget_bytes");
 }

@@ -1,9 +1,9 @@
 // Head of the page: what was run, what it took, and the memory at the planned peak.
 
 function tile(name, value, ...more) {
-  return element("div", {class: "tile"},
-    element("div", {class: "name"}, name), element("div", {class: "value"}, value),
-    more.map((line) => element("div", {class: "more"}, line)));
+  return element("div", {class: "tile"}, element("div", {class: "name"}, name),
+      element("div", {class: "value"}, value),
+      more.map((line) => element("div", {class: "more"}, line)));
 }
 
 const memoryColours = {
@@ -17,40 +17,51 @@ const memoryColours = {
 
 function memoryTable(memory) {
   const row = (name, colour, total) => element("tr", {class: total ? "total" : ""},
-    element("th", {scope: "row"}, colour ? swatch(colour) : null, name),
-    element("td", {class: "number"}, bytesText(memory[name])),
-    element("td", {class: "number"}, percentText(memory[name] / memory.budget)));
-  return element("table", {},
-    element("caption", {}, "Memory of a rank at the planned peak"),
-    element("tbody", {},
-      Object.entries(memoryColours).map(([name, colour]) => row(name, colour, false)),
-      row("peak", null, true), row("free", null, false), row("budget", null, true)));
+      element("th", {scope: "row"}, colour ? swatch(colour) : null, name),
+      element("td", {class: "number"}, bytesText(memory[name])),
+      element("td", {class: "number"}, percentText(memory[name] / memory.budget)));
+  return element("table", {}, element("caption", {}, "Memory of a rank at the planned peak"),
+      element("tbody", {},
+          Object.entries(memoryColours).map(([name, colour]) => row(name, colour, false)),
+          row("peak", null, true), row("free", null, false), row("budget", null, true)));
 }
 
 function factsTable() {
   const config = report.config;
   const summary = report.summary;
   const program = report.programs[0];
-  const plural = (count, name) => `${count} ${name}${count === 1 ? "" : name.endsWith("h") ? "es" : "s"}`;
+  const plural = (count, name) => `${count} ${name}${
+      count === 1            ? "" :
+          name.endsWith("h") ? "es" :
+                               "s"}`;
   const rows = [
-    ["grid", `data ${config["grid.data"]} × pipeline ${config["grid.pipeline"]} × tensor ` +
-      config["grid.tensor"]],
+    [
+      "grid",
+      `data ${config["grid.data"]} × pipeline ${config["grid.pipeline"]} × tensor ` +
+          config["grid.tensor"]
+    ],
     ["threads a rank", String(summary.threads)],
     ["a step", `${config["train.global_batch"]} samples of ${config["model.sequence"]} tokens`],
-    ["on each rank", `${plural(summary.micro_batches, "micro-batch")} of ` +
-      plural(Number(config["train.micro_batch"]), "sample")],
+    [
+      "on each rank",
+      `${plural(summary.micro_batches, "micro-batch")} of ` +
+          plural(Number(config["train.micro_batch"]), "sample")
+    ],
     ["precision", config["train.precision"]],
     ["plan", program ? program.name : config["memory.plan"]],
     ["budget", program ? bytesText(program.budget_bytes) : config["memory.budget"]],
-    ["costs", report.costs === "measured" ? "measured on the run's machine"
-      : report.costs === "declared" ? "declared by the model" : "not known"],
+    [
+      "costs",
+      report.costs === "measured"     ? "measured on the run's machine" :
+          report.costs === "declared" ? "declared by the model" :
+                                        "not known"
+    ],
     ["data", config["data.path"] || "none"],
   ];
-  return element("table", {},
-    element("caption", {}, "Run"),
-    element("tbody", {}, rows.map(([name, value]) => element("tr", {},
-      element("th", {scope: "row"}, name),
-      element("td", {style: "overflow-wrap: anywhere"}, value)))));
+  return element("table", {}, element("caption", {}, "Run"),
+      element("tbody", {},
+          rows.map(([name, value]) => element("tr", {}, element("th", {scope: "row"}, name),
+                       element("td", {style: "overflow-wrap: anywhere"}, value)))));
 }
 
 function drawSummary() {
@@ -60,27 +71,34 @@ function drawSummary() {
   document.title = "Garonne report: " + report.run;
   document.getElementById("run").textContent = report.run;
   document.getElementById("model").textContent =
-    `${config["model.kind"].toUpperCase()}, ${config["model.layers"]} layers, hidden ` +
-    `${config["model.hidden"]}, ${config["model.heads"]} heads, sequence ${config["model.sequence"]}` +
-    (report.parameters === null ? "" : ` · ${(report.parameters / 1e6).toFixed(2)} M parameters`) +
-    ` · ${summary.ranks} rank${summary.ranks === 1 ? "" : "s"}`;
-  const gap = program && program.seconds > 0 ? summary.measured_seconds / program.seconds - 1 : null;
+      `${config["model.kind"].toUpperCase()}, ${config["model.layers"]} layers, hidden ` +
+      `${config["model.hidden"]}, ${config["model.heads"]} heads, sequence ${
+          config["model.sequence"]}` +
+      (report.parameters === null ? "" :
+                                    ` · ${(report.parameters / 1e6).toFixed(2)} M parameters`) +
+      ` · ${summary.ranks} rank${summary.ranks === 1 ? "" : "s"}`;
+  const gap =
+      program && program.seconds > 0 ? summary.measured_seconds / program.seconds - 1 : null;
   const tiles = element("div", {class: "tiles"},
-    tile("peak, measured", bytesText(summary.measured_peak_bytes),
-      `planned ${bytesText(summary.planned_peak_bytes)}`,
-      `${percentText(summary.measured_peak_bytes / summary.planned_peak_bytes)} of the plan`),
-    tile("a step, measured", secondsText(summary.measured_seconds),
-      gap === null ? "median" : `planned ${secondsText(program.seconds)}`,
-      gap === null ? null : `${percentText(Math.abs(gap))} ${gap < 0 ? "below" : "above"} the plan, median`),
-    tile("tokens a second", Math.round(summary.tokens_per_second).toLocaleString("en"),
-      "median of all steps", `over ${summary.ranks} rank${summary.ranks === 1 ? "" : "s"}`),
-    tile("loss", summary.last_loss.toFixed(4) + " nats",
-      `step ${summary.steps} of ${summary.wanted_steps}, first ${summary.first_loss.toFixed(4)}`,
-      summary.last_validation_loss === null ? null
-        : `validation ${summary.last_validation_loss.toFixed(4)}`));
+      tile("peak, measured", bytesText(summary.measured_peak_bytes),
+          `planned ${bytesText(summary.planned_peak_bytes)}`,
+          `${percentText(summary.measured_peak_bytes / summary.planned_peak_bytes)} of the plan`),
+      tile("a step, measured", secondsText(summary.measured_seconds),
+          gap === null ? "median" : `planned ${secondsText(program.seconds)}`,
+          gap === null ?
+              null :
+              `${percentText(Math.abs(gap))} ${gap < 0 ? "below" : "above"} the plan, median`),
+      tile("tokens a second", Math.round(summary.tokens_per_second).toLocaleString("en"),
+          "median of all steps", `over ${summary.ranks} rank${summary.ranks === 1 ? "" : "s"}`),
+      tile("loss", summary.last_loss.toFixed(4) + " nats",
+          `step ${summary.steps} of ${summary.wanted_steps}, first ${
+              summary.first_loss.toFixed(4)}`,
+          summary.last_validation_loss === null ?
+              null :
+              `validation ${summary.last_validation_loss.toFixed(4)}`));
   document.getElementById("summary").append(tiles,
-    element("div", {class: "columns"},
-      report.memory ? memoryTable(report.memory) : note(notEnded), factsTable()));
+      element("div", {class: "columns"},
+          report.memory ? memoryTable(report.memory) : note(notEnded), factsTable()));
   document.getElementById("footer").textContent =
-    `garonne ${report.garonne} · bytes are those of allocations; 1 MiB = 1,048,576 bytes`;
+      `garonne ${report.garonne} · bytes are those of allocations; 1 MiB = 1,048,576 bytes`;
 }

@@ -11,13 +11,15 @@ function trainingPlot(holder, describe, draw) {
       const xs = at.map(plot.x);
       const ys = values.map(plot.y);
       if (xs.length > 1) {
-        plot.svg.append(shape("path", {class: "series", style: `stroke: ${style}`, d: linePath(xs, ys)}));
+        plot.svg.append(
+            shape("path", {class: "series", style: `stroke: ${style}`, d: linePath(xs, ys)}));
       }
       if (!dots && xs.length > 1) continue;
-      xs.forEach((x, i) => plot.svg.append(
-        shape("circle", {cx: x, cy: ys[i], r: 3.5, style: `fill: ${style}; stroke: var(--card)`})));
+      xs.forEach((x, i) => plot.svg.append(shape("circle",
+                     {cx: x, cy: ys[i], r: 3.5, style: `fill: ${style}; stroke: var(--card)`})));
     }
-    const cursor = shape("line", {class: "cursor", y1: plot.top, y2: plot.bottom, visibility: "hidden"});
+    const cursor =
+        shape("line", {class: "cursor", y1: plot.top, y2: plot.bottom, visibility: "hidden"});
     plot.svg.append(cursor);
     onHover(plot.svg, (x, y) => {
       const inside = x >= plot.left - 4 && x <= plot.right + 4 && y <= plot.bottom;
@@ -41,37 +43,51 @@ function drawTraining() {
   const validation = metrics.validation;
   const losses = element("div", {class: "plot"});
   const speed = element("div", {class: "plot"});
-  place.append(
-    metrics.steps_a_point > 1
-      ? note(`Each point is the mean of ${metrics.steps_a_point} steps.`) : "",
-    element("div", {class: "columns", style: "margin-top: 8px"},
-      element("div", {}, element("h3", {}, "Loss"),
-        legend([["var(--forward)", "training", "line"],
-          ...(validation.length ? [["var(--recompute)", "validation", "line"]] : [])]), losses),
-      element("div", {}, element("h3", {}, "Speed"),
-        legend([["var(--backward)", "tokens a second, all ranks", "line"]]), speed)));
+  place.append(metrics.steps_a_point > 1 ?
+          note(`Each point is the mean of ${metrics.steps_a_point} steps.`) :
+          "",
+      element("div", {class: "columns", style: "margin-top: 8px"},
+          element("div", {}, element("h3", {}, "Loss"), legend([
+            ["var(--forward)", "training", "line"],
+            ...(validation.length ? [["var(--recompute)", "validation", "line"]] : [])
+          ]),
+              losses),
+          element("div", {}, element("h3", {}, "Speed"),
+              legend([["var(--backward)", "tokens a second, all ranks", "line"]]), speed)));
   const first = metrics.step[0];
   const last = metrics.step[metrics.step.length - 1];
   const steps = {from: Math.min(first, last - 1), to: last, whole: true, label: "step"};
   const describe = (i) => {
     const checked = validation.find(([step]) => step === metrics.step[i]);
-    return {title: `step ${metrics.step[i]}`, rows: [
-      ["loss", metrics.loss[i].toFixed(4)],
-      ...(checked ? [["validation", checked[1].toFixed(4)]] : []),
-      ["tokens a second", Math.round(metrics.tokens_per_second[i]).toLocaleString("en")],
-      ["peak", bytesText(metrics.peak_bytes[i])]]};
+    return {
+      title: `step ${metrics.step[i]}`,
+      rows: [
+        ["loss", metrics.loss[i].toFixed(4)],
+        ...(checked ? [["validation", checked[1].toFixed(4)]] : []),
+        ["tokens a second", Math.round(metrics.tokens_per_second[i]).toLocaleString("en")],
+        ["peak", bytesText(metrics.peak_bytes[i])]
+      ]
+    };
   };
   trainingPlot(losses, describe, (width) => {
     const values = [...metrics.loss, ...validation.map(([, loss]) => loss)];
     const margin = 0.06 * (largest(values) - smallest(values)) || 0.1;
     return {
-      plot: makePlot(width, 260, steps,
-        {from: smallest(values) - margin, to: largest(values) + margin, label: "loss (nats a token)"},
-        `Loss by step, from ${metrics.loss[0].toFixed(3)} to ${report.summary.last_loss.toFixed(3)}`),
+      plot: makePlot(width, 260, steps, {
+        from: smallest(values) - margin,
+        to: largest(values) + margin,
+        label: "loss (nats a token)"
+      },
+          `Loss by step, from ${metrics.loss[0].toFixed(3)} to ${
+              report.summary.last_loss.toFixed(3)}`),
       series: [
         {at: metrics.step, values: metrics.loss, style: "var(--forward)"},
-        {at: validation.map(([step]) => step), values: validation.map(([, loss]) => loss),
-          style: "var(--recompute)", dots: true},
+        {
+          at: validation.map(([step]) => step),
+          values: validation.map(([, loss]) => loss),
+          style: "var(--recompute)",
+          dots: true
+        },
       ],
     };
   });
@@ -80,8 +96,8 @@ function drawTraining() {
     const unit = top >= 2e6 ? ["million", 1e6] : top >= 2e3 ? ["thousand", 1e3] : ["", 1];
     return {
       plot: makePlot(width, 260, steps,
-        {from: 0, to: top, unit, label: `tokens a second${unit[0] ? ` (${unit[0]})` : ""}`},
-        "Tokens a second by step"),
+          {from: 0, to: top, unit, label: `tokens a second${unit[0] ? ` (${unit[0]})` : ""}`},
+          "Tokens a second by step"),
       series: [{at: metrics.step, values: metrics.tokens_per_second, style: "var(--backward)"}],
     };
   });
