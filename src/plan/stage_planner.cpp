@@ -85,7 +85,8 @@ class StepPlanner {
     }
   }
 
-  StepSchedule leanest(const StageSolver& solver) const {
+  // None where the solver does not apply.
+  std::optional<StepSchedule> leanest(const StageSolver& solver) const {
     std::vector<NodeSchedule> schedules;
     for (const auto& problem : problems_) {
       std::vector<NodeSchedule> candidates = solver.leanest(problem);
@@ -141,7 +142,9 @@ constexpr int most_attempts = 5;
 
 void consider_solver(const StepPlanner& planner, const StageSolver& solver,
                      std::int64_t budget_bytes, Selection& selection) {
-  selection.consider(solver.name, planner.leanest(solver));
+  const auto leanest = planner.leanest(solver);
+  if (!leanest) return;
+  selection.consider(solver.name, *leanest);
   std::int64_t target = budget_bytes;
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
     const auto schedule = planner.fastest(solver, target);
