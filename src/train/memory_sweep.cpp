@@ -31,17 +31,12 @@ SweepCell plan_cell(const RunConfig& config, std::int64_t vocabulary, int thread
   SweepCell cell;
   cell.batch = config.train.micro_batch;
   cell.sequence = config.model.sequence;
-  cell.measured = plan::apply_costs(costs, setup.model.graph);
+  cell.measured = apply_costs(costs, setup);
   const Choice fastest = choose_program(setup, std::numeric_limits<std::int64_t>::max());
   cell.minimum_budget_bytes = fastest.minimum_budget_bytes;
   cell.fastest_peak_bytes = std::max(fastest.prediction.peak_bytes, cell.minimum_budget_bytes);
   cell.fits = cell.minimum_budget_bytes <= budget_bytes;
-  if (!cell.fits) return cell;
-  const Choice chosen =
-      cell.fastest_peak_bytes <= budget_bytes ? fastest : choose_program(setup, budget_bytes);
-  cell.plan = chosen.program.name;
-  cell.peak_bytes = chosen.prediction.peak_bytes;
-  cell.seconds = cell.measured ? chosen.prediction.seconds : 0;
+  cell.fastest_seconds = cell.measured ? fastest.prediction.seconds : 0;
   return cell;
 }
 
@@ -97,10 +92,8 @@ nlohmann::ordered_json to_json(const MemorySweep& sweep) {
                         {"fastest_peak_bytes", cell.fastest_peak_bytes},
                         {"fits", cell.fits},
                         {"costs", cell.measured ? "measured" : "declared"}};
-    row["plan"] = cell.fits ? ordered_json(cell.plan) : ordered_json(nullptr);
-    row["peak_bytes"] = cell.fits ? ordered_json(cell.peak_bytes) : ordered_json(nullptr);
-    row["seconds"] =
-        cell.fits && cell.measured ? ordered_json(cell.seconds) : ordered_json(nullptr);
+    row["fastest_seconds"] =
+        cell.measured ? ordered_json(cell.fastest_seconds) : ordered_json(nullptr);
     cells.push_back(std::move(row));
   }
   return {

@@ -27,10 +27,8 @@ struct SweepCell {
   std::int64_t minimum_budget_bytes = 0;  // below it no plan exists
   std::int64_t fastest_peak_bytes = 0;    // of the fastest plan, as without a limit
   bool fits = false;
-  std::string plan;             // chosen within the budget; empty when none fits
-  std::int64_t peak_bytes = 0;  // of the chosen plan; 0 when none fits
-  bool measured = false;        // every node of this size is in the profile
-  double seconds = 0;           // of a step by the chosen plan, where measured and one fits
+  bool measured = false;       // every node of this size is in the profile
+  double fastest_seconds = 0;  // of a step by the fastest plan, where measured
 };
 
 struct MemorySweep {

@@ -61,7 +61,7 @@ class ReportTest(ProgramTest):
         cls.budget = int(1.15 * least)
         run("train", cls.config, "--run.directory", cls.run_directory, "--grid.data", 2, "--memory.budget", cls.budget,
             "--evaluation.every", 3, ranks=2)
-        cls.out = run("report", cls.run_directory).stdout
+        cls.out = run("report", cls.run_directory, "--budgets", 6).stdout
         cls.page = (cls.run_directory / "report.html").read_text(encoding="utf-8")
         cls.data = data_of(cls.page)
         cls.programs = [json.loads((cls.run_directory / f"program/rank_{rank}.json").read_text()) for rank in (0, 1)]
@@ -92,7 +92,7 @@ class ReportTest(ProgramTest):
 
     def test_the_same_run_gives_the_same_bytes(self):
         other = self.folder / "other.html"
-        run("report", self.run_directory, "--output", other)
+        run("report", self.run_directory, "--output", other, "--budgets", 6)
         self.assertEqual(other.read_text(encoding="utf-8"), self.page)
 
     def test_summary_and_curves_are_those_of_the_metrics(self):
@@ -152,7 +152,7 @@ class ReportTest(ProgramTest):
     def test_the_curve_is_that_of_the_planner(self):
         self.assertEqual(self.data["costs"], "measured")
         points = self.data["curve"]["points"]
-        self.assertEqual(len(points), 20)
+        self.assertEqual(len(points), 6)
         budgets = [point["budget_bytes"] for point in points]
         self.assertEqual(budgets, sorted(set(budgets)))
         for before, after in zip(points, points[1:]):
@@ -180,13 +180,13 @@ class ReportTest(ProgramTest):
     def test_before_the_run_has_ended(self):
         directory = self.copied()
         shutil.rmtree(directory / "program")
-        data = self.reported(directory)
+        data = self.reported(directory, "--budgets", 0)
         self.assertEqual((data["programs"], data["ranks"], data["nodes"], data["memory"]), ([], [], [], None))
         self.assertEqual(data["sweep"]["budget_bytes"], self.budget)
         # A line that is being written.
         with open(directory / "metrics.jsonl", "a") as file:
             file.write('{"step":7,"lo')
-        self.assertEqual(self.reported(directory)["summary"]["steps"], 6)
+        self.assertEqual(self.reported(directory, "--budgets", 0)["summary"]["steps"], 6)
 
     def refused(self, directory, code, *words):
         done = run("report", directory, check=code)
@@ -303,9 +303,6 @@ class SweepTest(ProgramTest):
         for (batch, sequence), cell in cells.items():
             self.assertLessEqual(cell["minimum_budget_bytes"], cell["fastest_peak_bytes"])
             self.assertEqual(cell["fits"], cell["minimum_budget_bytes"] <= sweep["budget_bytes"])
-            self.assertEqual(cell["fits"], cell["plan"] is not None)
-            if cell["fits"]:
-                self.assertLessEqual(cell["peak_bytes"], sweep["budget_bytes"])
             for larger in ((2 * batch, sequence), (batch, 2 * sequence)):
                 for key in ("minimum_budget_bytes", "fastest_peak_bytes"):
                     if larger in cells:
@@ -321,7 +318,8 @@ class SweepTest(ProgramTest):
             cell = next(cell for cell in self.sweep("batch,sequence")["cells"]
                         if (cell["batch"], cell["sequence"]) == (batch, sequence))
             self.assertEqual(cell["minimum_budget_bytes"], planned["minimum_budget_bytes"])
-            self.assertEqual((cell["plan"], cell["peak_bytes"]), (planned["plan"], planned["peak_bytes"]))
+            # The budget of the run file is no limit for these.
+            self.assertEqual(cell["fastest_peak_bytes"], planned["peak_bytes"])
 
     def test_one_axis(self):
         sweep = self.sweep("sequence", "--model.sequence", 100)

@@ -81,11 +81,11 @@ TEST(MemorySweep, SizesAreThoseOfTheRunFileAndPowersOfTwoAround) {
     single.train.global_batch = cell.batch * 6;
     single.model.sequence = cell.sequence;
     const auto setup = make_setup(single, 64, 1);
-    if (cell.fits) {
-      EXPECT_EQ(choose_program(setup, 1 << 20).prediction.peak_bytes, cell.peak_bytes);
-    } else {
-      EXPECT_THROW(choose_program(setup, 1 << 20), PlanError);
-    }
+    const Choice choice = choose_program(setup, std::numeric_limits<std::int64_t>::max());
+    EXPECT_EQ(cell.minimum_budget_bytes, choice.minimum_budget_bytes);
+    EXPECT_EQ(cell.fastest_peak_bytes, choice.prediction.peak_bytes);
+    EXPECT_FALSE(cell.measured);
+    EXPECT_EQ(cell.fits, cell.minimum_budget_bytes <= 1 << 20);
   }
 }
 

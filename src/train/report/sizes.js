@@ -9,8 +9,8 @@ function cellTooltip(cell, budget) {
     rows: [
       ["smallest budget", bytesText(cell.minimum_budget_bytes)],
       ["fastest plan, no limit", bytesText(cell.fastest_peak_bytes)],
-      ...(cell.fits ? [["chosen plan", cell.plan], ["its peak", bytesText(cell.peak_bytes)]] : []),
-      ...(cell.seconds === null ? [] : [["a step", secondsText(cell.seconds)]]),
+      ...(cell.fastest_seconds === null ? [] :
+                                          [["a step by it", secondsText(cell.fastest_seconds)]]),
       ["costs", cell.costs],
     ],
   };
