@@ -8,8 +8,9 @@
 namespace garonne::plan {
 namespace {
 
-// Cells of a row that are made at a time: they and what they are made of stay in the first cache.
-constexpr std::int64_t tile_cells = 1024;
+// Cells of a row that are made at a time. Candidates that cannot win in a tile are left out of it;
+// the fewer cells, the more often that happens.
+constexpr std::int64_t tile_cells = 512;
 constexpr std::size_t chunk_cells = std::size_t{1} << 20;
 
 }  // namespace
@@ -90,9 +91,21 @@ void RotorSlots::write_row(Row& row) {
     if (candidate.least <= least) row.end = std::min(row.end, candidate.reaches_least() + 1);
   }
   row.cells = allocate(static_cast<std::size_t>(row.end - row.begin));
+  lowest_.resize(candidates_.size());
   for (std::int64_t tile = row.begin; tile < row.end; tile += tile_cells) {
     const std::int64_t tile_end = std::min(tile + tile_cells, row.end);
-    for (const auto& candidate : candidates_) write_part(row, candidate, tile, tile_end);
+    // Rows fall with memory: a candidate is lowest in the last cell, the result highest in the
+    // first.
+    std::size_t best = 0;
+    for (std::size_t n = 0; n < candidates_.size(); ++n) {
+      lowest_[n] = candidates_[n].at(tile_end - 1);
+      if (lowest_[n] < lowest_[best]) best = n;
+    }
+    write_part(row, candidates_[best], tile, tile_end);
+    const float& highest = row.cells[tile - row.begin];
+    for (std::size_t n = 0; n < candidates_.size(); ++n) {
+      if (n != best && lowest_[n] < highest) write_part(row, candidates_[n], tile, tile_end);
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -44,6 +45,13 @@ class RotorSlots : public RotorValues {
     std::int64_t two_last = 0;
     float least = 0;  // value where both have
     std::int64_t reaches_least() const { return std::max({begin, one_last, two_last}); }
+    float at(std::int64_t slot) const {
+      if (slot < begin) return std::numeric_limits<float>::infinity();
+      float sum = constant;
+      if (one != nullptr) sum += one->at(std::min(slot, one_last) - one_shift);
+      if (two != nullptr) sum += two->at(std::min(slot, two_last) - two_shift);
+      return sum;
+    }
   };
   void offer(Candidate candidate);
   void write_row(Row& row);
@@ -62,6 +70,7 @@ class RotorSlots : public RotorValues {
   std::size_t left_in_chunk_ = 0;
   std::size_t allocated_ = 0;
   std::vector<Candidate> candidates_;
+  std::vector<float> lowest_;
 };
 
 // Cells that a table takes at most; `least_bytes` are the exact minima of the intervals.

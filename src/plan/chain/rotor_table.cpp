@@ -42,10 +42,6 @@ std::int64_t choose_slot_bytes(const RotorModel& model, const RotorMinimum& mini
     return count_cells(model, minimum, bytes, slot) <=
            options.table_bytes / static_cast<std::int64_t>(sizeof(float));
   };
-  if (fits(divisor)) {
-    // Slots that hold every size exactly, unless far fewer are good enough.
-    if (bytes / divisor <= 2000) return divisor;
-  }
   const double allowed = options.loss * static_cast<double>(bytes);
   std::int64_t slots = 2000;
   std::int64_t slot = std::max(divisor, slot_of(bytes, slots));
