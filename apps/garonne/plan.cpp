@@ -88,7 +88,7 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
   const plan::CostTable costs = exec::load_cached_costs(threads);
   if (options.sweep) return plan_sweep(config, options, vocabulary, threads, costs);
   train::Setup setup = train::make_setup(config, vocabulary, threads);
-  const bool measured = plan::apply_costs(costs, setup.model.graph);
+  const bool measured = train::apply_costs(costs, setup);
   const std::int64_t budget = train::resolve_budget(config, static_cast<int>(config.grid.data));
   const train::Choice choice = train::choose_program(setup, budget);
   const train::MemoryTable table = train::memory_table(choice.prediction, budget);

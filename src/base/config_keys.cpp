@@ -140,9 +140,9 @@ std::vector<KeySpec> make_keys() {
                 "gradients are reduced over the data axis in buckets of about this size"),
       bytes_key("memory.budget", GARONNE_MEMBER(memory, budget), true,
                 "hard limit for each rank; auto = what is free on the node, shared by its ranks"),
-      text_key("memory.plan", GARONNE_MEMBER(memory, plan), {"auto", "keep-all", "full"},
-               "auto = the fastest that fits; keep-all = keep every record; full = keep block "
-               "inputs, recompute the rest"),
+      text_key("memory.plan", GARONNE_MEMBER(memory, plan), {},
+               "auto = the fastest that fits; or one policy or solver: keep-all, selective, "
+               "uniform, full, greedy, rotor, search"),
       integer_key("train.steps", GARONNE_MEMBER(train, steps), 1,
                   "optimizer steps of the whole run"),
       integer_key("train.stop_after", GARONNE_MEMBER(train, stop_after), 0,

@@ -18,9 +18,11 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "exec/device_tier.hpp"
+#include "kernels/reduction.hpp"
 #include "kernels/session.hpp"
 #include "nn/autograd_graph.hpp"
 #include "nn/element_type.hpp"
+#include "plan/step_costs.hpp"
 
 namespace garonne::exec {
 namespace {
@@ -242,7 +244,7 @@ std::string machine_text(int threads) {
     processor = line.substr(line.find(':') + 2);
     break;
   }
-  return fmt::format("{}, {}, {} threads, torch {}, profile 3", processor,
+  return fmt::format("{}, {}, {} threads, torch {}, profile 4", processor,
                      kernels::instruction_set(), threads, TORCH_VERSION);
 }
 
@@ -271,6 +273,34 @@ void profile_model(const nn::Model& model, const nn::Declaration& declaration,
     table.rows.emplace(model.graph.nodes[n].cost_key, probe.measure());
     progress(++done, all);
   }
+}
+
+void profile_step(const optim::Optimizer& optimizer, const std::string& name, Precision precision,
+                  plan::CostTable& table) {
+  const std::string norm_key = plan::step_cost_key("norm", precision_name(precision));
+  const std::string update_key = plan::step_cost_key(name, precision_name(precision));
+  if (table.rows.count(norm_key) > 0 && table.rows.count(update_key) > 0) return;
+  const at::NoGradGuard no_gradients;
+  const auto made = [&] {
+    return random_tensor({plan::step_cost_elements}, nn::state_scalar_type(precision)).abs_();
+  };
+  optim::ParameterUpdate update;
+  update.parameter = made();
+  update.gradient = made();
+  for (std::size_t k = 0; k < optimizer.state_names().size(); ++k) update.states.push_back(made());
+  if (has_master(precision)) {
+    update.compute_copy = update.parameter.to(nn::compute_scalar_type(precision));
+  }
+  update.decays = true;
+  plan::CostRow norm;
+  norm.forward_seconds = shortest_seconds([&] {
+    kernels::sum_of_squares(nn::element_type_of(update.gradient), update.gradient.const_data_ptr(),
+                            update.gradient.numel());
+  });
+  plan::CostRow updating;
+  updating.forward_seconds = shortest_seconds([&] { optimizer.update(update, 1, 1e-6, 1.0); });
+  table.rows[norm_key] = norm;
+  table.rows[update_key] = updating;
 }
 
 std::string cost_table_path(const std::string& machine) {

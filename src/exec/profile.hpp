@@ -6,6 +6,7 @@
 
 #include "nn/model.hpp"
 #include "nn/product.hpp"
+#include "optim/optimizer.hpp"
 #include "plan/cost_table.hpp"
 
 namespace garonne::exec {
@@ -17,6 +18,11 @@ std::string machine_text(int threads);
 // (done, all). Local to the rank.
 void profile_model(const nn::Model& model, const nn::Declaration& declaration,
                    plan::CostTable& table, const std::function<void(int, int)>& progress);
+
+// The same for what a step does with gradients: their norm and the update by `optimizer`, whose
+// name is its row's.
+void profile_step(const optim::Optimizer& optimizer, const std::string& name, Precision precision,
+                  plan::CostTable& table);
 
 // Where the tables of this machine are kept: $GARONNE_CACHE, else $XDG_CACHE_HOME/garonne, else
 // ~/.cache/garonne; one file a machine text.

@@ -30,6 +30,8 @@ struct StepShape {
   int reductions_in_flight = 4;  // so many staging buffers live at most
   std::vector<int> data_group;   // global ranks, in order; one member = nothing to reduce
   double link_bytes_per_second = 4e9;
+  double norm_seconds_per_element = 0;
+  double update_seconds_per_element = 0;
   std::vector<std::string> optimizer_states;  // names, as {"first_moment", "second_moment"}
 };
 

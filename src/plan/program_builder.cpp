@@ -177,7 +177,10 @@ void ProgramBuilder::finish_step() {
   Instruction norm;
   norm.operation = Operation::Norm;
   norm.node = "gradients";
-  for (const auto& bucket : program_.buckets) norm.reads.push_back(bucket.buffer);
+  for (const auto& bucket : program_.buckets) {
+    norm.reads.push_back(bucket.buffer);
+    norm.seconds += static_cast<double>(bucket.elements) * step_.norm_seconds_per_element;
+  }
   norm.arguments.inputs = norm.reads;
   norm.arguments.output = program_.gradient_norm;
   norm.writes = {program_.gradient_norm};
@@ -199,6 +202,7 @@ void ProgramBuilder::update(const Bucket& bucket, std::size_t number) {
   instruction.node = program_.buffers[index(bucket.buffer)].name;
   instruction.node_index = static_cast<int>(number);
   instruction.reads = {program_.gradient_norm, bucket.buffer};
+  instruction.seconds = static_cast<double>(bucket.elements) * step_.update_seconds_per_element;
   for (const int p : bucket.parameters) {
     const ParameterBuffers& buffers = program_.parameters[index(p)];
     std::vector<int> updated = buffers.states;

@@ -142,9 +142,6 @@ constexpr int most_attempts = 5;
 
 void consider_solver(const StepPlanner& planner, const StageSolver& solver,
                      std::int64_t budget_bytes, Selection& selection) {
-  const auto leanest = planner.leanest(solver);
-  if (!leanest) return;
-  selection.consider(solver.name, *leanest);
   std::int64_t target = budget_bytes;
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
     const auto schedule = planner.fastest(solver, target);
@@ -155,31 +152,49 @@ void consider_solver(const StepPlanner& planner, const StageSolver& solver,
   }
 }
 
-}  // namespace
-
-StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, std::int64_t budget_bytes,
-                     const std::string& wanted, std::int64_t reserved_bytes) {
-  Selection selection(graph, step, budget_bytes, reserved_bytes);
-  const StepPlanner planner(graph, step);
-  bool known = wanted == "auto";
+std::vector<const StageSolver*> find_solvers(const std::string& wanted) {
+  std::vector<const StageSolver*> solvers;
+  std::string names = "auto";
   for (const auto& solver : stage_solvers()) {
-    if (wanted != "auto" && wanted != solver.name) continue;
-    known = true;
-    consider_solver(planner, solver, budget_bytes, selection);
+    names += ", " + solver.name;
+    if (wanted == "auto" || wanted == solver.name) solvers.push_back(&solver);
   }
-  if (!known) {
-    std::string names = "auto";
-    for (const auto& [name, help] : plan_names()) names += ", " + name;
+  if (solvers.empty()) {
     throw ConfigError("memory.plan", wanted, "unknown plan; known are " + names);
   }
-  if (!selection.found()) {
-    throw PlanError(selection.minimum_budget_bytes(), budget_bytes,
-                    wanted == "auto"
-                        ? "a smaller train.micro_batch or more data ranks with "
-                          "smaller micro-batches need less"
-                        : "that is for memory.plan = \"" + wanted + "\"; \"auto\" may need less");
+  return solvers;
+}
+
+}  // namespace
+
+StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const StageWish& wish) {
+  const std::vector<const StageSolver*> solvers = find_solvers(wish.plan);
+  Selection selection(graph, step, wish.budget_bytes, wish.reserved_bytes);
+  const StepPlanner planner(graph, step);
+  if (wish.first_that_fits && wish.plan == "auto") {
+    // Nothing is faster than running nothing twice.
+    consider_solver(planner, *solvers.front(), wish.budget_bytes, selection);
+    if (selection.found()) return selection.take();
   }
-  return selection.take();
+  // What is least must not depend on the budget: a plan that a search happens to find below it is
+  // none, or the least would be a matter of what was asked before.
+  for (const StageSolver* solver : solvers) {
+    if (const auto leanest = planner.leanest(*solver)) selection.consider(solver->name, *leanest);
+  }
+  const std::int64_t minimum = selection.minimum_budget_bytes();
+  if (wish.budget_bytes < minimum) {
+    throw PlanError(minimum, wish.budget_bytes,
+                    wish.plan == "auto" ? "a smaller train.micro_batch or more data ranks with "
+                                          "smaller micro-batches need less"
+                                        : "that is for memory.plan = \"" + wish.plan +
+                                              "\"; \"auto\" may need less");
+  }
+  for (const StageSolver* solver : solvers) {
+    consider_solver(planner, *solver, wish.budget_bytes, selection);
+  }
+  StagePlan plan = selection.take();
+  plan.minimum_budget_bytes = minimum;
+  return plan;
 }
 
 std::vector<std::pair<std::string, std::string>> plan_names() {

@@ -24,14 +24,20 @@ struct StagePlan {
   Prediction prediction;
   // The best of each policy and solver: the fastest that fits, else the leanest.
   std::vector<StageCandidate> candidates;
-  std::int64_t minimum_budget_bytes = 0;  // the least at which a plan of the wanted kind exists
+  // The least at which a plan of the wanted kind exists; 0 where nobody had to find out.
+  std::int64_t minimum_budget_bytes = 0;
 };
 
-// `wanted` is "auto" or a name of plan_names(). `reserved_bytes`: the least budget that something
-// else of the same rank needs (evaluation). Throws PlanError with the smallest budget that works,
-// ConfigError (memory.plan) for an unknown name. A function of its arguments only.
-StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, std::int64_t budget_bytes,
-                     const std::string& wanted, std::int64_t reserved_bytes);
+struct StageWish {
+  std::int64_t budget_bytes = 0;
+  std::string plan = "auto";        // or a name of plan_names()
+  std::int64_t reserved_bytes = 0;  // the least that something else of the same rank needs
+  bool first_that_fits = false;     // be content when keep-all fits, ask nobody else
+};
+
+// Throws PlanError with the smallest budget that works, ConfigError (memory.plan) for an unknown
+// name. A function of its arguments only.
+StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const StageWish& wish);
 
 // What memory.plan may be besides "auto", with a line of help each.
 std::vector<std::pair<std::string, std::string>> plan_names();

@@ -28,7 +28,9 @@ BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist:
   const MadeUpRun run(config, session);
   const Setup& setup = run.setup();
   Choice choice;
-  session.agree([&] { choice = choose_program(setup, run.budget_bytes()); });
+  session.agree([&] {
+    choice = choose_program(setup, run.budget_bytes(), config.memory.plan, Effort::FirstThatFits);
+  });
   MadeUpTrainer trainer(run, choice, run.budget_bytes());
   const plan::Program& program = trainer.program();
 

@@ -34,7 +34,7 @@ Contender make_contender(const MadeUpRun& run, const std::string& wanted, double
   contender.row.wanted = wanted;
   try {
     const auto start = Clock::now();
-    const Choice choice = choose_program(run.setup(), budget, wanted);
+    const Choice choice = choose_program(run.setup(), budget, wanted, Effort::FirstThatFits);
     contender.row.planning_seconds = std::chrono::duration<double>(Clock::now() - start).count();
     contender.row.fits = true;
     contender.row.plan = choice.program.name;

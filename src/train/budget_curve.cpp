@@ -15,7 +15,7 @@ BudgetCurve budget_curve(const Setup& setup, int points,
   BudgetCurve curve;
   std::set<std::tuple<std::string, std::int64_t, double>> policies;
   const auto plan_at = [&](std::int64_t budget_bytes) {
-    Choice choice = choose_program(setup, budget_bytes, "auto");
+    Choice choice = choose_program(setup, budget_bytes, "auto", Effort::All);
     for (const auto& candidate : choice.candidates)
       policies.emplace(candidate.name, candidate.peak_bytes, candidate.seconds);
     return choice;

@@ -11,6 +11,7 @@
 #include "base/progress.hpp"
 #include "dist/transports.hpp"
 #include "exec/profile.hpp"
+#include "optim/optimizer.hpp"
 
 namespace garonne::train {
 
@@ -66,6 +67,8 @@ plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::js
       if (!progress) progress = std::make_unique<Progress>("profile", all);
       progress->advance_to(done);
     });
+    exec::profile_step(*optim::make_optimizer(setup.config), setup.config.optimizer.name,
+                       setup.declaration.precision, table);
     if (plan::to_json(table) != before && !exec::save_cached_costs(table)) {
       fmt::print("note: the profile could not be cached in {}\n",
                  exec::cost_table_path(table.machine));

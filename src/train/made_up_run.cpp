@@ -34,13 +34,11 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : rank_(se
     setup_ =
         make_setup(without_validation, config.model.vocabulary > 0 ? 0 : byte_vocabulary, threads);
     budget_bytes_ = resolve_budget(config, session.ranks_on_node());
-    if (least_budget_without_transients(setup_) > budget_bytes_) {
-      choose_program(setup_, budget_bytes_);
-    }
+    if (is_hopeless(setup_, budget_bytes_)) choose_program(setup_, budget_bytes_);
   });
   compute_ = std::make_unique<ComputeSession>(threads);
   costs_ = obtain_costs(setup_, threads, nlohmann::json::object(), session);
-  plan::apply_costs(costs_, setup_.model.graph);
+  apply_costs(costs_, setup_);
   products_ = nn::Products::from_json(costs_.products);
   data_axis_ = std::make_unique<DataAxis>(config, setup_.grid, session);
   optimizer_ = optim::make_optimizer(config);

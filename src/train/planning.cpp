@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/precision.hpp"
 #include "optim/optimizer.hpp"
+#include "plan/step_costs.hpp"
 
 namespace garonne::train {
 
@@ -46,6 +47,11 @@ Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads) 
   return setup;
 }
 
+bool apply_costs(const plan::CostTable& costs, Setup& setup) {
+  return plan::apply_costs(costs, setup.config.optimizer.name, setup.config.train.precision,
+                           setup.model.graph, setup.step);
+}
+
 plan::StepShape step_of_rank(const Setup& setup, int rank) {
   plan::StepShape step = setup.step;
   step.data_group = setup.grid.group(Axis::Data, rank);
@@ -53,10 +59,11 @@ plan::StepShape step_of_rank(const Setup& setup, int rank) {
 }
 
 Choice choose_program(const Setup& setup, std::int64_t budget_bytes) {
-  return choose_program(setup, budget_bytes, setup.config.memory.plan);
+  return choose_program(setup, budget_bytes, setup.config.memory.plan, Effort::All);
 }
 
-Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::string& wanted) {
+Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::string& wanted,
+                      Effort effort) {
   Choice choice;
   std::int64_t evaluation_peak = 0;
   if (setup.config.evaluation.batches > 0) {
@@ -69,7 +76,8 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::
     choice.evaluation.name = "forward-only";
   }
   plan::StagePlan stage =
-      plan::plan_stage(setup.model.graph, setup.step, budget_bytes, wanted, evaluation_peak);
+      plan::plan_stage(setup.model.graph, setup.step,
+                       {budget_bytes, wanted, evaluation_peak, effort == Effort::FirstThatFits});
   choice.program = std::move(stage.program);
   choice.prediction = std::move(stage.prediction);
   choice.candidates = std::move(stage.candidates);
@@ -77,18 +85,17 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::
   return choice;
 }
 
-std::int64_t least_budget_without_transients(const Setup& setup) {
+bool is_hopeless(const Setup& setup, std::int64_t budget_bytes) {
   plan::ModelGraph graph = setup.model.graph;
   for (auto& node : graph.nodes) {
     node.forward.transient_bytes = node.forward_keep.transient_bytes =
         node.backward.transient_bytes = node.backward_weight.transient_bytes = 0;
   }
   try {
-    return plan::plan_stage(graph, setup.step, std::numeric_limits<std::int64_t>::max(),
-                            setup.config.memory.plan, 0)
-        .minimum_budget_bytes;
-  } catch (const PlanError& error) {
-    return error.needed_bytes();
+    plan::plan_stage(graph, setup.step, {budget_bytes, setup.config.memory.plan, 0, true});
+    return false;
+  } catch (const PlanError&) {
+    return true;
   }
 }
 

@@ -29,6 +29,9 @@ struct Setup {
 // ConfigError, as for a global batch that does not divide.
 Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads);
 
+// Puts a cost table into model and step; true when every node was in it.
+bool apply_costs(const plan::CostTable& costs, Setup& setup);
+
 // The step of a rank: its data group in place of rank 0's.
 plan::StepShape step_of_rank(const Setup& setup, int rank);
 
@@ -39,18 +42,23 @@ struct Choice {
       evaluation;  // one forward-only micro-batch; no instructions when there is no validation
   plan::Prediction evaluation_prediction;
   std::vector<plan::StageCandidate> candidates;
-  std::int64_t minimum_budget_bytes = 0;  // the least at which a plan of the wanted kind exists
+  // The least at which a plan of the wanted kind exists; 0 where nobody had to find out.
+  std::int64_t minimum_budget_bytes = 0;
 };
+
+// Whether to compare all plans, or to be content when the one that runs nothing twice fits.
+enum class Effort { FirstThatFits, All };
 
 // The fastest of the wanted plans that fits `budget_bytes`; throws PlanError with the smallest
 // budget that works, ConfigError for an unknown plan.
 Choice choose_program(const Setup& setup, std::int64_t budget_bytes);
 // The same with another memory.plan than the configuration's.
-Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::string& wanted);
+Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::string& wanted,
+                      Effort effort);
 
-// A bound from below on every plan of the wanted kind: as if no operation took scratch memory. For
-// refusing before anything is measured.
-std::int64_t least_budget_without_transients(const Setup& setup);
+// Whether nothing would fit even if no operation took scratch memory. For refusing before anything
+// is measured.
+bool is_hopeless(const Setup& setup, std::int64_t budget_bytes);
 
 // The chosen Program as rank `rank` runs it.
 plan::Program program_of_rank(const Setup& setup, const Choice& choice, int rank);

@@ -198,7 +198,7 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
     if (data["summary"]["last_validation_loss"].is_null()) planned.evaluation.batches = 0;
     Setup setup = make_setup(planned, *vocabulary, threads);
     const plan::CostTable costs = costs_of_run(run_directory);
-    data["costs"] = plan::apply_costs(costs, setup.model.graph) ? "measured" : "declared";
+    data["costs"] = apply_costs(costs, setup) ? "measured" : "declared";
     data["parameters"] = setup.model.graph.parameter_elements();
     for (const auto& node : setup.model.graph.nodes) kinds[node.name] = node.kind;
     if (options.budgets > 0) {

@@ -56,7 +56,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   trained.setup = make_setup(trained.config, vocabulary, threads);
   trained.compute = std::make_unique<ComputeSession>(threads);
   // What was measured on this machine is nearer the truth than what nodes declare.
-  plan::apply_costs(exec::load_cached_costs(threads), trained.setup.model.graph);
+  apply_costs(exec::load_cached_costs(threads), trained.setup);
   try {
     if (manifest.products.is_object())
       trained.products = nn::Products::from_json(manifest.products);

@@ -18,6 +18,7 @@
 #include "data/token_stream.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
+#include "plan/step_costs.hpp"
 #include "train/cluster.hpp"
 #include "train/evaluation.hpp"
 #include "train/planning.hpp"
@@ -122,7 +123,7 @@ void Trainer::plan() {
   // A budget that is hopeless is said before anything is measured. What nodes declare is a bound,
   // so a budget a little below it may still do.
   session_.agree([&] {
-    if (least_budget_without_transients(setup_) > budget_) choose_program(setup_, budget_);
+    if (is_hopeless(setup_, budget_)) choose_program(setup_, budget_);
   });
   compute_ = std::make_unique<ComputeSession>(threads_);
   plan::CostTable costs = obtain_costs(setup_, threads_, start_.manifest.products, session_);
@@ -134,15 +135,20 @@ void Trainer::plan() {
     costs = obtain_costs(setup_, threads_, nlohmann::json::object(), session_);
     products_ = nn::Products::from_json(costs.products);
   }
-  plan::apply_costs(costs, setup_.model.graph);
+  apply_costs(costs, setup_);
   // What this run was planned with; the cache may hold other models as well.
   costs_ = costs;
   std::erase_if(costs_.rows, [&](const auto& row) {
     const auto& nodes = setup_.model.graph.nodes;
-    return std::none_of(nodes.begin(), nodes.end(),
+    const std::string& precision = config_.train.precision;
+    return row.first != plan::step_cost_key("norm", precision) &&
+           row.first != plan::step_cost_key(config_.optimizer.name, precision) &&
+           std::none_of(nodes.begin(), nodes.end(),
                         [&](const auto& node) { return node.cost_key == row.first; });
   });
-  session_.agree([&] { choice_ = choose_program(setup_, budget_); });
+  session_.agree([&] {
+    choice_ = choose_program(setup_, budget_, config_.memory.plan, Effort::FirstThatFits);
+  });
   program_ = program_of_rank(setup_, choice_, session_.rank());
   const bool agreed = session_.all_agree(plan::program_hash(program_));
   expect(agreed, "the ranks of one stage planned different Programs");
@@ -173,10 +179,13 @@ void Trainer::print_start() const {
       line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count);
     return line + " (chosen by measurement, choices.json)";
   }());
-  text += fmt::format(
-      "plan      {} · predicted peak {} · {:.1f} ms a step · smallest budget {} B ({})\n",
-      program_.name, format_bytes(program_.peak_bytes), 1e3 * program_.seconds,
-      choice_.minimum_budget_bytes, format_bytes(choice_.minimum_budget_bytes));
+  text +=
+      fmt::format("plan      {} · predicted peak {} · {:.1f} ms a step{}\n", program_.name,
+                  format_bytes(program_.peak_bytes), 1e3 * program_.seconds,
+                  choice_.minimum_budget_bytes == 0
+                      ? ""
+                      : fmt::format(" · smallest budget {} B ({})", choice_.minimum_budget_bytes,
+                                    format_bytes(choice_.minimum_budget_bytes)));
   text += format_memory_table(memory_table(choice_.prediction, budget_), budget_);
   say(text);
 }

@@ -30,12 +30,13 @@ RunConfig small_config() {
 
 TEST(ReportProgram, BytesByKindAddUpToWhatReplaySays) {
   const auto setup = make_setup(small_config(), 64, 1);
-  const Choice fastest = choose_program(setup, std::numeric_limits<std::int64_t>::max(), "auto");
+  const Choice fastest =
+      choose_program(setup, std::numeric_limits<std::int64_t>::max(), "auto", Effort::All);
   const std::int64_t least = fastest.minimum_budget_bytes;
   const std::int64_t most = fastest.prediction.peak_bytes;
   ASSERT_LT(least, most);
   for (const std::int64_t budget : {least, (least + most) / 2, most}) {
-    const Choice choice = choose_program(setup, budget, "auto");
+    const Choice choice = choose_program(setup, budget, "auto", Effort::All);
     const auto during = bytes_during(choice.program);
     ASSERT_EQ(during.size(), choice.prediction.during_bytes.size());
     for (std::size_t i = 0; i < during.size(); ++i) {
