@@ -11,7 +11,11 @@
 namespace garonne::plan {
 namespace {
 
-constexpr std::int64_t most_traces = 20'000;
+// Of one core's time this is half a second whatever the size.
+std::int64_t most_traces(const StageProblem& problem) {
+  const auto tasks = static_cast<std::int64_t>(problem.tasks.graph.tasks.size());
+  return std::clamp<std::int64_t>(1'000'000 / std::max<std::int64_t>(tasks, 1), 1'000, 20'000);
+}
 
 StageSolver solver_of(const Policy& policy) {
   const auto family = policy.schedules;
@@ -63,6 +67,9 @@ std::vector<NodeSchedule> rotor_leanest(const StageProblem& problem) {
   return {expand(problem.model, *problem.chain, *sequence)};
 }
 
+// What more rounds find on transformers of 4 to 24 layers is within a few parts in a thousand.
+constexpr std::int64_t search_rounds = 1'000;
+
 struct Traced {
   TaskSchedule schedule;
   std::int64_t peak_bytes = 0;
@@ -87,12 +94,26 @@ std::optional<Traced> best_of(const StageProblem& problem, std::vector<NodeSched
   return best;
 }
 
-std::vector<NodeSchedule> improved(const StageProblem& problem, const std::optional<Traced>& start,
-                                   std::int64_t budget_bytes) {
-  if (!start) return {};
-  const TaskSchedule better =
-      improve_schedule(problem.tasks.graph, start->schedule, budget_bytes, GraphSolverOptions());
-  return {to_node_schedule(problem.model, problem.tasks, better)};
+Traced improved(const StageProblem& problem, const Traced& start, std::int64_t budget_bytes) {
+  GraphSolverOptions options;
+  options.iterations = search_rounds;
+  Traced better{improve_schedule(problem.tasks.graph, start.schedule, budget_bytes, options), 0, 0};
+  const LivenessTrace trace = trace_liveness(problem.tasks.graph, better.schedule);
+  better.peak_bytes = trace.peak_bytes;
+  better.seconds = trace.seconds;
+  return better;
+}
+
+// A search is good at reaching a budget that is near: steps down that are halved where it fails.
+Traced descended(const StageProblem& problem, Traced best) {
+  std::int64_t step = best.peak_bytes / 16;
+  for (int attempt = 0; attempt < 12 && step > best.peak_bytes / 1024; ++attempt) {
+    const std::int64_t target = best.peak_bytes - step;
+    Traced lower = improved(problem, best, target);
+    if (lower.peak_bytes > target) step /= 2;
+    if (lower.peak_bytes < best.peak_bytes) best = std::move(lower);
+  }
+  return best;
 }
 
 std::vector<NodeSchedule> search(const StageProblem& problem, std::int64_t budget_bytes) {
@@ -102,7 +123,9 @@ std::vector<NodeSchedule> search(const StageProblem& problem, std::int64_t budge
   }
   start = best_of(problem, greedy(problem, budget_bytes), budget_bytes, std::move(start));
   start = best_of(problem, rotor(problem, budget_bytes), budget_bytes, std::move(start));
-  return improved(problem, start, budget_bytes);
+  if (!start) return {};
+  return {to_node_schedule(problem.model, problem.tasks,
+                           improved(problem, *start, budget_bytes).schedule)};
 }
 
 std::vector<NodeSchedule> search_leanest_of_all(const StageProblem& problem) {
@@ -112,17 +135,19 @@ std::vector<NodeSchedule> search_leanest_of_all(const StageProblem& problem) {
   }
   start = best_of(problem, greedy_leanest(problem), 0, std::move(start));
   start = best_of(problem, rotor_leanest(problem), 0, std::move(start));
-  return improved(problem, start, 0);
+  if (!start) return {};
+  return {to_node_schedule(problem.model, problem.tasks,
+                           descended(problem, std::move(*start)).schedule)};
 }
 
 std::vector<NodeSchedule> greedy(const StageProblem& problem, std::int64_t budget_bytes) {
-  auto found = search_kept(problem.model, problem.tasks, budget_bytes, most_traces);
+  auto found = search_kept(problem.model, problem.tasks, budget_bytes, most_traces(problem));
   if (!found) return {};
   return {std::move(found->schedule)};
 }
 
 std::vector<NodeSchedule> greedy_leanest(const StageProblem& problem) {
-  return {search_leanest(problem.model, problem.tasks, most_traces).schedule};
+  return {search_leanest(problem.model, problem.tasks, most_traces(problem)).schedule};
 }
 
 }  // namespace
