@@ -19,6 +19,7 @@
 #include "plan/generator.hpp"
 #include "plan/policy.hpp"
 #include "plan/replay.hpp"
+#include "plan/stage_planner.hpp"
 
 namespace garonne::exec {
 namespace {
@@ -30,6 +31,7 @@ struct Setting {
   int micro_batches = 1;
   std::int64_t batch = 2;
   std::string plan = "keep-all";
+  double budget_share = -1;  // from the smallest budget (0) to keep-all (1); else `plan`
   double dropout = 0.25;
   std::int64_t sequence = 24;
   std::int64_t hidden = 32;
@@ -78,9 +80,17 @@ class Rank {
     step.element_bytes.gradient = step.element_bytes.state = state_bytes(setting.precision);
     step.optimizer_states = optimizer_->state_names();
     step.data_group = {0};
-    program_ = plan::make_training_program(
-        model_.graph, step,
-        plan::same_for_all(schedule_of(model_.graph, setting.plan), setting.micro_batches));
+    if (setting.budget_share >= 0) {
+      const plan::StagePlan most = plan::plan_stage(model_.graph, step, {no_limit});
+      const std::int64_t least = most.minimum_budget_bytes;
+      const auto more = static_cast<double>(most.prediction.peak_bytes - least);
+      budget_ = least + static_cast<std::int64_t>(setting.budget_share * more);
+      program_ = plan::plan_stage(model_.graph, step, {budget_}).program;
+    } else {
+      program_ = plan::make_training_program(
+          model_.graph, step,
+          plan::same_for_all(schedule_of(model_.graph, setting.plan), setting.micro_batches));
+    }
     evaluation_ = plan::make_forward_program(model_.graph, step, model_.graph.loss);
     prediction_ = plan::replay(program_);
     tier_ = std::make_unique<DeviceTier>(limit);
@@ -139,6 +149,7 @@ class Rank {
   const plan::Program& program() const { return program_; }
   plan::Program& program() { return program_; }
   const plan::Prediction& prediction() const { return prediction_; }
+  std::int64_t budget() const { return budget_; }
   plan::Prediction evaluation_prediction() const { return plan::replay(evaluation_); }
   const DeviceTier& tier() const { return *tier_; }
   ModelState& state() { return state_; }
@@ -165,6 +176,7 @@ class Rank {
   nn::Model model_;
   nn::Products products_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  std::int64_t budget_ = 0;
   plan::Program program_;
   plan::Program evaluation_;
   plan::Prediction prediction_;
@@ -228,6 +240,30 @@ TEST(Executor, RecomputingGivesTheSameBits) {
           recomputations += instruction.recompute;
         EXPECT_GT(recomputations, 0);
       }
+    }
+  }
+}
+
+// From the smallest budget to everything kept: the plan's bytes are the measured ones, and the bits
+// those of plain training.
+TEST(Executor, AnyBudgetGivesTheSameBitsWithinItsBytes) {
+  for (const int micro_batches : {1, 3}) {
+    Setting setting;
+    setting.micro_batches = micro_batches;
+    Rank keeping(setting);
+    const StepOutputs kept = keeping.step();
+    for (int twelfth = 0; twelfth < 12; ++twelfth) {
+      setting.budget_share = twelfth / 11.0;
+      SCOPED_TRACE("budget " + std::to_string(twelfth) + " of 11, micro-batches " +
+                   std::to_string(micro_batches));
+      Rank rank(setting, no_limit);
+      const StepOutputs outputs = rank.step();
+      EXPECT_EQ(outputs.loss, kept.loss);
+      EXPECT_EQ(rank.gradients(), keeping.gradients());
+      EXPECT_LE(rank.prediction().peak_bytes, rank.budget());
+      EXPECT_LE(outputs.peak_bytes, rank.prediction().peak_bytes);
+      EXPECT_GE(static_cast<double>(outputs.peak_bytes),
+                0.99 * static_cast<double>(rank.prediction().peak_bytes));
     }
   }
 }
