@@ -10,8 +10,12 @@
 #include "command.hpp"
 #include "data/token_file.hpp"
 #include "exec/profile.hpp"
+#include "plan/chain/chain_json.hpp"
 #include "plan/cost_table.hpp"
+#include "plan/graph_json.hpp"
+#include "plan/stage_solver.hpp"
 #include "train/cluster.hpp"
+#include "train/explain.hpp"
 #include "train/memory_sweep.hpp"
 #include "train/planning.hpp"
 
@@ -21,6 +25,9 @@ namespace {
 struct PlanOptions {
   std::int64_t ranks = 0;
   bool json = false;
+  bool explain = false;
+  std::string chain_path;
+  std::string graph_path;
   std::string program_directory;
   std::optional<std::string> sweep;
 };
@@ -67,6 +74,28 @@ ExitCode plan_sweep(const RunConfig& config, const PlanOptions& options, std::in
   return ExitCode::Done;
 }
 
+void write_text(const std::string& path, const std::string& text) {
+  FileWriter file(path);
+  file.write(text.data(), text.size());
+  file.finish();
+}
+
+// The first micro-batch as other solvers take it.
+void write_problems(const train::Setup& setup, const PlanOptions& options) {
+  if (options.chain_path.empty() && options.graph_path.empty()) return;
+  const plan::StageProblem problem =
+      plan::make_stage_problem(setup.model.graph, setup.step, plan::GradientBuckets::Made);
+  if (!options.graph_path.empty()) {
+    write_text(options.graph_path, plan::to_json(problem.tasks.graph).dump(1) + "\n");
+  }
+  if (options.chain_path.empty()) return;
+  if (!problem.chain) {
+    throw ConfigError("--chain", options.chain_path,
+                      "this model has no value that everything passes through; use --graph");
+  }
+  write_text(options.chain_path, plan::to_json(problem.chain->chain).dump(1) + "\n");
+}
+
 ExitCode plan_run(RunConfig config, const PlanOptions& options) {
   if (options.ranks > 0) {
     const std::int64_t others = config.grid.pipeline * config.grid.tensor;
@@ -93,6 +122,7 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
   const train::Choice choice = train::choose_program(setup, budget);
   const train::MemoryTable table = train::memory_table(choice.prediction, budget);
   if (!options.program_directory.empty()) write_programs(setup, choice, options.program_directory);
+  write_problems(setup, options);
 
   if (options.json) {
     nlohmann::ordered_json candidates = nlohmann::ordered_json::array();
@@ -136,6 +166,7 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
                  ? std::string("start of the step")
                  : plan::describe(choice.program.instructions[static_cast<std::size_t>(
                        choice.prediction.peak_instruction)]));
+  if (options.explain) fmt::print("{}", train::explain(setup, choice, budget, measured));
   fmt::print("smallest budget: {} B ({})\n", choice.minimum_budget_bytes,
              format_bytes(choice.minimum_budget_bytes));
   if (measured) {
@@ -166,6 +197,14 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->add_option("--sweep", options->sweep,
                       "memory over sizes around the configured ones: batch, sequence or "
                       "batch,sequence (with --json: format garonne.sweep)");
+  command->add_flag("--explain", options->explain,
+                    "say what binds, what is run again, and what other budgets would cost");
+  command->add_option(
+      "--chain", options->chain_path,
+      "write the blocks of a micro-batch there (garonne.chain), for `garonne solve`");
+  command->add_option(
+      "--graph", options->graph_path,
+      "write the tasks of a micro-batch there (garonne.graph), for `garonne solve`");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "plan");

@@ -100,13 +100,14 @@ class StepPlanner {
   }
 
   // The fastest of its candidates within `budget_bytes`, static bytes included.
-  std::optional<StepSchedule> fastest(const StageSolver& solver, std::int64_t budget_bytes) const {
+  std::optional<StepSchedule> fastest(const StageSolver& solver, std::int64_t budget_bytes,
+                                      const StepSchedule& lean) const {
     std::vector<NodeSchedule> schedules;
     for (const auto& problem : problems_) {
       const std::int64_t budget = budget_bytes - problem.tasks.static_bytes;
       std::optional<NodeSchedule> best;
       double seconds = std::numeric_limits<double>::infinity();
-      for (auto& candidate : solver.solve(problem, budget)) {
+      for (auto& candidate : solver.solve(problem, budget, lean.schedules[schedules.size()])) {
         const LivenessTrace traced = trace(problem, candidate);
         if (traced.peak_bytes > budget || traced.seconds >= seconds) continue;
         seconds = traced.seconds;
@@ -141,10 +142,10 @@ class StepPlanner {
 constexpr int most_attempts = 5;
 
 void consider_solver(const StepPlanner& planner, const StageSolver& solver,
-                     std::int64_t budget_bytes, Selection& selection) {
+                     std::int64_t budget_bytes, const StepSchedule& lean, Selection& selection) {
   std::int64_t target = budget_bytes;
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
-    const auto schedule = planner.fastest(solver, target);
+    const auto schedule = planner.fastest(solver, target, lean);
     if (!schedule) return;
     const std::int64_t peak = selection.consider(solver.name, *schedule);
     if (peak <= budget_bytes) return;
@@ -173,13 +174,21 @@ StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const Stage
   const StepPlanner planner(graph, step);
   if (wish.first_that_fits && wish.plan == "auto") {
     // Nothing is faster than running nothing twice.
-    consider_solver(planner, *solvers.front(), wish.budget_bytes, selection);
+    const auto all = planner.leanest(*solvers.front());
+    selection.consider(solvers.front()->name, *all);
     if (selection.found()) return selection.take();
   }
   // What is least must not depend on the budget: a plan that a search happens to find below it is
   // none, or the least would be a matter of what was asked before.
+  StepSchedule lean;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const StageSolver* solver : solvers) {
-    if (const auto leanest = planner.leanest(*solver)) selection.consider(solver->name, *leanest);
+    auto leanest = planner.leanest(*solver);
+    if (!leanest) continue;
+    const std::int64_t peak = selection.consider(solver->name, *leanest);
+    if (peak >= least) continue;
+    least = peak;
+    lean = std::move(*leanest);
   }
   const std::int64_t minimum = selection.minimum_budget_bytes();
   if (wish.budget_bytes < minimum) {
@@ -190,7 +199,7 @@ StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const Stage
                                               "\"; \"auto\" may need less");
   }
   for (const StageSolver* solver : solvers) {
-    consider_solver(planner, *solver, wish.budget_bytes, selection);
+    consider_solver(planner, *solver, wish.budget_bytes, lean, selection);
   }
   StagePlan plan = selection.take();
   plan.minimum_budget_bytes = minimum;

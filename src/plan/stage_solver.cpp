@@ -20,11 +20,14 @@ std::int64_t most_traces(const StageProblem& problem) {
 StageSolver solver_of(const Policy& policy) {
   const auto family = policy.schedules;
   return {policy.name, policy.help,
-          [family](const StageProblem& problem, std::int64_t) { return family(problem.model); },
+          [family](const StageProblem& problem, std::int64_t, const NodeSchedule&) {
+            return family(problem.model);
+          },
           [family](const StageProblem& problem) { return family(problem.model); }};
 }
 
-std::vector<NodeSchedule> greedy(const StageProblem& problem, std::int64_t budget_bytes);
+std::vector<NodeSchedule> greedy(const StageProblem& problem, std::int64_t budget_bytes,
+                                 const NodeSchedule&);
 std::vector<NodeSchedule> greedy_leanest(const StageProblem& problem);
 
 // The chain's model of memory counts a little more than the nodes need, so that sequences for a
@@ -33,7 +36,8 @@ constexpr double largest_chain_budget = 1.3;
 constexpr int chain_budgets = 48;
 constexpr std::int64_t chain_slots = 2'000;
 
-std::vector<NodeSchedule> rotor(const StageProblem& problem, std::int64_t budget_bytes) {
+std::vector<NodeSchedule> rotor(const StageProblem& problem, std::int64_t budget_bytes,
+                                const NodeSchedule&) {
   if (!problem.chain) return {};
   const StageChain& stage = *problem.chain;
   const NodeSchedule all = recompute_on_demand(problem.model, keep_everything(problem.model));
@@ -116,13 +120,14 @@ Traced descended(const StageProblem& problem, Traced best) {
   return best;
 }
 
-std::vector<NodeSchedule> search(const StageProblem& problem, std::int64_t budget_bytes) {
-  std::optional<Traced> start;
+std::vector<NodeSchedule> search(const StageProblem& problem, std::int64_t budget_bytes,
+                                 const NodeSchedule& lean) {
+  std::optional<Traced> start = best_of(problem, {lean}, budget_bytes, std::nullopt);
   for (const auto& policy : policies()) {
     start = best_of(problem, policy.schedules(problem.model), budget_bytes, std::move(start));
   }
-  start = best_of(problem, greedy(problem, budget_bytes), budget_bytes, std::move(start));
-  start = best_of(problem, rotor(problem, budget_bytes), budget_bytes, std::move(start));
+  start = best_of(problem, greedy(problem, budget_bytes, lean), budget_bytes, std::move(start));
+  start = best_of(problem, rotor(problem, budget_bytes, lean), budget_bytes, std::move(start));
   if (!start) return {};
   return {to_node_schedule(problem.model, problem.tasks,
                            improved(problem, *start, budget_bytes).schedule)};
@@ -140,7 +145,8 @@ std::vector<NodeSchedule> search_leanest_of_all(const StageProblem& problem) {
                            descended(problem, std::move(*start)).schedule)};
 }
 
-std::vector<NodeSchedule> greedy(const StageProblem& problem, std::int64_t budget_bytes) {
+std::vector<NodeSchedule> greedy(const StageProblem& problem, std::int64_t budget_bytes,
+                                 const NodeSchedule&) {
   auto found = search_kept(problem.model, problem.tasks, budget_bytes, most_traces(problem));
   if (!found) return {};
   return {std::move(found->schedule)};

@@ -26,8 +26,11 @@ StageProblem make_stage_problem(const ModelGraph& model, const StepShape& step,
 struct StageSolver {
   std::string name;  // for memory.plan
   std::string help;
-  // `budget_bytes`: for the values of the task graph, without its static bytes.
-  std::function<std::vector<NodeSchedule>(const StageProblem&, std::int64_t budget_bytes)> solve;
+  // `budget_bytes`: for the values of the task graph, without its static bytes. `lean`: a schedule
+  // to start from where nothing else fits.
+  std::function<std::vector<NodeSchedule>(const StageProblem&, std::int64_t budget_bytes,
+                                          const NodeSchedule& lean)>
+      solve;
   std::function<std::vector<NodeSchedule>(const StageProblem&)> leanest;
 };
 const std::vector<StageSolver>& stage_solvers();

@@ -1,0 +1,320 @@
+#include "plan/graph_json.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <initializer_list>
+#include <vector>
+
+#include "base/error.hpp"
+#include "plan/graph_replay.hpp"
+
+namespace garonne::plan {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr std::int64_t largest_bytes = std::int64_t{1} << 48;
+constexpr std::int64_t largest_total = std::int64_t{1} << 52;
+constexpr double most_seconds = 1e12;
+
+// A place in the file, as "file.json: tasks[3].reads", which errors name.
+class Place {
+ public:
+  Place(const json& source, std::string name) : source_(source), name_(std::move(name)) {}
+
+  void expect_keys(std::initializer_list<const char*> needed,
+                   std::initializer_list<const char*> allowed) const {
+    if (!source_.is_object()) fail("is no object");
+    for (const char* key : needed) {
+      if (!source_.contains(key)) throw ConfigError(name_of(key), "", "is missing");
+    }
+    for (const auto& [key, value] : source_.items()) {
+      bool known = false;
+      for (const char* name : needed) known = known || key == name;
+      for (const char* name : allowed) known = known || key == name;
+      if (!known) throw ConfigError(name_of(key), value.dump(), "is no key of this version");
+    }
+  }
+
+  bool has(const char* key) const { return source_.contains(key); }
+  Place key(const char* key) const { return {source_.at(key), name_of(key)}; }
+
+  std::vector<Place> elements() const {
+    if (!source_.is_array()) fail("is no list");
+    std::vector<Place> result;
+    for (std::size_t i = 0; i < source_.size(); ++i) {
+      result.emplace_back(source_[i], fmt::format("{}[{}]", name_, i));
+    }
+    return result;
+  }
+
+  std::string text() const {
+    if (!source_.is_string()) fail("is no text");
+    return source_.get<std::string>();
+  }
+  bool truth() const {
+    if (!source_.is_boolean()) fail("is neither true nor false");
+    return source_.get<bool>();
+  }
+  std::int64_t integer() const {
+    if (!source_.is_number_integer()) fail("is no integer");
+    if (source_.is_number_unsigned() &&
+        source_.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) {
+      fail("is too large");
+    }
+    return source_.get<std::int64_t>();
+  }
+  double number() const {
+    if (!source_.is_number()) fail("is no number");
+    return source_.get<double>();
+  }
+  std::vector<int> indices() const {
+    std::vector<int> result;
+    for (const Place& element : elements()) {
+      const std::int64_t value = element.integer();
+      if (value < 0 || value > INT32_MAX) element.fail("is no index of a value");
+      result.push_back(static_cast<int>(value));
+    }
+    return result;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& reason) const {
+    throw ConfigError(name_, source_.dump().substr(0, 80), reason);
+  }
+  std::string name_of(const std::string& key) const {
+    return name_.ends_with(": ") ? name_ + key : name_ + "." + key;
+  }
+
+  const json& source_;
+  std::string name_;
+};
+
+TaskValue value_from(const Place& place) {
+  place.expect_keys({"name", "bytes"}, {"live_at_start", "live_at_end"});
+  TaskValue value;
+  value.name = place.key("name").text();
+  value.bytes = place.key("bytes").integer();
+  if (place.has("live_at_start")) value.live_at_start = place.key("live_at_start").truth();
+  if (place.has("live_at_end")) value.live_at_end = place.key("live_at_end").truth();
+  return value;
+}
+
+Task task_from(const Place& place) {
+  place.expect_keys({"name", "reads", "options"}, {"updates", "once"});
+  Task task;
+  task.name = place.key("name").text();
+  task.reads = place.key("reads").indices();
+  if (place.has("updates")) task.updates = place.key("updates").indices();
+  if (place.has("once")) task.once = place.key("once").truth();
+  for (const Place& source : place.key("options").elements()) {
+    source.expect_keys({"name", "makes", "seconds", "transient_bytes"}, {});
+    task.options.push_back({source.key("name").text(), source.key("makes").indices(),
+                            source.key("seconds").number(),
+                            source.key("transient_bytes").integer()});
+  }
+  return task;
+}
+
+class GraphCheck {
+ public:
+  GraphCheck(const ComputationGraph& graph, const std::string& path)
+      : graph_(graph), path_(path), maker_(graph.values.size(), -1) {}
+
+  void run() {
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      check_bytes(fmt::format("values[{}].bytes", v), graph_.values[v].bytes);
+    }
+    if (graph_.tasks.empty()) fail("tasks", "", "there is nothing to run");
+    for (std::size_t t = 0; t < graph_.tasks.size(); ++t) check_task(static_cast<int>(t));
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      const bool made = maker_[v] >= 0;
+      if (made || graph_.values[v].live_at_start) continue;
+      fail(fmt::format("values[{}]", v), graph_.values[v].name,
+           "is made by no task and not live at the start");
+    }
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& key, const std::string& value,
+                         const std::string& reason) const {
+    throw ConfigError(path_ + ": " + key, value, reason);
+  }
+
+  void check_bytes(const std::string& key, std::int64_t bytes) {
+    if (bytes < 0) fail(key, fmt::format("{}", bytes), "is negative");
+    if (bytes > largest_bytes) fail(key, fmt::format("{}", bytes), "is more than 2^48");
+    total_ += bytes;
+    if (total_ > largest_total) fail(key, fmt::format("{}", bytes), "makes more than 2^52 in all");
+  }
+
+  void check_index(const std::string& key, int value) const {
+    if (value >= 0 && static_cast<std::size_t>(value) < graph_.values.size()) return;
+    fail(key, fmt::format("{}", value), fmt::format("there are {} values", graph_.values.size()));
+  }
+
+  void check_read(const std::string& key, int value) const {
+    check_index(key, value);
+    const auto v = static_cast<std::size_t>(value);
+    if (maker_[v] < 0 && !graph_.values[v].live_at_start) {
+      fail(key, fmt::format("{}", value),
+           graph_.values[v].name + " is read before the task that makes it: no topological order");
+    }
+  }
+
+  void check_task(int t) {
+    const Task& task = graph_.tasks[static_cast<std::size_t>(t)];
+    const std::string name = fmt::format("tasks[{}]", t);
+    std::vector<int> touched;
+    for (std::size_t r = 0; r < task.reads.size(); ++r) {
+      check_read(fmt::format("{}.reads[{}]", name, r), task.reads[r]);
+      check_new(fmt::format("{}.reads[{}]", name, r), touched, task.reads[r]);
+    }
+    for (std::size_t u = 0; u < task.updates.size(); ++u) {
+      const std::string key = fmt::format("{}.updates[{}]", name, u);
+      const int value = task.updates[u];
+      check_read(key, value);
+      check_new(key, touched, value);
+      if (!task.once) fail(key, fmt::format("{}", value), "only a task that is once may update");
+      const int maker = maker_[static_cast<std::size_t>(value)];
+      if (maker >= 0 && !graph_.tasks[static_cast<std::size_t>(maker)].once) {
+        fail(key, fmt::format("{}", value), "what a task makes that may run again is not updated");
+      }
+    }
+    if (task.options.empty()) fail(name + ".options", "", "a task has at least one");
+    for (std::size_t o = 0; o < task.options.size(); ++o) {
+      check_option(fmt::format("{}.options[{}]", name, o), t, static_cast<int>(o), touched);
+    }
+  }
+
+  void check_option(const std::string& name, int t, int o, const std::vector<int>& touched) {
+    const Task& task = graph_.tasks[static_cast<std::size_t>(t)];
+    const TaskOption& option = task.options[static_cast<std::size_t>(o)];
+    check_bytes(name + ".transient_bytes", option.transient_bytes);
+    if (!std::isfinite(option.seconds) || option.seconds < 0 || option.seconds > most_seconds) {
+      fail(name + ".seconds", fmt::format("{}", option.seconds), "is no number from 0 to 1e12");
+    }
+    std::vector<int> all = touched;
+    for (std::size_t m = 0; m < option.makes.size(); ++m) {
+      const std::string key = fmt::format("{}.makes[{}]", name, m);
+      const int value = option.makes[m];
+      check_index(key, value);
+      check_new(key, all, value);
+      int& maker = maker_[static_cast<std::size_t>(value)];
+      if (o > 0) {
+        if (maker != t) fail(key, fmt::format("{}", value), "option 0 does not make it");
+        continue;
+      }
+      if (graph_.values[static_cast<std::size_t>(value)].live_at_start) {
+        fail(key, fmt::format("{}", value), "is live at the start, so no task makes it");
+      }
+      if (maker >= 0) fail(key, fmt::format("{}", value), "is made by two tasks");
+      maker = t;
+    }
+  }
+
+  // Copies of a value have one event a step.
+  void check_new(const std::string& key, std::vector<int>& touched, int value) const {
+    for (const int other : touched) {
+      if (other == value) fail(key, fmt::format("{}", value), "is named twice by one task");
+    }
+    touched.push_back(value);
+  }
+
+  const ComputationGraph& graph_;
+  const std::string& path_;
+  std::vector<int> maker_;
+  std::int64_t total_ = 0;
+};
+
+}  // namespace
+
+void check_graph(const ComputationGraph& graph, const std::string& path) {
+  GraphCheck(graph, path).run();
+}
+
+ordered_json to_json(const ComputationGraph& graph) {
+  ordered_json values = ordered_json::array();
+  for (const TaskValue& value : graph.values) {
+    values.push_back({{"name", value.name},
+                      {"bytes", value.bytes},
+                      {"live_at_start", value.live_at_start},
+                      {"live_at_end", value.live_at_end}});
+  }
+  ordered_json tasks = ordered_json::array();
+  for (const Task& task : graph.tasks) {
+    ordered_json options = ordered_json::array();
+    for (const TaskOption& option : task.options) {
+      options.push_back({{"name", option.name},
+                         {"makes", option.makes},
+                         {"seconds", option.seconds},
+                         {"transient_bytes", option.transient_bytes}});
+    }
+    tasks.push_back({{"name", task.name},
+                     {"once", task.once},
+                     {"reads", task.reads},
+                     {"updates", task.updates},
+                     {"options", std::move(options)}});
+  }
+  return {{"format", "garonne.graph"},
+          {"version", 1},
+          {"values", std::move(values)},
+          {"tasks", std::move(tasks)}};
+}
+
+ComputationGraph computation_graph_from_json(const json& source, const std::string& path) {
+  const Place root(source, path + ": ");
+  root.expect_keys({"format", "version", "values", "tasks"}, {});
+  if (const std::string format = root.key("format").text(); format != "garonne.graph") {
+    throw ConfigError(path + ": format", format, "is no garonne.graph");
+  }
+  if (const std::int64_t version = root.key("version").integer(); version != 1) {
+    throw ConfigError(path + ": version", fmt::format("{}", version), "this build reads version 1");
+  }
+  ComputationGraph graph;
+  for (const Place& place : root.key("values").elements())
+    graph.values.push_back(value_from(place));
+  for (const Place& place : root.key("tasks").elements()) graph.tasks.push_back(task_from(place));
+  check_graph(graph, path);
+  return graph;
+}
+
+ComputationGraph computation_graph_from_text(const std::string& text, const std::string& path) {
+  json source;
+  try {
+    source = json::parse(text);
+  } catch (const json::exception& error) {
+    throw ConfigError(path, "", std::string("is no JSON: ") + error.what());
+  }
+  return computation_graph_from_json(source, path);
+}
+
+ordered_json to_json(const ComputationGraph& graph, const std::string& algorithm,
+                     std::int64_t budget_bytes, const GraphAnswer& answer) {
+  expect(answer.schedule.has_value(), "an answer to be written has a schedule");
+  const ScheduleOutcome keep_all = replay_schedule(graph, keep_all_schedule(graph));
+  ordered_json steps = ordered_json::array();
+  for (const TaskStep& step : *answer.schedule) {
+    steps.push_back(ordered_json::array({step.task, step.option}));
+  }
+  ordered_json result = {
+      {"format", "garonne.graph-schedule"},
+      {"version", 1},
+      {"algorithm", algorithm},
+      {"budget_bytes", budget_bytes},
+      {"peak_bytes", answer.peak_bytes},
+      {"seconds", answer.seconds},
+      {"lower_bound_seconds", answer.lower_bound_seconds},
+      {"class_bound_seconds", nullptr},
+      {"proved", answer.proved},
+      {"stopped_by_time_limit", answer.stopped_by_time_limit},
+      {"keep_all", {{"seconds", keep_all.seconds}, {"peak_bytes", keep_all.peak_bytes}}},
+      {"minimum_budget_bytes", answer.minimum_bytes},
+      {"steps", std::move(steps)}};
+  if (answer.class_bound_seconds) result["class_bound_seconds"] = *answer.class_bound_seconds;
+  return result;
+}
+
+}  // namespace garonne::plan
