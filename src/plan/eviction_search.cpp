@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/task_option.hpp"
+
 namespace garonne::plan {
 namespace {
 
@@ -100,26 +102,6 @@ bool EvictionSearch::changes_fit(int until) {
   return true;
 }
 
-int EvictionSearch::cheapest_option(int task, const std::vector<int>& needed) const {
-  const std::vector<TaskOption>& options = graph_->tasks[index(task)].options;
-  int best = -1;
-  std::pair<double, std::int64_t> best_cost;
-  for (std::size_t o = 0; o < options.size(); ++o) {
-    const std::vector<int>& makes = options[o].makes;
-    const bool enough = std::all_of(needed.begin(), needed.end(), [&](int value) {
-      return std::find(makes.begin(), makes.end(), value) != makes.end();
-    });
-    if (!enough) continue;
-    std::int64_t bytes = options[o].transient_bytes;
-    for (const int value : makes) bytes += graph_->values[index(value)].bytes;
-    const std::pair<double, std::int64_t> cost = {options[o].seconds, bytes};
-    if (best >= 0 && cost >= best_cost) continue;
-    best = static_cast<int>(o);
-    best_cost = cost;
-  }
-  return best;
-}
-
 // Runs the maker of a value in the chain, and what that reads where it is missing. False where that
 // cannot be.
 bool EvictionSearch::add_to_chain(int value, int position, Missing missing, double& seconds) {
@@ -134,7 +116,7 @@ bool EvictionSearch::add_to_chain(int value, int position, Missing missing, doub
     option = 0;
     return true;
   }
-  option = cheapest_option(task, {value});
+  option = cheapest_option(*graph_, task, {value});
   chain_tasks_.push_back(task);
   seconds += graph_->tasks[index(task)].options[index(option)].seconds;
   for (const int read : graph_->tasks[index(task)].reads) {
@@ -292,7 +274,7 @@ void EvictionSearch::use_cheapest_option(int position) {
     erase(position);
     return;
   }
-  const int option = cheapest_option(step.task, used);
+  const int option = cheapest_option(*graph_, step.task, used);
   if (option == step.option) return;
   erase(position);
   insert(position, {step.task, option});
@@ -371,7 +353,7 @@ bool EvictionSearch::try_remove(int position, bool must_fit) {
   if (earlier < 0) return false;
   std::vector<int> needed = used_values(earlier);
   for (const int value : used_values(position)) needed.push_back(value);
-  const int option = cheapest_option(step.task, needed);
+  const int option = cheapest_option(*graph_, step.task, needed);
   const std::size_t mark = log_.size();
   erase(position);
   erase(earlier);

@@ -64,7 +64,6 @@ class EvictionSearch {
   void evaluate(Eviction& eviction);
   bool find_eviction(int position, Eviction& best);
   void apply(const Eviction& eviction);
-  int cheapest_option(int task, const std::vector<int>& needed) const;
   std::vector<int> used_values(int position) const;
   void use_cheapest_option(int position);
   bool try_remove(int position, bool must_fit);

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "plan/eviction_search.hpp"
+#include "plan/graph_bound.hpp"
 #include "plan/graph_replay.hpp"
 
 namespace garonne::plan {
@@ -39,11 +40,7 @@ GraphAnswer solve_by_annealing(const ComputationGraph& graph, std::int64_t budge
                                const GraphSolverOptions& options) {
   Clock clock(options.time_limit_seconds);
   GraphAnswer answer;
-  for (const Task& task : graph.tasks) {
-    double least = task.options[0].seconds;
-    for (const TaskOption& option : task.options) least = std::min(least, option.seconds);
-    answer.lower_bound_seconds += least;
-  }
+  answer.lower_bound_seconds = lower_bound_seconds(graph, budget_bytes);
   EvictionSearch search(graph, keep_all_schedule(graph), budget_bytes, options.seed);
   if (search.repair()) {
     search.improve(rounds_for(graph, options), [&] { return clock.passed(); });

@@ -1,6 +1,7 @@
 #include "plan/graph_solver.hpp"
 
 #include "base/error.hpp"
+#include "plan/checkmate.hpp"
 #include "plan/graph_annealing.hpp"
 
 namespace garonne::plan {
@@ -8,6 +9,8 @@ namespace garonne::plan {
 const std::vector<GraphSolver>& graph_solvers() {
   static const std::vector<GraphSolver> solvers = {
       {"annealing", "search on sequences, for graphs of thousands of tasks", solve_by_annealing},
+      {"checkmate", "mixed-integer program, proves the optimum of small graphs", solve_by_checkmate},
+      {"checkmate-rounding", "its linear relaxation, rounded", solve_by_checkmate_rounding},
   };
   return solvers;
 }
