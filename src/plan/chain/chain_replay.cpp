@@ -50,11 +50,11 @@ class Walk {
     return result_;
   }
 
-  std::size_t operation = 0;
+  void next() { ++place_; }
 
  private:
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
-  [[noreturn]] void fail(const char* reason) const { throw ChainReplayError(operation, reason); }
+  [[noreturn]] void fail(const char* reason) const { throw ChainReplayError(place_, reason); }
 
   std::int64_t value_bytes(int value) const {
     return value == 0 ? chain_.input_bytes : chain_.blocks[at(value - 1)].output_bytes;
@@ -118,6 +118,7 @@ class Walk {
   std::vector<int> backwards_;
   int gradient_;  // the value whose gradient is live
   std::int64_t live_ = 0;
+  std::size_t place_ = 0;  // of the operation in the list
   ChainReplay result_;
 };
 
@@ -131,7 +132,7 @@ ChainReplay replay_chain(const Chain& chain, const std::vector<ChainOperation>& 
   Walk walk(chain);
   for (const auto& operation : operations) {
     walk.run(operation);
-    ++walk.operation;
+    walk.next();
   }
   return walk.finish();
 }

@@ -1,0 +1,60 @@
+// Solvers of the chain problem, by name. Adding one takes a file and a line of the registry.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/chain.hpp"
+#include "plan/chain/chain_json.hpp"
+
+namespace garonne::plan {
+
+struct ChainSolverOptions {
+  // For solvers with a table over memory; 0 lets them choose.
+  std::int64_t slots = 0;
+};
+
+struct ChainAnswer {
+  std::optional<std::vector<ChainOperation>> operations;
+  // What the solver proved that no legal sequence can beat; 0 if nothing.
+  double lower_bound_seconds = 0;
+  std::string remark;  // how exact it is, for people
+};
+
+struct ChainSolver {
+  std::string name;
+  std::string help;
+  std::function<ChainAnswer(const Chain&, std::int64_t budget_bytes, const ChainSolverOptions&)>
+      solve;
+  // The least budget, in bytes, at which `solve` answers.
+  std::function<std::int64_t(const Chain&)> minimum_budget;
+};
+
+const std::vector<ChainSolver>& chain_solvers();
+// Throws ConfigError with a suggestion for an unknown name.
+const ChainSolver& chain_solver(const std::string& name);
+
+struct SolvedChain {
+  ChainSchedule schedule;
+  std::string remark;
+};
+// Replays what the solver answers. Throws PlanError below the solver's minimum.
+SolvedChain solve_chain(const Chain& chain, const ChainSolver& solver, std::int64_t budget_bytes,
+                        const ChainSolverOptions& options);
+
+// Every block kept with option 0.
+std::vector<ChainOperation> keep_all_sequence(const Chain& chain);
+
+// The members of the registry, each in a file of its own.
+ChainSolver keep_all_solver();
+ChainSolver full_solver();
+ChainSolver periodic_solver();
+ChainSolver chen_sqrt_solver();
+ChainSolver revolve_solver();
+ChainSolver rotor_solver();
+ChainSolver best_solver();
+
+}  // namespace garonne::plan
