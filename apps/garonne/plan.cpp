@@ -218,7 +218,11 @@ void add_profile(CLI::App& app, Chosen& chosen) {
       "profile", "measure each distinct node of a model once and cache the costs");
   const auto config = add_config_options(*command);
   const auto json = std::make_shared<bool>(false);
+  const auto again = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "print the cost table (format garonne.costs)");
+  command->add_flag("--again", *again,
+                    "measure what is cached once more and keep the shorter times: for a cache that "
+                    "was filled while the machine did other things");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "profile");
@@ -230,7 +234,8 @@ void add_profile(CLI::App& app, Chosen& chosen) {
       const train::Setup setup = train::make_setup(loaded, vocabulary, threads);
       const train::ComputeSession compute(threads);
       const plan::CostTable table =
-          train::obtain_costs(setup, threads, nlohmann::json::object(), session);
+          *again ? train::measure_costs_again(setup, threads)
+                 : train::obtain_costs(setup, threads, nlohmann::json::object(), session);
       if (*json) {
         fmt::print("{}\n", plan::to_json(table).dump(1));
         return ExitCode::Done;

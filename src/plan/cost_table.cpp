@@ -1,5 +1,7 @@
 #include "plan/cost_table.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace garonne::plan {
@@ -79,6 +81,18 @@ bool apply_costs(const CostTable& table, ModelGraph& graph) {
     node.backward_weight.transient_bytes = found->second.backward_weight_transient_bytes;
   }
   return complete;
+}
+
+void merge_shorter(const CostTable& from, CostTable& into) {
+  for (const auto& [key, row] : from.rows) {
+    const auto [known, fresh] = into.rows.emplace(key, row);
+    if (fresh) continue;
+    for (const auto seconds : {&CostRow::forward_seconds, &CostRow::forward_keep_seconds,
+                               &CostRow::backward_seconds, &CostRow::backward_weight_seconds}) {
+      known->second.*seconds = std::min(known->second.*seconds, row.*seconds);
+    }
+  }
+  into.product_roof = std::max(into.product_roof, from.product_roof);
 }
 
 void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {

@@ -41,6 +41,9 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& pa
 // had one.
 bool apply_costs(const CostTable& table, ModelGraph& graph);
 
+// Takes over rows that are new, and from the others what took less time.
+void merge_shorter(const CostTable& from, CostTable& into);
+
 // How fast a machine is supposed to be that nobody measured.
 struct NominalRates {
   double operations_per_second = 5e10;

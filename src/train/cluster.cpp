@@ -56,28 +56,52 @@ DataAxis::DataAxis(const RunConfig& config, const Grid& grid, dist::Session& ses
   transport_ = dist::make_transport(name, session, *thread_, members);
 }
 
+namespace {
+
+// Adds what `table` lacks, with a progress bar.
+void measure(const Setup& setup, plan::CostTable& table) {
+  std::unique_ptr<Progress> progress;
+  exec::profile_model(setup.model, setup.declaration, table, [&](int done, int all) {
+    if (!progress) progress = std::make_unique<Progress>("profile", all);
+    progress->advance_to(done);
+  });
+  exec::profile_step(*optim::make_optimizer(setup.config), setup.config.optimizer.name,
+                     setup.declaration.precision, table);
+}
+
+void save(const plan::CostTable& table) {
+  if (exec::save_cached_costs(table)) return;
+  fmt::print("note: the profile could not be cached in {}\n", exec::cost_table_path(table.machine));
+}
+
+}  // namespace
+
 plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices,
                              dist::Session& session) {
   std::string text;
   if (session.rank() == 0) {
     plan::CostTable table = exec::load_cached_costs(threads);
     const auto before = plan::to_json(table);
-    std::unique_ptr<Progress> progress;
-    exec::profile_model(setup.model, setup.declaration, table, [&](int done, int all) {
-      if (!progress) progress = std::make_unique<Progress>("profile", all);
-      progress->advance_to(done);
-    });
-    exec::profile_step(*optim::make_optimizer(setup.config), setup.config.optimizer.name,
-                       setup.declaration.precision, table);
-    if (plan::to_json(table) != before && !exec::save_cached_costs(table)) {
-      fmt::print("note: the profile could not be cached in {}\n",
-                 exec::cost_table_path(table.machine));
-    }
+    measure(setup, table);
+    if (plan::to_json(table) != before) save(table);
     for (const auto& [key, library] : choices.items()) table.products[key] = library;
     text = plan::to_json(table).dump();
   }
   text = session.broadcast(text);
   return plan::cost_table_from_json(nlohmann::json::parse(text), "the profile of rank 0");
+}
+
+plan::CostTable measure_costs_again(const Setup& setup, int threads) {
+  plan::CostTable table = exec::load_cached_costs(threads);
+  plan::CostTable again;
+  again.machine = table.machine;
+  // Other libraries would be other bits.
+  again.products = table.products;
+  measure(setup, again);
+  table.products = again.products;
+  plan::merge_shorter(again, table);
+  save(table);
+  return table;
 }
 
 }  // namespace garonne::train

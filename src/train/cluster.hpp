@@ -52,4 +52,8 @@ class DataAxis {
 plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices,
                              dist::Session& session);
 
+// Measures every node of the model once more, keeps what took less time, and caches that: for a
+// table that was made while the machine did other things. On one rank.
+plan::CostTable measure_costs_again(const Setup& setup, int threads);
+
 }  // namespace garonne::train

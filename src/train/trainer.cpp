@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -29,6 +30,9 @@ namespace garonne::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Between planned and measured seconds, beyond which the profile is doubted.
+constexpr double disagreement = 0.25;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -328,6 +332,11 @@ void Trainer::print_summary(const exec::StepOutputs& last, double median_seconds
       "  a step    planned {:.1f} ms  measured {:.1f} ms (median), {:.1f} ms in instructions of "
       "the last\n",
       1e3 * program_.seconds, 1e3 * median_seconds, 1e3 * computed);
+  if (std::abs(program_.seconds - median_seconds) > disagreement * median_seconds) {
+    text +=
+        "  planned and measured seconds disagree: one of them was measured while the machine "
+        "did other things;\n  `garonne profile CONFIG --again` measures the nodes once more\n";
+  }
   say(text);
 }
 

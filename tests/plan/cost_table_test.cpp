@@ -107,5 +107,22 @@ TEST(CostTable, AppliedByCostKey) {
   for (const auto& node : graph.nodes) EXPECT_EQ(node.backward.seconds, 12);
 }
 
+TEST(CostTable, MergingKeepsWhatIsShorter) {
+  CostTable table;
+  table.rows["a"].forward_seconds = 2;
+  table.rows["a"].backward_seconds = 3;
+  table.product_roof = 5;
+  CostTable again;
+  again.rows["a"].forward_seconds = 1;
+  again.rows["a"].backward_seconds = 4;
+  again.rows["b"].forward_seconds = 7;
+  again.product_roof = 4;
+  merge_shorter(again, table);
+  EXPECT_EQ(table.rows["a"].forward_seconds, 1);
+  EXPECT_EQ(table.rows["a"].backward_seconds, 3);
+  EXPECT_EQ(table.rows["b"].forward_seconds, 7);
+  EXPECT_EQ(table.product_roof, 5);
+}
+
 }  // namespace
 }  // namespace garonne::plan::test
