@@ -65,6 +65,7 @@ ExitCode run(int argc, char** argv, dist::Session& session) {
   add_train(app, chosen);
   add_plan(app, chosen);
   add_profile(app, chosen);
+  add_simulate(app, chosen);
   add_data(app, chosen);
   add_report(app, chosen);
   add_eval(app, chosen);

@@ -1,6 +1,7 @@
 #include "plan/pipeline/simulation.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.hpp"
 
@@ -189,6 +190,8 @@ PipelineOutcome simulate_pipeline(const PipelineSchedule& schedule, const Pipeli
     if (!schedule.recomputed.empty()) outcome.peak_inputs.push_back(held.inputs);
   }
   outcome.bubble = outcome.makespan - busiest;
+  // What rounding leaves of two equal numbers.
+  if (std::abs(outcome.bubble) < 1e-12 * outcome.makespan) outcome.bubble = 0;
   return outcome;
 }
 
