@@ -32,14 +32,14 @@ void take_if_better(const ComputationGraph& graph, TaskSchedule schedule, std::i
 GraphAnswer solve_by_checkmate(const ComputationGraph& graph, std::int64_t budget_bytes,
                                const GraphSolverOptions& options) {
   const CheckmateModel model(graph, budget_bytes);
-  // The relaxation of the model is solved first in any case: a build without a solver says so here.
-  GraphSolverOptions search = options;
-  search.iterations = 300;
   LinearProgramOptions program_options;
   program_options.time_limit_seconds = options.time_limit_seconds;
   program_options.most_nodes = options.iterations;
+  // A build without a solver says so before anything else is done.
   if (!has_linear_program_solver()) solve_linear_program(model.program(), program_options);
 
+  GraphSolverOptions search = options;
+  search.iterations = 300;
   GraphAnswer answer = solve_by_annealing(graph, budget_bytes, search);
   if (answer.schedule) {
     const auto known = model.in_class(*answer.schedule);
@@ -64,7 +64,7 @@ GraphAnswer solve_by_checkmate(const ComputationGraph& graph, std::int64_t budge
 GraphAnswer solve_by_checkmate_rounding(const ComputationGraph& graph, std::int64_t budget_bytes,
                                         const GraphSolverOptions& options) {
   GraphAnswer answer;
-  answer.minimum_bytes = replay_schedule(graph, keep_all_schedule(graph)).peak_bytes;
+  answer.minimum_bytes = replay_schedule(graph, leanest_schedule(graph, options)).peak_bytes;
   answer.lower_bound_seconds = lower_bound_seconds(graph, budget_bytes);
   LinearProgramOptions program_options;
   program_options.relax = true;

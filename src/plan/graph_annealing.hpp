@@ -10,4 +10,8 @@ namespace garonne::plan {
 GraphAnswer solve_by_annealing(const ComputationGraph& graph, std::int64_t budget_bytes,
                                const GraphSolverOptions& options);
 
+// A schedule with the smallest peak that is found, without regard to seconds. Annealing fits every
+// budget from that peak on.
+TaskSchedule leanest_schedule(const ComputationGraph& graph, const GraphSolverOptions& options);
+
 }  // namespace garonne::plan

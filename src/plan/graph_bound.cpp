@@ -13,8 +13,10 @@ std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
 
-// Capacities are integers of about this size in all; rounded down, so that the bound holds.
-constexpr double resolution = 1e15;
+// Seconds as capacities, which are integers: about so many in all, rounded down, and cut off where
+// nothing would be paid for, so that the bound holds.
+constexpr double resolution = 1e12;
+constexpr double largest_capacity = 1e14;
 constexpr int most_moments = 24;
 constexpr int most_prices = 40;
 
@@ -47,7 +49,7 @@ class Moment {
     // Lines of the seconds that a choice adds by price: seconds + price * (bytes - room).
     Choice left = choose(0);
     if (left.bytes <= room_) return 0;
-    Choice right = choose(2 * total_seconds_);
+    Choice right = choose_fewest_bytes();
     if (right.bytes > room_) return std::numeric_limits<double>::infinity();
     double best = 0;
     for (int i = 0; i < most_prices && left.bytes > right.bytes; ++i) {
@@ -62,6 +64,9 @@ class Moment {
   }
 
  private:
+  static constexpr int nobody = -1;
+  static constexpr int not_made = -2;
+
   struct Choice {
     double seconds = 0;
     double bytes = 0;
@@ -104,12 +109,12 @@ class Moment {
     }
   }
 
-  // Of what is made already, who can make a value again? -1 for nobody, -2 for not made yet.
+  // Who can make a value again that was made before the moment?
   int again(int value) const {
     const int maker = maker_[index(value)];
-    if (maker < 0) return -1;
-    if (!ran_[index(maker)]) return -2;
-    return graph_.tasks[index(maker)].once ? -1 : maker;
+    if (maker < 0) return nobody;
+    if (!ran_[index(maker)]) return not_made;
+    return graph_.tasks[index(maker)].once ? nobody : maker;
   }
 
   // Bytes that are live while the task runs, whatever is chosen; these values are free from then
@@ -126,7 +131,7 @@ class Moment {
       for (const int value : *list) free_[index(value)] = true;
     }
     for (std::size_t v = 0; v < needed_.size(); ++v) {
-      if (needed_[v] && again(static_cast<int>(v)) == -1) free_[v] = true;
+      if (needed_[v] && again(static_cast<int>(v)) == nobody) free_[v] = true;
     }
     auto taken = static_cast<double>(least);
     for (std::size_t v = 0; v < free_.size(); ++v) {
@@ -136,49 +141,59 @@ class Moment {
   }
 
   Choice choose(double price) const {
+    const double scale = resolution / total_seconds_;
+    Choice choice = cheapest(
+        [&](std::int64_t bytes) {
+          const double scaled = price * static_cast<double>(bytes) * scale;
+          return static_cast<std::int64_t>(std::min(scaled, largest_capacity));
+        },
+        [&](double seconds) { return static_cast<std::int64_t>(seconds * scale); });
+    choice.cut /= scale;
+    return choice;
+  }
+
+  Choice choose_fewest_bytes() const {
+    return cheapest([](std::int64_t bytes) { return bytes; },
+                    [](double) { return std::int64_t{0}; });
+  }
+
+  template <typename Keep, typename Run>
+  Choice cheapest(const Keep& price_of_keeping, const Run& price_of_running) const {
     const int values = static_cast<int>(graph_.values.size());
     const int tasks = static_cast<int>(graph_.tasks.size());
     const int source = values + tasks;
     const int sink = source + 1;
     MinimumCut cut(sink + 1);
-    const double scale = resolution / total_seconds_;
-    const auto capacity = [&](double seconds) {
-      const double scaled = seconds * scale;
-      const auto limit = static_cast<double>(MinimumCut::unlimited) / 4096;
-      return static_cast<std::int64_t>(std::min(scaled, limit));
-    };
     for (int v = 0; v < values; ++v) {
       const int maker = again(v);
-      if (free_[index(v)] || maker == -2) continue;
+      if (free_[index(v)] || maker == not_made) continue;
       if (needed_[index(v)]) cut.add_edge(source, v, MinimumCut::unlimited);
-      cut.add_edge(v, maker < 0 ? sink : values + maker,
-                   capacity(price * static_cast<double>(graph_.values[index(v)].bytes)));
+      cut.add_edge(v, maker == nobody ? sink : values + maker,
+                   price_of_keeping(graph_.values[index(v)].bytes));
     }
     for (int t = 0; t < tasks; ++t) {
       if (!ran_[index(t)] || graph_.tasks[index(t)].once) continue;
-      cut.add_edge(values + t, sink, capacity(least_seconds(graph_.tasks[index(t)])));
+      cut.add_edge(values + t, sink, price_of_running(least_seconds(graph_.tasks[index(t)])));
       for (const int value : graph_.tasks[index(t)].reads) {
         if (!free_[index(value)]) cut.add_edge(values + t, value, MinimumCut::unlimited);
       }
     }
     const std::vector<bool> side = cut.solve(source, sink);
     Choice choice;
-    std::int64_t capacities = 0;
     for (int v = 0; v < values; ++v) {
       const int maker = again(v);
-      if (!side[index(v)] || free_[index(v)] || maker == -2) continue;
+      if (!side[index(v)] || free_[index(v)] || maker == not_made) continue;
       if (maker >= 0 && side[index(values + maker)]) continue;
-      const auto bytes = static_cast<double>(graph_.values[index(v)].bytes);
-      choice.bytes += bytes;
-      capacities += capacity(price * bytes);
+      const std::int64_t bytes = graph_.values[index(v)].bytes;
+      choice.bytes += static_cast<double>(bytes);
+      choice.cut += static_cast<double>(price_of_keeping(bytes));
     }
     for (int t = 0; t < tasks; ++t) {
       if (!side[index(values + t)]) continue;
       const double seconds = least_seconds(graph_.tasks[index(t)]);
       choice.seconds += seconds;
-      capacities += capacity(seconds);
+      choice.cut += static_cast<double>(price_of_running(seconds));
     }
-    choice.cut = static_cast<double>(capacities) / scale;
     return choice;
   }
 

@@ -14,8 +14,8 @@ namespace garonne::plan {
 
 struct GraphSolverOptions {
   std::uint64_t seed = 1;
-  // Rounds of search; 0 for as many as the solver thinks the size of the graph is worth. The answer
-  // is a function of graph, budget, seed and iterations.
+  // Rounds of annealing, or nodes of branch and bound; 0 for as many as the solver thinks right.
+  // The answer is a function of graph, budget, seed and iterations.
   std::int64_t iterations = 0;
   // 0 for none. With one the answer may depend on the clock.
   double time_limit_seconds = 0;
@@ -27,10 +27,10 @@ struct GraphAnswer {
   std::int64_t peak_bytes = 0;           // of the schedule
   // No legal schedule that fits is faster.
   double lower_bound_seconds = 0;
-  // No schedule of this solver's class is faster; the class of `checkmate` runs tasks the first
-  // time in the order of the list, and a task at most once between two such first runs.
+  // No schedule of this solver's class is faster, where it has one: `checkmate` runs tasks the
+  // first time in the order of the list, and a task at most once between two such first runs.
   std::optional<double> class_bound_seconds;
-  // The least budget for which a schedule was found on the way, by any solver that took part.
+  // The smallest budget known: `annealing` and `checkmate` answer from there on.
   std::int64_t minimum_bytes = 0;
   bool proved = false;  // the schedule is the fastest of the solver's class
   bool stopped_by_time_limit = false;

@@ -105,16 +105,17 @@ class TrainingGraphWriter {
     if (layer.reads_output || incoming < 0) read(task, written.output);
     if (written.record >= 0) read(task, written.record);
     for (const int input : layer.inputs) {
-      int& gradient = gradient_[index(input)];
+      const int gradient = gradient_[index(input)];
       if (gradient == no_gradient) continue;
       if (gradient >= 0) {
         if (gradient != incoming) task.updates.push_back(gradient);
       } else if (layer.passes_gradient && incoming >= 0) {
-        gradient = incoming;
+        gradient_[index(input)] = incoming;
       } else {
-        gradient = value(graph_.values[index(input)].name + ".gradient",
-                         graph_.values[index(input)].bytes);
-        option.makes.push_back(gradient);
+        const int made = value(graph_.values[index(input)].name + ".gradient",
+                               graph_.values[index(input)].bytes);
+        gradient_[index(input)] = made;
+        option.makes.push_back(made);
       }
     }
     if (incoming >= 0) read(task, incoming);
