@@ -8,7 +8,7 @@
 
 namespace garonne::plan {
 
-// Lanes, a ruler in seconds and a legend, lines of at most `columns` characters (at least 40). A
+// Lanes and a ruler in seconds, at most `columns` characters wide (at least 40), and a legend. A
 // character is an equal share of the makespan and shows what fills most of it. `colour` adds the
 // escape sequences of terminals. Of more than 64 devices the first and the last 32 are shown.
 std::string timeline_text(const PipelineSchedule& schedule, const PipelineOutcome& outcome,
