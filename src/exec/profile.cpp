@@ -303,18 +303,15 @@ void profile_step(const optim::Optimizer& optimizer, const std::string& name, Pr
   table.rows[update_key] = updating;
 }
 
+std::string cache_folder() {
+  if (const char* given = std::getenv("GARONNE_CACHE")) return given;
+  if (const char* cache = std::getenv("XDG_CACHE_HOME")) return std::string(cache) + "/garonne";
+  if (const char* home = std::getenv("HOME")) return std::string(home) + "/.cache/garonne";
+  return "/tmp/garonne-cache";
+}
+
 std::string cost_table_path(const std::string& machine) {
-  std::string folder;
-  if (const char* given = std::getenv("GARONNE_CACHE")) {
-    folder = given;
-  } else if (const char* cache = std::getenv("XDG_CACHE_HOME")) {
-    folder = std::string(cache) + "/garonne";
-  } else if (const char* home = std::getenv("HOME")) {
-    folder = std::string(home) + "/.cache/garonne";
-  } else {
-    folder = "/tmp/garonne-cache";
-  }
-  return fmt::format("{}/costs-{}.json", folder, hash_text(machine).substr(0, 16));
+  return fmt::format("{}/costs-{}.json", cache_folder(), hash_text(machine).substr(0, 16));
 }
 
 plan::CostTable load_cached_costs(int threads) {

@@ -24,8 +24,9 @@ void profile_model(const nn::Model& model, const nn::Declaration& declaration,
 void profile_step(const optim::Optimizer& optimizer, const std::string& name, Precision precision,
                   plan::CostTable& table);
 
-// Where the tables of this machine are kept: $GARONNE_CACHE, else $XDG_CACHE_HOME/garonne, else
-// ~/.cache/garonne; one file a machine text.
+// $GARONNE_CACHE, else $XDG_CACHE_HOME/garonne, else ~/.cache/garonne.
+std::string cache_folder();
+// Where the tables of this machine are kept: in that folder, one file a machine text.
 std::string cost_table_path(const std::string& machine);
 
 // The cached table, or an empty one for this machine when there is none or it is not understood.

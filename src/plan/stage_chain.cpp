@@ -72,7 +72,8 @@ std::string signature(const TaskGraph& tasks, int begin, int end) {
 
 }  // namespace
 
-std::optional<StageChain> make_stage_chain(const ModelGraph& model, const TaskGraph& tasks) {
+std::optional<StageChain> make_stage_chain(const ModelGraph& model, const TaskGraph& tasks,
+                                           const OptionCache& cache) {
   const std::vector<Cut> cuts = find_cuts(model);
   if (cuts.empty()) return std::nullopt;
   StageChain stage;
@@ -92,8 +93,12 @@ std::optional<StageChain> make_stage_chain(const ModelGraph& model, const TaskGr
     const std::string key = signature(tasks, begin, end);
     auto known = solved.find(key);
     if (known == solved.end()) {
-      known =
-          solved.emplace(key, make_block_options(model, tasks, begin, end, input, output)).first;
+      std::optional<BlockOptions> options = cache.load(key);
+      if (!options) {
+        options = make_block_options(model, tasks, begin, end, input, output);
+        cache.store(key, *options);
+      }
+      known = solved.emplace(key, std::move(*options)).first;
     }
     stage.chain.blocks.push_back(known->second.block);
     stage.chain.blocks.back().name = model.nodes[index(begin)].name;

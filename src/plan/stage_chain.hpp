@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plan/chain.hpp"
+#include "plan/option_cache.hpp"
 #include "plan/task_graph.hpp"
 
 namespace garonne::plan {
@@ -23,7 +24,8 @@ struct StageChain {
 };
 
 // None where no value separates the nodes (skip connections over everything).
-std::optional<StageChain> make_stage_chain(const ModelGraph& model, const TaskGraph& tasks);
+std::optional<StageChain> make_stage_chain(const ModelGraph& model, const TaskGraph& tasks,
+                                           const OptionCache& cache = OptionCache(""));
 
 // What a chain schedule means for the nodes.
 NodeSchedule expand(const ModelGraph& model, const StageChain& stage,

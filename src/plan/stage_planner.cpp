@@ -77,11 +77,12 @@ class Selection {
 // Asks one solver for the micro-batches of a step.
 class StepPlanner {
  public:
-  StepPlanner(const ModelGraph& model, const StepShape& step) : step_(step) {
+  StepPlanner(const ModelGraph& model, const StepShape& step, const OptionCache& cache)
+      : step_(step) {
     // Gradients are made in the first micro-batch and stay through the later ones.
-    problems_.push_back(make_stage_problem(model, step, GradientBuckets::Made));
+    problems_.push_back(make_stage_problem(model, step, GradientBuckets::Made, cache));
     if (step.micro_batches > 1) {
-      problems_.push_back(make_stage_problem(model, step, GradientBuckets::There));
+      problems_.push_back(make_stage_problem(model, step, GradientBuckets::There, cache));
     }
   }
 
@@ -171,7 +172,7 @@ std::vector<const StageSolver*> find_solvers(const std::string& wanted) {
 StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const StageWish& wish) {
   const std::vector<const StageSolver*> solvers = find_solvers(wish.plan);
   Selection selection(graph, step, wish.budget_bytes, wish.reserved_bytes);
-  const StepPlanner planner(graph, step);
+  const StepPlanner planner(graph, step, OptionCache(wish.cache_folder));
   if (wish.first_that_fits && wish.plan == "auto") {
     // Nothing is faster than running nothing twice.
     const auto all = planner.leanest(*solvers.front());

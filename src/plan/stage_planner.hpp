@@ -33,6 +33,7 @@ struct StageWish {
   std::string plan = "auto";        // or a name of plan_names()
   std::int64_t reserved_bytes = 0;  // the least that something else of the same rank needs
   bool first_that_fits = false;     // be content when keep-all fits, ask nobody else
+  std::string cache_folder = {};    // of options of blocks; empty = none
 };
 
 // Throws PlanError with the smallest budget that works, ConfigError (memory.plan) for an unknown

@@ -159,9 +159,9 @@ std::vector<NodeSchedule> greedy_leanest(const StageProblem& problem) {
 }  // namespace
 
 StageProblem make_stage_problem(const ModelGraph& model, const StepShape& step,
-                                GradientBuckets buckets) {
+                                GradientBuckets buckets, const OptionCache& cache) {
   StageProblem problem{model, make_task_graph(model, step, buckets), std::nullopt};
-  problem.chain = make_stage_chain(model, problem.tasks);
+  problem.chain = make_stage_chain(model, problem.tasks, cache);
   return problem;
 }
 

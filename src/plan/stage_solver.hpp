@@ -19,7 +19,8 @@ struct StageProblem {
   std::optional<StageChain> chain;
 };
 StageProblem make_stage_problem(const ModelGraph& model, const StepShape& step,
-                                GradientBuckets buckets);
+                                GradientBuckets buckets,
+                                const OptionCache& cache = OptionCache(""));
 
 // Both answer with candidates; the planner traces them and takes the fastest that fits, or the
 // leanest.

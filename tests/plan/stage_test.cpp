@@ -1,11 +1,15 @@
 // From models to tasks, blocks with options and chains, and back: what the planner thinks of a
 // schedule must be what replay says of the Program.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <set>
 
+#include "plan/chain/chain_json.hpp"
 #include "plan/graphs.hpp"
 #include "plan/liveness.hpp"
 #include "plan/replay.hpp"
@@ -132,6 +136,35 @@ TEST(StageChain, CutsWhereOneValuePasses) {
   EXPECT_EQ(branch.options.front().saved_bytes, 10 * 6400);
   EXPECT_EQ(branch.options.back().saved_bytes, 6400);
   EXPECT_GE(branch.options.size(), 4U);
+}
+
+TEST(StageChain, FindsItsOptionsInTheCache) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("garonne-options-" + std::to_string(getpid()));
+  const OptionCache cache(folder.string());
+  const ModelGraph graph = residual_model(3);
+  const StepShape step = step_shape(1, 1, 0);
+  const TaskGraph tasks = make_task_graph(graph, step, GradientBuckets::Made);
+  const auto solved = make_stage_chain(graph, tasks, cache);
+  const auto files = [&] {
+    return std::distance(std::filesystem::directory_iterator(folder),
+                         std::filesystem::directory_iterator());
+  };
+  // Embedding, loss, and one branch for all equal ones.
+  EXPECT_EQ(files(), 3);
+  const auto found = make_stage_chain(graph, tasks, cache);
+  EXPECT_EQ(to_json(found->chain), to_json(solved->chain));
+  EXPECT_EQ(found->kept, solved->kept);
+  // Other costs are other blocks; what is not understood is solved again.
+  ModelGraph slower = graph;
+  for (auto& node : slower.nodes) node.forward.seconds *= 2;
+  make_stage_chain(slower, make_task_graph(slower, step, GradientBuckets::Made), cache);
+  EXPECT_EQ(files(), 6);
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ofstream(entry.path()) << "{\"format\": 3";
+  }
+  EXPECT_EQ(to_json(make_stage_chain(graph, tasks, cache)->chain), to_json(solved->chain));
+  std::filesystem::remove_all(folder);
 }
 
 // A chain schedule by hand: its seconds are those of the Program, its bytes never less.
