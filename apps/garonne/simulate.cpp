@@ -49,6 +49,8 @@ void check(const SimulateOptions& options) {
     throw ConfigError("--overlap-gain", fmt::format("{}", gain), "is no share from 0 to below 1");
   if (options.all == !options.schedule.empty())
     throw ConfigError("--schedule", options.schedule, "give either this or --all");
+  if (options.width && (options.json || options.all))
+    throw ConfigError("--width", fmt::format("{}", *options.width), "only a timeline has a width");
   if (!options.all) return;
   for (const auto& [key, value] :
        {std::pair{"--file", &options.request.file}, std::pair{"--svg", &options.svg},

@@ -135,6 +135,7 @@ class SimulateTest(unittest.TestCase):
         self.refused("--schedule", "1f1b", "--stages", 4, words=["--micro-batches"])
         self.refused("--schedule", "1f1b", "--stages", 0, "--micro-batches", 8, words=["--stages"])
         self.refused(*SIZES, words=["--schedule", "--all"])
+        self.refused("--schedule", "1f1b", *SIZES, "--json", "--width", 80, words=["--width"])
         self.refused("--all", "--schedule", "1f1b", *SIZES, words=["--all"])
         self.refused("--all", *SIZES, "--svg", self.folder / "all.svg", words=["--svg"])
         self.refused("--schedule", "gpipe", "--stages", 64, "--micro-batches", 1000, "--svg", self.folder / "big.svg",

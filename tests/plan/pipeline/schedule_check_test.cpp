@@ -253,13 +253,13 @@ void damage(PipelineSchedule& schedule, std::mt19937& random) {
 
 TEST(ScheduleCheck, AgreesWithASlowReferenceOnDamage) {
   std::mt19937 random(11);
-  const char* names[] = {"gpipe", "1f1b",  "interleaved", "varuna",   "chimera",
-                         "zb-h1", "zb-h2", "zb-v",        "dualpipev"};
+  const auto& kinds = pipeline_schedule_kinds();
   int accepted = 0;
   int rejected = 0;
   for (int round = 0; round < 4000; ++round) {
-    PipelineSchedule schedule =
-        make(names[random() % 9], 2 * (1 + static_cast<int>(random() % 3)), 8);
+    const std::string name(kinds[random() % kinds.size()].name);
+    if (name == "file") continue;
+    PipelineSchedule schedule = make(name, 2 * (1 + static_cast<int>(random() % 3)), 8);
     damage(schedule, random);
     const PipelineCosts costs = even_costs(schedule, {1, 1, 1});
     const bool legal = slow_starts(schedule, costs).has_value();
