@@ -41,7 +41,9 @@ void add_simulate(CLI::App& app, Chosen& chosen);
 void add_eval(CLI::App& app, Chosen& chosen);
 void add_checkpoint(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
+void add_solve(CLI::App& app, Chosen& chosen);
 // Subcommands of `bench`.
 void add_bench_budgets(CLI::App& bench, Chosen& chosen);
+void add_bench_solvers(CLI::App& bench, Chosen& chosen);
 
 }  // namespace garonne::apps

@@ -71,6 +71,7 @@ ExitCode run(int argc, char** argv, dist::Session& session) {
   add_eval(app, chosen);
   add_checkpoint(app, chosen);
   add_bench(app, chosen);
+  add_solve(app, chosen);
   bool done = false;
   session.agree([&] {
     try {

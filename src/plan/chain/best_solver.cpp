@@ -12,9 +12,9 @@
 namespace garonne::plan {
 namespace {
 
-constexpr std::int64_t states_of_a_small_chain = 200'000;
-constexpr std::int64_t states_of_a_minimum = 50'000;
-constexpr std::int64_t states_of_windows = 400'000;
+constexpr std::int64_t states_of_a_small_chain = 400'000;
+constexpr std::int64_t states_of_a_minimum = 100'000;
+constexpr std::int64_t states_of_windows = 1'000'000;
 
 bool is_small(const Chain& chain) {
   return chain.blocks.size() <= static_cast<std::size_t>(most_window_blocks);

@@ -8,7 +8,7 @@
 namespace garonne::plan {
 namespace {
 
-constexpr std::int64_t states_of_a_window = 4'000;
+constexpr std::int64_t states_of_a_window = 20'000;
 constexpr int window_sizes[] = {8, 14};
 // A gain has to be more than rounding.
 constexpr double least_gain = 1e-9;

@@ -75,14 +75,14 @@ class Search {
         answer.complete = true;
         break;
       }
+      answer.states = static_cast<std::int64_t>(nodes_.size());
       if (answer.states >= window_.most_states) {
         answer.lower_bound_seconds = entry.estimate;
-        answer.states = window_.most_states;
         return answer;
       }
-      ++answer.states;
       expand(entry.node);
     }
+    answer.states = static_cast<std::int64_t>(nodes_.size());
     answer.complete = true;
     return answer;
   }

@@ -38,7 +38,7 @@ struct ChainWindowAnswer {
   // `upper_seconds`.
   double lower_bound_seconds = 0;
   bool complete = false;
-  std::int64_t states = 0;  // looked at
+  std::int64_t states = 0;  // that were reached
 };
 
 ChainWindowAnswer search_window(const Chain& chain, const ChainWindow& window);

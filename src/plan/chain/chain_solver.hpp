@@ -15,6 +15,7 @@ namespace garonne::plan {
 struct ChainSolverOptions {
   // For solvers with a table over memory; 0 lets them choose.
   std::int64_t slots = 0;
+  std::int64_t table_bytes = 1'000'000'000;
 };
 
 struct ChainAnswer {

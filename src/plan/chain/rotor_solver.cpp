@@ -10,6 +10,7 @@ ChainSolver rotor_solver() {
                         const ChainSolverOptions& options) {
     RotorOptions table_options;
     table_options.slots = options.slots;
+    table_options.table_bytes = options.table_bytes;
     const RotorTable table(chain, budget_bytes, table_options);
     ChainAnswer answer;
     answer.operations = table.sequence(budget_bytes);
