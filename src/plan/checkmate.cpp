@@ -1,5 +1,7 @@
 #include "plan/checkmate.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -16,6 +18,17 @@ namespace {
 // lands within it.
 constexpr double rounding_part = 0.9;
 
+// The program has tasks squared times values entries.
+constexpr std::size_t most_tasks = 300;
+
+void expect_small(const ComputationGraph& graph, const char* algorithm) {
+  if (graph.tasks.size() <= most_tasks) return;
+  throw ConfigError("algorithm", algorithm,
+                    fmt::format("takes graphs of up to {} tasks and this one has {}: annealing "
+                                "takes thousands",
+                                most_tasks, graph.tasks.size()));
+}
+
 void take_if_better(const ComputationGraph& graph, TaskSchedule schedule, std::int64_t budget_bytes,
                     GraphAnswer& answer) {
   const ScheduleOutcome outcome = replay_schedule(graph, schedule);
@@ -31,6 +44,7 @@ void take_if_better(const ComputationGraph& graph, TaskSchedule schedule, std::i
 
 GraphAnswer solve_by_checkmate(const ComputationGraph& graph, std::int64_t budget_bytes,
                                const GraphSolverOptions& options) {
+  expect_small(graph, "checkmate");
   const CheckmateModel model(graph, budget_bytes);
   LinearProgramOptions program_options;
   program_options.time_limit_seconds = options.time_limit_seconds;
@@ -63,6 +77,7 @@ GraphAnswer solve_by_checkmate(const ComputationGraph& graph, std::int64_t budge
 
 GraphAnswer solve_by_checkmate_rounding(const ComputationGraph& graph, std::int64_t budget_bytes,
                                         const GraphSolverOptions& options) {
+  expect_small(graph, "checkmate-rounding");
   GraphAnswer answer;
   answer.minimum_bytes = replay_schedule(graph, leanest_schedule(graph, options)).peak_bytes;
   answer.lower_bound_seconds = lower_bound_seconds(graph, budget_bytes);

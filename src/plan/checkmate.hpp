@@ -8,7 +8,7 @@
 namespace garonne::plan {
 
 // Exact up to 1e-9 of the time. Starts from what annealing finds. Throws NotBuiltError in a build
-// without a solver of linear programs.
+// without a solver of linear programs, ConfigError for more than 300 tasks.
 GraphAnswer solve_by_checkmate(const ComputationGraph& graph, std::int64_t budget_bytes,
                                const GraphSolverOptions& options);
 

@@ -121,7 +121,11 @@ Task task_from(const Place& place) {
 class GraphCheck {
  public:
   GraphCheck(const ComputationGraph& graph, const std::string& path)
-      : graph_(graph), path_(path), maker_(graph.values.size(), -1) {}
+      : graph_(graph),
+        path_(path),
+        maker_(graph.values.size(), -1),
+        touched_(graph.values.size(), -1),
+        made_(graph.values.size(), -1) {}
 
   void run() {
     for (std::size_t v = 0; v < graph_.values.size(); ++v) {
@@ -167,16 +171,15 @@ class GraphCheck {
   void check_task(int t) {
     const Task& task = graph_.tasks[static_cast<std::size_t>(t)];
     const std::string name = fmt::format("tasks[{}]", t);
-    std::vector<int> touched;
     for (std::size_t r = 0; r < task.reads.size(); ++r) {
       check_read(fmt::format("{}.reads[{}]", name, r), task.reads[r]);
-      check_new(fmt::format("{}.reads[{}]", name, r), touched, task.reads[r]);
+      check_new(fmt::format("{}.reads[{}]", name, r), touched_, t, task.reads[r]);
     }
     for (std::size_t u = 0; u < task.updates.size(); ++u) {
       const std::string key = fmt::format("{}.updates[{}]", name, u);
       const int value = task.updates[u];
       check_read(key, value);
-      check_new(key, touched, value);
+      check_new(key, touched_, t, value);
       if (!task.once) fail(key, fmt::format("{}", value), "only a task that is once may update");
       const int maker = maker_[static_cast<std::size_t>(value)];
       if (maker >= 0 && !graph_.tasks[static_cast<std::size_t>(maker)].once) {
@@ -185,23 +188,24 @@ class GraphCheck {
     }
     if (task.options.empty()) fail(name + ".options", "", "a task has at least one");
     for (std::size_t o = 0; o < task.options.size(); ++o) {
-      check_option(fmt::format("{}.options[{}]", name, o), t, static_cast<int>(o), touched);
+      check_option(fmt::format("{}.options[{}]", name, o), t, static_cast<int>(o));
     }
   }
 
-  void check_option(const std::string& name, int t, int o, const std::vector<int>& touched) {
+  void check_option(const std::string& name, int t, int o) {
     const Task& task = graph_.tasks[static_cast<std::size_t>(t)];
     const TaskOption& option = task.options[static_cast<std::size_t>(o)];
     check_bytes(name + ".transient_bytes", option.transient_bytes);
     if (!std::isfinite(option.seconds) || option.seconds < 0 || option.seconds > most_seconds) {
       fail(name + ".seconds", fmt::format("{}", option.seconds), "is no number from 0 to 1e12");
     }
-    std::vector<int> all = touched;
+    ++options_;
     for (std::size_t m = 0; m < option.makes.size(); ++m) {
       const std::string key = fmt::format("{}.makes[{}]", name, m);
       const int value = option.makes[m];
       check_index(key, value);
-      check_new(key, all, value);
+      if (touched_[static_cast<std::size_t>(value)] == t) fail_twice(key, value);
+      check_new(key, made_, options_, value);
       int& maker = maker_[static_cast<std::size_t>(value)];
       if (o > 0) {
         if (maker != t) fail(key, fmt::format("{}", value), "option 0 does not make it");
@@ -215,17 +219,23 @@ class GraphCheck {
     }
   }
 
-  // Copies of a value have one event a step.
-  void check_new(const std::string& key, std::vector<int>& touched, int value) const {
-    for (const int other : touched) {
-      if (other == value) fail(key, fmt::format("{}", value), "is named twice by one task");
-    }
-    touched.push_back(value);
+  // Copies of a value have one event a step, so a task names it once. `last` has by value who named
+  // it last.
+  void check_new(const std::string& key, std::vector<int>& last, int who, int value) const {
+    if (last[static_cast<std::size_t>(value)] == who) fail_twice(key, value);
+    last[static_cast<std::size_t>(value)] = who;
+  }
+
+  [[noreturn]] void fail_twice(const std::string& key, int value) const {
+    fail(key, fmt::format("{}", value), "is named twice by one task");
   }
 
   const ComputationGraph& graph_;
   const std::string& path_;
   std::vector<int> maker_;
+  std::vector<int> touched_;  // by value: the last task that reads or updates it
+  std::vector<int> made_;     // by value: the last option, all counted, that makes it
+  int options_ = 0;
   std::int64_t total_ = 0;
 };
 

@@ -113,6 +113,15 @@ TEST(GraphJson, RefusesGraphsThatAreNone) {
   EXPECT_EQ(
       refused_after([](json& s) { s["tasks"][1]["reads"].push_back(s["tasks"][1]["reads"][0]); }),
       "tasks[1].reads[1]");
+  EXPECT_EQ(refused_after([](json& s) {
+              s["tasks"][1]["options"][0]["makes"].push_back(s["tasks"][1]["reads"][0]);
+            }),
+            "tasks[1].options[0].makes[1]");
+  EXPECT_EQ(
+      refused_after([](json& s) {
+        s["tasks"][1]["options"][0]["makes"].push_back(s["tasks"][1]["options"][0]["makes"][0]);
+      }),
+      "tasks[1].options[0].makes[1]");
   // Read before it is made.
   EXPECT_EQ(refused_after([](json& s) { std::swap(s["tasks"][1], s["tasks"][2]); }),
             "tasks[1].reads[0]");

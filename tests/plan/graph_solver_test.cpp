@@ -178,7 +178,10 @@ TEST(GraphSolvers, AreDeterministic) {
   }
 }
 
-TEST(GraphSolvers, RefuseAnUnknownName) {
+TEST(GraphSolvers, RefuseAnUnknownNameAndTooLargeAGraph) {
+  const ComputationGraph graph = make_transformer_graph(400, 1);
+  EXPECT_THROW(graph_solver("checkmate").solve(graph, 1 << 30, {}), ConfigError);
+  EXPECT_THROW(graph_solver("checkmate-rounding").solve(graph, 1 << 30, {}), ConfigError);
   EXPECT_THROW(graph_solver("anealing"), ConfigError);
 }
 
