@@ -17,14 +17,17 @@ constexpr std::size_t longest_chain = 256;
 }  // namespace
 
 EvictionSearch::EvictionSearch(const ComputationGraph& graph, const TaskSchedule& start,
-                               std::int64_t budget_bytes, std::uint64_t seed)
+                               std::int64_t budget_bytes, std::uint64_t seed,
+                               std::function<bool()> stop)
     : graph_(&graph),
       maker_(graph.values.size(), -1),
       timeline_(graph, start),
       budget_(budget_bytes),
       random_(seed),
+      stop_(std::move(stop)),
       leanest_(start),
       chain_option_(graph.tasks.size(), -1),
+      chain_extended_(graph.values.size(), false),
       chain_last_reader_(graph.values.size(), -1) {
   double total = 0;
   for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
@@ -123,6 +126,9 @@ bool EvictionSearch::add_to_chain(int value, int position, Missing missing, doub
     const ScheduleTimeline::Copy copy = timeline_.copy_before(read, position);
     if (copy.live_before()) continue;
     if (missing == Missing::Extend || maker_[index(read)] < 0) continue;
+    // Decided once for the chain: paths to a value are exponentially many in deep residual
+    // networks.
+    if (chain_extended_[index(read)]) continue;
     const std::size_t mark = chain_tasks_.size();
     double more = 0;
     const bool possible = add_to_chain(read, position, missing, more);
@@ -142,6 +148,8 @@ bool EvictionSearch::add_to_chain(int value, int position, Missing missing, doub
     for (std::size_t c = mark; c < chain_tasks_.size(); ++c)
       chain_option_[index(chain_tasks_[c])] = -1;
     chain_tasks_.resize(mark);
+    chain_extended_[index(read)] = true;
+    extended_values_.push_back(read);
   }
   return true;
 }
@@ -163,6 +171,8 @@ bool EvictionSearch::build_chain(int value, int position, Missing missing, Evict
     evaluate(eviction);
   }
   for (const int task : chain_tasks_) chain_option_[index(task)] = -1;
+  for (const int extended : extended_values_) chain_extended_[index(extended)] = false;
+  extended_values_.clear();
   return possible;
 }
 
@@ -299,7 +309,7 @@ void EvictionSearch::apply(const Eviction& eviction) {
 bool EvictionSearch::repair() {
   const int most_steps = std::max(64, 16 * static_cast<int>(graph_->tasks.size()));
   Eviction best;
-  while (timeline_.size() < most_steps) {
+  while (timeline_.size() < most_steps && !stop_()) {
     const std::vector<std::int64_t>& during = timeline_.during();
     over_.assign(1, 0);
     over_steps_.assign(1, 0);
@@ -411,14 +421,14 @@ void EvictionSearch::ruin() {
   for (const int position : chosen) try_remove(position, false);
 }
 
-void EvictionSearch::improve(std::int64_t rounds, const std::function<bool()>& stop) {
+void EvictionSearch::improve(std::int64_t rounds) {
   prune();
   TaskSchedule best = timeline_.schedule();
   double best_seconds = timeline_.seconds();
   double current = best_seconds;
   double least = 0;
   for (const Task& task : graph_->tasks) least += task.options[0].seconds;
-  for (std::int64_t round = 0; round < rounds && !stop(); ++round) {
+  for (std::int64_t round = 0; round < rounds && !stop_(); ++round) {
     const double left = 1 - static_cast<double>(round) / static_cast<double>(rounds);
     // Temperature as a part of the time that recomputation adds.
     const double allowed = 0.01 * left * left * std::max(0.0, best_seconds - least);

@@ -18,16 +18,17 @@ namespace garonne::plan {
 
 class EvictionSearch {
  public:
+  // Everything ends early once `stop` says so.
   EvictionSearch(const ComputationGraph& graph, const TaskSchedule& start,
-                 std::int64_t budget_bytes, std::uint64_t seed);
+                 std::int64_t budget_bytes, std::uint64_t seed, std::function<bool()> stop);
 
   // Evicts until the peak fits; false where nothing helps any more.
   bool repair();
   // Takes out runs without which the schedule still fits, dearest first.
   void prune();
-  // Rounds of taking runs out, repairing and pruning; stops early when `stop` says so. The best
-  // schedule is what is left. Needs a schedule that fits.
-  void improve(std::int64_t rounds, const std::function<bool()>& stop);
+  // Rounds of taking runs out, repairing and pruning. The best schedule is what is left. Needs a
+  // schedule that fits.
+  void improve(std::int64_t rounds);
 
   const ScheduleTimeline& timeline() const { return timeline_; }
   // The least peak that any schedule on the way had, and a schedule that has it.
@@ -82,6 +83,7 @@ class EvictionSearch {
   ScheduleTimeline timeline_;
   std::int64_t budget_;
   std::mt19937_64 random_;
+  std::function<bool()> stop_;
   double noise_ = 0;
   double smallest_seconds_ = 0;
   double price_ = 0;  // seconds for a byte over budget and step, as paid last
@@ -92,6 +94,8 @@ class EvictionSearch {
   // The chain that is being built: by task the option that runs in it, or -1.
   std::vector<int> chain_option_;
   std::vector<int> chain_tasks_;
+  std::vector<bool> chain_extended_;    // by value: kept for longer instead of made in the chain
+  std::vector<int> extended_values_;    // those
   std::vector<int> chain_last_reader_;  // by value; -1 for none
   std::vector<Change> changes_;
   std::vector<std::int64_t> over_;  // bytes over budget before each step, summed up

@@ -13,6 +13,8 @@ namespace {
 
 // Attempts at smaller peaks, each halving what is not known.
 constexpr int most_targets = 12;
+// Fewer for large graphs: an attempt takes time by the square of the size.
+constexpr int targets_times_tasks = 16'000;
 
 // Of one core's time this is a few seconds whatever the size.
 std::int64_t rounds_for(const ComputationGraph& graph, const GraphSolverOptions& options) {
@@ -73,9 +75,12 @@ TaskSchedule find_leanest(const ComputationGraph& graph, std::uint64_t seed, Clo
   TaskSchedule leanest = keep_all_schedule(graph);
   std::int64_t found = replay_schedule(graph, leanest).peak_bytes;
   std::int64_t refused = needed_bytes(graph) - 1;
-  for (int i = 0; i < most_targets && refused < found - 1 && !clock.passed(); ++i) {
+  const int targets =
+      std::clamp(targets_times_tasks / static_cast<int>(graph.tasks.size()), 2, most_targets);
+  for (int i = 0; i < targets && refused < found - 1 && !clock.passed(); ++i) {
     const std::int64_t target = i == 0 ? refused + 1 : refused + (found - refused) / 2;
-    EvictionSearch search(graph, keep_all_schedule(graph), target, seed);
+    EvictionSearch search(graph, keep_all_schedule(graph), target, seed,
+                          [&] { return clock.passed(); });
     if (!search.repair()) refused = target;
     if (search.least_peak_bytes() >= found) continue;
     found = search.least_peak_bytes();
@@ -96,22 +101,31 @@ GraphAnswer solve_by_annealing(const ComputationGraph& graph, std::int64_t budge
   Clock clock(options.time_limit_seconds);
   GraphAnswer answer;
   answer.lower_bound_seconds = lower_bound_seconds(graph, budget_bytes);
-  const TaskSchedule leanest = find_leanest(graph, options.seed, clock);
-  answer.minimum_bytes = replay_schedule(graph, leanest).peak_bytes;
-  EvictionSearch search(graph, keep_all_schedule(graph), budget_bytes, options.seed);
+  const auto stop = [&] { return clock.passed(); };
+  EvictionSearch search(graph, keep_all_schedule(graph), budget_bytes, options.seed, stop);
   bool fits = search.repair();
-  if (!fits && replay_schedule(graph, leanest).peak_bytes <= budget_bytes) {
-    search = EvictionSearch(graph, leanest, budget_bytes, options.seed);
-    fits = true;
+  std::optional<TaskSchedule> leanest;
+  if (!fits) {
+    leanest = find_leanest(graph, options.seed, clock);
+    if (replay_schedule(graph, *leanest).peak_bytes <= budget_bytes) {
+      search = EvictionSearch(graph, *leanest, budget_bytes, options.seed, stop);
+      fits = true;
+    }
   }
   if (fits) {
-    search.improve(rounds_for(graph, options), [&] { return clock.passed(); });
+    search.improve(rounds_for(graph, options));
     answer.schedule = search.timeline().schedule();
     const ScheduleOutcome outcome = replay_schedule(graph, *answer.schedule);
     answer.seconds = outcome.seconds;
     answer.peak_bytes = outcome.peak_bytes;
-    answer.minimum_bytes = std::min(answer.minimum_bytes, answer.peak_bytes);
     answer.proved = answer.seconds <= answer.lower_bound_seconds * (1 + 1e-9);
+  }
+  if (!leanest) leanest = find_leanest(graph, options.seed, clock);
+  answer.minimum_bytes = replay_schedule(graph, *leanest).peak_bytes;
+  if (fits) answer.minimum_bytes = std::min(answer.minimum_bytes, answer.peak_bytes);
+  // There was no time to look for it.
+  if (clock.stopped()) {
+    answer.minimum_bytes = std::min(answer.minimum_bytes, search.least_peak_bytes());
   }
   answer.stopped_by_time_limit = clock.stopped();
   return answer;
@@ -120,9 +134,10 @@ GraphAnswer solve_by_annealing(const ComputationGraph& graph, std::int64_t budge
 TaskSchedule improve_schedule(const ComputationGraph& graph, const TaskSchedule& schedule,
                               std::int64_t budget_bytes, const GraphSolverOptions& options) {
   Clock clock(options.time_limit_seconds);
-  EvictionSearch search(graph, schedule, budget_bytes, options.seed);
+  EvictionSearch search(graph, schedule, budget_bytes, options.seed,
+                        [&] { return clock.passed(); });
   if (!search.repair()) return search.leanest();
-  search.improve(rounds_for(graph, options), [&] { return clock.passed(); });
+  search.improve(rounds_for(graph, options));
   return search.timeline().schedule();
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "base/error.hpp"
@@ -161,6 +162,20 @@ TEST(GraphSolvers, StopAtTheTimeLimitAndSaySo) {
   const GraphAnswer answer = graph_solver("annealing").solve(graph, budget, options);
   EXPECT_TRUE(answer.stopped_by_time_limit);
   expect_answer_holds(graph, budget, answer);
+}
+
+// Paths through residuals are exponentially many: no step of the search may walk them all.
+TEST(GraphSolvers, StopInTimeOnDeepNetworks) {
+  const ComputationGraph graph = make_residual_graph(4000, 1);
+  GraphSolverOptions options;
+  options.time_limit_seconds = 0.5;
+  const auto start = std::chrono::steady_clock::now();
+  const GraphAnswer answer = graph_solver("annealing").solve(graph, 1, options);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  EXPECT_TRUE(answer.stopped_by_time_limit);
+  EXPECT_FALSE(answer.schedule.has_value());
+  EXPECT_LT(answer.minimum_bytes, keep_all_peak(graph));
+  EXPECT_LT(taken.count(), 10);
 }
 
 TEST(GraphSolvers, AreDeterministic) {
