@@ -8,7 +8,7 @@ namespace garonne::kernels {
 void fill_normal(ElementType type, void* values, std::int64_t n, PhiloxKey key, double deviation,
                  std::int64_t first_element) {
   const FillNormalArguments arguments{values, key, deviation, first_element};
-  const auto loop = baseline::fill_normal_loops[type];
+  const auto loop = (*loops().fill_normal)[type];
   for_ranges(n, 256, 64,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }

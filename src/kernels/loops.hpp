@@ -162,6 +162,7 @@ struct Loops {
   Loop<CombineArguments> accumulate_from;
   Loop<CombineArguments> to_bfloat16;
   Loop<SumOfSquaresArguments> sum_of_squares;
+  const Loop<FillNormalArguments>* fill_normal;  // the same bits from every table
 };
 
 // The loops for this processor.
@@ -169,8 +170,6 @@ const Loops& loops();
 
 namespace baseline {
 extern const Loops table;
-// One copy for every processor: initial values are the same bits everywhere.
-extern const Loop<FillNormalArguments> fill_normal_loops;
 }  // namespace baseline
 #if defined(__x86_64__)
 namespace avx2 {

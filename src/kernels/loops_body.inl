@@ -1,11 +1,15 @@
 // All inner loops and their table; included inside the namespace of an instruction set.
 // clang-format off: each file uses those above it
 #include "kernels/loops_exponential.inl"
+#include "kernels/loops_philox.inl"
 #include "kernels/loops_random.inl"
 #include "kernels/loops_norm.inl"
 #include "kernels/loops_elements.inl"
 #include "kernels/loops_losses.inl"
 // clang-format on
+
+// Compiled apart: without contraction of products and sums.
+extern const Loop<FillNormalArguments> fill_normal_loops;
 
 extern const Loops table = {
     GARONNE_LOOPS_NAME,
@@ -24,4 +28,5 @@ extern const Loops table = {
     {{combine<float, float>, combine<double, double>, combine<BFloat16, float>}},
     {{combine<float, BFloat16>, nullptr, nullptr}},
     {{sum_of_squares<float>, sum_of_squares<double>, nullptr}},
+    &fill_normal_loops,
 };

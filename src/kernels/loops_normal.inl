@@ -1,6 +1,8 @@
-// Normal numbers by Box and Muller; included by the baseline copy only. It has its own logarithm,
-// sine and cosine, in IEEE operations alone and without contraction: a run on unlike machines
-// starts from the same bits on all of them, which the C library does not promise.
+// Normal numbers by Box and Muller. It has its own logarithm, sine and cosine, in IEEE operations
+// alone and without contraction: a run on unlike machines starts from the same bits on all of them,
+// which the C library does not promise. Included by files that are compiled so, inside the
+// namespace `exact` of an instruction set: what is compiled with contraction is not the same code.
+#include "kernels/loops_philox.inl"
 
 // The value of an unsigned 32-bit integer, by the exponent of 2^52: vectorises without AVX-512.
 GARONNE_INLINE double to_double(std::uint32_t value) {
