@@ -13,15 +13,19 @@ namespace {
 // Address space costs nothing until it is used; where it is limited, less must do.
 constexpr std::int64_t generous_region = std::int64_t{64} << 30;
 
+// Huge pages are asked for where the rounding to them is small beside the whole.
+constexpr std::int64_t huge_page = std::int64_t{2} << 20;
+constexpr std::int64_t worth_huge_pages = 256 * huge_page;
+
 }  // namespace
 
 Arena::Arena(std::int64_t resident_limit_bytes)
-    : page_bytes_(sysconf(_SC_PAGESIZE)),
+    : page_bytes_(resident_limit_bytes >= worth_huge_pages ? huge_page : sysconf(_SC_PAGESIZE)),
       resident_limit_pages_(resident_limit_bytes / page_bytes_ + 1) {}
 
 Arena::~Arena() {
   for (auto& [begin, region] : regions_) {
-    munmap(region.begin, static_cast<std::size_t>(region.bytes));
+    munmap(region.mapped, region.mapped_bytes);
   }
 }
 
@@ -29,16 +33,27 @@ void Arena::add_region(std::int64_t at_least) {
   at_least = (at_least + page_bytes_ - 1) / page_bytes_ * page_bytes_;
   void* address = MAP_FAILED;
   std::int64_t bytes = std::max(at_least, generous_region);
+  std::size_t mapped_bytes = 0;
   while (true) {
-    address = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
+    mapped_bytes = static_cast<std::size_t>(bytes + page_bytes_);  // room to align it to a page
+    address = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (address != MAP_FAILED) break;
     if (bytes == at_least) throw std::bad_alloc();
     bytes = std::max(at_least, bytes / 4 / page_bytes_ * page_bytes_);
   }
   Region region;
-  region.begin = static_cast<char*>(address);
+  region.mapped = address;
+  region.mapped_bytes = mapped_bytes;
+  const auto misplaced = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) %
+                                                   static_cast<std::uintptr_t>(page_bytes_));
+  region.begin = static_cast<char*>(address) + (misplaced == 0 ? 0 : page_bytes_ - misplaced);
   region.bytes = bytes;
+#ifdef MADV_HUGEPAGE
+  // Advice only: where the system has no huge pages, everything works as before.
+  if (page_bytes_ == huge_page)
+    madvise(region.begin, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+#endif
   const char* key = region.begin;
   char* begin = region.begin;
   regions_.emplace(key, std::move(region));

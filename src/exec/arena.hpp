@@ -15,7 +15,8 @@ namespace garonne::exec {
 class Arena {
  public:
   // Pages beyond `resident_limit_bytes` are given back to the system, from free ranges, before the
-  // arena grows over it; a few pages more remain where blocks share them.
+  // arena grows over it; a few pages more remain where blocks share them. Pages are huge ones where
+  // the limit is many of them.
   explicit Arena(std::int64_t resident_limit_bytes);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -33,7 +34,9 @@ class Arena {
 
  private:
   struct Region {
-    char* begin = nullptr;
+    void* mapped = nullptr;
+    std::size_t mapped_bytes = 0;
+    char* begin = nullptr;  // the first whole page of it
     std::int64_t bytes = 0;
     std::vector<std::uint8_t> touched;  // by page
   };
