@@ -30,9 +30,9 @@ std::size_t index(int id) {
 struct Executor::Running {
   const StepInputs& inputs;
   std::vector<at::Tensor> buffers;
-  std::vector<std::vector<std::int64_t>> samples;     // by micro-batch
-  std::map<std::pair<int, int>, nn::Record> records;  // (micro-batch, node)
-  std::map<std::size_t, dist::Ticket> tickets;        // by instruction
+  std::vector<std::vector<std::int64_t>> samples;                            // by micro-batch
+  std::map<std::pair<int, int>, nn::Record> records;                         // (micro-batch, node)
+  std::map<std::size_t, std::pair<dist::Transport*, dist::Ticket>> tickets;  // by instruction
   double gradient_scale = 1;
   StepOutputs outputs;
 };
@@ -97,7 +97,7 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
       const at::Tensor& loss = running.buffers[index(instruction.arguments.inputs[0])];
       at::Tensor& total = running.buffers[index(sum)];
       const bool first = !total.defined();
-      if (first) make(instruction, sum, at::empty({1}, loss.options()), running);
+      if (first) make(instruction, sum, at::zeros({2}, loss.options()), running);
       double& value = *total.data_ptr<double>();
       value = (first ? 0.0 : value) + *loss.const_data_ptr<double>() * running.inputs.loss_scale;
       return;
@@ -107,10 +107,12 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
     case plan::Operation::Wait: {
       const auto found = running.tickets.find(index(instruction.completes));
       expect(found != running.tickets.end(), "a wait without its reduction");
-      machine_.data->wait(found->second);
+      found->second.first->wait(found->second.second);
       running.tickets.erase(found);
       return;
     }
+    case plan::Operation::SumSquares:
+      return sum_squares(instruction, running);
     case plan::Operation::Norm:
       return norm(instruction, running);
     case plan::Operation::Update:
@@ -259,6 +261,18 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
   }
 }
 
+dist::Transport& Executor::transport_of(const plan::Instruction& instruction) const {
+  const std::string& group = instruction.channel.value().group;
+  dist::Transport* found = group == "data"       ? machine_.data
+                           : group == "tensor"   ? machine_.tensor
+                           : group == "pipeline" ? machine_.pipeline
+                           : group == "world"    ? machine_.world
+                                                 : nullptr;
+  expect(found != nullptr, plan::describe(instruction) + " communicates in the group " + group +
+                               " without transport");
+  return *found;
+}
+
 void Executor::all_reduce(const plan::Instruction& instruction, std::size_t number,
                           Running& running) {
   const at::Tensor& data = running.buffers[index(instruction.arguments.inputs[0])];
@@ -267,28 +281,44 @@ void Executor::all_reduce(const plan::Instruction& instruction, std::size_t numb
   make(instruction, staging, scratch, running);
   const auto type =
       data.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;
-  expect(machine_.data != nullptr, "the Program reduces over ranks and there is no transport");
-  running.tickets.emplace(
-      number, machine_.data->all_reduce_sum(data.data_ptr(), data.numel(), type,
-                                            scratch.numel() > 0 ? scratch.data_ptr() : nullptr));
+  dist::Transport& transport = transport_of(instruction);
+  const dist::Ticket ticket = transport.all_reduce_sum(
+      data.data_ptr(), data.numel(), type, scratch.numel() > 0 ? scratch.data_ptr() : nullptr);
+  running.tickets.emplace(number, std::make_pair(&transport, ticket));
 }
 
-void Executor::norm(const plan::Instruction& instruction, Running& running) {
+void Executor::sum_squares(const plan::Instruction& instruction, Running& running) {
+  const Coordinates& here = program_.coordinates;
   // By parameter and not by bucket, so that the sum does not depend on how gradients are grouped.
   std::vector<double> squares(program_.parameters.size(), 0.0);
   for (const auto& bucket : program_.buckets) {
     const at::Tensor& buffer = running.buffers[index(bucket.buffer)];
     for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
       const int p = bucket.parameters[k];
+      const plan::ParameterBuffers& ids = program_.parameters[index(p)];
       const at::Tensor gradient =
           buffer.narrow(0, bucket.offsets[k], model_.graph.parameters[index(p)].elements);
+      if (machine_.watch_gradient) machine_.watch_gradient(p, gradient);
+      const bool counts = ids.counted && here.data == 0 && (here.tensor == 0 || !ids.replicated);
+      if (!counts) continue;
       squares[index(p)] = kernels::sum_of_squares(nn::element_type_of(gradient),
                                                   gradient.const_data_ptr(), gradient.numel());
-      if (machine_.watch_gradient) machine_.watch_gradient(p, gradient);
     }
   }
   double sum = 0;
   for (const double square : squares) sum += square;
+  at::Tensor& sums = running.buffers[index(instruction.arguments.output)];
+  if (!sums.defined()) {
+    make(instruction, instruction.arguments.output, at::zeros({2}, at::kDouble), running);
+  }
+  auto* values = sums.data_ptr<double>();
+  // Tensor ranks all know the loss of their samples.
+  if (here.tensor != 0) values[0] = 0;
+  values[1] = sum;
+}
+
+void Executor::norm(const plan::Instruction& instruction, Running& running) {
+  const double sum = running.buffers[index(program_.loss_sum)].const_data_ptr<double>()[1];
   at::Tensor result = at::empty({1}, at::kDouble);
   *result.data_ptr<double>() = std::sqrt(sum);
   make(instruction, instruction.arguments.output, result, running);

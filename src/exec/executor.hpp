@@ -44,13 +44,17 @@ struct StepOutputs {
   std::int64_t peak_bytes = 0;                  // static bytes included
 };
 
-// What a step may touch. All must outlive the executor; `data` may be null on one rank.
+// What a step may touch. All must outlive the executor.
 struct Machine {
   DeviceTier* tier = nullptr;
   ModelState* state = nullptr;
   const nn::Products* products = nullptr;
   const optim::Optimizer* optimizer = nullptr;
+  // By axis and over all ranks; null where the axis has one member.
   dist::Transport* data = nullptr;
+  dist::Transport* tensor = nullptr;
+  dist::Transport* pipeline = nullptr;
+  dist::Transport* world = nullptr;
   // Called after the gradients are complete and before the update; for tests and tools.
   std::function<void(int parameter, const at::Tensor& gradient)> watch_gradient;
 };
@@ -72,7 +76,9 @@ class Executor {
   void load(const plan::Instruction& instruction, Running& running);
   void forward(const plan::Instruction& instruction, bool keep, Running& running);
   void backward(const plan::Instruction& instruction, Running& running);
+  dist::Transport& transport_of(const plan::Instruction& instruction) const;
   void all_reduce(const plan::Instruction& instruction, std::size_t number, Running& running);
+  void sum_squares(const plan::Instruction& instruction, Running& running);
   void norm(const plan::Instruction& instruction, Running& running);
   void update(const plan::Instruction& instruction, Running& running);
   void report(const plan::Instruction& instruction, Running& running);

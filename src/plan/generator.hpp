@@ -28,7 +28,9 @@ struct StepShape {
   std::int64_t bucket_bytes =
       0;  // gradients are reduced in buckets of about this; 0 = one a parameter
   int reductions_in_flight = 4;  // so many staging buffers live at most
-  std::vector<int> data_group;   // global ranks, in order; one member = nothing to reduce
+  // Global ranks, in order; one member = nothing to reduce.
+  std::vector<int> data_group;
+  std::vector<int> world_group;  // all ranks of the grid: sums of the step
   double link_bytes_per_second = 4e9;
   double norm_seconds_per_element = 0;
   double update_seconds_per_element = 0;

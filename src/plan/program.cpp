@@ -48,6 +48,8 @@ std::string_view to_string(Operation operation) {
       return "all-reduce";
     case Operation::Wait:
       return "wait";
+    case Operation::SumSquares:
+      return "sum-squares";
     case Operation::Norm:
       return "norm";
     case Operation::Update:

@@ -36,11 +36,12 @@ enum class Operation {
   EmitLoss,        // adds the loss of a micro-batch to the sum
   AllReduce,       // asynchronous sum over a group, in rank order
   Wait,            // for the instruction named by `completes`
+  SumSquares,      // of the gradients that this rank counts, beside the loss sum
   Norm,            // global norm of all gradients
   Update,          // optimizer on the parameters of one bucket
   Report,          // hands the sums of the step to the loop
 };
-inline constexpr int operation_count = 12;
+inline constexpr int operation_count = 13;
 constexpr bool is_forward(Operation operation) {
   return operation == Operation::Forward || operation == Operation::ForwardKeep;
 }
@@ -123,6 +124,9 @@ struct ParameterBuffers {
   int parameter = -1;  // read by the nodes, in the compute type
   int master = -1;     // float32 copy that the optimizer updates; -1 where the parameter is its own
   std::vector<int> states;  // of the optimizer, in its order
+  // Whose gradient enters the global norm: once for each element of the model.
+  bool counted = true;      // false for a copy of a parameter that another stage counts
+  bool replicated = false;  // equal on all tensor ranks, so the first of them counts it
 };
 
 struct Program {
@@ -138,7 +142,7 @@ struct Program {
   std::vector<Instruction> instructions;
   std::vector<ParameterBuffers> parameters;  // by parameter index
   std::vector<Bucket> buckets;
-  int loss_sum = -1;  // scalar buffers
+  int loss_sum = -1;  // scalar buffers; [loss, sum of squared gradients]
   int gradient_norm = -1;
 };
 

@@ -111,7 +111,7 @@ void ProgramBuilder::make_buckets() {
     last_node_.push_back(last);
     bucket_live_.push_back(false);
   }
-  program_.loss_sum = new_buffer("loss_sum", BufferKind::Scalar, scalar_bytes);
+  program_.loss_sum = new_buffer("step_sums", BufferKind::Scalar, 2 * scalar_bytes);
 }
 
 GradientTarget ProgramBuilder::target_of(int parameter, Instruction& instruction) {
@@ -134,18 +134,18 @@ void ProgramBuilder::reduce_finished_buckets(int n) {
   for (std::size_t number = 0; number < program_.buckets.size(); ++number) {
     if (last_node_[number] != n) continue;
     const Bucket& bucket = program_.buckets[number];
-    all_reduce(program_.buffers[index(bucket.buffer)].name, bucket.buffer, bucket.elements,
-               step_.element_bytes.gradient);
+    all_reduce(program_.buffers[index(bucket.buffer)].name, {"data", step_.data_group},
+               bucket.buffer, bucket.elements, step_.element_bytes.gradient);
   }
 }
 
-void ProgramBuilder::all_reduce(const std::string& name, int buffer, std::int64_t elements,
-                                std::int64_t element_bytes) {
+void ProgramBuilder::all_reduce(const std::string& name, const Group& group, int buffer,
+                                std::int64_t elements, std::int64_t element_bytes) {
   while (static_cast<int>(in_flight_.size()) >= step_.reductions_in_flight) wait_for_oldest();
   Instruction instruction;
   instruction.operation = Operation::AllReduce;
   instruction.node = name;
-  const auto members = static_cast<std::int64_t>(step_.data_group.size());
+  const auto members = static_cast<std::int64_t>(group.members.size());
   instruction.arguments.staging =
       new_buffer(name + ".staging", BufferKind::Communication,
                  all_reduce_staging_bytes(elements, element_bytes, members));
@@ -156,7 +156,7 @@ void ProgramBuilder::all_reduce(const std::string& name, int buffer, std::int64_
   // Each member sends and receives (members-1)/members of the bytes twice.
   instruction.seconds = 2.0 * static_cast<double>(bytes) * static_cast<double>(members - 1) /
                         static_cast<double>(members) / step_.link_bytes_per_second;
-  instruction.channel = Channel{"all-reduce", "data", step_.data_group, -1, tag_++, bytes, false};
+  instruction.channel = Channel{"all-reduce", group.name, group.members, -1, tag_++, bytes, false};
   in_flight_.push_back(static_cast<int>(program_.instructions.size()));
   add(std::move(instruction));
 }
@@ -171,16 +171,28 @@ void ProgramBuilder::wait_for_oldest() {
 }
 
 void ProgramBuilder::finish_step() {
-  if (reduces()) all_reduce("loss_sum", program_.loss_sum, 1, scalar_bytes);
   while (!in_flight_.empty()) wait_for_oldest();
+  Instruction squares;
+  squares.operation = Operation::SumSquares;
+  squares.node = "gradients";
+  for (const auto& bucket : program_.buckets) {
+    squares.reads.push_back(bucket.buffer);
+    squares.seconds += static_cast<double>(bucket.elements) * step_.norm_seconds_per_element;
+  }
+  squares.arguments.inputs = squares.reads;
+  squares.arguments.output = program_.loss_sum;
+  if (graph_.loss >= 0) squares.reads.push_back(program_.loss_sum);
+  squares.writes = {program_.loss_sum};
+  add(std::move(squares));
+  if (step_.world_group.size() > 1) {
+    all_reduce("step_sums", {"world", step_.world_group}, program_.loss_sum, 2, scalar_bytes);
+    wait_for_oldest();
+  }
   program_.gradient_norm = new_buffer("gradient_norm", BufferKind::Scalar, scalar_bytes);
   Instruction norm;
   norm.operation = Operation::Norm;
   norm.node = "gradients";
-  for (const auto& bucket : program_.buckets) {
-    norm.reads.push_back(bucket.buffer);
-    norm.seconds += static_cast<double>(bucket.elements) * step_.norm_seconds_per_element;
-  }
+  norm.reads = {program_.loss_sum};
   norm.arguments.inputs = norm.reads;
   norm.arguments.output = program_.gradient_norm;
   norm.writes = {program_.gradient_norm};

@@ -36,7 +36,11 @@ class ProgramBuilder {
 
  private:
   bool reduces() const { return step_.data_group.size() > 1; }
-  void all_reduce(const std::string& name, int buffer, std::int64_t elements,
+  struct Group {
+    const char* name;
+    const std::vector<int>& members;
+  };
+  void all_reduce(const std::string& name, const Group& group, int buffer, std::int64_t elements,
                   std::int64_t element_bytes);
   void wait_for_oldest();
   void update(const Bucket& bucket, std::size_t number);

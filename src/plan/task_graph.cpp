@@ -33,7 +33,7 @@ TaskOption option_of(const std::string& name, const Instruction& instruction,
 TaskGraph make_task_graph(const ModelGraph& model, const StepShape& step, GradientBuckets buckets) {
   StepShape alone = step;
   alone.micro_batches = 1;
-  alone.data_group = {};
+  alone.data_group = alone.world_group = {};
   const Program program = make_training_program(
       model, alone, same_for_all(recompute_on_demand(model, keep_everything(model)), 1));
 

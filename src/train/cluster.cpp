@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "base/progress.hpp"
@@ -48,12 +49,20 @@ void check_grid(const RunConfig& config, int ranks) {
   }
 }
 
-DataAxis::DataAxis(const RunConfig& config, const Grid& grid, dist::Session& session) {
-  const std::vector<int> members = grid.group(Axis::Data, session.rank());
-  if (members.size() == 1) return;
+Axes::Axes(const RunConfig& config, const Grid& grid, dist::Session& session) {
+  if (grid.ranks() == 1) return;
   const std::string name = config.grid.transport == "auto" ? "mpi" : config.grid.transport;
   thread_ = std::make_unique<dist::CommunicationThread>(session);
-  transport_ = dist::make_transport(name, session, *thread_, members);
+  const auto over = [&](std::vector<int> members) {
+    return members.size() == 1 ? nullptr
+                               : dist::make_transport(name, session, *thread_, std::move(members));
+  };
+  data_ = over(grid.group(Axis::Data, session.rank()));
+  tensor_ = over(grid.group(Axis::Tensor, session.rank()));
+  pipeline_ = over(grid.group(Axis::Pipeline, session.rank()));
+  std::vector<int> everybody(static_cast<std::size_t>(grid.ranks()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  world_ = over(std::move(everybody));
 }
 
 namespace {

@@ -34,16 +34,23 @@ class ComputeSession {
 // this build (NotBuiltError).
 void check_grid(const RunConfig& config, int ranks);
 
-// The data axis of this rank: a transport over its group, or none on one rank.
-class DataAxis {
+// The transports of this rank: over its group on each axis and over all ranks; none where a group
+// has one member.
+class Axes {
  public:
   // Collective over all ranks.
-  DataAxis(const RunConfig& config, const Grid& grid, dist::Session& session);
-  dist::Transport* transport() const { return transport_.get(); }
+  Axes(const RunConfig& config, const Grid& grid, dist::Session& session);
+  dist::Transport* data() const { return data_.get(); }
+  dist::Transport* tensor() const { return tensor_.get(); }
+  dist::Transport* pipeline() const { return pipeline_.get(); }
+  dist::Transport* world() const { return world_.get(); }
 
  private:
   std::unique_ptr<dist::CommunicationThread> thread_;
-  std::unique_ptr<dist::Transport> transport_;
+  std::unique_ptr<dist::Transport> data_;
+  std::unique_ptr<dist::Transport> tensor_;
+  std::unique_ptr<dist::Transport> pipeline_;
+  std::unique_ptr<dist::Transport> world_;
 };
 
 // The cost table of this machine with every node of the model in it: from the cache, else measured

@@ -40,7 +40,7 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : rank_(se
   costs_ = obtain_costs(setup_, threads, nlohmann::json::object(), session);
   apply_costs(costs_, setup_);
   products_ = nn::Products::from_json(costs_.products);
-  data_axis_ = std::make_unique<DataAxis>(config, setup_.grid, session);
+  axes_ = std::make_unique<Axes>(config, setup_.grid, session);
   optimizer_ = optim::make_optimizer(config);
 }
 
@@ -53,9 +53,16 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
                                  static_cast<std::uint64_t>(setup.config.train.seed),
                                  static_cast<int>(run.optimizer()->state_names().size()));
   }
-  executor_ = std::make_unique<exec::Executor>(
-      setup.model, program_,
-      exec::Machine{&tier_, &state_, &run.products(), run.optimizer(), run.transport(), {}});
+  executor_ = std::make_unique<exec::Executor>(setup.model, program_,
+                                               exec::Machine{.tier = &tier_,
+                                                             .state = &state_,
+                                                             .products = &run.products(),
+                                                             .optimizer = run.optimizer(),
+                                                             .data = run.axes().data(),
+                                                             .tensor = run.axes().tensor(),
+                                                             .pipeline = run.axes().pipeline(),
+                                                             .world = run.axes().world(),
+                                                             .watch_gradient = {}});
 }
 
 exec::StepOutputs MadeUpTrainer::step(std::int64_t number) {

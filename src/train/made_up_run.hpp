@@ -25,7 +25,7 @@ class MadeUpRun {
   const nn::Products& products() const { return products_; }
   const optim::Optimizer* optimizer() const { return optimizer_.get(); }
   std::int64_t budget_bytes() const { return budget_bytes_; }
-  dist::Transport* transport() const { return data_axis_->transport(); }
+  const Axes& axes() const { return *axes_; }
   int rank() const { return rank_; }
 
  private:
@@ -35,7 +35,7 @@ class MadeUpRun {
   std::unique_ptr<ComputeSession> compute_;
   plan::CostTable costs_;
   nn::Products products_;
-  std::unique_ptr<DataAxis> data_axis_;
+  std::unique_ptr<Axes> axes_;
   std::unique_ptr<optim::Optimizer> optimizer_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "base/bytes.hpp"
@@ -44,6 +45,8 @@ Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads) 
   step.element_bytes.state = state_bytes(precision);
   step.optimizer_states = optim::make_optimizer(config)->state_names();
   step.data_group = setup.grid.group(Axis::Data, 0);
+  step.world_group.resize(static_cast<std::size_t>(setup.grid.ranks()));
+  std::iota(step.world_group.begin(), step.world_group.end(), 0);
   step.bucket_bytes = step.data_group.size() > 1 ? config.grid.bucket : 0;
   return setup;
 }
@@ -104,9 +107,9 @@ plan::Program program_of_rank(const Setup& setup, const Choice& choice, int rank
   plan::Program program = choice.program;
   program.rank = rank;
   program.coordinates = setup.grid.coordinates_of(rank);
-  const std::vector<int> members = setup.grid.group(Axis::Data, rank);
   for (auto& instruction : program.instructions) {
-    if (instruction.channel) instruction.channel->members = members;
+    if (instruction.channel && instruction.channel->group == "data")
+      instruction.channel->members = setup.grid.group(Axis::Data, rank);
   }
   return program;
 }

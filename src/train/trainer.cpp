@@ -76,7 +76,7 @@ class Trainer {
   nn::Products products_;
   std::unique_ptr<ComputeSession> compute_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<DataAxis> data_axis_;
+  std::unique_ptr<Axes> axes_;
   std::unique_ptr<exec::DeviceTier> tier_;
   exec::ModelState state_;
   exec::Machine machine_;
@@ -228,7 +228,15 @@ void Trainer::make_state() {
     write_file_durably(config_.run.directory + "/choices.json", choices.dump(1) + "\n");
     write_file_durably(config_.run.directory + "/costs.json", plan::to_json(costs_).dump(1) + "\n");
   });
-  machine_ = {tier_.get(), &state_, &products_, optimizer_.get(), data_axis_->transport(), {}};
+  machine_ = {.tier = tier_.get(),
+              .state = &state_,
+              .products = &products_,
+              .optimizer = optimizer_.get(),
+              .data = axes_->data(),
+              .tensor = axes_->tensor(),
+              .pipeline = axes_->pipeline(),
+              .world = axes_->world(),
+              .watch_gradient = {}};
 }
 
 data::TokenStream Trainer::open_stream(std::int64_t first_step) const {
@@ -343,7 +351,7 @@ void Trainer::print_summary(const exec::StepOutputs& last, double median_seconds
 ExitCode Trainer::run() {
   prepare();
   plan();
-  data_axis_ = std::make_unique<DataAxis>(config_, setup_.grid, session_);
+  axes_ = std::make_unique<Axes>(config_, setup_.grid, session_);
   make_state();
   print_start();
   if (start_.step >= config_.train.steps) {

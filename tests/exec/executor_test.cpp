@@ -105,7 +105,11 @@ class Rank {
 
   StepOutputs run(const plan::Program& program, std::int64_t number, double learning_rate,
                   bool training) {
-    Machine machine{tier_.get(), &state_, &products_, optimizer_.get(), nullptr, {}};
+    Machine machine;
+    machine.tier = tier_.get();
+    machine.state = &state_;
+    machine.products = &products_;
+    machine.optimizer = optimizer_.get();
     machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
       gradients_.resize(model_.graph.parameters.size());
       std::vector<double>& kept = gradients_[static_cast<std::size_t>(parameter)];
