@@ -93,8 +93,8 @@ void check_together(const RunConfig& config) {
         fmt::format("{}", config.optimizer.minimum_learning_rate),
         fmt::format("is above optimizer.learning_rate = {}", config.optimizer.learning_rate));
   }
-  if (config.grid.pipeline != 1 || config.grid.tensor != 1) {
-    throw ConfigError(config.grid.pipeline != 1 ? "grid.pipeline" : "grid.tensor", "",
+  if (config.grid.tensor != 1) {
+    throw ConfigError("grid.tensor", "",
                       "this version splits over the data axis only; set it to 1 and grid.data to "
                       "the number of ranks");
   }

@@ -29,6 +29,8 @@ struct RunConfig {
     std::int64_t data = 1;
     std::int64_t pipeline = 1;
     std::int64_t tensor = 1;
+    std::string schedule = "1f1b";
+    std::int64_t chunks = 0;
     std::string transport = "auto";
     std::int64_t bucket = 4 << 20;
   } grid;

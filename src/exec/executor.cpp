@@ -102,6 +102,10 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
       value = (first ? 0.0 : value) + *loss.const_data_ptr<double>() * running.inputs.loss_scale;
       return;
     }
+    case plan::Operation::Send:
+      return send(instruction, number, running);
+    case plan::Operation::Receive:
+      return receive(instruction, number, running);
     case plan::Operation::AllReduce:
       return all_reduce(instruction, number, running);
     case plan::Operation::Wait: {
@@ -162,10 +166,14 @@ nn::Context Executor::context_of(const plan::Instruction& instruction,
 
 void Executor::load(const plan::Instruction& instruction, Running& running) {
   HostBatch batch = running.inputs.load(instruction.micro_batch);
-  expect(batch.values.size() >= instruction.arguments.inputs.size(),
-         "a micro-batch lacks a loaded value");
+  std::vector<std::string> names;
+  for (const auto& value : model_.graph.values) {
+    if (value.loaded && !value.differentiable) names.push_back(value.name);
+  }
   for (std::size_t i = 0; i < instruction.arguments.inputs.size(); ++i) {
-    const auto& values = batch.values[i];
+    const auto found = batch.values.find(names.at(i));
+    expect(found != batch.values.end(), "a micro-batch lacks its " + names[i]);
+    const auto& values = found->second;
     at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
     std::memcpy(tensor.data_ptr(), values.data(), values.size() * sizeof(std::int64_t));
     make(instruction, instruction.arguments.inputs[i], tensor, running);
@@ -266,11 +274,49 @@ dist::Transport& Executor::transport_of(const plan::Instruction& instruction) co
   dist::Transport* found = group == "data"       ? machine_.data
                            : group == "tensor"   ? machine_.tensor
                            : group == "pipeline" ? machine_.pipeline
+                           : group == "tied"     ? machine_.tied
                            : group == "world"    ? machine_.world
                                                  : nullptr;
   expect(found != nullptr, plan::describe(instruction) + " communicates in the group " + group +
                                " without transport");
   return *found;
+}
+
+void Executor::send(const plan::Instruction& instruction, std::size_t number, Running& running) {
+  const at::Tensor& data = running.buffers[index(instruction.arguments.inputs[0])];
+  const plan::Channel& channel = instruction.channel.value();
+  if (instruction.arguments.output >= 0) {
+    make(instruction, instruction.arguments.output, at::empty({0}, data.options()), running);
+  }
+  expect(data.is_contiguous(), plan::describe(instruction) + " sends what is not contiguous");
+  dist::Transport& transport = transport_of(instruction);
+  const dist::Ticket ticket = transport.send(
+      data.const_data_ptr(), data.numel() * static_cast<std::int64_t>(data.element_size()),
+      channel.peer, channel.tag);
+  running.tickets.emplace(number, std::make_pair(&transport, ticket));
+}
+
+void Executor::receive(const plan::Instruction& instruction, std::size_t number,
+                       Running& running) {
+  // A gradient has the shape of the value that was handed over.
+  const plan::ModelGraph& graph = model_.graph;
+  const plan::Channel& channel = instruction.channel.value();
+  const auto value = std::find_if(graph.values.begin(), graph.values.end(), [&](const auto& spec) {
+    return instruction.node_index < 0 && spec.name == instruction.node;
+  });
+  const plan::ValueSpec& spec =
+      value != graph.values.end()
+          ? *value
+          : graph.values[index(graph.nodes[index(instruction.node_index)].inputs[0])];
+  const std::int64_t rows = model_.batch * model_.sequence;
+  at::Tensor tensor = at::empty({rows, spec.elements / rows},
+                                nn::compute_scalar_type(machine_.state->precision));
+  make(instruction, instruction.arguments.output, tensor, running);
+  dist::Transport& transport = transport_of(instruction);
+  const dist::Ticket ticket = transport.receive(
+      tensor.data_ptr(), tensor.numel() * static_cast<std::int64_t>(tensor.element_size()),
+      channel.peer, channel.tag);
+  running.tickets.emplace(number, std::make_pair(&transport, ticket));
 }
 
 void Executor::all_reduce(const plan::Instruction& instruction, std::size_t number,
@@ -358,6 +404,7 @@ void Executor::report(const plan::Instruction& instruction, Running& running) {
         *running.buffers[index(program_.gradient_norm)].const_data_ptr<double>();
     return;
   }
+  if (instruction.arguments.inputs.empty()) return;
   const at::Tensor& value = running.buffers[index(instruction.arguments.inputs[0])];
   // The copy handed out is the caller's, so it is made on the host, element by element.
   running.outputs.report.resize(static_cast<std::size_t>(value.numel()));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,8 @@ namespace garonne::exec {
 
 // One micro-batch on the host: which samples, and the loaded values in the model's order.
 struct HostBatch {
-  std::vector<std::int64_t> samples;              // [batch]
-  std::vector<std::vector<std::int64_t>> values;  // tokens, targets [batch · sequence]
+  std::vector<std::int64_t> samples;                        // [batch]
+  std::map<std::string, std::vector<std::int64_t>> values;  // tokens, targets [batch · sequence]
 };
 
 // What an execution is given beside the Program.
@@ -54,6 +55,7 @@ struct Machine {
   dist::Transport* data = nullptr;
   dist::Transport* tensor = nullptr;
   dist::Transport* pipeline = nullptr;
+  dist::Transport* tied = nullptr;  // the two stages with copies of tied parameters
   dist::Transport* world = nullptr;
   // Called after the gradients are complete and before the update; for tests and tools.
   std::function<void(int parameter, const at::Tensor& gradient)> watch_gradient;
@@ -77,6 +79,8 @@ class Executor {
   void forward(const plan::Instruction& instruction, bool keep, Running& running);
   void backward(const plan::Instruction& instruction, Running& running);
   dist::Transport& transport_of(const plan::Instruction& instruction) const;
+  void send(const plan::Instruction& instruction, std::size_t number, Running& running);
+  void receive(const plan::Instruction& instruction, std::size_t number, Running& running);
   void all_reduce(const plan::Instruction& instruction, std::size_t number, Running& running);
   void sum_squares(const plan::Instruction& instruction, Running& running);
   void norm(const plan::Instruction& instruction, Running& running);

@@ -59,4 +59,18 @@ int ModelBuilder::append(const std::string& name, std::unique_ptr<Node> node,
   return model_.graph.nodes.back().output;
 }
 
+Model cut_model(const Model& whole, const plan::StageCut& cut) {
+  Model model;
+  model.graph = cut.graph;
+  for (const int n : cut.nodes)
+    model.nodes.push_back(n < 0 ? nullptr : whole.nodes[static_cast<std::size_t>(n)]);
+  for (const int p : cut.parameters) {
+    model.initialisations.push_back(whole.initialisations[static_cast<std::size_t>(p)]);
+    model.boxes.push_back(whole.boxes[static_cast<std::size_t>(p)]);
+  }
+  model.batch = whole.batch;
+  model.sequence = whole.sequence;
+  return model;
+}
+
 }  // namespace garonne::nn

@@ -8,6 +8,7 @@
 
 #include "nn/node.hpp"
 #include "plan/model_graph.hpp"
+#include "plan/stage_cut.hpp"
 
 namespace garonne::nn {
 
@@ -20,12 +21,15 @@ struct Initialisation {
 
 struct Model {
   plan::ModelGraph graph;
-  std::vector<std::unique_ptr<Node>> nodes;      // by node index
+  std::vector<std::shared_ptr<const Node>> nodes;  // by node index; null where a stage hands over
   std::vector<Initialisation> initialisations;   // by parameter index
   std::vector<std::vector<std::int64_t>> boxes;  // by parameter index: the shape it is stored with
   std::int64_t batch = 0;                        // samples of a micro-batch
   std::int64_t sequence = 0;
 };
+
+// The nodes and parameters of one stage of a pipeline (plan/stage_cut.hpp).
+Model cut_model(const Model& whole, const plan::StageCut& cut);
 
 // Puts a model together, filling in what a node's own declaration leaves open.
 class ModelBuilder {

@@ -24,17 +24,66 @@ class MicroBatchWriter {
         micro_batch_(micro_batch),
         value_(graph.values.size(), -1),
         gradient_(graph.values.size(), -1),
+        held_(graph.nodes.size(), -1),
+        weights_done_(graph.nodes.size(), false),
         record_(graph.nodes.size()) {}
 
-  void load() {
+  // `received`: values of other stages come by messages of their own.
+  void load(bool received) {
     Instruction instruction = make(Operation::Load, "micro-batch", -1);
     for (std::size_t v = 0; v < graph_.values.size(); ++v) {
-      if (!graph_.values[v].loaded) continue;
+      if (!graph_.values[v].loaded || (received && graph_.values[v].differentiable)) continue;
       value_[v] = new_buffer(graph_.values[v].name, BufferKind::Value, graph_.values[v].bytes);
       instruction.writes.push_back(value_[v]);
     }
     instruction.arguments.inputs = instruction.writes;
     builder_.add(std::move(instruction));
+  }
+
+  // Posts the receive of the chunk's input; the instruction to wait for.
+  void receive_value(int v, Channel channel) {
+    Instruction instruction = make(Operation::Receive, graph_.values[index(v)].name, -1);
+    value_[index(v)] =
+        new_buffer(graph_.values[index(v)].name, BufferKind::Value, graph_.values[index(v)].bytes);
+    instruction.writes = {value_[index(v)]};
+    instruction.arguments.output = value_[index(v)];
+    communicate(std::move(instruction), std::move(channel));
+  }
+
+  void send_gradient(int v, Channel channel) {
+    Instruction instruction =
+        make(Operation::Send, graph_.values[index(v)].name + ".gradient", -1);
+    expect(gradient_[index(v)] >= 0, instruction.node + " is sent and was not made");
+    instruction.reads = {gradient_[index(v)]};
+    instruction.arguments.inputs = instruction.reads;
+    gradient_[index(v)] = -1;
+    communicate(std::move(instruction), std::move(channel));
+  }
+
+  // The forward of a node that hands over.
+  void send_value(int n, std::optional<Channel> channel) {
+    const NodeSpec& node = graph_.nodes[index(n)];
+    Instruction instruction = make(Operation::Send, node.name, n);
+    instruction.reads = {value_[index(node.inputs[0])]};
+    instruction.arguments.inputs = instruction.reads;
+    const ValueSpec& output = graph_.values[index(node.output)];
+    value_[index(node.output)] = new_buffer(output.name, BufferKind::Value, 0);
+    instruction.writes = {value_[index(node.output)]};
+    instruction.arguments.output = value_[index(node.output)];
+    communicate(std::move(instruction), std::move(channel));
+  }
+
+  // Its backward.
+  void receive_gradient(int n, std::optional<Channel> channel) {
+    const NodeSpec& node = graph_.nodes[index(n)];
+    const int input = node.inputs[0];
+    Instruction instruction = make(Operation::Receive, node.name, n);
+    const ValueSpec& value = graph_.values[index(input)];
+    gradient_[index(input)] =
+        new_buffer(value.name + ".gradient", BufferKind::ValueGradient, value.bytes);
+    instruction.writes = {gradient_[index(input)]};
+    instruction.arguments.output = gradient_[index(input)];
+    communicate(std::move(instruction), std::move(channel));
   }
 
   // `keep` makes the node's record; a recomputation makes new buffers for the values it makes
@@ -90,8 +139,12 @@ class MicroBatchWriter {
     instruction.seconds = cost.seconds;
     Arguments& arguments = instruction.arguments;
     // The loss starts the chain rule itself: its gradient is the number one, not a buffer.
-    if (node.output != graph_.loss) {
-      arguments.output_gradient = gradient_[index(node.output)];
+    if (!graph_.starts_backward(node)) {
+      // The weight part may run long after the input part.
+      if (pass == Pass::BackwardInput && !weights_done_[index(n)])
+        held_[index(n)] = gradient_[index(node.output)];
+      const bool later = pass == Pass::BackwardWeight && held_[index(n)] >= 0;
+      arguments.output_gradient = later ? held_[index(n)] : gradient_[index(node.output)];
       expect(arguments.output_gradient >= 0, node.name + " has no gradient of its output");
       instruction.reads.push_back(arguments.output_gradient);
     }
@@ -124,12 +177,28 @@ class MicroBatchWriter {
       }
     }
     if (inputs) gradient_[index(node.output)] = -1;
+    if (weights) {
+      weights_done_[index(n)] = true;
+      held_[index(n)] = -1;
+    }
     builder_.add(std::move(instruction));
   }
 
   int value(int v) const { return value_[index(v)]; }
 
  private:
+  // Without a channel the stage is looked at alone.
+  void communicate(Instruction instruction, std::optional<Channel> channel) {
+    if (channel) channel->bytes = bytes_of(instruction);
+    instruction.channel = std::move(channel);
+    builder_.add(std::move(instruction));
+  }
+
+  std::int64_t bytes_of(const Instruction& message) const {
+    const bool sends = message.operation == Operation::Send;
+    return builder_.bytes(sends ? message.reads[0] : message.writes[0]);
+  }
+
   Instruction make(Operation operation, const std::string& name, int node_index) const {
     Instruction instruction;
     instruction.operation = operation;
@@ -164,7 +233,10 @@ class MicroBatchWriter {
     }
     const int existing = gradient_[index(input)];
     int buffer = -1;
-    const auto names = [&](int id) { return std::count(gradient_.begin(), gradient_.end(), id); };
+    const auto names = [&](int id) {
+      return std::count(gradient_.begin(), gradient_.end(), id) +
+             std::count(held_.begin(), held_.end(), id);
+    };
     if (node.gradient_aliases[i] && existing < 0) {
       buffer = arguments.output_gradient;
     } else if (existing < 0 && arguments.output_gradient >= 0 &&
@@ -191,7 +263,235 @@ class MicroBatchWriter {
   int micro_batch_;
   std::vector<int> value_;     // buffer of each value now
   std::vector<int> gradient_;  // buffer of each value's gradient now
+  // By node: the output's gradient, from the input part of a split backward to the weight part.
+  std::vector<int> held_;
+  std::vector<bool> weights_done_;  // by node
   std::vector<std::vector<int>> record_;
+};
+
+// Where each step of a micro-batch's schedule runs: with the forward or the backward of its chunk,
+// or with the weight part of the backward.
+struct ChunkSteps {
+  NodeSchedule forward;
+  NodeSchedule backward;
+};
+
+std::vector<ChunkSteps> cut_by_chunk(const ModelGraph& graph, const NodeSchedule& schedule) {
+  std::vector<ChunkSteps> chunks(index(graph.chunks()));
+  std::vector<bool> ran(graph.nodes.size(), false);
+  NodeSchedule again;  // recomputations go with the step that they are for
+  for (const NodeStep& step : schedule) {
+    if (step.forward() && ran[index(step.node)]) {
+      again.push_back(step);
+      continue;
+    }
+    ran[index(step.node)] = true;
+    ChunkSteps& chunk = chunks[index(graph.nodes[index(step.node)].chunk)];
+    NodeSchedule& steps = step.forward() ? chunk.forward : chunk.backward;
+    steps.insert(steps.end(), again.begin(), again.end());
+    again.clear();
+    steps.push_back(step);
+  }
+  expect(again.empty(), "a schedule ends with a forward that nothing needs");
+  return chunks;
+}
+
+// Gradients that were sent and may still be on their way, of each chunk: more would deadlock in no
+// schedule, fewer in some.
+constexpr std::size_t gradients_on_their_way = 2;
+
+// Writes the micro-batches of a step in the order of the stage's pipeline schedule.
+class StepWriter {
+ public:
+  StepWriter(ProgramBuilder& builder, const ModelGraph& graph, const StepShape& step,
+             const StepSchedule& schedule)
+      : builder_(builder),
+        graph_(graph),
+        step_(step),
+        order_(step.pipeline.order),
+        ran_(index(step.micro_batches), std::vector<bool>(graph.nodes.size(), false)),
+        received_(index(graph.chunks()), -1),
+        hands_over_(index(graph.chunks()), -1),
+        sent_gradients_(index(graph.chunks())) {
+    for (int m = 0; m < step.micro_batches; ++m) {
+      writers_.emplace_back(builder, graph, m);
+      if (step.pipeline.order.empty()) {
+        for (int c = 0; c < graph.chunks(); ++c) order_.push_back({PipelineWork::Forward, c, m});
+        for (int c = graph.chunks() - 1; c >= 0; --c)
+          order_.push_back({PipelineWork::Backward, c, m});
+      }
+    }
+    for (const auto& micro_batch : schedule.schedules)
+      steps_.push_back(cut_by_chunk(graph, micro_batch));
+    steps_of_ = schedule.of_micro_batch;
+    find_boundaries();
+    waits_.resize(order_.size(), -1);
+    sent_.resize(index(step.micro_batches) * index(graph.chunks()), -1);
+    loaded_.resize(index(step.micro_batches), false);
+  }
+
+  void write() {
+    for (std::size_t k = 0; k < order_.size(); ++k) {
+      const PipelineOperation& operation = order_[k];
+      if (!loaded_[index(operation.micro_batch)]) {
+        writers_[index(operation.micro_batch)].load(in_pipeline());
+        loaded_[index(operation.micro_batch)] = true;
+      }
+      post_receive(k);
+      if (k + 1 < order_.size()) post_receive(k + 1);
+      if (waits_[k] >= 0) builder_.wait(waits_[k]);
+      run(operation);
+    }
+    for (auto& chunk : sent_gradients_) {
+      for (const int instruction : chunk) builder_.wait(instruction);
+    }
+  }
+
+  // Forwards alone; `output` is the caller's, -1 = this stage has none to give.
+  void write_forward(int output) {
+    std::erase_if(order_, [](const auto& operation) {
+      return operation.work != PipelineWork::Forward;
+    });
+    waits_.resize(order_.size());
+    write();
+    for (const int instruction : sent_) {
+      if (instruction >= 0) builder_.wait(instruction);
+    }
+    builder_.report(output < 0 ? -1 : writers_[0].value(output));
+  }
+
+ private:
+  bool in_pipeline() const { return !step_.pipeline.chunks.empty(); }
+
+  void find_boundaries() {
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const NodeSpec& node = graph_.nodes[n];
+      if (node.hands_over) hands_over_[index(node.chunk)] = static_cast<int>(n);
+      for (const int input : node.inputs) {
+        const ValueSpec& value = graph_.values[index(input)];
+        if (value.loaded && value.differentiable) received_[index(node.chunk)] = input;
+      }
+    }
+  }
+
+  // Forward messages cross the boundary behind part `boundary`, gradients come back over it.
+  Channel channel(const char* kind, int peer, int boundary, bool forward, int micro_batch) const {
+    const PipelinePlace& place = step_.pipeline;
+    constexpr int most_tags = 32768;
+    Channel result;
+    result.kind = kind;
+    result.group = "pipeline";
+    result.members = place.group;
+    result.peer = peer;
+    result.tag =
+        ((2 * boundary + (forward ? 0 : 1)) * step_.micro_batches + micro_batch) % most_tags;
+    return result;
+  }
+
+  // Once, for the operation at `k`; the message travels while the one before it computes.
+  void post_receive(std::size_t k) {
+    if (!in_pipeline() || waits_[k] >= 0) return;
+    const PipelineOperation& operation = order_[k];
+    const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(operation.chunk)];
+    MicroBatchWriter& writer = writers_[index(operation.micro_batch)];
+    const int m = operation.micro_batch;
+    if (operation.work == PipelineWork::Forward && place.before >= 0) {
+      writer.receive_value(received_[index(operation.chunk)],
+                           channel("receive", place.before, place.part - 1, true, m));
+      waits_[k] = builder_.last_instruction();
+    } else if (gives_input_gradient(operation.work) && place.after >= 0) {
+      writer.receive_gradient(hands_over_[index(operation.chunk)],
+                              channel("receive", place.after, place.part, false, m));
+      waits_[k] = builder_.last_instruction();
+    }
+  }
+
+  void run(const PipelineOperation& operation) {
+    const int m = operation.micro_batch;
+    const ChunkSteps& steps = steps_[index(steps_of_[index(m)])][index(operation.chunk)];
+    switch (operation.work) {
+      case PipelineWork::Forward:
+        for (const NodeStep& step : steps.forward) forward(step, m);
+        return;
+      case PipelineWork::Backward:
+        for (const NodeStep& step : steps.backward) backward(step, m);
+        return send_gradient(operation);
+      case PipelineWork::BackwardInput:
+        for (const NodeStep& step : steps.backward) {
+          if (step.forward() || step.pass != Pass::BackwardWeight) backward(step, m);
+        }
+        return send_gradient(operation);
+      case PipelineWork::BackwardWeight:
+        for (const NodeStep& step : steps.backward) {
+          if (!step.forward() && step.pass == Pass::BackwardWeight) backward(step, m);
+        }
+        return;
+      case PipelineWork::Recompute:
+        return;  // with the backward, which knows what it needs
+    }
+  }
+
+  void forward(const NodeStep& step, int m) {
+    const NodeSpec& node = graph_.nodes[index(step.node)];
+    MicroBatchWriter& writer = writers_[index(m)];
+    const bool first = !ran_[index(m)][index(step.node)];
+    ran_[index(m)][index(step.node)] = true;
+    if (node.hands_over) {
+      if (!in_pipeline()) return writer.send_value(step.node, std::nullopt);
+      const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(node.chunk)];
+      writer.send_value(step.node, channel("send", place.after, place.part, true, m));
+      sent_[index(m) * index(graph_.chunks()) + index(node.chunk)] = builder_.last_instruction();
+      return;
+    }
+    writer.forward(step.node, step.keep, /*recompute=*/!first);
+    if (first && node.output == graph_.loss && builder_.loss_sum() >= 0) {
+      writer.emit_loss(builder_.loss_sum(), !loss_emitted_);
+      loss_emitted_ = true;
+    }
+  }
+
+  void backward(const NodeStep& step, int m) {
+    if (step.forward()) return forward(step, m);
+    const NodeSpec& node = graph_.nodes[index(step.node)];
+    if (node.hands_over) {
+      if (!in_pipeline()) return writers_[index(m)].receive_gradient(step.node, std::nullopt);
+      // The gradient is here, so what it is the gradient of has long arrived.
+      builder_.wait(sent_[index(m) * index(graph_.chunks()) + index(node.chunk)]);
+      return;
+    }
+    writers_[index(m)].backward(step.node, step.pass);
+    if (step.pass != Pass::BackwardInput) builder_.finished_weights(step.node);
+  }
+
+  void send_gradient(const PipelineOperation& operation) {
+    const int value = received_[index(operation.chunk)];
+    if (!in_pipeline() || value < 0) return;
+    const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(operation.chunk)];
+    auto& on_their_way = sent_gradients_[index(operation.chunk)];
+    if (on_their_way.size() == gradients_on_their_way) {
+      builder_.wait(on_their_way.front());
+      on_their_way.erase(on_their_way.begin());
+    }
+    writers_[index(operation.micro_batch)].send_gradient(
+        value, channel("send", place.before, place.part - 1, false, operation.micro_batch));
+    on_their_way.push_back(builder_.last_instruction());
+  }
+
+  ProgramBuilder& builder_;
+  const ModelGraph& graph_;
+  const StepShape& step_;
+  std::vector<PipelineOperation> order_;
+  std::vector<MicroBatchWriter> writers_;
+  std::vector<std::vector<ChunkSteps>> steps_;  // by schedule and chunk
+  std::vector<int> steps_of_;                   // the schedule of a micro-batch
+  std::vector<std::vector<bool>> ran_;          // by micro-batch and node
+  std::vector<int> received_;                   // by chunk: the value from another stage
+  std::vector<int> hands_over_;                 // by chunk: the node
+  std::vector<int> waits_;                      // by operation: its receive
+  std::vector<int> sent_;                       // by micro-batch and chunk: the send of the value
+  std::vector<std::vector<int>> sent_gradients_;  // by chunk, oldest first
+  std::vector<bool> loaded_;                      // by micro-batch
+  bool loss_emitted_ = false;
 };
 
 }  // namespace
@@ -199,31 +499,14 @@ class MicroBatchWriter {
 Program make_training_program(const ModelGraph& graph, const StepShape& step,
                               const StepSchedule& schedule) {
   check_model_graph(graph);
-  expect(graph.loss >= 0, "a training Program needs a loss");
+  expect(std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [&](const NodeSpec& node) { return graph.starts_backward(node); }),
+         "a training Program needs a loss, or a stage that follows");
   expect(schedule.of_micro_batch.size() == index(step.micro_batches), "one schedule a micro-batch");
   ProgramBuilder builder(graph, step);
   builder.add_parameters(/*training=*/true);
   builder.make_buckets();
-  for (int m = 0; m < step.micro_batches; ++m) {
-    MicroBatchWriter writer(builder, graph, m);
-    writer.load();
-    std::vector<bool> ran(graph.nodes.size(), false);
-    const int number = schedule.of_micro_batch[index(m)];
-    for (const NodeStep& node : schedule.schedules.at(index(number))) {
-      if (!node.forward()) {
-        writer.backward(node.node, node.pass);
-        const bool last = m + 1 == step.micro_batches;
-        if (last && node.pass != Pass::BackwardInput) builder.reduce_finished_buckets(node.node);
-        continue;
-      }
-      const bool first = !ran[index(node.node)];
-      writer.forward(node.node, node.keep, /*recompute=*/!first);
-      if (first && graph.nodes[index(node.node)].output == graph.loss) {
-        writer.emit_loss(builder.loss_sum(), m == 0);
-      }
-      ran[index(node.node)] = true;
-    }
-  }
+  StepWriter(builder, graph, step, schedule).write();
   builder.finish_step();
   Program program = builder.take();
   assign_frees(program);
@@ -234,10 +517,14 @@ Program make_forward_program(const ModelGraph& graph, const StepShape& step, int
   check_model_graph(graph);
   ProgramBuilder builder(graph, step);
   builder.add_parameters(/*training=*/true);
-  MicroBatchWriter writer(builder, graph, 0);
-  writer.load();
-  for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n) writer.forward(n, false, false);
-  builder.report(writer.value(output));
+  StepShape once = step;
+  once.micro_batches = 1;
+  once.pipeline.order.clear();
+  NodeSchedule schedule;
+  for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n)
+    schedule.push_back({n, Pass::Forward, false});
+  StepWriter writer(builder, graph, once, same_for_all(std::move(schedule), 1));
+  writer.write_forward(output);
   Program program = builder.take();
   assign_frees(program);
   return program;

@@ -8,6 +8,7 @@
 
 #include "plan/model_graph.hpp"
 #include "plan/node_schedule.hpp"
+#include "plan/pipeline/schedule.hpp"
 #include "plan/program.hpp"
 
 namespace garonne::plan {
@@ -18,6 +19,20 @@ struct ElementBytes {
   std::int64_t master = 0;  // 0 = the parameter is its own master
   std::int64_t gradient = 4;
   std::int64_t state = 4;
+};
+
+// What a stage does in a pipeline. Members are indices into `group`.
+struct PipelinePlace {
+  struct Chunk {
+    int part = 0;     // of the model, from 0
+    int before = -1;  // member with the part before; -1 = none, or this rank
+    int after = -1;
+  };
+  std::vector<int> group;  // global ranks of this rank's pipeline, in order
+  int member = 0;
+  std::vector<Chunk> chunks;
+  std::vector<PipelineOperation> order;  // of this device; empty = one micro-batch after the other
+  std::vector<int> tied_group;           // global ranks with the two copies of tied parameters
 };
 
 // What a step looks like around the model.
@@ -31,6 +46,7 @@ struct StepShape {
   // Global ranks, in order; one member = nothing to reduce.
   std::vector<int> data_group;
   std::vector<int> world_group;  // all ranks of the grid: sums of the step
+  PipelinePlace pipeline;
   double link_bytes_per_second = 4e9;
   double norm_seconds_per_element = 0;
   double update_seconds_per_element = 0;

@@ -13,7 +13,8 @@ struct ValueSpec {
   std::string name;
   std::int64_t bytes = 0;
   bool differentiable = true;  // false for tokens and targets
-  bool loaded = false;         // comes from the data stream, not from a node
+  // Comes from no node: from the data stream, or, where differentiable, from the stage before.
+  bool loaded = false;
   std::int64_t elements = 0;   // before rounding
 };
 
@@ -22,6 +23,10 @@ struct ParameterSpec {
   std::vector<std::int64_t> shape;
   std::int64_t elements = 0;
   bool decays = false;  // matrices, embeddings included, take weight decay
+  // Another stage has a copy (tied embeddings): gradients are summed over the two, and the copy on
+  // the later stage is not counted in norms.
+  bool tied = false;
+  bool counted = true;
 };
 
 // What one execution of an operation costs.
@@ -36,6 +41,7 @@ struct NodeSpec {
   std::string kind;      // as "attention"
   std::string cost_key;  // nodes with equal keys cost the same and are measured once
   int block = 0;
+  int chunk = 0;  // of the stage, where a pipeline gives it several
   std::vector<int> inputs;         // value indices, in the node's order
   int output = -1;                 // value index
   std::vector<int> parameters;     // parameter indices, in the node's order
@@ -56,6 +62,9 @@ struct NodeSpec {
   // indices.
   std::vector<bool> pins_inputs;
   bool pins_output = false;
+  // The last of its chunk: its forward sends its input to the stage after, its backward receives
+  // the gradient. Its output has no bytes and no gradient.
+  bool hands_over = false;
   OperationCost forward;          // keeps nothing but its output
   OperationCost forward_keep;     // makes output and private slots
   OperationCost backward;         // input gradients, and weight gradients unless they are split off
@@ -70,6 +79,12 @@ struct ModelGraph {
   std::vector<ParameterSpec> parameters;
   std::vector<NodeSpec> nodes;
   int loss = -1;  // value index of the scalar loss; -1 in a graph without one
+
+  // The backward starts here: nobody brings a gradient of the node's output.
+  bool starts_backward(const NodeSpec& node) const {
+    return node.output == loss || node.hands_over;
+  }
+  int chunks() const { return nodes.empty() ? 1 : nodes.back().chunk + 1; }
 
   int blocks() const { return nodes.empty() ? 0 : nodes.back().block + 1; }
   std::int64_t parameter_elements() const;

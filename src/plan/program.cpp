@@ -44,6 +44,10 @@ std::string_view to_string(Operation operation) {
       return "backward-input";
     case Operation::EmitLoss:
       return "emit-loss";
+    case Operation::Send:
+      return "send";
+    case Operation::Receive:
+      return "receive";
     case Operation::AllReduce:
       return "all-reduce";
     case Operation::Wait:

@@ -34,6 +34,8 @@ enum class Operation {
   BackwardWeight,  // of a node that splits them: weight gradients, from what it pins
   BackwardInput,   // and input gradients, from the parameters
   EmitLoss,        // adds the loss of a micro-batch to the sum
+  Send,            // asynchronous, to another stage: a value, or with node_index < 0 its gradient
+  Receive,         // asynchronous, from another stage: a gradient, or with node_index < 0 a value
   AllReduce,       // asynchronous sum over a group, in rank order
   Wait,            // for the instruction named by `completes`
   SumSquares,      // of the gradients that this rank counts, beside the loss sum
@@ -41,7 +43,7 @@ enum class Operation {
   Update,          // optimizer on the parameters of one bucket
   Report,          // hands the sums of the step to the loop
 };
-inline constexpr int operation_count = 13;
+inline constexpr int operation_count = 15;
 constexpr bool is_forward(Operation operation) {
   return operation == Operation::Forward || operation == Operation::ForwardKeep;
 }

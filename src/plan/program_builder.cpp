@@ -54,6 +54,7 @@ void ProgramBuilder::add_parameters(bool training) {
   };
   for (const auto& parameter : graph_.parameters) {
     ParameterBuffers buffers;
+    buffers.counted = parameter.counted;
     buffers.parameter =
         add_static(parameter.name, BufferKind::Parameter, parameter.elements * bytes.parameter);
     if (training) {
@@ -89,7 +90,8 @@ void ProgramBuilder::make_buckets() {
   for (const int p : order) {
     const std::int64_t elements = graph_.parameters[index(p)].elements;
     const bool fits = !program_.buckets.empty() && target > 0 &&
-                      program_.buckets.back().elements + elements <= target;
+                      program_.buckets.back().elements + elements <= target &&
+                      !graph_.parameters[index(p)].tied && !is_tied(program_.buckets.back());
     if (!fits) program_.buckets.emplace_back();
     Bucket& bucket = program_.buckets.back();
     bucket_of_[index(p)] = static_cast<int>(program_.buckets.size()) - 1;
@@ -106,10 +108,12 @@ void ProgramBuilder::make_buckets() {
             : fmt::format("{}.gradient+{}", first, bucket.parameters.size() - 1);
     bucket.buffer =
         new_buffer(name, BufferKind::Gradient, bucket.elements * step_.element_bytes.gradient);
-    int last = static_cast<int>(graph_.nodes.size());
-    for (const int p : bucket.parameters) last = std::min(last, first_user[index(p)]);
-    last_node_.push_back(last);
+    nodes_to_come_.push_back(0);
     bucket_live_.push_back(false);
+  }
+  weights_to_come_.assign(graph_.nodes.size(), step_.micro_batches);
+  for (const auto& node : graph_.nodes) {
+    for (const int p : node.parameters) ++nodes_to_come_[index(bucket_of_[index(p)])];
   }
   program_.loss_sum = new_buffer("step_sums", BufferKind::Scalar, 2 * scalar_bytes);
 }
@@ -129,11 +133,17 @@ GradientTarget ProgramBuilder::target_of(int parameter, Instruction& instruction
   return target;
 }
 
-void ProgramBuilder::reduce_finished_buckets(int n) {
-  if (!reduces()) return;
-  for (std::size_t number = 0; number < program_.buckets.size(); ++number) {
-    if (last_node_[number] != n) continue;
-    const Bucket& bucket = program_.buckets[number];
+bool ProgramBuilder::is_tied(const Bucket& bucket) const {
+  return graph_.parameters[index(bucket.parameters.front())].tied;
+}
+
+void ProgramBuilder::finished_weights(int n) {
+  if (--weights_to_come_[index(n)] > 0) return;
+  for (const int p : graph_.nodes[index(n)].parameters) {
+    const int number = bucket_of_[index(p)];
+    const Bucket& bucket = program_.buckets[index(number)];
+    // The two copies are summed when both stages are done.
+    if (--nodes_to_come_[index(number)] > 0 || !reduces() || is_tied(bucket)) continue;
     all_reduce(program_.buffers[index(bucket.buffer)].name, {"data", step_.data_group},
                bucket.buffer, bucket.elements, step_.element_bytes.gradient);
   }
@@ -162,15 +172,33 @@ void ProgramBuilder::all_reduce(const std::string& name, const Group& group, int
 }
 
 void ProgramBuilder::wait_for_oldest() {
+  wait(in_flight_.front());
+  in_flight_.erase(in_flight_.begin());
+}
+
+void ProgramBuilder::wait(int completes) {
+  const Instruction& waited = program_.instructions.at(index(completes));
   Instruction instruction;
   instruction.operation = Operation::Wait;
-  instruction.completes = in_flight_.front();
-  instruction.node = program_.instructions[index(instruction.completes)].node;
-  in_flight_.erase(in_flight_.begin());
+  instruction.completes = completes;
+  instruction.node = waited.node;
+  instruction.micro_batch = waited.micro_batch;
   add(std::move(instruction));
 }
 
 void ProgramBuilder::finish_step() {
+  for (const auto& bucket : program_.buckets) {
+    if (!is_tied(bucket)) continue;
+    const std::string name = program_.buffers[index(bucket.buffer)].name;
+    const std::int64_t element_bytes = step_.element_bytes.gradient;
+    if (step_.pipeline.tied_group.size() > 1) {
+      all_reduce(name, {"tied", step_.pipeline.tied_group}, bucket.buffer, bucket.elements,
+                 element_bytes);
+    }
+    if (!reduces()) continue;
+    while (!in_flight_.empty()) wait_for_oldest();
+    all_reduce(name, {"data", step_.data_group}, bucket.buffer, bucket.elements, element_bytes);
+  }
   while (!in_flight_.empty()) wait_for_oldest();
   Instruction squares;
   squares.operation = Operation::SumSquares;
@@ -230,8 +258,8 @@ void ProgramBuilder::report(int output) {
   Instruction instruction;
   instruction.operation = Operation::Report;
   instruction.node = "forward";
-  instruction.reads = {output};
-  instruction.arguments.inputs = {output};
+  if (output >= 0) instruction.reads = {output};
+  instruction.arguments.inputs = instruction.reads;
   add(std::move(instruction));
 }
 

@@ -22,14 +22,22 @@ class ProgramBuilder {
 
   int new_buffer(std::string name, BufferKind kind, std::int64_t bytes);
   void add(Instruction instruction);
+  // The index of the instruction added last.
+  int last_instruction() const { return static_cast<int>(program_.instructions.size()) - 1; }
+  // Waits for an asynchronous instruction.
+  void wait(int instruction);
+  std::int64_t bytes(int buffer) const {
+    return program_.buffers.at(static_cast<std::size_t>(buffer)).bytes;
+  }
   int parameter_buffer(int parameter) const;
   // The place of a weight gradient; adds the bucket to the instruction's reads and writes.
   GradientTarget target_of(int parameter, Instruction& instruction);
-  // Called after the last micro-batch's backward of node `n`: reduces the buckets it completed.
-  void reduce_finished_buckets(int n);
+  // Called after the weight gradients of node `n` in one micro-batch: after the last one reduces
+  // the buckets that are complete.
+  void finished_weights(int n);
   // Waits, loss, norm, updates, report.
   void finish_step();
-  // Hands `output` to the caller at the end of a forward-only Program.
+  // Hands `output` to the caller at the end of a forward-only Program; -1 = nothing.
   void report(int output);
   int loss_sum() const { return program_.loss_sum; }
   Program take() { return std::move(program_); }
@@ -43,6 +51,7 @@ class ProgramBuilder {
   void all_reduce(const std::string& name, const Group& group, int buffer, std::int64_t elements,
                   std::int64_t element_bytes);
   void wait_for_oldest();
+  bool is_tied(const Bucket& bucket) const;
   void update(const Bucket& bucket, std::size_t number);
 
   const ModelGraph& graph_;
@@ -52,7 +61,8 @@ class ProgramBuilder {
   std::vector<std::int64_t> offset_of_;  // elements, by parameter
   std::vector<bool> written_;            // this parameter's gradient has its first contribution
   std::vector<bool> bucket_live_;
-  std::vector<int> last_node_;  // by bucket: the node whose backward completes it
+  std::vector<int> weights_to_come_;   // by node: micro-batches
+  std::vector<int> nodes_to_come_;     // by bucket: uses by nodes that are not finished
   std::vector<int> in_flight_;  // instruction indices of reductions not yet waited for
   int tag_ = 0;
 };

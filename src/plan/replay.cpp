@@ -145,7 +145,7 @@ class Replay {
   }
 
   void begin_or_complete(int i, const Instruction& instruction) {
-    now_ += instruction.operation == Operation::AllReduce ? 0.0 : instruction.seconds;
+    now_ += instruction.channel && !instruction.channel->blocking ? 0.0 : instruction.seconds;
     if (instruction.channel && !instruction.channel->blocking) {
       for (const int id : instruction.reads) ++pending_uses_[index(id)];
       for (const int id : instruction.writes) {
@@ -205,11 +205,6 @@ class Replay {
   Prediction prediction_;
 };
 
-bool same_channel(const Channel& a, const Channel& b) {
-  return a.kind == b.kind && a.group == b.group && a.members == b.members && a.tag == b.tag &&
-         a.bytes == b.bytes;
-}
-
 }  // namespace
 
 ReplayError::ReplayError(int instruction, const std::string& description, const std::string& reason)
@@ -219,48 +214,6 @@ ReplayError::ReplayError(int instruction, const std::string& description, const 
 
 Prediction replay(const Program& program) {
   return Replay(program).run();
-}
-
-std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
-  std::vector<Prediction> predictions;
-  // (group, members) -> for each member, its collectives in order.
-  std::map<std::pair<std::string, std::vector<int>>,
-           std::map<int, std::vector<std::pair<int, const Channel*>>>>
-      groups;
-  for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
-    const Program& program = programs[index(rank)];
-    predictions.push_back(replay(program));
-    for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-      const Instruction& instruction = program.instructions[index(i)];
-      if (!instruction.channel) continue;
-      const auto& members = instruction.channel->members;
-      if (std::find(members.begin(), members.end(), rank) == members.end()) {
-        throw ReplayError(i, describe(instruction),
-                          fmt::format("rank {} is no member of its group", rank));
-      }
-      groups[{instruction.channel->group, members}][rank].emplace_back(i, &*instruction.channel);
-    }
-  }
-  for (const auto& [group, by_rank] : groups) {
-    const auto& first = by_rank.begin()->second;
-    for (const int member : group.second) {
-      const auto found = by_rank.find(member);
-      const std::size_t count = found == by_rank.end() ? 0 : found->second.size();
-      for (std::size_t k = 0; k < std::max(count, first.size()); ++k) {
-        if (k < count && k < first.size() &&
-            same_channel(*found->second[k].second, *first[k].second))
-          continue;
-        const bool here = k < count;
-        const int rank = here ? member : by_rank.begin()->first;
-        const int i = here ? found->second[k].first : first[k].first;
-        throw ReplayError(
-            i, describe(programs[index(rank)].instructions[index(i)]),
-            fmt::format("on rank {}: collective {} of group {} meets none like it on {} {}", rank,
-                        k, group.first, "rank", here ? by_rank.begin()->first : member));
-      }
-    }
-  }
-  return predictions;
 }
 
 }  // namespace garonne::plan

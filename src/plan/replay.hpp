@@ -40,7 +40,9 @@ struct Prediction {
 Prediction replay(const Program& program);
 
 // Replays the Programs of all ranks together: each one alone, then that collectives meet in the
-// same order with the same bytes on every member of their group. `programs[r]` is rank r's.
+// same order with the same bytes on every member of their group, that every message is received
+// with its bytes, and that nobody waits in a circle. Seconds are those of the ranks together: who
+// needs what another has not made yet waits. `programs[r]` is rank r's.
 std::vector<Prediction> replay_together(const std::vector<Program>& programs);
 
 }  // namespace garonne::plan

@@ -34,6 +34,7 @@ TaskGraph make_task_graph(const ModelGraph& model, const StepShape& step, Gradie
   StepShape alone = step;
   alone.micro_batches = 1;
   alone.data_group = alone.world_group = {};
+  alone.pipeline = {};
   const Program program = make_training_program(
       model, alone, same_for_all(recompute_on_demand(model, keep_everything(model)), 1));
 
@@ -65,8 +66,11 @@ TaskGraph make_task_graph(const ModelGraph& model, const StepShape& step, Gradie
       }
       continue;
     }
-    const bool backward = is_backward(instruction.operation);
-    const bool forward = is_forward(instruction.operation);
+    // A stage that is looked at alone has messages only where a node hands over.
+    const bool backward =
+        is_backward(instruction.operation) || instruction.operation == Operation::Receive;
+    const bool forward =
+        is_forward(instruction.operation) || instruction.operation == Operation::Send;
     if (!backward && !forward) continue;
     Task task;
     task.name = describe(instruction);
@@ -92,6 +96,7 @@ TaskGraph make_task_graph(const ModelGraph& model, const StepShape& step, Gradie
       }
     }
     const Pass pass = forward                                              ? Pass::Forward
+                      : instruction.operation == Operation::Receive        ? Pass::Backward
                       : instruction.operation == Operation::Backward       ? Pass::Backward
                       : instruction.operation == Operation::BackwardWeight ? Pass::BackwardWeight
                                                                            : Pass::BackwardInput;

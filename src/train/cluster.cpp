@@ -49,7 +49,9 @@ void check_grid(const RunConfig& config, int ranks) {
   }
 }
 
-Axes::Axes(const RunConfig& config, const Grid& grid, dist::Session& session) {
+Axes::Axes(const Setup& setup, dist::Session& session) {
+  const RunConfig& config = setup.config;
+  const Grid& grid = setup.grid;
   if (grid.ranks() == 1) return;
   const std::string name = config.grid.transport == "auto" ? "mpi" : config.grid.transport;
   thread_ = std::make_unique<dist::CommunicationThread>(session);
@@ -60,6 +62,7 @@ Axes::Axes(const RunConfig& config, const Grid& grid, dist::Session& session) {
   data_ = over(grid.group(Axis::Data, session.rank()));
   tensor_ = over(grid.group(Axis::Tensor, session.rank()));
   pipeline_ = over(grid.group(Axis::Pipeline, session.rank()));
+  if (const auto tied = tied_members(setup, session.rank()); !tied.empty()) tied_ = over(tied);
   std::vector<int> everybody(static_cast<std::size_t>(grid.ranks()));
   std::iota(everybody.begin(), everybody.end(), 0);
   world_ = over(std::move(everybody));

@@ -39,10 +39,11 @@ void check_grid(const RunConfig& config, int ranks);
 class Axes {
  public:
   // Collective over all ranks.
-  Axes(const RunConfig& config, const Grid& grid, dist::Session& session);
+  Axes(const Setup& setup, dist::Session& session);
   dist::Transport* data() const { return data_.get(); }
   dist::Transport* tensor() const { return tensor_.get(); }
   dist::Transport* pipeline() const { return pipeline_.get(); }
+  dist::Transport* tied() const { return tied_.get(); }
   dist::Transport* world() const { return world_.get(); }
 
  private:
@@ -50,6 +51,7 @@ class Axes {
   std::unique_ptr<dist::Transport> data_;
   std::unique_ptr<dist::Transport> tensor_;
   std::unique_ptr<dist::Transport> pipeline_;
+  std::unique_ptr<dist::Transport> tied_;
   std::unique_ptr<dist::Transport> world_;
 };
 

@@ -38,19 +38,21 @@ double validation_loss(const Setup& setup, const plan::Program& program,
   inputs.training = false;
   inputs.load = [&](int) {
     data::MicroBatch loaded = stream.next();
-    return exec::HostBatch{std::move(loaded.samples),
-                           {std::move(loaded.tokens), std::move(loaded.targets)}};
+    return exec::HostBatch{
+        std::move(loaded.samples),
+        {{"tokens", std::move(loaded.tokens)}, {"targets", std::move(loaded.targets)}}};
   };
+  const int loss_stage = stage_with_loss(setup);
   std::vector<double> losses(static_cast<std::size_t>(rounds), 0.0);
   for (std::int64_t round = 0; round < my_rounds; ++round) {
     const exec::StepOutputs outputs = executor.run(inputs);
-    losses[static_cast<std::size_t>(round)] = outputs.report.at(0);
+    if (!outputs.report.empty()) losses[static_cast<std::size_t>(round)] = outputs.report[0];
     peak_bytes = std::max(peak_bytes, outputs.peak_bytes);
   }
   const std::vector<double> all = session.all_gather(losses);
   double sum = 0;
   for (std::int64_t j = 0; j < micro_batches; ++j) {
-    const int owner = setup.grid.rank_of({static_cast<int>(j % ranks), 0, 0});
+    const int owner = setup.grid.rank_of({static_cast<int>(j % ranks), loss_stage, 0});
     sum += all[static_cast<std::size_t>(owner * rounds + j / ranks)];
   }
   return sum / static_cast<double>(micro_batches);
@@ -90,7 +92,7 @@ std::string generate(const Setup& setup, const Generation& generation,
       // Attention is causal: what stands after the last token changes nothing before it.
       std::vector<std::int64_t> padded(window, 0);
       for (std::size_t i = 0; i < length; ++i) padded[i] = tokens[first + i];
-      return exec::HostBatch{{0}, {std::move(padded)}};
+      return exec::HostBatch{{0}, {{"tokens", std::move(padded)}}};
     };
     const std::vector<double> logits = executor.run(inputs).report;
     const auto vocabulary = static_cast<std::size_t>(

@@ -10,15 +10,14 @@ constexpr std::int64_t byte_vocabulary = 256;
 exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
   exec::HostBatch batch;
   const std::int64_t rows = setup.config.train.micro_batch * setup.sizes.sequence;
-  batch.values.assign(2, std::vector<std::int64_t>(static_cast<std::size_t>(rows)));
+  auto& tokens = batch.values["tokens"];
+  auto& targets = batch.values["targets"];
   for (std::int64_t i = 0; i < setup.config.train.micro_batch; ++i) batch.samples.push_back(i);
   const PhiloxKey key = philox_key(1, "made-up tokens");
   for (std::int64_t i = 0; i < rows; ++i) {
     const PhiloxBlock random = philox_at(key, number, 0, static_cast<std::uint64_t>(i));
-    for (std::size_t v = 0; v < 2; ++v) {
-      batch.values[v][static_cast<std::size_t>(i)] =
-          static_cast<std::int64_t>(random.word[v]) % setup.sizes.vocabulary;
-    }
+    tokens.push_back(static_cast<std::int64_t>(random.word[0]) % setup.sizes.vocabulary);
+    targets.push_back(static_cast<std::int64_t>(random.word[1]) % setup.sizes.vocabulary);
   }
   return batch;
 }
@@ -40,7 +39,7 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : rank_(se
   costs_ = obtain_costs(setup_, threads, nlohmann::json::object(), session);
   apply_costs(costs_, setup_);
   products_ = nn::Products::from_json(costs_.products);
-  axes_ = std::make_unique<Axes>(config, setup_.grid, session);
+  axes_ = std::make_unique<Axes>(setup_, session);
   optimizer_ = optim::make_optimizer(config);
 }
 
@@ -61,7 +60,8 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
                                                              .data = run.axes().data(),
                                                              .tensor = run.axes().tensor(),
                                                              .pipeline = run.axes().pipeline(),
-                                                             .world = run.axes().world(),
+                                                             .tied = run.axes().tied(),
+                    .world = run.axes().world(),
                                                              .watch_gradient = {}});
 }
 

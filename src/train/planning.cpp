@@ -13,6 +13,8 @@
 #include "base/precision.hpp"
 #include "exec/profile.hpp"
 #include "optim/optimizer.hpp"
+#include "plan/pipeline/schedule_registry.hpp"
+#include "plan/stage_cut.hpp"
 #include "plan/step_costs.hpp"
 
 namespace garonne::train {
@@ -48,6 +50,79 @@ Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads) 
   step.world_group.resize(static_cast<std::size_t>(setup.grid.ranks()));
   std::iota(step.world_group.begin(), step.world_group.end(), 0);
   step.bucket_bytes = step.data_group.size() > 1 ? config.grid.bucket : 0;
+  return setup;
+}
+
+namespace {
+
+// Parts of the model that each stage holds, in the order of its chunks.
+std::vector<std::vector<int>> parts_of_stages(const plan::PipelineSchedule& schedule) {
+  std::vector<std::vector<int>> parts(
+      static_cast<std::size_t>(schedule.devices),
+      std::vector<int>(static_cast<std::size_t>(schedule.chunks), -1));
+  const auto routes = plan::pipeline_routes(schedule.placement, schedule.devices, schedule.chunks);
+  for (std::size_t part = 0; part < routes.front().size(); ++part) {
+    const plan::ChunkPlace& place = routes.front()[part];
+    parts[static_cast<std::size_t>(place.device)][static_cast<std::size_t>(place.chunk)] =
+        static_cast<int>(part);
+  }
+  return parts;
+}
+
+plan::PipelineSchedule schedule_of(const Setup& whole) {
+  const auto& keys = whole.config.grid;
+  plan::PipelineRequest request;
+  request.stages = static_cast<int>(keys.pipeline);
+  request.micro_batches = whole.step.micro_batches;
+  if (keys.chunks > 0) request.chunks = static_cast<int>(keys.chunks);
+  return plan::make_pipeline_schedule(keys.schedule, request);
+}
+
+}  // namespace
+
+int stage_with_loss(const Setup& whole) {
+  if (whole.config.grid.pipeline == 1) return 0;
+  const plan::PipelineSchedule schedule = schedule_of(whole);
+  return plan::pipeline_routes(schedule.placement, schedule.devices, schedule.chunks)
+      .front()
+      .back()
+      .device;
+}
+
+Setup setup_of_stage(const Setup& whole, int stage) {
+  Setup setup = whole;
+  if (whole.config.grid.pipeline == 1) return setup;
+  const plan::PipelineSchedule schedule = schedule_of(whole);
+  const auto parts = parts_of_stages(schedule);
+  const auto device_of = [&](int part) {
+    for (std::size_t device = 0; device < parts.size(); ++device) {
+      if (std::count(parts[device].begin(), parts[device].end(), part) > 0)
+        return static_cast<int>(device);
+    }
+    return -1;
+  };
+  const int part_count = schedule.devices * schedule.chunks;
+  const auto ranges = plan::balanced_parts(whole.model.graph, part_count);
+  const std::vector<int>& mine = parts[static_cast<std::size_t>(stage)];
+  const plan::StageCut cut = plan::cut_stage(whole.model.graph, ranges, mine);
+  setup.model = nn::cut_model(whole.model, cut);
+  plan::PipelinePlace& place = setup.step.pipeline;
+  place.member = stage;
+  place.order = schedule.order[static_cast<std::size_t>(stage)];
+  for (const int part : mine) {
+    const int before = part == 0 ? -1 : device_of(part - 1);
+    const int after = part + 1 == part_count ? -1 : device_of(part + 1);
+    place.chunks.push_back(
+        {part, before == stage ? -1 : before, after == stage ? -1 : after});
+  }
+  place.group = setup.grid.group(Axis::Pipeline, 0);
+  place.tied_group.clear();
+  const int first = device_of(0);
+  const int last = device_of(part_count - 1);
+  if (first != last && (stage == first || stage == last)) {
+    place.tied_group = {setup.grid.rank_of({0, std::min(first, last), 0}),
+                        setup.grid.rank_of({0, std::max(first, last), 0})};
+  }
   return setup;
 }
 
@@ -103,13 +178,27 @@ bool is_hopeless(const Setup& setup, std::int64_t budget_bytes) {
   }
 }
 
+// The ranks of its tied group, at the rank's own place on the other axes.
+std::vector<int> tied_members(const Setup& setup, int rank) {
+  std::vector<int> members;
+  for (const int other : setup.step.pipeline.tied_group) {
+    Coordinates place = setup.grid.coordinates_of(rank);
+    place.pipeline = setup.grid.coordinates_of(other).pipeline;
+    members.push_back(setup.grid.rank_of(place));
+  }
+  return members;
+}
+
 plan::Program program_of_rank(const Setup& setup, const Choice& choice, int rank) {
   plan::Program program = choice.program;
   program.rank = rank;
   program.coordinates = setup.grid.coordinates_of(rank);
   for (auto& instruction : program.instructions) {
-    if (instruction.channel && instruction.channel->group == "data")
-      instruction.channel->members = setup.grid.group(Axis::Data, rank);
+    if (!instruction.channel) continue;
+    plan::Channel& channel = *instruction.channel;
+    if (channel.group == "data") channel.members = setup.grid.group(Axis::Data, rank);
+    if (channel.group == "pipeline") channel.members = setup.grid.group(Axis::Pipeline, rank);
+    if (channel.group == "tied") channel.members = tied_members(setup, rank);
   }
   return program;
 }

@@ -25,6 +25,14 @@ struct Setup {
   plan::StepShape step;  // of rank 0's data group; see step_of_rank
 };
 
+// What of it one pipeline stage does: its part of the model and its place in the schedule. The
+// blocks are dealt out by the seconds of the nodes, so costs are applied first. Throws ConfigError
+// (grid.pipeline, grid.schedule, grid.chunks) for what cannot be cut or scheduled.
+Setup setup_of_stage(const Setup& whole, int stage);
+
+// The stage whose program has the loss.
+int stage_with_loss(const Setup& whole);
+
 // `vocabulary`: of the data file, or 0 where model.vocabulary says it. `threads`: of a rank. Throws
 // ConfigError, as for a global batch that does not divide.
 Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads);
@@ -59,6 +67,10 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::
 // Whether nothing would fit even if no operation took scratch memory. For refusing before anything
 // is measured.
 bool is_hopeless(const Setup& setup, std::int64_t budget_bytes);
+
+// The ranks with the copies of tied parameters, in the pipeline of `rank`; none where there is one
+// copy.
+std::vector<int> tied_members(const Setup& setup, int rank);
 
 // The chosen Program as rank `rank` runs it.
 plan::Program program_of_rank(const Setup& setup, const Choice& choice, int rank);

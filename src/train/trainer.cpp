@@ -69,7 +69,8 @@ class Trainer {
   std::int64_t budget_ = 0;
   data::TokenFileInfo data_;
   StartingPoint start_;
-  Setup setup_;
+  Setup whole_;  // of all stages
+  Setup setup_;  // of this rank's stage
   Choice choice_;
   plan::Program program_;
   plan::CostTable costs_;  // of this model's nodes
@@ -105,7 +106,8 @@ void Trainer::prepare() {
     }
     data_ = data::inspect_token_file(config_.data.path);
     threads_ = threads_of_rank(config_, session_.ranks_on_node());
-    setup_ = make_setup(config_, data_.vocabulary, threads_);
+    whole_ = make_setup(config_, data_.vocabulary, threads_);
+    setup_ = setup_of_stage(whole_, whole_.grid.coordinates_of(session_.rank()).pipeline);
     if (data::windows(data_.tokens, setup_.sizes.sequence) < 1) {
       throw ConfigError(
           "model.sequence", fmt::format("{}", setup_.sizes.sequence),
@@ -120,7 +122,9 @@ void Trainer::prepare() {
   validation_micro_batches_ = validation_micro_batches(
       config_, data::windows(data_.validation_tokens, setup_.sizes.sequence));
   // A plan need not leave room for a validation that never runs.
-  if (validation_micro_batches_ == 0) setup_.config.evaluation.batches = 0;
+  if (validation_micro_batches_ == 0) {
+    whole_.config.evaluation.batches = setup_.config.evaluation.batches = 0;
+  }
 }
 
 void Trainer::plan() {
@@ -130,20 +134,21 @@ void Trainer::plan() {
     if (is_hopeless(setup_, budget_)) choose_program(setup_, budget_);
   });
   compute_ = std::make_unique<ComputeSession>(threads_);
-  plan::CostTable costs = obtain_costs(setup_, threads_, start_.manifest.products, session_);
+  plan::CostTable costs = obtain_costs(whole_, threads_, start_.manifest.products, session_);
   try {
     products_ = nn::Products::from_json(costs.products);
   } catch (const ConfigError& unavailable) {
     say(fmt::format("warning: {}; this machine's own choice is used and bits will differ\n",
                     unavailable.what()));
-    costs = obtain_costs(setup_, threads_, nlohmann::json::object(), session_);
+    costs = obtain_costs(whole_, threads_, nlohmann::json::object(), session_);
     products_ = nn::Products::from_json(costs.products);
   }
-  apply_costs(costs, setup_);
+  apply_costs(costs, whole_);
+  session_.agree([&] { setup_ = setup_of_stage(whole_, setup_.step.pipeline.member); });
   // What this run was planned with; the cache may hold other models as well.
   costs_ = costs;
   std::erase_if(costs_.rows, [&](const auto& row) {
-    const auto& nodes = setup_.model.graph.nodes;
+    const auto& nodes = whole_.model.graph.nodes;
     const std::string& precision = config_.train.precision;
     return row.first != plan::step_cost_key("norm", precision) &&
            row.first != plan::step_cost_key(config_.optimizer.name, precision) &&
@@ -154,8 +159,13 @@ void Trainer::plan() {
     choice_ = choose_program(setup_, budget_, config_.memory.plan, Effort::FirstThatFits);
   });
   program_ = program_of_rank(setup_, choice_, session_.rank());
-  const bool agreed = session_.all_agree(plan::program_hash(program_));
-  expect(agreed, "the ranks of one stage planned different Programs");
+  const std::vector<std::string> hashes = session_.gather(plan::program_hash(program_));
+  for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
+    const int stage = whole_.grid.coordinates_of(static_cast<int>(rank)).pipeline;
+    const int first = whole_.grid.rank_of({0, stage, 0});
+    expect(hashes[rank] == hashes[static_cast<std::size_t>(first)],
+           "the ranks of one stage planned different Programs");
+  }
 }
 
 void Trainer::print_start() const {
@@ -167,7 +177,7 @@ void Trainer::print_start() const {
       "parameters, {}\n",
       config_.model.kind, setup_.sizes.layers, setup_.sizes.hidden, setup_.sizes.heads,
       setup_.sizes.sequence, setup_.sizes.vocabulary,
-      static_cast<double>(setup_.model.graph.parameter_elements()) / 1e6, config_.train.precision);
+      static_cast<double>(whole_.model.graph.parameter_elements()) / 1e6, config_.train.precision);
   text += fmt::format("data      {} · {} training tokens, {} validation tokens\n",
                       config_.data.path, data_.tokens, data_.validation_tokens);
   text += fmt::format(
@@ -235,6 +245,7 @@ void Trainer::make_state() {
               .data = axes_->data(),
               .tensor = axes_->tensor(),
               .pipeline = axes_->pipeline(),
+              .tied = axes_->tied(),
               .world = axes_->world(),
               .watch_gradient = {}};
 }
@@ -270,8 +281,9 @@ exec::StepOutputs Trainer::run_step(exec::Executor& executor, data::TokenStream&
   inputs.clip_norm = config_.optimizer.clip_norm;
   inputs.load = [&](int) {
     data::MicroBatch loaded = stream.next();
-    return exec::HostBatch{std::move(loaded.samples),
-                           {std::move(loaded.tokens), std::move(loaded.targets)}};
+    return exec::HostBatch{
+        std::move(loaded.samples),
+        {{"tokens", std::move(loaded.tokens)}, {"targets", std::move(loaded.targets)}}};
   };
   return executor.run(inputs);
 }
@@ -351,7 +363,7 @@ void Trainer::print_summary(const exec::StepOutputs& last, double median_seconds
 ExitCode Trainer::run() {
   prepare();
   plan();
-  axes_ = std::make_unique<Axes>(config_, setup_.grid, session_);
+  axes_ = std::make_unique<Axes>(setup_, session_);
   make_state();
   print_start();
   if (start_.step >= config_.train.steps) {

@@ -136,14 +136,13 @@ class Rank {
   // The same samples in the same order however they are cut.
   HostBatch batch_of(int micro_batch) const {
     HostBatch batch;
-    batch.values.resize(2);
     for (std::int64_t b = 0; b < setting_.batch; ++b) {
       const std::int64_t sample = micro_batch * setting_.batch + b;
       batch.samples.push_back(1000 + sample * 7);
       for (std::int64_t t = 0; t <= setting_.sequence; ++t) {
         const std::int64_t token = (sample * 13 + t * t * 5 + t) % vocabulary;
-        if (t < setting_.sequence) batch.values[0].push_back(token);
-        if (t > 0) batch.values[1].push_back(token);
+        if (t < setting_.sequence) batch.values["tokens"].push_back(token);
+        if (t > 0) batch.values["targets"].push_back(token);
       }
     }
     return batch;

@@ -1,0 +1,227 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "plan/replay.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+bool is_message(const Instruction& instruction) {
+  return instruction.operation == Operation::Send || instruction.operation == Operation::Receive;
+}
+
+bool same_channel(const Channel& a, const Channel& b) {
+  return a.kind == b.kind && a.group == b.group && a.members == b.members && a.tag == b.tag &&
+         a.bytes == b.bytes;
+}
+
+[[noreturn]] void fail(const std::vector<Program>& programs, int rank, int i,
+                       const std::string& reason) {
+  throw ReplayError(i, describe(programs[index(rank)].instructions[index(i)]),
+                    fmt::format("on rank {}: {}", rank, reason));
+}
+
+// Collectives of one group in the same order, with the same bytes, on every member.
+void check_collectives(const std::vector<Program>& programs) {
+  // (group, members) -> for each member, its collectives in order.
+  std::map<std::pair<std::string, std::vector<int>>,
+           std::map<int, std::vector<std::pair<int, const Channel*>>>>
+      groups;
+  for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
+    const Program& program = programs[index(rank)];
+    for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
+      const Instruction& instruction = program.instructions[index(i)];
+      if (!instruction.channel) continue;
+      const auto& members = instruction.channel->members;
+      if (std::find(members.begin(), members.end(), rank) == members.end())
+        fail(programs, rank, i, "the rank is no member of its group");
+      if (is_message(instruction)) continue;
+      groups[{instruction.channel->group, members}][rank].emplace_back(i, &*instruction.channel);
+    }
+  }
+  for (const auto& [group, by_rank] : groups) {
+    const auto& first = by_rank.begin()->second;
+    for (const int member : group.second) {
+      const auto found = by_rank.find(member);
+      const std::size_t count = found == by_rank.end() ? 0 : found->second.size();
+      for (std::size_t k = 0; k < std::max(count, first.size()); ++k) {
+        if (k < count && k < first.size() &&
+            same_channel(*found->second[k].second, *first[k].second))
+          continue;
+        const bool here = k < count;
+        const int rank = here ? member : by_rank.begin()->first;
+        fail(programs, rank, here ? found->second[k].first : first[k].first,
+             fmt::format("collective {} of group {} meets none like it on rank {}", k, group.first,
+                         here ? by_rank.begin()->first : member));
+      }
+    }
+  }
+}
+
+// Where a communication stands: who has come to it, and when all had.
+struct Meeting {
+  int came = 0;
+  int wanted = 2;
+  double latest = 0;
+  double seconds = 0;
+};
+
+// Runs all ranks at once: a message or a collective goes on its way when all its ends are there.
+// Each rank has one communication lane for collectives; messages pass beside it.
+class Meetings {
+ public:
+  explicit Meetings(const std::vector<Program>& programs)
+      : programs_(programs),
+        next_(programs.size(), 0),
+        now_(programs.size(), 0),
+        lane_(programs.size(), 0),
+        meeting_of_(programs.size()) {
+    for (std::size_t rank = 0; rank < programs.size(); ++rank)
+      meeting_of_[rank].assign(programs[rank].instructions.size(), -1);
+    enrol();
+  }
+
+  // When each rank is done.
+  std::vector<double> run() {
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
+        while (step(rank)) moved = true;
+      }
+    }
+    for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
+      if (index(next_[index(rank)]) == programs_[index(rank)].instructions.size()) continue;
+      fail(programs_, rank, next_[index(rank)], "never comes to an end: the ranks wait in a circle");
+    }
+    return now_;
+  }
+
+ private:
+  // Which instructions meet. The k-th message of a pair with one tag meets the k-th receive, the
+  // k-th collective of a group the k-th of every member.
+  void enrol() {
+    std::map<std::tuple<int, int, int>, std::pair<std::vector<std::pair<int, int>>, std::size_t>>
+        messages;
+    std::map<std::tuple<std::string, std::vector<int>, int>, int> collectives;
+    for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
+      std::map<std::pair<std::string, std::vector<int>>, int> count;
+      const auto& instructions = programs_[index(rank)].instructions;
+      for (int i = 0; i < static_cast<int>(instructions.size()); ++i) {
+        const Instruction& instruction = instructions[index(i)];
+        if (!instruction.channel) continue;
+        const Channel& channel = *instruction.channel;
+        if (instruction.operation == Operation::Send) {
+          messages[{rank, peer(rank, i), channel.tag}].first.emplace_back(rank, i);
+        } else if (!is_message(instruction)) {
+          const int number = count[{channel.group, channel.members}]++;
+          const auto [found, fresh] = collectives.try_emplace(
+              {channel.group, channel.members, number}, static_cast<int>(meetings_.size()));
+          if (fresh) {
+            meetings_.push_back(
+                {0, static_cast<int>(channel.members.size()), 0, instruction.seconds});
+          }
+          meeting_of_[index(rank)][index(i)] = found->second;
+        }
+      }
+    }
+    for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
+      const auto& instructions = programs_[index(rank)].instructions;
+      for (int i = 0; i < static_cast<int>(instructions.size()); ++i) {
+        const Instruction& instruction = instructions[index(i)];
+        if (!instruction.channel || instruction.operation != Operation::Receive) continue;
+        auto& [sends, met] = messages[{peer(rank, i), rank, instruction.channel->tag}];
+        if (met == sends.size()) fail(programs_, rank, i, "no such message is sent");
+        const auto [sender, at] = sends[met++];
+        const Instruction& send = programs_[index(sender)].instructions[index(at)];
+        if (send.channel->bytes != instruction.channel->bytes) {
+          fail(programs_, rank, i,
+               fmt::format("expects {} B where rank {} sends {} B", instruction.channel->bytes,
+                           sender, send.channel->bytes));
+        }
+        meeting_of_[index(rank)][index(i)] = meeting_of_[index(sender)][index(at)] =
+            static_cast<int>(meetings_.size());
+        meetings_.push_back({0, 2, 0, send.seconds});
+      }
+    }
+    for (const auto& [ends, message] : messages) {
+      const auto& [sends, met] = message;
+      if (met < sends.size())
+        fail(programs_, sends[met].first, sends[met].second, "its message is never received");
+    }
+  }
+
+  int peer(int rank, int i) const {
+    const Channel& channel = *programs_[index(rank)].instructions[index(i)].channel;
+    if (channel.peer < 0 || index(channel.peer) >= channel.members.size())
+      fail(programs_, rank, i, "has a peer outside its group");
+    return channel.members[index(channel.peer)];
+  }
+
+  bool step(int rank) {
+    const auto& instructions = programs_[index(rank)].instructions;
+    int& next = next_[index(rank)];
+    if (index(next) == instructions.size()) return false;
+    const Instruction& instruction = instructions[index(next)];
+    double& now = now_[index(rank)];
+    const int meeting = meeting_of_[index(rank)][index(next)];
+    if (meeting >= 0) {
+      const bool blocks = instruction.channel->blocking;
+      if (!arrived_.contains({rank, next})) {
+        arrived_.insert({rank, next});
+        double& lane = lane_[index(rank)];
+        const double start = is_message(instruction) || blocks ? now : std::max(now, lane);
+        Meeting& place = meetings_[index(meeting)];
+        place.latest = std::max(place.latest, start);
+        ++place.came;
+        if (!is_message(instruction) && !blocks) lane = start + place.seconds;
+      }
+      if (blocks) {
+        const Meeting& place = meetings_[index(meeting)];
+        if (place.came < place.wanted) return false;
+        now = std::max(now, place.latest) + place.seconds;
+      }
+    } else if (instruction.operation == Operation::Wait) {
+      const int waited = meeting_of_[index(rank)][index(instruction.completes)];
+      if (waited >= 0) {
+        const Meeting& place = meetings_[index(waited)];
+        if (place.came < place.wanted) return false;
+        now = std::max(now, place.latest + place.seconds);
+      }
+    } else {
+      now += instruction.seconds;
+    }
+    ++next;
+    return true;
+  }
+
+  const std::vector<Program>& programs_;
+  std::vector<int> next_;     // by rank: instruction
+  std::vector<double> now_;   // by rank
+  std::vector<double> lane_;  // by rank: when its collectives so far are done
+  std::vector<std::vector<int>> meeting_of_;
+  std::vector<Meeting> meetings_;
+  std::set<std::pair<int, int>> arrived_;  // (rank, instruction) that blocks
+};
+
+}  // namespace
+
+std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
+  std::vector<Prediction> predictions;
+  for (const auto& program : programs) predictions.push_back(replay(program));
+  check_collectives(programs);
+  const std::vector<double> seconds = Meetings(programs).run();
+  for (std::size_t rank = 0; rank < programs.size(); ++rank)
+    predictions[rank].seconds = seconds[rank];
+  return predictions;
+}
+
+}  // namespace garonne::plan

@@ -1,0 +1,40 @@
+// Cuts a model into the parts of a pipeline: the graph of one stage, with what it receives and hands
+// over.
+#pragma once
+
+#include <vector>
+
+#include "plan/model_graph.hpp"
+
+namespace garonne::plan {
+
+// Nodes [first, last) of the whole model.
+struct NodeRange {
+  int first = 0;
+  int last = 0;
+
+  bool operator==(const NodeRange&) const = default;
+};
+
+// One stage: its chunks one after the other. Chunks that follow each other in the model hand over
+// nothing.
+struct StageCut {
+  ModelGraph graph;
+  // By index in the stage: the index in the whole model. -1 for nodes that hand over, and for their
+  // outputs.
+  std::vector<int> nodes;
+  std::vector<int> values;
+  std::vector<int> parameters;
+};
+
+// `parts` cuts the whole model, `chunks` names the stage's own among them, ascending. Throws
+// ConfigError (grid.pipeline) where more than one differentiable value crosses a cut.
+StageCut cut_stage(const ModelGraph& whole, const std::vector<NodeRange>& parts,
+                   const std::vector<int>& chunks);
+
+// `parts` runs of whole blocks whose slowest is as fast as can be (forward and backward seconds,
+// of equals the one with the smaller sum of squares); exact, by dynamic programming. Throws
+// ConfigError (grid.pipeline) where there are fewer blocks than parts.
+std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts);
+
+}  // namespace garonne::plan
