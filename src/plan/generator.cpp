@@ -189,7 +189,10 @@ class MicroBatchWriter {
  private:
   // Without a channel the stage is looked at alone.
   void communicate(Instruction instruction, std::optional<Channel> channel) {
-    if (channel) channel->bytes = bytes_of(instruction);
+    if (channel) {
+      channel->bytes = bytes_of(instruction);
+      instruction.seconds = builder_.message_seconds(channel->bytes);
+    }
     instruction.channel = std::move(channel);
     builder_.add(std::move(instruction));
   }

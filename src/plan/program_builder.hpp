@@ -29,6 +29,9 @@ class ProgramBuilder {
   std::int64_t bytes(int buffer) const {
     return program_.buffers.at(static_cast<std::size_t>(buffer)).bytes;
   }
+  double message_seconds(std::int64_t bytes) const {
+    return static_cast<double>(bytes) / step_.link_bytes_per_second;
+  }
   int parameter_buffer(int parameter) const;
   // The place of a weight gradient; adds the bucket to the instruction's reads and writes.
   GradientTarget target_of(int parameter, Instruction& instruction);

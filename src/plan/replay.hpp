@@ -45,4 +45,8 @@ Prediction replay(const Program& program);
 // needs what another has not made yet waits. `programs[r]` is rank r's.
 std::vector<Prediction> replay_together(const std::vector<Program>& programs);
 
+// The stages of one pipeline of a grid, in their order, as if the other pipelines kept step with
+// them: collectives over other axes meet at once.
+std::vector<Prediction> replay_pipeline(std::vector<Program> stages);
+
 }  // namespace garonne::plan

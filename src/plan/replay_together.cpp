@@ -224,4 +224,28 @@ std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
   return predictions;
 }
 
+std::vector<Prediction> replay_pipeline(std::vector<Program> stages) {
+  const int count = static_cast<int>(stages.size());
+  const auto stage_of = [&](int rank) {
+    for (int stage = 0; stage < count; ++stage) {
+      if (stages[index(stage)].rank == rank) return stage;
+    }
+    return -1;
+  };
+  for (int stage = 0; stage < count; ++stage) {
+    for (auto& instruction : stages[index(stage)].instructions) {
+      if (!instruction.channel) continue;
+      Channel& channel = *instruction.channel;
+      std::vector<int> members;
+      for (const int rank : channel.members) {
+        if (const int other = stage_of(rank); other >= 0) members.push_back(other);
+      }
+      // Messages name their peer by its place in the group, which is the whole pipeline.
+      if (!is_message(instruction) || members.size() == channel.members.size())
+        channel.members = std::move(members);
+    }
+  }
+  return replay_together(stages);
+}
+
 }  // namespace garonne::plan

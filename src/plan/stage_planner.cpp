@@ -142,6 +142,25 @@ class StepPlanner {
 // over the budget, the solver is asked again with so much less.
 constexpr int most_attempts = 5;
 
+// In a pipeline several micro-batches are under way at once: what one of them may take is searched
+// for.
+constexpr int pipeline_attempts = 8;
+
+void consider_in_pipeline(const StepPlanner& planner, const StageSolver& solver,
+                          std::int64_t budget_bytes, const StepSchedule& lean,
+                          Selection& selection) {
+  std::int64_t too_little = 0;
+  std::int64_t too_much = budget_bytes;
+  std::int64_t target = budget_bytes;
+  for (int attempt = 0; attempt < pipeline_attempts; ++attempt) {
+    const auto schedule = planner.fastest(solver, target, lean);
+    const bool fits = schedule && selection.consider(solver.name, *schedule) <= budget_bytes;
+    if (fits && target == budget_bytes) return;
+    (fits || !schedule ? too_little : too_much) = target;
+    target = too_little + (too_much - too_little) / 2;
+  }
+}
+
 void consider_solver(const StepPlanner& planner, const StageSolver& solver,
                      std::int64_t budget_bytes, const StepSchedule& lean, Selection& selection) {
   std::int64_t target = budget_bytes;
@@ -200,7 +219,11 @@ StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const Stage
                                               "\"; \"auto\" may need less");
   }
   for (const StageSolver* solver : solvers) {
-    consider_solver(planner, *solver, wish.budget_bytes, lean, selection);
+    if (step.pipeline.order.empty()) {
+      consider_solver(planner, *solver, wish.budget_bytes, lean, selection);
+    } else {
+      consider_in_pipeline(planner, *solver, wish.budget_bytes, lean, selection);
+    }
   }
   StagePlan plan = selection.take();
   plan.minimum_budget_bytes = minimum;

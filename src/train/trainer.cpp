@@ -49,6 +49,7 @@ class Trainer {
   void say(const std::string& text) const;
   void prepare();
   void plan();
+  void replay_stages();
   void print_start() const;
   void make_state();
   exec::StepOutputs run_step(exec::Executor& executor, data::TokenStream& stream,
@@ -166,6 +167,27 @@ void Trainer::plan() {
     expect(hashes[rank] == hashes[static_cast<std::size_t>(first)],
            "the ranks of one stage planned different Programs");
   }
+  if (whole_.config.grid.pipeline > 1) replay_stages();
+}
+
+// What stages send has to meet, and how long a step takes only all of them know.
+void Trainer::replay_stages() {
+  const Coordinates place = whole_.grid.coordinates_of(session_.rank());
+  const bool representative = place.data == 0 && place.tensor == 0;
+  const auto texts = session_.gather(
+      representative ? plan::to_json(program_, {session_.rank()}, {}).dump() : std::string());
+  double seconds = 0;
+  if (first_rank_) {
+    std::vector<plan::Program> stages;
+    for (const auto& text : texts) {
+      if (text.empty()) continue;
+      stages.push_back(
+          plan::program_from_json(nlohmann::json::parse(text), "the Program of a stage"));
+    }
+    for (const auto& prediction : plan::replay_pipeline(std::move(stages)))
+      seconds = std::max(seconds, prediction.seconds);
+  }
+  program_.seconds = session_.all_reduce_max(std::vector<double>{seconds})[0];
 }
 
 void Trainer::print_start() const {
@@ -335,16 +357,17 @@ void Trainer::write_programs(const exec::StepOutputs& last) const {
 }
 
 void Trainer::print_summary(const exec::StepOutputs& last, double median_seconds) {
-  const std::vector<std::int64_t> measured =
-      session_.all_gather(std::vector<std::int64_t>{peak_bytes_});
+  const std::vector<std::int64_t> peaks = session_.all_gather(std::vector<std::int64_t>{
+      std::max(program_.peak_bytes, choice_.evaluation.peak_bytes), peak_bytes_});
   if (!first_rank_) return;
-  const std::int64_t planned = std::max(program_.peak_bytes, choice_.evaluation.peak_bytes);
   std::string text = "plan beside measurement\n";
-  for (std::size_t rank = 0; rank < measured.size(); ++rank) {
+  for (std::size_t rank = 0; 2 * rank < peaks.size(); ++rank) {
+    const std::int64_t planned = peaks[2 * rank];
+    const std::int64_t measured = peaks[2 * rank + 1];
     text += fmt::format(
         "  rank {:<4} peak planned {:>14} B  measured {:>14} B  ({:6.2f} %)  budget {} B\n", rank,
-        planned, measured[rank],
-        100.0 * static_cast<double>(measured[rank]) / static_cast<double>(planned), budget_);
+        planned, measured, 100.0 * static_cast<double>(measured) / static_cast<double>(planned),
+        budget_);
   }
   double computed = 0;
   for (const auto& measurement : last.measurements) computed += measurement.seconds;
