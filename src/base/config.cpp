@@ -48,6 +48,8 @@ const char* type_name(KeyType type) {
       return "a number";
     case KeyType::Bytes:
       return "a number of bytes such as 600MiB";
+    case KeyType::Switch:
+      return "true or false";
   }
   return "";
 }
@@ -58,9 +60,12 @@ std::string toml_text(const KeySpec& key, const toml::node& node) {
   node.visit([&](const auto& value) {
     if constexpr (toml::is_value<decltype(value)>) shown << value.get();
   });
+  if (node.is_boolean() && key.type == KeyType::Switch)
+    return node.as_boolean()->get() ? "true" : "false";
   const bool integer = node.is_integer();
   const bool text = node.is_string();
-  const bool fits = key.type == KeyType::Text      ? text
+  const bool fits = key.type == KeyType::Switch    ? false
+                    : key.type == KeyType::Text    ? text
                     : key.type == KeyType::Integer ? integer
                     : key.type == KeyType::Real    ? integer || node.is_floating_point()
                                                    : integer || text;
@@ -92,11 +97,6 @@ void check_together(const RunConfig& config) {
         "optimizer.minimum_learning_rate",
         fmt::format("{}", config.optimizer.minimum_learning_rate),
         fmt::format("is above optimizer.learning_rate = {}", config.optimizer.learning_rate));
-  }
-  if (config.grid.tensor != 1) {
-    throw ConfigError("grid.tensor", "",
-                      "this version splits over the data axis only; set it to 1 and grid.data to "
-                      "the number of ranks");
   }
 }
 

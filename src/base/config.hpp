@@ -29,6 +29,7 @@ struct RunConfig {
     std::int64_t data = 1;
     std::int64_t pipeline = 1;
     std::int64_t tensor = 1;
+    bool sequence_parallel = false;
     std::string schedule = "1f1b";
     std::int64_t chunks = 0;
     std::string transport = "auto";
@@ -76,7 +77,7 @@ struct RunConfig {
   static constexpr std::int64_t automatic_budget = -1;
 };
 
-enum class KeyType { Text, Integer, Real, Bytes };
+enum class KeyType { Text, Integer, Real, Bytes, Switch };
 
 struct KeySpec {
   std::string name;  // dotted

@@ -86,6 +86,22 @@ KeySpec real_key(const std::string& name, Access access, double least, double be
 }
 
 template <typename Access>
+KeySpec switch_key(const std::string& name, Access access, const std::string& help) {
+  return {name,
+          KeyType::Switch,
+          "true, false",
+          help,
+          [access](const RunConfig& config) -> std::string {
+            return access(const_cast<RunConfig&>(config)) ? "true" : "false";
+          },
+          [=](RunConfig& config, const std::string& text) {
+            if (text != "true" && text != "false")
+              throw ConfigError(name, text, "must be true or false");
+            access(config) = text == "true";
+          }};
+}
+
+template <typename Access>
 KeySpec bytes_key(const std::string& name, Access access, bool may_be_automatic,
                   const std::string& help) {
   const std::string range =
@@ -133,7 +149,9 @@ std::vector<KeySpec> make_keys() {
       integer_key("grid.pipeline", GARONNE_MEMBER(grid, pipeline), 1,
                   "pipeline stages: each holds a run of the model's blocks"),
       integer_key("grid.tensor", GARONNE_MEMBER(grid, tensor), 1,
-                  "ranks that share a layer (1 in this version)"),
+                  "ranks that share a layer; divides model.heads"),
+      switch_key("grid.sequence_parallel", GARONNE_MEMBER(grid, sequence_parallel),
+                 "tensor ranks also share the rows of norms, dropout and residuals"),
       text_key("grid.schedule", GARONNE_MEMBER(grid, schedule),
                {"gpipe", "1f1b", "interleaved", "varuna", "zb-h1", "zb-h2", "zb-v", "dualpipev"},
                "order of forwards and backwards in a pipeline (see `garonne simulate`)"),

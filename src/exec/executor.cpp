@@ -161,6 +161,7 @@ nn::Context Executor::context_of(const plan::Instruction& instruction,
   context.samples = samples.data();
   context.batch = static_cast<std::int64_t>(samples.size());
   context.products = machine_.products;
+  context.tensor = machine_.tensor;
   return context;
 }
 
@@ -296,8 +297,7 @@ void Executor::send(const plan::Instruction& instruction, std::size_t number, Ru
   running.tickets.emplace(number, std::make_pair(&transport, ticket));
 }
 
-void Executor::receive(const plan::Instruction& instruction, std::size_t number,
-                       Running& running) {
+void Executor::receive(const plan::Instruction& instruction, std::size_t number, Running& running) {
   // A gradient has the shape of the value that was handed over.
   const plan::ModelGraph& graph = model_.graph;
   const plan::Channel& channel = instruction.channel.value();
@@ -309,8 +309,8 @@ void Executor::receive(const plan::Instruction& instruction, std::size_t number,
           ? *value
           : graph.values[index(graph.nodes[index(instruction.node_index)].inputs[0])];
   const std::int64_t rows = model_.batch * model_.sequence;
-  at::Tensor tensor = at::empty({rows, spec.elements / rows},
-                                nn::compute_scalar_type(machine_.state->precision));
+  at::Tensor tensor =
+      at::empty({rows, spec.elements / rows}, nn::compute_scalar_type(machine_.state->precision));
   make(instruction, instruction.arguments.output, tensor, running);
   dist::Transport& transport = transport_of(instruction);
   const dist::Ticket ticket = transport.receive(

@@ -2,6 +2,8 @@
 
 #include <ATen/Functions.h>
 
+#include <cstddef>
+
 #include "base/philox.hpp"
 #include "kernels/convert.hpp"
 #include "kernels/initialise.hpp"
@@ -18,9 +20,15 @@ ModelState initial_state(const nn::Model& model, Precision precision, std::uint6
     const plan::ParameterSpec& spec = model.graph.parameters[p];
     const nn::Initialisation& initialisation = model.initialisations[p];
     at::Tensor trained = at::empty(spec.shape, stored);
+    const nn::Box& box = model.boxes[p];
     if (initialisation.deviation > 0) {
-      kernels::fill_normal(nn::element_type_of(trained), trained.data_ptr(), spec.elements,
-                           philox_key(seed, spec.name), initialisation.deviation, 0);
+      if (box.elements() < spec.elements) trained.zero_();
+      auto* first = static_cast<std::byte*>(trained.data_ptr());
+      const auto bytes = static_cast<std::int64_t>(trained.element_size());
+      for (const nn::Run& run : nn::runs_of(box)) {
+        kernels::fill_normal(nn::element_type_of(trained), first + run.in_box * bytes, run.elements,
+                             philox_key(seed, spec.name), initialisation.deviation, run.in_global);
+      }
     } else {
       trained.fill_(initialisation.constant);
     }

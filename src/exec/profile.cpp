@@ -126,8 +126,14 @@ class NodeProbe {
     for (const int input : spec_.inputs) {
       const plan::ValueSpec& value = model.graph.values[static_cast<std::size_t>(input)];
       const std::int64_t rows = model.batch * model.sequence;
-      inputs_.push_back(value.loaded ? at::zeros({rows}, at::kLong)
-                                     : random_tensor({rows, value.elements / rows}, type));
+      if (value.loaded) {
+        inputs_.push_back(at::zeros({rows}, at::kLong));
+        continue;
+      }
+      // A piece of the rows that sequence parallelism cuts may be no multiple of all of them.
+      const std::int64_t columns = value.elements % rows == 0 ? value.elements / rows : 1;
+      inputs_.push_back(
+          random_tensor({value.elements / columns, columns}, value.is_double ? at::kDouble : type));
     }
     for (const int p : spec_.parameters) {
       const auto& parameter = model.graph.parameters[static_cast<std::size_t>(p)];
@@ -258,6 +264,7 @@ void profile_model(const nn::Model& model, const nn::Declaration& declaration,
   std::vector<std::size_t> nodes;
   std::set<std::string> seen;
   for (std::size_t n = 0; n < model.graph.nodes.size(); ++n) {
+    if (model.graph.nodes[n].communicates()) continue;
     const std::string& key = model.graph.nodes[n].cost_key;
     if (table.rows.count(key) == 0 && seen.insert(key).second) nodes.push_back(n);
   }

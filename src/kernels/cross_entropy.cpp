@@ -28,4 +28,26 @@ double cross_entropy(ElementType type, void* logits, const std::int64_t* targets
   return total;
 }
 
+void logit_statistics(ElementType type, const void* logits, const std::int64_t* targets,
+                      const VocabularyPiece& piece, double* log_sums, double* target_logits,
+                      std::int64_t rows) {
+  const LogitStatisticsArguments arguments{logits,      targets,  piece.first,  piece.columns,
+                                           piece.width, log_sums, target_logits};
+  const auto loop = loops().logit_statistics[type];
+  for_ranges(rows, row_grain(4 * piece.width), 1,
+             [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
+}
+
+void logit_gradient(ElementType type, const void* logits, const std::int64_t* targets,
+                    const VocabularyPiece& piece, const double* log_sums,
+                    const double* log_sum_gradients, const double* target_gradients, void* gradient,
+                    std::int64_t rows) {
+  const LogitGradientArguments arguments{logits,      targets,  piece.first,       piece.columns,
+                                         piece.width, log_sums, log_sum_gradients, target_gradients,
+                                         gradient};
+  const auto loop = loops().logit_gradient[type];
+  for_ranges(rows, row_grain(4 * piece.width), 1,
+             [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
+}
+
 }  // namespace garonne::kernels

@@ -18,4 +18,32 @@ double cross_entropy(ElementType type,
                      double* row_losses,  // [rows], always written
                      std::int64_t rows, std::int64_t vocabulary);
 
+// A rank's piece of the vocabulary: the rows of logits are `width` long, their first `columns` are
+// tokens first … first + columns - 1, the rest is padding.
+struct VocabularyPiece {
+  std::int64_t first = 0;
+  std::int64_t columns = 0;
+  std::int64_t width = 0;
+};
+
+// By row: logsumexp over the piece (-inf where it is empty), and the target's logit or 0 where the
+// target is in another piece. Targets are not checked.
+void logit_statistics(ElementType type,
+                      const void* logits,           // T [rows, width]
+                      const std::int64_t* targets,  // [rows]
+                      const VocabularyPiece& piece,
+                      double* log_sums,       // [rows]
+                      double* target_logits,  // [rows]
+                      std::int64_t rows);
+
+// The chain rule through logit_statistics: gradient = exp(logit - log_sum) · log_sum_gradient, plus
+// target_gradient at the target; 0 in the padding.
+void logit_gradient(ElementType type, const void* logits, const std::int64_t* targets,
+                    const VocabularyPiece& piece,
+                    const double* log_sums,           // [rows]
+                    const double* log_sum_gradients,  // [rows]
+                    const double* target_gradients,   // [rows]
+                    void* gradient,                   // T [rows, width]
+                    std::int64_t rows);
+
 }  // namespace garonne::kernels

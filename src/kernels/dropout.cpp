@@ -6,11 +6,11 @@
 namespace garonne::kernels {
 
 void dropout_add(ElementType type, const void* residual, const void* x, void* out,
-                 const Dropout& dropout, const std::int64_t* samples, std::int64_t batch,
+                 const Dropout& dropout, const std::int64_t* samples, std::int64_t elements,
                  std::int64_t elements_per_sample) {
   const DropoutArguments arguments{residual, x, out, dropout, samples, elements_per_sample};
   const auto loop = loops().dropout_add[type];
-  for_ranges(batch * elements_per_sample, element_grain, 64,
+  for_ranges(elements, element_grain, 64,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 

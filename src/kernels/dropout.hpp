@@ -15,17 +15,21 @@ struct Dropout {
   std::uint32_t threshold = 0;  // dropout_threshold(probability); 0 = off (scale is then not used)
   double scale = 1.0;           // 1 / (1 - probability)
   std::uint64_t step = 0;
+  // Where the first element handed in stands in [all samples, elements of a sample]; not 0 where
+  // the tensor is cut over ranks.
+  std::int64_t first_element = 0;
 };
 
 // out = residual + (word >= threshold ? x * scale : 0), where the word of element e of sample s is
 // philox_at(key, step, s, e / 4).word[e % 4]. The backward is the same call with the gradient as x.
-// `out` may alias neither input.
+// `out` may alias neither input. All tensors are `elements` long: whole samples, or a piece of them
+// that begins at dropout.first_element.
 void dropout_add(ElementType type,
-                 const void* residual,  // T [batch, elements_per_sample] or null (= 0)
-                 const void* x,         // T [batch, elements_per_sample]
-                 void* out,             // T [batch, elements_per_sample]
+                 const void* residual,  // T [elements] or null (= 0)
+                 const void* x,         // T [elements]
+                 void* out,             // T [elements]
                  const Dropout& dropout,
                  const std::int64_t* samples,  // [batch], may be null when dropout is off
-                 std::int64_t batch, std::int64_t elements_per_sample);
+                 std::int64_t elements, std::int64_t elements_per_sample);
 
 }  // namespace garonne::kernels

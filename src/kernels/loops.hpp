@@ -78,9 +78,11 @@ struct EmbeddingBackwardArguments {
   void* gradient_position_table;
   Dropout dropout;
   const std::int64_t* samples;
-  std::int64_t batch;
+  std::int64_t rows;
   std::int64_t sequence;
   std::int64_t hidden;
+  std::int64_t first_token;  // the table has token_rows rows from here on; others are passed over
+  std::int64_t token_rows;
 };
 
 struct CrossEntropyArguments {
@@ -90,6 +92,28 @@ struct CrossEntropyArguments {
   bool write_gradient;
   double* row_losses;
   std::int64_t vocabulary;
+};
+
+struct LogitStatisticsArguments {
+  const void* logits;
+  const std::int64_t* targets;
+  std::int64_t first;
+  std::int64_t columns;
+  std::int64_t width;
+  double* log_sums;
+  double* target_logits;
+};
+
+struct LogitGradientArguments {
+  const void* logits;
+  const std::int64_t* targets;
+  std::int64_t first;
+  std::int64_t columns;
+  std::int64_t width;
+  const double* log_sums;
+  const double* log_sum_gradients;
+  const double* target_gradients;
+  void* gradient;
 };
 
 struct GeluArguments {
@@ -154,6 +178,8 @@ struct Loops {
   Loop<EmbeddingForwardArguments> embedding_forward;
   Loop<EmbeddingBackwardArguments> embedding_backward;
   Loop<CrossEntropyArguments> cross_entropy;
+  Loop<LogitStatisticsArguments> logit_statistics;
+  Loop<LogitGradientArguments> logit_gradient;
   Loop<GeluArguments> gelu_forward;
   Loop<GeluArguments> gelu_backward;
   Loop<AddBiasArguments> add_bias;

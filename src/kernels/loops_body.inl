@@ -20,6 +20,8 @@ extern const Loops table = {
     {{embedding_forward<float>, embedding_forward<double>, embedding_forward<BFloat16>}},
     {{embedding_backward<float>, embedding_backward<double>, embedding_backward<BFloat16>}},
     {{cross_entropy<float>, cross_entropy<double>, cross_entropy<BFloat16>}},
+    {{logit_statistics<float>, logit_statistics<double>, logit_statistics<BFloat16>}},
+    {{logit_gradient<float>, logit_gradient<double>, logit_gradient<BFloat16>}},
     {{gelu_forward<float>, gelu_forward<double>, gelu_forward<BFloat16>}},
     {{gelu_backward<float>, gelu_backward<double>, gelu_backward<BFloat16>}},
     {{add_bias<float>, add_bias<double>, add_bias<BFloat16>}},

@@ -23,13 +23,15 @@ void dropout_add(const DropoutArguments& arguments, std::int64_t begin, std::int
   const Dropout dropout = arguments.dropout;
   const G scale = static_cast<G>(dropout.scale);
   for (std::int64_t first = begin; first < end;) {
-    const std::int64_t sample = first / arguments.elements_per_sample;
-    const std::int64_t last = std::min(end, (sample + 1) * arguments.elements_per_sample);
+    const std::int64_t place = dropout.first_element + first;
+    const std::int64_t sample = place / arguments.elements_per_sample;
+    const std::int64_t last =
+        std::min(end, first + (sample + 1) * arguments.elements_per_sample - place);
     const T* x = static_cast<const T*>(arguments.x) + first;
     const T* residual =
         arguments.residual ? static_cast<const T*>(arguments.residual) + first : nullptr;
     T* out = static_cast<T*>(arguments.out) + first;
-    const std::int64_t in_sample = first - sample * arguments.elements_per_sample;
+    const std::int64_t in_sample = place - sample * arguments.elements_per_sample;
     if (dropout.threshold == 0) {
       if (residual) {
 #pragma omp simd
@@ -71,8 +73,10 @@ void embedding_forward(const EmbeddingForwardArguments& arguments, std::int64_t 
   const std::int64_t hidden = arguments.hidden;
   const Dropout dropout = arguments.dropout;
   const G scale = static_cast<G>(dropout.scale);
+  const std::int64_t first_row = dropout.first_element / hidden;
   for (std::int64_t row = begin; row < end; ++row) {
-    const std::int64_t position = row % arguments.sequence;
+    const std::int64_t global_row = first_row + row;
+    const std::int64_t position = global_row % arguments.sequence;
     const T* token = static_cast<const T*>(arguments.token_table) + arguments.tokens[row] * hidden;
     const T* place = static_cast<const T*>(arguments.position_table) + position * hidden;
     T* out = static_cast<T*>(arguments.out) + row * hidden;
@@ -80,7 +84,7 @@ void embedding_forward(const EmbeddingForwardArguments& arguments, std::int64_t 
 #pragma omp simd
       for (std::int64_t j = 0; j < hidden; ++j) store(out[j], load(token[j]) + load(place[j]));
     } else {
-      with_random_words(dropout, arguments.samples[row / arguments.sequence], position * hidden,
+      with_random_words(dropout, arguments.samples[global_row / arguments.sequence], position * hidden,
                         (position + 1) * hidden,
                         [=](std::int64_t j0, const std::uint32_t* words, std::int64_t count) {
                           const T* from = token + j0;
@@ -103,14 +107,19 @@ void embedding_backward(const EmbeddingBackwardArguments& arguments, std::int64_
   const std::int64_t hidden = arguments.hidden;
   const Dropout dropout = arguments.dropout;
   const G scale = static_cast<G>(dropout.scale);
-  const bool to_tokens = arguments.gradient_token_table != nullptr;
+  const std::int64_t first_row = dropout.first_element / hidden;
   const bool to_positions = arguments.gradient_position_table != nullptr;
   alignas(64) G piece[4 * philox_groups];
-  for (std::int64_t row = 0; row < arguments.batch * arguments.sequence; ++row) {
-    const std::int64_t position = row % arguments.sequence;
+  for (std::int64_t row = 0; row < arguments.rows; ++row) {
+    const std::int64_t global_row = first_row + row;
+    const std::int64_t position = global_row % arguments.sequence;
+    const std::int64_t token_row =
+        arguments.gradient_token_table ? arguments.tokens[row] - arguments.first_token : -1;
+    const bool to_tokens = token_row >= 0 && token_row < arguments.token_rows;
+    if (!to_tokens && !to_positions) continue;
     const T* gradient = static_cast<const T*>(arguments.gradient_out) + row * hidden + begin;
     G* token = static_cast<G*>(arguments.gradient_token_table) +
-               (to_tokens ? arguments.tokens[row] * hidden + begin : 0);
+               (to_tokens ? token_row * hidden + begin : 0);
     G* place = static_cast<G*>(arguments.gradient_position_table) +
                (to_positions ? position * hidden + begin : 0);
     const auto add_piece = [&](std::int64_t j0, std::int64_t count) {
@@ -132,7 +141,7 @@ void embedding_backward(const EmbeddingBackwardArguments& arguments, std::int64_
         add_piece(j0, count);
       }
     } else {
-      with_random_words(dropout, arguments.samples[row / arguments.sequence],
+      with_random_words(dropout, arguments.samples[global_row / arguments.sequence],
                         position * hidden + begin, position * hidden + end,
                         [&](std::int64_t j0, const std::uint32_t* words, std::int64_t count) {
 #pragma omp simd

@@ -22,9 +22,22 @@ struct GptSizes {
 // Throws ConfigError for sizes that do not fit together.
 void check_gpt_sizes(const GptSizes& sizes);
 
+// What part of the model a rank holds.
+struct GptPart {
+  int tensor = 0;  // which of the tensor ranks
+  int tensor_ranks = 1;
+  bool sequence_parallel = false;  // norms, dropout and residuals on a piece of the rows
+};
+
+// Throws ConfigError (grid.tensor, grid.sequence_parallel) for a cut that the sizes do not allow.
+// A vocabulary that does not divide is padded.
+void check_gpt_part(const GptSizes& sizes, std::int64_t batch, const GptPart& part);
+
 // For micro-batches of `batch` samples. Loaded values: 0 = tokens, 1 = targets, int64 [batch,
 // sequence].
-Model make_gpt(const GptSizes& sizes, std::int64_t batch, const Declaration& declaration);
+// The graph is equal on all tensor ranks; weights are cut by columns, rows, heads and vocabulary.
+Model make_gpt(const GptSizes& sizes, std::int64_t batch, const Declaration& declaration,
+               const GptPart& part = {});
 
 // The same parameters; ends in logits [sequence, vocabulary] of one sample. Loaded value: 0 =
 // tokens.

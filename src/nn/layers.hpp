@@ -5,14 +5,19 @@
 #include <memory>
 #include <string>
 
+#include "kernels/cross_entropy.hpp"
 #include "nn/node.hpp"
 
 namespace garonne::nn {
 
+// The rows of a micro-batch, or a piece of them (sequence parallelism cuts the rows of all samples,
+// one after the other, into equal pieces).
 struct Rows {
   std::int64_t batch = 0;
   std::int64_t sequence = 0;
-  std::int64_t count() const { return batch * sequence; }
+  std::int64_t first = 0;   // of the piece
+  std::int64_t pieces = 1;  // divides batch · sequence
+  std::int64_t count() const { return batch * sequence / pieces; }
 };
 
 // tokens [batch, sequence], token table [vocabulary, hidden], position table [positions, hidden]
@@ -21,12 +26,27 @@ std::unique_ptr<Node> make_embedding(const std::string& name, Rows rows, std::in
                                      std::int64_t vocabulary, std::int64_t positions,
                                      double dropout);
 
+// This rank's piece of the lookup: tokens [rows], table [piece.width, hidden] -> [rows, hidden],
+// zeros for tokens of other pieces. The sum over the tensor group is the lookup.
+std::unique_ptr<Node> make_token_rows(Rows rows, std::int64_t hidden,
+                                      kernels::VocabularyPiece piece);
+
+// token rows [rows, hidden], position table [positions, hidden] -> dropout(x + position)
+std::unique_ptr<Node> make_position_embedding(const std::string& name, Rows rows,
+                                              std::int64_t hidden, std::int64_t positions,
+                                              double dropout);
+
 // x [rows, hidden], gain [hidden], bias [hidden] -> [rows, hidden]; statistics in float32 or
 // better.
 std::unique_ptr<Node> make_layer_norm(Rows rows, std::int64_t hidden, double epsilon);
 
 // x [rows, inputs], weight [outputs, inputs], bias [outputs] -> [rows, outputs]
-std::unique_ptr<Node> make_linear(Rows rows, std::int64_t inputs, std::int64_t outputs);
+// `bias` = false: without that parameter, as where the sum over ranks is still to come.
+std::unique_ptr<Node> make_linear(Rows rows, std::int64_t inputs, std::int64_t outputs,
+                                  bool bias = true);
+
+// x [rows, hidden], bias [hidden] -> x + bias
+std::unique_ptr<Node> make_bias(Rows rows, std::int64_t hidden);
 
 // qkv [rows, 3 · heads · head size] -> causal self-attention [rows, heads · head size]
 std::unique_ptr<Node> make_attention(Rows rows, std::int64_t heads, std::int64_t head_size);
@@ -41,6 +61,14 @@ std::unique_ptr<Node> make_gelu(Rows rows, std::int64_t hidden);
 // x [rows, hidden], targets [rows], token table [vocabulary, hidden] -> mean cross-entropy in nats,
 // a scalar in float32 or better. Keeps the gradient of the logits, made in the place of the logits.
 std::unique_ptr<Node> make_loss_head(Rows rows, std::int64_t hidden, std::int64_t vocabulary);
+
+// logits [rows, piece.width], targets [rows] -> float64 [2, rows]: logsumexp over the piece, and
+// the target's logit or 0.
+std::unique_ptr<Node> make_logit_statistics(Rows rows, kernels::VocabularyPiece piece);
+
+// Statistics of all pieces, float64 [pieces, 2, rows] -> mean cross-entropy in nats, float64
+// scalar.
+std::unique_ptr<Node> make_gathered_loss(Rows rows, int pieces);
 
 // x [batch, sequence, hidden], token table -> logits [batch · sequence, vocabulary]; forward only.
 std::unique_ptr<Node> make_logits_head(Rows rows, std::int64_t hidden, std::int64_t vocabulary);

@@ -9,15 +9,10 @@
 #include "kernels/layer_norm.hpp"
 #include "nn/element_type.hpp"
 #include "nn/layers.hpp"
+#include "nn/node_dropout.hpp"
 
 namespace garonne::nn {
 namespace {
-
-kernels::Dropout dropout_of(const Context& context, const std::string& name, double probability) {
-  const bool active = context.training && probability > 0;
-  return {philox_key(context.seed, name), active ? dropout_threshold(probability) : 0U,
-          active ? 1.0 / (1.0 - probability) : 1.0, context.step};
-}
 
 class Embedding : public Node {
  public:
@@ -50,7 +45,7 @@ class Embedding : public Node {
     kernels::embedding_forward(context.element_type(), inputs[0].const_data_ptr<std::int64_t>(),
                                parameters[0].const_data_ptr(), parameters[1].const_data_ptr(),
                                out.data_ptr(), dropout_of(context, name_, dropout_),
-                               context.samples, rows_.batch, rows_.sequence, hidden_);
+                               context.samples, rows_.count(), rows_.sequence, hidden_);
     return out;
   }
 
@@ -61,8 +56,8 @@ class Embedding : public Node {
                                 arguments.inputs[0].const_data_ptr<std::int64_t>(),
                                 gradients[0].target.data_ptr(), gradients[0].accumulate,
                                 gradients[1].target.data_ptr(), gradients[1].accumulate,
-                                dropout_of(context, name_, dropout_), context.samples, rows_.batch,
-                                rows_.sequence, hidden_, vocabulary_, positions_);
+                                dropout_of(context, name_, dropout_), context.samples,
+                                rows_.count(), rows_.sequence, hidden_, vocabulary_, positions_);
     return {at::Tensor()};
   }
 
@@ -165,8 +160,8 @@ class DropoutAdd : public Node {
     at::Tensor out = at::empty_like(inputs[0]);
     kernels::dropout_add(context.element_type(), inputs[0].const_data_ptr(),
                          inputs[1].const_data_ptr(), out.data_ptr(),
-                         dropout_of(context, name_, dropout_), context.samples, rows_.batch,
-                         rows_.sequence * hidden_);
+                         dropout_of(context, name_, dropout_, rows_.first * hidden_),
+                         context.samples, rows_.count() * hidden_, rows_.sequence * hidden_);
     return out;
   }
 
@@ -176,8 +171,8 @@ class DropoutAdd : public Node {
     at::Tensor gradient = at::empty_like(arguments.output_gradient);
     kernels::dropout_add(context.element_type(), nullptr,
                          arguments.output_gradient.const_data_ptr(), gradient.data_ptr(),
-                         dropout_of(context, name_, dropout_), context.samples, rows_.batch,
-                         rows_.sequence * hidden_);
+                         dropout_of(context, name_, dropout_, rows_.first * hidden_),
+                         context.samples, rows_.count() * hidden_, rows_.sequence * hidden_);
     return {arguments.output_gradient, gradient};
   }
 

@@ -22,13 +22,14 @@ double product_operations(std::int64_t m, std::int64_t n, std::int64_t k) {
 
 class Linear : public Node {
  public:
-  Linear(Rows rows, std::int64_t inputs, std::int64_t outputs)
-      : rows_(rows), inputs_(inputs), outputs_(outputs) {}
+  Linear(Rows rows, std::int64_t inputs, std::int64_t outputs, bool bias)
+      : rows_(rows), inputs_(inputs), outputs_(outputs), bias_(bias) {}
 
   plan::NodeSpec declare(const Declaration& declaration) const override {
     plan::NodeSpec spec;
     spec.kind = "linear";
-    spec.cost_key = fmt::format("linear {}x{}x{}", rows_.count(), outputs_, inputs_);
+    spec.cost_key =
+        fmt::format("linear {}x{}x{}{}", rows_.count(), outputs_, inputs_, bias_ ? "" : " no bias");
     spec.gradient_aliases = {false};
     spec.pins_inputs = {true};
     spec.splits_backward = true;
@@ -47,7 +48,8 @@ class Linear : public Node {
 
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
-    return context.products->forward(inputs[0], parameters[0], parameters[1]);
+    return context.products->forward(inputs[0], parameters[0],
+                                     bias_ ? parameters[1] : at::Tensor());
   }
 
   std::vector<at::Tensor> backward(const Context& context,
@@ -57,9 +59,11 @@ class Linear : public Node {
     if (arguments.weights) {
       context.products->weight_gradient(gradient, arguments.inputs[0], gradients[0].target,
                                         gradients[0].accumulate);
-      kernels::bias_gradient(context.element_type(), gradient.const_data_ptr(),
-                             gradients[1].target.data_ptr(), gradients[1].accumulate, rows_.count(),
-                             outputs_);
+      if (bias_) {
+        kernels::bias_gradient(context.element_type(), gradient.const_data_ptr(),
+                               gradients[1].target.data_ptr(), gradients[1].accumulate,
+                               rows_.count(), outputs_);
+      }
     }
     if (!arguments.wanted[0]) return {at::Tensor()};
     return {context.products->input_gradient(gradient, arguments.parameters[0])};
@@ -69,6 +73,7 @@ class Linear : public Node {
   Rows rows_;
   std::int64_t inputs_;
   std::int64_t outputs_;
+  bool bias_;
 };
 
 class Attention : public AutogradNode {
@@ -272,8 +277,8 @@ class LogitsHead : public Node {
 
 }  // namespace
 
-std::unique_ptr<Node> make_linear(Rows rows, std::int64_t inputs, std::int64_t outputs) {
-  return std::make_unique<Linear>(rows, inputs, outputs);
+std::unique_ptr<Node> make_linear(Rows rows, std::int64_t inputs, std::int64_t outputs, bool bias) {
+  return std::make_unique<Linear>(rows, inputs, outputs, bias);
 }
 std::unique_ptr<Node> make_attention(Rows rows, std::int64_t heads, std::int64_t head_size) {
   return std::make_unique<Attention>(rows, heads, head_size);

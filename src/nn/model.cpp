@@ -12,13 +12,13 @@ int ModelBuilder::add_input(const std::string& name, std::int64_t elements) {
 }
 
 int ModelBuilder::add_parameter(const std::string& name, std::vector<std::int64_t> shape,
-                                Initialisation initialisation, std::vector<std::int64_t> stored) {
+                                Initialisation initialisation, Box box) {
   plan::ParameterSpec parameter;
   parameter.name = name;
   parameter.elements =
       std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
   parameter.decays = shape.size() >= 2;
-  model_.boxes.push_back(stored.empty() ? shape : std::move(stored));
+  model_.boxes.push_back(box.global.empty() ? whole_box(shape) : std::move(box));
   parameter.shape = std::move(shape);
   model_.graph.parameters.push_back(std::move(parameter));
   model_.initialisations.push_back(initialisation);
@@ -30,6 +30,20 @@ int ModelBuilder::add_node(const std::string& name, std::unique_ptr<Node> node,
                            std::int64_t elements) {
   return append(name, std::move(node), std::move(inputs), std::move(parameters),
                 declaration_.tensor(elements), elements);
+}
+
+int ModelBuilder::add_double_node(const std::string& name, std::unique_ptr<Node> node,
+                                  std::vector<int> inputs, std::int64_t elements) {
+  const int value = append(name, std::move(node), std::move(inputs), {},
+                           declaration_.allocation(elements * 8), elements);
+  model_.graph.values.back().is_double = true;
+  return value;
+}
+
+void ModelBuilder::set_replicated(int parameter, bool sums_over_tensor) {
+  plan::ParameterSpec& spec = model_.graph.parameters[static_cast<std::size_t>(parameter)];
+  spec.replicated = true;
+  spec.sums_over_tensor = sums_over_tensor;
 }
 
 int ModelBuilder::add_loss(const std::string& name, std::unique_ptr<Node> node,

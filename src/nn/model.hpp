@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/box.hpp"
 #include "nn/node.hpp"
 #include "plan/model_graph.hpp"
 #include "plan/stage_cut.hpp"
@@ -22,9 +23,9 @@ struct Initialisation {
 struct Model {
   plan::ModelGraph graph;
   std::vector<std::shared_ptr<const Node>> nodes;  // by node index; null where a stage hands over
-  std::vector<Initialisation> initialisations;   // by parameter index
-  std::vector<std::vector<std::int64_t>> boxes;  // by parameter index: the shape it is stored with
-  std::int64_t batch = 0;                        // samples of a micro-batch
+  std::vector<Initialisation> initialisations;     // by parameter index
+  std::vector<Box> boxes;  // by parameter index: what it is of the stored whole
+  std::int64_t batch = 0;  // samples of a micro-batch
   std::int64_t sequence = 0;
 };
 
@@ -37,12 +38,18 @@ class ModelBuilder {
   explicit ModelBuilder(const Declaration& declaration) : declaration_(declaration) {}
 
   int add_input(const std::string& name, std::int64_t elements);  // int64
-  // `stored` is the shape in checkpoints where it differs (fused heads).
+  // `box` is in the shape that checkpoints have, where this rank does not hold all of it, or where
+  // that shape is another (fused heads).
   int add_parameter(const std::string& name, std::vector<std::int64_t> shape,
-                    Initialisation initialisation, std::vector<std::int64_t> stored = {});
+                    Initialisation initialisation, Box box = {});
   // Returns the value index of the output, `elements` of the compute type.
   int add_node(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
                std::vector<int> parameters, std::int64_t elements);
+  // The same for an output of float64 whatever the compute type.
+  int add_double_node(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
+                      std::int64_t elements);
+  // What the parameter is on the other tensor ranks.
+  void set_replicated(int parameter, bool sums_over_tensor);
   // The scalar loss, of 8 bytes whatever the precision.
   int add_loss(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
                std::vector<int> parameters);

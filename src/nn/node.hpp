@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/precision.hpp"
+#include "dist/transport.hpp"
 #include "kernels/element_type.hpp"
 #include "plan/model_graph.hpp"
 
@@ -38,6 +39,7 @@ struct Context {
   const std::int64_t* samples = nullptr;  // [batch], global sample indices
   std::int64_t batch = 0;
   const Products* products = nullptr;
+  dist::Transport* tensor = nullptr;  // null where the tensor axis has one member
 
   kernels::ElementType element_type() const;
 };

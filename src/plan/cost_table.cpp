@@ -64,6 +64,7 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& pa
 bool apply_costs(const CostTable& table, ModelGraph& graph) {
   bool complete = true;
   for (auto& node : graph.nodes) {
+    if (node.communicates()) continue;
     const auto found = table.rows.find(node.cost_key);
     node.measured = found != table.rows.end();
     if (!node.measured) {
@@ -97,6 +98,8 @@ void merge_shorter(const CostTable& from, CostTable& into) {
 
 void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
   for (auto& node : graph.nodes) {
+    // Its seconds are those of the link: set_collective_seconds.
+    if (node.communicates()) continue;
     std::int64_t bytes = graph.values[static_cast<std::size_t>(node.output)].bytes;
     for (const int input : node.inputs)
       bytes += graph.values[static_cast<std::size_t>(input)].bytes;
@@ -110,6 +113,21 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
     node.backward.seconds = computing(node.backward) + (node.splits_backward ? 1 : 2) * moving;
     node.backward_weight.seconds =
         node.splits_backward ? computing(node.backward_weight) + moving : 0;
+  }
+}
+
+void set_collective_seconds(int members, double link_bytes_per_second, ModelGraph& graph) {
+  const auto seconds = [&](const NodeCollective& collective) {
+    if (collective.kind.empty()) return 0.0;
+    // Each member sends (members - 1) / members of the bytes; twice where a gathering follows.
+    const double times = collective.kind == "all-reduce" ? 2 : 1;
+    return times * static_cast<double>(collective.bytes) * (members - 1) / members /
+           link_bytes_per_second;
+  };
+  for (auto& node : graph.nodes) {
+    if (!node.communicates()) continue;
+    node.forward.seconds = node.forward_keep.seconds = seconds(node.forward_collective);
+    node.backward.seconds = seconds(node.backward_collective);
   }
 }
 

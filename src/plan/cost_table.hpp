@@ -54,4 +54,8 @@ struct NominalRates {
 // before anything is measured; `measured` stays as it is.
 void estimate_seconds(const NominalRates& rates, ModelGraph& graph);
 
+// Puts the seconds of the link into the nodes that communicate over a tensor group of so many
+// members; no table has rows for them.
+void set_collective_seconds(int members, double link_bytes_per_second, ModelGraph& graph);
+
 }  // namespace garonne::plan

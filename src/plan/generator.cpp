@@ -51,8 +51,7 @@ class MicroBatchWriter {
   }
 
   void send_gradient(int v, Channel channel) {
-    Instruction instruction =
-        make(Operation::Send, graph_.values[index(v)].name + ".gradient", -1);
+    Instruction instruction = make(Operation::Send, graph_.values[index(v)].name + ".gradient", -1);
     expect(gradient_[index(v)] >= 0, instruction.node + " is sent and was not made");
     instruction.reads = {gradient_[index(v)]};
     instruction.arguments.inputs = instruction.reads;
@@ -113,6 +112,7 @@ class MicroBatchWriter {
       instruction.writes.insert(instruction.writes.end(), arguments.record.begin(),
                                 arguments.record.end());
     }
+    builder_.set_collective(node.forward_collective, instruction);
     builder_.add(std::move(instruction));
   }
 
@@ -176,7 +176,10 @@ class MicroBatchWriter {
         arguments.parameter_gradients.push_back(builder_.target_of(parameter, instruction));
       }
     }
-    if (inputs) gradient_[index(node.output)] = -1;
+    if (inputs) {
+      builder_.set_collective(node.backward_collective, instruction);
+      gradient_[index(node.output)] = -1;
+    }
     if (weights) {
       weights_done_[index(n)] = true;
       held_[index(n)] = -1;
@@ -352,9 +355,8 @@ class StepWriter {
 
   // Forwards alone; `output` is the caller's, -1 = this stage has none to give.
   void write_forward(int output) {
-    std::erase_if(order_, [](const auto& operation) {
-      return operation.work != PipelineWork::Forward;
-    });
+    std::erase_if(order_,
+                  [](const auto& operation) { return operation.work != PipelineWork::Forward; });
     waits_.resize(order_.size());
     write();
     for (const int instruction : sent_) {
@@ -485,13 +487,13 @@ class StepWriter {
   const StepShape& step_;
   std::vector<PipelineOperation> order_;
   std::vector<MicroBatchWriter> writers_;
-  std::vector<std::vector<ChunkSteps>> steps_;  // by schedule and chunk
-  std::vector<int> steps_of_;                   // the schedule of a micro-batch
-  std::vector<std::vector<bool>> ran_;          // by micro-batch and node
-  std::vector<int> received_;                   // by chunk: the value from another stage
-  std::vector<int> hands_over_;                 // by chunk: the node
-  std::vector<int> waits_;                      // by operation: its receive
-  std::vector<int> sent_;                       // by micro-batch and chunk: the send of the value
+  std::vector<std::vector<ChunkSteps>> steps_;    // by schedule and chunk
+  std::vector<int> steps_of_;                     // the schedule of a micro-batch
+  std::vector<std::vector<bool>> ran_;            // by micro-batch and node
+  std::vector<int> received_;                     // by chunk: the value from another stage
+  std::vector<int> hands_over_;                   // by chunk: the node
+  std::vector<int> waits_;                        // by operation: its receive
+  std::vector<int> sent_;                         // by micro-batch and chunk: the send of the value
   std::vector<std::vector<int>> sent_gradients_;  // by chunk, oldest first
   std::vector<bool> loaded_;                      // by micro-batch
   bool loss_emitted_ = false;

@@ -45,6 +45,9 @@ struct StepShape {
   int reductions_in_flight = 4;  // so many staging buffers live at most
   // Global ranks, in order; one member = nothing to reduce.
   std::vector<int> data_group;
+  std::vector<int> tensor_group;  // may be empty where nothing is cut
+  // Of gradients that are summed over the tensor group; 0 = one a parameter.
+  std::int64_t tensor_bucket_bytes = 0;
   std::vector<int> world_group;  // all ranks of the grid: sums of the step
   PipelinePlace pipeline;
   double link_bytes_per_second = 4e9;

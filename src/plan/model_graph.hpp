@@ -15,7 +15,8 @@ struct ValueSpec {
   bool differentiable = true;  // false for tokens and targets
   // Comes from no node: from the data stream, or, where differentiable, from the stage before.
   bool loaded = false;
-  std::int64_t elements = 0;   // before rounding
+  std::int64_t elements = 0;  // before rounding
+  bool is_double = false;     // float64 whatever the compute type
 };
 
 struct ParameterSpec {
@@ -27,6 +28,9 @@ struct ParameterSpec {
   // the later stage is not counted in norms.
   bool tied = false;
   bool counted = true;
+  bool replicated = false;  // equal on all tensor ranks
+  // Each tensor rank has a part of its gradient only: the step sums them over the tensor group.
+  bool sums_over_tensor = false;
 };
 
 // What one execution of an operation costs.
@@ -36,12 +40,18 @@ struct OperationCost {
   double floating_point_operations = 0;
 };
 
+// What a pass of a node does over the tensor group; nothing where `kind` is empty.
+struct NodeCollective {
+  std::string kind;        // "all-reduce", "all-gather", "reduce-scatter"
+  std::int64_t bytes = 0;  // of the whole buffer
+};
+
 struct NodeSpec {
   std::string name;      // global, as "layer.3.attention"
   std::string kind;      // as "attention"
   std::string cost_key;  // nodes with equal keys cost the same and are measured once
   int block = 0;
-  int chunk = 0;  // of the stage, where a pipeline gives it several
+  int chunk = 0;                   // of the stage, where a pipeline gives it several
   std::vector<int> inputs;         // value indices, in the node's order
   int output = -1;                 // value index
   std::vector<int> parameters;     // parameter indices, in the node's order
@@ -69,7 +79,12 @@ struct NodeSpec {
   OperationCost forward_keep;     // makes output and private slots
   OperationCost backward;         // input gradients, and weight gradients unless they are split off
   OperationCost backward_weight;  // where they are
-  bool measured = false;          // seconds from a profile of this machine, else zero
+  NodeCollective forward_collective;
+  NodeCollective backward_collective;
+  bool communicates() const {
+    return !forward_collective.kind.empty() || !backward_collective.kind.empty();
+  }
+  bool measured = false;  // seconds from a profile of this machine, else zero
 };
 
 // Nodes in a topological order; blocks are runs of nodes, numbered from 0, ascending along the

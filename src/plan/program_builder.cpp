@@ -55,6 +55,7 @@ void ProgramBuilder::add_parameters(bool training) {
   for (const auto& parameter : graph_.parameters) {
     ParameterBuffers buffers;
     buffers.counted = parameter.counted;
+    buffers.replicated = parameter.replicated;
     buffers.parameter =
         add_static(parameter.name, BufferKind::Parameter, parameter.elements * bytes.parameter);
     if (training) {
@@ -86,15 +87,24 @@ void ProgramBuilder::make_buckets() {
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](int a, int b) { return first_user[index(a)] > first_user[index(b)]; });
-  const std::int64_t target = step_.bucket_bytes / step_.element_bytes.gradient;
+  // Gradients that are summed over the tensor group first have buckets of their own.
+  int open[2] = {-1, -1};
   for (const int p : order) {
     const std::int64_t elements = graph_.parameters[index(p)].elements;
-    const bool fits = !program_.buckets.empty() && target > 0 &&
-                      program_.buckets.back().elements + elements <= target &&
-                      !graph_.parameters[index(p)].tied && !is_tied(program_.buckets.back());
-    if (!fits) program_.buckets.emplace_back();
-    Bucket& bucket = program_.buckets.back();
-    bucket_of_[index(p)] = static_cast<int>(program_.buckets.size()) - 1;
+    const bool sums = sums_over_tensor(p);
+    const std::int64_t target =
+        (sums ? step_.tensor_bucket_bytes : step_.bucket_bytes) / step_.element_bytes.gradient;
+    int& number = open[sums ? 1 : 0];
+    const bool fits = number >= 0 && target > 0 &&
+                      program_.buckets[index(number)].elements + elements <= target &&
+                      !graph_.parameters[index(p)].tied &&
+                      !is_tied(program_.buckets[index(number)]);
+    if (!fits) {
+      number = static_cast<int>(program_.buckets.size());
+      program_.buckets.emplace_back();
+    }
+    Bucket& bucket = program_.buckets[index(number)];
+    bucket_of_[index(p)] = number;
     offset_of_[index(p)] = bucket.elements;
     bucket.parameters.push_back(p);
     bucket.offsets.push_back(bucket.elements);
@@ -137,13 +147,30 @@ bool ProgramBuilder::is_tied(const Bucket& bucket) const {
   return graph_.parameters[index(bucket.parameters.front())].tied;
 }
 
+bool ProgramBuilder::sums_over_tensor(int parameter) const {
+  return step_.tensor_group.size() > 1 && graph_.parameters[index(parameter)].sums_over_tensor;
+}
+
+void ProgramBuilder::set_collective(const NodeCollective& collective, Instruction& instruction) {
+  if (collective.kind.empty()) return;
+  expect(step_.tensor_group.size() > 1, instruction.node + " has no tensor group to meet");
+  instruction.channel = Channel{collective.kind, "tensor",         step_.tensor_group, -1,
+                                tag_++,          collective.bytes, /*blocking=*/true};
+}
+
 void ProgramBuilder::finished_weights(int n) {
   if (--weights_to_come_[index(n)] > 0) return;
   for (const int p : graph_.nodes[index(n)].parameters) {
     const int number = bucket_of_[index(p)];
     const Bucket& bucket = program_.buckets[index(number)];
     // The two copies are summed when both stages are done.
-    if (--nodes_to_come_[index(number)] > 0 || !reduces() || is_tied(bucket)) continue;
+    if (--nodes_to_come_[index(number)] > 0 || is_tied(bucket)) continue;
+    if (sums_over_tensor(bucket.parameters.front())) {
+      all_reduce(program_.buffers[index(bucket.buffer)].name, {"tensor", step_.tensor_group},
+                 bucket.buffer, bucket.elements, step_.element_bytes.gradient);
+      while (reduces() && !in_flight_.empty()) wait_for_oldest();
+    }
+    if (!reduces()) continue;
     all_reduce(program_.buffers[index(bucket.buffer)].name, {"data", step_.data_group},
                bucket.buffer, bucket.elements, step_.element_bytes.gradient);
   }

@@ -35,6 +35,8 @@ class ProgramBuilder {
   int parameter_buffer(int parameter) const;
   // The place of a weight gradient; adds the bucket to the instruction's reads and writes.
   GradientTarget target_of(int parameter, Instruction& instruction);
+  // Says that the instruction of a node meets those of its tensor group, where it does.
+  void set_collective(const NodeCollective& collective, Instruction& instruction);
   // Called after the weight gradients of node `n` in one micro-batch: after the last one reduces
   // the buckets that are complete.
   void finished_weights(int n);
@@ -46,6 +48,7 @@ class ProgramBuilder {
   Program take() { return std::move(program_); }
 
  private:
+  bool sums_over_tensor(int parameter) const;
   bool reduces() const { return step_.data_group.size() > 1; }
   struct Group {
     const char* name;
@@ -64,9 +67,9 @@ class ProgramBuilder {
   std::vector<std::int64_t> offset_of_;  // elements, by parameter
   std::vector<bool> written_;            // this parameter's gradient has its first contribution
   std::vector<bool> bucket_live_;
-  std::vector<int> weights_to_come_;   // by node: micro-batches
-  std::vector<int> nodes_to_come_;     // by bucket: uses by nodes that are not finished
-  std::vector<int> in_flight_;  // instruction indices of reductions not yet waited for
+  std::vector<int> weights_to_come_;  // by node: micro-batches
+  std::vector<int> nodes_to_come_;    // by bucket: uses by nodes that are not finished
+  std::vector<int> in_flight_;        // instruction indices of reductions not yet waited for
   int tag_ = 0;
 };
 

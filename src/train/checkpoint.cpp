@@ -8,8 +8,7 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
-#include <numeric>
-#include <tuple>
+#include <set>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -25,9 +24,11 @@ std::string type_name(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? "F64" : "F32";
 }
 
-// Every stored tensor of a model, with the tensor that holds it here.
+// Every stored tensor of a model, with the tensor that holds its box here.
 struct Stored {
   GlobalTensor global;
+  nn::Box box;
+  bool replicated = false;
   at::Tensor here;
 };
 
@@ -36,14 +37,15 @@ std::vector<Stored> stored_tensors(const nn::Model& model,
                                    const exec::ModelState& state) {
   std::vector<Stored> stored;
   for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
-    const std::string& name = model.graph.parameters[p].name;
+    const plan::ParameterSpec& spec = model.graph.parameters[p];
+    const nn::Box& box = model.boxes[p];
     const exec::ParameterState& parameter = state.parameters[p];
-    stored.push_back({{name, type_name(parameter.trained()), model.boxes[p]}, parameter.trained()});
-    for (std::size_t k = 0; k < state_names.size(); ++k) {
-      stored.push_back(
-          {{name + "." + state_names[k], type_name(parameter.states[k]), model.boxes[p]},
-           parameter.states[k]});
-    }
+    const auto add = [&](const std::string& name, const at::Tensor& here) {
+      stored.push_back({{name, type_name(here), box.global}, box, spec.replicated, here});
+    };
+    add(spec.name, parameter.trained());
+    for (std::size_t k = 0; k < state_names.size(); ++k)
+      add(spec.name + "." + state_names[k], parameter.states[k]);
   }
   return stored;
 }
@@ -54,6 +56,24 @@ std::string rank_file(int rank) {
 
 std::pair<std::int64_t, std::int64_t> share_of(std::int64_t elements, int rank, int ranks) {
   return {elements * rank / ranks, elements * (rank + 1) / ranks};
+}
+
+nlohmann::ordered_json to_json(const Shard& shard) {
+  return {{"tensor", shard.tensor}, {"box_offset", shard.offset}, {"box_shape", shard.shape},
+          {"begin", shard.begin},   {"end", shard.end},           {"file", shard.file},
+          {"entry", shard.entry}};
+}
+
+Shard shard_from_json(const nlohmann::json& item) {
+  Shard shard;
+  shard.tensor = item.at("tensor").get<std::string>();
+  shard.offset = item.at("box_offset").get<std::vector<std::int64_t>>();
+  shard.shape = item.at("box_shape").get<std::vector<std::int64_t>>();
+  shard.begin = item.at("begin").get<std::int64_t>();
+  shard.end = item.at("end").get<std::int64_t>();
+  shard.file = item.at("file").get<std::string>();
+  shard.entry = item.at("entry").get<std::string>();
+  return shard;
 }
 
 nlohmann::ordered_json manifest_to_json(const Manifest& manifest) {
@@ -73,15 +93,7 @@ nlohmann::ordered_json manifest_to_json(const Manifest& manifest) {
         {{"name", tensor.name}, {"type", tensor.type}, {"shape", tensor.shape}});
   }
   json["shards"] = nlohmann::ordered_json::array();
-  for (const auto& shard : manifest.shards) {
-    json["shards"].push_back({{"tensor", shard.tensor},
-                              {"box_offset", shard.offset},
-                              {"box_shape", shard.shape},
-                              {"begin", shard.begin},
-                              {"end", shard.end},
-                              {"file", shard.file},
-                              {"entry", shard.entry}});
-  }
+  for (const auto& shard : manifest.shards) json["shards"].push_back(to_json(shard));
   return json;
 }
 
@@ -145,14 +157,7 @@ Manifest read_manifest(const std::string& checkpoint) {
                                   tensor.at("shape").get<std::vector<std::int64_t>>()});
     }
     for (const auto& item : json.at("shards")) {
-      Shard shard;
-      shard.tensor = item.at("tensor").get<std::string>();
-      shard.offset = item.at("box_offset").get<std::vector<std::int64_t>>();
-      shard.shape = item.at("box_shape").get<std::vector<std::int64_t>>();
-      shard.begin = item.at("begin").get<std::int64_t>();
-      shard.end = item.at("end").get<std::int64_t>();
-      shard.file = item.at("file").get<std::string>();
-      shard.entry = item.at("entry").get<std::string>();
+      Shard shard = shard_from_json(item);
       check_file_name(path, shard.file);
       manifest.shards.push_back(std::move(shard));
     }
@@ -186,38 +191,48 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
       fs::create_directories(partial, error);
       if (error) throw IoError(partial, "cannot be made: " + error.message());
     });
-    const auto stored = stored_tensors(model, state_names, state);
-    std::string written;
+    nlohmann::ordered_json written = {{"tensors", nlohmann::ordered_json::array()},
+                                      {"shards", nlohmann::ordered_json::array()}};
     together.phase([&] {
+      const int replicas = together.replicas == 0 ? together.ranks : together.replicas;
+      const int replica = together.replicas == 0 ? together.rank : together.replica;
       std::vector<TensorSource> sources;
-      for (const auto& tensor : stored) {
-        const auto [begin, end] = share_of(tensor.here.numel(), together.rank, together.ranks);
+      for (const auto& tensor : stored_tensors(model, state_names, state)) {
+        if (tensor.replicated && !together.writes_replicated) continue;
+        const std::string& name = tensor.global.name;
+        const auto [begin, end] = share_of(tensor.box.elements(), replica, replicas);
         const auto element = static_cast<std::size_t>(tensor.here.element_size());
         const auto* first = static_cast<const std::byte*>(tensor.here.const_data_ptr());
-        sources.push_back({tensor.global.name,
+        sources.push_back({name,
                            tensor.global.type,
                            {end - begin},
                            {first + static_cast<std::size_t>(begin) * element,
                             static_cast<std::size_t>(end - begin) * element}});
+        written["tensors"].push_back(
+            {{"name", name}, {"type", tensor.global.type}, {"shape", tensor.global.shape}});
+        written["shards"].push_back(to_json(Shard{name, tensor.box.offset, tensor.box.shape, begin,
+                                                  end, rank_file(together.rank), name}));
       }
-      written =
+      written["hash"] =
           write_safetensors(partial + "/" + rank_file(together.rank), sources, {{"format", "pt"}});
     });
-    const std::vector<std::string> hashes = together.gather(written);
+    const std::vector<std::string> of_ranks = together.gather(written.dump());
     together.phase([&] {
       if (together.rank != 0) return;
+      // What several ranks hold boxes of is one tensor.
+      std::set<std::string> named;
       for (int rank = 0; rank < together.ranks; ++rank) {
-        manifest.files.emplace_back(rank_file(rank), hashes[static_cast<std::size_t>(rank)]);
+        const auto here = nlohmann::json::parse(of_ranks[static_cast<std::size_t>(rank)]);
+        manifest.files.emplace_back(rank_file(rank), here.at("hash").get<std::string>());
         manifest.file_bytes.push_back(FileReader(partial + "/" + rank_file(rank)).size());
-      }
-      for (const auto& tensor : stored) {
-        manifest.tensors.push_back(tensor.global);
-        for (int rank = 0; rank < together.ranks; ++rank) {
-          const auto [begin, end] = share_of(tensor.here.numel(), rank, together.ranks);
-          manifest.shards.push_back(
-              {tensor.global.name, std::vector<std::int64_t>(tensor.global.shape.size(), 0),
-               tensor.global.shape, begin, end, rank_file(rank), tensor.global.name});
+        for (const auto& tensor : here.at("tensors")) {
+          const auto name = tensor.at("name").get<std::string>();
+          if (!named.insert(name).second) continue;
+          manifest.tensors.push_back({name, tensor.at("type").get<std::string>(),
+                                      tensor.at("shape").get<std::vector<std::int64_t>>()});
         }
+        for (const auto& shard : here.at("shards"))
+          manifest.shards.push_back(shard_from_json(shard));
       }
       auto json = manifest_to_json(manifest);
       json["manifest_xxh3_128"] = hash_text(json.dump());
@@ -243,6 +258,67 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
     throw;
   }
 }
+
+namespace {
+
+void check_shard(const std::string& checkpoint, const Shard& shard,
+                 const std::vector<std::int64_t>& global) {
+  bool fits = shard.offset.size() == global.size() && shard.shape.size() == global.size();
+  std::int64_t elements = 1;
+  for (std::size_t axis = 0; fits && axis < global.size(); ++axis) {
+    fits = shard.offset[axis] >= 0 && shard.shape[axis] >= 0 &&
+           shard.shape[axis] <= global[axis] - shard.offset[axis];
+    elements *= shard.shape[axis];
+  }
+  if (!fits || shard.begin < 0 || shard.end < shard.begin || shard.end > elements)
+    throw IoError(checkpoint, shard.tensor + " has a shard that lies outside of it");
+}
+
+// Reads what the shards and the box here have in common; together they must cover it once.
+void fill_box(const std::string& checkpoint, const Stored& tensor,
+              const std::vector<const Shard*>& shards,
+              const std::map<std::string, SafetensorsFile>& files) {
+  const auto element = static_cast<std::int64_t>(tensor.here.element_size());
+  auto* first = static_cast<std::byte*>(tensor.here.data_ptr());
+  const std::vector<nn::Run> wanted = nn::runs_of(tensor.box);
+  std::vector<std::pair<std::int64_t, std::int64_t>> filled;  // elements of the box here
+  for (const Shard* shard : shards) {
+    check_shard(checkpoint, *shard, tensor.global.shape);
+    const auto found = files.find(shard->file);
+    if (found == files.end())
+      throw IoError(checkpoint, "has a shard in a file without a hash: " + shard->file);
+    const SafetensorsFile& file = found->second;
+    const TensorEntry& entry = file.find(shard->entry);
+    const nn::Box box{tensor.global.shape, shard->offset, shard->shape};
+    auto here = wanted.begin();
+    for (const nn::Run& there : nn::runs_of(box, shard->begin, shard->end)) {
+      while (here != wanted.end() && here->in_global + here->elements <= there.in_global) ++here;
+      for (auto run = here;
+           run != wanted.end() && run->in_global < there.in_global + there.elements; ++run) {
+        const std::int64_t begin = std::max(run->in_global, there.in_global);
+        const std::int64_t end =
+            std::min(run->in_global + run->elements, there.in_global + there.elements);
+        const std::int64_t to = run->in_box + begin - run->in_global;
+        const std::int64_t from = there.in_box - shard->begin + begin - there.in_global;
+        file.read(entry, from * element,
+                  {first + to * element, static_cast<std::size_t>((end - begin) * element)});
+        filled.emplace_back(to, to + end - begin);
+      }
+    }
+  }
+  std::sort(filled.begin(), filled.end());
+  std::int64_t next = 0;
+  for (const auto& [begin, end] : filled) {
+    if (begin != next) {
+      throw IoError(checkpoint, tensor.global.name + " has shards that overlap or leave a hole");
+    }
+    next = end;
+  }
+  if (next != tensor.box.elements())
+    throw IoError(checkpoint, tensor.global.name + " is not whole");
+}
+
+}  // namespace
 
 void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
                      const nn::Model& model, const std::vector<std::string>& state_names,
@@ -272,32 +348,7 @@ void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
                                 tensor.global.name, saved.type, fmt::join(saved.shape, ", "),
                                 tensor.global.type, fmt::join(tensor.global.shape, ", ")));
     }
-    const auto element = static_cast<std::int64_t>(tensor.here.element_size());
-    auto* first = static_cast<std::byte*>(tensor.here.data_ptr());
-    auto& parts = shards[tensor.global.name];
-    std::sort(parts.begin(), parts.end(), [](const Shard* a, const Shard* b) {
-      return std::tie(a->begin, a->end) < std::tie(b->begin, b->end);
-    });
-    std::int64_t filled = 0;
-    for (const Shard* shard : parts) {
-      if (shard->shape != tensor.global.shape) {
-        throw IoError(checkpoint,
-                      shard->tensor + " is cut into boxes, which this version does not join");
-      }
-      const std::int64_t count = shard->end - shard->begin;
-      if (count < 0 || shard->begin != filled || shard->end > tensor.here.numel()) {
-        throw IoError(checkpoint, shard->tensor + " has shards that overlap or leave a hole");
-      }
-      const auto file = files.find(shard->file);
-      if (file == files.end())
-        throw IoError(checkpoint, "has a shard in a file without a hash: " + shard->file);
-      file->second.read(
-          file->second.find(shard->entry), 0,
-          {first + shard->begin * element, static_cast<std::size_t>(count * element)});
-      filled += count;
-    }
-    if (filled != tensor.here.numel())
-      throw IoError(checkpoint, tensor.global.name + " is not whole");
+    fill_box(checkpoint, tensor, shards[tensor.global.name], files);
   }
   exec::refresh_compute_copies(state);
 }

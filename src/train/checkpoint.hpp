@@ -58,6 +58,11 @@ Manifest verify_checkpoint(const std::string& checkpoint);
 struct Together {
   int rank = 0;
   int ranks = 1;
+  // Which of the ranks that hold the same boxes this one is, and how many they are; 0 = all ranks.
+  int replica = 0;
+  int replicas = 0;
+  // Whether this rank writes what is equal on all tensor ranks.
+  bool writes_replicated = true;
   // Runs a phase on every rank and throws on all of them when any failed.
   std::function<void(const std::function<void()>&)> phase = [](const std::function<void()>& work) {
     work();
@@ -68,13 +73,15 @@ struct Together {
   };
 };
 
-// Collective over all ranks. Each rank writes its share of the elements of every tensor. Throws
+// Collective over all ranks. Each rank writes its share of the elements of every box that it holds,
+// which no other rank writes. Throws
 // IoError on every rank, with the older checkpoints untouched and nothing half-written left.
 void save_checkpoint(const std::string& run_directory, const nn::Model& model,
                      const std::vector<std::string>& state_names, const exec::ModelState& state,
                      Manifest manifest, const Together& together);
 
-// Fills `state` (made for this model and precision) from a checkpoint that has been verified.
+// Fills `state` (made for this model and precision) from a checkpoint that has been verified,
+// whatever boxes it was written in.
 // Throws IoError when it is of another model: a tensor is missing, has another shape or another
 // type.
 void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,

@@ -19,7 +19,7 @@
 
 namespace garonne::train {
 
-Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads) {
+Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads, int rank) {
   Setup setup;
   setup.config = config;
   setup.grid = Grid({static_cast<int>(config.grid.data), static_cast<int>(config.grid.pipeline),
@@ -34,9 +34,15 @@ Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads) 
   setup.sizes = {
       keys.layers, keys.hidden, keys.heads, keys.sequence, std::max(keys.vocabulary, vocabulary),
       keys.dropout};
-  setup.model = nn::make_gpt(setup.sizes, config.train.micro_batch, setup.declaration);
+  nn::GptPart part;
+  part.tensor = setup.grid.coordinates_of(rank).tensor;
+  part.tensor_ranks = setup.grid.shape().tensor;
+  part.sequence_parallel = config.grid.sequence_parallel;
+  setup.model = nn::make_gpt(setup.sizes, config.train.micro_batch, setup.declaration, part);
 
   plan::estimate_seconds(plan::NominalRates(), setup.model.graph);
+  plan::set_collective_seconds(part.tensor_ranks, setup.step.link_bytes_per_second,
+                               setup.model.graph);
 
   const Precision precision = setup.declaration.precision;
   plan::StepShape& step = setup.step;
@@ -47,6 +53,8 @@ Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads) 
   step.element_bytes.state = state_bytes(precision);
   step.optimizer_states = optim::make_optimizer(config)->state_names();
   step.data_group = setup.grid.group(Axis::Data, 0);
+  step.tensor_group = setup.grid.group(Axis::Tensor, 0);
+  step.tensor_bucket_bytes = config.grid.bucket;
   step.world_group.resize(static_cast<std::size_t>(setup.grid.ranks()));
   std::iota(step.world_group.begin(), step.world_group.end(), 0);
   step.bucket_bytes = step.data_group.size() > 1 ? config.grid.bucket : 0;
@@ -112,8 +120,7 @@ Setup setup_of_stage(const Setup& whole, int stage) {
   for (const int part : mine) {
     const int before = part == 0 ? -1 : device_of(part - 1);
     const int after = part + 1 == part_count ? -1 : device_of(part + 1);
-    place.chunks.push_back(
-        {part, before == stage ? -1 : before, after == stage ? -1 : after});
+    place.chunks.push_back({part, before == stage ? -1 : before, after == stage ? -1 : after});
   }
   place.group = setup.grid.group(Axis::Pipeline, 0);
   place.tied_group.clear();
@@ -134,6 +141,7 @@ bool apply_costs(const plan::CostTable& costs, Setup& setup) {
 plan::StepShape step_of_rank(const Setup& setup, int rank) {
   plan::StepShape step = setup.step;
   step.data_group = setup.grid.group(Axis::Data, rank);
+  step.tensor_group = setup.grid.group(Axis::Tensor, rank);
   return step;
 }
 
@@ -197,6 +205,7 @@ plan::Program program_of_rank(const Setup& setup, const Choice& choice, int rank
     if (!instruction.channel) continue;
     plan::Channel& channel = *instruction.channel;
     if (channel.group == "data") channel.members = setup.grid.group(Axis::Data, rank);
+    if (channel.group == "tensor") channel.members = setup.grid.group(Axis::Tensor, rank);
     if (channel.group == "pipeline") channel.members = setup.grid.group(Axis::Pipeline, rank);
     if (channel.group == "tied") channel.members = tied_members(setup, rank);
   }

@@ -34,8 +34,9 @@ Setup setup_of_stage(const Setup& whole, int stage);
 int stage_with_loss(const Setup& whole);
 
 // `vocabulary`: of the data file, or 0 where model.vocabulary says it. `threads`: of a rank. Throws
-// ConfigError, as for a global batch that does not divide.
-Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads);
+// ConfigError, as for a global batch that does not divide. `rank`: whose part of the model; graphs
+// are equal on all tensor ranks.
+Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads, int rank = 0);
 
 // Puts a cost table into model and step; true when every node was in it.
 bool apply_costs(const plan::CostTable& costs, Setup& setup);

@@ -107,7 +107,7 @@ void Trainer::prepare() {
     }
     data_ = data::inspect_token_file(config_.data.path);
     threads_ = threads_of_rank(config_, session_.ranks_on_node());
-    whole_ = make_setup(config_, data_.vocabulary, threads_);
+    whole_ = make_setup(config_, data_.vocabulary, threads_, session_.rank());
     setup_ = setup_of_stage(whole_, whole_.grid.coordinates_of(session_.rank()).pipeline);
     if (data::windows(data_.tokens, setup_.sizes.sequence) < 1) {
       throw ConfigError(
@@ -159,14 +159,14 @@ void Trainer::plan() {
   session_.agree([&] {
     choice_ = choose_program(setup_, budget_, config_.memory.plan, Effort::FirstThatFits);
   });
-  program_ = program_of_rank(setup_, choice_, session_.rank());
-  const std::vector<std::string> hashes = session_.gather(plan::program_hash(program_));
+  const std::vector<std::string> hashes = session_.gather(plan::program_hash(choice_.program));
   for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
     const int stage = whole_.grid.coordinates_of(static_cast<int>(rank)).pipeline;
     const int first = whole_.grid.rank_of({0, stage, 0});
     expect(hashes[rank] == hashes[static_cast<std::size_t>(first)],
            "the ranks of one stage planned different Programs");
   }
+  program_ = program_of_rank(setup_, choice_, session_.rank());
   if (whole_.config.grid.pipeline > 1) replay_stages();
 }
 
@@ -329,6 +329,10 @@ void Trainer::save(std::int64_t step) {
   Together together;
   together.rank = session_.rank();
   together.ranks = session_.size();
+  const Coordinates here = setup_.grid.coordinates_of(session_.rank());
+  together.replica = here.data;
+  together.replicas = setup_.grid.shape().data;
+  together.writes_replicated = here.tensor == 0;
   together.phase = [&](const std::function<void()>& work) { session_.agree(work); };
   together.gather = [&](const std::string& text) { return session_.gather(text); };
   save_checkpoint(config_.run.directory, setup_.model, optimizer_->state_names(), state_,

@@ -47,7 +47,7 @@ void expect_override_refused(const std::string& key, const std::string& value,
 
 // The axes that this version holds at 1.
 bool fixed(const std::string& key) {
-  return key == "grid.pipeline" || key == "grid.tensor";
+  return key == "grid.pipeline";
 }
 
 // A legal value that is not the default.
@@ -62,6 +62,8 @@ std::string other_value(const KeySpec& key) {
     case KeyType::Real:
       return key.name == "optimizer.minimum_learning_rate" ? "1.0000000000000003e-05"
                                                            : "0.30000000000000004";
+    case KeyType::Switch:
+      return "true";
     case KeyType::Text:
       break;
   }
@@ -180,7 +182,7 @@ TEST(Config, OutOfRange) {
                       {"did you mean float32"});
   expect_file_refused("[train]\nprecision = \"int4\"\n", "train.precision", {"bfloat16"});
   expect_file_refused("[grid]\npipeline = 2\n", "grid.pipeline", {"data"});
-  expect_file_refused("[grid]\ntensor = 2\n", "grid.tensor", {"data"});
+  expect_file_refused("[grid]\nsequence_parallel = 1\n", "grid.sequence_parallel", {"true"});
   expect_file_refused("[optimizer]\nlearning_rate = 1e-5\n", "optimizer.minimum_learning_rate",
                       {"optimizer.learning_rate"});
 }

@@ -50,12 +50,12 @@ TEST(DropoutAdd, FollowsTheCounters) {
           added.push_back(residual[i] + alone.back());
         }
         Array out(type, batch * per_sample);
-        dropout_add(type, nullptr, x.data(), out.data(), dropout, samples.data(), batch,
-                    per_sample);
+        dropout_add(type, nullptr, x.data(), out.data(), dropout, samples.data(),
+                    batch * per_sample, per_sample);
         expect_near(out, alone, 2 * rounding(type), 0, "dropout");
         const auto add = [&] {
-          dropout_add(type, residual.data(), x.data(), out.data(), dropout, samples.data(), batch,
-                      per_sample);
+          dropout_add(type, residual.data(), x.data(), out.data(), dropout, samples.data(),
+                      batch * per_sample, per_sample);
           return out;
         };
         expect_near(add(), added, 2 * rounding(type), 8 * rounding(accumulation_type(type)), "add");
@@ -129,7 +129,7 @@ TEST(Embedding, ForwardAndBackward) {
         }
         Array out(type, rows * hidden);
         embedding_forward(type, tokens.data(), token_table.data(), position_table.data(),
-                          out.data(), dropout, samples.data(), batch, sequence, hidden);
+                          out.data(), dropout, samples.data(), rows, sequence, hidden);
         expect_near(out, wanted, 2 * rounding(type), 8 * rounding(sums), "embedding");
         Array token_gradient(sums, vocabulary * hidden, 9);
         Array position_gradient(sums, positions * hidden, 9);
@@ -137,7 +137,7 @@ TEST(Embedding, ForwardAndBackward) {
           embedding_backward(
               type, gradient.data(), tokens.data(), with_tokens ? token_gradient.data() : nullptr,
               accumulate, with_positions ? position_gradient.data() : nullptr, accumulate, dropout,
-              samples.data(), batch, sequence, hidden, vocabulary, positions);
+              samples.data(), rows, sequence, hidden, vocabulary, positions);
         };
         const double tolerance = 200 * rounding(sums);
         backward(false, true, true);

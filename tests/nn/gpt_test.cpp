@@ -317,12 +317,10 @@ TEST(Gpt, ParametersAndBoxes) {
                 2 * (4 * 24 + 24 * 72 + 72 + 24 * 24 + 24 + 24 * 96 + 96 + 96 * 24 + 24));
   for (std::size_t k = 0; k < model.graph.parameters.size(); ++k) {
     const auto& parameter = model.graph.parameters[k];
-    std::int64_t elements = 1;
-    for (const std::int64_t extent : model.boxes[k]) elements *= extent;
-    EXPECT_EQ(elements, parameter.elements) << parameter.name;
+    EXPECT_EQ(model.boxes[k].elements(), parameter.elements) << parameter.name;
     EXPECT_EQ(parameter.decays, parameter.shape.size() >= 2) << parameter.name;
     if (parameter.name == "layer.1.qkv.weight") {
-      EXPECT_EQ(model.boxes[k], (std::vector<std::int64_t>{3, 4, 6, 24}));
+      EXPECT_EQ(model.boxes[k].global, (std::vector<std::int64_t>{3, 4, 6, 24}));
     }
   }
 }

@@ -1,0 +1,31 @@
+// Nodes that communicate over the tensor group, and compute nothing. The backward of each is the
+// dual of its forward. All need Context::tensor with `ranks` members, and are collective over it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "nn/node.hpp"
+
+namespace garonne::nn {
+
+// x [elements], equal on all ranks, used by each for its own part -> x. Backward: the sum of the
+// gradients.
+std::unique_ptr<Node> make_copy_to_tensor(std::int64_t elements, int ranks);
+
+// x [elements] -> the sum over the ranks, in rank order. Backward: the gradient as it is.
+std::unique_ptr<Node> make_reduce_from_tensor(std::int64_t elements, int ranks);
+
+// This rank's piece of x [elements / ranks] -> all pieces [elements], each used by every rank for
+// its own part. Backward: this rank's piece of the sum of the gradients. `ranks` divides elements.
+std::unique_ptr<Node> make_gather_to_tensor(std::int64_t elements, int ranks);
+
+// x [elements] -> this rank's piece [elements / ranks] of the sum. Backward: the pieces of the
+// gradient, gathered.
+std::unique_ptr<Node> make_scatter_from_tensor(std::int64_t elements, int ranks);
+
+// float64 x [elements / ranks] -> those of all ranks [elements], from which every rank computes the
+// same. Backward: this rank's own piece of the gradient, without communication.
+std::unique_ptr<Node> make_gather_statistics(std::int64_t elements, int ranks);
+
+}  // namespace garonne::nn
