@@ -16,6 +16,7 @@
 #include "plan/stage_solver.hpp"
 #include "train/cluster.hpp"
 #include "train/explain.hpp"
+#include "train/grid_plan.hpp"
 #include "train/memory_sweep.hpp"
 #include "train/planning.hpp"
 
@@ -42,19 +43,56 @@ nlohmann::ordered_json memory_json(const train::MemoryTable& table) {
           {"peak", table.peak}};
 }
 
-void write_programs(const train::Setup& setup, const train::Choice& choice,
-                    const std::string& folder) {
+// All ranks of a stage run one Program, so it is written once, under the first of them.
+void write_programs(const train::GridPlan& plan, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  std::vector<int> ranks;
+  const Grid& grid = plan.stages.front().setup.grid;
+  std::vector<std::vector<int>> ranks(plan.stages.size());
   std::vector<plan::Program> programs;
-  for (int rank = 0; rank < setup.grid.ranks(); ++rank) {
-    ranks.push_back(rank);
-    programs.push_back(train::program_of_rank(setup, choice, rank));
+  for (int rank = 0; rank < grid.ranks(); ++rank) {
+    const auto stage = static_cast<std::size_t>(grid.coordinates_of(rank).pipeline);
+    ranks[stage].push_back(rank);
+    programs.push_back(
+        train::program_of_rank(plan.stages[stage].setup, plan.stages[stage].choice, rank));
   }
   plan::replay_together(programs);
-  // All ranks of a data group run one Program, so it is written once.
-  write_file_durably(folder + "/rank_0.json", plan::to_json(programs[0], ranks, {}).dump(1) + "\n");
+  for (const auto& of_stage : ranks) {
+    write_file_durably(
+        fmt::format("{}/rank_{}.json", folder, of_stage.front()),
+        plan::to_json(programs[static_cast<std::size_t>(of_stage.front())], of_stage, {}).dump(1) +
+            "\n");
+  }
+}
+
+nlohmann::ordered_json stages_json(const train::GridPlan& plan) {
+  nlohmann::ordered_json stages = nlohmann::ordered_json::array();
+  for (const auto& stage : plan.stages) {
+    stages.push_back({{"plan", stage.choice.program.name},
+                      {"parameters", stage.setup.model.graph.parameter_elements()},
+                      {"peak_bytes", stage.prediction.peak_bytes},
+                      {"minimum_budget_bytes", stage.choice.minimum_budget_bytes},
+                      {"seconds", stage.prediction.seconds}});
+  }
+  return stages;
+}
+
+void print_stages(const train::GridPlan& plan, bool measured) {
+  if (plan.stages.size() == 1) return;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const auto& stage = plan.stages[s];
+    const auto& nodes = stage.setup.model.graph.nodes;
+    fmt::print("stage {:<3} {:<10} peak {:>14} B ({:>10})  {:>9.2f} M parameters  {} to {}{}\n", s,
+               stage.choice.program.name, stage.prediction.peak_bytes,
+               format_bytes(stage.prediction.peak_bytes),
+               static_cast<double>(stage.setup.model.graph.parameter_elements()) / 1e6,
+               nodes.front().name,
+               nodes.back().hands_over ? nodes[nodes.size() - 2].name : nodes.back().name,
+               s == plan.largest ? "  <- shown below" : "");
+  }
+  if (measured) {
+    fmt::print("bubble: {:.1f} ms of {:.1f} ms\n", 1e3 * plan.bubble_seconds, 1e3 * plan.seconds);
+  }
 }
 
 ExitCode plan_sweep(const RunConfig& config, const PlanOptions& options, std::int64_t vocabulary,
@@ -63,7 +101,8 @@ ExitCode plan_sweep(const RunConfig& config, const PlanOptions& options, std::in
     throw ConfigError("--program", options.program_directory,
                       "one Program is not what a sweep has");
   const train::SweepAxes axes = train::parse_sweep_axes(*options.sweep);
-  const std::int64_t budget = train::resolve_budget(config, static_cast<int>(config.grid.data));
+  const std::int64_t budget = train::resolve_budget(
+      config, static_cast<int>(config.grid.data * config.grid.pipeline * config.grid.tensor));
   Progress bar("sweep", 0);
   const train::MemorySweep sweep =
       train::memory_sweep(config, axes, vocabulary, threads, costs, budget,
@@ -113,16 +152,20 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
     }
     vocabulary = data::inspect_token_file(config.data.path).vocabulary;
   }
-  const int threads = train::threads_of_rank(config, static_cast<int>(config.grid.data));
+  const int threads = train::threads_of_rank(
+      config, static_cast<int>(config.grid.data * config.grid.pipeline * config.grid.tensor));
   const plan::CostTable costs = exec::load_cached_costs(threads);
   if (options.sweep) return plan_sweep(config, options, vocabulary, threads, costs);
   train::Setup setup = train::make_setup(config, vocabulary, threads);
   const bool measured = train::apply_costs(costs, setup);
-  const std::int64_t budget = train::resolve_budget(config, static_cast<int>(config.grid.data));
-  const train::Choice choice = train::choose_program(setup, budget);
+  const std::int64_t budget = train::resolve_budget(
+      config, static_cast<int>(config.grid.data * config.grid.pipeline * config.grid.tensor));
+  const train::GridPlan plan = train::plan_grid(setup, budget);
+  const train::Setup& shown = plan.stages[plan.largest].setup;
+  const train::Choice& choice = plan.stages[plan.largest].choice;
   const train::MemoryTable table = train::memory_table(choice.prediction, budget);
-  if (!options.program_directory.empty()) write_programs(setup, choice, options.program_directory);
-  write_problems(setup, options);
+  if (!options.program_directory.empty()) write_programs(plan, options.program_directory);
+  write_problems(shown, options);
 
   if (options.json) {
     nlohmann::ordered_json candidates = nlohmann::ordered_json::array();
@@ -139,14 +182,15 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
                                    {"budget_bytes", budget},
                                    {"peak_bytes", choice.prediction.peak_bytes},
                                    {"evaluation_peak_bytes", choice.evaluation.peak_bytes},
-                                   {"minimum_budget_bytes", choice.minimum_budget_bytes},
+                                   {"minimum_budget_bytes", plan.minimum_budget_bytes},
                                    {"parameters", setup.model.graph.parameter_elements()},
                                    {"micro_batches", setup.step.micro_batches},
                                    {"costs", measured ? "measured" : "declared"},
                                    {"memory", memory_json(table)},
                                    {"candidates", std::move(candidates)}};
-    json["seconds"] = measured ? nlohmann::ordered_json(choice.prediction.seconds)
-                               : nlohmann::ordered_json(nullptr);
+    json["seconds"] =
+        measured ? nlohmann::ordered_json(plan.seconds) : nlohmann::ordered_json(nullptr);
+    if (plan.stages.size() > 1) json["stages"] = stages_json(plan);
     fmt::print("{}\n", json.dump(2));
     return ExitCode::Done;
   }
@@ -154,6 +198,7 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
              setup.grid.ranks(), to_string(setup.grid.shape()), setup.step.micro_batches,
              static_cast<double>(setup.model.graph.parameter_elements()) / 1e6,
              config.train.precision);
+  print_stages(plan, measured);
   for (const auto& candidate : choice.candidates) {
     fmt::print("plan {:<10} peak {:>14} B ({}){}{}\n", candidate.name, candidate.peak_bytes,
                format_bytes(candidate.peak_bytes),
@@ -166,19 +211,19 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
                  ? std::string("start of the step")
                  : plan::describe(choice.program.instructions[static_cast<std::size_t>(
                        choice.prediction.peak_instruction)]));
-  if (options.explain) fmt::print("{}", train::explain(setup, choice, budget, measured));
-  fmt::print("smallest budget: {} B ({})\n", choice.minimum_budget_bytes,
-             format_bytes(choice.minimum_budget_bytes));
+  if (options.explain) fmt::print("{}", train::explain(shown, choice, budget, measured));
+  fmt::print("smallest budget: {} B ({})\n", plan.minimum_budget_bytes,
+             format_bytes(plan.minimum_budget_bytes));
   if (measured) {
     fmt::print("a step: {:.1f} ms (measured costs of this machine, {} threads a rank)\n",
-               1e3 * choice.prediction.seconds, threads);
+               1e3 * plan.seconds, threads);
   } else {
     fmt::print(
         "a step: not known, no profile of this model is cached here (`garonne profile` makes "
         "one)\n");
   }
   if (!options.program_directory.empty())
-    fmt::print("program: {}/rank_0.json\n", options.program_directory);
+    fmt::print("programs: {}/rank_*.json\n", options.program_directory);
   return ExitCode::Done;
 }
 

@@ -26,8 +26,9 @@ struct TaskOption {
 
 struct Task {
   std::string name;
-  std::vector<int> reads;    // value indices
-  std::vector<int> updates;  // values that it reads and writes in place; only in a task that is once
+  std::vector<int> reads;  // value indices
+  std::vector<int>
+      updates;  // values that it reads and writes in place; only in a task that is once
   std::vector<TaskOption> options;
   bool once = false;  // runs exactly once; else at least once
 };

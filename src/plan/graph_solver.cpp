@@ -9,7 +9,8 @@ namespace garonne::plan {
 const std::vector<GraphSolver>& graph_solvers() {
   static const std::vector<GraphSolver> solvers = {
       {"annealing", "search on sequences, for graphs of thousands of tasks", solve_by_annealing},
-      {"checkmate", "mixed-integer program, proves the optimum of small graphs", solve_by_checkmate},
+      {"checkmate", "mixed-integer program, proves the optimum of small graphs",
+       solve_by_checkmate},
       {"checkmate-rounding", "its linear relaxation, rounded", solve_by_checkmate_rounding},
   };
   return solvers;

@@ -114,7 +114,8 @@ Instruction instruction_from_json(const json& source) {
                      "arguments", "measured_seconds", "measured_live_bytes", "measured_peak_bytes"},
                     "an instruction");
   Instruction instruction;
-  instruction.operation = enumeration_from<Operation, operation_count>(source.at("operation"), "operation");
+  instruction.operation =
+      enumeration_from<Operation, operation_count>(source.at("operation"), "operation");
   instruction.node = source.at("node").get<std::string>();
   instruction.node_index = source.value("node_index", -1);
   instruction.micro_batch = source.value("micro_batch", -1);

@@ -100,7 +100,8 @@ class Meetings {
     }
     for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
       if (index(next_[index(rank)]) == programs_[index(rank)].instructions.size()) continue;
-      fail(programs_, rank, next_[index(rank)], "never comes to an end: the ranks wait in a circle");
+      fail(programs_, rank, next_[index(rank)],
+           "never comes to an end: the ranks wait in a circle");
     }
     return now_;
   }

@@ -42,9 +42,7 @@ int crossing_value(const ModelGraph& whole, int position) {
 class StageMaker {
  public:
   explicit StageMaker(const ModelGraph& whole)
-      : whole_(whole),
-        value_(whole.values.size(), -1),
-        parameter_(whole.parameters.size(), -1) {}
+      : whole_(whole), value_(whole.values.size(), -1), parameter_(whole.parameters.size(), -1) {}
 
   void receive(int value) {
     place_value(value);

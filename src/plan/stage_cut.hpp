@@ -1,5 +1,5 @@
-// Cuts a model into the parts of a pipeline: the graph of one stage, with what it receives and hands
-// over.
+// Cuts a model into the parts of a pipeline: the graph of one stage, with what it receives and
+// hands over.
 #pragma once
 
 #include <vector>

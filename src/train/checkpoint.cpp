@@ -50,6 +50,19 @@ std::vector<Stored> stored_tensors(const nn::Model& model,
   return stored;
 }
 
+// Of a tied parameter, which the stage that counts it writes.
+bool is_copy(const nn::Model& model, const std::string& tensor,
+             const std::vector<std::string>& state_names) {
+  return std::any_of(model.graph.parameters.begin(), model.graph.parameters.end(),
+                     [&](const plan::ParameterSpec& spec) {
+                       if (spec.counted) return false;
+                       if (tensor == spec.name) return true;
+                       return std::any_of(
+                           state_names.begin(), state_names.end(),
+                           [&](const auto& state) { return tensor == spec.name + "." + state; });
+                     });
+}
+
 std::string rank_file(int rank) {
   return fmt::format("rank_{}.safetensors", rank);
 }
@@ -199,6 +212,7 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
       std::vector<TensorSource> sources;
       for (const auto& tensor : stored_tensors(model, state_names, state)) {
         if (tensor.replicated && !together.writes_replicated) continue;
+        if (is_copy(model, tensor.global.name, state_names)) continue;
         const std::string& name = tensor.global.name;
         const auto [begin, end] = share_of(tensor.box.elements(), replica, replicas);
         const auto element = static_cast<std::size_t>(tensor.here.element_size());
@@ -322,7 +336,7 @@ void fill_box(const std::string& checkpoint, const Stored& tensor,
 
 void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
                      const nn::Model& model, const std::vector<std::string>& state_names,
-                     exec::ModelState& state) {
+                     exec::ModelState& state, std::size_t tensors_of_model) {
   std::map<std::string, const GlobalTensor*> globals;
   for (const auto& tensor : manifest.tensors) globals[tensor.name] = &tensor;
   std::map<std::string, std::vector<const Shard*>> shards;
@@ -332,10 +346,11 @@ void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
     files.emplace(name, SafetensorsFile(checkpoint + "/" + name));
 
   const auto stored = stored_tensors(model, state_names, state);
-  if (stored.size() != manifest.tensors.size()) {
+  const std::size_t wanted = tensors_of_model > 0 ? tensors_of_model : stored.size();
+  if (wanted != manifest.tensors.size()) {
     throw IoError(checkpoint,
                   fmt::format("is of another model: it holds {} tensors where this one has {}",
-                              manifest.tensors.size(), stored.size()));
+                              manifest.tensors.size(), wanted));
   }
   for (const auto& tensor : stored) {
     const auto found = globals.find(tensor.global.name);

@@ -82,11 +82,11 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
 
 // Fills `state` (made for this model and precision) from a checkpoint that has been verified,
 // whatever boxes it was written in.
-// Throws IoError when it is of another model: a tensor is missing, has another shape or another
-// type.
+// `tensors_of_model`: of all stages together; 0 = `model` is the whole. Throws IoError when it is
+// of another model: a tensor is missing, has another shape or another type.
 void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
                      const nn::Model& model, const std::vector<std::string>& state_names,
-                     exec::ModelState& state);
+                     exec::ModelState& state, std::size_t tensors_of_model = 0);
 
 // Removes all but the newest `keep`.
 void remove_old_checkpoints(const std::string& run_directory, std::int64_t keep);

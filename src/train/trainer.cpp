@@ -238,7 +238,8 @@ void Trainer::make_state() {
   session_.agree([&] {
     if (start_.checkpoint.empty()) return;
     load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->state_names(),
-                    state_);
+                    state_,
+                    whole_.model.graph.parameters.size() * (1 + optimizer_->state_names().size()));
   });
   if (!start_.checkpoint.empty()) {
     say(fmt::format("continuing from {} (step {} of {})\n", start_.checkpoint, start_.step,

@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "base/error.hpp"
-#include "plan/graphs.hpp"
 #include "plan/generator.hpp"
+#include "plan/graphs.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/policy.hpp"
 #include "plan/replay.hpp"
@@ -148,11 +148,11 @@ TEST(PipelinePrograms, BrokenSetsAreRefusedWithTheInstruction) {
       programs, 0, sends, [](Program& p, std::size_t i) { p.instructions[i].channel->tag += 1000; },
       "no such message is sent");
   expect_refused(
-      programs, 1, receives, [](Program& p, std::size_t i) { p.instructions[i].channel->bytes /= 2; },
-      "expects");
-  expect_refused(
       programs, 1, receives,
-      [](Program& p, std::size_t i) { p.instructions[i].channel->peer = 7; }, "outside its group");
+      [](Program& p, std::size_t i) { p.instructions[i].channel->bytes /= 2; }, "expects");
+  expect_refused(
+      programs, 1, receives, [](Program& p, std::size_t i) { p.instructions[i].channel->peer = 7; },
+      "outside its group");
   // What arrives is used before it is waited for.
   expect_refused(
       programs, 1, [](const Instruction& one) { return one.operation == Operation::Wait; },

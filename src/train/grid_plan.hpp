@@ -1,0 +1,30 @@
+// The Programs of all stages of a grid, planned on one machine and replayed together.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "train/planning.hpp"
+
+namespace garonne::train {
+
+struct StagePlan {
+  Setup setup;
+  Choice choice;
+  plan::Prediction prediction;  // seconds: until this stage is done, among the others
+};
+
+struct GridPlan {
+  std::vector<StagePlan> stages;
+  double seconds = 0;         // of a step
+  double bubble_seconds = 0;  // of it, the slowest stage computes nothing
+  // The stage with the highest peak, and the least budget that works for all.
+  std::size_t largest = 0;
+  std::int64_t minimum_budget_bytes = 0;
+};
+
+// `budget_bytes` for each rank. Costs are applied to `whole` before. Throws PlanError with the
+// smallest budget that works, the largest over the stages; ConfigError as setup_of_stage does.
+GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes);
+
+}  // namespace garonne::train

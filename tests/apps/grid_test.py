@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: MIT
+"""Grids of data, pipeline and tensor ranks, with ZeRO: the same training as on one rank, bytes as planned.
+
+A subset runs by default, all grids with GARONNE_ALL_GRIDS=1 (test grid_all, label long)."""
+import json
+import os
+import unittest
+
+from support import ProgramTest, metrics, run, series
+
+ALL = os.environ.get("GARONNE_ALL_GRIDS") == "1"
+
+# (data, pipeline, tensor, further keys); the first dozen are the quick ones.
+GRIDS = [
+    (1, 2, 1, {}),
+    (1, 2, 1, {"schedule": "gpipe"}),
+    (1, 2, 1, {"schedule": "interleaved", "chunks": 2}),
+    (1, 2, 1, {"schedule": "zb-v"}),
+    (1, 1, 2, {}),
+    (1, 1, 2, {"sequence_parallel": "true"}),
+    (2, 1, 1, {"zero": 1}),
+    (2, 1, 1, {"zero": 2}),
+    (2, 1, 1, {"zero": 3}),
+    (2, 2, 1, {"zero": 1}),
+    (1, 2, 2, {}),
+    (2, 2, 2, {"zero": 3, "sequence_parallel": "true"}),
+    (1, 2, 1, {"schedule": "varuna"}),
+    (1, 2, 1, {"schedule": "zb-h1"}),
+    (1, 2, 1, {"schedule": "zb-h2"}),
+    (1, 2, 1, {"schedule": "dualpipev"}),
+    (1, 3, 1, {}),
+    (1, 4, 1, {}),
+    (1, 4, 1, {"schedule": "zb-h1"}),
+    (2, 1, 1, {}),
+    (4, 1, 1, {}),
+    (4, 1, 1, {"zero": 1}),
+    (4, 1, 1, {"zero": 2}),
+    (4, 1, 1, {"zero": 3}),
+    (1, 1, 4, {}),
+    (1, 1, 4, {"sequence_parallel": "true"}),
+    (2, 2, 1, {}),
+    (2, 2, 1, {"zero": 2}),
+    (2, 2, 1, {"zero": 3}),
+    (2, 2, 1, {"zero": 3, "schedule": "gpipe"}),
+    (2, 1, 2, {"zero": 2}),
+    (2, 1, 2, {"zero": 3, "sequence_parallel": "true"}),
+    (1, 2, 2, {"sequence_parallel": "true"}),
+    (1, 2, 2, {"schedule": "interleaved", "chunks": 2}),
+    (2, 2, 2, {}),
+    (2, 2, 2, {"zero": 2}),
+    (1, 4, 2, {}),
+    (2, 4, 1, {"zero": 1}),
+    (1, 2, 4, {"sequence_parallel": "true"}),
+]
+QUICK = 12
+STEPS = 10
+
+
+def name_of(grid):
+    data, pipeline, tensor, keys = grid
+    return f"data {data} pipeline {pipeline} tensor {tensor} " + " ".join(f"{k} {v}" for k, v in keys.items())
+
+
+def keys_of(grid):
+    data, pipeline, tensor, keys = grid
+    arguments = ["--grid.data", data, "--grid.pipeline", pipeline, "--grid.tensor", tensor]
+    for key, value in keys.items():
+        arguments += [f"--grid.{key}", value]
+    return arguments
+
+
+class GridsTest(ProgramTest):
+    def grids(self):
+        return GRIDS if ALL else GRIDS[:QUICK]
+
+    def check_bytes(self, directory, ranks):
+        for rank in range(ranks):
+            program = json.loads((directory / "program" / f"rank_{rank}.json").read_text())
+            measured = max(instruction["measured_peak_bytes"] for instruction in program["instructions"])
+            self.assertLessEqual(measured, program["peak_bytes"], f"rank {rank}")
+            self.assertGreaterEqual(measured, 0.99 * program["peak_bytes"], f"rank {rank}")
+            self.assertLessEqual(program["peak_bytes"], program["budget_bytes"])
+
+    def compare(self, precision, loss_tolerance, norm_tolerance):
+        arguments = ("--train.precision", precision, "--train.steps", STEPS, "--model.layers", 6,
+                     "--train.global_batch", 16, "--train.micro_batch", 2)
+        one = self.directory("one")
+        self.train(one, *arguments)
+        for grid in self.grids():
+            data, pipeline, tensor, _ = grid
+            with self.subTest(name_of(grid)):
+                directory = self.directory(name_of(grid))
+                self.train(directory, *arguments, *keys_of(grid), ranks=data * pipeline * tensor)
+                for key, tolerance in (("loss", loss_tolerance), ("gradient_norm", norm_tolerance)):
+                    for mine, wanted in zip(series(directory, key), series(one, key), strict=True):
+                        self.assertLessEqual(abs(mine - wanted), tolerance * abs(wanted), key)
+                self.assertLessEqual(abs(metrics(directory)[-1]["validation_loss"] - metrics(one)[-1]["validation_loss"]),
+                                     loss_tolerance * metrics(one)[-1]["validation_loss"])
+                self.check_bytes(directory, data * pipeline * tensor)
+
+    def test_float64(self):
+        self.compare("float64", 1e-9, 1e-9)
+
+    @unittest.skipUnless(ALL, "all grids only")
+    def test_float32(self):
+        self.compare("float32", 1e-4, 1e-3)
+
+    @unittest.skipUnless(ALL, "all grids only")
+    def test_bfloat16_comes_to_the_same_loss(self):
+        arguments = ("--train.precision", "bfloat16", "--train.steps", 50, "--model.layers", 6,
+                     "--train.global_batch", 16, "--train.micro_batch", 2, "--evaluation.batches", 0)
+        one = self.directory("one")
+        self.train(one, *arguments)
+        for grid in self.grids():
+            data, pipeline, tensor, _ = grid
+            with self.subTest(name_of(grid)):
+                directory = self.directory(name_of(grid))
+                self.train(directory, *arguments, *keys_of(grid), ranks=data * pipeline * tensor)
+                mine, wanted = series(directory, "loss")[-1], series(one, "loss")[-1]
+                self.assertLessEqual(abs(mine - wanted), 0.01 * wanted)
+                self.check_bytes(directory, data * pipeline * tensor)
+
+
+class BudgetTest(ProgramTest):
+    def test_stages_keep_within_a_tight_budget(self):
+        arguments = ("--train.precision", "float64", "--model.layers", 6, "--train.global_batch", 16,
+                     "--train.steps", 3, "--grid.pipeline", 2, "--memory.budget")
+        free = self.directory("free")
+        self.train(free, *arguments, "64MiB", ranks=2)
+        plan = json.loads(run("plan", self.config, *arguments, "64MiB", "--json").stdout)
+        self.assertEqual(len(plan["stages"]), 2)
+        least, most = plan["minimum_budget_bytes"], plan["peak_bytes"]
+        self.assertLess(least, most)
+        budget = (least + most) // 2
+        tight = self.directory("tight")
+        self.train(tight, *arguments, budget, ranks=2)
+        self.assertEqual(series(free, "loss"), series(tight, "loss"))
+        for row in metrics(tight):
+            self.assertLessEqual(row["peak_bytes"], budget)
+        refused = run("train", self.config, *arguments, least - 1, "--run.directory", self.directory("below"), ranks=2,
+                      check=3)
+        self.assertIn(str(least), refused.stderr)
+
+
+class CheckpointTest(ProgramTest):
+    def test_any_grid_reads_what_any_grid_wrote(self):
+        arguments = ("--train.precision", "float64", "--model.layers", 4, "--train.global_batch", 8)
+        whole = self.directory("whole")
+        self.train(whole, *arguments, "--train.steps", 4)
+        grids = [(1, 2, 1, {}), (1, 1, 2, {}), (2, 1, 1, {"zero": 3}), (2, 2, 1, {"zero": 1})]
+        for grid in grids if ALL else grids[:3]:
+            data, pipeline, tensor, _ = grid
+            ranks = data * pipeline * tensor
+            for there, here in ((grid, None), (None, grid)):
+                with self.subTest(f"{name_of(grid)} {'to' if here is None else 'from'} one rank"):
+                    directory = self.directory(f"{name_of(grid)} {here is None}")
+                    for number, use in enumerate((there, here)):
+                        more = keys_of(use) if use else []
+                        stop = ["--train.stop_after", 2] if number == 0 else []
+                        self.train(directory, *arguments, "--train.steps", 4, *more, *stop, ranks=ranks if use else 0,
+                                   check=75 if number == 0 else 0)
+                    for mine, wanted in zip(series(directory, "loss"), series(whole, "loss"), strict=True):
+                        self.assertLessEqual(abs(mine - wanted), 1e-9 * abs(wanted))
+
+    def test_restart_on_a_grid_is_bit_for_bit(self):
+        for grid in [(1, 2, 1, {}), (2, 1, 1, {"zero": 2}), (1, 1, 2, {})]:
+            data, pipeline, tensor, _ = grid
+            ranks = data * pipeline * tensor
+            with self.subTest(name_of(grid)):
+                whole, parts = self.directory(name_of(grid) + "whole"), self.directory(name_of(grid) + "parts")
+                self.train(whole, *keys_of(grid), ranks=ranks)
+                self.train(parts, *keys_of(grid), "--train.stop_after", 3, ranks=ranks, check=75)
+                self.train(parts, *keys_of(grid), ranks=ranks)
+                self.assertEqual(series(whole, "loss"), series(parts, "loss"))
+                self.assertEqual(self.tensor_files(whole, 6), self.tensor_files(parts, 6))
+
+
+class RefusalTest(ProgramTest):
+    def refused(self, ranks, *arguments):
+        return run("train", self.config, "--run.directory", self.directory("no"), *arguments, ranks=ranks, check=2).stderr
+
+    def test_what_cannot_work_is_refused_with_what_does(self):
+        self.assertIn("heads", self.refused(3, "--grid.tensor", 3))
+        self.assertIn("blocks", self.refused(8, "--grid.pipeline", 8))
+        self.assertIn("blocks", self.refused(2, "--grid.pipeline", 2, "--grid.schedule", "interleaved", "--grid.chunks", 4))
+        self.assertIn("grid.schedule", self.refused(2, "--grid.pipeline", 2, "--grid.schedule", "1f2b"))
+        self.assertIn("grid.zero", self.refused(2, "--grid.data", 2, "--grid.zero", 4))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
