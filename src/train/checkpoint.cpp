@@ -8,7 +8,6 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
-#include <set>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -234,20 +233,23 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
     together.phase([&] {
       if (together.rank != 0) return;
       // What several ranks hold boxes of is one tensor.
-      std::set<std::string> named;
+      std::map<std::string, std::size_t> named;
       for (int rank = 0; rank < together.ranks; ++rank) {
         const auto here = nlohmann::json::parse(of_ranks[static_cast<std::size_t>(rank)]);
         manifest.files.emplace_back(rank_file(rank), here.at("hash").get<std::string>());
         manifest.file_bytes.push_back(FileReader(partial + "/" + rank_file(rank)).size());
         for (const auto& tensor : here.at("tensors")) {
           const auto name = tensor.at("name").get<std::string>();
-          if (!named.insert(name).second) continue;
+          if (!named.emplace(name, named.size()).second) continue;
           manifest.tensors.push_back({name, tensor.at("type").get<std::string>(),
                                       tensor.at("shape").get<std::vector<std::int64_t>>()});
         }
         for (const auto& shard : here.at("shards"))
           manifest.shards.push_back(shard_from_json(shard));
       }
+      std::stable_sort(
+          manifest.shards.begin(), manifest.shards.end(),
+          [&](const Shard& a, const Shard& b) { return named.at(a.tensor) < named.at(b.tensor); });
       auto json = manifest_to_json(manifest);
       json["manifest_xxh3_128"] = hash_text(json.dump());
       write_file_durably(partial + "/manifest.json", json.dump());

@@ -71,8 +71,35 @@ class GridTest(ProgramTest):
         for first, second in zip(series(one, "loss"), series(four, "loss"), strict=True):
             self.assertLessEqual(abs(first - second), 1e-9 * abs(first))
 
+    def test_tensor_ranks_train_as_one_does(self):
+        precision = ("--train.precision", "float64", "--model.dropout", 0.1)
+        one = self.directory("one")
+        self.train(one, *precision)
+        for data, parallel in ((1, "false"), (1, "true"), (2, "true")):
+            cut = self.directory(f"cut-{data}-{parallel}")
+            self.train(cut, *precision, "--grid.data", data, "--grid.tensor", 2,
+                       "--grid.sequence_parallel", parallel, ranks=2 * data)
+            for key in ("loss", "gradient_norm"):
+                for first, second in zip(series(one, key), series(cut, key), strict=True):
+                    self.assertLessEqual(abs(first - second), 1e-9 * abs(first))
+            self.assertAlmostEqual(metrics(one)[-1]["validation_loss"], metrics(cut)[-1]["validation_loss"], places=9)
+            for row in metrics(cut):
+                self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
+                self.assertGreaterEqual(row["peak_bytes"], 0.99 * row["planned_peak_bytes"])
+
 
 class RestartTest(ProgramTest):
+    def test_a_restart_on_another_tensor_axis(self):
+        precision = ("--train.precision", "float64", "--model.dropout", 0.1, "--train.steps", 6)
+        through = self.directory("through")
+        self.train(through, *precision)
+        for before, after in ((2, 1), (1, 2)):
+            stopped = self.directory(f"stopped-{before}-{after}")
+            self.train(stopped, *precision, "--train.stop_after", 3, "--grid.tensor", before, ranks=before, check=75)
+            self.train(stopped, *precision, "--grid.tensor", after, ranks=after)
+            for first, second in zip(series(through, "loss"), series(stopped, "loss"), strict=True):
+                self.assertLessEqual(abs(first - second), 1e-9 * abs(first))
+
     def check_restart(self, ranks):
         grid = ("--grid.data", max(1, ranks), "--train.steps", 40)
         through, stopped = self.directory("through"), self.directory("stopped")

@@ -129,14 +129,13 @@ class Rank {
 
   HostBatch batch_of(std::int64_t step, int micro_batch) const {
     HostBatch made;
-    made.values.resize(2);
     for (std::int64_t b = 0; b < batch; ++b) {
       const std::int64_t sample = (step * micro_batches + micro_batch) * batch + b;
       made.samples.push_back(1000 + sample * 7);
       for (std::int64_t t = 0; t <= setting_.sizes().sequence; ++t) {
         const std::int64_t token = (sample * 13 + t * t * 5 + t) % setting_.vocabulary;
-        if (t < setting_.sizes().sequence) made.values[0].push_back(token);
-        if (t > 0) made.values[1].push_back(token);
+        if (t < setting_.sizes().sequence) made.values["tokens"].push_back(token);
+        if (t > 0) made.values["targets"].push_back(token);
       }
     }
     return made;

@@ -13,10 +13,10 @@ inline const std::vector<std::string> state_names = {"first_moment", "second_mom
 
 struct SmallModel {
   explicit SmallModel(Precision precision = Precision::Float32, std::int64_t layers = 2,
-                      std::int64_t hidden = 12) {
+                      std::int64_t hidden = 12, const nn::GptPart& part = {}) {
     nn::Declaration declaration;
     declaration.precision = precision;
-    model = nn::make_gpt({layers, hidden, 3, 6, 17, 0}, 2, declaration);
+    model = nn::make_gpt({layers, hidden, 3, 6, 17, 0}, 2, declaration, part);
     state = exec::initial_state(model, precision, 5, 2);
   }
 
