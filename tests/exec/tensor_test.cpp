@@ -173,6 +173,7 @@ double difference(const nn::Box& box, const at::Tensor& mine, const at::Tensor& 
 class TensorAxis : public testing::Test {
  protected:
   TensorAxis() : session_(dist::Session::start()), thread_(session_) {
+    garonne::test::use_threads(1);
     std::vector<int> members(static_cast<std::size_t>(session_.size()));
     std::iota(members.begin(), members.end(), 0);
     if (session_.size() > 1) transport_ = dist::make_transport("mpi", session_, thread_, members);
