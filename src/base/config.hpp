@@ -34,6 +34,7 @@ struct RunConfig {
     std::int64_t chunks = 0;
     std::string transport = "auto";
     std::int64_t bucket = 4 << 20;
+    std::int64_t zero = 0;
   } grid;
   struct Memory {
     std::int64_t budget = automatic_budget;

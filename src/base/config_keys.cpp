@@ -47,8 +47,11 @@ KeySpec text_key(const std::string& name, Access access, std::vector<std::string
 
 template <typename Access>
 KeySpec integer_key(const std::string& name, Access access, std::int64_t least,
-                    const std::string& help) {
-  const std::string range = fmt::format(">= {}", least);
+                    const std::string& help,
+                    std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
+  const std::string range = most == std::numeric_limits<std::int64_t>::max()
+                                ? fmt::format(">= {}", least)
+                                : fmt::format(">= {} and <= {}", least, most);
   return {name,
           KeyType::Integer,
           range,
@@ -58,7 +61,7 @@ KeySpec integer_key(const std::string& name, Access access, std::int64_t least,
           },
           [=](RunConfig& config, const std::string& text) {
             const auto number = parse_number<std::int64_t>(name, text, "must be an integer");
-            if (number < least) throw ConfigError(name, text, "must be " + range);
+            if (number < least || number > most) throw ConfigError(name, text, "must be " + range);
             access(config) = number;
           }};
 }
@@ -161,6 +164,10 @@ std::vector<KeySpec> make_keys() {
                "what carries gradients; auto = mpi on CPUs, nccl on GPUs"),
       bytes_key("grid.bucket", GARONNE_MEMBER(grid, bucket), false,
                 "gradients are reduced over the data axis in buckets of about this size"),
+      integer_key("grid.zero", GARONNE_MEMBER(grid, zero), 0,
+                  "what data ranks hold in shards: 1 optimizer states and masters, 2 gradients "
+                  "too, 3 parameters too; 0 = nothing",
+                  3),
       bytes_key("memory.budget", GARONNE_MEMBER(memory, budget), true,
                 "hard limit for each rank; auto = what is free on the node, shared by its ranks"),
       text_key("memory.plan", GARONNE_MEMBER(memory, plan), {},

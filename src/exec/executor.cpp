@@ -41,9 +41,14 @@ Executor::Executor(const nn::Model& model, const plan::Program& program, const M
     : model_(model),
       program_(program),
       machine_(machine),
-      bucket_of_buffer_(program.buffers.size(), -1) {
+      bucket_of_(program.parameters.size(), -1),
+      offset_of_(program.parameters.size(), 0) {
   for (std::size_t number = 0; number < program.buckets.size(); ++number) {
-    bucket_of_buffer_[index(program.buckets[number].buffer)] = static_cast<int>(number);
+    const plan::Bucket& bucket = program.buckets[number];
+    for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
+      bucket_of_[index(bucket.parameters[k])] = static_cast<int>(number);
+      offset_of_[index(bucket.parameters[k])] = bucket.offsets[k];
+    }
   }
 }
 
@@ -52,7 +57,15 @@ StepOutputs Executor::run(const StepInputs& inputs) {
   const DeviceScope scope(*machine_.tier);
   Running running{inputs, std::vector<at::Tensor>(program_.buffers.size()), {}, {}, {}, 1, {}};
   running.samples.resize(index(program_.micro_batches));
-  for (std::size_t p = 0; p < program_.parameters.size(); ++p) {
+  for (std::size_t number = 0; program_.zero > 0 && number < program_.buckets.size(); ++number) {
+    const plan::BucketShard& ids = program_.buckets[number].shard;
+    const ShardState& shard = machine_.state->shards.at(number);
+    running.buffers[index(ids.parameter)] = program_.zero < 3 ? shard.whole : shard.parameter;
+    if (ids.master >= 0) running.buffers[index(ids.master)] = shard.master;
+    for (std::size_t k = 0; k < ids.states.size(); ++k)
+      running.buffers[index(ids.states[k])] = shard.states[k];
+  }
+  for (std::size_t p = 0; program_.zero == 0 && p < program_.parameters.size(); ++p) {
     const plan::ParameterBuffers& ids = program_.parameters[p];
     const ParameterState& state = machine_.state->parameters[p];
     running.buffers[index(ids.parameter)] = state.parameter;
@@ -108,6 +121,12 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
       return receive(instruction, number, running);
     case plan::Operation::AllReduce:
       return all_reduce(instruction, number, running);
+    case plan::Operation::ReduceScatter:
+      return reduce_scatter(instruction, number, running);
+    case plan::Operation::AllGather:
+      return all_gather(instruction, number, running);
+    case plan::Operation::KeepShard:
+      return keep_shard(instruction, running);
     case plan::Operation::Wait: {
       const auto found = running.tickets.find(index(instruction.completes));
       expect(found != running.tickets.end(), "a wait without its reduction");
@@ -186,9 +205,7 @@ void Executor::forward(const plan::Instruction& instruction, bool keep, Running&
   const nn::Node& node = *model_.nodes[index(instruction.node_index)];
   std::vector<at::Tensor> inputs;
   for (const int id : instruction.arguments.inputs) inputs.push_back(running.buffers[index(id)]);
-  std::vector<at::Tensor> parameters;
-  for (const int id : instruction.arguments.parameters)
-    parameters.push_back(running.buffers[index(id)]);
+  const std::vector<at::Tensor> parameters = parameters_of(instruction, running);
   nn::Record record;
   const at::Tensor output =
       node.forward(context_of(instruction, running), inputs, parameters, keep ? &record : nullptr);
@@ -203,13 +220,34 @@ void Executor::forward(const plan::Instruction& instruction, bool keep, Running&
   running.records[{instruction.micro_batch, instruction.node_index}] = std::move(record);
 }
 
+// Under ZeRO a parameter is a view of its bucket's flat range.
+std::vector<at::Tensor> Executor::parameters_of(const plan::Instruction& instruction,
+                                                const Running& running) const {
+  const plan::NodeSpec& node = model_.graph.nodes[index(instruction.node_index)];
+  std::vector<at::Tensor> parameters;
+  for (std::size_t k = 0; k < instruction.arguments.parameters.size(); ++k) {
+    const at::Tensor& buffer = running.buffers[index(instruction.arguments.parameters[k])];
+    if (program_.zero == 0) {
+      parameters.push_back(buffer);
+      continue;
+    }
+    const int p = node.parameters[k];
+    const plan::ParameterSpec& spec = model_.graph.parameters[index(p)];
+    parameters.push_back(buffer.narrow(0, offset_of_[index(p)], spec.elements).view(spec.shape));
+  }
+  return parameters;
+}
+
 at::Tensor Executor::gradient_target(const plan::GradientTarget& target, int parameter,
                                      const plan::Instruction& instruction, Running& running) const {
-  const plan::Bucket& bucket = program_.buckets[index(bucket_of_buffer_[index(target.buffer)])];
+  const plan::Bucket& bucket = program_.buckets[index(bucket_of_[index(parameter)])];
   at::Tensor& buffer = running.buffers[index(target.buffer)];
   if (!buffer.defined()) {
+    const std::int64_t padded = bucket.shard.elements * program_.shards_of_bucket;
+    const std::int64_t elements = std::max(bucket.elements, padded);
     make(instruction, target.buffer,
-         at::empty({bucket.elements}, nn::state_scalar_type(machine_.state->precision)), running);
+         at::empty({elements}, nn::state_scalar_type(machine_.state->precision)), running);
+    buffer.narrow(0, bucket.elements, elements - bucket.elements).zero_();
   }
   return buffer.narrow(0, target.offset_elements,
                        model_.graph.parameters[index(parameter)].elements);
@@ -241,7 +279,7 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
     given.overwrite.push_back(gradient >= 0 && gradient == arguments.output_gradient &&
                               !spec.overwrites_gradient.empty() && spec.overwrites_gradient[i]);
   }
-  for (const int id : arguments.parameters) given.parameters.push_back(tensor(id));
+  given.parameters = parameters_of(instruction, running);
   given.weights = instruction.operation != plan::Operation::BackwardInput;
   for (std::size_t p = 0; p < arguments.parameter_gradients.size(); ++p) {
     const plan::GradientTarget& target = arguments.parameter_gradients[p];
@@ -333,13 +371,75 @@ void Executor::all_reduce(const plan::Instruction& instruction, std::size_t numb
   running.tickets.emplace(number, std::make_pair(&transport, ticket));
 }
 
+void Executor::reduce_scatter(const plan::Instruction& instruction, std::size_t number,
+                              Running& running) {
+  const at::Tensor& data = running.buffers[index(instruction.arguments.inputs[0])];
+  const int staging = instruction.arguments.staging;
+  at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, at::kByte);
+  make(instruction, staging, scratch, running);
+  const auto type =
+      data.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;
+  dist::Transport& transport = transport_of(instruction);
+  const dist::Ticket ticket =
+      transport.reduce_scatter_sum(data.data_ptr(), data.numel(), type, scratch.data_ptr());
+  running.tickets.emplace(number, std::make_pair(&transport, ticket));
+}
+
+void Executor::all_gather(const plan::Instruction& instruction, std::size_t number,
+                          Running& running) {
+  const int from = instruction.arguments.inputs[0];
+  const int to = instruction.arguments.output;
+  if (to != from) {
+    const at::Tensor& shard = running.buffers[index(from)];
+    at::Tensor whole = at::empty({shard.numel() * program_.shards_of_bucket}, shard.options());
+    whole.narrow(0, shard.numel() * machine_.state->member, shard.numel()).copy_(shard);
+    make(instruction, to, whole, running);
+  }
+  const at::Tensor& data = running.buffers[index(to)];
+  dist::Transport& transport = transport_of(instruction);
+  const dist::Ticket ticket = transport.all_gather(data.data_ptr(), data.numel(),
+                                                   static_cast<std::int64_t>(data.element_size()));
+  running.tickets.emplace(number, std::make_pair(&transport, ticket));
+}
+
+void Executor::keep_shard(const plan::Instruction& instruction, Running& running) {
+  const plan::GradientTarget& target = instruction.arguments.parameter_gradients[0];
+  const std::int64_t elements = program_.buckets[index(instruction.node_index)].shard.elements;
+  const at::Tensor reduced = running.buffers[index(instruction.arguments.inputs[0])].narrow(
+      0, elements * machine_.state->member, elements);
+  if (target.accumulate) {
+    running.buffers[index(target.buffer)].add_(reduced);
+  } else {
+    make(instruction, target.buffer, reduced.clone(), running);
+  }
+}
+
+// Own shard of the sum, wherever it is.
+at::Tensor Executor::shard_gradient(const plan::Bucket& bucket, const Running& running) const {
+  if (bucket.shard.gradient >= 0) return running.buffers[index(bucket.shard.gradient)];
+  return running.buffers[index(bucket.buffer)].narrow(
+      0, bucket.shard.elements * machine_.state->member, bucket.shard.elements);
+}
+
 void Executor::sum_squares(const plan::Instruction& instruction, Running& running) {
   const Coordinates& here = program_.coordinates;
   // By parameter and not by bucket, so that the sum does not depend on how gradients are grouped.
   std::vector<double> squares(program_.parameters.size(), 0.0);
   for (const auto& bucket : program_.buckets) {
-    const at::Tensor& buffer = running.buffers[index(bucket.buffer)];
-    for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
+    // Every data rank counts its own shard.
+    for (const auto& piece : program_.zero == 0
+                                 ? std::vector<plan::ShardPiece>()
+                                 : plan::shard_pieces(bucket, machine_.state->member)) {
+      const plan::ParameterBuffers& ids = program_.parameters[index(piece.parameter)];
+      const at::Tensor gradient =
+          shard_gradient(bucket, running).narrow(0, piece.offset, piece.elements);
+      if (machine_.watch_gradient) machine_.watch_gradient(piece.parameter, gradient);
+      if (!ids.counted || (here.tensor != 0 && ids.replicated)) continue;
+      squares[index(piece.parameter)] = kernels::sum_of_squares(
+          nn::element_type_of(gradient), gradient.const_data_ptr(), gradient.numel());
+    }
+    for (std::size_t k = 0; program_.zero == 0 && k < bucket.parameters.size(); ++k) {
+      const at::Tensor& buffer = running.buffers[index(bucket.buffer)];
       const int p = bucket.parameters[k];
       const plan::ParameterBuffers& ids = program_.parameters[index(p)];
       const at::Tensor gradient =
@@ -381,6 +481,7 @@ void Executor::norm(const plan::Instruction& instruction, Running& running) {
 
 void Executor::update(const plan::Instruction& instruction, Running& running) {
   const plan::Bucket& bucket = program_.buckets[index(instruction.node_index)];
+  if (program_.zero > 0) return update_shard(bucket, running);
   const at::Tensor& buffer = running.buffers[index(bucket.buffer)];
   for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
     const int p = bucket.parameters[k];
@@ -392,6 +493,26 @@ void Executor::update(const plan::Instruction& instruction, Running& running) {
         buffer.narrow(0, bucket.offsets[k], model_.graph.parameters[index(p)].elements);
     if (state.master.defined()) update.compute_copy = state.parameter;
     update.decays = model_.graph.parameters[index(p)].decays;
+    machine_.optimizer->update(update, running.inputs.step, running.inputs.learning_rate,
+                               running.gradient_scale);
+  }
+}
+
+// Whether a parameter decays is its own: each is updated as far as it lies in the shard.
+void Executor::update_shard(const plan::Bucket& bucket, Running& running) {
+  const auto number = index(bucket_of_[index(bucket.parameters.front())]);
+  ShardState& shard = machine_.state->shards[number];
+  const at::Tensor gradient = shard_gradient(bucket, running);
+  for (const auto& piece : plan::shard_pieces(bucket, machine_.state->member)) {
+    const auto part = [&](const at::Tensor& whole) {
+      return whole.narrow(0, piece.offset, piece.elements);
+    };
+    optim::ParameterUpdate update;
+    update.parameter = part(shard.trained());
+    for (const auto& state : shard.states) update.states.push_back(part(state));
+    update.gradient = part(gradient);
+    if (shard.master.defined()) update.compute_copy = part(shard.parameter);
+    update.decays = model_.graph.parameters[index(piece.parameter)].decays;
     machine_.optimizer->update(update, running.inputs.step, running.inputs.learning_rate,
                                running.gradient_scale);
   }

@@ -57,7 +57,8 @@ struct Machine {
   dist::Transport* pipeline = nullptr;
   dist::Transport* tied = nullptr;  // the two stages with copies of tied parameters
   dist::Transport* world = nullptr;
-  // Called after the gradients are complete and before the update; for tests and tools.
+  // Called after the gradients are complete and before the update; for tests and tools. In shards
+  // once for each piece, flat, in the order of plan::shard_pieces.
   std::function<void(int parameter, const at::Tensor& gradient)> watch_gradient;
 };
 
@@ -82,6 +83,13 @@ class Executor {
   void send(const plan::Instruction& instruction, std::size_t number, Running& running);
   void receive(const plan::Instruction& instruction, std::size_t number, Running& running);
   void all_reduce(const plan::Instruction& instruction, std::size_t number, Running& running);
+  void reduce_scatter(const plan::Instruction& instruction, std::size_t number, Running& running);
+  void all_gather(const plan::Instruction& instruction, std::size_t number, Running& running);
+  void keep_shard(const plan::Instruction& instruction, Running& running);
+  at::Tensor shard_gradient(const plan::Bucket& bucket, const Running& running) const;
+  std::vector<at::Tensor> parameters_of(const plan::Instruction& instruction,
+                                        const Running& running) const;
+  void update_shard(const plan::Bucket& bucket, Running& running);
   void sum_squares(const plan::Instruction& instruction, Running& running);
   void norm(const plan::Instruction& instruction, Running& running);
   void update(const plan::Instruction& instruction, Running& running);
@@ -96,7 +104,9 @@ class Executor {
   const nn::Model& model_;
   const plan::Program& program_;
   Machine machine_;
-  std::vector<int> bucket_of_buffer_;  // -1 where the buffer is no bucket
+  // By parameter: its bucket and the place in it; no bucket where a Program has none.
+  std::vector<int> bucket_of_;
+  std::vector<std::int64_t> offset_of_;
 };
 
 }  // namespace garonne::exec

@@ -6,6 +6,7 @@
 #include "base/bytes.hpp"
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
+#include "plan/gathers.hpp"
 #include "plan/program_builder.hpp"
 
 namespace garonne::plan {
@@ -465,7 +466,7 @@ class StepWriter {
       return;
     }
     writers_[index(m)].backward(step.node, step.pass);
-    if (step.pass != Pass::BackwardInput) builder_.finished_weights(step.node);
+    if (step.pass != Pass::BackwardInput) builder_.finished_weights(step.node, m);
   }
 
   void send_gradient(const PipelineOperation& operation) {
@@ -509,11 +510,13 @@ Program make_training_program(const ModelGraph& graph, const StepShape& step,
          "a training Program needs a loss, or a stage that follows");
   expect(schedule.of_micro_batch.size() == index(step.micro_batches), "one schedule a micro-batch");
   ProgramBuilder builder(graph, step);
-  builder.add_parameters(/*training=*/true);
   builder.make_buckets();
+  builder.add_parameters(/*training=*/true);
+  builder.add_gradients();
   StepWriter(builder, graph, step, schedule).write();
   builder.finish_step();
   Program program = builder.take();
+  if (program.zero == 3) place_gathers(program, step);
   assign_frees(program);
   return program;
 }
@@ -521,6 +524,7 @@ Program make_training_program(const ModelGraph& graph, const StepShape& step,
 Program make_forward_program(const ModelGraph& graph, const StepShape& step, int output) {
   check_model_graph(graph);
   ProgramBuilder builder(graph, step);
+  if (builder.in_shards()) builder.make_buckets();
   builder.add_parameters(/*training=*/true);
   StepShape once = step;
   once.micro_batches = 1;
@@ -531,8 +535,19 @@ Program make_forward_program(const ModelGraph& graph, const StepShape& step, int
   StepWriter writer(builder, graph, once, same_for_all(std::move(schedule), 1));
   writer.write_forward(output);
   Program program = builder.take();
+  if (program.zero == 3) place_gathers(program, step);
   assign_frees(program);
   return program;
+}
+
+std::int64_t static_bytes(const ModelGraph& graph, const StepShape& step) {
+  ProgramBuilder builder(graph, step);
+  if (builder.in_shards()) builder.make_buckets();
+  builder.add_parameters(/*training=*/true);
+  const Program program = builder.take();
+  std::int64_t bytes = 0;
+  for (const Buffer& buffer : program.buffers) bytes += buffer.live_at_end ? buffer.bytes : 0;
+  return bytes;
 }
 
 void assign_frees(Program& program) {

@@ -50,6 +50,13 @@ struct StepShape {
   std::int64_t tensor_bucket_bytes = 0;
   std::vector<int> world_group;  // all ranks of the grid: sums of the step
   PipelinePlace pipeline;
+  // ZeRO stage over the data group: 1 optimizer states and masters in shards, 2 gradients too, 3
+  // parameters too. Without effect on one data rank.
+  int zero = 0;
+  // From stage 2, with several micro-batches: reduce each one's gradients and add to the shard;
+  // else keep the whole sum until the last.
+  bool reduce_each_micro_batch = false;
+  int gathers_ahead = 1;  // stage 3: all-gathers are issued so many uses before their own
   double link_bytes_per_second = 4e9;
   double norm_seconds_per_element = 0;
   double update_seconds_per_element = 0;
@@ -65,6 +72,9 @@ Program make_training_program(const ModelGraph& graph, const StepShape& step,
 // One forward of one micro-batch without records: evaluation and generation. `output` names the
 // value that stays live at the end (the loss, or the logits).
 Program make_forward_program(const ModelGraph& graph, const StepShape& step, int output);
+
+// Bytes of what is live between steps: parameters, masters and optimizer states, of one rank.
+std::int64_t static_bytes(const ModelGraph& graph, const StepShape& step);
 
 // Attaches every buffer that ends with its last use to the `frees` of that instruction; buffers of
 // an asynchronous instruction count as used by the instruction that waits for it.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace garonne::plan {
 
 std::string_view to_string(BufferKind kind) {
@@ -50,6 +52,12 @@ std::string_view to_string(Operation operation) {
       return "receive";
     case Operation::AllReduce:
       return "all-reduce";
+    case Operation::ReduceScatter:
+      return "reduce-scatter";
+    case Operation::AllGather:
+      return "all-gather";
+    case Operation::KeepShard:
+      return "keep-shard";
     case Operation::Wait:
       return "wait";
     case Operation::SumSquares:
@@ -62,6 +70,21 @@ std::string_view to_string(Operation operation) {
       return "report";
   }
   return "unknown";
+}
+
+std::vector<ShardPiece> shard_pieces(const Bucket& bucket, int member) {
+  std::vector<ShardPiece> pieces;
+  const std::int64_t begin = bucket.shard.elements * member;
+  const std::int64_t end = begin + bucket.shard.elements;
+  for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
+    const std::int64_t first = bucket.offsets[k];
+    const std::int64_t last =
+        k + 1 < bucket.offsets.size() ? bucket.offsets[k + 1] : bucket.elements;
+    const std::int64_t from = std::max(first, begin);
+    const std::int64_t to = std::min(last, end);
+    if (from < to) pieces.push_back({bucket.parameters[k], from - first, from - begin, to - from});
+  }
+  return pieces;
 }
 
 std::string describe(const Instruction& instruction) {

@@ -37,13 +37,16 @@ enum class Operation {
   Send,            // asynchronous, to another stage: a value, or with node_index < 0 its gradient
   Receive,         // asynchronous, from another stage: a gradient, or with node_index < 0 a value
   AllReduce,       // asynchronous sum over a group, in rank order
+  ReduceScatter,   // asynchronous; this member's shard of a flat range becomes that sum
+  AllGather,       // asynchronous; a flat range gets the shards of all members
+  KeepShard,       // copies or adds the own shard of a reduced bucket to what stays of it
   Wait,            // for the instruction named by `completes`
   SumSquares,      // of the gradients that this rank counts, beside the loss sum
   Norm,            // global norm of all gradients
   Update,          // optimizer on the parameters of one bucket
   Report,          // hands the sums of the step to the loop
 };
-inline constexpr int operation_count = 15;
+inline constexpr int operation_count = 18;
 constexpr bool is_forward(Operation operation) {
   return operation == Operation::Forward || operation == Operation::ForwardKeep;
 }
@@ -72,7 +75,7 @@ struct GradientTarget {
 
 // How a channel of a collective is named; equal on all members of the group.
 struct Channel {
-  std::string kind;   // "all-reduce"
+  std::string kind;   // "all-reduce", "reduce-scatter", "all-gather"
   std::string group;  // "data"
   std::vector<int> members;
   int peer = -1;
@@ -113,15 +116,37 @@ struct Instruction {
   Arguments arguments;
 };
 
+// ZeRO: the static buffers of a bucket whose parameters are one flat range, padded to equal shards.
+struct BucketShard {
+  std::int64_t elements = 0;  // of each data rank's shard; 0 = the bucket is not in shards
+  int parameter = -1;         // stages 1 and 2: the whole range; stage 3: the own shard
+  int master = -1;            // own shards
+  std::vector<int> states;
+  int gradient = -1;  // from stage 2: the own shard of the sum; not static
+};
+
 // Parameters whose gradients share one bucket, with where each one starts.
 struct Bucket {
-  int buffer = -1;
+  int buffer = -1;  // gradients
   std::vector<int> parameters;
   std::vector<std::int64_t> offsets;  // elements
   std::int64_t elements = 0;
+  BucketShard shard;
 };
 
-// The static buffers of one parameter.
+// The part of a parameter that lies in one shard.
+struct ShardPiece {
+  int parameter = -1;
+  std::int64_t first = 0;   // element of the parameter
+  std::int64_t offset = 0;  // element of the shard
+  std::int64_t elements = 0;
+};
+
+// What the shard of data rank `member` holds, in ascending order; the rest of it is padding.
+std::vector<ShardPiece> shard_pieces(const Bucket& bucket, int member);
+
+// The static buffers of one parameter. Where buckets are in shards, `parameter` is the flat range
+// of its bucket and the rest is in BucketShard.
 struct ParameterBuffers {
   int parameter = -1;  // read by the nodes, in the compute type
   int master = -1;     // float32 copy that the optimizer updates; -1 where the parameter is its own
@@ -140,6 +165,8 @@ struct Program {
   std::int64_t peak_bytes = 0;  // set from replay
   double seconds = 0;           // set from replay
   int micro_batches = 1;
+  int zero = 0;              // stage; 0 also where there is one data rank
+  int shards_of_bucket = 1;  // data ranks, under ZeRO
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
   std::vector<ParameterBuffers> parameters;  // by parameter index

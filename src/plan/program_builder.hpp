@@ -15,10 +15,13 @@ class ProgramBuilder {
  public:
   ProgramBuilder(const ModelGraph& graph, const StepShape& step);
 
+  // Cuts the parameters into buckets in the order in which backward finishes them. First of all,
+  // where parameters are in shards.
+  void make_buckets();
   // Parameters, masters and moments, live at start and end; `training` adds the latter two.
   void add_parameters(bool training);
-  // Cuts the parameters into buckets in the order in which backward finishes them.
-  void make_buckets();
+  // The buffers of the buckets' gradients, and the sums of the step.
+  void add_gradients();
 
   int new_buffer(std::string name, BufferKind kind, std::int64_t bytes);
   void add(Instruction instruction);
@@ -37,13 +40,18 @@ class ProgramBuilder {
   GradientTarget target_of(int parameter, Instruction& instruction);
   // Says that the instruction of a node meets those of its tensor group, where it does.
   void set_collective(const NodeCollective& collective, Instruction& instruction);
-  // Called after the weight gradients of node `n` in one micro-batch: after the last one reduces
-  // the buckets that are complete.
-  void finished_weights(int n);
+  // Called after the weight gradients of node `n` in one micro-batch: where those of the bucket are
+  // complete, reduces it.
+  void finished_weights(int n, int micro_batch);
   // Waits, loss, norm, updates, report.
   void finish_step();
   // Hands `output` to the caller at the end of a forward-only Program; -1 = nothing.
   void report(int output);
+  // ZeRO with more than one data rank.
+  bool in_shards() const { return step_.zero > 0 && reduces(); }
+  bool reduces_each_micro_batch() const {
+    return in_shards() && step_.zero >= 2 && step_.reduce_each_micro_batch;
+  }
   int loss_sum() const { return program_.loss_sum; }
   Program take() { return std::move(program_); }
 
@@ -56,9 +64,17 @@ class ProgramBuilder {
   };
   void all_reduce(const std::string& name, const Group& group, int buffer, std::int64_t elements,
                   std::int64_t element_bytes);
+  void reduce_scatter(std::size_t number, int micro_batch);
+  void gather_updated(const Bucket& bucket);
   void wait_for_oldest();
   bool is_tied(const Bucket& bucket) const;
+  void keep_shard(const Instruction& reduced);
   void update(const Bucket& bucket, std::size_t number);
+  void add_flat_parameters(bool training);
+  std::int64_t padded_elements(const Bucket& bucket) const;
+  int add_static(const std::string& name, BufferKind kind, std::int64_t bytes);
+  std::string bucket_name(const Bucket& bucket) const;
+  void submit(Instruction instruction);
 
   const ModelGraph& graph_;
   const StepShape& step_;
@@ -67,8 +83,11 @@ class ProgramBuilder {
   std::vector<std::int64_t> offset_of_;  // elements, by parameter
   std::vector<bool> written_;            // this parameter's gradient has its first contribution
   std::vector<bool> bucket_live_;
+  std::vector<bool> bucket_reduced_;  // its buffer is a reduction's: the next sum needs another
+  std::vector<bool> shard_live_;
   std::vector<int> weights_to_come_;  // by node: micro-batches
   std::vector<int> nodes_to_come_;    // by bucket: uses by nodes that are not finished
+  std::vector<int> uses_;             // by bucket
   std::vector<int> in_flight_;        // instruction indices of reductions not yet waited for
   int tag_ = 0;
 };

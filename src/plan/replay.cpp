@@ -145,8 +145,9 @@ class Replay {
   }
 
   void begin_or_complete(int i, const Instruction& instruction) {
-    now_ += instruction.channel && !instruction.channel->blocking ? 0.0 : instruction.seconds;
-    if (instruction.channel && !instruction.channel->blocking) {
+    const bool in_background = instruction.channel && !instruction.channel->blocking;
+    now_ += in_background ? 0.0 : instruction.seconds;
+    if (in_background) {
       for (const int id : instruction.reads) ++pending_uses_[index(id)];
       for (const int id : instruction.writes) {
         ++pending_uses_[index(id)];

@@ -1,5 +1,7 @@
 #include "plan/stage_planner.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -11,6 +13,9 @@
 
 namespace garonne::plan {
 namespace {
+
+// Beyond the second the link, not the latency, is what is waited for.
+constexpr int most_gathers_ahead = 2;
 
 // Keeps the best answers while candidates come in.
 class Selection {
@@ -82,7 +87,9 @@ class StepPlanner {
     // Gradients are made in the first micro-batch and stay through the later ones.
     problems_.push_back(make_stage_problem(model, step, GradientBuckets::Made, cache));
     if (step.micro_batches > 1) {
-      problems_.push_back(make_stage_problem(model, step, GradientBuckets::There, cache));
+      const auto later =
+          step.reduce_each_micro_batch ? GradientBuckets::Made : GradientBuckets::There;
+      problems_.push_back(make_stage_problem(model, step, later, cache));
     }
   }
 
@@ -186,9 +193,7 @@ std::vector<const StageSolver*> find_solvers(const std::string& wanted) {
   return solvers;
 }
 
-}  // namespace
-
-StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const StageWish& wish) {
+StagePlan plan_shape(const ModelGraph& graph, const StepShape& step, const StageWish& wish) {
   const std::vector<const StageSolver*> solvers = find_solvers(wish.plan);
   Selection selection(graph, step, wish.budget_bytes, wish.reserved_bytes);
   const StepPlanner planner(graph, step, OptionCache(wish.cache_folder));
@@ -228,6 +233,83 @@ StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const Stage
   StagePlan plan = selection.take();
   plan.minimum_budget_bytes = minimum;
   return plan;
+}
+
+// The ways to communicate under ZeRO, the ones that hide more before those that hold less.
+std::vector<std::pair<std::string, StepShape>> communication_shapes(const StepShape& step) {
+  if (step.zero < 2 || step.data_group.size() < 2) return {{"", step}};
+  std::vector<std::pair<std::string, StepShape>> shapes;
+  const auto add = [&](bool each, int ahead, int in_flight) {
+    StepShape shape = step;
+    shape.reduce_each_micro_batch = each;
+    shape.gathers_ahead = ahead;
+    shape.reductions_in_flight = in_flight;
+    std::string text;
+    if (step.micro_batches > 1) {
+      text += each ? ", gradients reduced in each micro-batch" : ", gradients reduced in the last";
+    }
+    if (step.zero == 3) text += fmt::format(", {} gathers ahead", ahead);
+    if (in_flight != step.reductions_in_flight) {
+      text += fmt::format(", {} reduction{} in flight", in_flight, in_flight == 1 ? "" : "s");
+    }
+    shapes.emplace_back(text, shape);
+  };
+  // In a pipeline micro-batches overlap: their sums are one.
+  const bool several = step.micro_batches > 1 && step.pipeline.order.empty();
+  for (const bool each : {false, true}) {
+    if (each && !several) continue;
+    for (int ahead = step.zero == 3 ? most_gathers_ahead : 0; ahead >= 0; --ahead)
+      add(each, ahead, step.reductions_in_flight);
+  }
+  add(several, 0, 1);
+  return shapes;
+}
+
+}  // namespace
+
+StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const StageWish& wish) {
+  const auto shapes = communication_shapes(step);
+  if (shapes.size() == 1) return plan_shape(graph, step, wish);
+  std::optional<StagePlan> best;
+  std::vector<StageCandidate> candidates;
+  std::int64_t minimum = std::numeric_limits<std::int64_t>::max();
+  for (const bool everything_kept : {true, false}) {
+    // As for one shape: where nothing need run twice nobody looks further.
+    if (everything_kept && !(wish.first_that_fits && wish.plan == "auto")) continue;
+    for (std::size_t k = 0; k < shapes.size(); ++k) {
+      const auto& [text, shape] = shapes[k];
+      // Searches take long: between the ends only what keeps everything is asked.
+      if (!everything_kept && k > 0 && k + 1 < shapes.size() &&
+          shape.reduce_each_micro_batch == shapes[k - 1].second.reduce_each_micro_batch) {
+        continue;
+      }
+      StageWish asked = wish;
+      if (everything_kept) asked.plan = stage_solvers().front().name;
+      try {
+        StagePlan plan = plan_shape(graph, shape, asked);
+        minimum = std::min(minimum, plan.minimum_budget_bytes);
+        plan.program.name += text;
+        for (auto& candidate : plan.candidates) {
+          candidate.name += text;
+          candidates.push_back(std::move(candidate));
+        }
+        const auto key = [](const StagePlan& one) {
+          return std::make_pair(one.prediction.seconds, one.prediction.peak_bytes);
+        };
+        if (!best || key(plan) < key(*best)) best = std::move(plan);
+      } catch (const PlanError& error) {
+        if (!everything_kept) minimum = std::min(minimum, error.needed_bytes());
+      }
+    }
+    if (best) break;
+  }
+  if (!best) {
+    throw PlanError(minimum, wish.budget_bytes,
+                    "a smaller train.micro_batch or more data ranks need less");
+  }
+  best->candidates = std::move(candidates);
+  best->minimum_budget_bytes = minimum;
+  return std::move(*best);
 }
 
 std::vector<std::pair<std::string, std::string>> plan_names() {

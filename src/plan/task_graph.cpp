@@ -35,23 +35,27 @@ TaskGraph make_task_graph(const ModelGraph& model, const StepShape& step, Gradie
   alone.micro_batches = 1;
   alone.data_group = alone.world_group = {};
   alone.pipeline = {};
+  // A bucket of gradients in shards is gone once it is reduced.
+  const bool stays = step.zero < 2 || step.data_group.size() < 2 ||
+                     (step.micro_batches > 1 && !step.reduce_each_micro_batch);
   const Program program = make_training_program(
       model, alone, same_for_all(recompute_on_demand(model, keep_everything(model)), 1));
 
   TaskGraph tasks;
+  tasks.static_bytes = static_bytes(model, step);
   tasks.nodes = static_cast<int>(model.nodes.size());
   tasks.first_backward_task.assign(model.nodes.size(), -1);
   std::vector<int> value_of(program.buffers.size(), -1);
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     const Buffer& buffer = program.buffers[id];
     const bool bucket = buffer.kind == BufferKind::Gradient;
-    if (buffer.live_at_start || buffer.kind == BufferKind::Scalar ||
-        (bucket && buckets == GradientBuckets::There)) {
+    if (buffer.live_at_start) continue;
+    if (buffer.kind == BufferKind::Scalar || (bucket && buckets == GradientBuckets::There)) {
       tasks.static_bytes += buffer.bytes;
       continue;
     }
     value_of[id] = static_cast<int>(tasks.graph.values.size());
-    tasks.graph.values.push_back({buffer.name, buffer.bytes, false, bucket});
+    tasks.graph.values.push_back({buffer.name, buffer.bytes, false, bucket && stays});
     tasks.model_value.push_back(-1);
   }
 

@@ -23,17 +23,25 @@ std::string type_name(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? "F64" : "F32";
 }
 
-// Every stored tensor of a model, with the tensor that holds its box here.
+// Every stored tensor of a model, with what is here of its box: everything, or under ZeRO a flat
+// range.
 struct Stored {
   GlobalTensor global;
   nn::Box box;
   bool replicated = false;
   at::Tensor here;
+  std::int64_t first = 0;  // element of the box; what is beyond the box is padding
+  bool in_shards = false;
 };
+
+std::vector<Stored> stored_pieces(const nn::Model& model,
+                                  const std::vector<std::string>& state_names,
+                                  const exec::ModelState& state);
 
 std::vector<Stored> stored_tensors(const nn::Model& model,
                                    const std::vector<std::string>& state_names,
                                    const exec::ModelState& state) {
+  if (!state.shards.empty()) return stored_pieces(model, state_names, state);
   std::vector<Stored> stored;
   for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
     const plan::ParameterSpec& spec = model.graph.parameters[p];
@@ -47,6 +55,48 @@ std::vector<Stored> stored_tensors(const nn::Model& model,
       add(spec.name + "." + state_names[k], parameter.states[k]);
   }
   return stored;
+}
+
+std::vector<Stored> stored_pieces(const nn::Model& model,
+                                  const std::vector<std::string>& state_names,
+                                  const exec::ModelState& state) {
+  const std::size_t kinds = 1 + state_names.size();
+  std::vector<Stored> stored(kinds * model.graph.parameters.size());
+  for (const auto& shard : state.shards) {
+    const auto tensor = [&](std::size_t k) -> const at::Tensor& {
+      return k == 0 ? shard.trained() : shard.states[k - 1];
+    };
+    for (const int parameter : shard.bucket.parameters) {
+      const auto p = static_cast<std::size_t>(parameter);
+      const plan::ParameterSpec& spec = model.graph.parameters[p];
+      const nn::Box& box = model.boxes[p];
+      for (std::size_t k = 0; k < kinds; ++k) {
+        const std::string name = k == 0 ? spec.name : spec.name + "." + state_names[k - 1];
+        stored[kinds * p + k] = {{name, type_name(tensor(k)), box.global},
+                                 box,
+                                 spec.replicated,
+                                 tensor(k).narrow(0, 0, 0),
+                                 0,
+                                 true};
+      }
+    }
+    for (const auto& piece : plan::shard_pieces(shard.bucket, state.member)) {
+      const auto p = static_cast<std::size_t>(piece.parameter);
+      const std::int64_t elements = std::min(
+          piece.elements, std::max<std::int64_t>(0, model.boxes[p].elements() - piece.first));
+      for (std::size_t k = 0; elements > 0 && k < kinds; ++k) {
+        stored[kinds * p + k].here = tensor(k).narrow(0, piece.offset, elements);
+        stored[kinds * p + k].first = piece.first;
+      }
+    }
+  }
+  return stored;
+}
+
+// Elements [first, last) of its box that are here.
+std::pair<std::int64_t, std::int64_t> range_of(const Stored& tensor) {
+  if (!tensor.in_shards) return {0, tensor.box.elements()};
+  return {tensor.first, tensor.first + tensor.here.numel()};
 }
 
 // Of a tied parameter, which the stage that counts it writes.
@@ -213,16 +263,19 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
         if (tensor.replicated && !together.writes_replicated) continue;
         if (is_copy(model, tensor.global.name, state_names)) continue;
         const std::string& name = tensor.global.name;
-        const auto [begin, end] = share_of(tensor.box.elements(), replica, replicas);
+        const auto [begin, end] = tensor.in_shards
+                                      ? range_of(tensor)
+                                      : share_of(tensor.box.elements(), replica, replicas);
         const auto element = static_cast<std::size_t>(tensor.here.element_size());
         const auto* first = static_cast<const std::byte*>(tensor.here.const_data_ptr());
+        written["tensors"].push_back(
+            {{"name", name}, {"type", tensor.global.type}, {"shape", tensor.global.shape}});
+        if (tensor.in_shards && begin == end) continue;
         sources.push_back({name,
                            tensor.global.type,
                            {end - begin},
-                           {first + static_cast<std::size_t>(begin) * element,
+                           {first + static_cast<std::size_t>(begin - tensor.first) * element,
                             static_cast<std::size_t>(end - begin) * element}});
-        written["tensors"].push_back(
-            {{"name", name}, {"type", tensor.global.type}, {"shape", tensor.global.shape}});
         written["shards"].push_back(to_json(Shard{name, tensor.box.offset, tensor.box.shape, begin,
                                                   end, rank_file(together.rank), name}));
       }
@@ -296,7 +349,8 @@ void fill_box(const std::string& checkpoint, const Stored& tensor,
               const std::map<std::string, SafetensorsFile>& files) {
   const auto element = static_cast<std::int64_t>(tensor.here.element_size());
   auto* first = static_cast<std::byte*>(tensor.here.data_ptr());
-  const std::vector<nn::Run> wanted = nn::runs_of(tensor.box);
+  const auto [low, high] = range_of(tensor);
+  const std::vector<nn::Run> wanted = nn::runs_of(tensor.box, low, high);
   std::vector<std::pair<std::int64_t, std::int64_t>> filled;  // elements of the box here
   for (const Shard* shard : shards) {
     check_shard(checkpoint, *shard, tensor.global.shape);
@@ -317,21 +371,21 @@ void fill_box(const std::string& checkpoint, const Stored& tensor,
         const std::int64_t to = run->in_box + begin - run->in_global;
         const std::int64_t from = there.in_box - shard->begin + begin - there.in_global;
         file.read(entry, from * element,
-                  {first + to * element, static_cast<std::size_t>((end - begin) * element)});
+                  {first + (to - tensor.first) * element,
+                   static_cast<std::size_t>((end - begin) * element)});
         filled.emplace_back(to, to + end - begin);
       }
     }
   }
   std::sort(filled.begin(), filled.end());
-  std::int64_t next = 0;
+  std::int64_t next = low;
   for (const auto& [begin, end] : filled) {
     if (begin != next) {
       throw IoError(checkpoint, tensor.global.name + " has shards that overlap or leave a hole");
     }
     next = end;
   }
-  if (next != tensor.box.elements())
-    throw IoError(checkpoint, tensor.global.name + " is not whole");
+  if (next != high) throw IoError(checkpoint, tensor.global.name + " is not whole");
 }
 
 }  // namespace

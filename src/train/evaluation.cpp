@@ -25,14 +25,17 @@ double validation_loss(const Setup& setup, const plan::Program& program,
   const std::int64_t batch = setup.config.train.micro_batch;
   const auto samples_of = [=](std::int64_t round) {
     std::vector<std::int64_t> samples;
-    const std::int64_t first = (round * ranks + mine) * batch;
+    // A rank that has nothing left runs along where parameters are gathered.
+    const std::int64_t place = round * ranks + mine;
+    const std::int64_t first = (place < micro_batches ? place : 0) * batch;
     for (std::int64_t i = 0; i < batch; ++i) samples.push_back(first + i);
     return samples;
   };
   const std::int64_t my_rounds =
       mine < micro_batches ? (micro_batches - mine + ranks - 1) / ranks : 0;
+  const std::int64_t runs = program.zero == 3 ? rounds : my_rounds;
   data::TokenStream stream(reader, setup.config.data.path, data::validation_dataset,
-                           setup.sizes.sequence, samples_of, 0, my_rounds);
+                           setup.sizes.sequence, samples_of, 0, runs);
   exec::Executor executor(setup.model, program, machine);
   exec::StepInputs inputs;
   inputs.training = false;
@@ -44,9 +47,10 @@ double validation_loss(const Setup& setup, const plan::Program& program,
   };
   const int loss_stage = stage_with_loss(setup);
   std::vector<double> losses(static_cast<std::size_t>(rounds), 0.0);
-  for (std::int64_t round = 0; round < my_rounds; ++round) {
+  for (std::int64_t round = 0; round < runs; ++round) {
     const exec::StepOutputs outputs = executor.run(inputs);
-    if (!outputs.report.empty()) losses[static_cast<std::size_t>(round)] = outputs.report[0];
+    if (round < my_rounds && !outputs.report.empty())
+      losses[static_cast<std::size_t>(round)] = outputs.report[0];
     peak_bytes = std::max(peak_bytes, outputs.peak_bytes);
   }
   const std::vector<double> all = session.all_gather(losses);

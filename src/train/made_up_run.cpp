@@ -49,9 +49,10 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
   {
     const exec::DeviceScope scope(tier_);
     state_ = exec::initial_state(setup.model, setup.declaration.precision,
-                                 static_cast<std::uint64_t>(setup.config.train.seed),
-                                 static_cast<int>(run.optimizer()->state_names().size()));
+                                 static_cast<std::uint64_t>(setup.config.train.seed), program_,
+                                 program_.coordinates.data);
   }
+  exec::gather_parameters(state_, run.axes().data());
   executor_ = std::make_unique<exec::Executor>(setup.model, program_,
                                                exec::Machine{.tier = &tier_,
                                                              .state = &state_,

@@ -57,6 +57,7 @@ Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads, 
   step.tensor_bucket_bytes = config.grid.bucket;
   step.world_group.resize(static_cast<std::size_t>(setup.grid.ranks()));
   std::iota(step.world_group.begin(), step.world_group.end(), 0);
+  step.zero = step.data_group.size() > 1 ? static_cast<int>(config.grid.zero) : 0;
   step.bucket_bytes = step.data_group.size() > 1 ? config.grid.bucket : 0;
   return setup;
 }
@@ -154,9 +155,14 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::
   Choice choice;
   std::int64_t evaluation_peak = 0;
   if (setup.config.evaluation.batches > 0) {
-    choice.evaluation =
-        plan::make_forward_program(setup.model.graph, setup.step, setup.model.graph.loss);
-    choice.evaluation_prediction = plan::replay(choice.evaluation);
+    plan::StepShape step = setup.step;
+    // As many gathers ahead as fit.
+    for (step.gathers_ahead = 2;; --step.gathers_ahead) {
+      choice.evaluation =
+          plan::make_forward_program(setup.model.graph, step, setup.model.graph.loss);
+      choice.evaluation_prediction = plan::replay(choice.evaluation);
+      if (choice.evaluation_prediction.peak_bytes <= budget_bytes || step.gathers_ahead == 0) break;
+    }
     choice.evaluation.peak_bytes = evaluation_peak = choice.evaluation_prediction.peak_bytes;
     choice.evaluation.seconds = choice.evaluation_prediction.seconds;
     choice.evaluation.budget_bytes = budget_bytes;

@@ -232,8 +232,8 @@ void Trainer::make_state() {
   {
     const exec::DeviceScope scope(*tier_);
     state_ = exec::initial_state(setup_.model, setup_.declaration.precision,
-                                 static_cast<std::uint64_t>(config_.train.seed),
-                                 static_cast<int>(optimizer_->state_names().size()));
+                                 static_cast<std::uint64_t>(config_.train.seed), program_,
+                                 program_.coordinates.data);
   }
   session_.agree([&] {
     if (start_.checkpoint.empty()) return;
@@ -241,6 +241,7 @@ void Trainer::make_state() {
                     state_,
                     whole_.model.graph.parameters.size() * (1 + optimizer_->state_names().size()));
   });
+  exec::gather_parameters(state_, axes_->data());
   if (!start_.checkpoint.empty()) {
     say(fmt::format("continuing from {} (step {} of {})\n", start_.checkpoint, start_.step,
                     config_.train.steps));

@@ -22,9 +22,16 @@ function phaseOf(program, i) {
     norm: "update",
     update: "update",
     "all-reduce": "communication",
+    "reduce-scatter": "communication",
+    "all-gather": "communication",
+    "keep-shard": "update",
     wait: "waiting"
   }[operation] ||
       "load";
+}
+
+function isCollective(operation) {
+  return ["all-reduce", "reduce-scatter", "all-gather"].includes(operation);
 }
 
 // As replay counts: computation in order on one lane, sums in order on another, and a wait that
@@ -36,7 +43,7 @@ function scheduleOf(program) {
   const communication = [];
   program.operation.forEach((operation, i) => {
     const begin = now;
-    if (operation === "all-reduce") {
+    if (isCollective(operation)) {
       const start = Math.max(channelFree, now);
       channelFree = start + program.instruction_seconds[i];
       communication[i] = [start, channelFree];
