@@ -1,0 +1,119 @@
+// What the executor does over ranks.
+#include <ATen/Functions.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "exec/executor.hpp"
+#include "exec/executor_running.hpp"
+#include "nn/element_type.hpp"
+
+namespace garonne::exec {
+
+dist::Transport& Executor::transport_of(const plan::Instruction& instruction) const {
+  const std::string& group = instruction.channel.value().group;
+  dist::Transport* found = group == "data"       ? machine_.data
+                           : group == "tensor"   ? machine_.tensor
+                           : group == "pipeline" ? machine_.pipeline
+                           : group == "tied"     ? machine_.tied
+                           : group == "world"    ? machine_.world
+                                                 : nullptr;
+  expect(found != nullptr, plan::describe(instruction) + " communicates in the group " + group +
+                               " without transport");
+  return *found;
+}
+
+void Executor::send(const plan::Instruction& instruction, std::size_t number, Running& running) {
+  const at::Tensor& data = running.buffers[index(instruction.arguments.inputs[0])];
+  const plan::Channel& channel = instruction.channel.value();
+  if (instruction.arguments.output >= 0) {
+    make(instruction, instruction.arguments.output, at::empty({0}, data.options()), running);
+  }
+  expect(data.is_contiguous(), plan::describe(instruction) + " sends what is not contiguous");
+  dist::Transport& transport = transport_of(instruction);
+  const dist::Ticket ticket = transport.send(
+      data.const_data_ptr(), data.numel() * static_cast<std::int64_t>(data.element_size()),
+      channel.peer, channel.tag);
+  running.tickets.emplace(number, std::make_pair(&transport, ticket));
+}
+
+void Executor::receive(const plan::Instruction& instruction, std::size_t number, Running& running) {
+  // A gradient has the shape of the value that was handed over.
+  const plan::ModelGraph& graph = model_.graph;
+  const plan::Channel& channel = instruction.channel.value();
+  const auto value = std::find_if(graph.values.begin(), graph.values.end(), [&](const auto& spec) {
+    return instruction.node_index < 0 && spec.name == instruction.node;
+  });
+  const plan::ValueSpec& spec =
+      value != graph.values.end()
+          ? *value
+          : graph.values[index(graph.nodes[index(instruction.node_index)].inputs[0])];
+  const std::int64_t rows = model_.batch * model_.sequence;
+  at::Tensor tensor =
+      at::empty({rows, spec.elements / rows}, nn::compute_scalar_type(machine_.state->precision));
+  make(instruction, instruction.arguments.output, tensor, running);
+  dist::Transport& transport = transport_of(instruction);
+  const dist::Ticket ticket = transport.receive(
+      tensor.data_ptr(), tensor.numel() * static_cast<std::int64_t>(tensor.element_size()),
+      channel.peer, channel.tag);
+  running.tickets.emplace(number, std::make_pair(&transport, ticket));
+}
+
+void Executor::all_reduce(const plan::Instruction& instruction, std::size_t number,
+                          Running& running) {
+  const at::Tensor& data = running.buffers[index(instruction.arguments.inputs[0])];
+  const int staging = instruction.arguments.staging;
+  at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, at::kByte);
+  make(instruction, staging, scratch, running);
+  const auto type =
+      data.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;
+  dist::Transport& transport = transport_of(instruction);
+  const dist::Ticket ticket = transport.all_reduce_sum(
+      data.data_ptr(), data.numel(), type, scratch.numel() > 0 ? scratch.data_ptr() : nullptr);
+  running.tickets.emplace(number, std::make_pair(&transport, ticket));
+}
+
+void Executor::reduce_scatter(const plan::Instruction& instruction, std::size_t number,
+                              Running& running) {
+  const at::Tensor& data = running.buffers[index(instruction.arguments.inputs[0])];
+  const int staging = instruction.arguments.staging;
+  at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, at::kByte);
+  make(instruction, staging, scratch, running);
+  const auto type =
+      data.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;
+  dist::Transport& transport = transport_of(instruction);
+  const dist::Ticket ticket =
+      transport.reduce_scatter_sum(data.data_ptr(), data.numel(), type, scratch.data_ptr());
+  running.tickets.emplace(number, std::make_pair(&transport, ticket));
+}
+
+void Executor::all_gather(const plan::Instruction& instruction, std::size_t number,
+                          Running& running) {
+  const int from = instruction.arguments.inputs[0];
+  const int to = instruction.arguments.output;
+  if (to != from) {
+    const at::Tensor& shard = running.buffers[index(from)];
+    at::Tensor whole = at::empty({shard.numel() * program_.shards_of_bucket}, shard.options());
+    whole.narrow(0, shard.numel() * machine_.state->member, shard.numel()).copy_(shard);
+    make(instruction, to, whole, running);
+  }
+  const at::Tensor& data = running.buffers[index(to)];
+  dist::Transport& transport = transport_of(instruction);
+  const dist::Ticket ticket = transport.all_gather(data.data_ptr(), data.numel(),
+                                                   static_cast<std::int64_t>(data.element_size()));
+  running.tickets.emplace(number, std::make_pair(&transport, ticket));
+}
+
+void Executor::keep_shard(const plan::Instruction& instruction, Running& running) {
+  const plan::GradientTarget& target = instruction.arguments.parameter_gradients[0];
+  const std::int64_t elements = program_.buckets[index(instruction.node_index)].shard.elements;
+  const at::Tensor reduced = running.buffers[index(instruction.arguments.inputs[0])].narrow(
+      0, elements * machine_.state->member, elements);
+  if (target.accumulate) {
+    running.buffers[index(target.buffer)].add_(reduced);
+  } else {
+    make(instruction, target.buffer, reduced.clone(), running);
+  }
+}
+
+}  // namespace garonne::exec

@@ -1,0 +1,259 @@
+#include "plan/step_writer.hpp"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "plan/micro_batch_writer.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+// Where each step of a micro-batch's schedule runs: with the forward or the backward of its chunk,
+// or with the weight part of the backward.
+struct ChunkSteps {
+  NodeSchedule forward;
+  NodeSchedule backward;
+};
+
+std::vector<ChunkSteps> cut_by_chunk(const ModelGraph& graph, const NodeSchedule& schedule) {
+  std::vector<ChunkSteps> chunks(index(graph.chunks()));
+  std::vector<bool> ran(graph.nodes.size(), false);
+  NodeSchedule again;  // recomputations go with the step that they are for
+  for (const NodeStep& step : schedule) {
+    if (step.forward() && ran[index(step.node)]) {
+      again.push_back(step);
+      continue;
+    }
+    ran[index(step.node)] = true;
+    ChunkSteps& chunk = chunks[index(graph.nodes[index(step.node)].chunk)];
+    NodeSchedule& steps = step.forward() ? chunk.forward : chunk.backward;
+    steps.insert(steps.end(), again.begin(), again.end());
+    again.clear();
+    steps.push_back(step);
+  }
+  expect(again.empty(), "a schedule ends with a forward that nothing needs");
+  return chunks;
+}
+
+// Gradients that were sent and may still be on their way, of each chunk: more would deadlock in no
+// schedule, fewer in some.
+constexpr std::size_t gradients_on_their_way = 2;
+
+// Writes the micro-batches of a step in the order of the stage's pipeline schedule.
+class StepWriter {
+ public:
+  StepWriter(ProgramBuilder& builder, const ModelGraph& graph, const StepShape& step,
+             const StepSchedule& schedule)
+      : builder_(builder),
+        graph_(graph),
+        step_(step),
+        order_(step.pipeline.order),
+        ran_(index(step.micro_batches), std::vector<bool>(graph.nodes.size(), false)),
+        received_(index(graph.chunks()), -1),
+        hands_over_(index(graph.chunks()), -1),
+        sent_gradients_(index(graph.chunks())) {
+    for (int m = 0; m < step.micro_batches; ++m) {
+      writers_.emplace_back(builder, graph, m);
+      if (step.pipeline.order.empty()) {
+        for (int c = 0; c < graph.chunks(); ++c) order_.push_back({PipelineWork::Forward, c, m});
+        for (int c = graph.chunks() - 1; c >= 0; --c)
+          order_.push_back({PipelineWork::Backward, c, m});
+      }
+    }
+    for (const auto& micro_batch : schedule.schedules)
+      steps_.push_back(cut_by_chunk(graph, micro_batch));
+    steps_of_ = schedule.of_micro_batch;
+    find_boundaries();
+    waits_.resize(order_.size(), -1);
+    sent_.resize(index(step.micro_batches) * index(graph.chunks()), -1);
+    loaded_.resize(index(step.micro_batches), false);
+  }
+
+  void write() {
+    for (std::size_t k = 0; k < order_.size(); ++k) {
+      const PipelineOperation& operation = order_[k];
+      if (!loaded_[index(operation.micro_batch)]) {
+        writers_[index(operation.micro_batch)].load(in_pipeline());
+        loaded_[index(operation.micro_batch)] = true;
+      }
+      post_receive(k);
+      if (k + 1 < order_.size()) post_receive(k + 1);
+      if (waits_[k] >= 0) builder_.wait(waits_[k]);
+      run(operation);
+    }
+    for (auto& chunk : sent_gradients_) {
+      for (const int instruction : chunk) builder_.wait(instruction);
+    }
+  }
+
+  // Forwards alone; `output` is the caller's, -1 = this stage has none to give.
+  void write_forward(int output) {
+    std::erase_if(order_,
+                  [](const auto& operation) { return operation.work != PipelineWork::Forward; });
+    waits_.resize(order_.size());
+    write();
+    for (const int instruction : sent_) {
+      if (instruction >= 0) builder_.wait(instruction);
+    }
+    builder_.report(output < 0 ? -1 : writers_[0].value(output));
+  }
+
+ private:
+  bool in_pipeline() const { return !step_.pipeline.chunks.empty(); }
+
+  void find_boundaries() {
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const NodeSpec& node = graph_.nodes[n];
+      if (node.hands_over) hands_over_[index(node.chunk)] = static_cast<int>(n);
+      for (const int input : node.inputs) {
+        const ValueSpec& value = graph_.values[index(input)];
+        if (value.loaded && value.differentiable) received_[index(node.chunk)] = input;
+      }
+    }
+  }
+
+  // Forward messages cross the boundary behind part `boundary`, gradients come back over it.
+  Channel channel(const char* kind, int peer, int boundary, bool forward, int micro_batch) const {
+    const PipelinePlace& place = step_.pipeline;
+    constexpr int most_tags = 32768;
+    Channel result;
+    result.kind = kind;
+    result.group = "pipeline";
+    result.members = place.group;
+    result.peer = peer;
+    result.tag =
+        ((2 * boundary + (forward ? 0 : 1)) * step_.micro_batches + micro_batch) % most_tags;
+    return result;
+  }
+
+  // Once, for the operation at `k`; the message travels while the one before it computes.
+  void post_receive(std::size_t k) {
+    if (!in_pipeline() || waits_[k] >= 0) return;
+    const PipelineOperation& operation = order_[k];
+    const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(operation.chunk)];
+    MicroBatchWriter& writer = writers_[index(operation.micro_batch)];
+    const int m = operation.micro_batch;
+    if (operation.work == PipelineWork::Forward && place.before >= 0) {
+      writer.receive_value(received_[index(operation.chunk)],
+                           channel("receive", place.before, place.part - 1, true, m));
+      waits_[k] = builder_.last_instruction();
+    } else if (gives_input_gradient(operation.work) && place.after >= 0) {
+      writer.receive_gradient(hands_over_[index(operation.chunk)],
+                              channel("receive", place.after, place.part, false, m));
+      waits_[k] = builder_.last_instruction();
+    }
+  }
+
+  void run(const PipelineOperation& operation) {
+    const int m = operation.micro_batch;
+    const ChunkSteps& steps = steps_[index(steps_of_[index(m)])][index(operation.chunk)];
+    switch (operation.work) {
+      case PipelineWork::Forward:
+        for (const NodeStep& step : steps.forward) forward(step, m);
+        return;
+      case PipelineWork::Backward:
+        for (const NodeStep& step : steps.backward) backward(step, m);
+        return send_gradient(operation);
+      case PipelineWork::BackwardInput:
+        for (const NodeStep& step : steps.backward) {
+          if (step.forward() || step.pass != Pass::BackwardWeight) backward(step, m);
+        }
+        return send_gradient(operation);
+      case PipelineWork::BackwardWeight:
+        for (const NodeStep& step : steps.backward) {
+          if (!step.forward() && step.pass == Pass::BackwardWeight) backward(step, m);
+        }
+        return;
+      case PipelineWork::Recompute:
+        return;  // with the backward, which knows what it needs
+    }
+  }
+
+  void forward(const NodeStep& step, int m) {
+    const NodeSpec& node = graph_.nodes[index(step.node)];
+    MicroBatchWriter& writer = writers_[index(m)];
+    const bool first = !ran_[index(m)][index(step.node)];
+    ran_[index(m)][index(step.node)] = true;
+    if (node.hands_over) {
+      if (!in_pipeline()) return writer.send_value(step.node, std::nullopt);
+      const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(node.chunk)];
+      writer.send_value(step.node, channel("send", place.after, place.part, true, m));
+      sent_[index(m) * index(graph_.chunks()) + index(node.chunk)] = builder_.last_instruction();
+      return;
+    }
+    writer.forward(step.node, step.keep, /*recompute=*/!first);
+    if (first && node.output == graph_.loss && builder_.loss_sum() >= 0) {
+      writer.emit_loss(builder_.loss_sum(), !loss_emitted_);
+      loss_emitted_ = true;
+    }
+  }
+
+  void backward(const NodeStep& step, int m) {
+    if (step.forward()) return forward(step, m);
+    const NodeSpec& node = graph_.nodes[index(step.node)];
+    if (node.hands_over) {
+      if (!in_pipeline()) return writers_[index(m)].receive_gradient(step.node, std::nullopt);
+      // The gradient is here, so what it is the gradient of has long arrived.
+      builder_.wait(sent_[index(m) * index(graph_.chunks()) + index(node.chunk)]);
+      return;
+    }
+    writers_[index(m)].backward(step.node, step.pass);
+    if (step.pass != Pass::BackwardInput) builder_.finished_weights(step.node, m);
+  }
+
+  void send_gradient(const PipelineOperation& operation) {
+    const int value = received_[index(operation.chunk)];
+    if (!in_pipeline() || value < 0) return;
+    const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(operation.chunk)];
+    auto& on_their_way = sent_gradients_[index(operation.chunk)];
+    if (on_their_way.size() == gradients_on_their_way) {
+      builder_.wait(on_their_way.front());
+      on_their_way.erase(on_their_way.begin());
+    }
+    writers_[index(operation.micro_batch)].send_gradient(
+        value, channel("send", place.before, place.part - 1, false, operation.micro_batch));
+    on_their_way.push_back(builder_.last_instruction());
+  }
+
+  ProgramBuilder& builder_;
+  const ModelGraph& graph_;
+  const StepShape& step_;
+  std::vector<PipelineOperation> order_;
+  std::vector<MicroBatchWriter> writers_;
+  std::vector<std::vector<ChunkSteps>> steps_;    // by schedule and chunk
+  std::vector<int> steps_of_;                     // the schedule of a micro-batch
+  std::vector<std::vector<bool>> ran_;            // by micro-batch and node
+  std::vector<int> received_;                     // by chunk: the value from another stage
+  std::vector<int> hands_over_;                   // by chunk: the node
+  std::vector<int> waits_;                        // by operation: its receive
+  std::vector<int> sent_;                         // by micro-batch and chunk: the send of the value
+  std::vector<std::vector<int>> sent_gradients_;  // by chunk, oldest first
+  std::vector<bool> loaded_;                      // by micro-batch
+  bool loss_emitted_ = false;
+};
+
+}  // namespace
+
+void write_step(ProgramBuilder& builder, const ModelGraph& graph, const StepShape& step,
+                const StepSchedule& schedule) {
+  StepWriter(builder, graph, step, schedule).write();
+}
+
+void write_forward(ProgramBuilder& builder, const ModelGraph& graph, const StepShape& step,
+                   int output) {
+  StepShape once = step;
+  once.micro_batches = 1;
+  once.pipeline.order.clear();
+  NodeSchedule schedule;
+  for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n)
+    schedule.push_back({n, Pass::Forward, false});
+  StepWriter(builder, graph, once, same_for_all(std::move(schedule), 1)).write_forward(output);
+}
+
+}  // namespace garonne::plan
