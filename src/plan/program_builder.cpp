@@ -226,8 +226,8 @@ bool ProgramBuilder::sums_over_tensor(int parameter) const {
 void ProgramBuilder::set_collective(const NodeCollective& collective, Instruction& instruction) {
   if (collective.kind.empty()) return;
   expect(step_.tensor_group.size() > 1, instruction.node + " has no tensor group to meet");
-  instruction.channel = Channel{collective.kind, "tensor",         step_.tensor_group, -1,
-                                tag_++,          collective.bytes, /*blocking=*/true};
+  instruction.channel = Channel{collective.kind,    "tensor",         step_.tensor_group, -1,
+                                next_tag("tensor"), collective.bytes, /*blocking=*/true};
 }
 
 void ProgramBuilder::finished_weights(int n, int micro_batch) {
@@ -272,7 +272,8 @@ void ProgramBuilder::all_reduce(const std::string& name, const Group& group, int
   // Each member sends and receives (members-1)/members of the bytes twice.
   instruction.seconds = 2.0 * static_cast<double>(bytes) * static_cast<double>(members - 1) /
                         static_cast<double>(members) / step_.link_bytes_per_second;
-  instruction.channel = Channel{"all-reduce", group.name, group.members, -1, tag_++, bytes, false};
+  instruction.channel =
+      Channel{"all-reduce", group.name, group.members, -1, next_tag(group.name), bytes, false};
   submit(std::move(instruction));
 }
 
@@ -301,7 +302,7 @@ void ProgramBuilder::reduce_scatter(std::size_t number, int micro_batch) {
   instruction.seconds = static_cast<double>(bytes) * static_cast<double>(members - 1) /
                         static_cast<double>(members) / step_.link_bytes_per_second;
   instruction.channel =
-      Channel{"reduce-scatter", "data", step_.data_group, -1, tag_++, bytes, false};
+      Channel{"reduce-scatter", "data", step_.data_group, -1, next_tag("data"), bytes, false};
   submit(std::move(instruction));
   bucket_live_[number] = false;
   bucket_reduced_[number] = true;
@@ -351,7 +352,8 @@ void ProgramBuilder::gather_updated(const Bucket& bucket) {
   const std::int64_t bytes = padded_elements(bucket) * step_.element_bytes.parameter;
   instruction.seconds =
       static_cast<double>(bytes) * (members - 1) / members / step_.link_bytes_per_second;
-  instruction.channel = Channel{"all-gather", "data", step_.data_group, -1, tag_++, bytes, false};
+  instruction.channel =
+      Channel{"all-gather", "data", step_.data_group, -1, next_tag("data"), bytes, false};
   submit(std::move(instruction));
 }
 

@@ -2,6 +2,7 @@
 // buckets, reductions, norm and update.
 #pragma once
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +67,7 @@ class ProgramBuilder {
                   std::int64_t element_bytes);
   void reduce_scatter(std::size_t number, int micro_batch);
   void gather_updated(const Bucket& bucket);
+  int next_tag(const std::string& group) { return tags_[group]++; }
   void wait_for_oldest();
   bool is_tied(const Bucket& bucket) const;
   void keep_shard(const Instruction& reduced);
@@ -89,7 +91,7 @@ class ProgramBuilder {
   std::vector<int> nodes_to_come_;    // by bucket: uses by nodes that are not finished
   std::vector<int> uses_;             // by bucket
   std::vector<int> in_flight_;        // instruction indices of reductions not yet waited for
-  int tag_ = 0;
+  std::map<std::string, int> tags_;   // by group: stages number what they share alike
 };
 
 }  // namespace garonne::plan
