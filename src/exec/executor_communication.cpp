@@ -48,9 +48,8 @@ void Executor::receive(const plan::Instruction& instruction, std::size_t number,
       value != graph.values.end()
           ? *value
           : graph.values[index(graph.nodes[index(instruction.node_index)].inputs[0])];
-  const std::int64_t rows = model_.batch * model_.sequence;
-  at::Tensor tensor =
-      at::empty({rows, spec.elements / rows}, nn::compute_scalar_type(machine_.state->precision));
+  at::Tensor tensor = at::empty({spec.elements / model_.width, model_.width},
+                                nn::compute_scalar_type(machine_.state->precision));
   make(instruction, instruction.arguments.output, tensor, running);
   dist::Transport& transport = transport_of(instruction);
   const dist::Ticket ticket = transport.receive(

@@ -253,6 +253,7 @@ Model make_gpt(const GptSizes& sizes, std::int64_t batch, const Declaration& dec
   Model model = builder.take();
   model.batch = batch;
   model.sequence = sizes.sequence;
+  model.width = sizes.hidden;
   return model;
 }
 
@@ -268,6 +269,7 @@ Model make_gpt_generator(const GptSizes& sizes, const Declaration& declaration) 
   Model model = builder.take();
   model.batch = 1;
   model.sequence = sizes.sequence;
+  model.width = sizes.hidden;
   return model;
 }
 

@@ -84,6 +84,7 @@ Model cut_model(const Model& whole, const plan::StageCut& cut) {
   }
   model.batch = whole.batch;
   model.sequence = whole.sequence;
+  model.width = whole.width;
   return model;
 }
 

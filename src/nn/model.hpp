@@ -27,6 +27,7 @@ struct Model {
   std::vector<Box> boxes;  // by parameter index: what it is of the stored whole
   std::int64_t batch = 0;  // samples of a micro-batch
   std::int64_t sequence = 0;
+  std::int64_t width = 0;  // last dimension of the values that stages hand over
 };
 
 // The nodes and parameters of one stage of a pipeline (plan/stage_cut.hpp).
