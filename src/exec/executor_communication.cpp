@@ -67,8 +67,11 @@ void Executor::all_reduce(const plan::Instruction& instruction, std::size_t numb
   const auto type =
       data.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;
   dist::Transport& transport = transport_of(instruction);
+  // The buffer may end in padding, for which there is no staging.
+  const std::int64_t elements =
+      instruction.channel->bytes / static_cast<std::int64_t>(data.element_size());
   const dist::Ticket ticket = transport.all_reduce_sum(
-      data.data_ptr(), data.numel(), type, scratch.numel() > 0 ? scratch.data_ptr() : nullptr);
+      data.data_ptr(), elements, type, scratch.numel() > 0 ? scratch.data_ptr() : nullptr);
   running.tickets.emplace(number, std::make_pair(&transport, ticket));
 }
 

@@ -12,7 +12,12 @@
 namespace garonne::train {
 
 exec::Machine TrainedModel::machine() {
-  return {tier.get(), &state, &products, optimizer.get(), nullptr, {}};
+  exec::Machine machine;
+  machine.tier = tier.get();
+  machine.state = &state;
+  machine.products = &products;
+  machine.optimizer = optimizer.get();
+  return machine;
 }
 
 TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step) {
