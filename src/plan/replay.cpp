@@ -44,6 +44,10 @@ class Replay {
   }
 
   void start() {
+    in_pipeline_ = std::any_of(
+        program_.instructions.begin(), program_.instructions.end(), [](const Instruction& one) {
+          return one.operation == Operation::Send || one.operation == Operation::Receive;
+        });
     for (std::size_t id = 0; id < program_.buffers.size(); ++id) {
       const Buffer& buffer = program_.buffers[id];
       if (buffer.bytes < 0) fail(0, buffer.name + " has a negative size");
@@ -132,6 +136,7 @@ class Replay {
     for (const auto& target : instruction.arguments.parameter_gradients) {
       const auto place = std::make_pair(target.buffer, target.offset_elements);
       const auto now = std::make_pair(instruction.micro_batch, -instruction.node_index);
+      // Stages of a pipeline take micro-batches as they come: there each node's own ascend.
       const auto found = last_contribution_.find(place);
       if (found == last_contribution_.end()) {
         if (target.accumulate) fail(i, "adds to a gradient that has no first contribution");
@@ -139,7 +144,11 @@ class Replay {
         continue;
       }
       if (!target.accumulate) fail(i, "overwrites a gradient that has contributions");
-      if (now <= found->second) fail(i, "adds to a gradient out of the canonical order");
+      const bool ordered =
+          in_pipeline_ ? last_of_node_[{place, instruction.node_index}] <= instruction.micro_batch
+                       : now > found->second;
+      if (!ordered) fail(i, "adds to a gradient out of the canonical order");
+      last_of_node_[{place, instruction.node_index}] = instruction.micro_batch;
       found->second = now;
     }
   }
@@ -199,6 +208,8 @@ class Replay {
   std::vector<int> pending_writes_;
   std::map<int, double> pending_;  // instruction -> when it completes
   std::map<std::pair<int, std::int64_t>, std::pair<int, int>> last_contribution_;
+  std::map<std::pair<std::pair<int, std::int64_t>, int>, int> last_of_node_;  // micro-batch
+  bool in_pipeline_ = false;
   std::int64_t live_bytes_ = 0;
   BytesByKind by_kind_{};
   double now_ = 0;

@@ -42,7 +42,7 @@ void check_collectives(const std::vector<Program>& programs) {
       if (!instruction.channel) continue;
       const auto& members = instruction.channel->members;
       if (std::find(members.begin(), members.end(), rank) == members.end())
-        fail(programs, rank, i, "the rank is no member of its group");
+        fail(programs, rank, i, fmt::format("rank {} is no member of its group", rank));
       if (is_message(instruction)) continue;
       groups[{instruction.channel->group, members}][rank].emplace_back(i, &*instruction.channel);
     }

@@ -71,7 +71,7 @@ TEST(DropoutAdd, DropsItsShare) {
   Array out(ElementType::Float32, n);
   const std::int64_t sample = 4;
   for (const double probability : {0.1, 0.5}) {
-    dropout_add(x.type(), nullptr, x.data(), out.data(), some_dropout(probability), &sample, 1, n);
+    dropout_add(x.type(), nullptr, x.data(), out.data(), some_dropout(probability), &sample, n, n);
     double dropped = 0;
     for (std::int64_t i = 0; i < n; ++i) dropped += out[i] == 0 ? 1 : 0;
     EXPECT_NEAR(dropped / static_cast<double>(n), probability, 0.003);
@@ -83,11 +83,11 @@ TEST(DropoutAdd, SamplesDoNotDependOnTheBatch) {
   const std::vector<std::int64_t> samples = some_samples(4);
   const Array x = random_array(ElementType::Float32, 4 * n, 1);
   Array whole(x.type(), 4 * n);
-  dropout_add(x.type(), nullptr, x.data(), whole.data(), some_dropout(0.3), samples.data(), 4, n);
+  dropout_add(x.type(), nullptr, x.data(), whole.data(), some_dropout(0.3), samples.data(), 4 * n, n);
   for (std::int64_t i = 0; i < 4; ++i) {
     Array one(x.type(), n);
     dropout_add(x.type(), nullptr, static_cast<const float*>(x.data()) + i * n, one.data(),
-                some_dropout(0.3), samples.data() + i, 1, n);
+                some_dropout(0.3), samples.data() + i, n, n);
     for (std::int64_t j = 0; j < n; ++j) ASSERT_EQ(one[j], whole[i * n + j]);
   }
 }
