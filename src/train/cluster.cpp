@@ -32,12 +32,15 @@ ComputeSession::ComputeSession(int threads) : kernels_(threads) {
 void check_grid(const RunConfig& config, int ranks) {
   const std::int64_t wanted = config.grid.data * config.grid.pipeline * config.grid.tensor;
   if (wanted != ranks) {
+    const std::int64_t others = config.grid.pipeline * config.grid.tensor;
     throw ConfigError(
         "grid", "",
         fmt::format("data {} × pipeline {} × tensor {} wants {} ranks and {} were started; use "
-                    "`mpirun -n {}` or set --grid.data {}",
+                    "`mpirun -n {}`{}",
                     config.grid.data, config.grid.pipeline, config.grid.tensor, wanted, ranks,
-                    wanted, ranks));
+                    wanted,
+                    ranks % others == 0 ? fmt::format(" or set --grid.data {}", ranks / others)
+                                        : std::string()));
   }
   if (config.grid.transport == "nccl") {
     dist::expect_nccl_built();

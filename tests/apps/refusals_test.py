@@ -51,8 +51,9 @@ class UsageTest(ProgramTest):
         self.refused("--grid.data", 3, ranks=2, words=["mpirun -n 3"])
         self.refused("--grid.data", 2, words=["2 ranks"])
 
-    def test_axes_that_this_version_lacks(self):
-        self.refused("--grid.pipeline", 2, words=["grid.pipeline"])
+    def test_grids_of_other_sizes_than_the_ranks(self):
+        for axis in ("pipeline", "tensor"):
+            self.refused(f"--grid.{axis}", 2, words=[f"{axis} 2", "mpirun -n 2"])
 
     def test_global_batch_that_does_not_divide(self):
         self.refused("--train.global_batch", 9, words=["train.global_batch", "8 and 10"])
