@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
-#include "data/token_file.hpp"
 #include "train/evaluation.hpp"
 #include "train/trained_model.hpp"
+#include "train/workload.hpp"
 
 namespace garonne::apps {
 namespace {
@@ -24,10 +24,10 @@ ExitCode evaluate(const EvalOptions& options, bool generates, dist::Session& ses
   train::TrainedModel trained = train::open_trained_model(options.run, options.step);
   const auto& config = trained.config;
   nlohmann::ordered_json result = {{"run", options.run}, {"step", trained.step}};
-  const data::TokenFileInfo info = data::inspect_token_file(config.data.path);
+  const auto workload = train::open_workload(config);
   trained.setup.config.evaluation.batches = std::max<std::int64_t>(1, config.evaluation.batches);
   const std::int64_t batches = train::validation_micro_batches(
-      trained.setup.config, data::windows(info.validation_tokens, trained.setup.sizes.sequence));
+      trained.setup.config, workload->samples(train::Part::Validation));
   if (batches > 0) {
     const plan::Program program = plan::make_forward_program(
         trained.setup.model.graph, trained.setup.step, trained.setup.model.graph.loss);
@@ -37,7 +37,7 @@ ExitCode evaluate(const EvalOptions& options, bool generates, dist::Session& ses
     }
     std::int64_t peak = 0;
     const double loss =
-        train::validation_loss(trained.setup, program, trained.machine(),
+        train::validation_loss(trained.setup, program, trained.machine(), *workload,
                                std::make_shared<data::Reader>(), batches, session, peak);
     result["validation_loss"] = loss;
     result["validation_tokens"] = batches * config.train.micro_batch * trained.setup.sizes.sequence;
@@ -58,7 +58,7 @@ ExitCode evaluate(const EvalOptions& options, bool generates, dist::Session& ses
   if (generates) {
     const std::string text = train::generate(
         trained.setup, {options.prompt, options.tokens, options.temperature, options.seed},
-        trained.tokenizer, trained.machine(), trained.budget_bytes);
+        trained.setup.facts.tokenizer, trained.machine(), trained.budget_bytes);
     result["prompt"] = options.prompt;
     result["generated"] = text;
     if (!options.json) fmt::print("{}{}\n", options.prompt, text);

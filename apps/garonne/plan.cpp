@@ -8,7 +8,6 @@
 #include "base/file.hpp"
 #include "base/progress.hpp"
 #include "command.hpp"
-#include "data/token_file.hpp"
 #include "exec/profile.hpp"
 #include "plan/chain/chain_json.hpp"
 #include "plan/cost_table.hpp"
@@ -19,6 +18,7 @@
 #include "train/grid_plan.hpp"
 #include "train/memory_sweep.hpp"
 #include "train/planning.hpp"
+#include "train/workload.hpp"
 
 namespace garonne::apps {
 namespace {
@@ -95,8 +95,8 @@ void print_stages(const train::GridPlan& plan, bool measured) {
   }
 }
 
-ExitCode plan_sweep(const RunConfig& config, const PlanOptions& options, std::int64_t vocabulary,
-                    int threads, const plan::CostTable& costs) {
+ExitCode plan_sweep(const RunConfig& config, const PlanOptions& options,
+                    const train::DataFacts& facts, int threads, const plan::CostTable& costs) {
   if (!options.program_directory.empty())
     throw ConfigError("--program", options.program_directory,
                       "one Program is not what a sweep has");
@@ -104,9 +104,8 @@ ExitCode plan_sweep(const RunConfig& config, const PlanOptions& options, std::in
   const std::int64_t budget = train::resolve_budget(
       config, static_cast<int>(config.grid.data * config.grid.pipeline * config.grid.tensor));
   Progress bar("sweep", 0);
-  const train::MemorySweep sweep =
-      train::memory_sweep(config, axes, vocabulary, threads, costs, budget,
-                          [&](int done, int) { bar.advance_to(done); });
+  const train::MemorySweep sweep = train::memory_sweep(
+      config, axes, facts, threads, costs, budget, [&](int done, int) { bar.advance_to(done); });
   bar.clear();
   fmt::print("{}",
              options.json ? train::to_json(sweep).dump(2) + "\n" : train::format_sweep(sweep));
@@ -144,19 +143,12 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
     }
     config.grid.data = options.ranks / others;
   }
-  std::int64_t vocabulary = config.model.vocabulary;
-  if (vocabulary == 0) {
-    if (config.data.path.empty()) {
-      throw ConfigError("model.vocabulary", "",
-                        "is needed where data.path names no file that says it");
-    }
-    vocabulary = data::inspect_token_file(config.data.path).vocabulary;
-  }
+  const train::DataFacts facts = train::facts_of(config);
   const int threads = train::threads_of_rank(
       config, static_cast<int>(config.grid.data * config.grid.pipeline * config.grid.tensor));
   const plan::CostTable costs = exec::load_cached_costs(threads);
-  if (options.sweep) return plan_sweep(config, options, vocabulary, threads, costs);
-  train::Setup setup = train::make_setup(config, vocabulary, threads);
+  if (options.sweep) return plan_sweep(config, options, facts, threads, costs);
+  train::Setup setup = train::make_setup(config, facts, threads);
   const bool measured = train::apply_costs(costs, setup);
   const std::int64_t budget = train::resolve_budget(
       config, static_cast<int>(config.grid.data * config.grid.pipeline * config.grid.tensor));
@@ -272,11 +264,9 @@ void add_profile(CLI::App& app, Chosen& chosen) {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "profile");
       const RunConfig loaded = config->load();
-      const std::int64_t vocabulary = loaded.model.vocabulary > 0
-                                          ? loaded.model.vocabulary
-                                          : data::inspect_token_file(loaded.data.path).vocabulary;
+      const train::DataFacts facts = train::facts_of(loaded);
       const int threads = train::threads_of_rank(loaded, static_cast<int>(loaded.grid.data));
-      const train::Setup setup = train::make_setup(loaded, vocabulary, threads);
+      const train::Setup setup = train::make_setup(loaded, facts, threads);
       const train::ComputeSession compute(threads);
       const plan::CostTable table =
           *again ? train::measure_costs_again(setup, threads)

@@ -20,6 +20,24 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+at::Tensor loaded_tensor(const HostBatch& batch, const std::string& name, Precision precision) {
+  const auto field = batch.fields.find(name);
+  if (field != batch.fields.end()) {
+    // Wrapped, not made: what is loaded is not the tier's until it is converted.
+    const at::Tensor values =
+        at::from_blob(const_cast<float*>(field->second.data()),
+                      {static_cast<std::int64_t>(field->second.size())}, at::kFloat);
+    at::Tensor tensor = at::empty(values.sizes(), nn::compute_scalar_type(precision));
+    tensor.copy_(values);
+    return tensor;
+  }
+  const auto found = batch.values.find(name);
+  expect(found != batch.values.end(), "a micro-batch lacks its " + name);
+  at::Tensor tensor = at::empty({static_cast<std::int64_t>(found->second.size())}, at::kLong);
+  std::memcpy(tensor.data_ptr(), found->second.data(), found->second.size() * sizeof(std::int64_t));
+  return tensor;
+}
+
 }  // namespace
 
 Executor::Executor(const nn::Model& model, const plan::Program& program, const Machine& machine)
@@ -176,12 +194,8 @@ void Executor::load(const plan::Instruction& instruction, Running& running) {
     if (value.loaded && !value.differentiable) names.push_back(value.name);
   }
   for (std::size_t i = 0; i < instruction.arguments.inputs.size(); ++i) {
-    const auto found = batch.values.find(names.at(i));
-    expect(found != batch.values.end(), "a micro-batch lacks its " + names[i]);
-    const auto& values = found->second;
-    at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
-    std::memcpy(tensor.data_ptr(), values.data(), values.size() * sizeof(std::int64_t));
-    make(instruction, instruction.arguments.inputs[i], tensor, running);
+    make(instruction, instruction.arguments.inputs[i],
+         loaded_tensor(batch, names.at(i), machine_.state->precision), running);
   }
   running.samples[index(instruction.micro_batch)] = std::move(batch.samples);
 }

@@ -20,10 +20,13 @@
 
 namespace garonne::exec {
 
-// One micro-batch on the host: which samples, and the loaded values in the model's order.
+// One micro-batch on the host: which samples, and the loaded values by their names in the model.
 struct HostBatch {
   std::vector<std::int64_t> samples;                        // [batch]
   std::map<std::string, std::vector<std::int64_t>> values;  // tokens, targets [batch · sequence]
+  // Fields in place of tokens; they become tensors of the compute type. As single precision, which
+  // is what files hold, and which doubles hold exactly.
+  std::map<std::string, std::vector<float>> fields;
 };
 
 // What an execution is given beside the Program.

@@ -6,7 +6,6 @@
 
 #include "base/error.hpp"
 #include "base/philox.hpp"
-#include "data/token_stream.hpp"
 #include "data/tokenizer.hpp"
 
 namespace garonne::train {
@@ -16,9 +15,9 @@ std::int64_t validation_micro_batches(const RunConfig& config, std::int64_t vali
 }
 
 double validation_loss(const Setup& setup, const plan::Program& program,
-                       const exec::Machine& machine, const std::shared_ptr<data::Reader>& reader,
-                       std::int64_t micro_batches, dist::Session& session,
-                       std::int64_t& peak_bytes) {
+                       const exec::Machine& machine, const Workload& workload,
+                       const std::shared_ptr<data::Reader>& reader, std::int64_t micro_batches,
+                       dist::Session& session, std::int64_t& peak_bytes) {
   const auto ranks = static_cast<std::int64_t>(setup.grid.shape().data);
   const auto mine = static_cast<std::int64_t>(setup.grid.coordinates_of(session.rank()).data);
   const std::int64_t rounds = (micro_batches + ranks - 1) / ranks;
@@ -34,17 +33,11 @@ double validation_loss(const Setup& setup, const plan::Program& program,
   const std::int64_t my_rounds =
       mine < micro_batches ? (micro_batches - mine + ranks - 1) / ranks : 0;
   const std::int64_t runs = program.zero == 3 ? rounds : my_rounds;
-  data::TokenStream stream(reader, setup.config.data.path, data::validation_dataset,
-                           setup.sizes.sequence, samples_of, 0, runs);
+  const auto stream = workload.open(reader, Part::Validation, {samples_of, 0, runs});
   exec::Executor executor(setup.model, program, machine);
   exec::StepInputs inputs;
   inputs.training = false;
-  inputs.load = [&](int) {
-    data::MicroBatch loaded = stream.next();
-    return exec::HostBatch{
-        std::move(loaded.samples),
-        {{"tokens", std::move(loaded.tokens)}, {"targets", std::move(loaded.targets)}}};
-  };
+  inputs.load = [&](int) { return stream->next(); };
   const int loss_stage = stage_with_loss(setup);
   std::vector<double> losses(static_cast<std::size_t>(rounds), 0.0);
   for (std::int64_t round = 0; round < runs; ++round) {
@@ -96,7 +89,7 @@ std::string generate(const Setup& setup, const Generation& generation,
       // Attention is causal: what stands after the last token changes nothing before it.
       std::vector<std::int64_t> padded(window, 0);
       for (std::size_t i = 0; i < length; ++i) padded[i] = tokens[first + i];
-      return exec::HostBatch{{0}, {{"tokens", std::move(padded)}}};
+      return exec::HostBatch{{0}, {{"tokens", std::move(padded)}}, {}};
     };
     const std::vector<double> logits = executor.run(inputs).report;
     const auto vocabulary = static_cast<std::size_t>(

@@ -10,6 +10,7 @@
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
 #include "train/planning.hpp"
+#include "train/workload.hpp"
 
 namespace garonne::train {
 
@@ -21,9 +22,9 @@ std::int64_t validation_micro_batches(const RunConfig& config, std::int64_t vali
 // axis and added in their order, so that every grid gives the same number to rounding. Collective
 // over all ranks. `peak_bytes` is raised to the peak of this rank.
 double validation_loss(const Setup& setup, const plan::Program& program,
-                       const exec::Machine& machine, const std::shared_ptr<data::Reader>& reader,
-                       std::int64_t micro_batches, dist::Session& session,
-                       std::int64_t& peak_bytes);
+                       const exec::Machine& machine, const Workload& workload,
+                       const std::shared_ptr<data::Reader>& reader, std::int64_t micro_batches,
+                       dist::Session& session, std::int64_t& peak_bytes);
 
 struct Generation {
   std::string prompt;

@@ -7,6 +7,12 @@ namespace {
 
 constexpr std::int64_t byte_vocabulary = 256;
 
+DataFacts made_up_facts(const RunConfig& config) {
+  DataFacts facts;
+  facts.vocabulary = config.model.vocabulary > 0 ? config.model.vocabulary : byte_vocabulary;
+  return facts;
+}
+
 exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
   exec::HostBatch batch;
   const std::int64_t rows = setup.config.train.micro_batch * setup.sizes.sequence;
@@ -30,8 +36,7 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : rank_(se
     check_grid(config, session.size());
     RunConfig without_validation = config;
     without_validation.evaluation.batches = 0;
-    setup_ =
-        make_setup(without_validation, config.model.vocabulary > 0 ? 0 : byte_vocabulary, threads);
+    setup_ = make_setup(without_validation, made_up_facts(config), threads);
     budget_bytes_ = resolve_budget(config, session.ranks_on_node());
     if (is_hopeless(setup_, budget_bytes_)) choose_program(setup_, budget_bytes_);
   });
@@ -62,7 +67,7 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
                                                              .tensor = run.axes().tensor(),
                                                              .pipeline = run.axes().pipeline(),
                                                              .tied = run.axes().tied(),
-                    .world = run.axes().world(),
+                                                             .world = run.axes().world(),
                                                              .watch_gradient = {}});
 }
 

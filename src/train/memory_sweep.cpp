@@ -25,9 +25,9 @@ std::vector<std::int64_t> sizes_around(std::int64_t value) {
   return {sizes.begin(), sizes.end()};
 }
 
-SweepCell plan_cell(const RunConfig& config, std::int64_t vocabulary, int threads,
+SweepCell plan_cell(const RunConfig& config, const DataFacts& facts, int threads,
                     const plan::CostTable& costs, std::int64_t budget_bytes) {
-  Setup setup = make_setup(config, vocabulary, threads);
+  Setup setup = make_setup(config, facts, threads);
   SweepCell cell;
   cell.batch = config.train.micro_batch;
   cell.sequence = config.model.sequence;
@@ -56,7 +56,7 @@ SweepAxes parse_sweep_axes(const std::string& text) {
   return axes;
 }
 
-MemorySweep memory_sweep(const RunConfig& config, const SweepAxes& axes, std::int64_t vocabulary,
+MemorySweep memory_sweep(const RunConfig& config, const SweepAxes& axes, const DataFacts& facts,
                          int threads, const plan::CostTable& costs, std::int64_t budget_bytes,
                          const std::function<void(int, int)>& progress) {
   MemorySweep sweep;
@@ -75,7 +75,7 @@ MemorySweep memory_sweep(const RunConfig& config, const SweepAxes& axes, std::in
       changed.train.micro_batch = batch;
       changed.train.global_batch = batch * micro_batches;
       changed.model.sequence = sequence;
-      sweep.cells.push_back(plan_cell(changed, vocabulary, threads, costs, budget_bytes));
+      sweep.cells.push_back(plan_cell(changed, facts, threads, costs, budget_bytes));
       progress(static_cast<int>(sweep.cells.size()), all);
     }
   }

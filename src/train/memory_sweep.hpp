@@ -10,6 +10,7 @@
 
 #include "base/config.hpp"
 #include "plan/cost_table.hpp"
+#include "train/data_facts.hpp"
 
 namespace garonne::train {
 
@@ -42,7 +43,7 @@ struct MemorySweep {
 
 // Plans the configuration at powers of two around its own sizes, with as many micro-batches a step
 // as configured. `progress` is told (done, all). Throws ConfigError as make_setup does.
-MemorySweep memory_sweep(const RunConfig& config, const SweepAxes& axes, std::int64_t vocabulary,
+MemorySweep memory_sweep(const RunConfig& config, const SweepAxes& axes, const DataFacts& facts,
                          int threads, const plan::CostTable& costs, std::int64_t budget_bytes,
                          const std::function<void(int, int)>& progress);
 

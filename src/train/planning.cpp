@@ -19,21 +19,35 @@
 
 namespace garonne::train {
 
-Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads, int rank) {
+namespace {
+
+nn::GptSizes gpt_sizes(const RunConfig::Model& keys, std::int64_t vocabulary) {
+  if (keys.vocabulary > 0 && keys.vocabulary < vocabulary) {
+    throw ConfigError("model.vocabulary", fmt::format("{}", keys.vocabulary),
+                      fmt::format("is smaller than the data's vocabulary of {}", vocabulary));
+  }
+  return {
+      keys.layers, keys.hidden, keys.heads, keys.sequence, std::max(keys.vocabulary, vocabulary),
+      keys.dropout};
+}
+
+}  // namespace
+
+std::string describe_sizes(const Setup& setup) {
+  return fmt::format("{} layers, hidden {}, {} heads, sequence {}, vocabulary {}",
+                     setup.sizes.layers, setup.sizes.hidden, setup.sizes.heads,
+                     setup.sizes.sequence, setup.sizes.vocabulary);
+}
+
+Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, int rank) {
   Setup setup;
   setup.config = config;
   setup.grid = Grid({static_cast<int>(config.grid.data), static_cast<int>(config.grid.pipeline),
                      static_cast<int>(config.grid.tensor)});
   setup.declaration.precision = parse_precision(config.train.precision);
   setup.declaration.threads = threads;
-  const auto& keys = config.model;
-  if (keys.vocabulary > 0 && keys.vocabulary < vocabulary) {
-    throw ConfigError("model.vocabulary", fmt::format("{}", keys.vocabulary),
-                      fmt::format("is smaller than the data's vocabulary of {}", vocabulary));
-  }
-  setup.sizes = {
-      keys.layers, keys.hidden, keys.heads, keys.sequence, std::max(keys.vocabulary, vocabulary),
-      keys.dropout};
+  setup.facts = facts;
+  setup.sizes = gpt_sizes(config.model, facts.vocabulary);
   nn::GptPart part;
   part.tensor = setup.grid.coordinates_of(rank).tensor;
   part.tensor_ranks = setup.grid.shape().tensor;

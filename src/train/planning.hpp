@@ -12,6 +12,7 @@
 #include "plan/cost_table.hpp"
 #include "plan/replay.hpp"
 #include "plan/stage_planner.hpp"
+#include "train/data_facts.hpp"
 
 namespace garonne::train {
 
@@ -20,7 +21,8 @@ struct Setup {
   RunConfig config;
   Grid grid;
   nn::Declaration declaration;
-  nn::GptSizes sizes;
+  DataFacts facts;
+  nn::GptSizes sizes;  // where the model is a GPT
   nn::Model model;
   plan::StepShape step;  // of rank 0's data group; see step_of_rank
 };
@@ -33,10 +35,12 @@ Setup setup_of_stage(const Setup& whole, int stage);
 // The stage whose program has the loss.
 int stage_with_loss(const Setup& whole);
 
-// `vocabulary`: of the data file, or 0 where model.vocabulary says it. `threads`: of a rank. Throws
-// ConfigError, as for a global batch that does not divide. `rank`: whose part of the model; graphs
-// are equal on all tensor ranks.
-Setup make_setup(const RunConfig& config, std::int64_t vocabulary, int threads, int rank = 0);
+// `threads`: of a rank. Throws ConfigError, as for a global batch that does not divide. `rank`:
+// whose part of the model; graphs are equal on all tensor ranks.
+Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, int rank = 0);
+
+// The sizes of the model in the field's own words, on one line.
+std::string describe_sizes(const Setup& setup);
 
 // Puts a cost table into model and step; true when every node was in it.
 bool apply_costs(const plan::CostTable& costs, Setup& setup);

@@ -11,13 +11,13 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/version.hpp"
-#include "data/token_file.hpp"
 #include "train/budget_curve.hpp"
 #include "train/checkpoint.hpp"
 #include "train/memory_sweep.hpp"
 #include "train/planning.hpp"
 #include "train/report_program.hpp"
 #include "train/run_directory.hpp"
+#include "train/workload.hpp"
 
 namespace garonne::train {
 
@@ -52,7 +52,7 @@ ordered_json metrics_json(const std::vector<StepMetrics>& rows) {
     std::int64_t largest = 0;
     for (std::size_t i = first; i < end; ++i) {
       loss_sum += rows[i].loss;
-      rate_sum += rows[i].tokens_per_second;
+      rate_sum += rows[i].items_per_second;
       largest = std::max(largest, rows[i].peak_bytes);
     }
     const auto count = static_cast<double>(end - first);
@@ -65,7 +65,7 @@ ordered_json metrics_json(const std::vector<StepMetrics>& rows) {
     if (row.validation_loss) validation.push_back({row.step, *row.validation_loss});
   }
   return {{"steps_a_point", together},     {"step", std::move(step)},
-          {"loss", std::move(loss)},       {"tokens_per_second", std::move(rate)},
+          {"loss", std::move(loss)},       {"items_per_second", std::move(rate)},
           {"peak_bytes", std::move(peak)}, {"validation", std::move(validation)}};
 }
 
@@ -76,7 +76,7 @@ ordered_json summary_json(const RunConfig& config, const std::vector<StepMetrics
   std::int64_t peak = 0;
   for (const auto& row : rows) {
     seconds.push_back(row.seconds);
-    rates.push_back(row.tokens_per_second);
+    rates.push_back(row.items_per_second);
     peak = std::max(peak, row.peak_bytes);
   }
   ordered_json validation = nullptr;
@@ -91,7 +91,8 @@ ordered_json summary_json(const RunConfig& config, const std::vector<StepMetrics
           {"measured_peak_bytes", peak},
           {"planned_peak_bytes", rows.back().planned_peak_bytes},
           {"measured_seconds", median(seconds)},
-          {"tokens_per_second", median(rates)},
+          {"items_per_second", median(rates)},
+          {"item", rows.back().item == token_item ? "token" : "sample"},
           {"first_loss", rows.front().loss},
           {"last_loss", rows.back().loss},
           {"last_validation_loss", std::move(validation)}};
@@ -121,20 +122,18 @@ int threads_of_run(const std::string& run_directory) {
 }
 
 // The configuration does not say it where it is the data's; then the checkpoint knows, or the data.
-std::optional<std::int64_t> vocabulary_of_run(const std::string& run_directory,
-                                              const RunConfig& config) {
-  if (config.model.vocabulary > 0) return config.model.vocabulary;
+std::optional<DataFacts> facts_of_run(const std::string& run_directory, const RunConfig& config) {
+  if (config.model.vocabulary > 0) return facts_of(config);
   const auto steps = list_checkpoints(run_directory);
   if (!steps.empty()) {
     const std::string checkpoint = checkpoint_path(run_directory, steps.back());
     const Manifest manifest = read_manifest(checkpoint);
     if (manifest.data.contains("vocabulary") && manifest.data["vocabulary"].is_number_integer())
-      return manifest.data["vocabulary"].get<std::int64_t>();
+      return DataFacts{manifest.data["vocabulary"].get<std::int64_t>(), {}};
     throw IoError(checkpoint + "/manifest.json", "does not say the vocabulary of the data");
   }
   std::error_code error;
-  if (!config.data.path.empty() && fs::exists(config.data.path, error))
-    return data::inspect_token_file(config.data.path).vocabulary;
+  if (!config.data.path.empty() && fs::exists(config.data.path, error)) return facts_of(config);
   return std::nullopt;
 }
 
@@ -192,11 +191,11 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
   data["costs"] = nullptr;
   data["curve"] = nullptr;
   data["sweep"] = nullptr;
-  if (const auto vocabulary = vocabulary_of_run(run_directory, config)) {
+  if (const auto facts = facts_of_run(run_directory, config)) {
     RunConfig planned = config;
     // A plan need not leave room for a validation that never ran.
     if (data["summary"]["last_validation_loss"].is_null()) planned.evaluation.batches = 0;
-    Setup setup = make_setup(planned, *vocabulary, threads);
+    Setup setup = make_setup(planned, *facts, threads);
     const plan::CostTable costs = costs_of_run(run_directory);
     data["costs"] = apply_costs(costs, setup) ? "measured" : "declared";
     data["parameters"] = setup.model.graph.parameter_elements();
@@ -211,7 +210,7 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
         programs.empty() ? planned.memory.budget : programs[0].program.budget_bytes;
     if (budget != RunConfig::automatic_budget) {
       data["sweep"] =
-          to_json(memory_sweep(planned, {true, true}, *vocabulary, threads, costs, budget,
+          to_json(memory_sweep(planned, {true, true}, *facts, threads, costs, budget,
                                [&](int done, int all) { options.progress("sizes", done, all); }));
     }
   }

@@ -109,9 +109,10 @@ void MetricsFile::append(const StepMetrics& metrics) {
                                 {"gradient_norm", metrics.gradient_norm},
                                 {"learning_rate", metrics.learning_rate},
                                 {"seconds", metrics.seconds},
-                                {"tokens_per_second", metrics.tokens_per_second},
+                                {"samples_per_second", metrics.samples_per_second},
                                 {"peak_bytes", metrics.peak_bytes},
                                 {"planned_peak_bytes", metrics.planned_peak_bytes}};
+  if (metrics.item == token_item) row["tokens_per_second"] = metrics.items_per_second;
   if (metrics.validation_loss) row["validation_loss"] = *metrics.validation_loss;
   file_ << row.dump() << '\n';
   if (!file_.flush()) throw IoError(path_, "cannot be written; is the disk full?");
@@ -133,7 +134,10 @@ std::vector<StepMetrics> read_metrics(const std::string& run_directory) {
       metrics.gradient_norm = row.at("gradient_norm").get<double>();
       metrics.learning_rate = row.at("learning_rate").get<double>();
       metrics.seconds = row.at("seconds").get<double>();
-      metrics.tokens_per_second = row.at("tokens_per_second").get<double>();
+      // Rows of before there was another item than tokens.
+      metrics.item = row.contains("tokens_per_second") ? token_item : sample_item;
+      metrics.samples_per_second = row.value("samples_per_second", 0.0);
+      metrics.items_per_second = row.value("tokens_per_second", metrics.samples_per_second);
       metrics.peak_bytes = row.at("peak_bytes").get<std::int64_t>();
       metrics.planned_peak_bytes = row.at("planned_peak_bytes").get<std::int64_t>();
       if (row.contains("validation_loss"))

@@ -13,6 +13,10 @@
 
 namespace garonne::train {
 
+// What speed is counted in.
+inline constexpr const char* token_item = "tok";
+inline constexpr const char* sample_item = "sample";
+
 // One row of metrics.jsonl. Bytes are the largest over ranks.
 struct StepMetrics {
   std::int64_t step = 0;
@@ -20,7 +24,9 @@ struct StepMetrics {
   double gradient_norm = 0;
   double learning_rate = 0;
   double seconds = 0;
-  double tokens_per_second = 0;
+  double samples_per_second = 0;
+  double items_per_second = 0;  // tokens, where samples are made of them
+  std::string item;             // "tok" or "sample"
   std::int64_t peak_bytes = 0;
   std::int64_t planned_peak_bytes = 0;
   std::optional<double> validation_loss;

@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include "base/error.hpp"
-#include "data/token_file.hpp"
 #include "exec/profile.hpp"
 #include "train/checkpoint.hpp"
 #include "train/run_directory.hpp"
+#include "train/workload.hpp"
 
 namespace garonne::train {
 
@@ -48,17 +48,15 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     manifest = verify_checkpoint(checkpoint);
   }
   trained.step = checkpoint.empty() ? 0 : manifest.step;
-  std::int64_t vocabulary = 0;
+  DataFacts facts;
   if (!checkpoint.empty()) {
-    vocabulary = manifest.data.value("vocabulary", std::int64_t{0});
-    trained.tokenizer = manifest.data.value("tokenizer", "byte");
+    facts.vocabulary = manifest.data.value("vocabulary", std::int64_t{0});
+    facts.tokenizer = manifest.data.value("tokenizer", "byte");
   } else {
-    const data::TokenFileInfo info = data::inspect_token_file(trained.config.data.path);
-    vocabulary = info.vocabulary;
-    trained.tokenizer = info.tokenizer;
+    facts = open_workload(trained.config)->facts();
   }
   const int threads = threads_of_rank(trained.config, 1);
-  trained.setup = make_setup(trained.config, vocabulary, threads);
+  trained.setup = make_setup(trained.config, facts, threads);
   trained.compute = std::make_unique<ComputeSession>(threads);
   // What was measured on this machine is nearer the truth than what nodes declare.
   apply_costs(exec::load_cached_costs(threads), trained.setup);

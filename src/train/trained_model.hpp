@@ -18,7 +18,6 @@ struct TrainedModel {
   RunConfig config;
   std::int64_t step = 0;
   std::int64_t budget_bytes = 0;
-  std::string tokenizer;
   Setup setup;
   nn::Products products;
   std::unique_ptr<ComputeSession> compute;

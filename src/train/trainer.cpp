@@ -16,7 +16,6 @@
 #include "base/progress.hpp"
 #include "base/version.hpp"
 #include "data/sample_order.hpp"
-#include "data/token_stream.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "plan/step_costs.hpp"
@@ -25,6 +24,7 @@
 #include "train/planning.hpp"
 #include "train/run_directory.hpp"
 #include "train/signals.hpp"
+#include "train/workload.hpp"
 
 namespace garonne::train {
 namespace {
@@ -52,14 +52,13 @@ class Trainer {
   void replay_stages();
   void print_start() const;
   void make_state();
-  exec::StepOutputs run_step(exec::Executor& executor, data::TokenStream& stream,
-                             std::int64_t step);
+  exec::StepOutputs run_step(exec::Executor& executor, BatchStream& stream, std::int64_t step);
   std::optional<double> validate();
   void save(std::int64_t step);
   void print_step(const StepMetrics& metrics) const;
   void write_programs(const exec::StepOutputs& last) const;
   void print_summary(const exec::StepOutputs& last, double median_seconds);
-  data::TokenStream open_stream(std::int64_t first_step) const;
+  std::unique_ptr<BatchStream> open_stream(std::int64_t first_step) const;
 
   RunConfig config_;
   dist::Session& session_;
@@ -68,7 +67,7 @@ class Trainer {
   Clock::time_point started_ = Clock::now();
   int threads_ = 1;
   std::int64_t budget_ = 0;
-  data::TokenFileInfo data_;
+  std::unique_ptr<Workload> workload_;
   StartingPoint start_;
   Setup whole_;  // of all stages
   Setup setup_;  // of this rank's stage
@@ -101,27 +100,18 @@ void Trainer::say(const std::string& text) const {
 void Trainer::prepare() {
   session_.agree([&] {
     check_grid(config_, session_.size());
-    if (config_.data.path.empty()) {
-      throw ConfigError("data.path", "",
-                        "is missing: the tokens file to train on (see `garonne data text --help`)");
-    }
-    data_ = data::inspect_token_file(config_.data.path);
+    workload_ = open_workload(config_);
     threads_ = threads_of_rank(config_, session_.ranks_on_node());
-    whole_ = make_setup(config_, data_.vocabulary, threads_, session_.rank());
+    whole_ = make_setup(config_, workload_->facts(), threads_, session_.rank());
     setup_ = setup_of_stage(whole_, whole_.grid.coordinates_of(session_.rank()).pipeline);
-    if (data::windows(data_.tokens, setup_.sizes.sequence) < 1) {
-      throw ConfigError(
-          "model.sequence", fmt::format("{}", setup_.sizes.sequence),
-          fmt::format("is longer than the {} tokens of {}", data_.tokens, config_.data.path));
-    }
     start_ = find_starting_point(config_,
                                  [&](const std::string& text) { say("warning: " + text + "\n"); });
     budget_ = resolve_budget(config_, session_.ranks_on_node());
   });
   session_.set_coordinates(to_string(setup_.grid.coordinates_of(session_.rank())));
   budget_ = session_.all_reduce_min(std::vector<std::int64_t>{budget_})[0];
-  validation_micro_batches_ = validation_micro_batches(
-      config_, data::windows(data_.validation_tokens, setup_.sizes.sequence));
+  validation_micro_batches_ =
+      validation_micro_batches(config_, workload_->samples(Part::Validation));
   // A plan need not leave room for a validation that never runs.
   if (validation_micro_batches_ == 0) {
     whole_.config.evaluation.batches = setup_.config.evaluation.batches = 0;
@@ -195,13 +185,9 @@ void Trainer::print_start() const {
   std::string text = version_text();
   if (!text.empty() && text.back() != '\n') text += '\n';
   text += fmt::format(
-      "model     {} · {} layers, hidden {}, {} heads, sequence {}, vocabulary {} · {:.2f} M "
-      "parameters, {}\n",
-      config_.model.kind, setup_.sizes.layers, setup_.sizes.hidden, setup_.sizes.heads,
-      setup_.sizes.sequence, setup_.sizes.vocabulary,
+      "model     {} · {} · {:.2f} M parameters, {}\n", config_.model.kind, describe_sizes(whole_),
       static_cast<double>(whole_.model.graph.parameter_elements()) / 1e6, config_.train.precision);
-  text += fmt::format("data      {} · {} training tokens, {} validation tokens\n",
-                      config_.data.path, data_.tokens, data_.validation_tokens);
+  text += fmt::format("data      {}\n", workload_->summary());
   text += fmt::format(
       "grid      {} · {} thread{} a rank · {} micro-batch{} of {} samples a rank and step\n",
       to_string(setup_.grid.shape()), threads_, threads_ == 1 ? "" : "s", program_.micro_batches,
@@ -274,11 +260,10 @@ void Trainer::make_state() {
               .watch_gradient = {}};
 }
 
-data::TokenStream Trainer::open_stream(std::int64_t first_step) const {
-  const std::int64_t sequence = setup_.sizes.sequence;
-  const data::SampleOrder order(data::windows(data_.tokens, sequence),
+std::unique_ptr<BatchStream> Trainer::open_stream(std::int64_t first_step) const {
+  const data::SampleOrder order(workload_->samples(Part::Training),
                                 static_cast<std::uint64_t>(config_.train.seed),
-                                data::shuffle_block(sequence));
+                                workload_->shuffle_block());
   const std::int64_t batch = config_.train.global_batch;
   const std::int64_t micro = config_.train.micro_batch;
   const std::int64_t per_rank = program_.micro_batches;
@@ -290,11 +275,11 @@ data::TokenStream Trainer::open_stream(std::int64_t first_step) const {
     for (std::int64_t i = 0; i < micro; ++i) samples.push_back(order.sample(first + i));
     return samples;
   };
-  return data::TokenStream(reader_, config_.data.path, data::training_dataset, sequence, samples_of,
-                           (first_step - 1) * per_rank, config_.train.steps * per_rank);
+  return workload_->open(reader_, Part::Training,
+                         {samples_of, (first_step - 1) * per_rank, config_.train.steps * per_rank});
 }
 
-exec::StepOutputs Trainer::run_step(exec::Executor& executor, data::TokenStream& stream,
+exec::StepOutputs Trainer::run_step(exec::Executor& executor, BatchStream& stream,
                                     std::int64_t step) {
   exec::StepInputs inputs;
   inputs.seed = static_cast<std::uint64_t>(config_.train.seed);
@@ -303,19 +288,14 @@ exec::StepOutputs Trainer::run_step(exec::Executor& executor, data::TokenStream&
                       static_cast<double>(config_.train.global_batch);
   inputs.learning_rate = optim::learning_rate_at(config_, step);
   inputs.clip_norm = config_.optimizer.clip_norm;
-  inputs.load = [&](int) {
-    data::MicroBatch loaded = stream.next();
-    return exec::HostBatch{
-        std::move(loaded.samples),
-        {{"tokens", std::move(loaded.tokens)}, {"targets", std::move(loaded.targets)}}};
-  };
+  inputs.load = [&](int) { return stream.next(); };
   return executor.run(inputs);
 }
 
 std::optional<double> Trainer::validate() {
   if (validation_micro_batches_ == 0) return std::nullopt;
-  return validation_loss(setup_, choice_.evaluation, machine_, reader_, validation_micro_batches_,
-                         session_, peak_bytes_);
+  return validation_loss(setup_, choice_.evaluation, machine_, *workload_, reader_,
+                         validation_micro_batches_, session_, peak_bytes_);
 }
 
 void Trainer::save(std::int64_t step) {
@@ -324,10 +304,7 @@ void Trainer::save(std::int64_t step) {
   manifest.config = config_to_toml(config_);
   manifest.threads = threads_;
   manifest.products = products_.to_json();
-  manifest.data = {{"path", config_.data.path},
-                   {"tokens", data_.tokens},
-                   {"vocabulary", data_.vocabulary},
-                   {"tokenizer", data_.tokenizer}};
+  manifest.data = workload_->manifest();
   Together together;
   together.rank = session_.rank();
   together.ranks = session_.size();
@@ -346,9 +323,9 @@ void Trainer::print_step(const StepMetrics& metrics) const {
   constexpr double mebibyte = 1048576.0;
   say(
       fmt::format("step {:>7}  loss {:>8.4f}  norm {:>8.3f}  lr {:.2e}  {:>8.1f} ms  {:>9.0f} "
-                  "tok/s  peak {:.2f}/{:.2f} MiB\n",
+                  "{}/s  peak {:.2f}/{:.2f} MiB\n",
                   metrics.step, metrics.loss, metrics.gradient_norm, metrics.learning_rate,
-                  1e3 * metrics.seconds, metrics.tokens_per_second,
+                  1e3 * metrics.seconds, metrics.items_per_second, metrics.item,
                   static_cast<double>(metrics.peak_bytes) / mebibyte,
                   static_cast<double>(metrics.planned_peak_bytes) / mebibyte));
 }
@@ -401,7 +378,7 @@ ExitCode Trainer::run() {
     return ExitCode::Done;
   }
   reader_ = std::make_shared<data::Reader>();
-  data::TokenStream stream = open_stream(start_.step + 1);
+  const std::unique_ptr<BatchStream> stream = open_stream(start_.step + 1);
   exec::Executor executor(setup_.model, program_, machine_);
   std::unique_ptr<MetricsFile> metrics_file;
   session_.agree([&] {
@@ -417,7 +394,7 @@ ExitCode Trainer::run() {
   bool stopping = false;
   for (std::int64_t step = start_.step + 1; step <= config_.train.steps && !stopping; ++step) {
     const auto start = Clock::now();
-    outputs = run_step(executor, stream, step);
+    outputs = run_step(executor, *stream, step);
     peak_bytes_ = std::max(peak_bytes_, outputs.peak_bytes);
     const bool stop_here = config_.train.stop_after > 0 &&
                            step - start_.step >= config_.train.stop_after &&
@@ -433,8 +410,10 @@ ExitCode Trainer::run() {
     metrics.gradient_norm = outputs.gradient_norm;
     metrics.learning_rate = optim::learning_rate_at(config_, step);
     metrics.seconds = step_seconds.back();
-    metrics.tokens_per_second =
-        static_cast<double>(config_.train.global_batch * setup_.sizes.sequence) / metrics.seconds;
+    metrics.samples_per_second = static_cast<double>(config_.train.global_batch) / metrics.seconds;
+    metrics.items_per_second =
+        metrics.samples_per_second * static_cast<double>(workload_->items_per_sample());
+    metrics.item = workload_->item();
     metrics.peak_bytes = together[0];
     metrics.planned_peak_bytes = program_.peak_bytes;
     print_step(metrics);
@@ -442,7 +421,8 @@ ExitCode Trainer::run() {
     const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;
     if (due || last) metrics.validation_loss = validate();
     if (metrics.validation_loss)
-      say(fmt::format("step {:>7}  validation loss {:.4f} nats\n", step, *metrics.validation_loss));
+      say(fmt::format("step {:>7}  validation loss {:.4f} {}\n", step, *metrics.validation_loss,
+                      workload_->loss_unit()));
     session_.agree([&] {
       if (metrics_file) metrics_file->append(metrics);
     });

@@ -88,9 +88,9 @@ function drawSummary() {
           gap === null ?
               null :
               `${percentText(Math.abs(gap))} ${gap < 0 ? "below" : "above"} the plan, median`),
-      tile("tokens a second", Math.round(summary.tokens_per_second).toLocaleString("en"),
+      tile(`${summary.item}s a second`, Math.round(summary.items_per_second).toLocaleString("en"),
           "median of all steps", `over ${summary.ranks} rank${summary.ranks === 1 ? "" : "s"}`),
-      tile("loss", summary.last_loss.toFixed(4) + " nats",
+      tile("loss", summary.last_loss.toFixed(4) + (summary.item === "token" ? " nats" : ""),
           `step ${summary.steps} of ${summary.wanted_steps}, first ${
               summary.first_loss.toFixed(4)}`,
           summary.last_validation_loss === null ?

@@ -53,7 +53,7 @@ function drawTraining() {
           ]),
               losses),
           element("div", {}, element("h3", {}, "Speed"),
-              legend([["var(--backward)", "tokens a second, all ranks", "line"]]), speed)));
+              legend([["var(--backward)", `${report.summary.item}s a second, all ranks`, "line"]]), speed)));
   const first = metrics.step[0];
   const last = metrics.step[metrics.step.length - 1];
   const steps = {from: Math.min(first, last - 1), to: last, whole: true, label: "step"};
@@ -64,7 +64,7 @@ function drawTraining() {
       rows: [
         ["loss", metrics.loss[i].toFixed(4)],
         ...(checked ? [["validation", checked[1].toFixed(4)]] : []),
-        ["tokens a second", Math.round(metrics.tokens_per_second[i]).toLocaleString("en")],
+        [`${report.summary.item}s a second`, Math.round(metrics.items_per_second[i]).toLocaleString("en")],
         ["peak", bytesText(metrics.peak_bytes[i])]
       ]
     };
@@ -76,7 +76,7 @@ function drawTraining() {
       plot: makePlot(width, 260, steps, {
         from: smallest(values) - margin,
         to: largest(values) + margin,
-        label: "loss (nats a token)"
+        label: report.summary.item === "token" ? "loss (nats a token)" : "loss"
       },
           `Loss by step, from ${metrics.loss[0].toFixed(3)} to ${
               report.summary.last_loss.toFixed(3)}`),
@@ -92,13 +92,13 @@ function drawTraining() {
     };
   });
   trainingPlot(speed, describe, (width) => {
-    const top = 1.05 * largest(metrics.tokens_per_second);
+    const top = 1.05 * largest(metrics.items_per_second);
     const unit = top >= 2e6 ? ["million", 1e6] : top >= 2e3 ? ["thousand", 1e3] : ["", 1];
     return {
       plot: makePlot(width, 260, steps,
-          {from: 0, to: top, unit, label: `tokens a second${unit[0] ? ` (${unit[0]})` : ""}`},
-          "Tokens a second by step"),
-      series: [{at: metrics.step, values: metrics.tokens_per_second, style: "var(--backward)"}],
+          {from: 0, to: top, unit, label: `${report.summary.item}s a second${unit[0] ? ` (${unit[0]})` : ""}`},
+          `${report.summary.item}s a second by step`),
+      series: [{at: metrics.step, values: metrics.items_per_second, style: "var(--backward)"}],
     };
   });
 }

@@ -1,0 +1,14 @@
+// What follows from a run's data alone and its model needs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace garonne::train {
+
+struct DataFacts {
+  std::int64_t vocabulary = 0;
+  std::string tokenizer;
+};
+
+}  // namespace garonne::train

@@ -1,0 +1,27 @@
+#include "train/workload.hpp"
+
+#include "base/error.hpp"
+#include "data/token_file.hpp"
+#include "train/text_workload.hpp"
+
+namespace garonne::train {
+
+std::unique_ptr<Workload> open_workload(const RunConfig& config) {
+  return std::make_unique<TextWorkload>(config);
+}
+
+DataFacts facts_of(const RunConfig& config) {
+  DataFacts facts;
+  facts.vocabulary = config.model.vocabulary;
+  if (facts.vocabulary > 0) return facts;
+  if (config.data.path.empty()) {
+    throw ConfigError("model.vocabulary", "",
+                      "is needed where data.path names no file that says it");
+  }
+  const data::TokenFileInfo info = data::inspect_token_file(config.data.path);
+  facts.vocabulary = info.vocabulary;
+  facts.tokenizer = info.tokenizer;
+  return facts;
+}
+
+}  // namespace garonne::train
