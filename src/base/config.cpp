@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -50,8 +51,22 @@ const char* type_name(KeyType type) {
       return "a number of bytes such as 600MiB";
     case KeyType::Switch:
       return "true or false";
+    case KeyType::List:
+      return "a list of integers such as [16, 16]";
   }
   return "";
+}
+
+// "16,16" of [16, 16]; empty of what is no list of integers.
+std::optional<std::string> list_text(const toml::node& node) {
+  const toml::array* array = node.as_array();
+  if (array == nullptr) return std::nullopt;
+  std::vector<std::int64_t> numbers;
+  for (const auto& element : *array) {
+    if (!element.is_integer()) return std::nullopt;
+    numbers.push_back(element.as_integer()->get());
+  }
+  return fmt::format("{}", fmt::join(numbers, ","));
 }
 
 // What a TOML value says, as text that KeySpec::set reads; the type must be the key's.
@@ -62,13 +77,16 @@ std::string toml_text(const KeySpec& key, const toml::node& node) {
   });
   if (node.is_boolean() && key.type == KeyType::Switch)
     return node.as_boolean()->get() ? "true" : "false";
+  if (key.type == KeyType::List) {
+    if (const auto list = list_text(node)) return *list;
+  }
   const bool integer = node.is_integer();
   const bool text = node.is_string();
-  const bool fits = key.type == KeyType::Switch    ? false
-                    : key.type == KeyType::Text    ? text
-                    : key.type == KeyType::Integer ? integer
-                    : key.type == KeyType::Real    ? integer || node.is_floating_point()
-                                                   : integer || text;
+  const bool fits = key.type == KeyType::Switch || key.type == KeyType::List ? false
+                    : key.type == KeyType::Text                              ? text
+                    : key.type == KeyType::Integer                           ? integer
+                    : key.type == KeyType::Real ? integer || node.is_floating_point()
+                                                : integer || text;
   if (!fits) {
     throw ConfigError(
         key.name, shown.str(),
@@ -149,6 +167,10 @@ std::string config_to_toml(const RunConfig& config) {
       }
       if (character == '"' || character == '\\') escaped += '\\';
       escaped += character;
+    }
+    if (key.type == KeyType::List) {
+      text += fmt::format("{} = [{}]\n", key.name.substr(dot + 1), value);
+      continue;
     }
     text += quoted ? fmt::format("{} = \"{}\"\n", key.name.substr(dot + 1), escaped)
                    : fmt::format("{} = {}\n", key.name.substr(dot + 1), value);

@@ -21,6 +21,24 @@ struct RunConfig {
     std::int64_t sequence = 128;
     std::int64_t vocabulary = 0;
     double dropout = 0.0;
+    // Neural operators.
+    std::string block = "neuralop";
+    std::vector<std::int64_t> modes;
+    std::string spectral_weights = "centred";
+    std::int64_t padding = 0;
+    bool coordinates = true;
+    std::string factorization = "tucker";
+    double rank = 0.1;
+    std::string implementation = "factorized";
+    double mlp_ratio = 0.0;
+    std::string norm = "auto";
+    std::int64_t patch = 8;
+    std::int64_t spectral_blocks = 8;
+    double sparsity_threshold = 0.01;
+    double hard_thresholding = 1.0;
+    std::int64_t scale_factor = 1;
+    std::string spectral_operator = "dhconv";
+    bool big_skip = true;
   } model;
   struct Data {
     std::string path;
@@ -46,6 +64,8 @@ struct RunConfig {
     std::int64_t global_batch = 16;
     std::int64_t micro_batch = 4;
     std::string precision = "float32";
+    std::string loss = "auto";
+    std::int64_t rollout = 1;
     std::int64_t seed = 1;
   } train;
   struct Optimizer {
@@ -78,14 +98,15 @@ struct RunConfig {
   static constexpr std::int64_t automatic_budget = -1;
 };
 
-enum class KeyType { Text, Integer, Real, Bytes, Switch };
+enum class KeyType { Text, Integer, Real, Bytes, Switch, List };
 
 struct KeySpec {
   std::string name;  // dotted
   KeyType type = KeyType::Text;
   std::string range;  // for people, as ">= 1" or "float32, float64, bfloat16"
   std::string help;
-  std::function<std::string(const RunConfig&)> get;  // as written in a file, without quotes
+  // As on the command line: without quotes, the integers of a list between commas.
+  std::function<std::string(const RunConfig&)> get;
   // Throws ConfigError when the text is no such value or out of range.
   std::function<void(RunConfig&, const std::string&)> set;
 };

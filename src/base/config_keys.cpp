@@ -104,6 +104,32 @@ KeySpec switch_key(const std::string& name, Access access, const std::string& he
           }};
 }
 
+// Integers of at least `least`, none to as many as one likes.
+template <typename Access>
+KeySpec list_key(const std::string& name, Access access, std::int64_t least,
+                 const std::string& help) {
+  const std::string range = fmt::format("integers >= {}, as [16, 16]", least);
+  return {name,
+          KeyType::List,
+          range,
+          help,
+          [access](const RunConfig& config) {
+            return fmt::format("{}", fmt::join(access(const_cast<RunConfig&>(config)), ","));
+          },
+          [=](RunConfig& config, const std::string& text) {
+            std::vector<std::int64_t> numbers;
+            for (std::size_t begin = 0; begin < text.size();) {
+              const std::size_t comma = std::min(text.find(',', begin), text.size());
+              const auto number = parse_number<std::int64_t>(
+                  name, text.substr(begin, comma - begin), "must be integers between commas");
+              if (number < least) throw ConfigError(name, text, "must be " + range);
+              numbers.push_back(number);
+              begin = comma + 1;
+            }
+            access(config) = std::move(numbers);
+          }};
+}
+
 template <typename Access>
 KeySpec bytes_key(const std::string& name, Access access, bool may_be_automatic,
                   const std::string& help) {
@@ -136,9 +162,12 @@ KeySpec bytes_key(const std::string& name, Access access, bool may_be_automatic,
 std::vector<KeySpec> make_keys() {
   const double infinity = Limits::infinity();
   return {
-      text_key("model.kind", GARONNE_MEMBER(model, kind), {"gpt"}, "family of the model"),
-      integer_key("model.layers", GARONNE_MEMBER(model, layers), 1, "transformer layers"),
-      integer_key("model.hidden", GARONNE_MEMBER(model, hidden), 1, "width of the residual stream"),
+      text_key("model.kind", GARONNE_MEMBER(model, kind), {"gpt", "fno", "tfno", "afno", "sfno"},
+               "family of the model"),
+      integer_key("model.layers", GARONNE_MEMBER(model, layers), 1,
+                  "transformer or operator layers"),
+      integer_key("model.hidden", GARONNE_MEMBER(model, hidden), 1,
+                  "width of the residual stream; channels of an operator layer"),
       integer_key("model.heads", GARONNE_MEMBER(model, heads), 1,
                   "attention heads; divides hidden"),
       integer_key("model.sequence", GARONNE_MEMBER(model, sequence), 1, "tokens of a sample"),
@@ -146,6 +175,49 @@ std::vector<KeySpec> make_keys() {
                   "rows of the token table; 0 = as in the data file"),
       real_key("model.dropout", GARONNE_MEMBER(model, dropout), 0, 1,
                "probability of embedding and residual dropout"),
+      text_key("model.block", GARONNE_MEMBER(model, block), {"neuralop", "li"},
+               "fno, tfno: layer of the neuraloperator library (channel MLP, gated skip) or of the "
+               "paper of 2020"),
+      list_key("model.modes", GARONNE_MEMBER(model, modes), 1,
+               "fno, tfno: Fourier modes kept along each axis"),
+      text_key("model.spectral_weights", GARONNE_MEMBER(model, spectral_weights),
+               {"centred", "corners"},
+               "fno, tfno: centred = n modes are the frequencies -n/2 to n/2-1, on the last axis 0 "
+               "to n/2; corners = m modes are -m to m-1, on the last axis 0 to m-1"),
+      integer_key("model.padding", GARONNE_MEMBER(model, padding), 0,
+                  "fno, tfno: zeros appended to the far end of every axis, for fields that are not "
+                  "periodic"),
+      switch_key("model.coordinates", GARONNE_MEMBER(model, coordinates),
+                 "fno, tfno: the coordinates of a point are input channels too"),
+      text_key("model.factorization", GARONNE_MEMBER(model, factorization), {"tucker", "cp"},
+               "tfno: form of the spectral weights"),
+      real_key("model.rank", GARONNE_MEMBER(model, rank), 0, infinity,
+               "tfno: numbers in the factors over numbers in the dense weights, about"),
+      text_key(
+          "model.implementation", GARONNE_MEMBER(model, implementation),
+          {"factorized", "reconstructed"},
+          "tfno: multiply by one factor after the other, or by the dense weights made of them"),
+      real_key("model.mlp_ratio", GARONNE_MEMBER(model, mlp_ratio), 0, infinity,
+               "operators: width of the layer's MLP over hidden; 0 = as usual: fno, tfno 0.5, afno "
+               "4, sfno 2"),
+      text_key("model.norm", GARONNE_MEMBER(model, norm), {"auto", "none", "instance", "layer"},
+               "operators: normalisation; auto = as usual: fno, tfno none, afno layer, sfno "
+               "instance"),
+      integer_key("model.patch", GARONNE_MEMBER(model, patch), 1,
+                  "afno: side of the square patches that become tokens"),
+      integer_key("model.spectral_blocks", GARONNE_MEMBER(model, spectral_blocks), 1,
+                  "afno: diagonal blocks of the spectral weights; divides hidden"),
+      real_key("model.sparsity_threshold", GARONNE_MEMBER(model, sparsity_threshold), 0, infinity,
+               "afno: soft shrinkage of the spectrum"),
+      real_key("model.hard_thresholding", GARONNE_MEMBER(model, hard_thresholding), 0, infinity,
+               "afno: share of the frequencies that are kept"),
+      integer_key("model.scale_factor", GARONNE_MEMBER(model, scale_factor), 1,
+                  "sfno: how much coarser the inner grid is"),
+      text_key("model.spectral_operator", GARONNE_MEMBER(model, spectral_operator),
+               {"dhconv", "diagonal"},
+               "sfno: weights by degree only (rotation-equivariant), or by degree and order"),
+      switch_key("model.big_skip", GARONNE_MEMBER(model, big_skip),
+                 "sfno: a linear skip from the input to the decoder"),
       text_key("data.path", GARONNE_MEMBER(data, path), {},
                "tokens file (HDF5), made by `garonne data text`"),
       integer_key("grid.data", GARONNE_MEMBER(grid, data), 1, "ranks that share a global batch"),
@@ -184,6 +256,13 @@ std::vector<KeySpec> make_keys() {
       text_key("train.precision", GARONNE_MEMBER(train, precision),
                {"float32", "float64", "bfloat16"},
                "compute type; with bfloat16 masters, gradients and moments stay float32"),
+      text_key("train.loss", GARONNE_MEMBER(train, loss),
+               {"auto", "cross-entropy", "relative-l2", "relative-l2-channels", "h1", "squared-l2",
+                "area-l2"},
+               "auto = cross-entropy of a gpt, relative-l2 of an operator"),
+      integer_key("train.rollout", GARONNE_MEMBER(train, rollout), 1,
+                  "operators: times that the network is applied to its own prediction in a step; "
+                  "the loss is the mean over them"),
       integer_key("train.seed", GARONNE_MEMBER(train, seed), 0,
                   "of initialisation, dropout and the order of samples"),
       text_key("optimizer.name", GARONNE_MEMBER(optimizer, name), {"adamw"}, "optimizer"),

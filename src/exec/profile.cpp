@@ -65,7 +65,10 @@ std::vector<nn::ProductShape> product_shapes(const nn::Model& model, Precision p
         node.kind == "linear" || node.kind == "loss_head" || node.kind == "logits_head";
     if (!multiplies) continue;
     const auto& weight = model.graph.parameters[static_cast<std::size_t>(node.parameters[0])].shape;
-    const std::int64_t rows = model.batch * model.sequence;
+    const auto& output = model.graph.values[static_cast<std::size_t>(node.output)];
+    // Padding gives layers of a field more rows than the model has.
+    const std::int64_t rows =
+        node.kind == "linear" ? output.elements / weight[0] : model.batch * model.sequence;
     for (const auto form : {nn::ProductForm::Forward, nn::ProductForm::InputGradient,
                             nn::ProductForm::WeightGradient}) {
       if (node.kind == "logits_head" && form != nn::ProductForm::Forward) continue;
@@ -126,6 +129,10 @@ class NodeProbe {
     for (const int input : spec_.inputs) {
       const plan::ValueSpec& value = model.graph.values[static_cast<std::size_t>(input)];
       const std::int64_t rows = model.batch * model.sequence;
+      if (value.is_field) {
+        inputs_.push_back(random_tensor({value.elements}, type));
+        continue;
+      }
       if (value.loaded) {
         inputs_.push_back(at::zeros({rows}, at::kLong));
         continue;

@@ -11,6 +11,12 @@ int ModelBuilder::add_input(const std::string& name, std::int64_t elements) {
   return static_cast<int>(model_.graph.values.size()) - 1;
 }
 
+int ModelBuilder::add_field_input(const std::string& name, std::int64_t elements) {
+  model_.graph.values.push_back({name, declaration_.tensor(elements), false, true, elements});
+  model_.graph.values.back().is_field = true;
+  return static_cast<int>(model_.graph.values.size()) - 1;
+}
+
 int ModelBuilder::add_parameter(const std::string& name, std::vector<std::int64_t> shape,
                                 Initialisation initialisation, Box box) {
   plan::ParameterSpec parameter;

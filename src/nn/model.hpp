@@ -39,6 +39,8 @@ class ModelBuilder {
   explicit ModelBuilder(const Declaration& declaration) : declaration_(declaration) {}
 
   int add_input(const std::string& name, std::int64_t elements);  // int64
+  // Loaded too, but of the compute type; not differentiable.
+  int add_field_input(const std::string& name, std::int64_t elements);
   // `box` is in the shape that checkpoints have, where this rank does not hold all of it, or where
   // that shape is another (fused heads).
   int add_parameter(const std::string& name, std::vector<std::int64_t> shape,

@@ -17,6 +17,7 @@ struct ValueSpec {
   bool loaded = false;
   std::int64_t elements = 0;  // before rounding
   bool is_double = false;     // float64 whatever the compute type
+  bool is_field = false;      // loaded and of the compute type, not int64
 };
 
 struct ParameterSpec {

@@ -63,7 +63,9 @@ std::string other_value(const KeySpec& key) {
       return key.name == "optimizer.minimum_learning_rate" ? "1.0000000000000003e-05"
                                                            : "0.30000000000000004";
     case KeyType::Switch:
-      return "true";
+      return before == "true" ? "false" : "true";
+    case KeyType::List:
+      return "5,9,12";
     case KeyType::Text:
       break;
   }

@@ -1,0 +1,58 @@
+// Nodes that models on fields share. Values are [batch · points, channels], row-major.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/field_network.hpp"
+#include "nn/node.hpp"
+
+namespace garonne::nn {
+
+// What is appended to the channels of the input: for each axis a coordinate that is 0 at the first
+// point.
+enum class Coordinates {
+  None,
+  Periodic,   // 1 would be one point after the last
+  Inclusive,  // 1 at the last point
+};
+
+// x · weightᵀ + bias [batch · points, outputs], x = the window's channels, then the coordinates.
+// Parameters: weight [outputs, channels (+ axes)], bias [outputs] where `bias`. Inputs: the
+// window's values.
+std::unique_ptr<Node> make_field_lift(const FieldShape& shape, std::int64_t batch,
+                                      const FieldWindow& window, Coordinates coordinates,
+                                      std::int64_t outputs, bool bias = true);
+
+// x [rows, channels] -> the exact GELU, x/2 · (1 + erf(x/√2)).
+std::unique_ptr<Node> make_exact_gelu(std::int64_t rows, std::int64_t channels);
+
+// x [rows, channels], skip [rows, channels], gate [channels] -> x + gate · skip
+std::unique_ptr<Node> make_gated_add(std::int64_t rows, std::int64_t channels);
+
+// x [batch · points, channels] -> [batch · more points, channels], with zeros at the far end of
+// each axis; and back.
+std::unique_ptr<Node> make_field_pad(std::int64_t batch, std::vector<std::int64_t> points,
+                                     std::int64_t padding, std::int64_t channels);
+std::unique_ptr<Node> make_field_crop(std::int64_t batch, std::vector<std::int64_t> points,
+                                      std::int64_t padding, std::int64_t channels);
+
+// prediction [batch · points, target_channels], target [rollout, batch, target_channels, points…]
+// -> loss of step `step` of the rollout, a float64 scalar, over decoded fields d and t:
+//   squared-l2            mean of (d - t)²
+//   area-l2               the same, weighted with the area of each row
+//   relative-l2           mean over samples of ‖d - t‖ / (‖t‖ + 1e-8), over channels and points
+//   relative-l2-channels  mean over samples and channels of the same over points
+//   h1                    as relative-l2-channels with ‖·‖² + ‖∂·‖² for each axis: central
+//                         differences, of third order and one-sided at the ends of axes that are
+//                         not periodic, at a spacing of 1 / points, as in neuraloperator
+// Throws ConfigError (train.loss).
+std::unique_ptr<Node> make_field_loss(const std::string& loss, const FieldShape& shape,
+                                      std::int64_t batch, std::int64_t step);
+
+// Float64 scalars -> their mean, a float64 scalar; the last node of a rollout.
+std::unique_ptr<Node> make_mean_loss(std::int64_t losses);
+
+}  // namespace garonne::nn

@@ -1,0 +1,155 @@
+#include "nn/field_model.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "nn/field_layers.hpp"
+#include "nn/field_network.hpp"
+
+namespace garonne::nn {
+namespace {
+
+const FieldKind* find_kind(const std::string& name) {
+  for (const auto& kind : field_kinds()) {
+    if (kind.name == name) return &kind;
+  }
+  return nullptr;
+}
+
+const FieldKind& known_kind(const std::string& name) {
+  if (const FieldKind* kind = find_kind(name)) return *kind;
+  std::vector<std::string> names;
+  for (const auto& kind : field_kinds()) names.push_back(kind.name);
+  throw ConfigError(
+      "model.kind", name,
+      fmt::format("is no model of fields of this build; there are {}", fmt::join(names, ", ")));
+}
+
+void check_shape(const FieldShape& shape) {
+  expect(!shape.points.empty() && shape.points.size() <= 3 && shape.input_channels > 0 &&
+             shape.target_channels > 0 && shape.rollout > 0,
+         "a field has channels and one to three axes");
+  if (shape.rollout > 1 && shape.input_channels < shape.target_channels) {
+    throw ConfigError("train.rollout", fmt::format("{}", shape.rollout),
+                      fmt::format("wants an input that the prediction fits into; the input has {} "
+                                  "channels and the prediction {}",
+                                  shape.input_channels, shape.target_channels));
+  }
+}
+
+// The input of step `step`: what is left of the loaded channels, then of the predictions so far.
+FieldWindow window_of(const FieldShape& shape, int input, const std::vector<int>& predictions) {
+  FieldWindow window;
+  const auto add = [&](int value, bool loaded, std::int64_t first, std::int64_t channels) {
+    const std::int64_t all = loaded ? shape.input_channels : shape.target_channels;
+    window.parts.push_back({static_cast<int>(window.values.size()), loaded, first, all, channels});
+    window.values.push_back(value);
+  };
+  std::int64_t passed =
+      static_cast<std::int64_t>(predictions.size()) * shape.target_channels;  // channels moved out
+  if (passed < shape.input_channels) add(input, true, passed, shape.input_channels - passed);
+  passed = std::max<std::int64_t>(0, passed - shape.input_channels);
+  for (const int prediction : predictions) {
+    const std::int64_t first = std::min(passed, shape.target_channels);
+    passed -= first;
+    if (first < shape.target_channels) add(prediction, false, first, shape.target_channels - first);
+  }
+  return window;
+}
+
+Model finish(ModelBuilder& builder, const RunConfig::Model& keys, const FieldShape& shape,
+             std::int64_t batch) {
+  Model model = builder.take();
+  model.batch = batch;
+  model.sequence = shape.count();
+  model.width = keys.hidden;
+  return model;
+}
+
+}  // namespace
+
+std::int64_t FieldShape::count() const {
+  return std::accumulate(points.begin(), points.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+const std::vector<FieldKind>& field_kinds() {
+  static const std::vector<std::string> fourier = {"hidden",      "layers",           "block",
+                                                   "modes",       "spectral_weights", "padding",
+                                                   "coordinates", "mlp_ratio"};
+  static const auto with = [](std::vector<std::string> keys, const std::vector<std::string>& more) {
+    keys.insert(keys.end(), more.begin(), more.end());
+    return keys;
+  };
+  static const std::vector<FieldKind> kinds = {
+      {"fno", fourier, make_fourier_network},
+      {"tfno", with(fourier, {"factorization", "rank", "implementation"}), make_fourier_network},
+  };
+  return kinds;
+}
+
+bool is_field_kind(const std::string& kind) {
+  return find_kind(kind) != nullptr;
+}
+
+void refuse_unused_keys(const RunConfig::Model& keys, const std::vector<std::string>& used) {
+  const RunConfig defaults;
+  RunConfig given;
+  given.model = keys;
+  const std::string section = "model.";
+  for (const auto& key : config_keys()) {
+    if (key.name.rfind(section, 0) != 0 || key.name == "model.kind") continue;
+    if (std::find(used.begin(), used.end(), key.name.substr(section.size())) != used.end())
+      continue;
+    if (key.get(given) == key.get(defaults)) continue;
+    throw ConfigError(key.name, key.get(given),
+                      fmt::format("has no meaning for model.kind = {}; leave it out", keys.kind));
+  }
+}
+
+Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
+                       const FieldShape& shape, std::int64_t batch,
+                       const Declaration& declaration) {
+  const FieldKind& kind = known_kind(keys.kind);
+  refuse_unused_keys(keys, kind.keys);
+  check_shape(shape);
+  ModelBuilder builder(declaration);
+  const std::int64_t points = batch * shape.count();
+  const int input = builder.add_field_input("input", points * shape.input_channels);
+  const int target =
+      builder.add_field_input("target", shape.rollout * points * shape.target_channels);
+  const auto network = kind.make({builder, keys, shape, batch});
+  std::vector<int> predictions;
+  std::vector<int> losses;
+  for (std::int64_t step = 0; step < shape.rollout; ++step) {
+    if (step > 0) builder.next_block();
+    const std::string prefix = shape.rollout > 1 ? fmt::format("step.{}.", step) : "";
+    predictions.push_back(network->apply(prefix, window_of(shape, input, predictions)));
+    auto node = make_field_loss(loss, shape, batch, step);
+    if (shape.rollout == 1) {
+      builder.add_loss("loss", std::move(node), {predictions.back(), target}, {});
+    } else {
+      losses.push_back(builder.add_double_node(prefix + "loss", std::move(node),
+                                               {predictions.back(), target}, 1));
+    }
+  }
+  if (shape.rollout > 1) builder.add_loss("loss", make_mean_loss(shape.rollout), losses, {});
+  return finish(builder, keys, shape, batch);
+}
+
+Model make_field_predictor(const RunConfig::Model& keys, const FieldShape& shape,
+                           std::int64_t batch, const Declaration& declaration) {
+  const FieldKind& kind = known_kind(keys.kind);
+  refuse_unused_keys(keys, kind.keys);
+  check_shape(shape);
+  ModelBuilder builder(declaration);
+  const int input = builder.add_field_input("input", batch * shape.count() * shape.input_channels);
+  kind.make({builder, keys, shape, batch})->apply("", window_of(shape, input, {}));
+  return finish(builder, keys, shape, batch);
+}
+
+}  // namespace garonne::nn

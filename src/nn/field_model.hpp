@@ -1,0 +1,52 @@
+// Models on fields: neural operators, made by `model.kind` from a registry.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "nn/model.hpp"
+
+namespace garonne::nn {
+
+// What the data says about the fields that a model is trained on.
+struct FieldShape {
+  std::int64_t input_channels = 0;
+  std::int64_t target_channels = 0;
+  std::vector<std::int64_t> points;  // along each axis: [rows, columns], …; one to three axes
+  std::string grid = "box";          // box, periodic, equiangular, legendre-gauss, regional
+  std::int64_t rollout = 1;          // applications of the network, each with a target
+  std::vector<double> area_weights;  // [points[0]], mean 1; empty = uniform
+  // Losses are of decoded fields, target · deviation + mean; [target_channels] or [target_channels,
+  // points…]; empty = of the fields as they are loaded.
+  std::vector<double> target_mean;
+  std::vector<double> target_deviation;
+
+  std::int64_t count() const;  // of all points
+};
+
+// Loaded values of micro-batches of `batch` samples, in the compute type:
+//   0 = input [batch, input_channels, points…], 1 = target [rollout, batch, target_channels,
+//   points…].
+// The loss is the mean over the rollout of the losses of its steps. From the second step on the
+// input is the window of the channels before, moved by the newest prediction: channel c of the
+// input is channel c + target_channels of the one before, and the prediction comes last.
+// `loss` is train.loss. Throws ConfigError: keys that do not fit together or to the fields, or that
+// the kind does not use and that are not at their default.
+Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
+                       const FieldShape& shape, std::int64_t batch, const Declaration& declaration);
+
+// The same parameters; one application that ends in the prediction [batch, points…,
+// target_channels]. Loaded value: 0 = input.
+Model make_field_predictor(const RunConfig::Model& keys, const FieldShape& shape,
+                           std::int64_t batch, const Declaration& declaration);
+
+// Whether `kind` is one of these models.
+bool is_field_kind(const std::string& kind);
+
+// Throws ConfigError for a key of [model] that is not at its default and not one of `used`
+// (without "model.").
+void refuse_unused_keys(const RunConfig::Model& keys, const std::vector<std::string>& used);
+
+}  // namespace garonne::nn
