@@ -40,14 +40,15 @@ ExitCode evaluate(const EvalOptions& options, bool generates, dist::Session& ses
         train::validation_loss(trained.setup, program, trained.machine(), *workload,
                                std::make_shared<data::Reader>(), batches, session, peak);
     result["validation_loss"] = loss;
-    result["validation_tokens"] = batches * config.train.micro_batch * trained.setup.sizes.sequence;
+    const std::int64_t items = batches * config.train.micro_batch * workload->items_per_sample();
+    result[workload->item() == train::token_item ? "validation_tokens" : "validation_samples"] =
+        items;
     result["peak_bytes"] = peak;
     result["planned_peak_bytes"] = prediction.peak_bytes;
     if (!options.json) {
       fmt::print(
-          "step {}: validation loss {:.4f} nats a token over {} tokens (peak {} B, planned {} B)\n",
-          trained.step, loss, result["validation_tokens"].get<std::int64_t>(), peak,
-          prediction.peak_bytes);
+          "step {}: validation loss {:.4f} {} over {} {}s (peak {} B, planned {} B)\n", trained.step,
+          loss, workload->loss_unit(), items, workload->item(), peak, prediction.peak_bytes);
     }
   } else {
     result["validation_loss"] = nullptr;
@@ -56,6 +57,10 @@ ExitCode evaluate(const EvalOptions& options, bool generates, dist::Session& ses
                  config.data.path);
   }
   if (generates) {
+    if (nn::is_field_kind(config.model.kind)) {
+      throw ConfigError("--generate", options.prompt,
+                        fmt::format("wants a model of text; this run's is {}", config.model.kind));
+    }
     const std::string text = train::generate(
         trained.setup, {options.prompt, options.tokens, options.temperature, options.seed},
         trained.setup.facts.tokenizer, trained.machine(), trained.budget_bytes);

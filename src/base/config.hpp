@@ -42,6 +42,16 @@ struct RunConfig {
   } model;
   struct Data {
     std::string path;
+    // Fields.
+    std::string validation;
+    std::string layout = "auto";
+    std::string inputs;
+    std::string targets;
+    std::int64_t history = 0;
+    std::int64_t lead = 1;
+    std::int64_t stride = 1;
+    std::string normalisation = "channel";
+    std::string statistics;
   } data;
   struct GridKeys {
     std::int64_t data = 1;
@@ -66,6 +76,7 @@ struct RunConfig {
     std::string precision = "float32";
     std::string loss = "auto";
     std::int64_t rollout = 1;
+    bool decode = false;
     std::int64_t seed = 1;
   } train;
   struct Optimizer {

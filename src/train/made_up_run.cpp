@@ -1,6 +1,8 @@
 #include "train/made_up_run.hpp"
 
 #include "base/philox.hpp"
+#include "nn/field_model.hpp"
+#include "train/workload.hpp"
 
 namespace garonne::train {
 namespace {
@@ -8,6 +10,7 @@ namespace {
 constexpr std::int64_t byte_vocabulary = 256;
 
 DataFacts made_up_facts(const RunConfig& config) {
+  if (nn::is_field_kind(config.model.kind)) return facts_of(config);
   DataFacts facts;
   facts.vocabulary = config.model.vocabulary > 0 ? config.model.vocabulary : byte_vocabulary;
   return facts;
@@ -15,6 +18,19 @@ DataFacts made_up_facts(const RunConfig& config) {
 
 exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
   exec::HostBatch batch;
+  if (nn::is_field_kind(setup.config.model.kind)) {
+    for (std::int64_t i = 0; i < setup.config.train.micro_batch; ++i) batch.samples.push_back(i);
+    for (const auto& value : setup.model.graph.values) {
+      if (!value.loaded || value.differentiable) continue;
+      const PhiloxKey key = philox_key(1, value.name);
+      auto& values = batch.fields[value.name];
+      for (std::int64_t i = 0; i < value.elements; ++i) {
+        const PhiloxBlock random = philox_at(key, number, 0, static_cast<std::uint64_t>(i));
+        values.push_back(static_cast<float>(random.word[0]) / 2147483648.0F - 1.0F);
+      }
+    }
+    return batch;
+  }
   const std::int64_t rows = setup.config.train.micro_batch * setup.sizes.sequence;
   auto& tokens = batch.values["tokens"];
   auto& targets = batch.values["targets"];

@@ -1,6 +1,7 @@
 #include "train/planning.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/precision.hpp"
 #include "exec/profile.hpp"
+#include "nn/field_model.hpp"
 #include "optim/optimizer.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/stage_cut.hpp"
@@ -34,6 +36,14 @@ nn::GptSizes gpt_sizes(const RunConfig::Model& keys, std::int64_t vocabulary) {
 }  // namespace
 
 std::string describe_sizes(const Setup& setup) {
+  if (nn::is_field_kind(setup.config.model.kind)) {
+    const nn::FieldShape& fields = setup.facts.fields;
+    return fmt::format("{} layers, hidden {}, {} points, {} channel{} to {}{}",
+                       setup.config.model.layers, setup.config.model.hidden,
+                       fmt::join(fields.points, " x "), fields.input_channels,
+                       fields.input_channels == 1 ? "" : "s", fields.target_channels,
+                       fields.rollout == 1 ? "" : fmt::format(", {} steps a sample", fields.rollout));
+  }
   return fmt::format("{} layers, hidden {}, {} heads, sequence {}, vocabulary {}",
                      setup.sizes.layers, setup.sizes.hidden, setup.sizes.heads,
                      setup.sizes.sequence, setup.sizes.vocabulary);
@@ -47,12 +57,23 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   setup.declaration.precision = parse_precision(config.train.precision);
   setup.declaration.threads = threads;
   setup.facts = facts;
-  setup.sizes = gpt_sizes(config.model, facts.vocabulary);
   nn::GptPart part;
   part.tensor = setup.grid.coordinates_of(rank).tensor;
   part.tensor_ranks = setup.grid.shape().tensor;
   part.sequence_parallel = config.grid.sequence_parallel;
-  setup.model = nn::make_gpt(setup.sizes, config.train.micro_batch, setup.declaration, part);
+  if (nn::is_field_kind(config.model.kind)) {
+    if (part.tensor_ranks > 1) {
+      throw ConfigError("grid.tensor", fmt::format("{}", part.tensor_ranks),
+                        fmt::format("must be 1: {} is not split over the tensor axis yet; use "
+                                    "grid.data or grid.pipeline",
+                                    config.model.kind));
+    }
+    setup.model = nn::make_field_model(config.model, config.train.loss, facts.fields,
+                                       config.train.micro_batch, setup.declaration);
+  } else {
+    setup.sizes = gpt_sizes(config.model, facts.vocabulary);
+    setup.model = nn::make_gpt(setup.sizes, config.train.micro_batch, setup.declaration, part);
+  }
 
   plan::estimate_seconds(plan::NominalRates(), setup.model.graph);
   plan::set_collective_seconds(part.tensor_ranks, setup.step.link_bytes_per_second,

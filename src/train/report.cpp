@@ -123,6 +123,11 @@ int threads_of_run(const std::string& run_directory) {
 
 // The configuration does not say it where it is the data's; then the checkpoint knows, or the data.
 std::optional<DataFacts> facts_of_run(const std::string& run_directory, const RunConfig& config) {
+  std::error_code error;
+  if (nn::is_field_kind(config.model.kind)) {
+    if (!fs::exists(config.data.path, error)) return std::nullopt;
+    return facts_of(config);
+  }
   if (config.model.vocabulary > 0) return facts_of(config);
   const auto steps = list_checkpoints(run_directory);
   if (!steps.empty()) {
@@ -132,7 +137,6 @@ std::optional<DataFacts> facts_of_run(const std::string& run_directory, const Ru
       return DataFacts{manifest.data["vocabulary"].get<std::int64_t>(), {}};
     throw IoError(checkpoint + "/manifest.json", "does not say the vocabulary of the data");
   }
-  std::error_code error;
   if (!config.data.path.empty() && fs::exists(config.data.path, error)) return facts_of(config);
   return std::nullopt;
 }
@@ -210,7 +214,7 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
         programs.empty() ? planned.memory.budget : programs[0].program.budget_bytes;
     if (budget != RunConfig::automatic_budget) {
       data["sweep"] =
-          to_json(memory_sweep(planned, {true, true}, *facts, threads, costs, budget,
+          to_json(memory_sweep(planned, {true, !nn::is_field_kind(config.model.kind)}, *facts, threads, costs, budget,
                                [&](int done, int all) { options.progress("sizes", done, all); }));
     }
   }

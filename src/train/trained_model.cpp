@@ -49,7 +49,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   }
   trained.step = checkpoint.empty() ? 0 : manifest.step;
   DataFacts facts;
-  if (!checkpoint.empty()) {
+  if (!checkpoint.empty() && !nn::is_field_kind(trained.config.model.kind)) {
     facts.vocabulary = manifest.data.value("vocabulary", std::int64_t{0});
     facts.tokenizer = manifest.data.value("tokenizer", "byte");
   } else {

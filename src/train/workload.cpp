@@ -2,15 +2,19 @@
 
 #include "base/error.hpp"
 #include "data/token_file.hpp"
+#include "nn/field_model.hpp"
+#include "train/field_workload.hpp"
 #include "train/text_workload.hpp"
 
 namespace garonne::train {
 
 std::unique_ptr<Workload> open_workload(const RunConfig& config) {
+  if (nn::is_field_kind(config.model.kind)) return std::make_unique<FieldWorkload>(config);
   return std::make_unique<TextWorkload>(config);
 }
 
 DataFacts facts_of(const RunConfig& config) {
+  if (nn::is_field_kind(config.model.kind)) return open_workload(config)->facts();
   DataFacts facts;
   facts.vocabulary = config.model.vocabulary;
   if (facts.vocabulary > 0) return facts;

@@ -1,0 +1,153 @@
+#include "train/field_workload.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <sstream>
+#include <utility>
+
+#include "base/error.hpp"
+#include "data/field_stream.hpp"
+
+namespace garonne::train {
+namespace {
+
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream stream(text);
+  for (std::string name; std::getline(stream, name, ',');) {
+    const std::size_t first = name.find_first_not_of(' ');
+    if (first != std::string::npos)
+      names.push_back(name.substr(first, name.find_last_not_of(' ') - first + 1));
+  }
+  return names;
+}
+
+class FieldBatches final : public BatchStream {
+ public:
+  explicit FieldBatches(data::FieldStream stream) : stream_(std::move(stream)) {}
+  exec::HostBatch next() override {
+    data::FieldBatch loaded = stream_.next();
+    exec::HostBatch batch;
+    batch.samples = std::move(loaded.samples);
+    batch.fields = {{"input", std::move(loaded.input)}, {"target", std::move(loaded.target)}};
+    return batch;
+  }
+
+ private:
+  data::FieldStream stream_;
+};
+
+data::FieldStatistics statistics_of(const RunConfig& config, const data::FieldDatasetInfo& info) {
+  const std::string& mode = config.data.normalisation;
+  data::check_normalisation(mode);
+  if (mode == "none") return {};
+  const std::string source =
+      config.data.statistics.empty() ? info.statistics : config.data.statistics;
+  if (source.empty()) {
+    throw ConfigError(
+        "data.statistics", "",
+        fmt::format("is needed for data.normalisation = {}: there are none beside {}; make them "
+                    "with `garonne data statistics {} --output FILE.h5{}`, or set "
+                    "data.normalisation = none",
+                    mode, info.path, info.path, mode == "pointwise" ? " --pointwise" : ""));
+  }
+  return data::choose_statistics(data::load_field_summaries(source, info, config.data.lead), mode,
+                                 info, source);
+}
+
+// How many points the field has along each axis, as people write it.
+std::string extent(const std::vector<std::int64_t>& points) {
+  return fmt::format("{}", fmt::join(points, " x "));
+}
+
+void check_same_fields(const data::FieldDatasetInfo& one, const data::FieldDatasetInfo& other) {
+  if (one.points != other.points || one.input_channels != other.input_channels ||
+      one.target_channels != other.target_channels) {
+    throw ConfigError(
+        "data.validation", other.path,
+        fmt::format("holds other fields than {}: {} points and channels {} against {} and {}",
+                    one.path, extent(other.points), fmt::join(other.input_channels, ", "),
+                    extent(one.points), fmt::join(one.input_channels, ", ")));
+  }
+}
+
+}  // namespace
+
+data::FieldQuery field_query(const RunConfig& config, const std::string& path) {
+  data::FieldQuery query;
+  query.path = path;
+  query.layout = config.data.layout;
+  query.input_channels = split_names(config.data.inputs);
+  query.target_channels = split_names(config.data.targets);
+  query.history = config.data.history;
+  query.lead = config.data.lead;
+  query.rollout = config.train.rollout;
+  query.stride = config.data.stride;
+  return query;
+}
+
+FieldWorkload::FieldWorkload(const RunConfig& config) : loss_(config.train.loss) {
+  if (config.data.path.empty()) {
+    throw ConfigError("data.path", "",
+                      "is missing: the fields to train on (see `garonne data --help`)");
+  }
+  query_ = field_query(config, config.data.path);
+  info_ = data::FieldDataset::open(query_).info();
+  if (!config.data.validation.empty()) {
+    validation_query_ = field_query(config, config.data.validation);
+    validation_ = data::FieldDataset::open(validation_query_).info();
+    check_same_fields(info_, *validation_);
+  }
+  statistics_ = statistics_of(config, info_);
+  nn::FieldShape& shape = facts_.fields;
+  shape.input_channels =
+      info_.input_frames * static_cast<std::int64_t>(info_.input_channels.size());
+  shape.target_channels = static_cast<std::int64_t>(info_.target_channels.size());
+  shape.points = info_.points;
+  shape.grid = info_.grid;
+  shape.rollout = info_.target_frames;
+  const bool on_sphere = info_.grid == "equiangular" || info_.grid == "legendre-gauss" ||
+                         info_.grid == "regional";
+  if (on_sphere && !info_.coordinates.empty())
+    shape.area_weights = data::area_weights(info_.coordinates.front());
+  if (config.train.decode) {
+    if (statistics_.mode == "none") {
+      throw ConfigError("train.decode", "true", "means nothing with data.normalisation = none");
+    }
+    shape.target_mean.assign(statistics_.targets.mean.begin(), statistics_.targets.mean.end());
+    shape.target_deviation.assign(statistics_.targets.deviation.begin(),
+                                  statistics_.targets.deviation.end());
+  }
+}
+
+std::string FieldWorkload::summary() const {
+  std::string text = fmt::format(
+      "{} · {} · {} on {} points · {} samples", info_.path, info_.layout,
+      fmt::join(info_.input_channels, ", "), extent(info_.points), info_.samples);
+  if (validation_) text += fmt::format(", {} for validation", validation_->samples);
+  return text;
+}
+
+nlohmann::json FieldWorkload::manifest() const {
+  return {{"path", info_.path},
+          {"layout", info_.layout},
+          {"points", info_.points},
+          {"inputs", info_.input_channels},
+          {"targets", info_.target_channels},
+          {"samples", info_.samples}};
+}
+
+std::int64_t FieldWorkload::samples(Part part) const {
+  if (part == Part::Training) return info_.samples;
+  return validation_ ? validation_->samples : 0;
+}
+
+std::unique_ptr<BatchStream> FieldWorkload::open(std::shared_ptr<data::Reader> reader, Part part,
+                                                 StreamOrder order) const {
+  return std::make_unique<FieldBatches>(data::FieldStream(
+      std::move(reader), part == Part::Training ? query_ : validation_query_, {}, statistics_,
+      std::move(order.samples_of), order.first_ordinal, order.end_ordinal));
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,48 @@
+// Samples of a dataset of fields (data/field_dataset.hpp): states and what follows them.
+#pragma once
+
+#include <optional>
+
+#include "data/field_dataset.hpp"
+#include "data/field_statistics.hpp"
+#include "train/run_directory.hpp"
+#include "train/workload.hpp"
+
+namespace garonne::train {
+
+// What a run file asks of its data; the same for data.path and data.validation.
+data::FieldQuery field_query(const RunConfig& config, const std::string& path);
+
+class FieldWorkload final : public Workload {
+ public:
+  // Reads headers and statistics. Throws ConfigError where the statistics that data.normalisation
+  // wants are not there, with the command that makes them, or where the validation data are of
+  // another shape; IoError as FieldDataset::open.
+  explicit FieldWorkload(const RunConfig& config);
+
+  const DataFacts& facts() const override { return facts_; }
+  std::string summary() const override;
+  nlohmann::json manifest() const override;
+  std::int64_t samples(Part part) const override;
+  // Every sample may follow every other: a frame is far larger than what a disk reads at once.
+  std::int64_t shuffle_block() const override { return 1; }
+  std::string item() const override { return sample_item; }
+  std::int64_t items_per_sample() const override { return 1; }
+  std::string loss_unit() const override { return loss_; }
+  std::unique_ptr<BatchStream> open(std::shared_ptr<data::Reader> reader, Part part,
+                                    StreamOrder order) const override;
+
+  const data::FieldDatasetInfo& info() const { return info_; }
+  const data::FieldStatistics& statistics() const { return statistics_; }
+
+ private:
+  data::FieldQuery query_;
+  data::FieldQuery validation_query_;
+  data::FieldDatasetInfo info_;
+  std::optional<data::FieldDatasetInfo> validation_;
+  data::FieldStatistics statistics_;
+  std::string loss_;
+  DataFacts facts_;
+};
+
+}  // namespace garonne::train

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: MIT
+"""Neural operators end to end: made data, statistics, training within budgets and on grids, restart, evaluation."""
+import json
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+from support import metrics, run, series
+
+DARCY = """
+[model]
+kind = "fno"
+layers = 3
+hidden = 12
+modes = [6, 6]
+padding = 2
+[data]
+path = "{folder}/train.h5"
+validation = "{folder}/test.h5"
+normalisation = "pointwise"
+statistics = "{folder}/statistics.h5"
+[train]
+steps = 5
+global_batch = 8
+micro_batch = 2
+loss = "relative-l2"
+decode = true
+precision = "float64"
+seed = 3
+[optimizer]
+learning_rate = 1e-3
+warmup_steps = 1
+[evaluation]
+every = 0
+batches = 2
+[checkpoint]
+every = 0
+[memory]
+budget = "512 MiB"
+[run]
+directory = "{folder}/run"
+threads = 1
+"""
+
+SPHERE = """
+[model]
+kind = "sfno"
+layers = 3
+hidden = 8
+scale_factor = 2
+[data]
+path = "{folder}/sphere/train"
+validation = "{folder}/sphere/test"
+[train]
+steps = 5
+rollout = 2
+global_batch = 4
+micro_batch = 1
+loss = "area-l2"
+precision = "float64"
+seed = 3
+[optimizer]
+learning_rate = 1e-3
+warmup_steps = 1
+[evaluation]
+every = 0
+batches = 2
+[checkpoint]
+every = 0
+[memory]
+budget = "512 MiB"
+[run]
+directory = "{folder}/run"
+threads = 1
+"""
+
+
+class Fields:
+    """What both families of models are held to."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-fields-"))
+        cls.config = cls.folder / "run.toml"
+        cls.config.write_text(cls.RUN_FILE.replace("{folder}", str(cls.folder)))
+        cls.make_data()
+        run("profile", cls.config)
+        cls.kept = cls.folder / "kept"
+        cls.train(cls.kept)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    @classmethod
+    def train(cls, directory, *overrides, **options):
+        return run("train", cls.config, "--run.directory", directory, *overrides, **options)
+
+    def check_bytes(self, directory, budget=None):
+        for row in metrics(directory):
+            self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
+            self.assertGreaterEqual(row["peak_bytes"], 0.99 * row["planned_peak_bytes"])
+            if budget:
+                self.assertLessEqual(row["planned_peak_bytes"], budget)
+
+    def test_losses_fall_and_bytes_are_as_planned(self):
+        losses = series(self.kept, "loss")
+        self.assertLess(losses[-1], losses[0])
+        self.check_bytes(self.kept)
+        self.assertNotIn("tokens_per_second", metrics(self.kept)[0])
+        self.assertGreater(metrics(self.kept)[0]["samples_per_second"], 0)
+
+    def test_a_tight_budget_gives_the_same_bits(self):
+        plan = json.loads(run("plan", self.config, "--json").stdout)
+        least, most = plan["minimum_budget_bytes"], plan["peak_bytes"]
+        for budget in (max(least, int(0.4 * most)), least):
+            directory = self.folder / f"budget-{budget}"
+            self.train(directory, "--memory.budget", budget)
+            for key in ("loss", "gradient_norm"):
+                self.assertEqual(series(directory, key), series(self.kept, key))
+            self.check_bytes(directory, budget)
+        refused = self.train(self.folder / "below", "--memory.budget", least - 1, check=3)
+        self.assertIn(str(least), refused.stderr)
+
+    def compare(self, directory, tolerance=1e-9):
+        for key in ("loss", "gradient_norm"):
+            for one, other in zip(series(self.kept, key), series(directory, key), strict=True):
+                self.assertLessEqual(abs(one - other), tolerance * abs(one), key)
+
+    def test_data_and_pipeline_ranks_train_the_same(self):
+        for data, pipeline, zero in ((2, 1, 0), (2, 1, 3), (1, 2, 0), (2, 2, 1)):
+            directory = self.folder / f"grid-{data}-{pipeline}-{zero}"
+            self.train(directory, "--grid.data", data, "--grid.pipeline", pipeline, "--grid.zero", zero,
+                       ranks=data * pipeline)
+            self.compare(directory)
+            self.check_bytes(directory)
+
+    def test_restart_is_bit_for_bit(self):
+        directory = self.folder / "stopped"
+        self.train(directory, "--train.stop_after", 2, check=75)
+        self.train(directory)
+        self.assertEqual(series(directory, "loss"), series(self.kept, "loss"))
+
+    def test_evaluation(self):
+        result = json.loads(run("eval", self.kept, "--json").stdout)
+        self.assertAlmostEqual(result["validation_loss"], metrics(self.kept)[-1]["validation_loss"], places=12)
+
+    def test_the_tensor_axis_and_text_are_refused(self):
+        refused = self.train(self.folder / "tensor", "--grid.tensor", 2, ranks=2, check=2)
+        self.assertIn("grid.tensor", refused.stderr)
+        refused = run("eval", self.kept, "--generate", "once", check=2)
+        self.assertIn("--generate", refused.stderr)
+
+    def test_other_precisions(self):
+        for precision in ("float32", "bfloat16"):
+            directory = self.folder / precision
+            self.train(directory, "--train.precision", precision)
+            self.check_bytes(directory)
+            self.compare(directory, 1e-3 if precision == "float32" else 0.2)
+
+
+class DarcyTest(Fields, unittest.TestCase):
+    RUN_FILE = DARCY
+
+    @classmethod
+    def make_data(cls):
+        run("data", "darcy", "--samples", 24, "--test-samples", 4, "--resolution", 33, "--stride", 2, "--output",
+            cls.folder / "train.h5", "--test", cls.folder / "test.h5", "--no-progress")
+        run("data", "statistics", cls.folder / "train.h5", "--pointwise", "--output", cls.folder / "statistics.h5")
+
+    def test_statistics_are_asked_for(self):
+        refused = self.train(self.folder / "none", "--data.statistics", "", check=2)
+        self.assertIn("garonne data statistics", refused.stderr)
+
+
+class SphereTest(Fields, unittest.TestCase):
+    RUN_FILE = SPHERE
+
+    @classmethod
+    def make_data(cls):
+        run("data", "shallow-water", "--latitudes", 16, "--longitudes", 32, "--trajectories", 6, "--test-trajectories", 2,
+            "--trajectory-length", 3, "--output", cls.folder / "sphere", "--no-progress")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
