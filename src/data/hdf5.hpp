@@ -41,15 +41,21 @@ class Hdf5Handle {
   Close close_ = nullptr;
 };
 
+// "[1460, 20, 721, 1440]", as messages write shapes.
+std::string shape_text(std::span<const std::int64_t> shape);
+
 // One dataset of an open Hdf5File, which must outlive it. T below is std::uint16_t, std::uint32_t,
-// std::int64_t, float or double; HDF5 converts from what is stored.
+// std::int32_t, std::int64_t, float or double; HDF5 converts from what is stored.
 class Hdf5Dataset {
  public:
   // Elements along each dimension.
   const std::vector<std::int64_t>& shape() const { return shape_; }
   NumberType type() const { return type_; }
+  // Elements of a chunk along each dimension; empty when the dataset is not chunked.
+  const std::vector<std::int64_t>& chunk() const { return chunk_; }
   // Elements of a chunk; 0 when the dataset is not chunked.
   std::int64_t chunk_elements() const { return chunk_elements_; }
+  bool compressed() const { return compressed_; }
   // Whether every chunk carries a Fletcher-32 checksum.
   bool checksummed() const { return checksummed_; }
 
@@ -57,6 +63,21 @@ class Hdf5Dataset {
   // range is outside, a checksum is wrong or the file has become shorter since it was opened.
   template <typename T>
   void read(std::int64_t first, std::span<T> values) const;
+
+  // Reads the box of `count` elements along each dimension from `first` on, in row-major order;
+  // `values` has as many elements. Errors as for read.
+  template <typename T>
+  void read_box(std::span<const std::int64_t> first, std::span<const std::int64_t> count,
+                std::span<T> values) const;
+  // All of it, in row-major order: for what is small. IoError above 2^27 elements.
+  template <typename T>
+  std::vector<T> read_all() const;
+  // The strings of a one-dimensional dataset of strings, blanks at their ends cut off.
+  std::vector<std::string> read_texts() const;
+
+  template <typename T>
+  void write_box(std::span<const std::int64_t> first, std::span<const std::int64_t> count,
+                 std::span<const T> values);
 
   // Writes over elements [first, first + values.size()), which must exist.
   template <typename T>
@@ -72,6 +93,8 @@ class Hdf5Dataset {
               std::int64_t file_bytes);
   [[noreturn]] void fail(const std::string& what) const;
   Hdf5Handle select(std::int64_t first, std::int64_t count) const;
+  Hdf5Handle select(std::span<const std::int64_t> first, std::span<const std::int64_t> count) const;
+  void check_still_whole() const;
 
   Hdf5Handle handle_;
   std::string path_;
@@ -80,8 +103,39 @@ class Hdf5Dataset {
   std::int64_t file_bytes_;
   std::vector<std::int64_t> shape_;
   NumberType type_;
+  std::vector<std::int64_t> chunk_;
   std::int64_t chunk_elements_ = 0;
   bool checksummed_ = false;
+  bool compressed_ = false;
+};
+
+// The attributes of a group or dataset of an open Hdf5File, which must outlive it. Reading a
+// missing one or one of another type is an IoError.
+class Hdf5Attributes {
+ public:
+  bool has(const std::string& name) const;
+  // A string; of several, the first.
+  std::string text(const std::string& name) const;
+  std::vector<std::string> texts(const std::string& name) const;
+  // A number or several; truth values are 0 and 1.
+  std::vector<double> numbers(const std::string& name) const;
+  double number(const std::string& name) const;
+  // Whether an attribute of truth is set; `otherwise` where there is none.
+  bool truth(const std::string& name, bool otherwise) const;
+
+  void write(const std::string& name, const std::string& value);
+  void write(const std::string& name, std::span<const double> values);
+
+ private:
+  friend class Hdf5File;
+  Hdf5Attributes(Hdf5Handle object, std::string path, std::string object_name)
+      : object_(std::move(object)), path_(std::move(path)), object_name_(std::move(object_name)) {}
+  std::string label(const std::string& name) const;
+  Hdf5Handle open(const std::string& name) const;
+
+  Hdf5Handle object_;
+  std::string path_;
+  std::string object_name_;
 };
 
 // One open file. Every failure is an IoError with its path.
@@ -102,6 +156,27 @@ class Hdf5File {
   // std::uint32_t), with chunks of `chunk_elements` elements and Fletcher-32.
   template <typename T>
   Hdf5Dataset create_growing(const std::string& name, std::int64_t chunk_elements);
+
+  // Creates a dataset of `shape`, little-endian T, its elements 0 until written; `chunk` empty =
+  // contiguous, else as many elements a chunk and Fletcher-32. Groups on the way to `name` are
+  // made.
+  template <typename T>
+  Hdf5Dataset create_array(const std::string& name, std::span<const std::int64_t> shape,
+                           std::span<const std::int64_t> chunk = {});
+  // A one-dimensional dataset of strings of one length, as makani's `channel`.
+  void create_texts(const std::string& name, const std::vector<std::string>& texts);
+  void create_group(const std::string& name);
+
+  // Names of what lies directly in a group ("/" = the root), in alphabetical order, without links
+  // to elsewhere.
+  std::vector<std::string> datasets(const std::string& group = "/") const;
+  std::vector<std::string> groups(const std::string& group = "/") const;
+  bool has_group(const std::string& name) const;
+  // Of a dataset: the name of the first dimension scale of each dimension, without the leading
+  // slash; "" where a dimension has none.
+  std::vector<std::string> dimension_scales(const std::string& dataset) const;
+  // The attributes of the dataset or group `name`.
+  Hdf5Attributes attributes(const std::string& name) const;
 
   // Attributes of the file (of its root group). Reading a missing one, one of another type or a
   // string above 1 MiB is an IoError.

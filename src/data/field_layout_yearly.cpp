@@ -1,0 +1,171 @@
+// The yearly files of FourCastNet and makani: dataset `fields` [time, channel, latitude,
+// longitude], newer ones with `timestamp` (seconds UTC), `lat`, `lon`, `channel` and `valid_data`
+// beside it. What older ones lack may stand in data.json beside them or in the folder above.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "data/field_layout.hpp"
+
+namespace garonne::data {
+namespace {
+
+constexpr const char* fields = "fields";
+constexpr const char* expected = "[time, channel, latitude, longitude]";
+
+// makani's data.json, wherever it lies.
+struct Metadata {
+  std::vector<std::string> channels;
+  std::vector<double> latitudes;
+  std::vector<double> longitudes;
+  std::string grid;
+  double frame_seconds = 0;
+};
+
+Metadata read_metadata(const std::string& path) {
+  Metadata metadata;
+  std::string file = find_beside(path, "data.json");
+  if (file.empty()) file = find_beside(path, "metadata/data.json");
+  if (file.empty()) return metadata;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(read_text_file(file));
+    metadata.frame_seconds = json.value("dhours", 0.0) * 3600;
+    // The documents of makani say `coord`, its code says `coords`.
+    for (const char* name : {"coords", "coord"}) {
+      if (!json.contains(name)) continue;
+      const nlohmann::json& coordinates = json[name];
+      metadata.grid = coordinates.value("grid_type", "");
+      metadata.channels = coordinates.value("channel", metadata.channels);
+      metadata.latitudes = coordinates.value("lat", metadata.latitudes);
+      metadata.longitudes = coordinates.value("lon", metadata.longitudes);
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw IoError(file, fmt::format("not a description of field files: {}", error.what()));
+  }
+  return metadata;
+}
+
+bool recognises(const Hdf5File& file) {
+  return file.has_dataset(fields);
+}
+
+void read_coordinates(const Hdf5File& file, const Metadata& metadata, FieldFile& described) {
+  described.axes = {"latitude", "longitude"};
+  std::vector<double> latitudes =
+      file.has_dataset("lat") ? read_line(file, "lat") : metadata.latitudes;
+  std::vector<double> longitudes =
+      file.has_dataset("lon") ? read_line(file, "lon") : metadata.longitudes;
+  if (!latitudes.empty() && !longitudes.empty()) {
+    described.coordinates = {std::move(latitudes), std::move(longitudes)};
+  }
+}
+
+void read_times(const Hdf5File& file, const Metadata& metadata, FieldFile& described) {
+  described.frame_seconds = metadata.frame_seconds;
+  if (!file.has_dataset("timestamp")) return;
+  described.times = read_line(file, "timestamp");
+  described.dated = true;
+  if (static_cast<std::int64_t>(described.times.size()) != described.frames) {
+    refuse_dataset(file, "timestamp",
+                   fmt::format("has {} times, but \"{}\" has {} frames; its axes look swapped, or "
+                               "the file was not written to its end",
+                               described.times.size(), fields, described.frames));
+  }
+}
+
+std::vector<std::string> channel_names(const Hdf5File& file, const Metadata& metadata,
+                                       std::int64_t count) {
+  std::vector<std::string> names = metadata.channels;
+  std::string source = "data.json";
+  if (file.has_dataset("channel")) {
+    names = file.dataset("channel").read_texts();
+    source = "dataset \"channel\"";
+  }
+  if (names.empty()) {
+    for (std::int64_t channel = 0; channel < count; ++channel) {
+      names.push_back(fmt::format("channel_{}", channel));
+    }
+  }
+  if (static_cast<std::int64_t>(names.size()) != count) {
+    refuse_dataset(file, fields,
+                   fmt::format("has {} channels in its dimension 1, but {} names {}; a channel is "
+                               "missing or its axes are swapped",
+                               count, source, names.size()));
+  }
+  return names;
+}
+
+// Where the file says which of its values are valid.
+void read_validity(const Hdf5File& file, FieldFile& described) {
+  if (!file.has_dataset("valid_data")) return;
+  const Hdf5Dataset validity = file.dataset("valid_data");
+  const auto channels = static_cast<std::int64_t>(described.channels.size());
+  if (validity.shape() != std::vector<std::int64_t>{described.frames, channels}) {
+    refuse_dataset(file, "valid_data",
+                   fmt::format("its shape is {}, not [{}, {}]", shape_text(validity.shape()),
+                               described.frames, channels));
+  }
+  const auto flags = validity.read_all<std::int32_t>();
+  for (std::size_t index = 0; index < flags.size(); ++index) {
+    if (flags[index] == 0) described.invalid.push_back(static_cast<std::int64_t>(index));
+  }
+}
+
+FieldFile describe(const Hdf5File& file) {
+  FieldFile described;
+  const Hdf5Dataset dataset = open_array(file, fields, 4, expected);
+  const std::vector<std::int64_t>& shape = dataset.shape();
+  const Metadata metadata = read_metadata(file.path());
+  described.storage = storage_text(dataset);
+  described.frames = shape[0];
+  described.points = {shape[2], shape[3]};
+  read_coordinates(file, metadata, described);
+  check_axes(file, fields, shape, 2, described.axes, described.coordinates);
+  if (described.coordinates.empty() && shape[2] > shape[3]) {
+    refuse_dataset(file, fields,
+                   fmt::format("{} is not {}: it would have more latitudes than longitudes; its "
+                               "axes look swapped",
+                               shape_text(shape), expected));
+  }
+  read_times(file, metadata, described);
+  const std::vector<std::string> names = channel_names(file, metadata, shape[1]);
+  for (std::int64_t channel = 0; channel < shape[1]; ++channel) {
+    FieldPlace place;
+    place.channel = names[static_cast<std::size_t>(channel)];
+    place.dataset = fields;
+    place.frame_axis = 0;
+    place.fixed = {{1, channel}};
+    place.space_axis = 2;
+    described.channels.push_back(std::move(place));
+  }
+  read_validity(file, described);
+
+  // Files without coordinates are the global ones that FourCastNet published.
+  described.grid = described.coordinates.empty()
+                       ? "equiangular"
+                       : sphere_grid_of(described.coordinates[0], described.coordinates[1]);
+  if (metadata.grid == "legendre-gauss") described.grid = metadata.grid;
+  const Hdf5Attributes attributes = file.attributes("/");
+  if (attributes.has("trajectory_length")) {
+    described.run_length = static_cast<std::int64_t>(attributes.number("trajectory_length"));
+    if (described.run_length < 1) {
+      throw IoError(file.path(), "attribute \"trajectory_length\" must be at least 1");
+    }
+  }
+  described.statistics = find_beside(file.path(), "stats");
+  return described;
+}
+
+}  // namespace
+
+const FieldLayout& yearly_layout() {
+  static const FieldLayout layout = {
+      "yearly", "FourCastNet, makani: dataset \"fields\" [time, channel, latitude, longitude]",
+      recognises, describe, /*continues=*/true};
+  return layout;
+}
+
+}  // namespace garonne::data

@@ -1,0 +1,355 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "data/hdf5_internal.hpp"
+
+namespace garonne::data {
+namespace {
+
+constexpr std::int64_t largest_chunk_bytes = 256LL << 20;
+constexpr std::int64_t largest_whole_read = 1LL << 27;
+
+NumberType number_type(hid_t type) {
+  NumberType number;
+  number.bytes = static_cast<int>(H5Tget_size(type));
+  switch (H5Tget_class(type)) {
+    case H5T_INTEGER:
+      number.family =
+          H5Tget_sign(type) == H5T_SGN_NONE ? NumberFamily::Unsigned : NumberFamily::Signed;
+      break;
+    case H5T_FLOAT:
+      number.family = NumberFamily::Floating;
+      break;
+    default:
+      break;
+  }
+  return number;
+}
+
+std::string trimmed(std::string text) {
+  text.resize(std::min(text.find('\0'), text.size()));
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Hdf5Dataset::Hdf5Dataset(Hdf5Handle handle, std::string path, std::string name, std::int64_t file,
+                         std::int64_t file_bytes)
+    : handle_(std::move(handle)),
+      path_(std::move(path)),
+      name_(std::move(name)),
+      file_(file),
+      file_bytes_(file_bytes) {
+  const std::string label = fmt::format("dataset \"{}\"", name_);
+  const Hdf5Handle space = own(H5Dget_space(handle_.get()), H5Sclose, path_, label);
+  const int rank = H5Sget_simple_extent_ndims(space.get());
+  check(rank, path_, label);
+  std::vector<hsize_t> extent(static_cast<std::size_t>(rank));
+  if (rank > 0) check(H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr), path_, label);
+  for (const hsize_t size : extent) shape_.push_back(static_cast<std::int64_t>(size));
+  const Hdf5Handle type = own(H5Dget_type(handle_.get()), H5Tclose, path_, label);
+  type_ = number_type(type.get());
+
+  const Hdf5Handle properties = own(H5Dget_create_plist(handle_.get()), H5Pclose, path_, label);
+  const H5D_layout_t layout = H5Pget_layout(properties.get());
+  if (layout == H5D_VIRTUAL || H5Pget_external_count(properties.get()) > 0) {
+    fail("its elements lie in other files, which is refused");
+  }
+  if (layout == H5D_CHUNKED) {
+    std::vector<hsize_t> chunk(static_cast<std::size_t>(rank));
+    check(H5Pget_chunk(properties.get(), rank, chunk.data()), path_, label);
+    chunk_elements_ = 1;
+    for (const hsize_t size : chunk) {
+      const std::int64_t limit = largest_chunk_bytes / std::max(type_.bytes, 1) / chunk_elements_;
+      if (size > static_cast<hsize_t>(limit)) fail("its chunks are larger than 256 MiB");
+      chunk_elements_ *= static_cast<std::int64_t>(size);
+      chunk_.push_back(static_cast<std::int64_t>(size));
+    }
+  }
+  const int filters = H5Pget_nfilters(properties.get());
+  for (int index = 0; index < filters; ++index) {
+    unsigned flags = 0;
+    std::size_t values = 0;
+    unsigned configuration = 0;
+    const H5Z_filter_t filter =
+        H5Pget_filter2(properties.get(), static_cast<unsigned>(index), &flags, &values, nullptr, 0,
+                       nullptr, &configuration);
+    if (filter == H5Z_FILTER_FLETCHER32) {
+      checksummed_ = true;
+    } else if (filter == H5Z_FILTER_DEFLATE) {
+      compressed_ = true;
+    } else if (filter != H5Z_FILTER_SHUFFLE) {
+      fail(fmt::format("it uses the HDF5 filter {}; known are shuffle, deflate and Fletcher-32",
+                       static_cast<int>(filter)));
+    }
+  }
+}
+
+void Hdf5Dataset::fail(const std::string& what) const {
+  throw IoError(path_, fmt::format("dataset \"{}\": {}", name_, what));
+}
+
+Hdf5Handle Hdf5Dataset::select(std::int64_t first, std::int64_t count) const {
+  if (shape_.size() != 1) fail(fmt::format("has {} dimensions, not 1", shape_.size()));
+  if (first < 0 || count < 0 || first > shape_[0] - count) {
+    fail(
+        fmt::format("elements {} to {} asked for, but it has {}", first, first + count, shape_[0]));
+  }
+  return select(std::span(&first, 1), std::span(&count, 1));
+}
+
+Hdf5Handle Hdf5Dataset::select(std::span<const std::int64_t> first,
+                               std::span<const std::int64_t> count) const {
+  const std::size_t rank = shape_.size();
+  bool inside = first.size() == rank && count.size() == rank;
+  for (std::size_t axis = 0; inside && axis < rank; ++axis) {
+    inside = first[axis] >= 0 && count[axis] >= 0 && first[axis] <= shape_[axis] - count[axis];
+  }
+  if (!inside) {
+    fail(fmt::format("{} elements from {} on asked for, but its shape is {}", shape_text(count),
+                     shape_text(first), shape_text(shape_)));
+  }
+  Hdf5Handle space =
+      own(H5Dget_space(handle_.get()), H5Sclose, path_, fmt::format("dataset \"{}\"", name_));
+  if (rank == 0) return space;
+  const std::vector<hsize_t> start(first.begin(), first.end());
+  const std::vector<hsize_t> length(count.begin(), count.end());
+  if (H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, length.data(),
+                          nullptr) < 0) {
+    fail(stack_reason());
+  }
+  return space;
+}
+
+// Beyond the end of a file that lost its tail HDF5 reads zeros, whose checksum is zero too.
+void Hdf5Dataset::check_still_whole() const {
+  void* descriptor = nullptr;
+  struct stat status = {};
+  if (H5Fget_vfd_handle(file_, H5P_DEFAULT, &descriptor) >= 0 && descriptor != nullptr &&
+      fstat(*static_cast<int*>(descriptor), &status) == 0 && status.st_size < file_bytes_) {
+    fail(fmt::format("the file is truncated: it has {} of the {} bytes it had when it was opened",
+                     status.st_size, file_bytes_));
+  }
+}
+
+template <typename T>
+void Hdf5Dataset::read(std::int64_t first, std::span<T> values) const {
+  if (values.empty()) return;
+  const LibraryLock lock;
+  const auto count = static_cast<std::int64_t>(values.size());
+  const Hdf5Handle file_space = select(first, count);
+  const hsize_t length = values.size();
+  const Hdf5Handle memory_space =
+      own(H5Screate_simple(1, &length, nullptr), H5Sclose, path_, "memory space");
+  if (H5Dread(handle_.get(), memory_type<T>(), memory_space.get(), file_space.get(), H5P_DEFAULT,
+              values.data()) < 0) {
+    fail(fmt::format("cannot read elements {} to {}: {}", first, first + count, stack_reason()));
+  }
+  check_still_whole();
+}
+
+template <typename T>
+void Hdf5Dataset::read_box(std::span<const std::int64_t> first, std::span<const std::int64_t> count,
+                           std::span<T> values) const {
+  const LibraryLock lock;
+  const Hdf5Handle file_space = select(first, count);
+  const hsize_t length = values.size();
+  const std::int64_t elements =
+      std::accumulate(count.begin(), count.end(), std::int64_t{1}, std::multiplies<>());
+  expect(elements == static_cast<std::int64_t>(length), "a box and its values differ in size");
+  if (length == 0) return;
+  if (type_.family == NumberFamily::Other) fail("does not hold numbers");
+  const Hdf5Handle memory_space =
+      own(H5Screate_simple(1, &length, nullptr), H5Sclose, path_, "memory space");
+  if (H5Dread(handle_.get(), memory_type<T>(), memory_space.get(), file_space.get(), H5P_DEFAULT,
+              values.data()) < 0) {
+    fail(fmt::format("cannot read {} elements from {} on: {}", shape_text(count), shape_text(first),
+                     stack_reason()));
+  }
+  check_still_whole();
+}
+
+template <typename T>
+std::vector<T> Hdf5Dataset::read_all() const {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : shape_) {
+    if (size > 0 && elements > largest_whole_read / size) fail("is too large to be read at once");
+    elements *= size;
+  }
+  std::vector<T> values(static_cast<std::size_t>(elements));
+  const std::vector<std::int64_t> origin(shape_.size(), 0);
+  read_box<T>(origin, shape_, values);
+  return values;
+}
+
+std::vector<std::string> Hdf5Dataset::read_texts() const {
+  const LibraryLock lock;
+  const std::string label = fmt::format("dataset \"{}\"", name_);
+  const Hdf5Handle type = own(H5Dget_type(handle_.get()), H5Tclose, path_, label);
+  if (shape_.size() != 1 || H5Tget_class(type.get()) != H5T_STRING) {
+    fail("is not a list of strings");
+  }
+  if (shape_[0] > largest_whole_read) fail("is too large to be read at once");
+  const auto count = static_cast<std::size_t>(shape_[0]);
+  std::vector<std::string> texts(count);
+  if (count == 0) return texts;
+  if (H5Tis_variable_str(type.get()) > 0) {
+    std::vector<char*> pointers(count, nullptr);
+    check(H5Dread(handle_.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, pointers.data()), path_,
+          label);
+    for (std::size_t index = 0; index < count; ++index) {
+      if (pointers[index] != nullptr) texts[index] = trimmed(pointers[index]);
+      H5free_memory(pointers[index]);
+    }
+  } else {
+    const std::size_t width = H5Tget_size(type.get());
+    if (width > static_cast<std::size_t>(largest_whole_read) / count) {
+      fail("is too large to be read at once");
+    }
+    std::string bytes(width * count, '\0');
+    check(H5Dread(handle_.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), path_,
+          label);
+    for (std::size_t index = 0; index < count; ++index) {
+      texts[index] = trimmed(bytes.substr(index * width, width));
+    }
+  }
+  check_still_whole();
+  return texts;
+}
+
+template <typename T>
+void Hdf5Dataset::write_box(std::span<const std::int64_t> first,
+                            std::span<const std::int64_t> count, std::span<const T> values) {
+  const LibraryLock lock;
+  const Hdf5Handle file_space = select(first, count);
+  const hsize_t length = values.size();
+  if (length == 0) return;
+  const Hdf5Handle memory_space =
+      own(H5Screate_simple(1, &length, nullptr), H5Sclose, path_, "memory space");
+  if (H5Dwrite(handle_.get(), memory_type<T>(), memory_space.get(), file_space.get(), H5P_DEFAULT,
+               values.data()) < 0) {
+    fail(fmt::format("cannot write: {}", stack_reason()));
+  }
+}
+
+template <typename T>
+void Hdf5Dataset::write(std::int64_t first, std::span<const T> values) {
+  if (values.empty()) return;
+  const LibraryLock lock;
+  const Hdf5Handle file_space = select(first, static_cast<std::int64_t>(values.size()));
+  const hsize_t length = values.size();
+  const Hdf5Handle memory_space =
+      own(H5Screate_simple(1, &length, nullptr), H5Sclose, path_, "memory space");
+  if (H5Dwrite(handle_.get(), memory_type<T>(), memory_space.get(), file_space.get(), H5P_DEFAULT,
+               values.data()) < 0) {
+    fail(fmt::format("cannot write: {}", stack_reason()));
+  }
+}
+
+template <typename T>
+void Hdf5Dataset::append(std::span<const T> values) {
+  if (values.empty()) return;
+  const LibraryLock lock;
+  if (shape_.size() != 1) fail(fmt::format("has {} dimensions, not 1", shape_.size()));
+  const std::int64_t first = shape_[0];
+  const hsize_t grown = static_cast<hsize_t>(first) + values.size();
+  if (H5Dset_extent(handle_.get(), &grown) < 0)
+    fail(fmt::format("cannot grow: {}", stack_reason()));
+  shape_[0] = static_cast<std::int64_t>(grown);
+  write(first, values);
+}
+
+// --- making them ---
+
+template <typename T>
+Hdf5Dataset Hdf5File::create_growing(const std::string& name, std::int64_t chunk_elements) {
+  const LibraryLock lock;
+  const std::string label = fmt::format("dataset \"{}\"", name);
+  const hsize_t none = 0;
+  const hsize_t unlimited = H5S_UNLIMITED;
+  const hsize_t chunk = static_cast<hsize_t>(chunk_elements);
+  const Hdf5Handle space = own(H5Screate_simple(1, &none, &unlimited), H5Sclose, path_, label);
+  const Hdf5Handle properties = own(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, path_, label);
+  check(H5Pset_chunk(properties.get(), 1, &chunk), path_, label);
+  check(H5Pset_fletcher32(properties.get()), path_, label);
+  Hdf5Handle dataset = own(H5Dcreate2(handle_.get(), name.c_str(), stored_type<T>(), space.get(),
+                                      H5P_DEFAULT, properties.get(), H5P_DEFAULT),
+                           H5Dclose, path_, label);
+  return Hdf5Dataset(std::move(dataset), path_, name, handle_.get(), file_bytes_);
+}
+
+template <typename T>
+Hdf5Dataset Hdf5File::create_array(const std::string& name, std::span<const std::int64_t> shape,
+                                   std::span<const std::int64_t> chunk) {
+  const LibraryLock lock;
+  const std::string label = fmt::format("dataset \"{}\"", name);
+  const std::vector<hsize_t> extent(shape.begin(), shape.end());
+  const Hdf5Handle space =
+      own(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr), H5Sclose,
+          path_, label);
+  const Hdf5Handle properties = own(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, path_, label);
+  if (!chunk.empty()) {
+    const std::vector<hsize_t> sizes(chunk.begin(), chunk.end());
+    check(H5Pset_chunk(properties.get(), static_cast<int>(sizes.size()), sizes.data()), path_,
+          label);
+    check(H5Pset_fletcher32(properties.get()), path_, label);
+  }
+  const Hdf5Handle links = own(H5Pcreate(H5P_LINK_CREATE), H5Pclose, path_, label);
+  check(H5Pset_create_intermediate_group(links.get(), 1), path_, label);
+  Hdf5Handle dataset = own(H5Dcreate2(handle_.get(), name.c_str(), stored_type<T>(), space.get(),
+                                      links.get(), properties.get(), H5P_DEFAULT),
+                           H5Dclose, path_, label);
+  return Hdf5Dataset(std::move(dataset), path_, name, handle_.get(), file_bytes_);
+}
+
+void Hdf5File::create_texts(const std::string& name, const std::vector<std::string>& texts) {
+  const LibraryLock lock;
+  const std::string label = fmt::format("dataset \"{}\"", name);
+  std::size_t width = 1;
+  for (const std::string& text : texts) width = std::max(width, text.size());
+  std::string bytes;
+  for (const std::string& text : texts) bytes += text + std::string(width - text.size(), '\0');
+  const Hdf5Handle type = own(H5Tcopy(H5T_C_S1), H5Tclose, path_, label);
+  check(H5Tset_size(type.get(), width), path_, label);
+  check(H5Tset_strpad(type.get(), H5T_STR_NULLPAD), path_, label);
+  const hsize_t count = texts.size();
+  const Hdf5Handle space = own(H5Screate_simple(1, &count, nullptr), H5Sclose, path_, label);
+  const Hdf5Handle dataset = own(H5Dcreate2(handle_.get(), name.c_str(), type.get(), space.get(),
+                                            H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+                                 H5Dclose, path_, label);
+  if (count == 0) return;
+  check(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), path_,
+        label);
+}
+
+#define GARONNE_FOR_ELEMENT(T)                                                             \
+  template void Hdf5Dataset::read(std::int64_t, std::span<T>) const;                       \
+  template void Hdf5Dataset::write(std::int64_t, std::span<const T>);                      \
+  template void Hdf5Dataset::append(std::span<const T>);                                   \
+  template void Hdf5Dataset::read_box(std::span<const std::int64_t>,                       \
+                                      std::span<const std::int64_t>, std::span<T>) const;  \
+  template void Hdf5Dataset::write_box(std::span<const std::int64_t>,                      \
+                                       std::span<const std::int64_t>, std::span<const T>); \
+  template std::vector<T> Hdf5Dataset::read_all() const;                                   \
+  template Hdf5Dataset Hdf5File::create_growing<T>(const std::string&, std::int64_t);      \
+  template Hdf5Dataset Hdf5File::create_array<T>(                                          \
+      const std::string&, std::span<const std::int64_t>, std::span<const std::int64_t>);
+GARONNE_FOR_ELEMENT(std::uint16_t)
+GARONNE_FOR_ELEMENT(std::uint32_t)
+GARONNE_FOR_ELEMENT(std::int32_t)
+GARONNE_FOR_ELEMENT(std::int64_t)
+GARONNE_FOR_ELEMENT(float)
+GARONNE_FOR_ELEMENT(double)
+#undef GARONNE_FOR_ELEMENT
+
+}  // namespace garonne::data
