@@ -81,6 +81,7 @@ struct RunConfig {
   } train;
   struct Optimizer {
     std::string name = "adamw";
+    std::string decay = "decoupled";
     double learning_rate = 3e-4;
     double minimum_learning_rate = 3e-5;
     std::int64_t warmup_steps = 100;

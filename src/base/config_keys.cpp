@@ -290,6 +290,9 @@ std::vector<KeySpec> make_keys() {
       integer_key("train.seed", GARONNE_MEMBER(train, seed), 0,
                   "of initialisation, dropout and the order of samples"),
       text_key("optimizer.name", GARONNE_MEMBER(optimizer, name), {"adamw"}, "optimizer"),
+      text_key("optimizer.decay", GARONNE_MEMBER(optimizer, decay), {"decoupled", "l2"},
+               "where weight decay acts: on the parameter itself, or as l2 in the gradient, which "
+               "makes adamw Adam"),
       real_key("optimizer.learning_rate", GARONNE_MEMBER(optimizer, learning_rate), 0, infinity,
                "at the end of the warm-up"),
       real_key("optimizer.minimum_learning_rate", GARONNE_MEMBER(optimizer, minimum_learning_rate),
@@ -303,7 +306,7 @@ std::vector<KeySpec> make_keys() {
       real_key("optimizer.epsilon", GARONNE_MEMBER(optimizer, epsilon), 0, infinity,
                "added to the root of the second moment"),
       real_key("optimizer.weight_decay", GARONNE_MEMBER(optimizer, weight_decay), 0, infinity,
-               "decoupled; matrices and embeddings only"),
+               "of matrices, embeddings and spectral weights; 0 for the rest"),
       real_key("optimizer.clip_norm", GARONNE_MEMBER(optimizer, clip_norm), 0, infinity,
                "largest global gradient norm; 0 = no clipping"),
       integer_key("evaluation.every", GARONNE_MEMBER(evaluation, every), 0,

@@ -57,8 +57,9 @@ void adamw(const AdamWArguments& arguments, std::int64_t begin, std::int64_t end
   const T step = static_cast<T>(options.learning_rate / options.bias_correction1);
   const T root = static_cast<T>(1.0 / std::sqrt(options.bias_correction2));
   const T epsilon = static_cast<T>(options.epsilon);
+  const T l2 = static_cast<T>(options.l2);
   const auto update = [=](std::int64_t i) GARONNE_INLINE_LAMBDA {
-    const T slope = gradient[i] * scale;
+    const T slope = gradient[i] * scale + l2 * parameter[i];
     const T m = beta1 * first[i] + rest1 * slope;
     const T v = beta2 * second[i] + rest2 * (slope * slope);
     const T p = parameter[i] * decay - step * m / (std::sqrt(v) * root + epsilon);

@@ -15,9 +15,10 @@ struct AdamW {
   double weight_decay = 0.0;      // decoupled; 0 for what is not a matrix
   double bias_correction1 = 1.0;  // 1 - beta1^step
   double bias_correction2 = 1.0;  // 1 - beta2^step
+  double l2 = 0.0;                // weight decay that goes through the moments instead
 };
 
-// With g = gradient * gradient_scale: p *= 1 - learning_rate * weight_decay; m = beta1 m + (1 -
+// With g = gradient * gradient_scale + l2 * p: p *= 1 - learning_rate * weight_decay; m = beta1 m + (1 -
 // beta1) g; v = beta2 v + (1 - beta2) g^2; p -= learning_rate / bias_correction1 * m / (sqrt(v) /
 // sqrt(bias_correction2) + epsilon). `type` is Float32 or Float64 (InternalError otherwise).
 // bfloat16_copy, where not null, gets the new parameters rounded to nearest, ties to even.

@@ -1,4 +1,5 @@
-// AdamW: decoupled weight decay (Loshchilov and Hutter, 2019), on matrices and embeddings only.
+// AdamW: decoupled weight decay (Loshchilov and Hutter, 2019), or Adam with the decay in the
+// gradient; on matrices, embeddings and spectral weights only.
 #include <cmath>
 
 #include "kernels/optimizer_update.hpp"
@@ -22,7 +23,8 @@ class AdamW : public Optimizer {
     options.beta1 = keys_.beta1;
     options.beta2 = keys_.beta2;
     options.epsilon = keys_.epsilon;
-    options.weight_decay = update.decays ? keys_.weight_decay : 0.0;
+    const double decay = update.decays ? keys_.weight_decay : 0.0;
+    (keys_.decay == "l2" ? options.l2 : options.weight_decay) = decay;
     options.bias_correction1 = 1.0 - std::pow(keys_.beta1, static_cast<double>(step));
     options.bias_correction2 = 1.0 - std::pow(keys_.beta2, static_cast<double>(step));
     const auto type = update.parameter.scalar_type() == at::kDouble ? kernels::ElementType::Float64

@@ -125,7 +125,8 @@ TEST(Reduction, SumsSquares) {
 }
 
 TEST(AdamWUpdate, FollowsTheFormula) {
-  const AdamW options{1e-3, 0.9, 0.95, 1e-8, 0.1, 1 - std::pow(0.9, 3), 1 - std::pow(0.95, 3)};
+  const AdamW options{1e-3, 0.9, 0.95, 1e-8, 0.1, 1 - std::pow(0.9, 3), 1 - std::pow(0.95, 3),
+                      0.03};
   const double scale = 0.25;
   for (const ElementType type : wide_types) {
     for (const std::int64_t n : odd_sizes) {
@@ -139,7 +140,7 @@ TEST(AdamWUpdate, FollowsTheFormula) {
         std::vector<double> firsts;
         std::vector<double> seconds;
         for (std::int64_t i = 0; i < n; ++i) {
-          const double slope = gradient[i] * scale;
+          const double slope = gradient[i] * scale + options.l2 * parameter[i];
           const double m = options.beta1 * first[i] + (1 - options.beta1) * slope;
           const double v = options.beta2 * second[i] + (1 - options.beta2) * slope * slope;
           const double denominator =

@@ -2,6 +2,7 @@
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
+#include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 
 #include <cmath>
@@ -14,9 +15,12 @@
 namespace garonne::optim {
 namespace {
 
-void compare_with_reference(at::ScalarType type, double tolerance, bool decays,
-                            double gradient_scale) {
+// `Reference` is the tensor library's optimizer that optimizer.decay = `decay` stands for.
+template <typename Reference, typename Options>
+void compare_with_reference(const std::string& decay, at::ScalarType type, double tolerance,
+                            bool decays, double gradient_scale) {
   RunConfig config;
+  config.optimizer.decay = decay;
   config.optimizer.weight_decay = 0.1;
   config.optimizer.beta1 = 0.8;
   config.optimizer.beta2 = 0.97;
@@ -31,10 +35,8 @@ void compare_with_reference(at::ScalarType type, double tolerance, bool decays,
   update.parameter = start.clone();
   update.states = {at::zeros_like(start), at::zeros_like(start)};
   update.decays = decays;
-  torch::optim::AdamW adamw({reference}, torch::optim::AdamWOptions(1.0)
-                                             .betas({0.8, 0.97})
-                                             .eps(1e-7)
-                                             .weight_decay(decays ? 0.1 : 0.0));
+  Reference theirs({reference},
+                   Options(1.0).betas({0.8, 0.97}).eps(1e-7).weight_decay(decays ? 0.1 : 0.0));
   for (std::int64_t step = 1; step <= 20; ++step) {
     const double learning_rate = 1e-2 * static_cast<double>(step % 7 + 1);
     const at::Tensor gradient =
@@ -42,9 +44,9 @@ void compare_with_reference(at::ScalarType type, double tolerance, bool decays,
     update.gradient = gradient.clone();
     optimizer->update(update, step, learning_rate, gradient_scale);
     EXPECT_TRUE(at::equal(update.gradient, gradient)) << "gradients are read only";
-    for (auto& group : adamw.param_groups()) group.options().set_lr(learning_rate);
+    for (auto& group : theirs.param_groups()) group.options().set_lr(learning_rate);
     reference.mutable_grad() = gradient * gradient_scale;
-    adamw.step();
+    theirs.step();
     const at::NoGradGuard no_gradients;
     const at::Tensor error = (update.parameter - reference.detach()).abs().max();
     ASSERT_LT(error.item<double>(), tolerance * reference.detach().abs().max().item<double>())
@@ -56,8 +58,12 @@ void compare_with_reference(at::ScalarType type, double tolerance, bool decays,
 TEST(AdamW, TwentyStepsLikeTheTensorLibrarys) {
   for (const bool decays : {true, false}) {
     for (const double scale : {1.0, 0.25}) {
-      compare_with_reference(at::kFloat, 1e-6, decays, scale);
-      compare_with_reference(at::kDouble, 1e-12, decays, scale);
+      const auto adamw = compare_with_reference<torch::optim::AdamW, torch::optim::AdamWOptions>;
+      const auto adam = compare_with_reference<torch::optim::Adam, torch::optim::AdamOptions>;
+      adamw("decoupled", at::kFloat, 1e-6, decays, scale);
+      adamw("decoupled", at::kDouble, 1e-12, decays, scale);
+      adam("l2", at::kFloat, 1e-6, decays, scale);
+      adam("l2", at::kDouble, 1e-12, decays, scale);
     }
   }
 }

@@ -1,0 +1,118 @@
+// What the nodes of models on fields declare, against what the counting allocator sees.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+#include "exec/profile.hpp"
+#include "nn/compute_session.hpp"
+#include "nn/field_model.hpp"
+
+namespace garonne::nn {
+namespace {
+
+void check_declared(const RunConfig::Model& keys, const std::string& loss, const FieldShape& shape,
+                    std::int64_t batch, Precision precision, int threads) {
+  SCOPED_TRACE(keys.kind + " " + keys.block + " " + std::to_string(shape.points.size()) + "d " +
+               precision_name(precision) + " threads " + std::to_string(threads));
+  garonne::test::use_threads(threads);
+  Declaration declaration;
+  declaration.precision = precision;
+  declaration.threads = threads;
+  const Model model = make_field_model(keys, loss, shape, batch, declaration);
+  plan::CostTable table;
+  exec::profile_model(model, declaration, table, [](int, int) {});
+  garonne::test::use_threads(2);
+  for (const auto& node : model.graph.nodes) {
+    SCOPED_TRACE(node.name);
+    ASSERT_EQ(table.rows.count(node.cost_key), 1U);
+    const plan::CostRow& row = table.rows.at(node.cost_key);
+    EXPECT_EQ(row.value_bytes, model.graph.values[static_cast<std::size_t>(node.output)].bytes);
+    EXPECT_EQ(row.private_bytes, std::accumulate(node.private_slot_bytes.begin(),
+                                                 node.private_slot_bytes.end(), std::int64_t{0}));
+    // Bounds: workspaces of oneDNN, which does bfloat16 products, and what autograd does with the
+    // factors of a weight.
+    const bool multiplies =
+        node.kind == "linear" || node.kind == "spectral_layer" || node.kind == "field_lift";
+    const bool bound = multiplies && (precision == Precision::BFloat16 ||
+                                      (node.kind == "spectral_layer" && keys.kind == "tfno"));
+    const auto check = [&](const char* what, std::int64_t measured, std::int64_t declared) {
+      if (bound) {
+        EXPECT_LE(measured, declared) << what;
+      } else {
+        EXPECT_EQ(measured, declared) << what;
+      }
+    };
+    check("forward", row.forward_transient_bytes, node.forward.transient_bytes);
+    check("forward that keeps", row.forward_keep_transient_bytes,
+          node.forward_keep.transient_bytes);
+    check("backward", row.backward_transient_bytes, node.backward.transient_bytes);
+    check("backward of weights", row.backward_weight_transient_bytes,
+          node.backward_weight.transient_bytes);
+  }
+}
+
+FieldShape shape_of(std::vector<std::int64_t> points, std::int64_t inputs, std::int64_t targets,
+                    std::int64_t rollout = 1) {
+  FieldShape shape;
+  shape.points = std::move(points);
+  shape.input_channels = inputs;
+  shape.target_channels = targets;
+  shape.rollout = rollout;
+  return shape;
+}
+
+constexpr Precision precisions[] = {Precision::Float32, Precision::Float64, Precision::BFloat16};
+
+TEST(DeclaredFieldBytes, OfBothBlocksInOneToThreeDimensions) {
+  RunConfig::Model keys;
+  keys.kind = "fno";
+  keys.layers = 2;
+  keys.hidden = 12;
+  for (const Precision precision : precisions) {
+    for (const int threads : {1, 2}) {
+      keys.block = "neuralop";
+      keys.padding = 0;
+      keys.modes = {6, 8};
+      check_declared(keys, "h1", shape_of({16, 24}, 2, 1), 3, precision, threads);
+      keys.modes = {5};
+      check_declared(keys, "auto", shape_of({33}, 1, 2), 1, precision, threads);
+      keys.modes = {2, 3, 4};
+      keys.block = "li";
+      keys.padding = 3;
+      check_declared(keys, "relative-l2-channels", shape_of({5, 6, 7}, 3, 1), 2, precision,
+                     threads);
+    }
+  }
+}
+
+TEST(DeclaredFieldBytes, OfFactorisedWeights) {
+  RunConfig::Model keys;
+  keys.kind = "tfno";
+  keys.layers = 1;
+  keys.hidden = 16;
+  keys.modes = {8, 8};
+  keys.rank = 0.3;
+  for (const Precision precision : precisions) {
+    for (const char* const factorization : {"tucker", "cp"}) {
+      for (const char* const implementation : {"factorized", "reconstructed"}) {
+        keys.factorization = factorization;
+        keys.implementation = implementation;
+        check_declared(keys, "auto", shape_of({16, 16}, 1, 1), 2, precision, 1);
+      }
+    }
+  }
+}
+
+TEST(DeclaredFieldBytes, OfARollout) {
+  RunConfig::Model keys;
+  keys.kind = "fno";
+  keys.layers = 1;
+  keys.hidden = 8;
+  keys.modes = {4, 4};
+  for (const Precision precision : precisions)
+    check_declared(keys, "auto", shape_of({8, 8}, 3, 2, 3), 2, precision, 2);
+}
+
+}  // namespace
+}  // namespace garonne::nn

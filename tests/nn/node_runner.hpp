@@ -1,0 +1,147 @@
+// Runs a model node by node as the executor would: every record kept, gradients added in the
+// reverse order of the nodes.
+#pragma once
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nn/element_type.hpp"
+#include "nn/model.hpp"
+#include "nn/product.hpp"
+
+namespace garonne::test {
+
+using Named = std::map<std::string, at::Tensor>;
+
+struct ModelRun {
+  double loss = 0;
+  Named gradients;  // float64, in the shapes of the parameters
+  std::vector<at::Tensor> values;
+};
+
+inline double relative_error(const at::Tensor& got, const at::Tensor& wanted) {
+  const double error = (got - wanted).norm().item<double>();
+  const double size = wanted.norm().item<double>();
+  return std::isfinite(error) ? error / (size + 1e-30) : std::numeric_limits<double>::infinity();
+}
+
+// `loaded`: by name, in any type of numbers; fields are rounded to the compute type.
+// With `records_apart` the forward that is kept is a second one, as where a plan runs it again.
+inline ModelRun run_model(const nn::Model& model, Precision precision, const Named& parameters,
+                          const Named& loaded, double loss_scale = 1, bool records_apart = false) {
+  const at::NoGradGuard no_gradients;
+  const auto& graph = model.graph;
+  const nn::Products products;
+  const std::vector<std::int64_t> samples(static_cast<std::size_t>(model.batch), 7);
+  nn::Context context;
+  context.precision = precision;
+  context.samples = samples.data();
+  context.batch = model.batch;
+  context.products = &products;
+  const auto compute = nn::compute_scalar_type(precision);
+  std::vector<at::Tensor> p;
+  std::vector<at::Tensor> targets;
+  std::vector<bool> written(graph.parameters.size(), false);
+  for (const auto& spec : graph.parameters) {
+    p.push_back(parameters.at(spec.name).to(compute));
+    // In a bucket at an odd place, as behind a parameter of one number; what is there before the
+    // first contribution must not matter.
+    targets.push_back(at::full({spec.elements + 1}, std::nan(""),
+                               at::TensorOptions().dtype(nn::state_scalar_type(precision)))
+                          .narrow(0, 1, spec.elements));
+  }
+  ModelRun run;
+  run.values.resize(graph.values.size());
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    if (!graph.values[v].loaded) continue;
+    run.values[v] = loaded.at(graph.values[v].name)
+                        .to(graph.values[v].is_field ? compute : at::kLong)
+                        .reshape({-1})
+                        .contiguous();
+  }
+  const auto gather = [](const std::vector<at::Tensor>& from, const std::vector<int>& which) {
+    std::vector<at::Tensor> tensors;
+    for (const int i : which) tensors.push_back(from[static_cast<std::size_t>(i)]);
+    return tensors;
+  };
+  std::vector<nn::Record> records(graph.nodes.size());
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const auto& spec = graph.nodes[n];
+    const auto inputs = gather(run.values, spec.inputs);
+    const auto used = gather(p, spec.parameters);
+    at::Tensor& output = run.values[static_cast<std::size_t>(spec.output)];
+    if (!records_apart) {
+      output = model.nodes[n]->forward(context, inputs, used, &records[n]);
+    } else {
+      output = model.nodes[n]->forward(context, inputs, used, nullptr);
+      const at::Tensor again = model.nodes[n]->forward(context, inputs, used, &records[n]);
+      EXPECT_TRUE(at::equal(output, again)) << spec.name << " changes when it is run again";
+    }
+    EXPECT_EQ(output.numel(), graph.values[static_cast<std::size_t>(spec.output)].elements)
+        << spec.name;
+    EXPECT_TRUE(output.is_contiguous()) << spec.name;
+    EXPECT_EQ(records[n].slots.size(), spec.private_slot_bytes.size()) << spec.name;
+  }
+  if (graph.loss < 0) return run;
+  run.loss = run.values[static_cast<std::size_t>(graph.loss)].item<double>();
+  std::vector<at::Tensor> gradients(graph.values.size());
+  for (std::size_t n = graph.nodes.size(); n-- > 0;) {
+    const auto& spec = graph.nodes[n];
+    nn::BackwardArguments arguments;
+    const auto pinned = [&](int value) {
+      return std::find(spec.pinned_values.begin(), spec.pinned_values.end(), value) !=
+             spec.pinned_values.end();
+    };
+    for (const int input : spec.inputs) {
+      const auto at = static_cast<std::size_t>(input);
+      arguments.inputs.push_back(pinned(input) ? run.values[at] : at::Tensor());
+      arguments.wanted.push_back(graph.values[at].differentiable);
+    }
+    if (pinned(spec.output)) arguments.output = run.values[static_cast<std::size_t>(spec.output)];
+    if (spec.output != graph.loss)
+      arguments.output_gradient = gradients[static_cast<std::size_t>(spec.output)];
+    arguments.parameters = gather(p, spec.parameters);
+    for (const int parameter : spec.parameters) {
+      const auto at = static_cast<std::size_t>(parameter);
+      arguments.parameter_gradients.push_back({targets[at], written[at]});
+      written[at] = true;
+    }
+    arguments.add_to.resize(spec.inputs.size());
+    arguments.overwrite.assign(spec.inputs.size(), false);
+    arguments.record = &records[n];
+    arguments.loss_scale = loss_scale;
+    // Added in place where the node offers it, so that this path is tested too.
+    for (std::size_t i = 0; i < spec.inputs.size(); ++i) {
+      const at::Tensor& existing = gradients[static_cast<std::size_t>(spec.inputs[i])];
+      if (existing.defined() && !spec.adds_in_place.empty() && spec.adds_in_place[i])
+        arguments.add_to[i] = existing.clone();
+    }
+    const auto made = model.nodes[n]->backward(context, arguments);
+    for (std::size_t i = 0; i < spec.inputs.size(); ++i) {
+      if (!arguments.wanted[i]) continue;
+      at::Tensor& gradient = gradients[static_cast<std::size_t>(spec.inputs[i])];
+      if (arguments.output_gradient.defined()) {
+        EXPECT_EQ(made[i].data_ptr() == arguments.output_gradient.data_ptr(),
+                  spec.gradient_aliases[i])
+            << spec.name << " and its declared alias";
+      }
+      gradient = gradient.defined() && !arguments.add_to[i].defined()
+                     ? gradient.view({-1}) + made[i].view({-1})
+                     : made[i];
+    }
+  }
+  for (std::size_t k = 0; k < graph.parameters.size(); ++k) {
+    run.gradients[graph.parameters[k].name] =
+        targets[k].reshape(graph.parameters[k].shape).to(at::kDouble);
+  }
+  return run;
+}
+
+}  // namespace garonne::test
