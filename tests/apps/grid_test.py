@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Grids of data, pipeline and tensor ranks, with ZeRO: the same training as on one rank, bytes as planned.
 
-A subset runs by default, all grids with GARONNE_ALL_GRIDS=1 (test grid_all, label long)."""
+A subset runs by default, all grids with GARONNE_ALL_GRIDS=1 (test grid_all, label long). GARONNE_GRIDS=12:20 takes
+those of the list alone. What was found is printed as a table."""
 import json
 import math
 import os
@@ -101,16 +102,39 @@ def differences(mine, wanted):
 
 
 class GridsTest(ProgramTest):
+    def setUp(self):
+        self.table = []
+
+    def tearDown(self):
+        if not self.table:
+            return
+        print(f"\n{self.id().split('.')[-1]}: largest differences relative to one rank; peaks measured over predicted")
+        print(f"{'grid':<64} {'gradients':>10} {'losses':>10} {'peaks':>17}")
+        for row in self.table:
+            print(row)
+
+    def add_row(self, grid, gradients, losses, peaks):
+        gradients = f"{gradients:.1e}" if gradients is not None else ""
+        self.table.append(f"{name_of(grid):<64} {gradients:>10} {losses:>10.1e} "
+                          f"{100 * min(peaks):>7.2f}-{100 * max(peaks):.2f} %")
+
     def grids(self):
+        if "GARONNE_GRIDS" in os.environ:
+            first, last = map(int, os.environ["GARONNE_GRIDS"].split(":"))
+            return GRIDS[first:last]
         return GRIDS if ALL else GRIDS[:QUICK]
 
     def check_bytes(self, directory, ranks):
+        """Returns measured over predicted of each rank."""
+        shares = []
         for rank in range(ranks):
             program = json.loads((directory / "program" / f"rank_{rank}.json").read_text())
             measured = max(instruction["measured_peak_bytes"] for instruction in program["instructions"])
             self.assertLessEqual(measured, program["peak_bytes"], f"rank {rank}")
             self.assertGreaterEqual(measured, 0.99 * program["peak_bytes"], f"rank {rank}")
             self.assertLessEqual(program["peak_bytes"], program["budget_bytes"])
+            shares.append(measured / program["peak_bytes"])
+        return shares
 
     def compare(self, precision, gradient_tolerance, loss_tolerance, norm_tolerance):
         arguments = ("--train.precision", precision, "--train.steps", STEPS, "--model.layers", 6,
@@ -125,6 +149,10 @@ class GridsTest(ProgramTest):
                 self.train(directory, *arguments, *keys_of(grid), "--gradients", directory / "gradients",
                            ranks=data * pipeline * tensor)
                 found = differences(checkpoint_tensors(directory / "gradients/checkpoints/step-1"), gradients)
+                losses = [abs(mine - wanted) / wanted
+                          for mine, wanted in zip(series(directory, "loss"), series(one, "loss"), strict=True)]
+                shares = self.check_bytes(directory, data * pipeline * tensor)
+                self.add_row(grid, max(found.values()), max(losses), shares)
                 for name, difference in found.items():
                     self.assertLessEqual(difference, gradient_tolerance, name)
                 for key, tolerance in (("loss", loss_tolerance), ("gradient_norm", norm_tolerance)):
@@ -132,7 +160,6 @@ class GridsTest(ProgramTest):
                         self.assertLessEqual(abs(mine - wanted), tolerance * abs(wanted), key)
                 self.assertLessEqual(abs(metrics(directory)[-1]["validation_loss"] - metrics(one)[-1]["validation_loss"]),
                                      loss_tolerance * metrics(one)[-1]["validation_loss"])
-                self.check_bytes(directory, data * pipeline * tensor)
 
     def test_float64(self):
         self.compare("float64", 1e-12, 1e-9, 1e-9)
@@ -153,8 +180,9 @@ class GridsTest(ProgramTest):
                 directory = self.directory(name_of(grid))
                 self.train(directory, *arguments, *keys_of(grid), ranks=data * pipeline * tensor)
                 mine, wanted = series(directory, "loss")[-1], series(one, "loss")[-1]
+                self.add_row(grid, None, abs(mine - wanted) / wanted,
+                             self.check_bytes(directory, data * pipeline * tensor))
                 self.assertLessEqual(abs(mine - wanted), 0.01 * wanted)
-                self.check_bytes(directory, data * pipeline * tensor)
 
 
 class BudgetTest(ProgramTest):
