@@ -178,6 +178,8 @@ void Trainer::replay_stages() {
       stages.push_back(
           plan::program_from_json(nlohmann::json::parse(text), "the Program of a stage"));
     }
+    if (config_.grid.transport == "nccl")
+      plan::check_lanes(stages, setup_.step.pipeline.lane_numbers);
     for (const auto& prediction : plan::replay_pipeline(std::move(stages)))
       seconds = std::max(seconds, prediction.seconds);
   }
@@ -272,9 +274,15 @@ std::unique_ptr<BatchStream> Trainer::open_stream(std::int64_t first_step) const
   const std::int64_t micro = config_.train.micro_batch;
   const std::int64_t per_rank = program_.micro_batches;
   const std::int64_t mine = program_.coordinates.data;
+  // A stage begins its micro-batches in the order of its schedule.
+  std::vector<std::int64_t> loads;
+  for (const auto& instruction : program_.instructions) {
+    if (instruction.operation == plan::Operation::Load) loads.push_back(instruction.micro_batch);
+  }
   const auto samples_of = [=](std::int64_t ordinal) {
     const std::int64_t step = ordinal / per_rank;
-    const std::int64_t first = step * batch + (mine * per_rank + ordinal % per_rank) * micro;
+    const std::int64_t number = loads[static_cast<std::size_t>(ordinal % per_rank)];
+    const std::int64_t first = step * batch + (mine * per_rank + number) * micro;
     std::vector<std::int64_t> samples;
     for (std::int64_t i = 0; i < micro; ++i) samples.push_back(order.sample(first + i));
     return samples;

@@ -12,7 +12,7 @@ from support import ProgramTest, checkpoint_tensors, metrics, run, series
 
 ALL = os.environ.get("GARONNE_ALL_GRIDS") == "1"
 
-# (data, pipeline, tensor, further keys); the first dozen are the quick ones.
+# (data, pipeline, tensor, further keys); the first fourteen are the quick ones.
 GRIDS = [
     (1, 2, 1, {}),
     (1, 2, 1, {"schedule": "gpipe"}),
@@ -26,6 +26,8 @@ GRIDS = [
     (2, 2, 1, {"zero": 1}),
     (1, 2, 2, {}),
     (2, 2, 2, {"zero": 3, "sequence_parallel": "true"}),
+    (1, 2, 1, {"schedule": "chimera"}),
+    (1, 2, 1, {"schedule": "file"}),
     (1, 2, 1, {"schedule": "varuna"}),
     (1, 2, 1, {"schedule": "zb-h1"}),
     (1, 2, 1, {"schedule": "zb-h2"}),
@@ -33,6 +35,14 @@ GRIDS = [
     (1, 3, 1, {}),
     (1, 4, 1, {}),
     (1, 4, 1, {"schedule": "zb-h1"}),
+    (1, 4, 1, {"schedule": "chimera"}),
+    (1, 4, 1, {"schedule": "zb-v"}),
+    (1, 4, 1, {"schedule": "varuna"}),
+    (1, 4, 1, {"schedule": "dualpipev"}),
+    (1, 2, 1, {"schedule": "interleaved", "chunks": 3, "group_size": 4}),
+    (2, 2, 1, {"schedule": "chimera", "zero": 1}),
+    (1, 2, 2, {"schedule": "chimera", "sequence_parallel": "true"}),
+    (2, 2, 2, {"schedule": "chimera", "zero": 3, "sequence_parallel": "true"}),
     (2, 1, 1, {}),
     (4, 1, 1, {}),
     (4, 1, 1, {"zero": 1}),
@@ -54,8 +64,9 @@ GRIDS = [
     (2, 4, 1, {"zero": 1}),
     (1, 2, 4, {"sequence_parallel": "true"}),
 ]
-QUICK = 12
+QUICK = 14
 STEPS = 10
+MICRO_BATCHES = 8
 
 
 def name_of(grid):
@@ -63,12 +74,32 @@ def name_of(grid):
     return f"data {data} pipeline {pipeline} tensor {tensor} " + " ".join(f"{k} {v}" for k, v in keys.items())
 
 
-def keys_of(grid):
+def keys_of(grid, folder):
+    """Command-line keys; a schedule of our own is written into the folder."""
     data, pipeline, tensor, keys = grid
     arguments = ["--grid.data", data, "--grid.pipeline", pipeline, "--grid.tensor", tensor]
     for key, value in keys.items():
         arguments += [f"--grid.{key}", value]
+    if keys.get("schedule") == "file":
+        path = folder / "schedule.json"
+        path.write_text(json.dumps(own_schedule(MICRO_BATCHES // data)))
+        arguments += ["--grid.schedule_file", path]
     return arguments
+
+
+def own_schedule(micro_batches):
+    """Two stages; the first one runs two micro-batches ahead, the second puts the weights of each micro-batch off
+    until after the next input gradient."""
+    first = [["forward", 0, 0], ["forward", 0, 1]]
+    second = []
+    for m in range(micro_batches):
+        first += [["forward", 0, m + 2]] if m + 2 < micro_batches else []
+        first += [["backward", 0, m]]
+        second += [["forward", 0, m], ["backward-input", 0, m]]
+        second += [["backward-weight", 0, m - 1]] if m > 0 else []
+    second += [["backward-weight", 0, micro_batches - 1]]
+    return {"format": "garonne.pipeline-schedule", "version": 1, "name": "two ahead", "stages": 2,
+            "micro_batches": micro_batches, "order": [first, second]}
 
 
 def parts_of(name, shape, values):
@@ -146,7 +177,7 @@ class GridsTest(ProgramTest):
             data, pipeline, tensor, _ = grid
             with self.subTest(name_of(grid)):
                 directory = self.directory(name_of(grid))
-                self.train(directory, *arguments, *keys_of(grid), "--gradients", directory / "gradients",
+                self.train(directory, *arguments, *keys_of(grid, self.folder), "--gradients", directory / "gradients",
                            ranks=data * pipeline * tensor)
                 found = differences(checkpoint_tensors(directory / "gradients/checkpoints/step-1"), gradients)
                 losses = [abs(mine - wanted) / wanted
@@ -178,7 +209,7 @@ class GridsTest(ProgramTest):
             data, pipeline, tensor, _ = grid
             with self.subTest(name_of(grid)):
                 directory = self.directory(name_of(grid))
-                self.train(directory, *arguments, *keys_of(grid), ranks=data * pipeline * tensor)
+                self.train(directory, *arguments, *keys_of(grid, self.folder), ranks=data * pipeline * tensor)
                 mine, wanted = series(directory, "loss")[-1], series(one, "loss")[-1]
                 self.add_row(grid, None, abs(mine - wanted) / wanted,
                              self.check_bytes(directory, data * pipeline * tensor))
@@ -219,7 +250,7 @@ class CheckpointTest(ProgramTest):
                 with self.subTest(f"{name_of(grid)} {'to' if here is None else 'from'} one rank"):
                     directory = self.directory(f"{name_of(grid)} {here is None}")
                     for number, use in enumerate((there, here)):
-                        more = keys_of(use) if use else []
+                        more = keys_of(use, self.folder) if use else []
                         stop = ["--train.stop_after", 2] if number == 0 else []
                         self.train(directory, *arguments, "--train.steps", 4, *more, *stop, ranks=ranks if use else 0,
                                    check=75 if number == 0 else 0)
@@ -232,9 +263,9 @@ class CheckpointTest(ProgramTest):
             ranks = data * pipeline * tensor
             with self.subTest(name_of(grid)):
                 whole, parts = self.directory(name_of(grid) + "whole"), self.directory(name_of(grid) + "parts")
-                self.train(whole, *keys_of(grid), ranks=ranks)
-                self.train(parts, *keys_of(grid), "--train.stop_after", 3, ranks=ranks, check=75)
-                self.train(parts, *keys_of(grid), ranks=ranks)
+                self.train(whole, *keys_of(grid, self.folder), ranks=ranks)
+                self.train(parts, *keys_of(grid, self.folder), "--train.stop_after", 3, ranks=ranks, check=75)
+                self.train(parts, *keys_of(grid, self.folder), ranks=ranks)
                 self.assertEqual(series(whole, "loss"), series(parts, "loss"))
                 self.assertEqual(self.tensor_files(whole, 6), self.tensor_files(parts, 6))
 
@@ -248,6 +279,23 @@ class RefusalTest(ProgramTest):
         self.assertIn("blocks", self.refused(8, "--grid.pipeline", 8))
         self.assertIn("blocks", self.refused(2, "--grid.pipeline", 2, "--grid.schedule", "interleaved", "--grid.chunks", 4))
         self.assertIn("grid.schedule", self.refused(2, "--grid.pipeline", 2, "--grid.schedule", "1f2b"))
+        missing = self.refused(2, "--grid.pipeline", 2, "--grid.schedule", "file", "--grid.schedule_file", "nowhere.json")
+        self.assertIn("grid.schedule_file = nowhere.json", missing)
+        path = self.folder / "other.json"
+        path.write_text(json.dumps(own_schedule(3)))
+        other = self.refused(2, "--grid.pipeline", 2, "--grid.schedule", "file", "--grid.schedule_file", path)
+        self.assertIn("train.global_batch", other)
+        schedule = own_schedule(4)
+        schedule["order"] = [[[work, chunk, 3 - m] if work.startswith("backward") else [work, chunk, m]
+                              for work, chunk, m in sorted(order, key=lambda one: one[0].startswith("backward"))]
+                             for order in schedule["order"]]
+        path.write_text(json.dumps(schedule))
+        order = self.refused(2, "--grid.pipeline", 2, "--grid.schedule", "file", "--grid.schedule_file", path)
+        self.assertIn("order of micro-batches", order)
+        self.assertIn("direction", self.refused(2, "--grid.pipeline", 2, "--grid.schedule", "chimera",
+                                                "--train.global_batch", 2))
+        self.assertIn("even", self.refused(3, "--grid.pipeline", 3, "--grid.schedule", "chimera"))
+        self.assertIn("grid.group_size", self.refused(2, "--grid.pipeline", 2, "--grid.group_size", 4))
         self.assertIn("grid.zero", self.refused(2, "--grid.data", 2, "--grid.zero", 4))
 
 
