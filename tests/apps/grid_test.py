@@ -132,6 +132,19 @@ def differences(mine, wanted):
     return found
 
 
+def check_bytes(test, directory, ranks):
+    """Returns measured over predicted of each rank."""
+    shares = []
+    for rank in range(ranks):
+        program = json.loads((directory / "program" / f"rank_{rank}.json").read_text())
+        measured = max(instruction["measured_peak_bytes"] for instruction in program["instructions"])
+        test.assertLessEqual(measured, program["peak_bytes"], f"rank {rank}")
+        test.assertGreaterEqual(measured, 0.99 * program["peak_bytes"], f"rank {rank}")
+        test.assertLessEqual(program["peak_bytes"], program["budget_bytes"])
+        shares.append(measured / program["peak_bytes"])
+    return shares
+
+
 class GridsTest(ProgramTest):
     def setUp(self):
         self.table = []
@@ -155,18 +168,6 @@ class GridsTest(ProgramTest):
             return GRIDS[first:last]
         return GRIDS if ALL else GRIDS[:QUICK]
 
-    def check_bytes(self, directory, ranks):
-        """Returns measured over predicted of each rank."""
-        shares = []
-        for rank in range(ranks):
-            program = json.loads((directory / "program" / f"rank_{rank}.json").read_text())
-            measured = max(instruction["measured_peak_bytes"] for instruction in program["instructions"])
-            self.assertLessEqual(measured, program["peak_bytes"], f"rank {rank}")
-            self.assertGreaterEqual(measured, 0.99 * program["peak_bytes"], f"rank {rank}")
-            self.assertLessEqual(program["peak_bytes"], program["budget_bytes"])
-            shares.append(measured / program["peak_bytes"])
-        return shares
-
     def compare(self, precision, gradient_tolerance, loss_tolerance, norm_tolerance):
         arguments = ("--train.precision", precision, "--train.steps", STEPS, "--model.layers", 6,
                      "--train.global_batch", 16, "--train.micro_batch", 2)
@@ -182,7 +183,7 @@ class GridsTest(ProgramTest):
                 found = differences(checkpoint_tensors(directory / "gradients/checkpoints/step-1"), gradients)
                 losses = [abs(mine - wanted) / wanted
                           for mine, wanted in zip(series(directory, "loss"), series(one, "loss"), strict=True)]
-                shares = self.check_bytes(directory, data * pipeline * tensor)
+                shares = check_bytes(self, directory, data * pipeline * tensor)
                 self.add_row(grid, max(found.values()), max(losses), shares)
                 for name, difference in found.items():
                     self.assertLessEqual(difference, gradient_tolerance, name)
@@ -212,29 +213,40 @@ class GridsTest(ProgramTest):
                 self.train(directory, *arguments, *keys_of(grid, self.folder), ranks=data * pipeline * tensor)
                 mine, wanted = series(directory, "loss")[-1], series(one, "loss")[-1]
                 self.add_row(grid, None, abs(mine - wanted) / wanted,
-                             self.check_bytes(directory, data * pipeline * tensor))
+                             check_bytes(self, directory, data * pipeline * tensor))
                 self.assertLessEqual(abs(mine - wanted), 0.01 * wanted)
 
 
 class BudgetTest(ProgramTest):
-    def test_stages_keep_within_a_tight_budget(self):
+    def check_tight(self, grid):
+        data, pipeline, tensor, _ = grid
+        ranks = data * pipeline * tensor
         arguments = ("--train.precision", "float64", "--model.layers", 6, "--train.global_batch", 16,
-                     "--train.steps", 3, "--grid.pipeline", 2, "--memory.budget")
-        free = self.directory("free")
-        self.train(free, *arguments, "64MiB", ranks=2)
+                     "--train.micro_batch", 2, "--train.steps", 3, *keys_of(grid, self.folder), "--memory.budget")
+        free = self.directory(f"{name_of(grid)} free")
+        self.train(free, *arguments, "64MiB", ranks=ranks)
         plan = json.loads(run("plan", self.config, *arguments, "64MiB", "--json").stdout)
-        self.assertEqual(len(plan["stages"]), 2)
+        self.assertEqual(len(plan.get("stages", [0])), pipeline)
         least, most = plan["minimum_budget_bytes"], plan["peak_bytes"]
         self.assertLess(least, most)
         budget = (least + most) // 2
-        tight = self.directory("tight")
-        self.train(tight, *arguments, budget, ranks=2)
-        self.assertEqual(series(free, "loss"), series(tight, "loss"))
+        tight = self.directory(f"{name_of(grid)} tight")
+        self.train(tight, *arguments, budget, ranks=ranks)
+        for mine, wanted in zip(series(tight, "loss"), series(free, "loss"), strict=True):
+            self.assertLessEqual(abs(mine - wanted), 1e-13 * wanted)
         for row in metrics(tight):
             self.assertLessEqual(row["peak_bytes"], budget)
-        refused = run("train", self.config, *arguments, least - 1, "--run.directory", self.directory("below"), ranks=2,
-                      check=3)
+        check_bytes(self, tight, ranks)
+        refused = run("train", self.config, *arguments, least - 1, "--run.directory",
+                      self.directory(f"{name_of(grid)} below"), ranks=ranks, check=3)
         self.assertIn(str(least), refused.stderr)
+
+    def test_ranks_keep_within_a_tight_budget(self):
+        grids = [(1, 2, 1, {}), (2, 1, 1, {"zero": 3}), (1, 2, 1, {"schedule": "chimera"}), (2, 2, 1, {"zero": 2}),
+                 (1, 2, 2, {"sequence_parallel": "true", "schedule": "zb-v"}), (2, 2, 2, {"zero": 3})]
+        for grid in grids if ALL else grids[:2]:
+            with self.subTest(name_of(grid)):
+                self.check_tight(grid)
 
 
 class CheckpointTest(ProgramTest):
@@ -268,6 +280,17 @@ class CheckpointTest(ProgramTest):
                 self.train(parts, *keys_of(grid, self.folder), ranks=ranks)
                 self.assertEqual(series(whole, "loss"), series(parts, "loss"))
                 self.assertEqual(self.tensor_files(whole, 6), self.tensor_files(parts, 6))
+
+
+class EvaluationTest(ProgramTest):
+    def test_one_rank_evaluates_what_any_grid_trained(self):
+        for grid in [(1, 2, 1, {}), (2, 1, 1, {"zero": 3}), (1, 1, 2, {"sequence_parallel": "true"})]:
+            data, pipeline, tensor, _ = grid
+            with self.subTest(name_of(grid)):
+                directory = self.directory(name_of(grid))
+                self.train(directory, *keys_of(grid, self.folder), ranks=data * pipeline * tensor)
+                evaluated = json.loads(run("eval", directory, "--json").stdout)
+                self.assertAlmostEqual(evaluated["validation_loss"], metrics(directory)[-1]["validation_loss"], 5)
 
 
 class RefusalTest(ProgramTest):
