@@ -40,6 +40,7 @@ nlohmann::ordered_json memory_json(const train::MemoryTable& table) {
           {"activations", table.activations},
           {"transients", table.transients},
           {"communication", table.communication},
+          {"gathered", table.gathered},
           {"peak", table.peak}};
 }
 

@@ -12,6 +12,9 @@ void add_train(CLI::App& app, Chosen& chosen) {
   command->add_option(
       "--program", options->program_directory,
       "where to write the Program of every rank as it was run, measured [<run>/program]");
+  command->add_option(
+      "--gradients", options->gradients_directory,
+      "where to write the gradients of the first step, before clipping, as a checkpoint");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       RunConfig loaded;

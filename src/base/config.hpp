@@ -59,7 +59,9 @@ struct RunConfig {
     std::int64_t tensor = 1;
     bool sequence_parallel = false;
     std::string schedule = "1f1b";
+    std::string schedule_file;
     std::int64_t chunks = 0;
+    std::int64_t group_size = 0;
     std::string transport = "auto";
     std::int64_t bucket = 4 << 20;
     std::int64_t zero = 0;

@@ -19,10 +19,11 @@ ConfigError::ConfigError(const std::string& key, const std::string& value,
                           : fmt::format("{} = {}: {}", key, value, reason),
             where),
       key_(key),
-      value_(value) {}
+      value_(value),
+      reason_(reason) {}
 
 ConfigError::ConfigError(const std::string& reason, std::source_location where)
-    : Error(ExitCode::Usage, reason, where) {}
+    : Error(ExitCode::Usage, reason, where), reason_(reason) {}
 
 PlanError::PlanError(std::int64_t needed_bytes, std::int64_t available_bytes,
                      const std::string& detail, std::source_location where)

@@ -54,10 +54,12 @@ class ConfigError : public Error {
 
   const std::string& key() const { return key_; }
   const std::string& value() const { return value_; }
+  const std::string& reason() const { return reason_; }
 
  private:
   std::string key_;
   std::string value_;
+  std::string reason_;
 };
 
 // No plan fits: `needed_bytes` is the smallest budget that works, `available_bytes` the one given.

@@ -81,10 +81,24 @@ class Transport {
   int member_ = 0;
 };
 
+// Messages from one member to another (indices into members()) whose tags are `number` modulo
+// TransportOptions::lanes.
+struct MessageLane {
+  int from = 0;
+  int to = 0;
+  int number = 0;
+};
+
 struct TransportOptions {
   // For "nccl": the CUDA device and the stream (cudaStream_t) that the caller computes on.
   int device = 0;
   void* compute_stream = nullptr;
+  // NCCL has no tags: what one member sends to another is received in the order of sending, and
+  // what is under way holds up what comes after it. So messages that must not wait for each other,
+  // as those to and fro, go in lanes, each with a communicator and a stream of its own. Equal on
+  // all members. Without any, messages keep the order of submission, collectives included.
+  int lanes = 1;
+  std::vector<MessageLane> message_lanes;
 };
 
 // "self", "mpi", "nccl".

@@ -298,10 +298,11 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
       // An alias of the incoming gradient belongs to others, too: the sum takes a storage of its
       // own.
       if (alias) {
-        make(instruction, id, fresh.add(running.buffers[index(existing)]), running);
+        make(instruction, id, fresh.add(running.buffers[index(existing)].view_as(fresh)), running);
         continue;
       }
-      fresh.add_(running.buffers[index(existing)]);
+      // What another stage has sent has the shape of a message.
+      fresh.add_(running.buffers[index(existing)].view_as(fresh));
     }
     make(instruction, id, gradients[i], running);
   }

@@ -48,8 +48,13 @@ void Executor::receive(const plan::Instruction& instruction, std::size_t number,
       value != graph.values.end()
           ? *value
           : graph.values[index(graph.nodes[index(instruction.node_index)].inputs[0])];
-  at::Tensor tensor = at::empty({spec.elements / model_.width, model_.width},
-                                nn::compute_scalar_type(machine_.state->precision));
+  // What is no multiple of the width is flat: its readers know its shape.
+  const bool rows = model_.width > 0 && spec.elements % model_.width == 0;
+  const std::vector<std::int64_t> shape =
+      rows ? std::vector<std::int64_t>{spec.elements / model_.width, model_.width}
+           : std::vector<std::int64_t>{spec.elements};
+  at::Tensor tensor = at::empty(
+      shape, spec.is_double ? at::kDouble : nn::compute_scalar_type(machine_.state->precision));
   make(instruction, instruction.arguments.output, tensor, running);
   dist::Transport& transport = transport_of(instruction);
   const dist::Ticket ticket = transport.receive(

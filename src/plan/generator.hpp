@@ -28,11 +28,24 @@ struct PipelinePlace {
     int before = -1;  // member with the part before; -1 = none, or this rank
     int after = -1;
   };
+  // Messages of one kind over one boundary between parts: those of a lane are received in the order
+  // in which they are sent.
+  struct Lane {
+    int from = 0;
+    int to = 0;
+    int number = 0;
+  };
   std::vector<int> group;  // global ranks of this rank's pipeline, in order
   int member = 0;
   std::vector<Chunk> chunks;
+  // Of all stages, in one order on all of them; a message's is its tag modulo `lane_numbers`.
+  std::vector<Lane> lanes;
+  int lane_numbers = 1;
   std::vector<PipelineOperation> order;  // of this device; empty = one micro-batch after the other
-  std::vector<int> tied_group;           // global ranks with the two copies of tied parameters
+  // 2: a micro-batch passes one of two chunks, each of a whole model of its own. Evaluation goes
+  // through the first.
+  int directions = 1;
+  std::vector<int> tied_group;  // global ranks with the copies of tied parameters
 };
 
 // What a step looks like around the model.

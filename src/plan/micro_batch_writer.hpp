@@ -229,6 +229,12 @@ class MicroBatchWriter {
     }
   }
 
+  // What another input's gradient is an alias of cannot be written over.
+  static bool aliases_any(const NodeSpec& node) {
+    return std::find(node.gradient_aliases.begin(), node.gradient_aliases.end(), true) !=
+           node.gradient_aliases.end();
+  }
+
   // A second contribution is added in place where the node can do so and no other name shares the
   // storage; else into the new storage, and the old one is given back with its last name.
   void write_input_gradient(const NodeSpec& node, std::size_t i, Instruction& instruction) {
@@ -250,7 +256,7 @@ class MicroBatchWriter {
       buffer = arguments.output_gradient;
     } else if (existing < 0 && arguments.output_gradient >= 0 &&
                !node.overwrites_gradient.empty() && node.overwrites_gradient[i] &&
-               names(arguments.output_gradient) == 1) {
+               names(arguments.output_gradient) == 1 && !aliases_any(node)) {
       buffer = arguments.output_gradient;
       instruction.writes.push_back(buffer);
     } else if (existing >= 0 && !node.adds_in_place.empty() && node.adds_in_place[i] &&

@@ -18,6 +18,8 @@ struct ValueSpec {
   std::int64_t elements = 0;  // before rounding
   bool is_double = false;     // float64 whatever the compute type
   bool is_field = false;      // loaded and of the compute type, not int64
+  // Of what comes from another stage: the chunk that receives it and sends its gradient back.
+  int received_by = -1;
 };
 
 struct ParameterSpec {
@@ -25,8 +27,8 @@ struct ParameterSpec {
   std::vector<std::int64_t> shape;
   std::int64_t elements = 0;
   bool decays = false;  // matrices, embeddings included, take weight decay
-  // Another stage has a copy (tied embeddings): gradients are summed over the two, and the copy on
-  // the later stage is not counted in norms.
+  // Another stage has a copy (tied embeddings, two directions): gradients are summed over them, and
+  // only the copy on the first stage is counted in norms.
   bool tied = false;
   bool counted = true;
   bool replicated = false;  // equal on all tensor ranks
@@ -73,8 +75,8 @@ struct NodeSpec {
   // indices.
   std::vector<bool> pins_inputs;
   bool pins_output = false;
-  // The last of its chunk: its forward sends its input to the stage after, its backward receives
-  // the gradient. Its output has no bytes and no gradient.
+  // Among the last of its chunk: its forward sends its input to the stage after, its backward
+  // receives the gradient. Its output has no bytes and no gradient.
   bool hands_over = false;
   OperationCost forward;          // keeps nothing but its output
   OperationCost forward_keep;     // makes output and private slots

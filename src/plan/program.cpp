@@ -26,6 +26,8 @@ std::string_view to_string(BufferKind kind) {
       return "communication";
     case BufferKind::Scalar:
       return "scalar";
+    case BufferKind::GatheredParameter:
+      return "gathered-parameter";
   }
   return "unknown";
 }

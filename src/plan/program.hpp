@@ -21,10 +21,11 @@ enum class BufferKind {
   Value,     // activations, and the loaded inputs
   Record,    // a private slot that a forward keeps for its backward
   ValueGradient,
-  Communication,  // staging of collectives
-  Scalar,         // loss sums and norms
+  Communication,      // staging of collectives
+  Scalar,             // loss sums and norms
+  GatheredParameter,  // whole parameters of a bucket, from shards, for some uses
 };
-inline constexpr int buffer_kinds = 9;
+inline constexpr int buffer_kinds = 10;
 
 enum class Operation {
   Load,            // reads nothing; makes the input values of a micro-batch

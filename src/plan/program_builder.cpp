@@ -103,7 +103,8 @@ void ProgramBuilder::add_flat_parameters(bool training) {
     }
     const int flat =
         whole ? shard.parameter
-              : new_buffer(name + ".gathered", BufferKind::Parameter, padded * bytes.parameter);
+              : new_buffer(name + ".gathered", BufferKind::GatheredParameter,
+                           padded * bytes.parameter);
     for (const int p : bucket.parameters) {
       ParameterBuffers& buffers = program_.parameters[index(p)];
       buffers.parameter = flat;
@@ -186,12 +187,20 @@ void ProgramBuilder::add_gradients() {
   bucket_reduced_.assign(program_.buckets.size(), false);
   shard_live_.assign(program_.buckets.size(), false);
   nodes_to_come_.assign(program_.buckets.size(), 0);
-  weights_to_come_.assign(graph_.nodes.size(), step_.micro_batches);
   for (const auto& node : graph_.nodes) {
+    weights_to_come_.push_back(micro_batches_of(node.chunk));
     for (const int p : node.parameters) ++nodes_to_come_[index(bucket_of_[index(p)])];
   }
   uses_ = nodes_to_come_;
   program_.loss_sum = new_buffer("step_sums", BufferKind::Scalar, 2 * scalar_bytes);
+}
+
+int ProgramBuilder::micro_batches_of(int chunk) const {
+  const auto& order = step_.pipeline.order;
+  if (order.empty()) return step_.micro_batches;
+  return static_cast<int>(std::count_if(order.begin(), order.end(), [&](const auto& operation) {
+    return operation.chunk == chunk && operation.work == PipelineWork::Forward;
+  }));
 }
 
 GradientTarget ProgramBuilder::target_of(int parameter, Instruction& instruction) {
@@ -357,23 +366,37 @@ void ProgramBuilder::gather_updated(const Bucket& bucket) {
   submit(std::move(instruction));
 }
 
-void ProgramBuilder::finish_step() {
-  for (const auto& bucket : program_.buckets) {
-    if (!is_tied(bucket)) continue;
-    const std::string name = program_.buffers[index(bucket.buffer)].name;
-    const std::int64_t element_bytes = step_.element_bytes.gradient;
-    if (step_.pipeline.tied_group.size() > 1) {
-      all_reduce(name, {"tied", step_.pipeline.tied_group}, bucket.buffer, bucket.elements,
-                 element_bytes);
-    }
-    if (!reduces()) continue;
+// Sums of one bucket over the tensor group, the copies on other stages, and the data group; each
+// adds to what the one before has made.
+void ProgramBuilder::finish_tied(int number) {
+  const Bucket& bucket = program_.buckets[index(number)];
+  const std::string name = program_.buffers[index(bucket.buffer)].name;
+  const std::int64_t element_bytes = step_.element_bytes.gradient;
+  if (sums_over_tensor(bucket.parameters.front())) {
+    all_reduce(name, {"tensor", step_.tensor_group}, bucket.buffer, bucket.elements, element_bytes);
     while (!in_flight_.empty()) wait_for_oldest();
-    if (in_shards()) {
-      reduce_scatter(index(bucket_of_[index(bucket.parameters.front())]), step_.micro_batches - 1);
-      continue;
-    }
-    all_reduce(name, {"data", step_.data_group}, bucket.buffer, bucket.elements, element_bytes);
   }
+  if (step_.pipeline.tied_group.size() > 1) {
+    all_reduce(name, {"tied", step_.pipeline.tied_group}, bucket.buffer, bucket.elements,
+               element_bytes);
+  }
+  if (!reduces()) return;
+  while (!in_flight_.empty()) wait_for_oldest();
+  if (in_shards()) return reduce_scatter(index(number), step_.micro_batches - 1);
+  all_reduce(name, {"data", step_.data_group}, bucket.buffer, bucket.elements, element_bytes);
+}
+
+void ProgramBuilder::finish_step() {
+  std::vector<int> tied;
+  for (int number = 0; number < static_cast<int>(program_.buckets.size()); ++number) {
+    if (is_tied(program_.buckets[index(number)])) tied.push_back(number);
+  }
+  // Stages finish the parameters that they share in orders of their own; they meet in one.
+  const auto name_of = [&](int number) -> const std::string& {
+    return graph_.parameters[index(program_.buckets[index(number)].parameters.front())].name;
+  };
+  std::sort(tied.begin(), tied.end(), [&](int a, int b) { return name_of(a) < name_of(b); });
+  for (const int number : tied) finish_tied(number);
   while (!in_flight_.empty()) wait_for_oldest();
   Instruction squares;
   squares.operation = Operation::SumSquares;

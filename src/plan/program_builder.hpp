@@ -70,6 +70,8 @@ class ProgramBuilder {
   int next_tag(const std::string& group) { return tags_[group]++; }
   void wait_for_oldest();
   bool is_tied(const Bucket& bucket) const;
+  void finish_tied(int number);
+  int micro_batches_of(int chunk) const;
   void keep_shard(const Instruction& reduced);
   void update(const Bucket& bucket, std::size_t number);
   void add_flat_parameters(bool training);

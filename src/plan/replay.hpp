@@ -49,4 +49,8 @@ std::vector<Prediction> replay_together(const std::vector<Program>& programs);
 // them: collectives over other axes meet at once.
 std::vector<Prediction> replay_pipeline(std::vector<Program> stages);
 
+// For transports without tags: throws ReplayError where the messages of a lane (PipelinePlace) are
+// received in another order than they are sent in. Ranks are those of the Programs.
+void check_lanes(const std::vector<Program>& programs, int lane_numbers);
+
 }  // namespace garonne::plan

@@ -16,8 +16,8 @@ std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
 
-// The differentiable value that nodes from `position` on read and earlier ones make.
-int crossing_value(const ModelGraph& whole, int position) {
+// The values that nodes from `position` on read and earlier ones make, ascending.
+std::set<int> crossing_values(const ModelGraph& whole, int position) {
   std::set<int> made;
   for (int n = 0; n < position; ++n) made.insert(whole.nodes[index(n)].output);
   std::set<int> crossing;
@@ -26,16 +26,15 @@ int crossing_value(const ModelGraph& whole, int position) {
       if (made.contains(input)) crossing.insert(input);
     }
   }
-  if (crossing.size() != 1) {
-    std::string names;
-    for (const int value : crossing)
-      names += (names.empty() ? "" : ", ") + whole.values[index(value)].name;
-    throw ConfigError("grid.pipeline", "",
-                      fmt::format("would cut the model before {}, where {} values cross ({}); a "
-                                  "stage hands over one",
-                                  whole.nodes[index(position)].name, crossing.size(), names));
+  for (const int value : crossing) {
+    if (whole.values[index(value)].differentiable) continue;
+    throw ConfigError(
+        "grid.pipeline", "",
+        fmt::format("would cut the model before {}, where {} crosses, which has no "
+                    "gradient; stages hand over what has one",
+                    whole.nodes[index(position)].name, whole.values[index(value)].name));
   }
-  return *crossing.begin();
+  return crossing;
 }
 
 // Copies nodes of the whole model, with what they use, into a stage.
@@ -44,9 +43,17 @@ class StageMaker {
   explicit StageMaker(const ModelGraph& whole)
       : whole_(whole), value_(whole.values.size(), -1), parameter_(whole.parameters.size(), -1) {}
 
-  void receive(int value) {
-    place_value(value);
-    cut_.graph.values[index(value_[index(value)])].loaded = true;
+  // What an earlier chunk had comes again by message: between the two it was another stage's.
+  void forget_values() {
+    for (std::size_t v = 0; v < value_.size(); ++v) {
+      if (whole_.values[v].differentiable) value_[v] = -1;
+    }
+  }
+
+  void receive(int value, int chunk) {
+    ValueSpec& received = cut_.graph.values[index(place_value(value))];
+    received.loaded = true;
+    received.received_by = chunk;
   }
 
   void add(const NodeRange& range, int chunk) {
@@ -121,31 +128,23 @@ class StageMaker {
 }  // namespace
 
 StageCut cut_stage(const ModelGraph& whole, const std::vector<NodeRange>& parts,
-                   const std::vector<int>& chunks) {
+                   const std::vector<StagePart>& chunks) {
   StageMaker maker(whole);
-  std::set<int> mine;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
-    const int part = chunks[c];
-    const NodeRange& range = parts.at(index(part));
-    const bool follows = c > 0 && chunks[c - 1] == part - 1;
-    if (part > 0 && !follows) maker.receive(crossing_value(whole, range.first));
-    maker.add(range, static_cast<int>(c));
-    const bool goes_on = c + 1 < chunks.size() && chunks[c + 1] == part + 1;
-    if (index(part) + 1 < parts.size() && !goes_on)
-      maker.hand_over(crossing_value(whole, range.last), static_cast<int>(c));
-    for (int n = range.first; n < range.last; ++n) mine.insert(n);
-  }
-  StageCut cut = maker.take();
-  for (std::size_t p = 0; p < cut.parameters.size(); ++p) {
-    for (int n = 0; n < static_cast<int>(whole.nodes.size()); ++n) {
-      const auto& used = whole.nodes[index(n)].parameters;
-      if (mine.contains(n) || std::find(used.begin(), used.end(), cut.parameters[p]) == used.end())
-        continue;
-      cut.graph.parameters[p].tied = true;
-      if (n < *mine.begin()) cut.graph.parameters[p].counted = false;
+    const NodeRange& range = parts.at(index(chunks[c].part));
+    const int chunk = static_cast<int>(c);
+    const bool follows = c > 0 && !chunks[c - 1].hands_over && !chunks[c].receives &&
+                         chunks[c - 1].part == chunks[c].part - 1;
+    if (!follows) maker.forget_values();
+    if (chunks[c].receives) {
+      for (const int value : crossing_values(whole, range.first)) maker.receive(value, chunk);
+    }
+    maker.add(range, chunk);
+    if (chunks[c].hands_over) {
+      for (const int value : crossing_values(whole, range.last)) maker.hand_over(value, chunk);
     }
   }
-  return cut;
+  return maker.take();
 }
 
 std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts) {

@@ -16,8 +16,9 @@ struct NodeRange {
   bool operator==(const NodeRange&) const = default;
 };
 
-// One stage: its chunks one after the other. Chunks that follow each other in the model hand over
-// nothing.
+// One stage: its chunks one after the other. Every differentiable value that crosses a cut between
+// stages is handed over, in the order of the model's values; one that skips a part is received
+// there and handed on.
 struct StageCut {
   ModelGraph graph;
   // By index in the stage: the index in the whole model. -1 for nodes that hand over, and for their
@@ -27,10 +28,18 @@ struct StageCut {
   std::vector<int> parameters;
 };
 
-// `parts` cuts the whole model, `chunks` names the stage's own among them, ascending. Throws
-// ConfigError (grid.pipeline) where more than one differentiable value crosses a cut.
+// One chunk of a stage.
+struct StagePart {
+  int part = 0;           // of the model
+  bool receives = false;  // what crosses its beginning comes from another stage
+  bool hands_over = false;
+};
+
+// `parts` cuts the whole model, `chunks` names the stage's own among them. Chunks that neither
+// receive nor hand over to one another have nothing in common but what is loaded, and parameters.
+// Throws ConfigError (grid.pipeline) where what a node makes without a gradient crosses a cut.
 StageCut cut_stage(const ModelGraph& whole, const std::vector<NodeRange>& parts,
-                   const std::vector<int>& chunks);
+                   const std::vector<StagePart>& chunks);
 
 // `parts` runs of whole blocks whose slowest is as fast as can be (forward and backward seconds,
 // of equals the one with the smaller sum of squares); exact, by dynamic programming. Throws

@@ -1,5 +1,6 @@
 #include "plan/step_writer.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -55,23 +56,24 @@ class StepWriter {
         step_(step),
         order_(step.pipeline.order),
         ran_(index(step.micro_batches), std::vector<bool>(graph.nodes.size(), false)),
-        received_(index(graph.chunks()), -1),
-        hands_over_(index(graph.chunks()), -1),
+        received_(index(graph.chunks())),
+        hands_over_(index(graph.chunks())),
         sent_gradients_(index(graph.chunks())) {
     for (int m = 0; m < step.micro_batches; ++m) {
       writers_.emplace_back(builder, graph, m);
       if (step.pipeline.order.empty()) {
-        for (int c = 0; c < graph.chunks(); ++c) order_.push_back({PipelineWork::Forward, c, m});
-        for (int c = graph.chunks() - 1; c >= 0; --c)
-          order_.push_back({PipelineWork::Backward, c, m});
+        const int chunks = step.pipeline.directions > 1 ? 1 : graph.chunks();
+        for (int c = 0; c < chunks; ++c) order_.push_back({PipelineWork::Forward, c, m});
+        for (int c = chunks - 1; c >= 0; --c) order_.push_back({PipelineWork::Backward, c, m});
       }
     }
     for (const auto& micro_batch : schedule.schedules)
       steps_.push_back(cut_by_chunk(graph, micro_batch));
     steps_of_ = schedule.of_micro_batch;
     find_boundaries();
-    waits_.resize(order_.size(), -1);
-    sent_.resize(index(step.micro_batches) * index(graph.chunks()), -1);
+    posted_.resize(order_.size(), false);
+    waits_.resize(order_.size());
+    sent_.resize(index(step.micro_batches) * graph.nodes.size(), -1);
     loaded_.resize(index(step.micro_batches), false);
   }
 
@@ -84,11 +86,13 @@ class StepWriter {
       }
       post_receive(k);
       if (k + 1 < order_.size()) post_receive(k + 1);
-      if (waits_[k] >= 0) builder_.wait(waits_[k]);
+      for (const int instruction : waits_[k]) builder_.wait(instruction);
       run(operation);
     }
     for (auto& chunk : sent_gradients_) {
-      for (const int instruction : chunk) builder_.wait(instruction);
+      for (const auto& messages : chunk) {
+        for (const int instruction : messages) builder_.wait(instruction);
+      }
     }
   }
 
@@ -96,6 +100,7 @@ class StepWriter {
   void write_forward(int output) {
     std::erase_if(order_,
                   [](const auto& operation) { return operation.work != PipelineWork::Forward; });
+    posted_.resize(order_.size());
     waits_.resize(order_.size());
     write();
     for (const int instruction : sent_) {
@@ -110,43 +115,47 @@ class StepWriter {
   void find_boundaries() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const NodeSpec& node = graph_.nodes[n];
-      if (node.hands_over) hands_over_[index(node.chunk)] = static_cast<int>(n);
-      for (const int input : node.inputs) {
-        const ValueSpec& value = graph_.values[index(input)];
-        if (value.loaded && value.differentiable) received_[index(node.chunk)] = input;
-      }
+      if (node.hands_over) hands_over_[index(node.chunk)].push_back(static_cast<int>(n));
+    }
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      const int chunk = graph_.values[v].received_by;
+      if (chunk >= 0) received_[index(chunk)].push_back(static_cast<int>(v));
     }
   }
 
-  // Forward messages cross the boundary behind part `boundary`, gradients come back over it.
+  // Forward messages cross the boundary behind part `boundary`, gradients come back over it. Those
+  // of one micro-batch over one boundary meet in their order.
   Channel channel(const char* kind, int peer, int boundary, bool forward, int micro_batch) const {
     const PipelinePlace& place = step_.pipeline;
-    constexpr int most_tags = 32768;
+    // Transports promise tags below 32768; what wraps around meets in its order.
+    const int rounds = std::max(1, 32768 / place.lane_numbers);
     Channel result;
     result.kind = kind;
     result.group = "pipeline";
     result.members = place.group;
     result.peer = peer;
-    result.tag =
-        ((2 * boundary + (forward ? 0 : 1)) * step_.micro_batches + micro_batch) % most_tags;
+    result.tag = micro_batch % rounds * place.lane_numbers + 2 * boundary + (forward ? 0 : 1);
     return result;
   }
 
   // Once, for the operation at `k`; the message travels while the one before it computes.
   void post_receive(std::size_t k) {
-    if (!in_pipeline() || waits_[k] >= 0) return;
+    if (!in_pipeline() || posted_[k]) return;
+    posted_[k] = true;
     const PipelineOperation& operation = order_[k];
     const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(operation.chunk)];
     MicroBatchWriter& writer = writers_[index(operation.micro_batch)];
     const int m = operation.micro_batch;
     if (operation.work == PipelineWork::Forward && place.before >= 0) {
-      writer.receive_value(received_[index(operation.chunk)],
-                           channel("receive", place.before, place.part - 1, true, m));
-      waits_[k] = builder_.last_instruction();
+      for (const int value : received_[index(operation.chunk)]) {
+        writer.receive_value(value, channel("receive", place.before, place.part - 1, true, m));
+        waits_[k].push_back(builder_.last_instruction());
+      }
     } else if (gives_input_gradient(operation.work) && place.after >= 0) {
-      writer.receive_gradient(hands_over_[index(operation.chunk)],
-                              channel("receive", place.after, place.part, false, m));
-      waits_[k] = builder_.last_instruction();
+      for (const int node : hands_over_[index(operation.chunk)]) {
+        writer.receive_gradient(node, channel("receive", place.after, place.part, false, m));
+        waits_[k].push_back(builder_.last_instruction());
+      }
     }
   }
 
@@ -184,7 +193,7 @@ class StepWriter {
       if (!in_pipeline()) return writer.send_value(step.node, std::nullopt);
       const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(node.chunk)];
       writer.send_value(step.node, channel("send", place.after, place.part, true, m));
-      sent_[index(m) * index(graph_.chunks()) + index(node.chunk)] = builder_.last_instruction();
+      sent_[index(m) * graph_.nodes.size() + index(step.node)] = builder_.last_instruction();
       return;
     }
     writer.forward(step.node, step.keep, /*recompute=*/!first);
@@ -200,7 +209,7 @@ class StepWriter {
     if (node.hands_over) {
       if (!in_pipeline()) return writers_[index(m)].receive_gradient(step.node, std::nullopt);
       // The gradient is here, so what it is the gradient of has long arrived.
-      builder_.wait(sent_[index(m) * index(graph_.chunks()) + index(node.chunk)]);
+      builder_.wait(sent_[index(m) * graph_.nodes.size() + index(step.node)]);
       return;
     }
     writers_[index(m)].backward(step.node, step.pass);
@@ -208,17 +217,20 @@ class StepWriter {
   }
 
   void send_gradient(const PipelineOperation& operation) {
-    const int value = received_[index(operation.chunk)];
-    if (!in_pipeline() || value < 0) return;
+    const std::vector<int>& values = received_[index(operation.chunk)];
+    if (!in_pipeline() || values.empty()) return;
     const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(operation.chunk)];
     auto& on_their_way = sent_gradients_[index(operation.chunk)];
     if (on_their_way.size() == gradients_on_their_way) {
-      builder_.wait(on_their_way.front());
+      for (const int instruction : on_their_way.front()) builder_.wait(instruction);
       on_their_way.erase(on_their_way.begin());
     }
-    writers_[index(operation.micro_batch)].send_gradient(
-        value, channel("send", place.before, place.part - 1, false, operation.micro_batch));
-    on_their_way.push_back(builder_.last_instruction());
+    on_their_way.emplace_back();
+    for (const int value : values) {
+      writers_[index(operation.micro_batch)].send_gradient(
+          value, channel("send", place.before, place.part - 1, false, operation.micro_batch));
+      on_their_way.back().push_back(builder_.last_instruction());
+    }
   }
 
   ProgramBuilder& builder_;
@@ -226,15 +238,17 @@ class StepWriter {
   const StepShape& step_;
   std::vector<PipelineOperation> order_;
   std::vector<MicroBatchWriter> writers_;
-  std::vector<std::vector<ChunkSteps>> steps_;    // by schedule and chunk
-  std::vector<int> steps_of_;                     // the schedule of a micro-batch
-  std::vector<std::vector<bool>> ran_;            // by micro-batch and node
-  std::vector<int> received_;                     // by chunk: the value from another stage
-  std::vector<int> hands_over_;                   // by chunk: the node
-  std::vector<int> waits_;                        // by operation: its receive
-  std::vector<int> sent_;                         // by micro-batch and chunk: the send of the value
-  std::vector<std::vector<int>> sent_gradients_;  // by chunk, oldest first
-  std::vector<bool> loaded_;                      // by micro-batch
+  std::vector<std::vector<ChunkSteps>> steps_;  // by schedule and chunk
+  std::vector<int> steps_of_;                   // the schedule of a micro-batch
+  std::vector<std::vector<bool>> ran_;          // by micro-batch and node
+  std::vector<std::vector<int>> received_;      // by chunk: the values from another stage
+  std::vector<std::vector<int>> hands_over_;    // by chunk: the nodes
+  std::vector<bool> posted_;                    // by operation: its receives
+  std::vector<std::vector<int>> waits_;         // by operation: its receives
+  std::vector<int> sent_;                       // by micro-batch and node: the send
+  // By chunk, oldest first: the messages of a micro-batch.
+  std::vector<std::vector<std::vector<int>>> sent_gradients_;
+  std::vector<bool> loaded_;  // by micro-batch
   bool loss_emitted_ = false;
 };
 

@@ -58,13 +58,19 @@ Axes::Axes(const Setup& setup, dist::Session& session) {
   if (grid.ranks() == 1) return;
   const std::string name = config.grid.transport == "auto" ? "mpi" : config.grid.transport;
   thread_ = std::make_unique<dist::CommunicationThread>(session);
-  const auto over = [&](std::vector<int> members) {
-    return members.size() == 1 ? nullptr
-                               : dist::make_transport(name, session, *thread_, std::move(members));
+  const auto over = [&](std::vector<int> members, const dist::TransportOptions& options = {}) {
+    return members.size() == 1
+               ? nullptr
+               : dist::make_transport(name, session, *thread_, std::move(members), options);
   };
+  const plan::PipelinePlace& place = setup.step.pipeline;
+  dist::TransportOptions messages;
+  messages.lanes = place.lane_numbers;
+  for (const auto& lane : place.lanes)
+    messages.message_lanes.push_back({lane.from, lane.to, lane.number});
   data_ = over(grid.group(Axis::Data, session.rank()));
   tensor_ = over(grid.group(Axis::Tensor, session.rank()));
-  pipeline_ = over(grid.group(Axis::Pipeline, session.rank()));
+  pipeline_ = over(grid.group(Axis::Pipeline, session.rank()), messages);
   if (const auto tied = tied_members(setup, session.rank()); !tied.empty()) tied_ = over(tied);
   std::vector<int> everybody(static_cast<std::size_t>(grid.ranks()));
   std::iota(everybody.begin(), everybody.end(), 0);

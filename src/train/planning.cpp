@@ -16,7 +16,7 @@
 #include "nn/field_model.hpp"
 #include "optim/optimizer.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
-#include "plan/stage_cut.hpp"
+#include "plan/pipeline_stage.hpp"
 #include "plan/step_costs.hpp"
 
 namespace garonne::train {
@@ -99,18 +99,15 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
 
 namespace {
 
-// Parts of the model that each stage holds, in the order of its chunks.
-std::vector<std::vector<int>> parts_of_stages(const plan::PipelineSchedule& schedule) {
-  std::vector<std::vector<int>> parts(
-      static_cast<std::size_t>(schedule.devices),
-      std::vector<int>(static_cast<std::size_t>(schedule.chunks), -1));
-  const auto routes = plan::pipeline_routes(schedule.placement, schedule.devices, schedule.chunks);
-  for (std::size_t part = 0; part < routes.front().size(); ++part) {
-    const plan::ChunkPlace& place = routes.front()[part];
-    parts[static_cast<std::size_t>(place.device)][static_cast<std::size_t>(place.chunk)] =
-        static_cast<int>(part);
+// What a schedule calls what it is asked for, as the run file does.
+std::string key_of_request(const std::string& option) {
+  for (const auto& [asked, key] :
+       {std::pair{"--stages", "grid.pipeline"}, std::pair{"--chunks", "grid.chunks"},
+        std::pair{"--group-size", "grid.group_size"}, std::pair{"--file", "grid.schedule_file"},
+        std::pair{"--schedule", "grid.schedule"}}) {
+    if (option == asked) return key;
   }
-  return parts;
+  return option;
 }
 
 plan::PipelineSchedule schedule_of(const Setup& whole) {
@@ -119,7 +116,19 @@ plan::PipelineSchedule schedule_of(const Setup& whole) {
   request.stages = static_cast<int>(keys.pipeline);
   request.micro_batches = whole.step.micro_batches;
   if (keys.chunks > 0) request.chunks = static_cast<int>(keys.chunks);
-  return plan::make_pipeline_schedule(keys.schedule, request);
+  if (keys.group_size > 0) request.group_size = static_cast<int>(keys.group_size);
+  request.file = keys.schedule_file;
+  try {
+    return plan::make_pipeline_schedule(keys.schedule, request);
+  } catch (const ConfigError& error) {
+    if (error.key().empty()) throw;
+    if (error.key() == "--micro-batches") {
+      throw ConfigError("train.global_batch", "",
+                        fmt::format("makes {} micro-batches a step on a rank: {}", error.value(),
+                                    error.reason()));
+    }
+    throw ConfigError(key_of_request(error.key()), error.value(), error.reason());
+  }
 }
 
 }  // namespace
@@ -136,36 +145,13 @@ int stage_with_loss(const Setup& whole) {
 Setup setup_of_stage(const Setup& whole, int stage) {
   Setup setup = whole;
   if (whole.config.grid.pipeline == 1) return setup;
-  const plan::PipelineSchedule schedule = schedule_of(whole);
-  const auto parts = parts_of_stages(schedule);
-  const auto device_of = [&](int part) {
-    for (std::size_t device = 0; device < parts.size(); ++device) {
-      if (std::count(parts[device].begin(), parts[device].end(), part) > 0)
-        return static_cast<int>(device);
-    }
-    return -1;
-  };
-  const int part_count = schedule.devices * schedule.chunks;
-  const auto ranges = plan::balanced_parts(whole.model.graph, part_count);
-  const std::vector<int>& mine = parts[static_cast<std::size_t>(stage)];
-  const plan::StageCut cut = plan::cut_stage(whole.model.graph, ranges, mine);
-  setup.model = nn::cut_model(whole.model, cut);
+  plan::PipelineStage mine =
+      plan::make_pipeline_stage(whole.model.graph, schedule_of(whole), stage);
+  setup.model = nn::cut_model(whole.model, mine.cut);
+  setup.step.pipeline = std::move(mine.place);
   plan::PipelinePlace& place = setup.step.pipeline;
-  place.member = stage;
-  place.order = schedule.order[static_cast<std::size_t>(stage)];
-  for (const int part : mine) {
-    const int before = part == 0 ? -1 : device_of(part - 1);
-    const int after = part + 1 == part_count ? -1 : device_of(part + 1);
-    place.chunks.push_back({part, before == stage ? -1 : before, after == stage ? -1 : after});
-  }
   place.group = setup.grid.group(Axis::Pipeline, 0);
-  place.tied_group.clear();
-  const int first = device_of(0);
-  const int last = device_of(part_count - 1);
-  if (first != last && (stage == first || stage == last)) {
-    place.tied_group = {setup.grid.rank_of({0, std::min(first, last), 0}),
-                        setup.grid.rank_of({0, std::max(first, last), 0})};
-  }
+  for (int& member : place.tied_group) member = setup.grid.rank_of({0, member, 0});
   return setup;
 }
 
@@ -264,6 +250,7 @@ MemoryTable memory_table(const plan::Prediction& prediction, std::int64_t budget
   table.activations = bytes(plan::BufferKind::Value) + bytes(plan::BufferKind::Record) +
                       bytes(plan::BufferKind::ValueGradient);
   table.communication = bytes(plan::BufferKind::Communication);
+  table.gathered = bytes(plan::BufferKind::GatheredParameter);
   table.transients = prediction.peak_transient_bytes + bytes(plan::BufferKind::Scalar);
   table.peak = prediction.peak_bytes;
   table.free = budget_bytes - table.peak;
@@ -283,6 +270,7 @@ std::string format_memory_table(const MemoryTable& table, std::int64_t budget_by
   row("activations", table.activations);
   row("transients", table.transients);
   row("communication", table.communication);
+  if (table.gathered > 0) row("gathered", table.gathered);
   row("peak", table.peak);
   if (budget_bytes > 0) {
     row("free", table.free);

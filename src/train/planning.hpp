@@ -88,6 +88,7 @@ struct MemoryTable {
   std::int64_t activations = 0;
   std::int64_t transients = 0;
   std::int64_t communication = 0;
+  std::int64_t gathered = 0;  // whole parameters from shards, under ZeRO 3
   std::int64_t free = 0;
   std::int64_t peak = 0;
 };

@@ -104,7 +104,7 @@ ordered_json memory_json(const RankProgram& rank) {
           {"optimizer", table.optimizer},
           {"gradients", table.gradients},
           {"activations", table.activations},
-          {"communication", table.communication},
+          {"communication", table.communication + table.gathered},
           {"transients", table.transients},
           {"peak", table.peak},
           {"free", table.free},

@@ -35,6 +35,7 @@ int report_kind(plan::BufferKind kind) {
     case plan::BufferKind::ValueGradient:
       return 5;
     case plan::BufferKind::Communication:
+    case plan::BufferKind::GatheredParameter:
       return 6;
     case plan::BufferKind::Scalar:
       return 7;

@@ -24,7 +24,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   TrainedModel trained;
   trained.config = run_directory_config(run_directory);
   // One rank does what the grid did.
-  trained.config.grid.data = trained.config.grid.tensor = 1;
+  trained.config.grid = RunConfig::GridKeys();
   trained.config.run.directory = run_directory;
   trained.config.run.resume = "auto";
   const auto steps = list_checkpoints(run_directory);

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
@@ -21,6 +22,7 @@
 #include "plan/step_costs.hpp"
 #include "train/cluster.hpp"
 #include "train/evaluation.hpp"
+#include "train/gradient_capture.hpp"
 #include "train/planning.hpp"
 #include "train/run_directory.hpp"
 #include "train/signals.hpp"
@@ -55,6 +57,8 @@ class Trainer {
   exec::StepOutputs run_step(exec::Executor& executor, BatchStream& stream, std::int64_t step);
   std::optional<double> validate();
   void save(std::int64_t step);
+  void save(const std::string& folder, const exec::ModelState& state,
+            const std::vector<std::string>& state_names, std::int64_t step);
   void print_step(const StepMetrics& metrics) const;
   void write_programs(const exec::StepOutputs& last) const;
   void print_summary(const exec::StepOutputs& last, double median_seconds);
@@ -174,6 +178,8 @@ void Trainer::replay_stages() {
       stages.push_back(
           plan::program_from_json(nlohmann::json::parse(text), "the Program of a stage"));
     }
+    if (config_.grid.transport == "nccl")
+      plan::check_lanes(stages, setup_.step.pipeline.lane_numbers);
     for (const auto& prediction : plan::replay_pipeline(std::move(stages)))
       seconds = std::max(seconds, prediction.seconds);
   }
@@ -268,9 +274,15 @@ std::unique_ptr<BatchStream> Trainer::open_stream(std::int64_t first_step) const
   const std::int64_t micro = config_.train.micro_batch;
   const std::int64_t per_rank = program_.micro_batches;
   const std::int64_t mine = program_.coordinates.data;
+  // A stage begins its micro-batches in the order of its schedule.
+  std::vector<std::int64_t> loads;
+  for (const auto& instruction : program_.instructions) {
+    if (instruction.operation == plan::Operation::Load) loads.push_back(instruction.micro_batch);
+  }
   const auto samples_of = [=](std::int64_t ordinal) {
     const std::int64_t step = ordinal / per_rank;
-    const std::int64_t first = step * batch + (mine * per_rank + ordinal % per_rank) * micro;
+    const std::int64_t number = loads[static_cast<std::size_t>(ordinal % per_rank)];
+    const std::int64_t first = step * batch + (mine * per_rank + number) * micro;
     std::vector<std::int64_t> samples;
     for (std::int64_t i = 0; i < micro; ++i) samples.push_back(order.sample(first + i));
     return samples;
@@ -299,6 +311,12 @@ std::optional<double> Trainer::validate() {
 }
 
 void Trainer::save(std::int64_t step) {
+  save(config_.run.directory, state_, optimizer_->state_names(), step);
+  if (first_rank_) remove_old_checkpoints(config_.run.directory, config_.checkpoint.keep);
+}
+
+void Trainer::save(const std::string& folder, const exec::ModelState& state,
+                   const std::vector<std::string>& state_names, std::int64_t step) {
   Manifest manifest;
   manifest.step = step;
   manifest.config = config_to_toml(config_);
@@ -314,9 +332,7 @@ void Trainer::save(std::int64_t step) {
   together.writes_replicated = here.tensor == 0;
   together.phase = [&](const std::function<void()>& work) { session_.agree(work); };
   together.gather = [&](const std::string& text) { return session_.gather(text); };
-  save_checkpoint(config_.run.directory, setup_.model, optimizer_->state_names(), state_,
-                  std::move(manifest), together);
-  if (first_rank_) remove_old_checkpoints(config_.run.directory, config_.checkpoint.keep);
+  save_checkpoint(folder, setup_.model, state_names, state, std::move(manifest), together);
 }
 
 void Trainer::print_step(const StepMetrics& metrics) const {
@@ -379,6 +395,14 @@ ExitCode Trainer::run() {
   }
   reader_ = std::make_shared<data::Reader>();
   const std::unique_ptr<BatchStream> stream = open_stream(start_.step + 1);
+  std::optional<GradientCapture> capture;
+  if (!options_.gradients_directory.empty()) {
+    capture.emplace(setup_.model, setup_.declaration.precision, program_,
+                    program_.coordinates.data);
+    machine_.watch_gradient = [&](int parameter, const at::Tensor& gradient) {
+      capture->take(parameter, gradient);
+    };
+  }
   exec::Executor executor(setup_.model, program_, machine_);
   std::unique_ptr<MetricsFile> metrics_file;
   session_.agree([&] {
@@ -395,6 +419,10 @@ ExitCode Trainer::run() {
   for (std::int64_t step = start_.step + 1; step <= config_.train.steps && !stopping; ++step) {
     const auto start = Clock::now();
     outputs = run_step(executor, *stream, step);
+    if (capture && step == start_.step + 1) {
+      capture->finish();
+      save(options_.gradients_directory, capture->gradients(), {}, step);
+    }
     peak_bytes_ = std::max(peak_bytes_, outputs.peak_bytes);
     const bool stop_here = config_.train.stop_after > 0 &&
                            step - start_.step >= config_.train.stop_after &&

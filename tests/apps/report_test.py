@@ -38,7 +38,7 @@ def live_by_kind(program):
 
 KINDS = {"parameters": ["parameter", "master-parameter"], "optimizer": ["optimizer-state"],
          "gradients": ["gradient"], "values": ["value"], "records": ["record"],
-         "value gradients": ["value-gradient"], "communication": ["communication"], "transients": ["transients"]}
+         "value gradients": ["value-gradient"], "communication": ["communication", "gathered-parameter"], "transients": ["transients"]}
 
 
 class Elements(html.parser.HTMLParser):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What the end-to-end tests share: a small text, a small run file, the program under mpirun."""
+import array
 import json
 import os
 import pathlib
@@ -69,6 +70,49 @@ def metrics(directory):
 
 def series(directory, key):
     return [row[key] for row in metrics(directory)]
+
+
+def safetensors(path):
+    """name -> flat array of float or double."""
+    content = pathlib.Path(path).read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(content[8 : 8 + length]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        tensors[name] = array.array({"F32": "f", "F64": "d"}[entry["dtype"]], content[8 + length + begin : 8 + length + end])
+    return tensors
+
+
+def elements_of_box(shape, offset, box_shape):
+    """The flat elements of the whole tensor that are in a box, in the order of the box."""
+    elements = [0]
+    for size, first, count in zip(shape, offset, box_shape, strict=True):
+        elements = [outer * size + inner for outer in elements for inner in range(first, first + count)]
+    return elements
+
+
+def checkpoint_tensors(checkpoint):
+    """name -> (shape, flat list): the whole tensors, put together from the shards of all ranks."""
+    checkpoint = pathlib.Path(checkpoint)
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    files = {entry["name"]: safetensors(checkpoint / entry["name"]) for entry in manifest["files"]}
+    tensors = {}
+    for tensor in manifest["tensors"]:
+        size = 1
+        for axis in tensor["shape"]:
+            size *= axis
+        tensors[tensor["name"]] = (tensor["shape"], [None] * size)
+    for shard in manifest["shards"]:
+        shape, whole = tensors[shard["tensor"]]
+        elements = elements_of_box(shape, shard["box_offset"], shard["box_shape"])[shard["begin"] : shard["end"]]
+        for element, value in zip(elements, files[shard["file"]][shard["entry"]], strict=True):
+            assert whole[element] is None, f"{shard['tensor']} has an element twice"
+            whole[element] = value
+    for name, (_, whole) in tensors.items():
+        assert None not in whole, f"{name} has a hole"
+    return tensors
 
 
 class ProgramTest(unittest.TestCase):
