@@ -4,6 +4,7 @@
 
 #include "command.hpp"
 #include "train/evaluation.hpp"
+#include "train/run_directory.hpp"
 #include "train/trained_model.hpp"
 #include "train/workload.hpp"
 
