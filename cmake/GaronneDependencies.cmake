@@ -63,6 +63,20 @@ set_target_properties(garonne_xxhash PROPERTIES
   IMPORTED_LOCATION "${GARONNE_XXHASH_LIBRARY}"
   INTERFACE_INCLUDE_DIRECTORIES "${GARONNE_XXHASH_INCLUDE}")
 
+# Fourier transforms and sparse factors of the data generators: headers alone. Eigen without its
+# few parts under the LGPL.
+find_path(GARONNE_POCKETFFT_INCLUDE pocketfft_hdronly.h HINTS "${GARONNE_DEPS}/pocketfft"
+  PATH_SUFFIXES pocketfft)
+if(NOT GARONNE_POCKETFFT_INCLUDE)
+  message(FATAL_ERROR "pocketfft was not found. ${garonne_setup_hint}")
+endif()
+mark_as_advanced(GARONNE_POCKETFFT_INCLUDE)
+add_library(garonne_pocketfft INTERFACE)
+target_include_directories(garonne_pocketfft SYSTEM INTERFACE "${GARONNE_POCKETFFT_INCLUDE}")
+garonne_require(Eigen3 NO_MODULE)
+set_property(TARGET Eigen3::Eigen APPEND PROPERTY
+  INTERFACE_COMPILE_DEFINITIONS EIGEN_MPL2_ONLY)
+
 # A mixed-integer solver, behind one interface of the plan room; without it the answer there is a
 # named error. The wheel's own CMake files name a folder that it does not have, so we look ourselves.
 find_path(GARONNE_HIGHS_INCLUDE Highs.h HINTS "${GARONNE_WHEELS}/highsbox/highs_dist/include"
