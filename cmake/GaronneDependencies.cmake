@@ -44,7 +44,7 @@ garonne_require(MPI COMPONENTS C)
 # mpi.h would bring in the C++ bindings, which are not linked.
 target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 set(HDF5_PREFER_PARALLEL ON)
-garonne_require(HDF5 COMPONENTS C)
+garonne_require(HDF5 COMPONENTS C HL)
 # The headers of a parallel HDF5 include MPI's.
 add_library(garonne_hdf5 INTERFACE)
 target_link_libraries(garonne_hdf5 INTERFACE HDF5::HDF5 MPI::MPI_C)
