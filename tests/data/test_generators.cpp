@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "data/darcy_solver.hpp"
+#include "data/field_dataset.hpp"
 #include "data/gaussian_field.hpp"
 #include "data/generate_darcy.hpp"
 #include "data/generate_navier_stokes.hpp"
@@ -274,7 +275,7 @@ TEST(Generators, ShallowWaterWritesYearlyFiles) {
       for (std::size_t point = 0; point < 288; ++point) {
         const double weight = grid.weights[point / 24];
         const double now = values[frame * 864 + channel * 288 + point];
-        const double before = step ? values[(frame - 1) * 864 + channel * 288 + point] : 0.0F;
+        const double before = step ? values[(frame - 1) * 864 + channel * 288 + point] : 0;
         sum += weight * what(now, before);
         weights += weight;
       }
@@ -409,6 +410,46 @@ TEST(Generators, SyntheticEra5ChannelsDoNotDependOnTheOthers) {
       EXPECT_EQ(four_fields[(frame * 4 + 1) * 312 + point], one_fields[frame * 312 + point]);
     }
   }
+}
+
+TEST(Generators, FilesAreReadAsDatasets) {
+  dist::Session session = dist::Session::single();
+  const SharedScratch scratch(session);
+  fs::create_directories(scratch.path("files"));
+  generate_darcy(session, small_darcy(scratch.path("files")));
+  const FieldDatasetInfo darcy =
+      FieldDataset::open({.path = scratch.path("files/train.h5")}).info();
+  EXPECT_TRUE(darcy.pairs);
+  EXPECT_EQ(darcy.samples, 4);
+  EXPECT_EQ(darcy.grid, "box");
+
+  generate_navier_stokes(session, small_navier_stokes(scratch.path("files")));
+  const FieldDatasetInfo flow = FieldDataset::open({.path = scratch.path("files/train.h5")}).info();
+  EXPECT_EQ(flow.samples, 3);  // of two frames each
+  EXPECT_EQ(flow.grid, "periodic");
+
+  generate_shallow_water(session, small_shallow_water(scratch.path("sphere")));
+  FieldDataset sphere = FieldDataset::open({.path = scratch.path("sphere/train")});
+  EXPECT_EQ(sphere.info().grid, "legendre-gauss");
+  EXPECT_FALSE(sphere.info().statistics.empty());
+  // Four trajectories of three frames: no window crosses from one to the next.
+  ASSERT_EQ(sphere.info().samples, 8);
+  std::vector<float> input(864);
+  std::vector<float> target(864);
+  sphere.read(2, {}, input.data(), target.data());
+  const auto values = Hdf5File::open(scratch.path("sphere/train/trajectories.h5"))
+                          .dataset("fields")
+                          .read_all<float>();
+  for (std::size_t index = 0; index < 864; ++index) {
+    EXPECT_EQ(input[index], values[3 * 864 + index]);
+    EXPECT_EQ(target[index], values[4 * 864 + index]);
+  }
+
+  generate_synthetic_era5(session, small_era5(scratch.path("years")));
+  const FieldDatasetInfo years = FieldDataset::open({.path = scratch.path("years/train")}).info();
+  EXPECT_EQ(years.grid, "equiangular");
+  EXPECT_EQ(years.samples, 8);  // years cut short do not continue each other
+  EXPECT_EQ(years.frame_seconds, 6 * 3600);
 }
 
 TEST(Generators, WrongValuesAreNamed) {
