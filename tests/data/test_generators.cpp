@@ -316,7 +316,7 @@ TEST(Generators, ShallowWaterWritesYearlyFiles) {
       least = std::min(least, values[frame * 864 + point]);
       largest = std::max(largest, values[frame * 864 + point]);
     }
-    time_sum += values[frame * 864 + 288 + 17];
+    time_sum += static_cast<double>(values[frame * 864 + 288 + 17]);
   }
   EXPECT_EQ(read_npy<float>(folder + "/stats/mins.npy").values[0], least);
   EXPECT_EQ(read_npy<float>(folder + "/stats/maxs.npy").values[0], largest);
