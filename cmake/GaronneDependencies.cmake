@@ -44,7 +44,7 @@ garonne_require(MPI COMPONENTS C)
 # mpi.h would bring in the C++ bindings, which are not linked.
 target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 set(HDF5_PREFER_PARALLEL ON)
-garonne_require(HDF5 COMPONENTS C)
+garonne_require(HDF5 COMPONENTS C HL)
 # The headers of a parallel HDF5 include MPI's.
 add_library(garonne_hdf5 INTERFACE)
 target_link_libraries(garonne_hdf5 INTERFACE HDF5::HDF5 MPI::MPI_C)
@@ -62,6 +62,20 @@ add_library(garonne_xxhash UNKNOWN IMPORTED)
 set_target_properties(garonne_xxhash PROPERTIES
   IMPORTED_LOCATION "${GARONNE_XXHASH_LIBRARY}"
   INTERFACE_INCLUDE_DIRECTORIES "${GARONNE_XXHASH_INCLUDE}")
+
+# Fourier transforms and sparse factors of the data generators: headers alone. Eigen without its
+# few parts under the LGPL.
+find_path(GARONNE_POCKETFFT_INCLUDE pocketfft_hdronly.h HINTS "${GARONNE_DEPS}/pocketfft"
+  PATH_SUFFIXES pocketfft)
+if(NOT GARONNE_POCKETFFT_INCLUDE)
+  message(FATAL_ERROR "pocketfft was not found. ${garonne_setup_hint}")
+endif()
+mark_as_advanced(GARONNE_POCKETFFT_INCLUDE)
+add_library(garonne_pocketfft INTERFACE)
+target_include_directories(garonne_pocketfft SYSTEM INTERFACE "${GARONNE_POCKETFFT_INCLUDE}")
+garonne_require(Eigen3 NO_MODULE)
+set_property(TARGET Eigen3::Eigen APPEND PROPERTY
+  INTERFACE_COMPILE_DEFINITIONS EIGEN_MPL2_ONLY)
 
 # A mixed-integer solver, behind one interface of the plan room; without it the answer there is a
 # named error. The wheel's own CMake files name a folder that it does not have, so we look ourselves.

@@ -111,6 +111,7 @@ void add_data(CLI::App& app, Chosen& chosen) {
   add_text(*command, chosen);
   add_inspect(*command, chosen);
   add_batch(*command, chosen);
+  add_data_generators(*command, chosen);
 }
 
 }  // namespace garonne::apps

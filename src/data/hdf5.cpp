@@ -127,6 +127,12 @@ void check(herr_t status, const std::string& path, const std::string& what) {
   if (status < 0) throw IoError(path, fmt::format("{}: {}", what, stack_reason()));
 }
 
+Hdf5Handle creation_properties(hid_t kind, const std::string& path, const std::string& what) {
+  Hdf5Handle properties = own(H5Pcreate(kind), H5Pclose, path, what);
+  check(H5Pset_obj_track_times(properties.get(), false), path, what);
+  return properties;
+}
+
 // --- handles ---
 
 Hdf5Handle& Hdf5Handle::operator=(Hdf5Handle&& other) noexcept {
@@ -171,8 +177,9 @@ Hdf5File Hdf5File::create(const std::string& path) {
   // tokens without an error.
   check(H5Pset_libver_bounds(access.get(), oldest_structures, H5F_LIBVER_LATEST), path,
         "file access");
-  Hdf5Handle file = own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose,
-                        path, "cannot create");
+  const Hdf5Handle properties = creation_properties(H5P_FILE_CREATE, path, "file properties");
+  Hdf5Handle file = own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, properties.get(), access.get()),
+                        H5Fclose, path, "cannot create");
   return Hdf5File(std::move(file), path, 0);
 }
 
@@ -253,8 +260,10 @@ bool Hdf5File::has_group(const std::string& name) const {
 
 void Hdf5File::create_group(const std::string& name) {
   const LibraryLock lock;
-  own(H5Gcreate2(handle_.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose,
-      path_, fmt::format("group \"{}\"", name));
+  const std::string label = fmt::format("group \"{}\"", name);
+  const Hdf5Handle properties = creation_properties(H5P_GROUP_CREATE, path_, label);
+  own(H5Gcreate2(handle_.get(), name.c_str(), H5P_DEFAULT, properties.get(), H5P_DEFAULT), H5Gclose,
+      path_, label);
 }
 
 // The HDF5 Dimension Scales specification keeps, in the attribute DIMENSION_LIST of a dataset, a

@@ -144,7 +144,7 @@ class Hdf5File {
   // Opens for reading, after looking at the file without HDF5: "no such file", "not an HDF5 file",
   // "truncated". No lock is taken on the file (parallel file systems often refuse one).
   static Hdf5File open(const std::string& path);
-  // Creates or empties `path`.
+  // Creates or empties `path`. The same writes give the same bytes: no times are kept in the file.
   static Hdf5File create(const std::string& path);
 
   bool has_dataset(const std::string& name) const;
@@ -166,6 +166,10 @@ class Hdf5File {
   // A one-dimensional dataset of strings of one length, as makani's `channel`.
   void create_texts(const std::string& name, const std::vector<std::string>& texts);
   void create_group(const std::string& name);
+  // Makes the one-dimensional dataset `scale` the scale of a dimension of `dataset`, under its own
+  // name, and gives the dimension a label: HDF5's dimension scales, as netCDF-4 and makani use them.
+  void attach_scale(const std::string& dataset, int dimension, const std::string& scale,
+                    const std::string& label);
 
   // Names of what lies directly in a group ("/" = the root), in alphabetical order, without links
   // to elsewhere.

@@ -279,7 +279,7 @@ Hdf5Dataset Hdf5File::create_growing(const std::string& name, std::int64_t chunk
   const hsize_t unlimited = H5S_UNLIMITED;
   const hsize_t chunk = static_cast<hsize_t>(chunk_elements);
   const Hdf5Handle space = own(H5Screate_simple(1, &none, &unlimited), H5Sclose, path_, label);
-  const Hdf5Handle properties = own(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, path_, label);
+  const Hdf5Handle properties = creation_properties(H5P_DATASET_CREATE, path_, label);
   check(H5Pset_chunk(properties.get(), 1, &chunk), path_, label);
   check(H5Pset_fletcher32(properties.get()), path_, label);
   Hdf5Handle dataset = own(H5Dcreate2(handle_.get(), name.c_str(), stored_type<T>(), space.get(),
@@ -297,7 +297,7 @@ Hdf5Dataset Hdf5File::create_array(const std::string& name, std::span<const std:
   const Hdf5Handle space =
       own(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr), H5Sclose,
           path_, label);
-  const Hdf5Handle properties = own(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, path_, label);
+  const Hdf5Handle properties = creation_properties(H5P_DATASET_CREATE, path_, label);
   if (!chunk.empty()) {
     const std::vector<hsize_t> sizes(chunk.begin(), chunk.end());
     check(H5Pset_chunk(properties.get(), static_cast<int>(sizes.size()), sizes.data()), path_,
@@ -324,8 +324,9 @@ void Hdf5File::create_texts(const std::string& name, const std::vector<std::stri
   check(H5Tset_strpad(type.get(), H5T_STR_NULLPAD), path_, label);
   const hsize_t count = texts.size();
   const Hdf5Handle space = own(H5Screate_simple(1, &count, nullptr), H5Sclose, path_, label);
+  const Hdf5Handle properties = creation_properties(H5P_DATASET_CREATE, path_, label);
   const Hdf5Handle dataset = own(H5Dcreate2(handle_.get(), name.c_str(), type.get(), space.get(),
-                                            H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+                                            H5P_DEFAULT, properties.get(), H5P_DEFAULT),
                                  H5Dclose, path_, label);
   if (count == 0) return;
   check(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), path_,

@@ -36,6 +36,9 @@ Hdf5Handle own(hid_t identifier, Hdf5Handle::Close close, const std::string& pat
                const std::string& what);
 void check(herr_t status, const std::string& path, const std::string& what);
 
+// Properties to create an object of `kind` (H5P_DATASET_CREATE, …) with that say nothing about when.
+Hdf5Handle creation_properties(hid_t kind, const std::string& path, const std::string& what);
+
 template <typename T>
 hid_t memory_type() {
   if constexpr (std::same_as<T, std::uint16_t>) return H5T_NATIVE_UINT16;

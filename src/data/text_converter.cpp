@@ -1,8 +1,6 @@
 #include "data/text_converter.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,10 +10,10 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/progress.hpp"
 #include "data/hdf5.hpp"
+#include "data/partial_file.hpp"
 #include "data/tokenizer.hpp"
 
 namespace garonne::data {
@@ -67,58 +65,6 @@ std::int64_t check(const TextConversion& conversion) {
   }
   return bytes;
 }
-
-// Refuses early what would fill the disk after minutes of work. A file system that cannot say how
-// much is free is believed to have enough.
-void check_space(const std::string& output, std::int64_t needed) {
-  const fs::path folder = fs::absolute(output).parent_path();
-  if (!fs::is_directory(folder)) throw IoError(output, "its folder does not exist");
-  std::error_code error;
-  const fs::space_info space = fs::space(folder, error);
-  if (error || space.available == static_cast<std::uintmax_t>(-1)) return;
-  if (space.available < static_cast<std::uintmax_t>(needed)) {
-    throw IoError(output,
-                  fmt::format("about {} are needed on its disk, {} are free", format_bytes(needed),
-                              format_bytes(static_cast<std::int64_t>(space.available))));
-  }
-}
-
-void make_durable(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw IoError(path, std::strerror(errno));
-  const int failed = ::fsync(descriptor);
-  const int error = errno;
-  ::close(descriptor);
-  // Some file systems cannot sync a folder and say EINVAL.
-  if (failed != 0 && error != EINVAL) throw IoError(path, std::strerror(error));
-}
-
-// Removes the partial file unless it became the whole one.
-class Partial {
- public:
-  explicit Partial(std::string output) : output_(std::move(output)), path_(output_ + ".partial") {}
-  Partial(const Partial&) = delete;
-  Partial& operator=(const Partial&) = delete;
-  ~Partial() {
-    if (!published_) ::unlink(path_.c_str());
-  }
-
-  void publish() {
-    make_durable(path_);
-    if (std::rename(path_.c_str(), output_.c_str()) != 0) {
-      throw IoError(output_, fmt::format("cannot rename {}: {}", path_, std::strerror(errno)));
-    }
-    published_ = true;
-    make_durable(fs::absolute(output_).parent_path().string());
-  }
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string output_;
-  std::string path_;
-  bool published_ = false;
-};
 
 // Gathers tokens into whole chunks and appends them.
 template <typename T>
@@ -263,7 +209,7 @@ TokenFileInfo convert_text(const TextConversion& conversion) {
   const std::int64_t tokens_bytes = bytes * (narrow ? 2 : 4);
   check_space(conversion.output, tokens_bytes + tokens_bytes / 100 + 65536);
 
-  Partial partial(conversion.output);
+  PartialFile partial(conversion.output);
   if (narrow) {
     write_file<std::uint16_t>(conversion, *tokenizer, partial.path(), bytes);
   } else {

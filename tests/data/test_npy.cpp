@@ -15,7 +15,7 @@ using testing::expect_io_error;
 using testing::read_bytes;
 using testing::Scratch;
 
-// numpy 2.2.6: io.BytesIO, numpy.save(b, numpy.array([[1.5, -2.0, 3.25]], numpy.float32)).
+// numpy 2.4.6: io.BytesIO, numpy.save(b, numpy.array([[1.5, -2.0, 3.25]], numpy.float32)).
 const std::string from_numpy = std::string("\x93NUMPY\x01\x00\x76\x00", 10) +
                                "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3), }" +
                                std::string(58, ' ') + "\n" +

@@ -1,0 +1,214 @@
+// `garonne data darcy | navier-stokes | shallow-water | synthetic-era5`: a generator is one
+// function here and one line in the table at the end.
+#include <fmt/format.h>
+
+#include "base/bytes.hpp"
+#include "command.hpp"
+#include "data/generate_darcy.hpp"
+#include "data/generate_navier_stokes.hpp"
+#include "data/generate_shallow_water.hpp"
+#include "data/generate_synthetic_era5.hpp"
+
+namespace garonne::apps {
+namespace {
+
+// What all commands of this file share.
+template <typename Generation>
+CLI::App* add_generator(CLI::App& data, const char* name, const char* help,
+                        const std::shared_ptr<Generation>& generation, const char* output) {
+  CLI::App* command = data.add_subcommand(name, help);
+  command->footer("Ranks of mpirun share the work; the files are the same for any number of them.");
+  command->add_option("--output", generation->output, output)->required();
+  command->add_option("--seed", generation->seed, "of the random numbers")->capture_default_str();
+  command->add_flag(
+      "--no-progress", [generation](std::int64_t) { generation->show_progress = false; },
+      "show no bar");
+  return command;
+}
+
+template <typename Value>
+CLI::Option* add(CLI::App* command, const char* name, Value& value, const char* help) {
+  return command->add_option(name, value, help)->capture_default_str();
+}
+
+// An option that would do nothing is refused.
+void expect_not_given(std::initializer_list<const CLI::Option*> options, const std::string& with) {
+  for (const CLI::Option* option : options) {
+    if (option->count() > 0) {
+      throw ConfigError(option->get_name(), option->as<std::string>(),
+                        "has no meaning with " + with);
+    }
+  }
+}
+
+template <typename Generation>
+void add_samples(CLI::App* command, const std::shared_ptr<Generation>& generation) {
+  CLI::Option* test =
+      command->add_option("--test", generation->test_output, "HDF5 file of the held-out samples");
+  add(command, "--samples", generation->samples, "for training");
+  add(command, "--test-samples", generation->test_samples, "held out")->needs(test);
+  add(command, "--resolution", generation->resolution, "points along a side of what is solved");
+  add(command, "--stride", generation->stride, "one point in so many is written, along each side");
+}
+
+void add_darcy(CLI::App& data, Chosen& chosen) {
+  const auto generation = std::make_shared<data::DarcyGeneration>();
+  CLI::App* command = add_generator(data, "darcy", "flow through random media: −∇·(a∇u) = f",
+                                    generation, "HDF5 file to write, in PDEBench's layout");
+  add_samples(command, generation);
+  add(command, "--coefficient", generation->coefficient, "threshold | lognormal");
+  CLI::Option* large =
+      add(command, "--large", generation->large, "a where the random field is at least 0");
+  CLI::Option* small = add(command, "--small", generation->small, "a where it is below");
+  add(command, "--force", generation->force, "f");
+  add(command, "--alpha", generation->alpha, "smoothness of the random field");
+  add(command, "--tau", generation->tau, "its inverse length");
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      if (generation->coefficient == "lognormal") {
+        expect_not_given({large, small}, "--coefficient lognormal");
+      }
+      const auto summary = data::generate_darcy(session, *generation);
+      if (session.rank() == 0) {
+        fmt::print("u: mean {:.4e}, deviation {:.4e}, maximum {:.4e}; share of large a {:.4f}\n",
+                   summary.mean, summary.deviation, summary.largest, summary.share);
+      }
+      return ExitCode::Done;
+    };
+  });
+}
+
+void add_navier_stokes(CLI::App& data, Chosen& chosen) {
+  const auto generation = std::make_shared<data::NavierStokesGeneration>();
+  CLI::App* command =
+      add_generator(data, "navier-stokes", "forced flow on the torus, by its vorticity", generation,
+                    "HDF5 file to write, in PDEBench's layout");
+  add_samples(command, generation);
+  add(command, "--viscosity", generation->viscosity, "ν");
+  add(command, "--time", generation->time,
+      "seconds; one frame is written each (published sets: 50, 30, 20 for ν of 1e-3, 1e-4, 1e-5)");
+  add(command, "--step", generation->step, "seconds");
+  add(command, "--alpha", generation->alpha, "smoothness of the initial state");
+  add(command, "--tau", generation->tau, "its inverse length");
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      const auto summary = data::generate_navier_stokes(session, *generation);
+      if (session.rank() == 0) {
+        fmt::print(
+            "vorticity: mean square {:.6e}, largest {:.6e}, largest mean of a frame {:.1e}\n",
+            summary.mean_square, summary.largest, summary.largest_mean);
+      }
+      return ExitCode::Done;
+    };
+  });
+}
+
+void print(const data::ShallowWaterSummary& summary, const data::ShallowWaterGeneration& of) {
+  if (of.initial == "galewsky") {
+    fmt::print("{:>10} {:>14} {:>14} {:>16} {:>14} {:>11} {:>8} {:>8}\n", "hours", "mean φ",
+               "kinetic", "total energy", "enstrophy", "max |ζ|", "max u", "max |v|");
+    for (std::size_t frame = 0; frame < summary.first.size(); ++frame) {
+      const auto& found = summary.first[frame];
+      fmt::print("{:10.2f} {:14.6f} {:14.8e} {:16.10e} {:14.8e} {:11.5e} {:8.4f} {:8.4f}\n",
+                 static_cast<double>(frame) * of.frame_hours, found.mean_geopotential,
+                 found.kinetic_energy, found.total_energy, found.potential_enstrophy,
+                 found.largest_vorticity, found.largest_eastward, found.largest_northward);
+    }
+  }
+  constexpr const char* names[] = {"geopotential", "vorticity", "divergence"};
+  for (std::size_t channel = 0; channel < summary.means.size(); ++channel) {
+    fmt::print("{:12}  mean {:12.5e}  deviation {:12.5e}\n", names[channel], summary.means[channel],
+               summary.deviations[channel]);
+  }
+  fmt::print("mean geopotential changed by {:.1e} of it at most\n", summary.largest_drift);
+}
+
+void add_shallow_water(CLI::App& data, Chosen& chosen) {
+  const auto generation = std::make_shared<data::ShallowWaterGeneration>();
+  const auto grid = std::make_shared<std::string>(sphere_grid_name(generation->grid));
+  CLI::App* command = add_generator(data, "shallow-water", "shallow water on the rotating sphere",
+                                    generation, "folder to write train, test and stats into");
+  add(command, "--grid", *grid, "legendre-gauss | equiangular");
+  add(command, "--latitudes", generation->latitudes, "of the grid");
+  add(command, "--longitudes", generation->longitudes, "of the grid");
+  add(command, "--degrees", generation->solver.degrees,
+      "of spherical harmonics; 0 = a third of the latitudes");
+  add(command, "--step", generation->solver.step, "seconds");
+  command->add_flag(
+      "--no-diffusion", [generation](std::int64_t) { generation->solver.diffusion = false; },
+      "do not damp the smallest waves");
+  command->add_flag(
+      "--exact-constants",
+      [generation](std::int64_t) { generation->solver.published_rounding = false; },
+      "leave out the rounding of two constants that the published solver has");
+  add(command, "--initial", generation->initial, "random | galewsky");
+  CLI::Option* mach =
+      add(command, "--mach", generation->mach, "speed of the random winds over that of waves");
+  CLI::Option* trajectories =
+      add(command, "--trajectories", generation->trajectories, "for training");
+  CLI::Option* test_trajectories =
+      add(command, "--test-trajectories", generation->test_trajectories, "held out");
+  add(command, "--trajectory-length", generation->trajectory_length,
+      "frames, the initial state among them");
+  add(command, "--frame-hours", generation->frame_hours, "from frame to frame");
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      generation->grid = sphere_grid_kind("grid", *grid);
+      if (generation->initial == "galewsky") {
+        expect_not_given({mach, command->get_option("--seed")}, "--initial galewsky");
+        // One start has one trajectory; asking for more is refused.
+        if (trajectories->count() == 0) generation->trajectories = 1;
+        if (test_trajectories->count() == 0) generation->test_trajectories = 0;
+      }
+      const auto summary = data::generate_shallow_water(session, *generation);
+      if (session.rank() == 0) print(summary, *generation);
+      return ExitCode::Done;
+    };
+  });
+}
+
+void add_synthetic_era5(CLI::App& data, Chosen& chosen) {
+  const auto generation = std::make_shared<data::SyntheticEra5Generation>();
+  const auto grid = std::make_shared<std::string>(sphere_grid_name(generation->grid));
+  CLI::App* command =
+      add_generator(data, "synthetic-era5", "random weather in yearly files like those of ERA5",
+                    generation, "folder to write train, test and stats into");
+  add(command, "--grid", *grid, "legendre-gauss | equiangular");
+  add(command, "--latitudes", generation->latitudes, "of the grid; 721 as ERA5");
+  add(command, "--longitudes", generation->longitudes, "of the grid; 1440 as ERA5");
+  add(command, "--degrees", generation->degrees,
+      "of spherical harmonics; 0 = a third of the latitudes, 240 at most");
+  command
+      ->add_option("--channels", generation->channels,
+                   "names as t2m,z500,u850; all 73 unless given")
+      ->delimiter(',');
+  add(command, "--first-year", generation->first_year, "of training");
+  add(command, "--years", generation->years, "of training");
+  add(command, "--test-years", generation->test_years, "after them, held out");
+  add(command, "--frame-hours", generation->frame_hours, "from frame to frame");
+  add(command, "--frames-a-year", generation->frames_a_year, "0 = the whole year");
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      generation->grid = sphere_grid_kind("grid", *grid);
+      const auto summary = data::generate_synthetic_era5(session, *generation);
+      if (session.rank() == 0) {
+        for (std::size_t channel = 0; channel < summary.channels.size(); ++channel) {
+          fmt::print("{:6}  mean {:12.5e}  deviation {:12.5e}\n", summary.channels[channel],
+                     summary.means[channel], summary.deviations[channel]);
+        }
+        fmt::print("{} frames, {}\n", summary.frames, format_bytes(summary.bytes));
+      }
+      return ExitCode::Done;
+    };
+  });
+}
+
+}  // namespace
+
+void add_data_generators(CLI::App& data, Chosen& chosen) {
+  for (const auto adder : {add_darcy, add_navier_stokes, add_shallow_water, add_synthetic_era5}) {
+    adder(data, chosen);
+  }
+}
+
+}  // namespace garonne::apps
