@@ -45,5 +45,6 @@ void add_solve(CLI::App& app, Chosen& chosen);
 // Subcommands of `bench`.
 void add_bench_budgets(CLI::App& bench, Chosen& chosen);
 void add_bench_solvers(CLI::App& bench, Chosen& chosen);
+void add_bench_transforms(CLI::App& bench, Chosen& chosen);
 
 }  // namespace garonne::apps
