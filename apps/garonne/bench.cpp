@@ -16,6 +16,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   CLI::Option* path = command->get_option("config")->required(false);
   add_bench_budgets(*command, chosen);
   add_bench_solvers(*command, chosen);
+  add_bench_transforms(*command, chosen);
   const auto steps = std::make_shared<std::int64_t>(10);
   const auto json = std::make_shared<bool>(false);
   command->add_option("--steps", *steps, "steps to time, after two that are not")

@@ -22,7 +22,7 @@ struct RunConfig {
     std::int64_t vocabulary = 0;
     double dropout = 0.0;
     // Neural operators.
-    std::string block = "neuralop";
+    std::string block = "auto";
     std::vector<std::int64_t> modes;
     std::string spectral_weights = "centred";
     std::int64_t padding = 0;

@@ -175,9 +175,12 @@ std::vector<KeySpec> make_keys() {
                   "rows of the token table; 0 = as in the data file"),
       real_key("model.dropout", GARONNE_MEMBER(model, dropout), 0, 1,
                "probability of embedding and residual dropout"),
-      text_key("model.block", GARONNE_MEMBER(model, block), {"neuralop", "li"},
-               "fno, tfno: layer of the neuraloperator library (channel MLP, gated skip) or of the "
-               "paper of 2020"),
+      text_key(
+          "model.block", GARONNE_MEMBER(model, block),
+          {"auto", "neuralop", "li", "makani", "torch-harmonics"},
+          "form of an operator's layers: fno, tfno: neuralop (channel MLP, gated skip; auto) or "
+          "li (the paper of 2020); sfno: makani (auto) or torch-harmonics (its smaller "
+          "example)"),
       list_key("model.modes", GARONNE_MEMBER(model, modes), 1,
                "fno, tfno: Fourier modes kept along each axis"),
       text_key("model.spectral_weights", GARONNE_MEMBER(model, spectral_weights),

@@ -53,8 +53,10 @@ void Executor::receive(const plan::Instruction& instruction, std::size_t number,
   const std::vector<std::int64_t> shape =
       rows ? std::vector<std::int64_t>{spec.elements / model_.width, model_.width}
            : std::vector<std::int64_t>{spec.elements};
-  at::Tensor tensor = at::empty(
-      shape, spec.is_double ? at::kDouble : nn::compute_scalar_type(machine_.state->precision));
+  const Precision precision = machine_.state->precision;
+  at::Tensor tensor = at::empty(shape, spec.is_double  ? at::kDouble
+                                       : spec.is_state ? nn::state_scalar_type(precision)
+                                                       : nn::compute_scalar_type(precision));
   make(instruction, instruction.arguments.output, tensor, running);
   dist::Transport& transport = transport_of(instruction);
   const dist::Ticket ticket = transport.receive(

@@ -139,8 +139,10 @@ class NodeProbe {
       }
       // A piece of the rows that sequence parallelism cuts may be no multiple of all of them.
       const std::int64_t columns = value.elements % rows == 0 ? value.elements / rows : 1;
-      inputs_.push_back(
-          random_tensor({value.elements / columns, columns}, value.is_double ? at::kDouble : type));
+      inputs_.push_back(random_tensor({value.elements / columns, columns},
+                                      value.is_double  ? at::kDouble
+                                      : value.is_state ? nn::state_scalar_type(precision)
+                                                       : type));
     }
     for (const int p : spec_.parameters) {
       const auto& parameter = model.graph.parameters[static_cast<std::size_t>(p)];

@@ -6,6 +6,7 @@
 #include "kernels/dropout.hpp"
 #include "kernels/element_type.hpp"
 #include "kernels/optimizer_update.hpp"
+#include "kernels/sphere_transform.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -160,6 +161,49 @@ struct FillNormalArguments {
   std::int64_t first_element;
 };
 
+// Of one sample. Cut along blocks of points; block b writes sums[b] (the shift: along channels).
+struct InstanceSumArguments {
+  const void* x;
+  const void* gradient_y;         // backward only, as the two below
+  const void* mean;               // G [channels]
+  const void* inverse_deviation;  // G [channels]
+  double* shift;                  // [channels]; forward only
+  double* sums;                   // [blocks, 2, channels]
+  std::int64_t blocks;
+  std::int64_t points;
+  std::int64_t channels;
+};
+
+// Of one sample; cut along points.
+struct InstanceApplyArguments {
+  const void* x;
+  const void* gradient_y;  // backward only
+  const void* gain;
+  const void* bias;               // forward only
+  const void* mean;               // G [channels]
+  const void* inverse_deviation;  // G [channels]
+  const double* sums;             // [2, channels] of the gradient; backward only
+  void* out;
+  std::int64_t points;
+  std::int64_t channels;
+};
+
+// One chunk of channels of one batch entry; Fourier sums are cut along northern rows, Legendre sums
+// along orders.
+struct SphereLoopArguments {
+  const SphereArguments* call;
+  std::int64_t entry;
+  std::int64_t first_channel;
+  void* scratch;  // of this thread
+};
+// The real and imaginary parts of a chunk of channels.
+inline constexpr std::int64_t sphere_panel_bytes = 256;
+// A table of Legendre functions begins with one of these an order; then roots of unity.
+struct SphereTableOrder {
+  std::int64_t first;  // element of the table where its rows begin
+  std::int64_t start;  // northern rows before this one are so near the pole that they count nothing
+};
+
 // One loop for each element type, in the order of ElementType; null where a type has none.
 template <typename Arguments>
 struct Loop {
@@ -167,6 +211,13 @@ struct Loop {
   Function of_type[3];
 
   Function operator[](ElementType type) const { return of_type[static_cast<std::size_t>(type)]; }
+};
+
+struct SphereLoops {
+  Loop<SphereLoopArguments> fourier_analysis;
+  Loop<SphereLoopArguments> fourier_synthesis;
+  Loop<SphereLoopArguments> legendre_analysis;
+  Loop<SphereLoopArguments> legendre_synthesis;
 };
 
 struct Loops {
@@ -180,6 +231,11 @@ struct Loops {
   Loop<CrossEntropyArguments> cross_entropy;
   Loop<LogitStatisticsArguments> logit_statistics;
   Loop<LogitGradientArguments> logit_gradient;
+  Loop<InstanceSumArguments> instance_shift;
+  Loop<InstanceSumArguments> instance_statistics;
+  Loop<InstanceSumArguments> instance_products;
+  Loop<InstanceApplyArguments> instance_forward;
+  Loop<InstanceApplyArguments> instance_backward;
   Loop<GeluArguments> gelu_forward;
   Loop<GeluArguments> gelu_backward;
   Loop<AddBiasArguments> add_bias;
@@ -189,6 +245,7 @@ struct Loops {
   Loop<CombineArguments> to_bfloat16;
   Loop<SumOfSquaresArguments> sum_of_squares;
   const Loop<FillNormalArguments>* fill_normal;  // the same bits from every table
+  const SphereLoops* sphere;
 };
 
 // The loops for this processor.

@@ -6,10 +6,13 @@
 #include "kernels/loops_norm.inl"
 #include "kernels/loops_elements.inl"
 #include "kernels/loops_losses.inl"
+#include "kernels/loops_instance.inl"
 // clang-format on
 
 // Compiled apart: without contraction of products and sums.
 extern const Loop<FillNormalArguments> fill_normal_loops;
+// Compiled apart: they are long to compile.
+extern const SphereLoops sphere_loops;
 
 extern const Loops table = {
     GARONNE_LOOPS_NAME,
@@ -22,6 +25,11 @@ extern const Loops table = {
     {{cross_entropy<float>, cross_entropy<double>, cross_entropy<BFloat16>}},
     {{logit_statistics<float>, logit_statistics<double>, logit_statistics<BFloat16>}},
     {{logit_gradient<float>, logit_gradient<double>, logit_gradient<BFloat16>}},
+    {{instance_shift<float>, instance_shift<double>, instance_shift<BFloat16>}},
+    {{instance_statistics<float>, instance_statistics<double>, instance_statistics<BFloat16>}},
+    {{instance_products<float>, instance_products<double>, instance_products<BFloat16>}},
+    {{instance_forward<float>, instance_forward<double>, instance_forward<BFloat16>}},
+    {{instance_backward<float>, instance_backward<double>, instance_backward<BFloat16>}},
     {{gelu_forward<float>, gelu_forward<double>, gelu_forward<BFloat16>}},
     {{gelu_backward<float>, gelu_backward<double>, gelu_backward<BFloat16>}},
     {{add_bias<float>, add_bias<double>, add_bias<BFloat16>}},
@@ -31,4 +39,5 @@ extern const Loops table = {
     {{combine<float, BFloat16>, nullptr, nullptr}},
     {{sum_of_squares<float>, sum_of_squares<double>, nullptr}},
     &fill_normal_loops,
+    &sphere_loops,
 };

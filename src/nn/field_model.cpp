@@ -88,6 +88,14 @@ const std::vector<FieldKind>& field_kinds() {
   static const std::vector<FieldKind> kinds = {
       {"fno", fourier, make_fourier_network},
       {"tfno", with(fourier, {"factorization", "rank", "implementation"}), make_fourier_network},
+      {"afno",
+       {"hidden", "layers", "patch", "spectral_blocks", "sparsity_threshold", "hard_thresholding",
+        "mlp_ratio", "norm"},
+       make_adaptive_network},
+      {"sfno",
+       {"hidden", "layers", "block", "scale_factor", "spectral_operator", "mlp_ratio", "norm",
+        "big_skip"},
+       make_spherical_network},
   };
   return kinds;
 }

@@ -57,5 +57,7 @@ const std::vector<FieldKind>& field_kinds();
 
 // The makers that the registry knows.
 std::unique_ptr<FieldNetwork> make_fourier_network(const FieldNetworkArguments& arguments);
+std::unique_ptr<FieldNetwork> make_adaptive_network(const FieldNetworkArguments& arguments);
+std::unique_ptr<FieldNetwork> make_spherical_network(const FieldNetworkArguments& arguments);
 
 }  // namespace garonne::nn

@@ -49,6 +49,11 @@ class FourierNetwork : public FieldNetwork {
         batch_(arguments.batch),
         li_(arguments.keys.block == "li"),
         padded_(arguments.shape.points) {
+    if (!li_ && keys_.block != "auto" && keys_.block != "neuralop") {
+      throw ConfigError(
+          "model.block", keys_.block,
+          fmt::format("is no layer of model.kind = {}; there are neuralop and li", keys_.kind));
+    }
     const std::size_t axes = shape_.points.size();
     if (keys_.modes.size() != axes) {
       throw ConfigError("model.modes", fmt::format("{}", fmt::join(keys_.modes, ",")),

@@ -57,8 +57,9 @@ class Linear : public Node {
     const at::Tensor& gradient = arguments.output_gradient;
     auto& gradients = arguments.parameter_gradients;
     if (arguments.weights) {
-      context.products->weight_gradient(gradient, arguments.inputs[0], gradients[0].target,
-                                        gradients[0].accumulate);
+      context.products->weight_gradient(gradient,
+                                        arguments.inputs[0].view({rows_.count(), inputs_}),
+                                        gradients[0].target, gradients[0].accumulate);
       if (bias_) {
         kernels::bias_gradient(context.element_type(), gradient.const_data_ptr(),
                                gradients[1].target.data_ptr(), gradients[1].accumulate,

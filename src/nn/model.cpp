@@ -46,6 +46,16 @@ int ModelBuilder::add_double_node(const std::string& name, std::unique_ptr<Node>
   return value;
 }
 
+int ModelBuilder::add_state_node(const std::string& name, std::unique_ptr<Node> node,
+                                 std::vector<int> inputs, std::vector<int> parameters,
+                                 std::int64_t elements) {
+  const int value =
+      append(name, std::move(node), std::move(inputs), std::move(parameters),
+             declaration_.allocation(elements * state_bytes(declaration_.precision)), elements);
+  model_.graph.values.back().is_state = true;
+  return value;
+}
+
 void ModelBuilder::set_replicated(int parameter, bool sums_over_tensor) {
   plan::ParameterSpec& spec = model_.graph.parameters[static_cast<std::size_t>(parameter)];
   spec.replicated = true;

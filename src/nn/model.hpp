@@ -51,6 +51,9 @@ class ModelBuilder {
   // The same for an output of float64 whatever the compute type.
   int add_double_node(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
                       std::int64_t elements);
+  // The same for an output of the type of gradients and optimizer states, float32 in bfloat16 runs.
+  int add_state_node(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
+                     std::vector<int> parameters, std::int64_t elements);
   // What the parameter is on the other tensor ranks.
   void set_replicated(int parameter, bool sums_over_tensor);
   // The scalar loss, of 8 bytes whatever the precision.

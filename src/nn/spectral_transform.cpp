@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -55,14 +56,9 @@ SpectralTransform::SpectralTransform(std::vector<std::int64_t> points,
     const auto& kept = frequencies[axis];
     kept_.push_back(static_cast<std::int64_t>(kept.size()));
     modes_ *= kept_.back();
-    zero_mode_ *= kept_.back();
-    bool has_zero = false;
-    for (std::size_t k = 0; k < kept.size(); ++k) {
-      if (kept[k] != 0) continue;
-      zero_mode_ += static_cast<std::int64_t>(k);
-      has_zero = true;
-    }
-    expect(has_zero, "a spectral transform keeps frequency 0");
+    const auto zero = std::find(kept.begin(), kept.end(), 0);
+    if (zero == kept.end()) has_zero_mode_ = false;
+    zero_mode_ = zero_mode_ * kept_.back() + (zero - kept.begin());
   }
 
   const std::int64_t count = points_.back();
@@ -121,6 +117,11 @@ std::int64_t SpectralTransform::after(std::size_t axis) const {
   std::int64_t count = 1;
   for (std::size_t a = axis + 1; a < kept_.size(); ++a) count *= kept_[a];
   return count;
+}
+
+std::int64_t SpectralTransform::zero_mode() const {
+  expect(has_zero_mode_, "a spectral transform without frequency 0");
+  return zero_mode_;
 }
 
 at::Tensor SpectralTransform::analyse(const at::Tensor& x, bool adjoint) const {

@@ -27,7 +27,8 @@ class SpectralTransform {
   SpectralTransform(std::vector<std::int64_t> points, const Frequencies& frequencies);
 
   std::int64_t modes() const { return modes_; }
-  std::int64_t zero_mode() const { return zero_mode_; }  // of the frequencies that are all 0
+  // Of the frequencies that are all 0, which must be among the kept ones.
+  std::int64_t zero_mode() const;
 
   // The transform of x [batch · points, channels], float32 or float64; or, with `adjoint`, the
   // gradient of the spectrum whose synthesis has the gradient x.
@@ -65,6 +66,7 @@ class SpectralTransform {
   std::vector<std::int64_t> kept_;  // frequencies along each axis
   std::int64_t modes_ = 1;
   std::int64_t zero_mode_ = 0;
+  bool has_zero_mode_ = true;
   Table last_;                 // [2 · kept, points]: real parts, imaginary parts
   Table last_adjoint_;         // the same for gradients of the synthesis
   std::vector<Table> others_;  // by axis: [(part, kept), (point, part)]

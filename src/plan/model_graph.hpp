@@ -17,6 +17,7 @@ struct ValueSpec {
   bool loaded = false;
   std::int64_t elements = 0;  // before rounding
   bool is_double = false;     // float64 whatever the compute type
+  bool is_state = false;      // of the type of gradients: float32 where that of values is bfloat16
   bool is_field = false;      // loaded and of the compute type, not int64
   // Of what comes from another stage: the chunk that receives it and sends its gradient back.
   int received_by = -1;

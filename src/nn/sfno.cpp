@@ -1,0 +1,273 @@
+// Spherical Fourier neural operators (Bonev et al., arXiv 2306.03838), in the layers of makani and
+// in those of the smaller example of torch-harmonics.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "nn/field_layers.hpp"
+#include "nn/field_network.hpp"
+#include "nn/field_window.hpp"
+#include "nn/instance_norm.hpp"
+#include "nn/layers.hpp"
+#include "nn/sphere_layers.hpp"
+
+namespace garonne::nn {
+namespace {
+
+constexpr double norm_epsilon = 1e-6;
+
+using Basis = std::shared_ptr<const SphereBasis>;
+
+struct Linear {
+  int weight = -1;
+  int bias = -1;  // or none
+  std::int64_t outputs = 0;
+  std::int64_t inputs = 0;
+
+  std::vector<int> parameters() const {
+    return bias < 0 ? std::vector<int>{weight} : std::vector<int>{weight, bias};
+  }
+};
+
+struct Norm {
+  int gain = -1;
+  int bias = -1;
+};
+
+struct Block {
+  int spectral = -1;
+  Norm norm0;
+  Linear up;
+  Linear down;
+  Norm norm1;   // makani
+  Linear skip;  // makani
+};
+
+class SphericalNetwork : public FieldNetwork {
+ public:
+  explicit SphericalNetwork(const FieldNetworkArguments& arguments)
+      : builder_(arguments.builder),
+        keys_(arguments.keys),
+        shape_(arguments.shape),
+        batch_(arguments.batch),
+        makani_(arguments.keys.block != "torch-harmonics"),
+        normalises_(arguments.keys.norm != "none"),
+        by_degree_(arguments.keys.spectral_operator == "dhconv") {
+    check();
+    make_bases();
+    add_parameters();
+  }
+
+  int apply(const std::string& prefix, const FieldWindow& window) override {
+    const std::int64_t rows = rows_of(outer_);
+    int x = builder_.add_node(prefix + "encoder.0",
+                              make_field_lift(shape_, batch_, window, Coordinates::None,
+                                              encoder_.outputs, encoder_.bias >= 0),
+                              window.values, encoder_.parameters(), rows * encoder_.outputs);
+    if (makani_) {
+      x = gelu(prefix + "encoder.gelu", rows, keys_.hidden, x);
+      x = linear(prefix + "encoder.1", encoder_out_, rows, x);
+    }
+    for (std::size_t number = 0; number < blocks_.size(); ++number) {
+      builder_.next_block();
+      x = block(prefix + fmt::format("block.{}.", number), number, x);
+    }
+    builder_.next_block();
+    x = linear(prefix + "decoder.0", decoder_, rows, x);
+    if (makani_) {
+      x = gelu(prefix + "decoder.gelu", rows, keys_.hidden, x);
+      x = linear(prefix + "decoder.1", decoder_out_, rows, x);
+    }
+    return keys_.big_skip ? skip_over_all(prefix, window, x) : x;
+  }
+
+ private:
+  void check() const {
+    if (shape_.points.size() != 2 ||
+        (shape_.grid != "equiangular" && shape_.grid != "legendre-gauss")) {
+      throw ConfigError("model.kind", keys_.kind,
+                        fmt::format("wants fields on an equiangular or legendre-gauss grid of the "
+                                    "sphere; these are on a grid that is {}",
+                                    shape_.grid));
+    }
+    if (keys_.block != "auto" && keys_.block != "makani" && keys_.block != "torch-harmonics") {
+      throw ConfigError("model.block", keys_.block,
+                        "is no layer of model.kind = sfno; there are makani and torch-harmonics");
+    }
+    if (keys_.norm == "layer")
+      throw ConfigError("model.norm", keys_.norm, "is not for model.kind = sfno; use instance");
+  }
+
+  void make_bases() {
+    const std::int64_t factor = keys_.scale_factor;
+    const std::int64_t rows =
+        makani_ ? shape_.points[0] / factor : (shape_.points[0] - 1) / factor + 1;
+    const std::int64_t columns = shape_.points[1] / factor;
+    // The library's example leaves the highest frequency out.
+    const std::int64_t frequencies = makani_ ? columns / 2 + 1 : columns / 2;
+    const std::int64_t degrees = std::min(rows, frequencies);
+    if (degrees < 1 || rows < 2) {
+      throw ConfigError(
+          "model.scale_factor", fmt::format("{}", factor),
+          fmt::format("leaves nothing of {} × {} points", shape_.points[0], shape_.points[1]));
+    }
+    outer_ = std::make_shared<SphereBasis>(sphere_grid_kind("data.grid", shape_.grid),
+                                           shape_.points[0], shape_.points[1], degrees, degrees);
+    inner_ = std::make_shared<SphereBasis>(SphereGridKind::LegendreGauss, rows, columns, degrees,
+                                           degrees);
+    if (inner_->text() == outer_->text()) inner_ = outer_;
+  }
+
+  const Basis& basis_before(std::size_t number) const { return number == 0 ? outer_ : inner_; }
+  const Basis& basis_after(std::size_t number) const {
+    return number + 1 == static_cast<std::size_t>(keys_.layers) ? outer_ : inner_;
+  }
+  std::int64_t rows_of(const Basis& basis) const { return batch_ * basis->shape().points(); }
+
+  Linear add_linear(const std::string& name, std::int64_t outputs, std::int64_t inputs, bool bias,
+                    double gain) {
+    Linear layer{builder_.add_parameter(name + ".weight", {outputs, inputs},
+                                        {std::sqrt(gain / static_cast<double>(inputs)), 0}),
+                 -1, outputs, inputs};
+    if (bias) layer.bias = builder_.add_parameter(name + ".bias", {outputs}, {0, 0});
+    return layer;
+  }
+
+  Norm add_norm(const std::string& name) {
+    if (!normalises_) return {};
+    return {builder_.add_parameter(name + ".weight", {keys_.hidden}, {0, 1}),
+            builder_.add_parameter(name + ".bias", {keys_.hidden}, {0, 0})};
+  }
+
+  // Gains keep the variance near 1: 2 before a GELU, halved where a skip is added.
+  void add_parameters() {
+    const std::int64_t hidden = keys_.hidden;
+    const std::int64_t inputs = shape_.input_channels;
+    const std::int64_t outputs = shape_.target_channels;
+    encoder_ = add_linear("encoder.0", hidden, inputs, makani_, makani_ ? 2 : 1);
+    if (makani_) encoder_out_ = add_linear("encoder.1", hidden, hidden, false, 1);
+    for (std::int64_t number = 0; number < keys_.layers; ++number)
+      blocks_.push_back(add_block(fmt::format("block.{}.", number)));
+    const double last_gain = makani_ && keys_.big_skip ? 0.5 : 1;
+    decoder_ = add_linear("decoder.0", makani_ ? hidden : outputs, hidden, makani_,
+                          makani_ ? 2 : last_gain);
+    if (makani_) decoder_out_ = add_linear("decoder.1", outputs, hidden, false, last_gain);
+    if (keys_.big_skip && (makani_ || inputs != outputs))
+      big_skip_ = add_linear("big_skip", outputs, inputs, false, makani_ ? 0.5 : 1);
+  }
+
+  Block add_block(const std::string& prefix) {
+    const std::int64_t hidden = keys_.hidden;
+    const double ratio = keys_.mlp_ratio == 0 ? 2 : keys_.mlp_ratio;
+    const auto width = static_cast<std::int64_t>(static_cast<double>(hidden) * ratio);
+    if (width < 1) {
+      throw ConfigError("model.mlp_ratio", fmt::format("{}", ratio),
+                        fmt::format("leaves no channel of model.hidden = {}", hidden));
+    }
+    const kernels::SphereShape& shape = inner_->shape();
+    const std::int64_t groups = by_degree_ ? shape.degrees : shape.rows();
+    Block block;
+    // Half of the variance for each part of a complex number.
+    block.spectral = builder_.add_parameter(prefix + "spectral.weight", {groups, hidden, hidden, 2},
+                                            {std::sqrt(1 / static_cast<double>(hidden)), 0});
+    block.norm0 = add_norm(prefix + "norm0");
+    block.up = add_linear(prefix + "mlp.up", width, hidden, true, 2);
+    block.down = add_linear(prefix + "mlp.down", hidden, width, makani_, makani_ ? 0.5 : 1);
+    if (makani_) {
+      block.norm1 = add_norm(prefix + "norm1");
+      block.skip = add_linear(prefix + "skip", hidden, hidden, true, 0.5);
+    }
+    return block;
+  }
+
+  int linear(const std::string& name, const Linear& layer, std::int64_t rows, int x) {
+    return builder_.add_node(name,
+                             make_linear({rows, 1}, layer.inputs, layer.outputs, layer.bias >= 0),
+                             {x}, layer.parameters(), rows * layer.outputs);
+  }
+  int gelu(const std::string& name, std::int64_t rows, std::int64_t channels, int x) {
+    return builder_.add_node(name, make_exact_gelu(rows, channels), {x}, {}, rows * channels);
+  }
+  int norm(const std::string& name, const Norm& parameters, const Basis& basis, int x) {
+    if (!normalises_) return x;
+    return builder_.add_node(
+        name, make_instance_norm(batch_, basis->shape().points(), keys_.hidden, norm_epsilon), {x},
+        {parameters.gain, parameters.bias}, rows_of(basis) * keys_.hidden);
+  }
+  int add(const std::string& name, std::int64_t rows, std::int64_t channels, int x, int y) {
+    return builder_.add_node(name, make_dropout_add(name, {rows, 1}, channels, 0), {x, y}, {},
+                             rows * channels);
+  }
+  int synthesis(const std::string& name, const Basis& basis, int coefficients) {
+    return builder_.add_node(name, make_sphere_synthesis(basis, batch_, keys_.hidden),
+                             {coefficients}, {}, rows_of(basis) * keys_.hidden);
+  }
+
+  int block(const std::string& prefix, std::size_t number, int x) {
+    const Block& block = blocks_[number];
+    const Basis& before = basis_before(number);
+    const Basis& after = basis_after(number);
+    const std::int64_t hidden = keys_.hidden;
+    const std::int64_t rows = rows_of(after);
+    const std::int64_t coefficients = 2 * before->shape().rows() * batch_ * hidden;
+    const int spectrum = builder_.add_state_node(
+        prefix + "analysis", make_sphere_analysis(before, batch_, hidden), {x}, {}, coefficients);
+    // Where the grid changes the skip starts from the same coefficients on the new grid.
+    const int residual = before == after ? x : synthesis(prefix + "resampled", after, spectrum);
+    int y = builder_.add_state_node(
+        prefix + "contraction",
+        make_sphere_contraction(
+            before->shape(), by_degree_ ? SphereWeights::ByDegree : SphereWeights::ByDegreeAndOrder,
+            batch_, hidden, hidden),
+        {spectrum}, {block.spectral}, coefficients);
+    y = synthesis(prefix + "synthesis", after, y);
+    y = norm(prefix + "norm0", block.norm0, after, y);
+    if (makani_) y = gelu(prefix + "gelu", rows, hidden, y);
+    y = linear(prefix + "mlp.up", block.up, rows, y);
+    y = gelu(prefix + "mlp.gelu", rows, block.up.outputs, y);
+    y = linear(prefix + "mlp.down", block.down, rows, y);
+    if (!makani_) return add(prefix + "sum", rows, hidden, residual, y);
+    y = norm(prefix + "norm1", block.norm1, after, y);
+    const int skip = linear(prefix + "skip", block.skip, rows, residual);
+    return add(prefix + "sum", rows, hidden, skip, y);
+  }
+
+  int skip_over_all(const std::string& prefix, const FieldWindow& window, int x) {
+    const std::int64_t rows = rows_of(outer_);
+    const std::int64_t outputs = shape_.target_channels;
+    const bool projects = big_skip_.weight >= 0;
+    auto node = projects ? make_field_lift(shape_, batch_, window, Coordinates::None, outputs,
+                                           /*bias=*/false)
+                         : make_window_patches(shape_, batch_, window, /*patch=*/1);
+    const int input =
+        builder_.add_node(prefix + "big_skip", std::move(node), window.values,
+                          projects ? big_skip_.parameters() : std::vector<int>(), rows * outputs);
+    return add(prefix + "prediction", rows, outputs, input, x);
+  }
+
+  ModelBuilder& builder_;
+  RunConfig::Model keys_;
+  FieldShape shape_;
+  std::int64_t batch_;
+  bool makani_;
+  bool normalises_;
+  bool by_degree_;
+  Basis outer_;
+  Basis inner_;
+  Linear encoder_;
+  Linear encoder_out_;
+  std::vector<Block> blocks_;
+  Linear decoder_;
+  Linear decoder_out_;
+  Linear big_skip_;
+};
+
+}  // namespace
+
+std::unique_ptr<FieldNetwork> make_spherical_network(const FieldNetworkArguments& arguments) {
+  return std::make_unique<SphericalNetwork>(arguments);
+}
+
+}  // namespace garonne::nn
