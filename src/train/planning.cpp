@@ -55,7 +55,7 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   setup.model = nn::make_gpt(setup.sizes, config.train.micro_batch, setup.declaration, part);
 
   plan::estimate_seconds(plan::NominalRates(), setup.model.graph);
-  plan::set_collective_seconds(part.tensor_ranks, setup.step.link_bytes_per_second,
+  plan::set_collective_seconds(part.tensor_ranks, setup.step.links.tensor,
                                setup.model.graph);
 
   const Precision precision = setup.declaration.precision;
