@@ -83,6 +83,12 @@ void set_memory(Cluster& cluster, const TomlEntry& entry) {
   cluster.memory_bytes = bytes;
 }
 
+void set_profiled(Cluster& cluster, const TomlEntry& entry) {
+  const auto* given = std::get_if<bool>(&entry.value);
+  if (given == nullptr) refuse(entry, "must be true or false");
+  cluster.profiled_here = *given;
+}
+
 void set_share(Cluster& cluster, const TomlEntry& entry) {
   const std::string text = text_of(entry);
   if (text != "device" && text != "node") refuse(entry, "must be \"device\" or \"node\"");
@@ -102,6 +108,7 @@ const std::vector<ClusterKey>& cluster_keys() {
       count_key("devices_per_node", &Cluster::devices_per_node),
       count_key("nodes", &Cluster::nodes),
       {"device.memory", true, set_memory},
+      {"device.profiled_here", false, set_profiled},
       number_key("device.flops.float32", false, member(&Cluster::float32_flops)),
       number_key("device.flops.bfloat16", false, member(&Cluster::bfloat16_flops)),
       number_key("device.flops.float64", false, member(&Cluster::float64_flops)),
@@ -199,6 +206,7 @@ std::string to_toml(const Cluster& cluster) {
   text += fmt::format("\n[device]\nmemory = {}\nefficiency = {}\nbytes_per_second = {}\n",
                       cluster.memory_bytes, number(cluster.efficiency),
                       number(cluster.bytes_per_second));
+  if (cluster.profiled_here) text += "profiled_here = true\n";
   text += "\n[device.flops]\n";
   for (const auto& [name, rate] :
        {std::pair{"float32", cluster.float32_flops}, std::pair{"bfloat16", cluster.bfloat16_flops},

@@ -31,6 +31,8 @@ struct Cluster {
   // What products of a model reach of them, above 0 and at most 1.
   double efficiency = 1;
   double bytes_per_second = 0;  // of the device's memory
+  // The devices are like this machine's: costs that were measured here are theirs, too.
+  bool profiled_here = false;
 
   Link inside_node;
   // What one device has of it, or where `shared_by_node` what all devices of a node have together.

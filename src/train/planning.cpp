@@ -16,6 +16,7 @@
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/stage_cut.hpp"
 #include "plan/step_costs.hpp"
+#include "train/layout_check.hpp"
 
 namespace garonne::train {
 
@@ -55,8 +56,7 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   setup.model = nn::make_gpt(setup.sizes, config.train.micro_batch, setup.declaration, part);
 
   plan::estimate_seconds(plan::NominalRates(), setup.model.graph);
-  plan::set_collective_seconds(part.tensor_ranks, setup.step.links.tensor,
-                               setup.model.graph);
+  plan::set_collective_seconds(part.tensor_ranks, setup.step.links.tensor, setup.model.graph);
 
   const Precision precision = setup.declaration.precision;
   plan::StepShape& step = setup.step;
@@ -115,6 +115,7 @@ int stage_with_loss(const Setup& whole) {
 Setup setup_of_stage(const Setup& whole, int stage) {
   Setup setup = whole;
   if (whole.config.grid.pipeline == 1) return setup;
+  check_parts(whole);
   const plan::PipelineSchedule schedule = schedule_of(whole);
   const auto parts = parts_of_stages(schedule);
   const auto device_of = [&](int part) {
