@@ -26,6 +26,9 @@ BlockPlan build(const ModelGraph& graph, const StepShape& step, const BlockFamil
   return plan;
 }
 
+// Where the bytes of the next one are predicted that far beyond the budget, it is not tried.
+constexpr double prediction_slack = 0.02;
+
 BlockPlan first_that_fits(const ModelGraph& graph, const StepShape& step, const BlockFamily& family,
                           std::int64_t budget_bytes, std::optional<int> known) {
   const auto fits = [&](const BlockPlan& plan) {
@@ -35,30 +38,36 @@ BlockPlan first_that_fits(const ModelGraph& graph, const StepShape& step, const 
     BlockPlan plan = build(graph, step, family, std::min(*known, family.size() - 1), budget_bytes);
     if (fits(plan)) return plan;
   }
-  BlockPlan below = build(graph, step, family, 0, budget_bytes);
-  if (fits(below) || family.size() == 1) return below;
-  BlockPlan found = build(graph, step, family, family.size() - 1, budget_bytes);
-  if (!fits(found)) return found;
-  std::int64_t too_many = below.prediction.peak_bytes;
-  int lower = 0;
-  while (found.index - lower > 1) {
-    // The peak follows what is saved.
-    const auto saved = [&](int index) { return static_cast<double>(family.saved_bytes(index)); };
-    const double wanted =
-        saved(lower) -
-        (saved(lower) - saved(found.index)) * static_cast<double>(too_many - budget_bytes) /
-            static_cast<double>(std::max<std::int64_t>(too_many - found.prediction.peak_bytes, 1));
+  BlockPlan plan = build(graph, step, family, 0, budget_bytes);
+  if (fits(plan) || family.size() == 1) return plan;
+  std::vector<std::int64_t> on_the_way;
+  for (int index = 0; index < family.size(); ++index)
+    on_the_way.push_back(most_on_the_way(step.pipeline.order, family.saved_bytes(index)));
+  std::int64_t peak = plan.prediction.peak_bytes;  // of the one built last
+  std::size_t built = 0;
+  const auto predicted = [&](int index) {
+    return peak + on_the_way[static_cast<std::size_t>(index)] - on_the_way[built];
+  };
+  std::optional<BlockPlan> found;
+  int lower = 0;  // does not fit
+  while (!found || found->index - lower > 1) {
+    const int upper = found ? found->index : family.size();
+    if (lower + 1 == upper) break;
     int index = lower + 1;
-    while (index + 1 < found.index && saved(index) > wanted) ++index;
-    BlockPlan next = build(graph, step, family, index, budget_bytes);
-    if (fits(next)) {
-      found = std::move(next);
-    } else {
+    while (index + 1 < upper && predicted(index) > budget_bytes) ++index;
+    if (found && index + 1 == upper &&
+        static_cast<double>(predicted(index)) >
+            (1 + prediction_slack) * static_cast<double>(budget_bytes))
+      break;
+    plan = build(graph, step, family, index, budget_bytes);
+    peak = plan.prediction.peak_bytes;
+    built = static_cast<std::size_t>(index);
+    if (fits(plan))
+      found = std::move(plan);
+    else
       lower = index;
-      too_many = next.prediction.peak_bytes;
-    }
   }
-  return found;
+  return found ? std::move(*found) : std::move(plan);
 }
 
 }  // namespace

@@ -134,6 +134,21 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
   return blocks;
 }
 
+std::int64_t most_on_the_way(const std::vector<PipelineOperation>& order,
+                             const std::vector<std::int64_t>& saved_bytes) {
+  std::int64_t now = 0;
+  std::int64_t most = 0;
+  if (order.empty()) {
+    for (const std::int64_t bytes : saved_bytes) most += bytes;
+  }
+  for (const auto& operation : order) {
+    if (operation.work == PipelineWork::Forward) now += saved_bytes[at(operation.chunk)];
+    most = std::max(most, now);
+    if (ends_activations(operation.work)) now -= saved_bytes[at(operation.chunk)];
+  }
+  return most;
+}
+
 BlockFamily::BlockFamily(const ModelGraph& graph) : graph_(graph), blocks_(block_costs(graph)) {
   std::size_t most = 1;
   for (const auto& block : blocks_) most = std::max(most, block.options.size());
@@ -146,10 +161,13 @@ std::size_t BlockFamily::option_of(std::size_t block, int index) const {
   return std::min(round + (ahead ? 1 : 0), blocks_[block].options.size() - 1);
 }
 
-std::int64_t BlockFamily::saved_bytes(int index) const {
-  std::int64_t bytes = 0;
-  for (std::size_t b = 0; b < blocks_.size(); ++b)
-    bytes += blocks_[b].input_bytes + blocks_[b].options[option_of(b, index)].saved_bytes;
+std::vector<std::int64_t> BlockFamily::saved_bytes(int index) const {
+  const auto ranges = block_ranges(graph_);
+  std::vector<std::int64_t> bytes(at(graph_.chunks()), 0);
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    bytes[at(graph_.nodes[at(ranges[b].first)].chunk)] +=
+        blocks_[b].input_bytes + blocks_[b].options[option_of(b, index)].saved_bytes;
+  }
   return bytes;
 }
 

@@ -7,6 +7,7 @@
 
 #include "plan/model_graph.hpp"
 #include "plan/node_schedule.hpp"
+#include "plan/pipeline/schedule.hpp"
 
 namespace garonne::plan {
 
@@ -40,6 +41,11 @@ struct BlockCost {
 // By block.
 std::vector<BlockCost> block_costs(const ModelGraph& graph);
 
+// What a device holds between forwards and backwards, at most, where a micro-batch holds
+// `saved_bytes` of each chunk. An empty order is one micro-batch after the other.
+std::int64_t most_on_the_way(const std::vector<PipelineOperation>& order,
+                             const std::vector<std::int64_t>& saved_bytes);
+
 // The schedules that keep less and less: every block goes from option to option, the first block
 // first, since its records are held longest. A family of one index, for searches by bisection.
 class BlockFamily {
@@ -49,8 +55,8 @@ class BlockFamily {
   // 0 keeps everything.
   int size() const { return size_; }
   NodeSchedule schedule(int index) const;
-  // Of one micro-batch.
-  std::int64_t saved_bytes(int index) const;
+  // What one micro-batch holds of each chunk from its forward to its backward.
+  std::vector<std::int64_t> saved_bytes(int index) const;
 
  private:
   std::size_t option_of(std::size_t block, int index) const;

@@ -225,24 +225,6 @@ GridBounds GridEstimator::bounds(const GridCandidate& candidate) {
   return bounds;
 }
 
-namespace {
-
-// What a device has on the way between forward and backward, at most, where a micro-batch holds
-// `bytes` of each chunk.
-std::int64_t most_on_the_way(const std::vector<PipelineOperation>& order,
-                             const std::vector<std::int64_t>& bytes) {
-  std::int64_t now = 0;
-  std::int64_t most = 0;
-  for (const auto& operation : order) {
-    if (operation.work == PipelineWork::Forward) now += bytes[at(operation.chunk)];
-    most = std::max(most, now);
-    if (ends_activations(operation.work)) now -= bytes[at(operation.chunk)];
-  }
-  return most;
-}
-
-}  // namespace
-
 GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
   Model& model = model_of(candidate);
   const Shape& shape = shape_of(candidate);

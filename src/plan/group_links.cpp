@@ -14,8 +14,9 @@ namespace {
 std::vector<std::vector<int>> groups_along(const Grid& grid, Axis axis) {
   std::vector<std::vector<int>> groups;
   for (int rank = 0; rank < grid.ranks(); ++rank) {
-    std::vector<int> group = grid.group(axis, rank);
-    if (group.front() == rank) groups.push_back(std::move(group));
+    const Coordinates at = grid.coordinates_of(rank);
+    const int place = axis == Axis::Tensor ? at.tensor : axis == Axis::Data ? at.data : at.pipeline;
+    if (place == 0) groups.push_back(grid.group(axis, rank));
   }
   return groups;
 }

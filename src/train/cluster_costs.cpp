@@ -1,7 +1,6 @@
 #include "train/cluster_costs.hpp"
 
 #include "base/precision.hpp"
-#include "plan/group_links.hpp"
 
 namespace garonne::train {
 
@@ -42,11 +41,11 @@ bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, S
   return measured;
 }
 
-void set_links(const plan::Cluster& cluster, int stage, Setup& setup) {
+void set_links(const plan::GridLinks& links, int stage, Setup& setup) {
   std::vector<int> tied;
   for (const int rank : setup.step.pipeline.tied_group)
     tied.push_back(setup.grid.coordinates_of(rank).pipeline);
-  setup.step.links = plan::GridLinks(cluster, setup.grid).of_stage(stage, tied);
+  setup.step.links = links.of_stage(stage, tied);
 }
 
 }  // namespace garonne::train

@@ -5,6 +5,7 @@
 
 #include "plan/cluster.hpp"
 #include "plan/cost_table.hpp"
+#include "plan/group_links.hpp"
 #include "train/planning.hpp"
 
 namespace garonne::train {
@@ -19,6 +20,6 @@ plan::Cluster this_machine(const RunConfig& config, const plan::CostTable& costs
 bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, Setup& whole);
 
 // The links of one stage (setup_of_stage).
-void set_links(const plan::Cluster& cluster, int stage, Setup& setup);
+void set_links(const plan::GridLinks& links, int stage, Setup& setup);
 
 }  // namespace garonne::train

@@ -44,13 +44,14 @@ class CandidatePlanner {
   plan::GridOutcome plan(const plan::GridCandidate& candidate) {
     Setup whole = make_setup(with_candidate(wish_.config, candidate), wish_.facts, wish_.threads);
     measured_ = apply_cluster(wish_.cluster, wish_.costs, whole);
+    const plan::GridLinks links(wish_.cluster, whole.grid);
     const int stages = candidate.shape.pipeline;
     programs_.assign(static_cast<std::size_t>(stages), {});
     needed_.assign(static_cast<std::size_t>(stages), 0);
     failure_ = nullptr;
     std::atomic<int> next = 0;
     const auto work = [&] {
-      for (int stage = next++; stage < stages; stage = next++) plan_stage(whole, stage);
+      for (int stage = next++; stage < stages; stage = next++) plan_stage(whole, links, stage);
     };
     const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
     std::vector<std::thread> threads;
@@ -62,15 +63,15 @@ class CandidatePlanner {
     plan::GridOutcome outcome;
     outcome.needed_bytes = *std::max_element(needed_.begin(), needed_.end());
     outcome.fits = outcome.needed_bytes == 0;
-    if (outcome.fits) replay(whole, outcome);
+    if (outcome.fits) replay(links, outcome);
     return outcome;
   }
 
  private:
-  void plan_stage(const Setup& whole, int stage) {
+  void plan_stage(const Setup& whole, const plan::GridLinks& links, int stage) {
     try {
       Setup setup = setup_of_stage(whole, stage);
-      set_links(wish_.cluster, stage, setup);
+      set_links(links, stage, setup);
       const std::string kind = kind_of_stage(setup);
       std::optional<int> known;
       {
@@ -108,8 +109,7 @@ class CandidatePlanner {
     if (peak > wish_.budget_bytes) throw PlanError(peak, wish_.budget_bytes, "for validation");
   }
 
-  void replay(const Setup& whole, plan::GridOutcome& outcome) {
-    const plan::GridLinks links(wish_.cluster, whole.grid);
+  void replay(const plan::GridLinks& links, plan::GridOutcome& outcome) {
     std::size_t busiest = 0;
     std::vector<double> computing;
     std::vector<double> again;
@@ -119,6 +119,7 @@ class CandidatePlanner {
       double repeated = 0;
       double inside = 0;
       double between = 0;
+      std::map<int, bool> leaves_to;  // by stage
       for (const auto& instruction : program.instructions) {
         if (!instruction.channel) {
           (instruction.recompute ? repeated : own) += instruction.seconds;
@@ -129,7 +130,11 @@ class CandidatePlanner {
         double bytes = static_cast<double>(channel.bytes);
         bool leaves = links.world().between_nodes;
         if (instruction.operation == plan::Operation::Send) {
-          leaves = links.stages(static_cast<int>(stage), channel.peer).between_nodes;
+          const auto [known, fresh] = leaves_to.try_emplace(channel.peer, false);
+          if (fresh) {
+            known->second = links.stages(static_cast<int>(stage), channel.peer).between_nodes;
+          }
+          leaves = known->second;
         } else {
           bytes = plan::collective_traffic(channel.kind, channel.bytes,
                                            static_cast<std::int64_t>(channel.members.size()));
