@@ -13,7 +13,10 @@
 #include "plan/cost_table.hpp"
 #include "plan/graph_json.hpp"
 #include "plan/stage_solver.hpp"
+#include "plan_programs.hpp"
+#include "plan_search.hpp"
 #include "train/cluster.hpp"
+#include "train/cluster_costs.hpp"
 #include "train/explain.hpp"
 #include "train/grid_plan.hpp"
 #include "train/memory_sweep.hpp"
@@ -24,7 +27,12 @@ namespace garonne::apps {
 namespace {
 
 struct PlanOptions {
-  std::int64_t ranks = 0;
+  std::int64_t ranks = 0;             // 0 = the grid's
+  std::int64_t devices_per_node = 0;  // 0 = the cluster's, or all on one
+  std::string cluster;                // file; empty = this machine
+  bool search = false;
+  bool exhaustive = false;
+  std::int64_t most_tensor = 0;
   bool json = false;
   bool explain = false;
   std::string chain_path;
@@ -42,28 +50,6 @@ nlohmann::ordered_json memory_json(const train::MemoryTable& table) {
           {"communication", table.communication},
           {"gathered", table.gathered},
           {"peak", table.peak}};
-}
-
-// All ranks of a stage run one Program, so it is written once, under the first of them.
-void write_programs(const train::GridPlan& plan, const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  const Grid& grid = plan.stages.front().setup.grid;
-  std::vector<std::vector<int>> ranks(plan.stages.size());
-  std::vector<plan::Program> programs;
-  for (int rank = 0; rank < grid.ranks(); ++rank) {
-    const auto stage = static_cast<std::size_t>(grid.coordinates_of(rank).pipeline);
-    ranks[stage].push_back(rank);
-    programs.push_back(
-        train::program_of_rank(plan.stages[stage].setup, plan.stages[stage].choice, rank));
-  }
-  plan::replay_together(programs);
-  for (const auto& of_stage : ranks) {
-    write_file_durably(
-        fmt::format("{}/rank_{}.json", folder, of_stage.front()),
-        plan::to_json(programs[static_cast<std::size_t>(of_stage.front())], of_stage, {}).dump(1) +
-            "\n");
-  }
 }
 
 nlohmann::ordered_json stages_json(const train::GridPlan& plan) {
@@ -135,25 +121,70 @@ void write_problems(const train::Setup& setup, const PlanOptions& options) {
   write_text(options.chain_path, plan::to_json(problem.chain->chain).dump(1) + "\n");
 }
 
-ExitCode plan_run(RunConfig config, const PlanOptions& options) {
-  if (options.ranks > 0) {
-    const std::int64_t others = config.grid.pipeline * config.grid.tensor;
-    if (options.ranks % others != 0) {
-      throw ConfigError("--ranks", fmt::format("{}", options.ranks),
-                        fmt::format("is no multiple of grid.pipeline × grid.tensor = {}", others));
-    }
-    config.grid.data = options.ranks / others;
-  }
+void check_size(const plan::Cluster& cluster, std::int64_t ranks, std::int64_t on_node) {
+  if (ranks <= on_node * cluster.nodes) return;
+  throw ConfigError("--ranks", fmt::format("{}", ranks),
+                    fmt::format("are more than the {} devices of {} ({} nodes of {})",
+                                on_node * cluster.nodes, cluster.name, cluster.nodes, on_node));
+}
+
+void expect_search_alone(const PlanOptions& options) {
+  const auto refuse = [](const std::string& option) {
+    throw ConfigError(option, "", "is for one grid, not for a search; give the grid's keys");
+  };
+  if (options.sweep) refuse("--sweep");
+  if (options.explain) refuse("--explain");
+  if (!options.chain_path.empty()) refuse("--chain");
+  if (!options.graph_path.empty()) refuse("--graph");
+}
+
+std::int64_t budget_of(const RunConfig& config, const plan::Cluster& cluster) {
+  return config.memory.budget == RunConfig::automatic_budget ? cluster.memory_bytes
+                                                             : config.memory.budget;
+}
+
+ExitCode plan_run(const RunConfig& config, const PlanOptions& options) {
+  const std::int64_t configured = config.grid.data * config.grid.pipeline * config.grid.tensor;
+  const bool searches =
+      options.search || options.exhaustive || (options.ranks > 0 && options.ranks != configured);
+  const std::int64_t ranks = options.ranks > 0 ? options.ranks : configured;
+  std::optional<plan::Cluster> cluster;
+  if (!options.cluster.empty()) cluster = plan::load_cluster(options.cluster);
+  const std::int64_t on_node = options.devices_per_node > 0 ? options.devices_per_node
+                               : cluster                    ? cluster->devices_per_node
+                                                            : ranks;
+  if (cluster) check_size(*cluster, ranks, static_cast<int>(on_node));
   const train::DataFacts facts = train::facts_of(config);
-  const int threads = train::threads_of_rank(
-      config, static_cast<int>(config.grid.data * config.grid.pipeline * config.grid.tensor));
-  const plan::CostTable costs = exec::load_cached_costs(threads);
+  const int threads = train::threads_of_rank(config, static_cast<int>(std::min(ranks, on_node)));
+  // What was measured here says nothing about another machine's devices.
+  const bool like_here = !cluster || cluster->profiled_here;
+  const plan::CostTable costs = like_here ? exec::load_cached_costs(threads) : plan::CostTable();
+  if (searches) {
+    expect_search_alone(options);
+    if (!cluster) {
+      cluster = train::this_machine(config, costs, static_cast<int>(ranks),
+                                    static_cast<int>(std::min(ranks, on_node)));
+    }
+    cluster->devices_per_node = static_cast<int>(on_node);
+    SearchOptions search;
+    search.ranks = static_cast<int>(ranks);
+    search.most_tensor = static_cast<int>(options.most_tensor);
+    search.exhaustive = options.exhaustive;
+    search.json = options.json;
+    search.program_directory = options.program_directory;
+    return search_plans(config, search, facts, threads, *cluster, costs,
+                        budget_of(config, *cluster));
+  }
+  if (cluster) cluster->devices_per_node = static_cast<int>(on_node);
   if (options.sweep) return plan_sweep(config, options, facts, threads, costs);
   train::Setup setup = train::make_setup(config, facts, threads);
-  const bool measured = train::apply_costs(costs, setup);
-  const std::int64_t budget = train::resolve_budget(
-      config, static_cast<int>(config.grid.data * config.grid.pipeline * config.grid.tensor));
-  const train::GridPlan plan = train::plan_grid(setup, budget);
+  const bool measured =
+      cluster ? train::apply_cluster(*cluster, costs, setup) : train::apply_costs(costs, setup);
+  // A cluster file says how fast its devices are.
+  const bool knows_seconds = measured || cluster;
+  const std::int64_t budget = cluster ? budget_of(config, *cluster)
+                                      : train::resolve_budget(config, static_cast<int>(configured));
+  const train::GridPlan plan = train::plan_grid(setup, budget, cluster ? &*cluster : nullptr);
   const train::Setup& shown = plan.stages[plan.largest].setup;
   const train::Choice& choice = plan.stages[plan.largest].choice;
   const train::MemoryTable table = train::memory_table(choice.prediction, budget);
@@ -164,8 +195,8 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
     nlohmann::ordered_json candidates = nlohmann::ordered_json::array();
     for (const auto& candidate : choice.candidates) {
       nlohmann::ordered_json row = {{"plan", candidate.name}, {"peak_bytes", candidate.peak_bytes}};
-      row["seconds"] =
-          measured ? nlohmann::ordered_json(candidate.seconds) : nlohmann::ordered_json(nullptr);
+      row["seconds"] = knows_seconds ? nlohmann::ordered_json(candidate.seconds)
+                                     : nlohmann::ordered_json(nullptr);
       candidates.push_back(std::move(row));
     }
     nlohmann::ordered_json json = {{"format", "garonne.plan"},
@@ -178,11 +209,13 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
                                    {"minimum_budget_bytes", plan.minimum_budget_bytes},
                                    {"parameters", setup.model.graph.parameter_elements()},
                                    {"micro_batches", setup.step.micro_batches},
-                                   {"costs", measured ? "measured" : "declared"},
+                                   {"costs", measured  ? "measured"
+                                             : cluster ? "nominal"
+                                                       : "declared"},
                                    {"memory", memory_json(table)},
                                    {"candidates", std::move(candidates)}};
     json["seconds"] =
-        measured ? nlohmann::ordered_json(plan.seconds) : nlohmann::ordered_json(nullptr);
+        knows_seconds ? nlohmann::ordered_json(plan.seconds) : nlohmann::ordered_json(nullptr);
     if (plan.stages.size() > 1) json["stages"] = stages_json(plan);
     fmt::print("{}\n", json.dump(2));
     return ExitCode::Done;
@@ -191,11 +224,11 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
              setup.grid.ranks(), to_string(setup.grid.shape()), setup.step.micro_batches,
              static_cast<double>(setup.model.graph.parameter_elements()) / 1e6,
              config.train.precision);
-  print_stages(plan, measured);
+  print_stages(plan, knows_seconds);
   for (const auto& candidate : choice.candidates) {
     fmt::print("plan {:<10} peak {:>14} B ({}){}{}\n", candidate.name, candidate.peak_bytes,
                format_bytes(candidate.peak_bytes),
-               measured ? fmt::format("  {:.1f} ms a step", 1e3 * candidate.seconds) : "",
+               knows_seconds ? fmt::format("  {:.1f} ms a step", 1e3 * candidate.seconds) : "",
                candidate.name == choice.program.name ? "  <- chosen" : "");
   }
   fmt::print("{}", train::format_memory_table(table, budget));
@@ -210,6 +243,8 @@ ExitCode plan_run(RunConfig config, const PlanOptions& options) {
   if (measured) {
     fmt::print("a step: {:.1f} ms (measured costs of this machine, {} threads a rank)\n",
                1e3 * plan.seconds, threads);
+  } else if (cluster) {
+    fmt::print("a step: {:.1f} ms (by the figures of {})\n", 1e3 * plan.seconds, cluster->name);
   } else {
     fmt::print(
         "a step: not known, no profile of this model is cached here (`garonne profile` makes "
@@ -227,8 +262,28 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       "plan", "show memory and time of a run before it is queued; no MPI, no device");
   const auto config = add_config_options(*command);
   const auto options = std::make_shared<PlanOptions>();
-  command->add_option("--ranks", options->ranks, "plan for so many ranks instead of grid.data")
+  constexpr std::int64_t most_ranks = 1 << 20;
+  command
+      ->add_option("--ranks", options->ranks,
+                   "so many ranks; where the grid of the run file has another number, search for "
+                   "the fastest grids (with --json: format garonne.grids)")
+      ->check(CLI::Range(std::int64_t{1}, most_ranks));
+  command->add_flag("--search", options->search,
+                    "search for the fastest grids also where the run file's would do: data, "
+                    "pipeline and tensor ranks, schedule, ZeRO, micro-batch");
+  command->add_option("--cluster", options->cluster,
+                      "cluster file (config/clusters/*.toml): devices and links to plan for, in "
+                      "place of this machine");
+  command
+      ->add_option("--devices-per-node", options->devices_per_node,
+                   "instead of the cluster's; without a cluster file all ranks are on one node")
       ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--most-tensor", options->most_tensor,
+                   "most tensor ranks of a search; as many as devices on a node where not given")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--exhaustive", options->exhaustive,
+                    "search without bounds: plan every grid by node (slow)");
   command->add_flag("--json", options->json, "print JSON (format garonne.plan)");
   command->add_option("--program", options->program_directory,
                       "write the Program there; ranks with equal Programs share a file");

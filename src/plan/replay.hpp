@@ -24,6 +24,17 @@ class ReplayError : public Error {
 
 using BytesByKind = std::array<std::int64_t, buffer_kinds>;
 
+// Seconds that a rank does not compute, in replay of all ranks together.
+struct WaitedSeconds {
+  // For the links of its groups, where nobody else was late: blocking collectives, and what waits
+  // for messages, reductions and gathers that are on their way.
+  double tensor = 0;
+  double data = 0;
+  double pipeline = 0;
+  double world = 0;
+  double others = 0;  // for ranks that have not come so far
+};
+
 struct Prediction {
   std::int64_t peak_bytes = 0;
   std::int64_t static_bytes = 0;  // live at start and at end
@@ -31,6 +42,7 @@ struct Prediction {
   std::int64_t peak_transient_bytes = 0;
   BytesByKind peak_by_kind{};  // live by kind during the peak instruction, transients apart
   double seconds = 0;
+  WaitedSeconds waited;
   std::vector<std::int64_t> live_bytes;    // after each instruction
   std::vector<std::int64_t> during_bytes;  // peak during each instruction
 };

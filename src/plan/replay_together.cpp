@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "plan/replay.hpp"
@@ -83,7 +82,9 @@ class Meetings {
         next_(programs.size(), 0),
         now_(programs.size(), 0),
         lane_(programs.size(), 0),
-        meeting_of_(programs.size()) {
+        meeting_of_(programs.size()),
+        waited_(programs.size()),
+        arrived_(programs.size(), -1) {
     for (std::size_t rank = 0; rank < programs.size(); ++rank)
       meeting_of_[rank].assign(programs[rank].instructions.size(), -1);
     enrol();
@@ -106,7 +107,22 @@ class Meetings {
     return now_;
   }
 
+  // Of each rank, once it has run.
+  const std::vector<WaitedSeconds>& waited() const { return waited_; }
+
  private:
+  // `seconds` of the wait for something that takes `link_seconds` by itself.
+  void note_wait(int rank, const Channel& channel, double seconds, double link_seconds) {
+    WaitedSeconds& waited = waited_[index(rank)];
+    double& link = channel.group == "tensor"     ? waited.tensor
+                   : channel.group == "pipeline" ? waited.pipeline
+                   : channel.group == "data"     ? waited.data
+                                                 : waited.world;
+    const double of_link = std::min(seconds, link_seconds);
+    link += of_link;
+    waited.others += seconds - of_link;
+  }
+
   // Which instructions meet. The k-th message of a pair with one tag meets the k-th receive, the
   // k-th collective of a group the k-th of every member.
   void enrol() {
@@ -176,8 +192,8 @@ class Meetings {
     const int meeting = meeting_of_[index(rank)][index(next)];
     if (meeting >= 0) {
       const bool blocks = instruction.channel->blocking;
-      if (!arrived_.contains({rank, next})) {
-        arrived_.insert({rank, next});
+      if (arrived_[index(rank)] != next) {
+        arrived_[index(rank)] = next;
         double& lane = lane_[index(rank)];
         const double start = is_message(instruction) || blocks ? now : std::max(now, lane);
         Meeting& place = meetings_[index(meeting)];
@@ -188,14 +204,20 @@ class Meetings {
       if (blocks) {
         const Meeting& place = meetings_[index(meeting)];
         if (place.came < place.wanted) return false;
-        now = std::max(now, place.latest) + place.seconds;
+        const double done = std::max(now, place.latest) + place.seconds;
+        note_wait(rank, *instruction.channel, done - now, place.seconds);
+        now = done;
       }
     } else if (instruction.operation == Operation::Wait) {
       const int waited = meeting_of_[index(rank)][index(instruction.completes)];
       if (waited >= 0) {
         const Meeting& place = meetings_[index(waited)];
         if (place.came < place.wanted) return false;
-        now = std::max(now, place.latest + place.seconds);
+        const double done = std::max(now, place.latest + place.seconds);
+        const Channel& channel = *instructions[index(instruction.completes)].channel;
+        // What queues behind other reductions waits for the link, too.
+        note_wait(rank, channel, done - now, channel.group == "data" ? done - now : place.seconds);
+        now = done;
       }
     } else {
       now += instruction.seconds;
@@ -210,7 +232,8 @@ class Meetings {
   std::vector<double> lane_;  // by rank: when its collectives so far are done
   std::vector<std::vector<int>> meeting_of_;
   std::vector<Meeting> meetings_;
-  std::set<std::pair<int, int>> arrived_;  // (rank, instruction) that blocks
+  std::vector<WaitedSeconds> waited_;  // by rank
+  std::vector<int> arrived_;           // by rank: the instruction that it has come to last
 };
 
 }  // namespace
@@ -219,9 +242,12 @@ std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
   std::vector<Prediction> predictions;
   for (const auto& program : programs) predictions.push_back(replay(program));
   check_collectives(programs);
-  const std::vector<double> seconds = Meetings(programs).run();
-  for (std::size_t rank = 0; rank < programs.size(); ++rank)
+  Meetings meetings(programs);
+  const std::vector<double> seconds = meetings.run();
+  for (std::size_t rank = 0; rank < programs.size(); ++rank) {
     predictions[rank].seconds = seconds[rank];
+    predictions[rank].waited = meetings.waited()[rank];
+  }
   return predictions;
 }
 
@@ -256,11 +282,12 @@ void check_lanes(const std::vector<Program>& programs, int lane_numbers) {
 
 std::vector<Prediction> replay_pipeline(std::vector<Program> stages) {
   const int count = static_cast<int>(stages.size());
+  std::map<int, int> stage_by_rank;
+  for (int stage = 0; stage < count; ++stage)
+    stage_by_rank.emplace(stages[index(stage)].rank, stage);
   const auto stage_of = [&](int rank) {
-    for (int stage = 0; stage < count; ++stage) {
-      if (stages[index(stage)].rank == rank) return stage;
-    }
-    return -1;
+    const auto found = stage_by_rank.find(rank);
+    return found == stage_by_rank.end() ? -1 : found->second;
   };
   for (int stage = 0; stage < count; ++stage) {
     for (auto& instruction : stages[index(stage)].instructions) {

@@ -147,9 +147,8 @@ StageCut cut_stage(const ModelGraph& whole, const std::vector<NodeRange>& parts,
   return maker.take();
 }
 
-std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts) {
-  const auto ranges = block_ranges(whole);
-  const int blocks = static_cast<int>(ranges.size());
+std::vector<int> balanced_blocks(const std::vector<double>& seconds, int parts) {
+  const int blocks = static_cast<int>(seconds.size());
   if (parts > blocks) {
     throw ConfigError("grid.pipeline", fmt::format("{}", parts),
                       fmt::format("parts are more than the {} blocks of the model (embedding, "
@@ -157,14 +156,7 @@ std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts) {
                                   blocks, blocks));
   }
   std::vector<double> before(index(blocks) + 1, 0);  // seconds of the blocks before
-  for (int b = 0; b < blocks; ++b) {
-    double seconds = 0;
-    for (int n = ranges[index(b)].first; n < ranges[index(b)].second; ++n) {
-      const NodeSpec& node = whole.nodes[index(n)];
-      seconds += node.forward_keep.seconds + node.backward.seconds + node.backward_weight.seconds;
-    }
-    before[index(b) + 1] = before[index(b)] + seconds;
-  }
+  for (int b = 0; b < blocks; ++b) before[index(b) + 1] = before[index(b)] + seconds[index(b)];
   // best[k][b]: (slowest, sum of squares) of the first b blocks in k parts.
   using Cost = std::pair<double, double>;
   const Cost none{std::numeric_limits<double>::infinity(), 0};
@@ -175,19 +167,35 @@ std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts) {
     for (int b = k; b <= blocks; ++b) {
       for (int a = k - 1; a < b; ++a) {
         const Cost& rest = best[index(k) - 1][index(a)];
-        const double seconds = before[index(b)] - before[index(a)];
-        const Cost cost{std::max(rest.first, seconds), rest.second + seconds * seconds};
+        const double of_part = before[index(b)] - before[index(a)];
+        const Cost cost{std::max(rest.first, of_part), rest.second + of_part * of_part};
         if (cost >= best[index(k)][index(b)]) continue;
         best[index(k)][index(b)] = cost;
         from[index(k)][index(b)] = a;
       }
     }
   }
-  std::vector<NodeRange> result(index(parts));
-  for (int k = parts, b = blocks; k > 0; --k) {
-    const int a = from[index(k)][index(b)];
-    result[index(k) - 1] = {ranges[index(a)].first, ranges[index(b) - 1].second};
-    b = a;
+  std::vector<int> firsts(index(parts) + 1, blocks);
+  for (int k = parts, b = blocks; k > 0; --k) b = firsts[index(k) - 1] = from[index(k)][index(b)];
+  return firsts;
+}
+
+std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts) {
+  const auto ranges = block_ranges(whole);
+  std::vector<double> seconds;
+  for (const auto& [first, last] : ranges) {
+    double sum = 0;
+    for (int n = first; n < last; ++n) {
+      const NodeSpec& node = whole.nodes[index(n)];
+      sum += node.forward_keep.seconds + node.backward.seconds + node.backward_weight.seconds;
+    }
+    seconds.push_back(sum);
+  }
+  const std::vector<int> firsts = balanced_blocks(seconds, parts);
+  std::vector<NodeRange> result;
+  for (int k = 0; k < parts; ++k) {
+    result.push_back(
+        {ranges[index(firsts[index(k)])].first, ranges[index(firsts[index(k) + 1] - 1)].second});
   }
   return result;
 }

@@ -45,5 +45,8 @@ StageCut cut_stage(const ModelGraph& whole, const std::vector<NodeRange>& parts,
 // of equals the one with the smaller sum of squares); exact, by dynamic programming. Throws
 // ConfigError (grid.pipeline) where there are fewer blocks than parts.
 std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts);
+// The same for blocks of which only the seconds are known: the first block of each part, and one
+// past the last block.
+std::vector<int> balanced_blocks(const std::vector<double>& seconds, int parts);
 
 }  // namespace garonne::plan

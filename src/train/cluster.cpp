@@ -13,6 +13,7 @@
 #include "dist/transports.hpp"
 #include "exec/profile.hpp"
 #include "optim/optimizer.hpp"
+#include "train/layout_check.hpp"
 
 namespace garonne::train {
 
@@ -42,6 +43,7 @@ void check_grid(const RunConfig& config, int ranks) {
                     ranks % others == 0 ? fmt::format(" or set --grid.data {}", ranks / others)
                                         : std::string()));
   }
+  check_zero(config);
   if (config.grid.transport == "nccl") {
     dist::expect_nccl_built();
     throw ConfigError("grid.transport", "nccl",

@@ -4,15 +4,21 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "train/cluster_costs.hpp"
+#include "train/layout_check.hpp"
 
 namespace garonne::train {
 
-GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes) {
+GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cluster* cluster) {
+  check_zero(whole.config);
   GridPlan grid;
   std::optional<PlanError> worst;
+  std::optional<plan::GridLinks> links;
+  if (cluster != nullptr) links.emplace(*cluster, whole.grid);
   for (int stage = 0; stage < whole.grid.shape().pipeline; ++stage) {
     StagePlan planned;
     planned.setup = setup_of_stage(whole, stage);
+    if (links) set_links(*links, stage, planned.setup);
     try {
       planned.choice = choose_program(planned.setup, budget_bytes);
     } catch (const PlanError& error) {

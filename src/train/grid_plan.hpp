@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/cluster.hpp"
 #include "train/planning.hpp"
 
 namespace garonne::train {
@@ -23,8 +24,10 @@ struct GridPlan {
   std::int64_t minimum_budget_bytes = 0;
 };
 
-// `budget_bytes` for each rank. Costs are applied to `whole` before. Throws PlanError with the
-// smallest budget that works, the largest over the stages; ConfigError as setup_of_stage does.
-GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes);
+// `budget_bytes` for each rank. Costs are applied to `whole` before; the links of its groups are
+// the cluster's, or those of `whole` where there is none. Throws PlanError with the smallest budget
+// that works, the largest over the stages; ConfigError as setup_of_stage does.
+GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes,
+                   const plan::Cluster* cluster = nullptr);
 
 }  // namespace garonne::train

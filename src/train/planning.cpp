@@ -18,6 +18,7 @@
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/pipeline_stage.hpp"
 #include "plan/step_costs.hpp"
+#include "train/layout_check.hpp"
 
 namespace garonne::train {
 
@@ -76,8 +77,7 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   }
 
   plan::estimate_seconds(plan::NominalRates(), setup.model.graph);
-  plan::set_collective_seconds(part.tensor_ranks, setup.step.link_bytes_per_second,
-                               setup.model.graph);
+  plan::set_collective_seconds(part.tensor_ranks, setup.step.links.tensor, setup.model.graph);
 
   const Precision precision = setup.declaration.precision;
   plan::StepShape& step = setup.step;
@@ -145,6 +145,7 @@ int stage_with_loss(const Setup& whole) {
 Setup setup_of_stage(const Setup& whole, int stage) {
   Setup setup = whole;
   if (whole.config.grid.pipeline == 1) return setup;
+  check_parts(whole);
   plan::PipelineStage mine =
       plan::make_pipeline_stage(whole.model.graph, schedule_of(whole), stage);
   setup.model = nn::cut_model(whole.model, mine.cut);

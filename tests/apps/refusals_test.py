@@ -55,6 +55,20 @@ class UsageTest(ProgramTest):
         for axis in ("pipeline", "tensor"):
             self.refused(f"--grid.{axis}", 2, words=[f"{axis} 2", "mpirun -n 2"])
 
+    def test_grids_that_cannot_work_name_those_that_do(self):
+        # Two layers, the embedding and the head are four blocks.
+        for keys, words in (
+                (("--grid.tensor", 3), ["grid.tensor = 3", "2 and 4"]),
+                (("--grid.pipeline", 5), ["grid.pipeline = 5", "4 blocks", "grid.pipeline = 4"]),
+                (("--grid.pipeline", 2, "--grid.schedule", "interleaved", "--grid.chunks", 3),
+                 ["grid.chunks = 3", "grid.pipeline = 1", "grid.chunks = 2"]),
+                (("--grid.pipeline", 3, "--grid.schedule", "zb-v"),
+                 ["grid.pipeline = 3", "grid.pipeline = 2", "1f1b"]),
+                (("--grid.zero", 2), ["grid.zero = 2", "grid.data = 2"])):
+            refused = run("plan", self.config, *keys, check=2)
+            for word in words:
+                self.assertIn(word, refused.stderr)
+
     def test_global_batch_that_does_not_divide(self):
         self.refused("--train.global_batch", 9, words=["train.global_batch", "8 and 10"])
 

@@ -161,7 +161,7 @@ class CommandsTest(ProgramTest):
 
     def test_plan_for_other_ranks_and_its_program(self):
         folder = self.directory("program")
-        answer = json.loads(run("plan", self.config, "--ranks", 4, "--json", "--program", folder).stdout)
+        answer = json.loads(run("plan", self.config, "--grid.data", 4, "--json", "--program", folder).stdout)
         self.assertEqual(answer["ranks"], 4)
         self.assertEqual(answer["micro_batches"], 1)
         self.assertGreater(answer["memory"]["parameters"], 0)

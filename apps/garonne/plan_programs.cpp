@@ -1,0 +1,44 @@
+#include "plan_programs.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <vector>
+
+#include "base/file.hpp"
+#include "plan/replay.hpp"
+
+namespace garonne::apps {
+namespace {
+
+// All ranks together are replayed where they are no more; the stages were before.
+constexpr int most_replayed_ranks = 64;
+
+}  // namespace
+
+void write_programs(const train::GridPlan& plan, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  const Grid& grid = plan.stages.front().setup.grid;
+  std::vector<std::vector<int>> ranks(plan.stages.size());
+  const auto program_of = [&](int rank) {
+    const train::StagePlan& stage =
+        plan.stages[static_cast<std::size_t>(grid.coordinates_of(rank).pipeline)];
+    return train::program_of_rank(stage.setup, stage.choice, rank);
+  };
+  for (int rank = 0; rank < grid.ranks(); ++rank)
+    ranks[static_cast<std::size_t>(grid.coordinates_of(rank).pipeline)].push_back(rank);
+  if (grid.ranks() <= most_replayed_ranks) {
+    std::vector<plan::Program> programs;
+    for (int rank = 0; rank < grid.ranks(); ++rank) programs.push_back(program_of(rank));
+    plan::replay_together(programs);
+  }
+  for (const auto& of_stage : ranks) {
+    write_file_durably(fmt::format("{}/rank_{}.json", folder, of_stage.front()),
+                       plan::to_json(program_of(of_stage.front()), of_stage, {}).dump(1) + "\n");
+  }
+}
+
+}  // namespace garonne::apps

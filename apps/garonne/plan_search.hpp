@@ -1,0 +1,29 @@
+// `garonne plan` without a grid: the fastest grids of a number of ranks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/config.hpp"
+#include "base/error.hpp"
+#include "plan/cluster.hpp"
+#include "plan/cost_table.hpp"
+#include "train/data_facts.hpp"
+
+namespace garonne::apps {
+
+struct SearchOptions {
+  int ranks = 1;
+  int most_tensor = 0;  // 0 = the devices of a node
+  bool exhaustive = false;
+  bool json = false;
+  std::string program_directory;
+};
+
+// `costs`: measured on the cluster's devices, or empty. Prints the table; throws PlanError where no
+// grid fits `budget_bytes`.
+ExitCode search_plans(const RunConfig& config, const SearchOptions& options,
+                      const train::DataFacts& facts, int threads, const plan::Cluster& cluster,
+                      const plan::CostTable& costs, std::int64_t budget_bytes);
+
+}  // namespace garonne::apps

@@ -1,0 +1,64 @@
+#include "train/layout_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "plan/grid_candidate.hpp"
+
+namespace garonne::train {
+namespace {
+
+// Chunks of a stage; 0 where only the schedule itself can say.
+std::int64_t chunks_of(const RunConfig::GridKeys& keys) {
+  if (keys.chunks > 0) return keys.chunks;
+  const auto& all = plan::schedule_traits();
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const auto& traits) { return traits.name == keys.schedule; });
+  return found == all.end() ? 0 : found->chunks.front();
+}
+
+}  // namespace
+
+void check_parts(const Setup& whole) {
+  const auto& keys = whole.config.grid;
+  if (keys.pipeline == 1) return;
+  const std::int64_t blocks = whole.model.graph.blocks();
+  const std::int64_t chunks = chunks_of(keys);
+  if (chunks == 0 || keys.pipeline * chunks <= blocks) return;
+  const std::string what = fmt::format(
+      "{} stages of {} chunk{} are {} parts, more than the {} blocks of the model (embedding, "
+      "layers "
+      "and head)",
+      keys.pipeline, chunks, chunks == 1 ? "" : "s", keys.pipeline * chunks, blocks);
+  const std::string fewer_stages =
+      blocks / chunks == 0 ? std::string() : fmt::format("grid.pipeline = {}", blocks / chunks);
+  if (chunks == 1) {
+    throw ConfigError("grid.pipeline", fmt::format("{}", keys.pipeline),
+                      fmt::format("{}; the nearest that works is {}", what, fewer_stages));
+  }
+  std::string nearest = fewer_stages;
+  const auto add = [&](const std::string& text) {
+    nearest += (nearest.empty() ? "" : " or ") + text;
+  };
+  if (keys.schedule == "interleaved" && blocks / keys.pipeline > 1)
+    add(fmt::format("grid.chunks = {}", blocks / keys.pipeline));
+  if (keys.pipeline <= blocks) add("a schedule of one chunk, such as 1f1b");
+  if (nearest.empty()) add(fmt::format("1f1b with grid.pipeline = {}", blocks));
+  const bool given = keys.chunks > 0;
+  throw ConfigError(given ? "grid.chunks" : "grid.pipeline",
+                    fmt::format("{}", given ? keys.chunks : keys.pipeline),
+                    fmt::format("{}; the nearest that work: {}", what, nearest));
+}
+
+void check_zero(const RunConfig& config) {
+  const auto& keys = config.grid;
+  if (keys.zero > 0 && keys.data == 1) {
+    throw ConfigError("grid.zero", fmt::format("{}", keys.zero),
+                      "has nothing to share on one data rank; the nearest that work are grid.zero "
+                      "= 0 and grid.data = 2");
+  }
+}
+
+}  // namespace garonne::train

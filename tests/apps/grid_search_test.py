@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""`garonne plan` without a grid: the ten best of a number of ranks, on clusters from files."""
+import json
+import time
+import unittest
+
+from support import ProgramTest, run
+
+CLUSTER = """
+name = "two small nodes"
+source = "made up"
+devices_per_node = 4
+nodes = 2
+[device]
+memory = "64 MiB"
+bytes_per_second = 20e9
+[device.flops]
+float32 = 1e11
+[link.inside_node]
+latency_seconds = 1e-6
+bytes_per_second = 5e9
+[link.between_nodes]
+latency_seconds = 5e-6
+bytes_per_second = 0.5e9
+"""
+
+LARGE = """
+[model]
+layers = 96
+hidden = 12288
+heads = 96
+sequence = 2048
+vocabulary = 51200
+[train]
+global_batch = 4096
+precision = "bfloat16"
+[evaluation]
+batches = 0
+"""
+
+
+class GridSearchTest(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.cluster = cls.folder / "cluster.toml"
+        cls.cluster.write_text(CLUSTER)
+
+    def search(self, *arguments, config=None):
+        return json.loads(run("plan", config or self.config, "--json", *arguments, timeout=600).stdout)
+
+    def test_the_ten_best_are_those_of_all(self):
+        for budget in ("64MiB", "600KiB"):
+            arguments = ("--ranks", 4, "--cluster", self.cluster, "--train.global_batch", 8, "--model.layers", 3,
+                         "--memory.budget", budget)
+            quick = self.search(*arguments)
+            everything = self.search(*arguments, "--exhaustive")
+            self.assertEqual(quick["format"], "garonne.grids")
+            self.assertEqual(len(quick["grids"]), 10)
+            self.assertTrue(quick["proven"])
+            self.assertLess(quick["planned"], everything["planned"])
+            self.assertEqual([grid["seconds"] for grid in quick["grids"]],
+                             [grid["seconds"] for grid in everything["grids"]])
+            for grid in everything["grids"]:
+                self.assertEqual(grid["data"] * grid["pipeline"] * grid["tensor"], 4)
+                self.assertLessEqual(grid["seconds_at_least"], grid["seconds"] * (1 + 1e-9))
+                self.assertLessEqual(max(grid["peak_bytes"]), quick["budget_bytes"])
+                self.assertEqual(len(grid["peak_bytes"]), grid["pipeline"])
+                self.assertIn(grid["binds"], grid["parts"])
+
+    def test_the_same_twice(self):
+        arguments = ("--search", "--grid.data", 2, "--cluster", self.cluster)
+        self.assertEqual(self.search(*arguments), self.search(*arguments))
+
+    def test_the_best_can_be_planned_with_its_keys(self):
+        best = self.search("--ranks", 8, "--cluster", self.cluster)["grids"][0]
+        keys = []
+        for key in ("data", "pipeline", "tensor", "schedule", "chunks", "zero", "bucket"):
+            keys += [f"--grid.{key}", best[key]]
+        keys += ["--grid.sequence_parallel", str(best["sequence_parallel"]).lower(),
+                 "--train.micro_batch", best["micro_batch"]]
+        plan = self.search(*keys, "--cluster", self.cluster)
+        self.assertEqual(plan["format"], "garonne.plan")
+        self.assertEqual(plan["costs"], "nominal")
+        # The planner by node looks further than the search.
+        self.assertLessEqual(plan["seconds"], best["seconds"] * (1 + 1e-9))
+
+    def test_table_keys_and_programs(self):
+        folder = self.directory("programs")
+        out = run("plan", self.config, "--ranks", 8, "--cluster", self.cluster, "--program", folder).stdout
+        self.assertIn("8 ranks on two small nodes", out)
+        self.assertIn("[grid]", out)
+        self.assertEqual(len([line for line in out.splitlines() if line[:2].strip().isdigit()]), 10)
+        programs = [json.loads(file.read_text()) for file in folder.glob("rank_*.json")]
+        self.assertEqual(sorted(rank for program in programs for rank in program["ranks"]), list(range(8)))
+
+    def test_slow_links_between_nodes_keep_traffic_inside(self):
+        slow = self.folder / "slow.toml"
+        slow.write_text(CLUSTER.replace("bytes_per_second = 0.5e9", "bytes_per_second = 1e5"))
+        best = self.search("--ranks", 8, "--cluster", slow)["grids"][0]
+        fast = self.search("--ranks", 8, "--cluster", self.cluster)["grids"][0]
+        self.assertLessEqual(best["between_nodes_bytes"], fast["between_nodes_bytes"])
+        self.assertGreater(best["seconds"], fast["seconds"])
+
+    def test_refusals(self):
+        def refused(*arguments, code=2):
+            return run("plan", self.config, *arguments, check=code).stderr
+
+        self.assertIn("8 devices", refused("--ranks", 16, "--cluster", self.cluster))
+        self.assertIn("train.global_batch = 8", refused("--ranks", 7))
+        self.assertIn("cannot be read", refused("--ranks", 4, "--cluster", self.folder / "absent.toml"))
+        self.assertIn("device.flops.bfloat16", refused("--ranks", 4, "--cluster", self.cluster,
+                                                       "--train.precision", "bfloat16"))
+        self.assertIn("--explain", refused("--ranks", 4, "--explain"))
+        none = refused("--ranks", 4, "--memory.budget", "20KiB", code=3)
+        self.assertIn("smallest budget", none)
+        self.assertIn("data", none)
+
+    def test_four_thousand_devices(self):
+        config = self.folder / "large.toml"
+        config.write_text(LARGE)
+        start = time.time()
+        answer = self.search("--ranks", 4096, "--cluster", self.frontier(), config=config)
+        print(f"4096 devices: {time.time() - start:.1f} s, {answer['candidates']} grids, {answer['planned']} planned")
+        self.assertEqual(len(answer["grids"]), 10)
+        seconds = [grid["seconds"] for grid in answer["grids"]]
+        self.assertEqual(seconds, sorted(seconds))
+        for grid in answer["grids"]:
+            self.assertEqual(grid["data"] * grid["pipeline"] * grid["tensor"], 4096)
+            self.assertLessEqual(max(grid["peak_bytes"]), answer["budget_bytes"])
+
+    def frontier(self):
+        import os
+        return os.path.join(os.environ["GARONNE_SOURCE"], "config", "clusters", "frontier.toml")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
