@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "plan/group_links.hpp"
 
 namespace garonne::plan {
 
@@ -116,13 +117,10 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
   }
 }
 
-void set_collective_seconds(int members, double link_bytes_per_second, ModelGraph& graph) {
+void set_collective_seconds(int members, const Link& link, ModelGraph& graph) {
   const auto seconds = [&](const NodeCollective& collective) {
     if (collective.kind.empty()) return 0.0;
-    // Each member sends (members - 1) / members of the bytes; twice where a gathering follows.
-    const double times = collective.kind == "all-reduce" ? 2 : 1;
-    return times * static_cast<double>(collective.bytes) * (members - 1) / members /
-           link_bytes_per_second;
+    return collective_seconds(collective.kind, collective.bytes, members, link);
   };
   for (auto& node : graph.nodes) {
     if (!node.communicates()) continue;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "plan/cluster.hpp"
 #include "plan/model_graph.hpp"
 
 namespace garonne::plan {
@@ -56,6 +57,6 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph);
 
 // Puts the seconds of the link into the nodes that communicate over a tensor group of so many
 // members; no table has rows for them.
-void set_collective_seconds(int members, double link_bytes_per_second, ModelGraph& graph);
+void set_collective_seconds(int members, const Link& link, ModelGraph& graph);
 
 }  // namespace garonne::plan

@@ -106,7 +106,6 @@ class GatherWriter {
 
   void gather(Run& run, int micro_batch) {
     const Bucket& bucket = program_.buckets[index(run.bucket)];
-    const auto members = static_cast<double>(step_.data_group.size());
     Instruction instruction;
     instruction.operation = Operation::AllGather;
     instruction.node = program_.buffers[index(run.buffer)].name;
@@ -118,8 +117,8 @@ class GatherWriter {
     const std::int64_t bytes = bucket.shard.elements *
                                static_cast<std::int64_t>(step_.data_group.size()) *
                                step_.element_bytes.parameter;
-    instruction.seconds =
-        static_cast<double>(bytes) * (members - 1) / members / step_.link_bytes_per_second;
+    instruction.seconds = collective_seconds(
+        "all-gather", bytes, static_cast<std::int64_t>(step_.data_group.size()), step_.links.data);
     instruction.channel = Channel{"all-gather", "data", step_.data_group, -1, tag_++, bytes, false};
     run.gather = static_cast<int>(program_.instructions.size());
     program_.instructions.push_back(std::move(instruction));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/group_links.hpp"
 #include "plan/model_graph.hpp"
 #include "plan/node_schedule.hpp"
 #include "plan/pipeline/schedule.hpp"
@@ -70,7 +71,7 @@ struct StepShape {
   // else keep the whole sum until the last.
   bool reduce_each_micro_batch = false;
   int gathers_ahead = 1;  // stage 3: all-gathers are issued so many uses before their own
-  double link_bytes_per_second = 4e9;
+  StepLinks links;
   double norm_seconds_per_element = 0;
   double update_seconds_per_element = 0;
   std::vector<std::string> optimizer_states;  // names, as {"first_moment", "second_moment"}

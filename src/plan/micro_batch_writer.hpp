@@ -197,7 +197,7 @@ class MicroBatchWriter {
   void communicate(Instruction instruction, std::optional<Channel> channel) {
     if (channel) {
       channel->bytes = bytes_of(instruction);
-      instruction.seconds = builder_.message_seconds(channel->bytes);
+      instruction.seconds = builder_.message_seconds(channel->bytes, channel->peer);
     }
     instruction.channel = std::move(channel);
     builder_.add(std::move(instruction));

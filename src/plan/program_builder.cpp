@@ -278,9 +278,8 @@ void ProgramBuilder::all_reduce(const std::string& name, const Group& group, int
   instruction.reads = {buffer};
   instruction.writes = {buffer, instruction.arguments.staging};
   const std::int64_t bytes = elements * element_bytes;
-  // Each member sends and receives (members-1)/members of the bytes twice.
-  instruction.seconds = 2.0 * static_cast<double>(bytes) * static_cast<double>(members - 1) /
-                        static_cast<double>(members) / step_.link_bytes_per_second;
+  instruction.seconds =
+      collective_seconds("all-reduce", bytes, members, step_.links.of_group(group.name));
   instruction.channel =
       Channel{"all-reduce", group.name, group.members, -1, next_tag(group.name), bytes, false};
   submit(std::move(instruction));
@@ -308,8 +307,7 @@ void ProgramBuilder::reduce_scatter(std::size_t number, int micro_batch) {
   instruction.arguments.inputs = instruction.reads = {bucket.buffer};
   instruction.writes = {bucket.buffer, instruction.arguments.staging};
   const std::int64_t bytes = elements * element_bytes;
-  instruction.seconds = static_cast<double>(bytes) * static_cast<double>(members - 1) /
-                        static_cast<double>(members) / step_.link_bytes_per_second;
+  instruction.seconds = collective_seconds("reduce-scatter", bytes, members, step_.links.data);
   instruction.channel =
       Channel{"reduce-scatter", "data", step_.data_group, -1, next_tag("data"), bytes, false};
   submit(std::move(instruction));
@@ -352,15 +350,14 @@ void ProgramBuilder::keep_shard(const Instruction& reduced) {
 }
 
 void ProgramBuilder::gather_updated(const Bucket& bucket) {
-  const auto members = static_cast<double>(step_.data_group.size());
+  const auto members = static_cast<std::int64_t>(step_.data_group.size());
   Instruction instruction;
   instruction.operation = Operation::AllGather;
   instruction.node = program_.buffers[index(bucket.shard.parameter)].name;
   instruction.arguments.inputs = instruction.reads = instruction.writes = {bucket.shard.parameter};
   instruction.arguments.output = bucket.shard.parameter;
   const std::int64_t bytes = padded_elements(bucket) * step_.element_bytes.parameter;
-  instruction.seconds =
-      static_cast<double>(bytes) * (members - 1) / members / step_.link_bytes_per_second;
+  instruction.seconds = collective_seconds("all-gather", bytes, members, step_.links.data);
   instruction.channel =
       Channel{"all-gather", "data", step_.data_group, -1, next_tag("data"), bytes, false};
   submit(std::move(instruction));

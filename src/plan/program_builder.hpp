@@ -33,8 +33,8 @@ class ProgramBuilder {
   std::int64_t bytes(int buffer) const {
     return program_.buffers.at(static_cast<std::size_t>(buffer)).bytes;
   }
-  double message_seconds(std::int64_t bytes) const {
-    return static_cast<double>(bytes) / step_.link_bytes_per_second;
+  double message_seconds(std::int64_t bytes, int peer) const {
+    return plan::message_seconds(bytes, step_.links.to_stage(peer));
   }
   int parameter_buffer(int parameter) const;
   // The place of a weight gradient; adds the bucket to the instruction's reads and writes.

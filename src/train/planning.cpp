@@ -76,7 +76,7 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   }
 
   plan::estimate_seconds(plan::NominalRates(), setup.model.graph);
-  plan::set_collective_seconds(part.tensor_ranks, setup.step.link_bytes_per_second,
+  plan::set_collective_seconds(part.tensor_ranks, setup.step.links.tensor,
                                setup.model.graph);
 
   const Precision precision = setup.declaration.precision;

@@ -1,0 +1,54 @@
+#include "base/toml.hpp"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace garonne {
+namespace {
+
+void read_table(const toml::table& table, const std::string& name, const std::string& prefix,
+                std::vector<TomlEntry>& entries) {
+  for (const auto& [key, node] : table) {
+    const std::string dotted = prefix + std::string(key.str());
+    if (const auto* inner = node.as_table()) {
+      read_table(*inner, name, dotted + ".", entries);
+      continue;
+    }
+    TomlEntry entry{dotted, false, static_cast<int>(node.source().begin.line)};
+    if (node.is_boolean()) {
+      entry.value = node.as_boolean()->get();
+    } else if (node.is_integer()) {
+      entry.value = node.as_integer()->get();
+    } else if (node.is_floating_point()) {
+      entry.value = node.as_floating_point()->get();
+    } else if (node.is_string()) {
+      entry.value = node.as_string()->get();
+    } else {
+      throw ConfigError(
+          dotted, "",
+          fmt::format("must be text, a number, true or false ({}:{})", name, entry.line));
+    }
+    entries.push_back(std::move(entry));
+  }
+}
+
+}  // namespace
+
+std::vector<TomlEntry> parse_toml(const std::string& text, const std::string& name) {
+  std::vector<TomlEntry> entries;
+  try {
+    read_table(toml::parse(text, name), name, "", entries);
+  } catch (const toml::parse_error& error) {
+    throw ConfigError(fmt::format("{}:{}:{}: {}", name, error.source().begin.line,
+                                  error.source().begin.column, error.description()));
+  }
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const TomlEntry& a, const TomlEntry& b) { return a.line < b.line; });
+  return entries;
+}
+
+}  // namespace garonne
