@@ -44,6 +44,7 @@ void add_bench(CLI::App& app, Chosen& chosen);
 void add_solve(CLI::App& app, Chosen& chosen);
 // Subcommands of `bench`.
 void add_bench_budgets(CLI::App& bench, Chosen& chosen);
+void add_bench_links(CLI::App& bench, Chosen& chosen);
 void add_bench_solvers(CLI::App& bench, Chosen& chosen);
 
 }  // namespace garonne::apps
