@@ -54,9 +54,9 @@ def parse_arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=tuple(BATCHES), default="0.8m")
     parser.add_argument("--ranks", type=int, choices=tuple(GRIDS), default=2)
-    parser.add_argument("--hosts", dest="host_count", type=positive, help="default: one for each rank")
+    parser.add_argument("--host-count", type=positive, help="default: one for each rank")
     parser.add_argument("--rates", type=lambda text: text.split(","), default=["unlimited", "1gbit", "300mbit", "100mbit"],
-                        help="of a host's link, as tc writes them or `unlimited`")
+                        help="of a host's link, such as 100mbit, 1gbit, or unlimited; default: four of them")
     parser.add_argument("--grids", type=list_of(known), help=f"of {', '.join(known)}; default: all for the ranks")
     parser.add_argument("--steps", type=positive, default=12, help="timed steps of a turn")
     parser.add_argument("--repeats", type=positive, default=3, help="turns")
@@ -115,7 +115,10 @@ class Bench:
         return cluster, links["across_hosts"] or links["one_host"]
 
     def predicted(self, grid, cluster):
-        return json.loads(self.call(self.garonne("plan", grid, "--cluster", cluster, "--json")))["seconds"]
+        plan = json.loads(self.call(self.garonne("plan", grid, "--cluster", cluster, "--json")))
+        if plan["seconds"] is None:
+            sys.exit(f"{grid}: the plan has no seconds, so the profile lacks nodes of it")
+        return plan["seconds"]
 
     def measured(self, grid):
         answer = self.hosts("run", self.ranks, *self.garonne("bench", grid, "--steps", self.options.steps, "--json"))
