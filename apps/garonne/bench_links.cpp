@@ -15,6 +15,7 @@ namespace {
 nlohmann::ordered_json fit_json(const dist::LinkFit& fit) {
   return {{"latency_seconds", fit.latency_seconds},
           {"bytes_per_second", fit.bytes_per_second},
+          {"median_error", fit.median_error},
           {"worst_error", fit.worst_error}};
 }
 

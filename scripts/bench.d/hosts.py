@@ -140,7 +140,7 @@ def run(bench, rates):
         cluster, links[rate] = bench.links(rate)
         together = links[rate]["together"]
         say(f"{rate}: {1e6 * together['latency_seconds']:.0f} µs, {together['bytes_per_second'] / 1e6:.1f} MB/s, samples off "
-            f"by up to {100 * together['worst_error']:.0f} %")
+            f"by {100 * together['median_error']:.0f} % (median)")
         predictions = {grid: bench.predicted(grid, cluster) for grid in bench.grids}
         seconds = {grid: [] for grid in bench.grids}
         # Turns go through all grids, so that a machine that slows down wrongs nobody.

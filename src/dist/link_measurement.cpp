@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 
@@ -147,43 +148,49 @@ double predicted_seconds(const LinkFit& fit, const LinkSeries& series, std::int6
 }
 
 LinkFit fit_link(const std::vector<LinkSeries>& series) {
-  // Normal equations of latency a and seconds a byte c, rows divided by what was measured.
-  double aa = 0;
-  double ac = 0;
-  double cc = 0;
-  double a1 = 0;
-  double c1 = 0;
+  // Rows divided by what was measured: latencies · a + bytes · c = 1.
+  std::vector<Terms> rows;
   std::map<std::int64_t, int> sizes;
   for (const auto& one : series) {
     for (const auto& sample : one.samples) {
       const Terms terms = terms_of(one, sample.bytes);
-      const double a = terms.latencies / sample.median_seconds;
-      const double c = terms.bytes / sample.median_seconds;
-      aa += a * a;
-      ac += a * c;
-      cc += c * c;
-      a1 += a;
-      c1 += c;
+      rows.push_back(
+          {terms.latencies / sample.median_seconds, terms.bytes / sample.median_seconds});
       ++sizes[sample.bytes];
     }
   }
   expect(sizes.size() >= 2, "a link is fitted to at least two sizes");
-  const double determinant = aa * cc - ac * ac;
-  double latency = (a1 * cc - c1 * ac) / determinant;
-  double seconds_a_byte = (c1 * aa - a1 * ac) / determinant;
-  if (!(latency > 0)) {
-    latency = 0;
-    seconds_a_byte = c1 / cc;
-  }
-  expect(seconds_a_byte > 0, "longer messages take longer");
-  LinkFit fit{latency, 1 / seconds_a_byte, 0};
-  for (const auto& one : series) {
-    for (const auto& sample : one.samples) {
-      const double error =
-          std::abs(predicted_seconds(fit, one, sample.bytes) / sample.median_seconds - 1);
-      fit.worst_error = std::max(fit.worst_error, error);
+
+  double best = std::numeric_limits<double>::infinity();
+  double latency = 0;
+  double seconds_a_byte = 0;
+  const auto consider = [&](double a, double c) {
+    if (!(a >= 0) || !(c > 0)) return;
+    double error = 0;
+    for (const Terms& row : rows) error += std::abs(std::log(row.latencies * a + row.bytes * c));
+    if (error >= best) return;
+    best = error;
+    latency = a;
+    seconds_a_byte = c;
+  };
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    consider(0, 1 / rows[i].bytes);
+    for (std::size_t j = i + 1; j < rows.size(); ++j) {
+      const double determinant =
+          rows[i].latencies * rows[j].bytes - rows[j].latencies * rows[i].bytes;
+      if (determinant == 0) continue;
+      consider((rows[j].bytes - rows[i].bytes) / determinant,
+               (rows[i].latencies - rows[j].latencies) / determinant);
     }
   }
+
+  LinkFit fit{latency, 1 / seconds_a_byte, 0, 0};
+  std::vector<double> errors;
+  for (const Terms& row : rows)
+    errors.push_back(std::abs(row.latencies * latency + row.bytes * seconds_a_byte - 1));
+  std::sort(errors.begin(), errors.end());
+  fit.median_error = errors[errors.size() / 2];
+  fit.worst_error = errors.back();
   return fit;
 }
 

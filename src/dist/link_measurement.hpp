@@ -53,11 +53,14 @@ LinkSeries measure_all_reduces(Session& session, CommunicationThread& thread,
 struct LinkFit {
   double latency_seconds = 0;
   double bytes_per_second = 0;
-  double worst_error = 0;  // of a sample: |predicted - measured| / measured
+  double median_error = 0;  // of the samples: |predicted - measured| / measured
+  double worst_error = 0;
 };
 
-// The least squares of the relative errors of all samples, with no negative latency. Throws
-// InternalError for fewer than two sizes.
+// Of the lines through two of the samples, none with a negative latency, the one with the least sum
+// of |log(predicted / measured)| over all of them: sizes at which a library changes its ways, or
+// that pass within the burst of a limited link, are left aside by it. Throws InternalError for
+// fewer than two sizes.
 LinkFit fit_link(const std::vector<LinkSeries>& series);
 double predicted_seconds(const LinkFit& fit, const LinkSeries& series, std::int64_t bytes);
 

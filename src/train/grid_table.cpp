@@ -91,7 +91,7 @@ std::string groups_text(const Grid& grid, const std::vector<GridRow>& rows) {
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const bool hidden =
           groups.size() > most_groups_shown && g + 1 >= most_groups_shown && g + 1 < groups.size();
-      if (!hidden) text += " " + group_text(groups[g]);
+      if (!hidden) text += fmt::format(" {}", group_text(groups[g]));
       if (hidden && g + 1 == most_groups_shown) text += " …";
     }
     text += '\n';

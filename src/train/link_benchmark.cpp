@@ -50,8 +50,10 @@ std::string members_text(const std::vector<int>& members) {
 
 std::string fit_text(const char* what, const dist::LinkFit& fit) {
   return fmt::format(
-      "  {:<12} latency {:>9.1f} µs   {:>9.3f} GB/s   worst sample off by {:.0f} %\n", what,
-      1e6 * fit.latency_seconds, fit.bytes_per_second / 1e9, 100 * fit.worst_error);
+      "  {:<12} latency {:>9.1f} µs   {:>9.3f} GB/s   samples off by {:.0f} % (median), {:.0f} % "
+      "(most)\n",
+      what, 1e6 * fit.latency_seconds, fit.bytes_per_second / 1e9, 100 * fit.median_error,
+      100 * fit.worst_error);
 }
 
 std::string link_text(const char* title, const MeasuredLink& link) {
