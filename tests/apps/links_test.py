@@ -77,6 +77,9 @@ class BenchTest(ProgramTest):
                 # Half of the model's states are another rank's.
                 self.assertLess(two["planned_peak_bytes"], one["planned_peak_bytes"])
 
+    def test_a_tensor_rank_is_profiled_without_what_communicates(self):
+        self.assertIn("layer_norm", run("profile", self.config, "--grid.tensor", 2).stdout)
+
     def test_budgets_of_stages_are_not_compared(self):
         refused = run("bench", "budgets", self.config, "--grid.pipeline", 2, ranks=2, check=2).stderr
         self.assertIn("grid.pipeline", refused)
