@@ -5,12 +5,6 @@
 
 namespace garonne::nn {
 
-std::int64_t whole_parameter_elements(const Model& model) {
-  std::int64_t elements = 0;
-  for (const auto& box : model.boxes) elements += whole_box(box.global).elements();
-  return elements;
-}
-
 int ModelBuilder::add_input(const std::string& name, std::int64_t elements) {
   model_.graph.values.push_back(
       {name, declaration_.allocation(elements * 8), false, true, elements});

@@ -30,9 +30,6 @@ struct Model {
   std::int64_t width = 0;  // last dimension of the values that stages hand over
 };
 
-// Elements of the parameters that a rank has a part of, each counted whole and without padding.
-std::int64_t whole_parameter_elements(const Model& model);
-
 // The nodes and parameters of one stage of a pipeline (plan/stage_cut.hpp).
 Model cut_model(const Model& whole, const plan::StageCut& cut);
 

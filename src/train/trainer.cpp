@@ -169,10 +169,9 @@ void Trainer::print_start() const {
   if (!first_rank_) return;
   std::string text = version_text();
   if (!text.empty() && text.back() != '\n') text += '\n';
-  text += fmt::format("model     {} · {} · {:.2f} M parameters, {}\n", config_.model.kind,
-                      describe_sizes(whole_),
-                      static_cast<double>(nn::whole_parameter_elements(whole_.model)) / 1e6,
-                      config_.train.precision);
+  text += fmt::format(
+      "model     {} · {} · {:.2f} M parameters, {}\n", config_.model.kind, describe_sizes(whole_),
+      static_cast<double>(whole_parameter_elements(whole_.model)) / 1e6, config_.train.precision);
   text += fmt::format("data      {}\n", workload_->summary());
   text += fmt::format(
       "grid      {} · {} thread{} a rank · {} micro-batch{} of {} samples a rank and step\n",

@@ -104,7 +104,7 @@ TEST(WholeParameterElements, AreThoseOfTheModelOnAnyTensorRank) {
     nn::GptPart part;
     part.tensor = rank;
     part.tensor_ranks = ranks;
-    return nn::whole_parameter_elements(nn::make_gpt(sizes, 2, declaration, part));
+    return whole_parameter_elements(nn::make_gpt(sizes, 2, declaration, part));
   };
   const std::int64_t whole = nn::make_gpt(sizes, 2, declaration).graph.parameter_elements();
   for (const int ranks : {1, 2, 3}) {
