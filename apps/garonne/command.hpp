@@ -46,6 +46,7 @@ void add_solve(CLI::App& app, Chosen& chosen);
 void add_data_generators(CLI::App& data, Chosen& chosen);
 // Subcommands of `bench`.
 void add_bench_budgets(CLI::App& bench, Chosen& chosen);
+void add_bench_links(CLI::App& bench, Chosen& chosen);
 void add_bench_solvers(CLI::App& bench, Chosen& chosen);
 void add_bench_transforms(CLI::App& bench, Chosen& chosen);
 

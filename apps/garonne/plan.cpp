@@ -335,8 +335,10 @@ void add_profile(CLI::App& app, Chosen& chosen) {
                  "forward ms", "backward", "value B", "private B", "transient B");
       std::set<std::string> shown;
       for (const auto& node : setup.model.graph.nodes) {
-        if (!shown.insert(node.cost_key).second) continue;
-        const plan::CostRow& row = table.rows.at(node.cost_key);
+        // What communicates is not measured here.
+        const auto found = table.rows.find(node.cost_key);
+        if (found == table.rows.end() || !shown.insert(node.cost_key).second) continue;
+        const plan::CostRow& row = found->second;
         fmt::print("{:<44} {:>10.3f} {:>10.3f} {:>12} {:>12} {:>12}\n", node.cost_key,
                    1e3 * row.forward_keep_seconds, 1e3 * row.backward_seconds, row.value_bytes,
                    row.private_bytes, row.backward_transient_bytes);

@@ -7,7 +7,6 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import random
 import statistics
 import subprocess
@@ -20,7 +19,8 @@ try:
 except ImportError:
     import tomli as tomllib
 
-HERE = pathlib.Path(__file__).resolve().parent
+from programs import HERE, Runner, describe_machine, list_of, positive, spread
+
 MODELS = ("0.8m", "10m", "124m")
 PRECISIONS = ("float32", "bfloat16")
 PEERS = ("pytorch", "pytorch-onednn")
@@ -37,20 +37,6 @@ ROWS = (
 
 
 def parse_arguments():
-    def list_of(known):
-        def parse(text):
-            names = text.split(",")
-            for name in names:
-                if name not in known:
-                    raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(known)}")
-            return names
-        return parse
-
-    def positive(text):
-        if not text.isdigit() or int(text) < 1:
-            raise argparse.ArgumentTypeError(f"{text} is no positive integer")
-        return int(text)
-
     parser = argparse.ArgumentParser(prog="scripts/bench", add_help=False)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--models", type=list_of(MODELS))
@@ -64,54 +50,6 @@ def parse_arguments():
     options.models = options.models or (["0.8m", "10m"] if options.quick else list(MODELS))
     options.precisions = options.precisions or (["float32"] if options.quick else list(PRECISIONS))
     return options
-
-
-class Runner:
-    """Runs one process after the other and says which of how many."""
-
-    def __init__(self, total, environment):
-        self.total = total
-        self.done = 0
-        self.environment = environment
-
-    def announce(self, what):
-        self.done += 1
-        print(f"[{self.done:>3}/{self.total}] {what} ...", file=sys.stderr, end=" ", flush=True)
-
-    def result(self, text):
-        print(text, file=sys.stderr, flush=True)
-
-    def use_cache(self, folder):
-        """Each case measures its own nodes: what one found first would change what the next is held against."""
-        self.environment["GARONNE_CACHE"] = str(folder)
-
-    def _environment(self):
-        return self.environment | {"GARONNE_BENCH_STARTED": repr(time.monotonic())}
-
-    def json_of(self, command):
-        """The last line that the command prints, read as JSON."""
-        run = subprocess.run(command, env=self._environment(), capture_output=True, text=True)
-        if run.returncode != 0:
-            sys.exit(f"\n{' '.join(map(str, command))}\nended with code {run.returncode}:\n{run.stdout}{run.stderr}")
-        return json.loads(run.stdout.splitlines()[-1])
-
-    def seconds_until(self, command, marks):
-        """Seconds from the start of the process to the first line that begins with each mark; then it is ended."""
-        start = time.monotonic()
-        process = subprocess.Popen(command, env=self._environment(), stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True)
-        seconds, lines = {}, []
-        for line in process.stdout:
-            lines.append(line)
-            seconds.update({mark: time.monotonic() - start
-                            for mark in marks if mark not in seconds and line.startswith(mark)})
-            if len(seconds) == len(marks):
-                process.kill()
-        process.stdout.close()
-        process.wait()
-        if len(seconds) < len(marks):
-            sys.exit(f"\n{' '.join(map(str, command))}\nnever came to its first step:\n{''.join(lines)}")
-        return seconds
 
 
 class Case:
@@ -189,11 +127,6 @@ class Case:
         values = self.figures[program].get(key)
         return statistics.median(values) if values else None
 
-    def spread(self, program, key):
-        """(largest - smallest) / median."""
-        values = self.figures[program][key]
-        return (max(values) - min(values)) / statistics.median(values)
-
     def print_table(self):
         model, train = self.keys["model"], self.keys["train"]
         micro_batches = train["global_batch"] // train["micro_batch"]
@@ -218,7 +151,8 @@ class Case:
                 for peer in self.peers:
                     line += f"{text(best[peer]):>16}{best['garonne'] / best[peer]:>8.2f}"
                 print(line)
-        spreads = ", ".join(f"{name} {100 * self.spread(name, 'tokens_per_second'):.0f} %" for name in self.figures)
+        spreads = ", ".join(f"{name} {100 * spread(figures['tokens_per_second']):.0f} %"
+                            for name, figures in self.figures.items())
         print(f"spread of tokens/s over the turns: {spreads}")
         share = self.median("garonne", "roof_share")
         print(f"garonne: {100 * share:.0f} % of the fastest matrix product measured here; "
@@ -235,16 +169,6 @@ class Case:
                 "medians": medians, "ratios": ratios, "figures": self.figures}
 
 
-def processor():
-    try:
-        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.machine()
-
-
 def make_tokens(folder):
     """A small tokens file for `garonne train`; which tokens does not matter here."""
     letters = random.Random(1)
@@ -256,11 +180,7 @@ def make_tokens(folder):
 
 def main():
     options = parse_arguments()
-    load = os.getloadavg()[0]
-    machine = {"processor": processor(), "cores": os.cpu_count(), "threads": options.threads, "load_before": load}
-    print(f"{machine['processor']}, {machine['cores']} cores, {options.threads} threads for each program")
-    if load > 0.5:
-        print(f"warning: other programs are running (load {load:.1f}); ratios are less certain", file=sys.stderr)
+    machine = describe_machine(options.threads)
     with tempfile.TemporaryDirectory(prefix="garonne-bench-") as name:
         folder = pathlib.Path(name)
         environment = os.environ | {"OMP_NUM_THREADS": str(options.threads)}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Trains a GPT-2 in plain eager PyTorch on random tokens and prints one line of JSON about it.
 
-compare.py starts one process of this for each measurement. The model, the optimizer and the loop are what
-a careful user would write: scaled_dot_product_attention, tied embeddings, the fused AdamW.
+compare.py starts one process of this for each measurement. The model (pytorch_gpt.py), the optimizer and the
+loop are what a careful user would write, the fused AdamW among them.
 """
 import argparse
 import json
@@ -30,94 +30,11 @@ def parse_arguments():
 options = parse_arguments()
 
 import torch  # noqa: E402 (after the arguments: it takes a second)
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
 
 resident_after_import = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def onednn_product(x, weight, bias=None):
-    """x · weightᵀ + bias by oneDNN, on rows."""
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-
-
-class OneDnnLinear(torch.autograd.Function):
-    """oneDNN offers x · Wᵀ alone, so the backward transposes what it has to."""
-
-    @staticmethod
-    def forward(context, x, weight, bias):
-        rows = x.reshape(-1, x.shape[-1])
-        context.save_for_backward(rows, weight)
-        context.has_bias = bias is not None
-        return onednn_product(rows, weight, bias).view(*x.shape[:-1], weight.shape[0])
-
-    @staticmethod
-    def backward(context, gradient):
-        rows, weight = context.saved_tensors
-        gradient_rows = gradient.reshape(-1, gradient.shape[-1])
-        to_input = onednn_product(gradient_rows, weight.t().contiguous())
-        to_weight = onednn_product(gradient_rows.t().contiguous(), rows.t().contiguous())
-        to_bias = gradient_rows.sum(0) if context.has_bias else None
-        return to_input.view(*gradient.shape[:-1], weight.shape[1]), to_weight, to_bias
-
-
-def linear(x, weight, bias=None):
-    if options.linear == "onednn":
-        return OneDnnLinear.apply(x, weight, bias)
-    return F.linear(x, weight, bias)
-
-
-class Linear(nn.Linear):
-    def forward(self, x):
-        return linear(x, self.weight, self.bias)
-
-
-class Block(nn.Module):
-    def __init__(self, hidden, heads):
-        super().__init__()
-        self.heads = heads
-        self.attention_norm = nn.LayerNorm(hidden)
-        self.qkv = Linear(hidden, 3 * hidden)
-        self.projection = Linear(hidden, hidden)
-        self.feed_forward_norm = nn.LayerNorm(hidden)
-        self.up = Linear(hidden, 4 * hidden)
-        self.down = Linear(4 * hidden, hidden)
-
-    def forward(self, x):
-        batch, sequence, hidden = x.shape
-        query, key, value = (part.view(batch, sequence, self.heads, -1).transpose(1, 2)
-                             for part in self.qkv(self.attention_norm(x)).split(hidden, dim=2))
-        attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.projection(attended.transpose(1, 2).reshape(batch, sequence, hidden))
-        return x + self.down(F.gelu(self.up(self.feed_forward_norm(x)), approximate="tanh"))
-
-
-class Gpt(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.token_embedding = nn.Embedding(options.vocabulary, options.hidden)
-        self.position_embedding = nn.Embedding(options.sequence, options.hidden)
-        self.blocks = nn.ModuleList(Block(options.hidden, options.heads) for _ in range(options.layers))
-        self.final_norm = nn.LayerNorm(options.hidden)
-        for name, parameter in self.named_parameters():
-            if parameter.dim() >= 2:
-                nn.init.normal_(parameter, std=0.02)
-            elif name.endswith("bias"):
-                nn.init.zeros_(parameter)
-
-    def forward(self, tokens, targets):
-        x = self.token_embedding(tokens) + self.position_embedding.weight
-        for block in self.blocks:
-            x = block(x)
-        logits = linear(self.final_norm(x), self.token_embedding.weight)
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
-
-
-def make_optimizer(model):
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    vectors = [p for p in model.parameters() if p.dim() < 2]
-    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
+import pytorch_gpt  # noqa: E402
 
 
 def run_step(model, optimizer, micro_batches):
@@ -125,7 +42,7 @@ def run_step(model, optimizer, micro_batches):
     loss_sum = 0.0
     for tokens, targets in micro_batches:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.precision == "bfloat16"):
-            loss = model(tokens, targets) / len(micro_batches)
+            loss = pytorch_gpt.loss_of(model(tokens), targets) / len(micro_batches)
         loss.backward()
         loss_sum += loss.item()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -156,8 +73,9 @@ def peak_bytes_of_a_step(model, optimizer, micro_batches):
 def main():
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
-    model = Gpt()
-    optimizer = make_optimizer(model)
+    pytorch_gpt.linear_by_onednn = options.linear == "onednn"
+    model = pytorch_gpt.Gpt(options)
+    optimizer = pytorch_gpt.make_optimizer(model.parameters())
     shape = (options.micro_batch, options.sequence)
     micro_batches = [(torch.randint(options.vocabulary, shape), torch.randint(options.vocabulary, shape))
                      for _ in range(options.global_batch // options.micro_batch)]

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <map>
 
+#include "train/grid_plan.hpp"
 #include "train/made_up_run.hpp"
 
 namespace garonne::train {
@@ -33,6 +34,7 @@ BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist:
   });
   MadeUpTrainer trainer(run, choice, run.budget_bytes());
   const plan::Program& program = trainer.program();
+  const double planned_seconds = seconds_of_step(setup, program, session);
 
   BenchmarkResult result;
   std::vector<double> seconds;
@@ -47,7 +49,7 @@ BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist:
   }
   std::sort(seconds.begin(), seconds.end());
   result.step_seconds = seconds[seconds.size() / 2];
-  result.planned_seconds = program.seconds;
+  result.planned_seconds = planned_seconds;
   result.planned_peak_bytes = program.peak_bytes;
   result.tokens_per_second =
       static_cast<double>(config.train.global_batch * setup.sizes.sequence) / result.step_seconds;

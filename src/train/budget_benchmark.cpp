@@ -51,6 +51,12 @@ Contender make_contender(const MadeUpRun& run, const std::string& wanted, double
 
 std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const BudgetOptions& options,
                                             dist::Session& session) {
+  session.agree([&] {
+    if (config.grid.pipeline == 1) return;
+    throw ConfigError("grid.pipeline", std::to_string(config.grid.pipeline),
+                      "has stages with budgets of their own; plans are compared on one stage: set "
+                      "--grid.pipeline 1");
+  });
   const MadeUpRun run(config, session);
   std::vector<Contender> contenders;
   constexpr std::int64_t plenty = std::numeric_limits<std::int64_t>::max() / 4;

@@ -1,6 +1,7 @@
 #include "train/grid_plan.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.hpp"
@@ -55,6 +56,28 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
   }
   grid.bubble_seconds = std::max(0.0, grid.seconds - busiest);
   return grid;
+}
+
+double seconds_of_step(const Setup& setup, const plan::Program& program, dist::Session& session) {
+  if (setup.grid.shape().pipeline == 1) return program.seconds;
+  const Coordinates place = setup.grid.coordinates_of(session.rank());
+  const bool representative = place.data == 0 && place.tensor == 0;
+  const auto texts = session.gather(
+      representative ? plan::to_json(program, {session.rank()}, {}).dump() : std::string());
+  double seconds = 0;
+  if (session.rank() == 0) {
+    std::vector<plan::Program> stages;
+    for (const auto& text : texts) {
+      if (text.empty()) continue;
+      stages.push_back(
+          plan::program_from_json(nlohmann::json::parse(text), "the Program of a stage"));
+    }
+    if (setup.config.grid.transport == "nccl")
+      plan::check_lanes(stages, setup.step.pipeline.lane_numbers);
+    for (const auto& prediction : plan::replay_pipeline(std::move(stages)))
+      seconds = std::max(seconds, prediction.seconds);
+  }
+  return session.all_reduce_max(std::vector<double>{seconds})[0];
 }
 
 }  // namespace garonne::train

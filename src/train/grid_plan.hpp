@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "dist/session.hpp"
 #include "plan/cluster.hpp"
 #include "train/planning.hpp"
 
@@ -29,5 +30,10 @@ struct GridPlan {
 // that works, the largest over the stages; ConfigError as setup_of_stage does.
 GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes,
                    const plan::Cluster* cluster = nullptr);
+
+// Seconds of a step in which every rank runs its `program`: in a pipeline the stages are replayed
+// together, which throws ReplayError where what they send does not meet, or over NCCL could not
+// pass in the lanes of the transport. `setup` is that of the rank's stage. Collective.
+double seconds_of_step(const Setup& setup, const plan::Program& program, dist::Session& session);
 
 }  // namespace garonne::train

@@ -20,6 +20,7 @@ class MadeUpRun {
   // Collective over all ranks; throws as training does where nothing fits or the grid is wrong.
   MadeUpRun(const RunConfig& config, dist::Session& session);
 
+  // Of this rank's stage.
   const Setup& setup() const { return setup_; }
   const plan::CostTable& costs() const { return costs_; }
   const nn::Products& products() const { return products_; }

@@ -156,6 +156,12 @@ Setup setup_of_stage(const Setup& whole, int stage) {
   return setup;
 }
 
+std::int64_t whole_parameter_elements(const nn::Model& model) {
+  std::int64_t elements = 0;
+  for (const auto& box : model.boxes) elements += nn::whole_box(box.global).elements();
+  return elements;
+}
+
 bool apply_costs(const plan::CostTable& costs, Setup& setup) {
   return plan::apply_costs(costs, setup.config.optimizer.name, setup.config.train.precision,
                            setup.model.graph, setup.step);

@@ -42,6 +42,9 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
 // The sizes of the model in the field's own words, on one line.
 std::string describe_sizes(const Setup& setup);
 
+// Elements of the parameters that a rank has a part of, each counted whole and without padding.
+std::int64_t whole_parameter_elements(const nn::Model& model);
+
 // Puts a cost table into model and step; true when every node was in it.
 bool apply_costs(const plan::CostTable& costs, Setup& setup);
 

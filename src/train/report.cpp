@@ -202,7 +202,7 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
     Setup setup = make_setup(planned, *facts, threads);
     const plan::CostTable costs = costs_of_run(run_directory);
     data["costs"] = apply_costs(costs, setup) ? "measured" : "declared";
-    data["parameters"] = setup.model.graph.parameter_elements();
+    data["parameters"] = whole_parameter_elements(setup.model);
     for (const auto& node : setup.model.graph.nodes) kinds[node.name] = node.kind;
     if (options.budgets > 0) {
       data["curve"] = to_json(budget_curve(setup, options.budgets, [&](int done, int all) {

@@ -23,6 +23,8 @@
 #include "train/cluster.hpp"
 #include "train/evaluation.hpp"
 #include "train/gradient_capture.hpp"
+#include "train/grid_plan.hpp"
+#include "train/grid_table.hpp"
 #include "train/planning.hpp"
 #include "train/run_directory.hpp"
 #include "train/signals.hpp"
@@ -51,7 +53,6 @@ class Trainer {
   void say(const std::string& text) const;
   void prepare();
   void plan();
-  void replay_stages();
   void print_start() const;
   void make_state();
   exec::StepOutputs run_step(exec::Executor& executor, BatchStream& stream, std::int64_t step);
@@ -161,29 +162,7 @@ void Trainer::plan() {
            "the ranks of one stage planned different Programs");
   }
   program_ = program_of_rank(setup_, choice_, session_.rank());
-  if (whole_.config.grid.pipeline > 1) replay_stages();
-}
-
-// What stages send has to meet, and how long a step takes only all of them know.
-void Trainer::replay_stages() {
-  const Coordinates place = whole_.grid.coordinates_of(session_.rank());
-  const bool representative = place.data == 0 && place.tensor == 0;
-  const auto texts = session_.gather(
-      representative ? plan::to_json(program_, {session_.rank()}, {}).dump() : std::string());
-  double seconds = 0;
-  if (first_rank_) {
-    std::vector<plan::Program> stages;
-    for (const auto& text : texts) {
-      if (text.empty()) continue;
-      stages.push_back(
-          plan::program_from_json(nlohmann::json::parse(text), "the Program of a stage"));
-    }
-    if (config_.grid.transport == "nccl")
-      plan::check_lanes(stages, setup_.step.pipeline.lane_numbers);
-    for (const auto& prediction : plan::replay_pipeline(std::move(stages)))
-      seconds = std::max(seconds, prediction.seconds);
-  }
-  program_.seconds = session_.all_reduce_max(std::vector<double>{seconds})[0];
+  program_.seconds = seconds_of_step(setup_, program_, session_);
 }
 
 void Trainer::print_start() const {
@@ -192,7 +171,7 @@ void Trainer::print_start() const {
   if (!text.empty() && text.back() != '\n') text += '\n';
   text += fmt::format(
       "model     {} · {} · {:.2f} M parameters, {}\n", config_.model.kind, describe_sizes(whole_),
-      static_cast<double>(whole_.model.graph.parameter_elements()) / 1e6, config_.train.precision);
+      static_cast<double>(whole_parameter_elements(whole_.model)) / 1e6, config_.train.precision);
   text += fmt::format("data      {}\n", workload_->summary());
   text += fmt::format(
       "grid      {} · {} thread{} a rank · {} micro-batch{} of {} samples a rank and step\n",
@@ -214,7 +193,6 @@ void Trainer::print_start() const {
                       ? ""
                       : fmt::format(" · smallest budget {} B ({})", choice_.minimum_budget_bytes,
                                     format_bytes(choice_.minimum_budget_bytes)));
-  text += format_memory_table(memory_table(choice_.prediction, budget_), budget_);
   say(text);
 }
 
@@ -388,6 +366,7 @@ ExitCode Trainer::run() {
   axes_ = std::make_unique<Axes>(setup_, session_);
   make_state();
   print_start();
+  say(describe_memory(setup_, choice_, budget_, session_));
   if (start_.step >= config_.train.steps) {
     say(fmt::format("step {} of {} is done already; set train.steps higher to go on\n", start_.step,
                     config_.train.steps));

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""What is shown and measured of several ranks: the table of the grid at start, `bench links` and the cluster file that
+it writes, `bench` on grids, and the same over emulated hosts where this machine allows them."""
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+
+from support import BINARY, ProgramTest, run
+
+ROOT = pathlib.Path(os.environ.get("GARONNE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
+HOSTS = ROOT / "scripts" / "emulated-hosts"
+QUICK = ("--seconds", 0.01, "--threads", 1, "--largest")
+
+try:
+    import tomllib
+except ImportError:
+    tomllib = None
+
+
+def table_rows(out):
+    """{rank: words of its line} of the table at start."""
+    lines = out.splitlines()
+    title = next(i for i, line in enumerate(lines) if line.split()[:3] == ["rank", "data", "pipeline"])
+    rows = {}
+    for line in lines[title + 1:]:
+        words = line.split()
+        if not words or not words[0].isdigit():
+            break
+        rows[int(words[0])] = dict(zip(lines[title].split(), words, strict=True))
+    return rows
+
+
+class StartTest(ProgramTest):
+    def test_every_rank_has_a_line_with_its_place_and_memory(self):
+        directory = self.directory("run")
+        out = self.train(directory, "--model.layers", 4, "--grid.data", 2, "--grid.pipeline", 2, ranks=4).stdout
+        rows = table_rows(out)
+        self.assertEqual(sorted(rows), [0, 1, 2, 3])
+        self.assertIn("ranks     4 on 1 host", out)
+        self.assertIn("data      2 groups of 2, each on one host: {0 1} {2 3}", out)
+        self.assertIn("pipeline  2 groups of 2, each on one host: {0 2} {1 3}", out)
+        for rank, row in rows.items():
+            program = json.loads((directory / "program" / f"rank_{rank}.json").read_text())
+            place = program["coordinates"]
+            self.assertEqual((row["data"], row["pipeline"], row["tensor"]),
+                             tuple(str(place[axis]) for axis in ("data", "pipeline", "tensor")))
+            self.assertEqual(row["local"], str(rank))
+            self.assertEqual(row["peak"], f"{program['peak_bytes'] / 2**20:.2f}")
+            parts = ("parameters", "gradients", "optimizer", "activations", "transients", "communication")
+            self.assertAlmostEqual(sum(float(row[part]) for part in parts), float(row["peak"]), delta=0.04)
+            self.assertAlmostEqual(float(row["peak"]) + float(row["free"]), 64, delta=0.02)
+
+    def test_the_parameters_are_those_of_the_whole_model(self):
+        def shown(directory, *arguments, **options):
+            line = next(line for line in self.train(directory, "--model.hidden", 128, *arguments, **options).stdout.splitlines()
+                        if line.startswith("model "))
+            return line.split("·")[-1]
+        self.assertEqual(shown(self.directory("one")), shown(self.directory("two"), "--grid.tensor", 2, ranks=2))
+
+
+class BenchTest(ProgramTest):
+    def bench(self, *arguments, **options):
+        out = run("bench", self.config, "--model.layers", 4, "--steps", 2, "--json", *arguments, **options).stdout
+        return json.loads(out.splitlines()[-1])
+
+    def test_grids_run_their_stages(self):
+        one = self.bench()
+        for grid in (("--grid.pipeline", 2), ("--grid.tensor", 2), ("--grid.data", 2, "--grid.zero", 3)):
+            with self.subTest(grid):
+                two = self.bench(*grid, ranks=2)
+                self.assertGreater(two["step_seconds"], 0)
+                self.assertGreater(two["planned_seconds"], 0)
+                self.assertLessEqual(two["peak_bytes"], two["planned_peak_bytes"])
+                self.assertGreaterEqual(two["peak_bytes"], 0.99 * two["planned_peak_bytes"])
+                # Half of the model's states are another rank's.
+                self.assertLess(two["planned_peak_bytes"], one["planned_peak_bytes"])
+
+    def test_a_tensor_rank_is_profiled_without_what_communicates(self):
+        self.assertIn("layer_norm", run("profile", self.config, "--grid.tensor", 2).stdout)
+
+    def test_budgets_of_stages_are_not_compared(self):
+        refused = run("bench", "budgets", self.config, "--grid.pipeline", 2, ranks=2, check=2).stderr
+        self.assertIn("grid.pipeline", refused)
+
+
+class LinksTest(ProgramTest):
+    def check_cluster(self, path, devices_per_node, nodes):
+        text = path.read_text()
+        if tomllib:
+            cluster = tomllib.loads(text)
+            self.assertEqual((cluster["devices_per_node"], cluster["nodes"]), (devices_per_node, nodes))
+            for link in cluster["link"].values():
+                self.assertGreater(link["bytes_per_second"], 1e5)
+                self.assertGreaterEqual(link["latency_seconds"], 0)
+            for rate in ("float32", "bfloat16", "float64"):
+                self.assertGreater(cluster["device"]["flops"][rate], 1e6)
+
+    def test_a_cluster_file_is_written(self):
+        path = self.folder / "cluster.toml"
+        out = run("bench", "links", *QUICK, 65536, "--output", path, ranks=2).stdout
+        for words in ("between ranks of one host", "message", "all-reduce", "latency", str(path)):
+            self.assertIn(words, out)
+        self.check_cluster(path, 2, 1)
+        answer = json.loads(run("bench", "links", *QUICK, 65536, "--json", ranks=3).stdout.splitlines()[-1])
+        self.assertIsNone(answer["across_hosts"])
+        samples = answer["one_host"]["samples"]
+        self.assertEqual({(sample["what"], tuple(sample["ranks"])) for sample in samples},
+                         {("message", (0, 1)), ("message", (0, 2)), ("all-reduce", (0, 1)), ("all-reduce", (0, 1, 2))})
+        self.assertEqual({sample["bytes"] for sample in samples}, {64, 512, 4096, 32768, 65536})
+
+    def test_one_rank_has_no_links(self):
+        self.assertIn("mpirun -n 2", run("bench", "links", check=2).stderr)
+
+    def test_emulated_hosts_are_hosts_with_slow_links(self):
+        checked = subprocess.run([HOSTS, "check"], capture_output=True, text=True)
+        if checked.returncode != 0:
+            self.skipTest(checked.stdout.strip())
+        environment = os.environ | {"GARONNE_HOSTS_PREFIX": f"gt{os.getpid() % 1000}-"}
+
+        def hosts(*words):
+            return subprocess.run([HOSTS, *map(str, words)], env=environment, capture_output=True, text=True, check=True,
+                                  timeout=100).stdout
+        path = self.folder / "hosts.toml"
+        hosts("up", 2, "100mbit")
+        try:
+            hosts("run", 4, BINARY, "bench", "links", *QUICK, 1 << 20, "--output", path)
+            out = hosts("run", 2, BINARY, "train", self.config, "--grid.data", 2, "--run.directory",
+                        self.directory("hosts"))
+        finally:
+            hosts("down")
+        self.assertIn("ranks     2 on 2 hosts", out)
+        self.assertIn("1 group of 2, across hosts: {0 1}", out)
+        self.check_cluster(path, 2, 2)
+        if tomllib:
+            link = tomllib.loads(path.read_text())["link"]
+            # 12.5 MB/s at most; machines in company are slower, but within a host nobody limits.
+            self.assertLess(link["between_nodes"]["bytes_per_second"], 14e6)
+            self.assertGreater(link["inside_node"]["bytes_per_second"], link["between_nodes"]["bytes_per_second"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
