@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
+#include "eval_fields.hpp"
 #include "train/evaluation.hpp"
 #include "train/run_directory.hpp"
 #include "train/trained_model.hpp"
@@ -18,12 +19,32 @@ struct EvalOptions {
   std::int64_t tokens = 400;
   double temperature = 0.8;
   std::uint64_t seed = 1;
+  FieldEvalOptions fields;
   bool json = false;
 };
 
-ExitCode evaluate(const EvalOptions& options, bool generates, dist::Session& session) {
+// Options that one kind of model has and the other has not, as given.
+struct Given {
+  bool generate = false;
+  std::string of_fields;  // the first such; empty = none
+};
+
+void check_given(const EvalOptions& options, const Given& given, const std::string& kind) {
+  const bool fields = nn::is_field_kind(kind);
+  if (given.generate && fields) {
+    throw ConfigError("--generate", options.prompt,
+                      fmt::format("wants a model of text; this run's is {}", kind));
+  }
+  if (!given.of_fields.empty() && !fields) {
+    throw ConfigError(given.of_fields, "",
+                      fmt::format("wants a model of fields; this run's is {}", kind));
+  }
+}
+
+ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session& session) {
   train::TrainedModel trained = train::open_trained_model(options.run, options.step);
   const auto& config = trained.config;
+  check_given(options, given, config.model.kind);
   nlohmann::ordered_json result = {{"run", options.run}, {"step", trained.step}};
   const auto workload = train::open_workload(config);
   trained.setup.config.evaluation.batches = std::max<std::int64_t>(1, config.evaluation.batches);
@@ -47,21 +68,22 @@ ExitCode evaluate(const EvalOptions& options, bool generates, dist::Session& ses
     result["peak_bytes"] = peak;
     result["planned_peak_bytes"] = prediction.peak_bytes;
     if (!options.json) {
-      fmt::print(
-          "step {}: validation loss {:.4f} {} over {} {}s (peak {} B, planned {} B)\n", trained.step,
-          loss, workload->loss_unit(), items, workload->item(), peak, prediction.peak_bytes);
+      fmt::print("step {}: validation loss {:.4f} {} over {} {}s (peak {} B, planned {} B)\n",
+                 trained.step, loss, workload->loss_unit(), items, workload->item(), peak,
+                 prediction.peak_bytes);
     }
   } else {
     result["validation_loss"] = nullptr;
-    if (!options.json)
+    // Forecasts, below, say themselves what they are of.
+    if (!options.json && !nn::is_field_kind(config.model.kind))
       fmt::print("step {}: {} holds no validation part long enough\n", trained.step,
                  config.data.path);
   }
-  if (generates) {
-    if (nn::is_field_kind(config.model.kind)) {
-      throw ConfigError("--generate", options.prompt,
-                        fmt::format("wants a model of text; this run's is {}", config.model.kind));
-    }
+  if (const auto* fields = dynamic_cast<const train::FieldWorkload*>(workload.get())) {
+    result["skill"] =
+        evaluate_fields(options.fields, options.run, trained, *fields, /*quiet=*/options.json);
+  }
+  if (given.generate) {
     const std::string text = train::generate(
         trained.setup, {options.prompt, options.tokens, options.temperature, options.seed},
         trained.setup.facts.tokenizer, trained.machine(), trained.budget_bytes);
@@ -80,8 +102,10 @@ ExitCode evaluate(const EvalOptions& options, bool generates, dist::Session& ses
 }  // namespace
 
 void add_eval(CLI::App& app, Chosen& chosen) {
-  CLI::App* command =
-      app.add_subcommand("eval", "validation loss of a run, and text that its model writes");
+  CLI::App* command = app.add_subcommand(
+      "eval",
+      "validation loss of a run, and text that its model writes, or the skill of "
+      "its forecasts of fields");
   const auto options = std::make_shared<EvalOptions>();
   command->add_option("run", options->run, "run directory")->required();
   command
@@ -97,11 +121,43 @@ void add_eval(CLI::App& app, Chosen& chosen) {
       ->check(CLI::Range(1e-3, 100.0))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "of sampling")->capture_default_str();
+  FieldEvalOptions& fields = options->fields;
+  const std::vector<const CLI::Option*> of_fields = {
+      command
+          ->add_option("--lead-steps", fields.evaluation.lead_steps,
+                       "fields: steps of each forecast [20, or what the data hold]")
+          ->check(CLI::PositiveNumber),
+      command
+          ->add_option("--samples", fields.evaluation.samples,
+                       "fields: forecasts at most, evenly spread over the data")
+          ->check(CLI::PositiveNumber)
+          ->capture_default_str(),
+      command
+          ->add_option("--weighting", fields.evaluation.weighting,
+                       "fields: what points count in means: cos-latitude, cell-area, quadrature, "
+                       "uniform [cell-area on latitudes, else uniform]")
+          ->option_text("NAME"),
+      command
+          ->add_option("--climatology", fields.evaluation.climatology,
+                       "fields: of the training data: mean, or annual, which adds a yearly cycle "
+                       "[annual where the data tell it]")
+          ->option_text("NAME"),
+      command
+          ->add_option("--maps", fields.evaluation.maps, "fields: forecasts that maps are kept of")
+          ->check(CLI::NonNegativeNumber)
+          ->capture_default_str(),
+      command->add_option("--output", fields.output,
+                          "fields: the HDF5 file of results [<run>/skill.h5]"),
+  };
   command->add_flag("--json", options->json, "print JSON");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "eval");
-      return evaluate(*options, generate->count() > 0, session);
+      Given given{generate->count() > 0, {}};
+      for (const CLI::Option* option : of_fields) {
+        if (option->count() > 0 && given.of_fields.empty()) given.of_fields = option->get_name();
+      }
+      return evaluate(*options, given, session);
     };
   });
 }

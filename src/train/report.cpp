@@ -17,6 +17,7 @@
 #include "train/planning.hpp"
 #include "train/report_program.hpp"
 #include "train/run_directory.hpp"
+#include "train/skill_page.hpp"
 #include "train/workload.hpp"
 
 namespace garonne::train {
@@ -220,13 +221,15 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
   }
   data["memory"] = programs.empty() ? ordered_json(nullptr) : memory_json(programs[0]);
   data.update(programs_json(programs, kinds));
+  data["skill"] = skill_of_run(run_directory);
   return data;
 }
 
 std::string report_page(const ordered_json& data) {
   std::string scripts;
   for (const char* name : {"drawing.js", "summary.js", "live_bytes.js", "schedule.js", "curve.js",
-                           "nodes.js", "sizes.js", "training.js", "main.js"})
+                           "nodes.js", "sizes.js", "training.js", "maps.js", "skill.js",
+                           "main.js"})
     scripts += report_text(name);
   std::string page(report_text("page.html"));
   replace(page, "{{style}}", report_text("style.css"));

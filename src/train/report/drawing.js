@@ -74,8 +74,8 @@ function tickLabel(at, y, width, text) {
 }
 
 // A plot with a left and a bottom axis. `x` and `y` are {from, to, unit: [name, size], whole,
-// label}; the unit of y stands above its axis, that of x below it. The rest of the picture goes
-// into `svg`.
+// label}, or with marks of their own {from, to, at: [value], text(value), label}; the label of y
+// stands above its axis, that of x below it. The rest of the picture goes into `svg`.
 function makePlot(width, height, x, y, description) {
   const margin = {left: y ? 52 : 8, right: 14, top: y ? 26 : 4, bottom: 42};
   const svg = shape("svg", {
@@ -96,9 +96,11 @@ function makePlot(width, height, x, y, description) {
   };
   plot.x = linear(x.from, x.to, plot.left, plot.right);
   plot.valueAt = linear(plot.left, plot.right, x.from, x.to);
-  const axisTicks = (axis, count) =>
+  const axisTicks = (axis, count) => axis.at ?
+      {at: axis.at, digits: 0} :
       ticks(axis.from, axis.to, count, axis.unit ? axis.unit[1] : 1, axis.whole);
-  const tickText = (axis, value, digits) =>
+  const tickText = (axis, value, digits) => axis.text ?
+      axis.text(value) :
       value === 0 ? "0" : (value / (axis.unit ? axis.unit[1] : 1)).toFixed(digits);
   if (y) {
     plot.y = linear(y.from, y.to, plot.bottom, plot.top);
@@ -141,9 +143,17 @@ function showPicture(holder, draw) {
       if (width > 0 && width !== picture.shown) picture.redraw(width);
     },
   };
+  picture.observer = new ResizeObserver(() => picture.fit());
+  picture.observer.observe(holder);
   pictures.push(picture);
-  new ResizeObserver(() => picture.fit()).observe(holder);
   return () => picture.redraw(Math.floor(holder.clientWidth) || 700);
+}
+// Before what is inside of `place` goes away.
+function forgetPictures(place) {
+  for (const picture of pictures.filter(({holder}) => place.contains(holder))) {
+    picture.observer.disconnect();
+    pictures.splice(pictures.indexOf(picture), 1);
+  }
 }
 const paperWidth = 690;
 window.addEventListener("beforeprint",
@@ -214,9 +224,9 @@ function onHover(svg, find) {
 }
 
 function swatch(colour, kind) {
-  const line = kind === "line" || kind === "dashed";
+  const line = kind === "line" || kind === "dashed" || kind === "dotted";
   return element("span", {
-    class: "swatch" + (line ? " line" : "") + (kind === "dashed" ? " dashed" : ""),
+    class: "swatch" + (line ? " line" : "") + (line && kind !== "line" ? " " + kind : ""),
     style: line ? `border-color: ${colour}` : `background: ${colour}`,
   });
 }

@@ -5,3 +5,4 @@ drawCurve();
 drawNodes();
 drawSizes();
 drawTraining();
+drawSkill();

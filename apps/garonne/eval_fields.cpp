@@ -1,0 +1,131 @@
+#include "eval_fields.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+
+#include "base/bytes.hpp"
+#include "base/file.hpp"
+#include "base/progress.hpp"
+#include "train/skill_page.hpp"
+
+namespace garonne::apps {
+namespace {
+
+constexpr std::size_t most_channels = 12;  // of the table; files have them all
+
+std::string lead_text(const data::SkillSetting& setting, std::int64_t step) {
+  if (setting.fields.pairs) return "—";
+  if (setting.lead_seconds <= 0) return fmt::format("{} step{}", step, step == 1 ? "" : "s");
+  const double hours = static_cast<double>(step) * setting.lead_seconds / 3600;
+  if (hours < 72) return fmt::format("{:.4g} h", hours);
+  if (hours < 24 * 1000) return fmt::format("{:.4g} d", hours / 24);
+  return fmt::format("{:.4g} a", hours / 24 / 365.2425);
+}
+
+// 1, 2, 4, … and the last.
+std::vector<std::int64_t> shown_leads(std::int64_t leads) {
+  std::vector<std::int64_t> shown;
+  for (std::int64_t lead = 1; lead < leads; lead *= 2) shown.push_back(lead);
+  shown.push_back(leads);
+  return shown;
+}
+
+std::string number_text(double value, int digits) {
+  return std::isfinite(value) ? fmt::format("{:.{}g}", value, digits) : "—";
+}
+
+void print_table(const data::SkillSetting& setting, const data::SkillResults& results) {
+  const std::size_t channels = setting.channels.size();
+  const std::size_t sources = setting.sources.size();
+  const auto at = [&](const std::vector<double>& values, std::size_t source, std::int64_t lead,
+                      std::size_t channel) {
+    const std::size_t place =
+        (source * static_cast<std::size_t>(setting.leads) + static_cast<std::size_t>(lead - 1)) *
+            channels +
+        channel;
+    return values[place];
+  };
+  fmt::print("step {}: {} {} of {}\n", setting.step, setting.samples,
+             setting.fields.pairs ? "pairs" : "forecasts", setting.data);
+  fmt::print("weights: {} · climatology: {}\n\n", setting.weighting, setting.climatology);
+  std::size_t width = 7;
+  for (const auto& channel : setting.channels) width = std::max(width, channel.size());
+  std::string head = fmt::format("{:<{}}  {:>9}", "channel", width, "lead");
+  for (const auto& source : setting.sources) head += fmt::format("  {:>12}", source);
+  head += fmt::format("  {:>9}", "bias");
+  if (setting.fields.pairs) {
+    head += fmt::format("  {:>11}", "relative L2");
+  } else {
+    head += fmt::format("  {:>7}  {:>11}", "ACC", "persistence");
+  }
+  fmt::print("{:<{}}  {:>9}  {:>12}\n{}\n", "", width, "", "RMSE", head);
+  for (std::size_t channel = 0; channel < std::min(channels, most_channels); ++channel) {
+    for (const std::int64_t lead : shown_leads(setting.leads)) {
+      std::string line =
+          fmt::format("{:<{}}  {:>9}", setting.channels[channel], width, lead_text(setting, lead));
+      for (std::size_t source = 0; source < sources; ++source) {
+        line += fmt::format("  {:>12}", number_text(at(results.rmse, source, lead, channel), 5));
+      }
+      line += fmt::format("  {:>9}", number_text(at(results.bias, 0, lead, channel), 3));
+      if (setting.fields.pairs) {
+        line += fmt::format("  {:>11}", number_text(at(results.relative_l2, 0, lead, channel), 4));
+      } else {
+        line += fmt::format("  {:>7}  {:>11}",
+                            number_text(at(results.anomaly_correlation, 0, lead, channel), 4),
+                            number_text(at(results.anomaly_correlation, 1, lead, channel), 4));
+      }
+      fmt::print("{}\n", line);
+    }
+  }
+  if (channels > most_channels) {
+    fmt::print("… and {} channels more in the files\n", channels - most_channels);
+  }
+}
+
+}  // namespace
+
+nlohmann::ordered_json evaluate_fields(const FieldEvalOptions& options, const std::string& run,
+                                       train::TrainedModel& trained,
+                                       const train::FieldWorkload& workload, bool quiet) {
+  train::FieldEvaluation evaluation(trained, workload, run, options.evaluation);
+  std::optional<Progress> bar;
+  std::string label;
+  const auto progress = [&](const std::string& what, std::int64_t done, std::int64_t all) {
+    if (what != label) {
+      if (bar) bar->clear();
+      bar.emplace(label = what, all);
+    }
+    bar->advance_to(done);
+  };
+  const std::string output = options.output.empty() ? run + "/skill.h5" : options.output;
+  train::SkillPage page(evaluation.setting());
+  data::SkillFile file(output, evaluation.setting());
+  const data::SkillResults results = evaluation.run(
+      [&](std::size_t sample, std::size_t lead, double seconds, std::span<const float> truth,
+          std::span<const float> forecast) {
+        file.write_map(sample, lead, seconds, truth, forecast);
+        page.add_map(sample, lead, seconds, truth, forecast);
+      },
+      progress);
+  if (bar) bar->clear();
+  const data::SkillSetting& setting = evaluation.setting();
+  file.finish(setting.climatology, results);
+  nlohmann::ordered_json json = page.to_json(setting, results);
+  json["peak_bytes"] = evaluation.peak_bytes();
+  json["planned_peak_bytes"] = evaluation.planned_peak_bytes();
+  const std::string page_path = run + "/" + train::skill_page_file;
+  write_file_durably(page_path, json.dump());
+  if (!quiet) {
+    print_table(setting, results);
+    fmt::print("\npeak {} of {} planned · {} · {} (for `garonne report`)\n",
+               format_bytes(evaluation.peak_bytes()), format_bytes(evaluation.planned_peak_bytes()),
+               output, page_path);
+  }
+  json.erase("maps");
+  json["output"] = output;
+  return json;
+}
+
+}  // namespace garonne::apps

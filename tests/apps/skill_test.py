@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: MIT
+"""`garonne eval` and `garonne report` of runs on fields: numbers, files, and what a browser shows of them."""
+import json
+import math
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+import browser
+from report_test import CROWDED, data_of
+from support import run
+
+RUN_FILE = """
+[model]
+kind = "fno"
+layers = 2
+hidden = 8
+modes = [4, 4]
+[data]
+path = "{data}/train"
+validation = "{data}/test"
+[train]
+steps = 4
+global_batch = 2
+micro_batch = 1
+loss = "area-l2"
+[optimizer]
+learning_rate = 1e-3
+warmup_steps = 1
+[evaluation]
+every = 0
+batches = 2
+[checkpoint]
+every = 0
+[memory]
+budget = "256 MiB"
+[run]
+directory = "{run}"
+threads = 1
+"""
+
+
+class FieldRun(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-skill-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.run_directory = cls.folder / "run"
+        cls.make_data()
+        config = cls.folder / "run.toml"
+        config.write_text(RUN_FILE.format(data=cls.folder / "data", run=cls.run_directory))
+        run("train", config, *cls.OVERRIDES)
+        cls.shown = run("eval", cls.run_directory, *cls.ARGUMENTS).stdout
+        cls.skill = json.loads((cls.run_directory / "skill.json").read_text())
+
+    def of(self, key, source, channel=0):
+        """Values of a source by lead."""
+        return [lead[channel] for lead in self.skill[key][self.skill["sources"].index(source)]]
+
+    def check_page(self, pictures):
+        run("report", self.run_directory, "--budgets", 0)
+        page = self.run_directory / "report.html"
+        self.assertEqual(data_of(page.read_text(encoding="utf-8"))["skill"], self.skill)
+        if not browser.CHROMIUM:
+            self.skipTest("no Chromium here")
+        window = browser.Browser()
+        self.addCleanup(window.close)
+        for width in (1280, 400):
+            for scheme in ("light", "dark"):
+                window.open(page, width, scheme)
+                self.assertEqual(window.errors(), [])
+                self.assertEqual(len(window.fetched()), 1, window.fetched())
+                self.assertLessEqual(*window.evaluate(
+                    "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"))
+                self.assertEqual(window.evaluate("document.querySelectorAll('#skill .plot > svg').length"), pictures)
+                self.assertEqual(window.evaluate(CROWDED), [], f"{width} {scheme}")
+                # Truth, forecast and error, none of one colour.
+                self.assertEqual(window.evaluate(COLOURS), 3)
+        return window
+
+
+# How many maps have several colours.
+COLOURS = """[...document.querySelectorAll('#skill canvas')].filter(canvas => {
+  const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  return new Set(Array.from({length: data.length / 4}, (_, i) => data.slice(4 * i, 4 * i + 3).join())).size > 8;
+}).length"""
+
+
+class SphereTest(FieldRun):
+    OVERRIDES = ()
+    ARGUMENTS = ("--lead-steps", 4, "--samples", 6)
+
+    @classmethod
+    def make_data(cls):
+        run("data", "synthetic-era5", "--latitudes", 19, "--longitudes", 36, "--channels", "t2m,z500", "--frame-hours", 24,
+            "--years", 2, "--output", cls.folder / "data", "--no-progress")
+
+    def test_what_it_is_of(self):
+        self.assertEqual((self.skill["format"], self.skill["version"]), ("garonne.skill", 1))
+        self.assertEqual(self.skill["sources"], ["model", "persistence", "climatology"])
+        self.assertEqual(self.skill["channels"], ["t2m", "z500"])
+        self.assertEqual((self.skill["samples"], self.skill["lead_seconds"], self.skill["step"]), (6, 86400, 4))
+        self.assertEqual(self.skill["weighting"], "cell-area")
+        self.assertIn("two annual harmonics of 73", self.skill["climatology"])
+        for word in ("cell-area", "persistence", "z500", "96 h", "skill.h5"):
+            self.assertIn(word, self.shown)
+
+    def test_numbers_make_sense(self):
+        for channel in (0, 1):
+            persistence = self.of("rmse", "persistence", channel)
+            self.assertLess(persistence[0], persistence[-1])
+            self.assertTrue(all(value > 0 for value in self.of("rmse", "model", channel)))
+            self.assertEqual(self.of("acc", "climatology", channel), [None] * 4)
+            for source in ("model", "persistence"):
+                self.assertTrue(all(-1 <= value <= 1 for value in self.of("acc", source, channel)))
+            # The mean square is not less than the square of the mean.
+            for source in self.skill["sources"]:
+                for rmse, bias in zip(self.of("rmse", source, channel), self.of("bias", source, channel)):
+                    self.assertLessEqual(abs(bias), rmse)
+        spectra = self.skill["spectra"]
+        self.assertEqual((spectra["kind"], spectra["leads"]), ("spherical", [1, 2, 3, 4]))
+        # Random weather of degrees below a third of the latitudes.
+        truth = spectra["truth"][0][1]
+        self.assertLess(truth[8], 1e-6 * truth[1])
+
+    def test_json_and_other_options(self):
+        other = self.folder / "other.h5"
+        before = (self.run_directory / "skill.json").read_bytes()
+        result = json.loads(run("eval", self.run_directory, *self.ARGUMENTS, "--weighting", "quadrature", "--climatology",
+                                "mean", "--maps", 0, "--output", other, "--json").stdout)["skill"]
+        (self.run_directory / "skill.json").write_bytes(before)
+        self.assertTrue(other.read_bytes().startswith(b"\x89HDF"))
+        self.assertTrue((self.run_directory / "skill.h5").read_bytes().startswith(b"\x89HDF"))
+        self.assertEqual((result["weighting"], result["output"]), ("quadrature", str(other)))
+        self.assertLessEqual(result["peak_bytes"], result["planned_peak_bytes"])
+        for one, others in zip(result["rmse"][0], self.skill["rmse"][0]):
+            self.assertNotEqual(one[0], others[0])
+            self.assertTrue(math.isclose(one[0], others[0], rel_tol=0.1))
+        # The mean knows no season.
+        self.assertGreater(result["rmse"][2][0][0], self.of("rmse", "climatology")[0])
+
+    def test_the_page(self):
+        window = self.check_page(4)
+        self.assertEqual(window.evaluate("""(() => {
+          const list = document.querySelector('#skill select');
+          list.selectedIndex = 1;
+          list.dispatchEvent(new Event('change'));
+          return [...document.querySelectorAll('#skill h3')].every(title => title.textContent.includes('z500'));
+        })()"""), True)
+        self.assertEqual(window.errors(), [])
+
+    def test_what_cannot_be_is_refused(self):
+        for arguments in (("--lead-steps", 400), ("--weighting", "area"), ("--climatology", "usual"),
+                          ("--generate", "once"), ("--samples", 0)):
+            refused = run("eval", self.run_directory, *arguments, check=2)
+            self.assertIn(arguments[0], refused.stderr)
+        run("eval", self.run_directory, "--output", self.folder / "absent" / "skill.h5", check=5)
+        damaged = self.folder / "damaged"
+        shutil.copytree(self.run_directory, damaged)
+        (damaged / "skill.json").write_text("{}")
+        self.assertIn("skill.json", run("report", damaged, check=2).stderr)
+
+
+class DarcyTest(FieldRun):
+    OVERRIDES = ("--data.path", "train.h5")
+    ARGUMENTS = ()
+
+    @classmethod
+    def make_data(cls):
+        data = cls.folder / "data"
+        data.mkdir()
+        run("data", "darcy", "--samples", 12, "--test-samples", 5, "--resolution", 33, "--stride", 2, "--output",
+            data / "train.h5", "--test", data / "test.h5", "--no-progress")
+        run("data", "statistics", data / "train.h5", "--output", data / "statistics.h5")
+        cls.OVERRIDES = ("--data.path", data / "train.h5", "--data.validation", data / "test.h5", "--data.statistics",
+                         data / "statistics.h5", "--train.loss", "relative-l2")
+
+    def test_pairs_have_no_time(self):
+        self.assertTrue(self.skill["pairs"])
+        self.assertEqual(self.skill["sources"], ["model", "climatology"])
+        self.assertEqual((self.skill["samples"], len(self.skill["rmse"][0])), (5, 1))
+        self.assertEqual((self.skill["weighting"], self.skill["spectra"]["kind"]), ("uniform", "zonal"))
+        self.assertIn("relative L2", self.shown)
+        self.assertLess(self.of("relative_l2", "climatology")[0], 1)
+        run("eval", self.run_directory, "--lead-steps", 2, check=2)
+
+    def test_the_page(self):
+        self.check_page(2)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
