@@ -55,8 +55,11 @@ class Generators(unittest.TestCase):
             with self.subTest(name):
                 self.generate(name, self.folder / f"{name}-a")
                 self.generate(name, self.folder / f"{name}-b", "--seed", 77)
-                first, second = hashes(self.folder / f"{name}-a"), hashes(self.folder / f"{name}-b")
-                self.assertFalse(set(first.values()) & set(second.values()))
+                # Statistics may agree: a mean over the sphere is that of the climate.
+                fields = [{value for path, value in hashes(self.folder / f"{name}-{run}").items()
+                           if path.endswith(".h5")} for run in "ab"]
+                self.assertEqual(len(fields[0]), 2)
+                self.assertFalse(fields[0] & fields[1])
 
     def test_the_jet_meets_its_table(self):
         shown = run("data", "shallow-water", "--output", self.folder / "jet", "--initial", "galewsky",

@@ -412,24 +412,29 @@ TEST(Generators, SyntheticEra5ChannelsDoNotDependOnTheOthers) {
   }
 }
 
+FieldDataset open_fields(const std::string& path) {
+  FieldQuery query;
+  query.path = path;
+  return FieldDataset::open(query);
+}
+
 TEST(Generators, FilesAreReadAsDatasets) {
   dist::Session session = dist::Session::single();
   const SharedScratch scratch(session);
   fs::create_directories(scratch.path("files"));
   generate_darcy(session, small_darcy(scratch.path("files")));
-  const FieldDatasetInfo darcy =
-      FieldDataset::open({.path = scratch.path("files/train.h5")}).info();
+  const FieldDatasetInfo darcy = open_fields(scratch.path("files/train.h5")).info();
   EXPECT_TRUE(darcy.pairs);
   EXPECT_EQ(darcy.samples, 4);
   EXPECT_EQ(darcy.grid, "box");
 
   generate_navier_stokes(session, small_navier_stokes(scratch.path("files")));
-  const FieldDatasetInfo flow = FieldDataset::open({.path = scratch.path("files/train.h5")}).info();
+  const FieldDatasetInfo flow = open_fields(scratch.path("files/train.h5")).info();
   EXPECT_EQ(flow.samples, 3);  // of two frames each
   EXPECT_EQ(flow.grid, "periodic");
 
   generate_shallow_water(session, small_shallow_water(scratch.path("sphere")));
-  FieldDataset sphere = FieldDataset::open({.path = scratch.path("sphere/train")});
+  FieldDataset sphere = open_fields(scratch.path("sphere/train"));
   EXPECT_EQ(sphere.info().grid, "legendre-gauss");
   EXPECT_FALSE(sphere.info().statistics.empty());
   // Four trajectories of three frames: no window crosses from one to the next.
@@ -446,7 +451,7 @@ TEST(Generators, FilesAreReadAsDatasets) {
   }
 
   generate_synthetic_era5(session, small_era5(scratch.path("years")));
-  const FieldDatasetInfo years = FieldDataset::open({.path = scratch.path("years/train")}).info();
+  const FieldDatasetInfo years = open_fields(scratch.path("years/train")).info();
   EXPECT_EQ(years.grid, "equiangular");
   EXPECT_EQ(years.samples, 8);  // years cut short do not continue each other
   EXPECT_EQ(years.frame_seconds, 6 * 3600);
