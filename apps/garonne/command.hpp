@@ -44,6 +44,8 @@ void add_bench(CLI::App& app, Chosen& chosen);
 void add_solve(CLI::App& app, Chosen& chosen);
 // Subcommands of `data`.
 void add_data_generators(CLI::App& data, Chosen& chosen);
+void add_data_inspect(CLI::App& data, Chosen& chosen);
+void add_data_statistics(CLI::App& data, Chosen& chosen);
 // Subcommands of `bench`.
 void add_bench_budgets(CLI::App& bench, Chosen& chosen);
 void add_bench_links(CLI::App& bench, Chosen& chosen);

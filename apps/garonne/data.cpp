@@ -31,29 +31,6 @@ void add_text(CLI::App& data, Chosen& chosen) {
   });
 }
 
-void add_inspect(CLI::App& data, Chosen& chosen) {
-  CLI::App* command = data.add_subcommand("inspect", "say what a tokens file holds");
-  const auto path = std::make_shared<std::string>();
-  const auto json = std::make_shared<bool>(false);
-  const auto verify = std::make_shared<bool>(false);
-  command->add_option("file", *path, "tokens file")->required();
-  command->add_flag("--json", *json, "print JSON");
-  command->add_flag("--verify", *verify, "read every token and check every checksum");
-  command->callback([=, &chosen] {
-    chosen.action = [=](dist::Session& session) {
-      expect_one_rank(session, "data inspect");
-      const data::TokenFileInfo info = data::inspect_token_file(*path);
-      if (*verify) data::verify_token_file(*path, /*show_progress=*/true);
-      if (*json) {
-        fmt::print("{}\n", data::token_file_json(info).dump(2));
-      } else {
-        fmt::print("{}", data::describe(info));
-      }
-      return ExitCode::Done;
-    };
-  });
-}
-
 void add_batch(CLI::App& data, Chosen& chosen) {
   CLI::App* command = data.add_subcommand("batch", "print the global batch of a step");
   const auto config = add_config_options(*command);
@@ -109,7 +86,8 @@ void add_data(CLI::App& app, Chosen& chosen) {
   CLI::App* command = app.add_subcommand("data", "make and look at training data");
   command->require_subcommand(1);
   add_text(*command, chosen);
-  add_inspect(*command, chosen);
+  add_data_inspect(*command, chosen);
+  add_data_statistics(*command, chosen);
   add_batch(*command, chosen);
   add_data_generators(*command, chosen);
 }

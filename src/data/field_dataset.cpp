@@ -37,7 +37,7 @@ void require(std::int64_t value, std::int64_t least, const char* key) {
 void check_query(const FieldQuery& query) {
   require(query.history, 0, "data.history");
   require(query.lead, 1, "data.lead");
-  require(query.rollout, 1, "data.rollout");
+  require(query.rollout, 1, "train.rollout");
   require(query.stride, 1, "data.stride");
   if (query.missing != "refuse" && query.missing != "mask") {
     throw ConfigError("data.missing", query.missing, "must be refuse or mask");
@@ -163,7 +163,7 @@ FieldDataset FieldDataset::open(const FieldQuery& query) {
   }
   if (first.pairs() && (query.history > 0 || query.rollout > 1 || query.lead > 1)) {
     throw ConfigError(
-        "data.rollout", fmt::format("{}", query.rollout),
+        "train.rollout", fmt::format("{}", query.rollout),
         fmt::format("{} holds pairs without time: history must be 0, lead and rollout "
                     "1",
                     query.path));
@@ -178,7 +178,7 @@ FieldDataset FieldDataset::open(const FieldQuery& query) {
     if (run.frames >= span) made.info.samples += (run.frames - span) / query.stride + 1;
   }
   made.first_sample.push_back(made.info.samples);
-  if (made.info.samples == 0) {
+  if (made.info.samples == 0 && query.windows) {
     throw IoError(query.path,
                   fmt::format("no sample: a window takes {} frames (history {}, lead {}, rollout "
                               "{}), but the longest run of frames without a gap has {}",

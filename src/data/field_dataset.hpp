@@ -29,6 +29,7 @@ struct FieldQuery {
   std::int64_t rollout = 1;                  // target frames
   std::int64_t stride = 1;                   // frames from one sample of a run to the next
   std::string missing = "refuse";  // or "mask": what to do about values that are not there
+  bool windows = true;             // false: frames are wanted, no window needs to fit
 };
 
 struct FieldFileInfo {

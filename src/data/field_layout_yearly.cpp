@@ -151,8 +151,12 @@ FieldFile describe(const Hdf5File& file) {
   const Hdf5Attributes attributes = file.attributes("/");
   if (attributes.has("trajectory_length")) {
     described.run_length = static_cast<std::int64_t>(attributes.number("trajectory_length"));
-    if (described.run_length < 1) {
-      throw IoError(file.path(), "attribute \"trajectory_length\" must be at least 1");
+    if (described.run_length < 1 || described.frames % described.run_length != 0) {
+      throw IoError(
+          file.path(),
+          fmt::format("attribute \"trajectory_length\" is {}, which does not divide the {} "
+                      "frames of dataset \"{}\"",
+                      described.run_length, described.frames, fields));
     }
   }
   described.statistics = find_beside(file.path(), "stats");

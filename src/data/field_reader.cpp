@@ -66,16 +66,19 @@ const Hdf5Dataset& FieldReader::dataset(OpenFile& file, const std::string& name)
   const auto found = file.datasets.find(name);
   if (found != file.datasets.end()) return found->second;
   if (file.datasets.size() >= open_datasets) file.datasets.clear();
-  Hdf5Dataset dataset = file.file.dataset(name);
-  const std::int64_t chunk_bytes = dataset.chunk_elements() * dataset.type().bytes;
-  if (2 * chunk_bytes > smallest_cache) {
-    // A frame may be a part of a chunk, of which the rest is wanted soon.
-    dataset = file.file.dataset(name, std::min(2 * chunk_bytes, cache_of_a_file));
-    // Several such datasets share what a file may keep.
-    const auto room = static_cast<std::size_t>(
-        std::max<std::int64_t>(1, cache_of_a_file / std::min(2 * chunk_bytes, cache_of_a_file)));
-    if (file.datasets.size() >= room) file.datasets.clear();
+  std::int64_t chunk_bytes = 0;
+  {
+    // Closed again: a dataset that is open keeps the cache that it was opened with.
+    const Hdf5Dataset probe = file.file.dataset(name);
+    chunk_bytes = probe.chunk_elements() * probe.type().bytes;
   }
+  // A frame may be a part of a chunk, of which the rest is wanted soon.
+  const std::int64_t cache = std::clamp(2 * chunk_bytes, smallest_cache, cache_of_a_file);
+  // What a file may keep is shared by its datasets.
+  if (static_cast<std::int64_t>(file.datasets.size() + 1) * cache > cache_of_a_file) {
+    file.datasets.clear();
+  }
+  Hdf5Dataset dataset = file.file.dataset(name, cache);
   return file.datasets.emplace(name, std::move(dataset)).first->second;
 }
 
@@ -96,7 +99,7 @@ void FieldReader::check_values(const FieldFile& file, const FieldPlace& place,
     throw IoError(
         file.path,
         fmt::format("dataset \"{}\": channel \"{}\" has no finite value ({}) at {} of frame {}{}; "
-                    "repair the file, or train around such values with data.missing = \"mask\"",
+                    "repair the file, or leave such values out (missing = \"mask\")",
                     dataset, place.channel,
                     std::isnan(values[index]) ? "missing or NaN" : "infinite", where, slab.frame,
                     file.trajectories > 1 ? fmt::format(" of sample {}", slab.trajectory) : ""));

@@ -367,7 +367,11 @@ std::vector<double> area_weights(const std::vector<double>& latitudes) {
 FieldSummaries summarise_fields(const FieldQuery& query, bool pointwise, dist::Session& session,
                                 bool show_progress) {
   std::optional<FieldDataset> dataset;
-  session.agree([&] { dataset.emplace(FieldDataset::open(query)); });
+  session.agree([&] {
+    FieldQuery frames = query;
+    frames.windows = false;
+    dataset.emplace(FieldDataset::open(frames));
+  });
   const FieldDatasetInfo& info = dataset->info();
   std::vector<Pass> passes;
   passes.emplace_back(*dataset, false, query.lead, pointwise);

@@ -1,0 +1,117 @@
+// `garonne data inspect` and `garonne data statistics`.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "command.hpp"
+#include "data/field_inspect.hpp"
+#include "data/hdf5.hpp"
+#include "data/token_file.hpp"
+
+namespace garonne::apps {
+namespace {
+
+// A file that says what it is says so in its attribute `format`; files of fields, which others
+// write, do not.
+bool says_its_format(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) return false;
+  return data::Hdf5File::open(path).has_attribute("format");
+}
+
+std::shared_ptr<data::FieldQuery> add_query_options(CLI::App& command) {
+  const auto query = std::make_shared<data::FieldQuery>();
+  command.add_option("path", query->path, "a file, a folder, or a quoted pattern with *")
+      ->required();
+  command.add_option("--layout", query->layout, "auto, yearly, pdebench, well or netcdf")
+      ->capture_default_str();
+  command
+      .add_option("--channels", query->input_channels, "channels, comma-separated (default: all)")
+      ->delimiter(',');
+  command.add_option("--lead", query->lead, "frames from an input to its target")
+      ->capture_default_str();
+  return query;
+}
+
+void inspect_tokens(const std::string& path, bool verify, bool json) {
+  const data::TokenFileInfo info = data::inspect_token_file(path);
+  if (verify) data::verify_token_file(path, /*show_progress=*/true);
+  if (json) {
+    fmt::print("{}\n", data::token_file_json(info).dump(2));
+  } else {
+    fmt::print("{}", data::describe(info));
+  }
+}
+
+}  // namespace
+
+void add_data_inspect(CLI::App& data, Chosen& chosen) {
+  CLI::App* command =
+      data.add_subcommand("inspect", "say what a tokens file, or files of fields, hold");
+  const auto query = add_query_options(*command);
+  const auto json = std::make_shared<bool>(false);
+  const auto full = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "print JSON");
+  command->add_flag(
+      "--full,--verify", *full,
+      "read every value: check the checksums of tokens; count missing values of fields");
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      expect_one_rank(session, "data inspect");
+      if (says_its_format(query->path)) {
+        inspect_tokens(query->path, *full, *json);
+        return ExitCode::Done;
+      }
+      data::FieldQuery lenient = *query;
+      lenient.missing = "mask";  // to count what is not there
+      lenient.windows = false;
+      const data::FieldDatasetInfo info = data::FieldDataset::open(lenient).info();
+      nlohmann::ordered_json facts = data::field_dataset_json(info);
+      if (!*json) fmt::print("{}", data::describe(info));
+      if (*full) {
+        const data::FieldSummaries summaries =
+            data::summarise_fields(lenient, /*pointwise=*/false, session, /*show_progress=*/true);
+        facts["values"] = data::field_summaries_json(summaries);
+        if (!*json) fmt::print("{}", data::describe(summaries));
+      }
+      if (*json) fmt::print("{}\n", facts.dump(2));
+      return ExitCode::Done;
+    };
+  });
+}
+
+void add_data_statistics(CLI::App& data, Chosen& chosen) {
+  CLI::App* command = data.add_subcommand(
+      "statistics", "means and deviations of fields, for normalising them; ranks share the frames");
+  const auto query = add_query_options(*command);
+  const auto output = std::make_shared<std::string>();
+  const auto pointwise = std::make_shared<bool>(false);
+  const auto json = std::make_shared<bool>(false);
+  command->add_option("--output", *output,
+                      "FILE.h5, or a folder for .npy files as makani has them");
+  command->add_flag("--pointwise", *pointwise, "also at each point of the grid");
+  command
+      ->add_option("--missing", query->missing,
+                   "what to do about missing values: refuse, or mask to leave them out")
+      ->capture_default_str();
+  command->add_flag("--json", *json, "print JSON");
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      const data::FieldSummaries summaries =
+          data::summarise_fields(*query, *pointwise, session, /*show_progress=*/true);
+      session.agree([&] {
+        if (session.rank() != 0) return;
+        if (!output->empty()) data::save_field_summaries(*output, summaries);
+        if (*json) {
+          fmt::print("{}\n", data::field_summaries_json(summaries).dump(2));
+        } else {
+          fmt::print("{}", data::describe(summaries));
+          if (!output->empty()) fmt::print("written to {}\n", *output);
+        }
+      });
+      return ExitCode::Done;
+    };
+  });
+}
+
+}  // namespace garonne::apps
