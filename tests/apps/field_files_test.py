@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""Files of fields on the command line: what they hold, their statistics, and what is no such file."""
+import json
+import os
+import pathlib
+import shutil
+import unittest
+
+from support import ProgramTest, run
+
+SOURCE = pathlib.Path(os.environ.get("GARONNE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
+CLIMATE = SOURCE / "data/climate"
+
+
+class BadFiles(ProgramTest):
+    """One message and exit code 5, on one rank and on two."""
+
+    def refused(self, path, *words):
+        for command, ranks in (("inspect", 0), ("statistics", 0), ("statistics", 2)):
+            done = run("data", command, path, ranks=ranks, check=5)
+            ours = [line for line in done.stderr.splitlines() if "garonne:" in line]
+            self.assertEqual(len(ours), 1, done.stderr)
+            for word in (str(path), *words):
+                self.assertIn(word, done.stderr)
+
+    def test_nothing_there(self):
+        self.refused(self.folder / "absent.h5", "no such file")
+
+    def test_folder_without_data(self):
+        empty = self.folder / "empty"
+        empty.mkdir()
+        self.refused(empty, "no data files")
+
+    def test_not_hdf5(self):
+        self.refused(self.folder / "train.txt", "not an HDF5 file")
+
+    def test_truncated(self):
+        cut = self.folder / "cut.h5"
+        cut.write_bytes(self.data.read_bytes()[:3000])
+        self.refused(cut, "truncated")
+
+    def test_tokens_are_no_fields(self):
+        for ranks in (0, 2):
+            done = run("data", "statistics", self.data, ranks=ranks, check=5)
+            self.assertIn("no known layout of fields", done.stderr)
+            self.assertIn('"tokens"', done.stderr)
+        self.assertIn("tokenizer", run("data", "inspect", self.data).stdout)
+
+    def test_options(self):
+        done = run("data", "inspect", self.data, "--layout", "grib")
+        self.assertIn("tokenizer", done.stdout)
+        run("data", "statistics", self.data, "--layout", "grib", check=2)
+        run("data", "statistics", self.data, "--missing", "ignore", check=2)
+        run("data", "inspect", self.data, ranks=2, check=2)
+
+
+@unittest.skipUnless(CLIMATE.is_dir(), f"{CLIMATE} is missing; scripts/fetch-data makes it")
+class Climate(ProgramTest):
+    def test_what_a_file_holds(self):
+        shown = run("data", "inspect", CLIMATE / "A1B_north_america.nc").stdout
+        for words in ("layout netcdf", "air_temperature", "latitude 37 (15 to 60)", "1860-06-01 00:00", "239"):
+            self.assertIn(words, shown)
+        facts = json.loads(run("data", "inspect", CLIMATE / "ostia_monthly.nc", "--full", "--json").stdout)
+        self.assertEqual(facts["points"], [18, 432])
+        self.assertEqual(facts["samples"], 53)
+        self.assertEqual(facts["values"]["inputs"]["missing"], [110970])
+
+    def test_statistics_by_any_number_of_ranks(self):
+        pattern = CLIMATE / "*_north_america.nc"
+        shown = {run("data", "statistics", pattern, "--json", ranks=ranks).stdout for ranks in (0, 1, 2, 3)}
+        self.assertEqual(len(shown), 1)
+        made = json.loads(shown.pop())["inputs"]
+        self.assertEqual(made["missing"], [0])
+        self.assertTrue(280 < made["mean"][0] < 295, made)
+        output = self.folder / "statistics.h5"
+        run("data", "statistics", pattern, "--output", output)
+        self.assertTrue(output.is_file())
+        self.assertFalse(output.with_suffix(".h5.partial").exists())
+
+    def test_missing_values(self):
+        ostia = CLIMATE / "ostia_monthly.nc"
+        refused = run("data", "statistics", ostia, ranks=2, check=5)
+        for words in (str(ostia), "surface_temperature", "mask"):
+            self.assertIn(words, refused.stderr)
+        made = json.loads(run("data", "statistics", ostia, "--missing", "mask", "--json").stdout)
+        self.assertEqual(made["inputs"]["missing"], [110970])
+
+    def test_truncated(self):
+        folder = self.folder / "cut"
+        folder.mkdir()
+        shutil.copy(CLIMATE / "A1B_north_america.nc", folder / "a.nc")
+        (folder / "b.nc").write_bytes((CLIMATE / "E1_north_america.nc").read_bytes()[:900000])
+        refused = run("data", "statistics", folder, ranks=2, check=5)
+        self.assertIn(f"{folder}/b.nc", refused.stderr)
+        self.assertIn("truncated", refused.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
