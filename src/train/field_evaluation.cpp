@@ -180,9 +180,11 @@ FieldEvaluation::FieldEvaluation(TrainedModel& trained, const FieldWorkload& wor
   if (setting_.leads > most) {
     throw ConfigError(
         "--lead-steps", fmt::format("{}", setting_.leads),
-        fmt::format("is more than the {} of {}", most,
-                    info.pairs ? "one application to pairs without time"
-                               : "longest forecast that can be compared with " + path));
+        info.pairs
+            ? std::string("must be 1: pairs have no time")
+            : fmt::format("is more than {}, the steps of the longest forecast that {} can be "
+                          "compared with",
+                          most, path));
   }
   setting_.run = std::move(run);
   setting_.step = trained.step;
