@@ -97,7 +97,7 @@ RunConfig small_config(const Scratch& scratch, const std::string& train, const s
   set("data.path", scratch.path(train));
   set("data.validation", test.empty() ? "" : scratch.path(test));
   set("data.normalisation", "none");
-  set("train.loss", "mse");
+  set("train.loss", "squared-l2");
   set("train.micro_batch", "1");
   set("train.global_batch", "1");
   set("memory.budget", "64 MiB");
