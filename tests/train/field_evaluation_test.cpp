@@ -11,8 +11,8 @@
 #include "base/error.hpp"
 #include "data/hdf5.hpp"
 #include "data/npy.hpp"
+#include "nn/compute_session.hpp"
 #include "train/climatology.hpp"
-#include "train/run_directory.hpp"
 #include "train/scratch.hpp"
 
 namespace garonne::train::test {
@@ -106,9 +106,23 @@ RunConfig small_config(const Scratch& scratch, const std::string& train, const s
   return config;
 }
 
+// As open_trained_model makes it at step 0, but for the session of kernels: a process has one.
+TrainedModel initial_model(const RunConfig& config) {
+  TrainedModel trained;
+  trained.config = config;
+  trained.setup = make_setup(config, FieldWorkload(config).facts(), 1);
+  trained.optimizer = optim::make_optimizer(config);
+  trained.budget_bytes = config.memory.budget;
+  trained.tier = std::make_unique<exec::DeviceTier>(trained.budget_bytes);
+  const exec::DeviceScope scope(*trained.tier);
+  trained.state = exec::initial_state(trained.setup.model, trained.setup.declaration.precision,
+                                      static_cast<std::uint64_t>(config.train.seed),
+                                      static_cast<int>(trained.optimizer->state_names().size()));
+  return trained;
+}
+
 Evaluated evaluate(const RunConfig& config, const FieldEvaluationOptions& options) {
-  prepare_run_directory(config);
-  TrainedModel trained = open_trained_model(config.run.directory, 0);
+  TrainedModel trained = initial_model(config);
   const FieldWorkload workload(trained.config);
   FieldEvaluation evaluation(trained, workload, config.run.directory, options);
   Evaluated made;
