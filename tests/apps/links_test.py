@@ -120,8 +120,9 @@ class LinksTest(ProgramTest):
         environment = os.environ | {"GARONNE_HOSTS_PREFIX": f"gt{os.getpid() % 1000}-"}
 
         def hosts(*words):
-            return subprocess.run([HOSTS, *map(str, words)], env=environment, capture_output=True, text=True, check=True,
-                                  timeout=100).stdout
+            # `timeout` ends the ranks, too, which would otherwise hold the pipes open.
+            return subprocess.run(["timeout", "-k", "5", "100", HOSTS, *map(str, words)], env=environment,
+                                  capture_output=True, text=True, check=True).stdout
         path = self.folder / "hosts.toml"
         hosts("up", 2, "100mbit")
         try:
