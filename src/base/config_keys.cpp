@@ -108,7 +108,7 @@ KeySpec switch_key(const std::string& name, Access access, const std::string& he
 template <typename Access>
 KeySpec list_key(const std::string& name, Access access, std::int64_t least,
                  const std::string& help) {
-  const std::string range = fmt::format("integers >= {}, as [16, 16]", least);
+  const std::string range = fmt::format("integers >= {} with commas", least);
   return {name,
           KeyType::List,
           range,

@@ -54,7 +54,8 @@ class Linear : public Node {
 
   std::vector<at::Tensor> backward(const Context& context,
                                    BackwardArguments& arguments) const override {
-    const at::Tensor& gradient = arguments.output_gradient;
+    // Losses of fields hand over what has no rows.
+    const at::Tensor gradient = arguments.output_gradient.view({rows_.count(), outputs_});
     auto& gradients = arguments.parameter_gradients;
     if (arguments.weights) {
       context.products->weight_gradient(gradient,

@@ -206,7 +206,8 @@ std::int64_t low_precision_workspace_bytes(const Declaration& declaration, std::
   const std::int64_t right =
       declaration.allocation(64 * padded * element) * (transposed_left && padded != k ? 2 : 1);
   const std::int64_t sums = declaration.allocation(m_block * n_block * 4);
-  constexpr std::int64_t descriptors = 1152;
+  // Also what small matrices of odd sizes are aligned by.
+  constexpr std::int64_t descriptors = 1152 + 2048;
   // 64: the scale, which the product takes as a tensor.
   return declaration.threads * (left + right + sums + descriptors) + 64;
 }

@@ -189,7 +189,7 @@ TEST(FieldExecutor, TheLossFalls) {
     FieldRank rank(setting, 0);
     const double first = rank.step(1).loss;
     double last = first;
-    for (std::int64_t step = 2; step <= 40; ++step) last = rank.step(step).loss;
+    for (std::int64_t step = 2; step <= 100; ++step) last = rank.step(step).loss;
     EXPECT_LT(last, 0.6 * first);
   }
 }
