@@ -103,8 +103,9 @@ class ReportTest(ProgramTest):
         self.assertEqual(summary["measured_seconds"], statistics.median_high(row["seconds"] for row in rows))
         self.assertEqual(summary["last_loss"], rows[-1]["loss"])
         self.assertEqual(summary["last_validation_loss"], rows[-1]["validation_loss"])
-        for key in ("step", "loss", "items_per_second", "peak_bytes"):
+        for key in ("step", "loss", "peak_bytes"):
             self.assertEqual(shown[key], [row[key] for row in rows])
+        self.assertEqual(shown["items_per_second"], [row["tokens_per_second"] for row in rows])
         self.assertEqual(shown["validation"], [[row["step"], row["validation_loss"]] for row in rows
                                                if "validation_loss" in row])
         self.assertEqual(len(shown["validation"]), 2)
