@@ -197,6 +197,9 @@ class Pass {
   std::optional<PointMoments> points_;
 };
 
+// Least deviation of a point, of its channel's.
+constexpr double constant_point = 1e-3;
+
 double deviation_of(const Moments& moments) {
   return moments.weight == 0 ? 0 : std::sqrt(moments.squares / moments.weight);
 }
@@ -328,7 +331,10 @@ FieldMoments choose_moments(const FieldSummary& summary, const std::string& mode
                       fmt::format("mean {} and deviation {} of channel \"{}\" cannot be used",
                                   mean[index], deviation[index], channel));
       }
-      const auto scale = static_cast<float>(deviation[index]);
+      // A point that never changes, as on a wall, is decoded to what it always is, whatever a model
+      // says of it; what is left of its own value by rounding is not blown up either.
+      const double least = pointwise ? constant_point * summary.deviation[place] : 0;
+      const auto scale = static_cast<float>(std::max(deviation[index], least));
       moments.mean.push_back(static_cast<float>(mean[index]));
       moments.deviation.push_back(scale == 0 ? 1.0F : scale);
     }

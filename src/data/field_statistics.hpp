@@ -54,7 +54,7 @@ struct FieldMoments {
   std::vector<std::string> channels;
   std::vector<std::int64_t> points;  // empty = one number a channel
   std::vector<float> mean;           // [channels] or [channels, points…]
-  std::vector<float> deviation;      // as mean; where it was 0 it is 1
+  std::vector<float> deviation;      // as mean; of a point at least 1e-3 of its channel's; never 0 but 1
   // [channels]: deviation of the change from a frame to the one `lead` later; empty = unknown.
   std::vector<float> difference_deviation;
 

@@ -13,6 +13,8 @@ namespace {
 
 // Estimates of bytes may be off by so much: a candidate beyond is not planned.
 constexpr double estimate_slack = 1.15;
+// More than any step takes.
+constexpr double doubtful_seconds = 1e9;
 // Where nothing fits, so many are planned to find out who needs least.
 constexpr int most_lean_plans = 8;
 constexpr std::size_t most_lean_estimates = 500;
@@ -98,13 +100,14 @@ class Search {
       const std::size_t row = std::get<1>(estimated.top());
       estimated.pop();
       if (rows_[row].bounds.seconds >= limit) continue;
-      if (!options_.exhaustive && result_.planned >= options_.most_planned &&
-          (!result_.best.empty() || result_.planned >= 4 * options_.most_planned)) {
+      if (!options_.exhaustive && micro_batches_ >= options_.most_micro_batches &&
+          (!result_.best.empty() || micro_batches_ >= 4 * options_.most_micro_batches)) {
         gave_up = true;
         break;
       }
       note(result_.candidates, "planning " + to_string(rows_[row].candidate));
       ++result_.planned;
+      micro_batches_ += rows_[row].candidate.micro_batches;
       rows_[row].outcome = plan_(rows_[row].candidate);
       if (rows_[row].outcome.fits)
         result_.best.push_back(rows_[row]);
@@ -123,12 +126,10 @@ class Search {
     }
     const double beyond =
         static_cast<double>(rows_[row].estimate.bytes) / static_cast<double>(budget_bytes_);
-    if (!rows_[row].estimate.fits && beyond > estimate_slack && !options_.exhaustive) {
-      ++result_.too_large;
-      large_.push_back(row);
-      return;
-    }
-    estimated.emplace(rows_[row].estimate.seconds, row);
+    const bool doubtful = !rows_[row].estimate.fits && beyond > estimate_slack;
+    // Last: estimates err on the side of more, but rarely by so much.
+    const double later = doubtful && !options_.exhaustive ? doubtful_seconds : 0;
+    estimated.emplace(rows_[row].estimate.seconds + later, row);
   }
 
   void find_leanest() {
@@ -173,6 +174,7 @@ class Search {
   std::vector<std::size_t> large_;
   Queue bounded_;
   GridSearch result_;
+  std::int64_t micro_batches_ = 0;  // of what was planned
 };
 
 }  // namespace

@@ -36,7 +36,9 @@ struct RankedGrid {
 struct GridSearchOptions {
   int best = 10;            // so many are wanted
   bool exhaustive = false;  // plan every candidate by node, whatever its bounds
-  int most_planned = 40;    // else so many at most
+  // Else candidates are planned until they have so many micro-batches together, and at least
+  // until there is one that fits.
+  std::int64_t most_micro_batches = 2'000;
   std::function<void(std::int64_t done, std::int64_t total, const std::string& what)> progress;
 };
 

@@ -105,9 +105,11 @@ class Fields:
                 self.assertLessEqual(row["planned_peak_bytes"], budget)
 
     def test_losses_fall_and_bytes_are_as_planned(self):
-        losses = series(self.kept, "loss")
-        self.assertLess(losses[-1], losses[0])
-        self.check_bytes(self.kept)
+        directory = self.folder / "falls"
+        self.train(directory, "--train.steps", 40, "--optimizer.learning_rate", 5e-3)
+        losses = series(directory, "loss")
+        self.assertLess(sum(losses[-6:]), 0.9 * sum(losses[:6]))
+        self.check_bytes(directory)
         self.assertNotIn("tokens_per_second", metrics(self.kept)[0])
         self.assertGreater(metrics(self.kept)[0]["samples_per_second"], 0)
 
@@ -123,8 +125,8 @@ class Fields:
         refused = self.train(self.folder / "below", "--memory.budget", least - 1, check=3)
         self.assertIn(str(least), refused.stderr)
 
-    def compare(self, directory, tolerance=1e-9):
-        for key in ("loss", "gradient_norm"):
+    def compare(self, directory, tolerance=1e-9, keys=("loss", "gradient_norm")):
+        for key in keys:
             for one, other in zip(series(self.kept, key), series(directory, key), strict=True):
                 self.assertLessEqual(abs(one - other), tolerance * abs(one), key)
 
@@ -157,7 +159,10 @@ class Fields:
             directory = self.folder / precision
             self.train(directory, "--train.precision", precision)
             self.check_bytes(directory)
-            self.compare(directory, 1e-3 if precision == "float32" else 0.2)
+            if precision == "float32":
+                self.compare(directory, 1e-3)
+            else:
+                self.compare(directory, 0.2, ("loss",))
 
 
 class DarcyTest(Fields, unittest.TestCase):

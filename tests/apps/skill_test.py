@@ -104,7 +104,7 @@ class SphereTest(FieldRun):
         self.assertEqual((self.skill["samples"], self.skill["lead_seconds"], self.skill["step"]), (6, 86400, 4))
         self.assertEqual(self.skill["weighting"], "cell-area")
         self.assertIn("two annual harmonics of 73", self.skill["climatology"])
-        for word in ("cell-area", "persistence", "z500", "96 h", "skill.h5"):
+        for word in ("cell-area", "persistence", "z500", "4 d", "skill.h5"):
             self.assertIn(word, self.shown)
 
     def test_numbers_make_sense(self):

@@ -158,7 +158,7 @@ TEST(GridSearch, FindsTheTenBestOfAll) {
         return pretend(estimator, candidate, seed);
       };
       GridSearchOptions options;
-      options.most_planned = 1'000'000;
+      options.most_micro_batches = 1'000'000;
       const GridSearch quick = search_grids(candidates, estimator, budget, plan, options);
       options.exhaustive = true;
       const GridSearch all = search_grids(candidates, estimator, budget, plan, options);
