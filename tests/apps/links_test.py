@@ -113,6 +113,8 @@ class LinksTest(ProgramTest):
     def test_one_rank_has_no_links(self):
         self.assertIn("mpirun -n 2", run("bench", "links", check=2).stderr)
 
+    # Rates of a busy machine are no rates: under the label long, where it is alone.
+    @unittest.skipUnless(os.environ.get("GARONNE_EMULATED_HOSTS"), "GARONNE_EMULATED_HOSTS is not set")
     def test_emulated_hosts_are_hosts_with_slow_links(self):
         checked = subprocess.run([HOSTS, "check"], capture_output=True, text=True)
         if checked.returncode != 0:
