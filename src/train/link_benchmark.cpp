@@ -125,6 +125,7 @@ LinkBenchmark run_link_benchmark(const LinkBenchmarkOptions& options, dist::Sess
   cluster.bfloat16_flops = rates.bfloat16_flops;
   cluster.float64_flops = rates.float64_flops;
   cluster.bytes_per_second = rates.bytes_per_second;
+  cluster.profiled_here = true;
   const MeasuredLink& some = result.one_host ? *result.one_host : *result.across_hosts;
   cluster.inside_node = link_of(some);
   cluster.between_nodes = link_of(result.across_hosts ? *result.across_hosts : some);
