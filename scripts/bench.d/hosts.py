@@ -55,9 +55,9 @@ def parse_arguments():
     parser.add_argument("--model", choices=tuple(BATCHES), default="0.8m")
     parser.add_argument("--ranks", type=int, choices=tuple(GRIDS), default=2)
     parser.add_argument("--host-count", type=positive, help="default: one for each rank")
-    parser.add_argument("--rates", type=lambda text: text.split(","), default=["unlimited", "1gbit", "300mbit", "100mbit"],
-                        help="of a host's link, such as 100mbit, 1gbit, or unlimited; default: four of them")
-    parser.add_argument("--grids", type=list_of(known), help=f"of {', '.join(known)}; default: all for the ranks")
+    parser.add_argument("--rates", type=lambda text: text.split(","), default=["1gbit", "300mbit", "100mbit"],
+                        help="of a host's link, such as 100mbit, 1gbit, or unlimited; default: three of them")
+    parser.add_argument("--only", type=list_of(known), dest="grids", help=f"of {', '.join(known)}; default: all for the ranks")
     parser.add_argument("--steps", type=positive, default=12, help="timed steps of a turn")
     parser.add_argument("--repeats", type=positive, default=3, help="turns")
     parser.add_argument("--json", dest="json_path")

@@ -71,10 +71,12 @@ struct Meeting {
   int wanted = 2;
   double latest = 0;
   double seconds = 0;
+  int link = -1;  // of a message
 };
 
 // Runs all ranks at once: a message or a collective goes on its way when all its ends are there.
-// Each rank has one communication lane for collectives; messages pass beside it.
+// Each rank has one communication lane for collectives; messages pass beside it, one after the
+// other from a rank to another.
 class Meetings {
  public:
   explicit Meetings(const std::vector<Program>& programs)
@@ -150,6 +152,7 @@ class Meetings {
         }
       }
     }
+    std::map<std::pair<int, int>, int> link_between;
     for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
       const auto& instructions = programs_[index(rank)].instructions;
       for (int i = 0; i < static_cast<int>(instructions.size()); ++i) {
@@ -166,7 +169,10 @@ class Meetings {
         }
         meeting_of_[index(rank)][index(i)] = meeting_of_[index(sender)][index(at)] =
             static_cast<int>(meetings_.size());
-        meetings_.push_back({0, 2, 0, send.seconds});
+        const auto [link, fresh] =
+            link_between.try_emplace({sender, rank}, static_cast<int>(link_free_.size()));
+        if (fresh) link_free_.push_back(0);
+        meetings_.push_back({0, 2, 0, send.seconds, link->second});
       }
     }
     for (const auto& [ends, message] : messages) {
@@ -199,6 +205,11 @@ class Meetings {
         Meeting& place = meetings_[index(meeting)];
         place.latest = std::max(place.latest, start);
         ++place.came;
+        if (place.came == place.wanted && place.link >= 0) {
+          double& free = link_free_[index(place.link)];
+          place.latest = std::max(place.latest, free);
+          free = place.latest + place.seconds;
+        }
         if (!is_message(instruction) && !blocks) lane = start + place.seconds;
       }
       if (blocks) {
@@ -232,6 +243,7 @@ class Meetings {
   std::vector<double> lane_;  // by rank: when its collectives so far are done
   std::vector<std::vector<int>> meeting_of_;
   std::vector<Meeting> meetings_;
+  std::vector<double> link_free_;  // from a rank to another: when its messages so far are through
   std::vector<WaitedSeconds> waited_;  // by rank
   std::vector<int> arrived_;           // by rank: the instruction that it has come to last
 };

@@ -158,6 +158,24 @@ TEST(PipelinePrograms, EarlyStagesHoldMoreMicroBatches) {
   EXPECT_GT(flooded[0].peak_bytes, predictions[0].peak_bytes);
 }
 
+// Messages from one stage to the next queue on their link: all forwards of gpipe come before its
+// backwards, so a link that is slow beside the computation is busy one way and then the other.
+TEST(PipelinePrograms, MessagesOfOneLinkQueue) {
+  constexpr int micro_batches = 8;
+  constexpr double slow = 1000;
+  auto programs = programs_of("gpipe", 2, micro_batches, chain_graph(4), "keep-all");
+  const double computed = replay_together(programs)[0].seconds;
+  for (Program& program : programs) {
+    for (Instruction& instruction : program.instructions) {
+      if (instruction.operation == Operation::Send || instruction.operation == Operation::Receive)
+        instruction.seconds = slow;
+    }
+  }
+  const double seconds = replay_together(programs)[0].seconds;
+  EXPECT_GE(seconds, 2 * micro_batches * slow);
+  EXPECT_LE(seconds, 2 * micro_batches * slow + computed);
+}
+
 // Breaks the first instruction of a kind on one rank; the error names an instruction of `named`.
 void expect_refused(std::vector<Program> programs, int rank,
                     const std::function<bool(const Instruction&)>& wanted,
