@@ -7,8 +7,7 @@
 
 #include "data/field_dataset.hpp"
 #include "data/field_statistics.hpp"
-#include "data/reader.hpp"
-#include "data/token_stream.hpp"
+#include "data/read_ahead.hpp"
 
 namespace garonne::data {
 
@@ -44,11 +43,9 @@ class FieldStream {
   const FieldStatistics& statistics() const;
 
  private:
-  class Task;
-  void leave();
+  class Source;
 
-  std::shared_ptr<Reader> reader_;
-  std::shared_ptr<Task> task_;
+  std::unique_ptr<ReadAhead<Source>> ahead_;
 };
 
 // One micro-batch, read on the calling thread; for commands and checks.
