@@ -14,15 +14,10 @@ namespace garonne::data {
 namespace {
 
 using testing::expect_io_error;
+using testing::query_of;
 using testing::Scratch;
 using testing::value_at;
 using testing::YearlyFile;
-
-FieldQuery query_of(const std::string& path) {
-  FieldQuery query;
-  query.path = path;
-  return query;
-}
 
 // Micro-batch n has the samples 2n and 2n + 1.
 std::vector<std::int64_t> pairs(std::int64_t ordinal) {
