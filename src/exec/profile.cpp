@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +17,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "exec/device_tier.hpp"
+#include "exec/timing.hpp"
 #include "kernels/reduction.hpp"
 #include "kernels/session.hpp"
 #include "nn/autograd_graph.hpp"
@@ -27,31 +27,10 @@
 namespace garonne::exec {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// A table has many rows, and is kept for good.
+constexpr double enough_seconds = 0.03;
 
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max() / 2;
-
-// The shortest of repeated runs: at least five, more while they are cheap. What disturbs a run only
-// makes it longer, and a table is kept for good.
-double shortest_seconds(const std::function<void()>& prepare, const std::function<void()>& work) {
-  prepare();
-  work();
-  double shortest = std::numeric_limits<double>::infinity();
-  double total = 0;
-  for (int runs = 0; runs < 5 || (total < 0.03 && runs < 40); ++runs) {
-    prepare();
-    const auto start = Clock::now();
-    work();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    shortest = std::min(shortest, seconds);
-    total += seconds;
-  }
-  return shortest;
-}
-
-double shortest_seconds(const std::function<void()>& work) {
-  return shortest_seconds([] {}, work);
-}
 
 at::Tensor random_tensor(std::vector<std::int64_t> shape, at::ScalarType type) {
   return at::randn(shape, at::TensorOptions().dtype(at::kFloat)).mul_(0.1).to(type);
@@ -92,7 +71,7 @@ void choose_product(const nn::ProductShape& shape, nn::Products& products, doubl
   for (const nn::ProductLibrary library : nn::product_candidates(shape)) {
     nn::Products candidate;
     candidate.choose(shape, library);
-    const double seconds = shortest_seconds([&] {
+    const double seconds = shortest_seconds(enough_seconds, [&] {
       switch (shape.form) {
         case nn::ProductForm::Forward:
           candidate.forward(x, weight, at::Tensor());
@@ -155,7 +134,7 @@ class NodeProbe {
   plan::CostRow measure() {
     plan::CostRow row;
     const std::int64_t base = tier_.live_bytes();
-    row.forward_seconds = shortest_seconds([&] { forward(nullptr); });
+    row.forward_seconds = shortest_seconds(enough_seconds, [&] { forward(nullptr); });
     tier_.reset_peak();
     {
       const at::Tensor output = forward(nullptr);
@@ -163,7 +142,7 @@ class NodeProbe {
       row.forward_transient_bytes = tier_.peak_bytes() - tier_.live_bytes();
     }
     if (spec_.kind == "logits_head") return row;
-    row.forward_keep_seconds = shortest_seconds([&] {
+    row.forward_keep_seconds = shortest_seconds(enough_seconds, [&] {
       nn::Record record;
       forward(&record);
     });
@@ -209,8 +188,8 @@ class NodeProbe {
         transient_bytes = tier_.peak_bytes() - std::max(tier_.live_bytes(), before);
       }
       nn::Record again;
-      seconds =
-          shortest_seconds([&] { forward(&(again = nn::Record())); }, [&] { run(again, part); });
+      seconds = shortest_seconds(
+          enough_seconds, [&] { forward(&(again = nn::Record())); }, [&] { run(again, part); });
     };
     if (!spec_.splits_backward) {
       measure(Part::Whole, row.backward_seconds, row.backward_transient_bytes);
@@ -309,12 +288,13 @@ void profile_step(const optim::Optimizer& optimizer, const std::string& name, Pr
   }
   update.decays = true;
   plan::CostRow norm;
-  norm.forward_seconds = shortest_seconds([&] {
+  norm.forward_seconds = shortest_seconds(enough_seconds, [&] {
     kernels::sum_of_squares(nn::element_type_of(update.gradient), update.gradient.const_data_ptr(),
                             update.gradient.numel());
   });
   plan::CostRow updating;
-  updating.forward_seconds = shortest_seconds([&] { optimizer.update(update, 1, 1e-6, 1.0); });
+  updating.forward_seconds =
+      shortest_seconds(enough_seconds, [&] { optimizer.update(update, 1, 1e-6, 1.0); });
   table.rows[norm_key] = norm;
   table.rows[update_key] = updating;
 }
