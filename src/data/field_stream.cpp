@@ -62,16 +62,13 @@ FieldBatch read_field_batch(FieldDataset& dataset, FieldSlab slab,
 
 class FieldStream::Source {
  public:
-  Source(const FieldQuery& query, FieldSlab slab, FieldStatistics statistics)
-      : dataset_(FieldDataset::open(query)),
-        slab_(slab),
-        statistics_(std::move(statistics)),
-        masked_(query.missing == "mask") {
+  Source(FieldDataset dataset, FieldSlab slab, FieldStatistics statistics)
+      : dataset_(std::move(dataset)), slab_(slab), statistics_(std::move(statistics)) {
     check_statistics(statistics_, dataset_.info());
   }
 
   FieldBatch read(std::vector<std::int64_t> samples) {
-    return read_field_batch(dataset_, slab_, statistics_, std::move(samples), masked_);
+    return read_field_batch(dataset_, slab_, statistics_, std::move(samples), dataset_.masks());
   }
 
   const FieldDatasetInfo& info() const { return dataset_.info(); }
@@ -81,16 +78,29 @@ class FieldStream::Source {
   FieldDataset dataset_;
   FieldSlab slab_;
   FieldStatistics statistics_;
-  bool masked_;
 };
+
+FieldStream::FieldStream(std::shared_ptr<Reader> reader, const std::function<FieldDataset()>& open,
+                         FieldSlab slab, FieldStatistics statistics, SamplesOf samples_of,
+                         std::int64_t first_ordinal, std::int64_t end_ordinal, int depth)
+    : ahead_(std::make_unique<ReadAhead<Source>>(
+          std::move(reader),
+          [&] { return std::make_unique<Source>(open(), slab, std::move(statistics)); },
+          std::move(samples_of), first_ordinal, end_ordinal, depth)) {}
+
+FieldStream::FieldStream(std::shared_ptr<Reader> reader, const FieldDataset& dataset,
+                         FieldSlab slab, FieldStatistics statistics, SamplesOf samples_of,
+                         std::int64_t first_ordinal, std::int64_t end_ordinal, int depth)
+    : FieldStream(
+          std::move(reader), [&] { return dataset.again(); }, slab, std::move(statistics),
+          std::move(samples_of), first_ordinal, end_ordinal, depth) {}
 
 FieldStream::FieldStream(std::shared_ptr<Reader> reader, const FieldQuery& query, FieldSlab slab,
                          FieldStatistics statistics, SamplesOf samples_of,
                          std::int64_t first_ordinal, std::int64_t end_ordinal, int depth)
-    : ahead_(std::make_unique<ReadAhead<Source>>(
-          std::move(reader),
-          [&] { return std::make_unique<Source>(query, slab, std::move(statistics)); },
-          std::move(samples_of), first_ordinal, end_ordinal, depth)) {}
+    : FieldStream(
+          std::move(reader), [&] { return FieldDataset::open(query); }, slab, std::move(statistics),
+          std::move(samples_of), first_ordinal, end_ordinal, depth) {}
 
 FieldStream::~FieldStream() = default;
 FieldStream::FieldStream(FieldStream&&) noexcept = default;
