@@ -4,7 +4,6 @@
 Started by scripts/bench, which says what the options are.
 """
 import argparse
-import json
 import os
 import pathlib
 import random
@@ -19,7 +18,7 @@ try:
 except ImportError:
     import tomli as tomllib
 
-from programs import HERE, Runner, describe_machine, list_of, positive, spread
+from programs import HERE, describe_machine, list_of, measure, positive, spread, write_figures
 
 MODELS = ("0.8m", "10m", "124m")
 PRECISIONS = ("float32", "bfloat16")
@@ -183,21 +182,10 @@ def main():
     machine = describe_machine(options.threads)
     with tempfile.TemporaryDirectory(prefix="garonne-bench-") as name:
         folder = pathlib.Path(name)
-        environment = os.environ | {"OMP_NUM_THREADS": str(options.threads)}
         make_tokens(folder)
         cases = [Case(model, precision, options, folder) for model in options.models for precision in options.precisions]
-        runner = Runner(sum(case.processes() for case in cases), environment)
-        for case in cases:
-            case.prepare(runner)
-            for number in range(1, options.repeats + 1):
-                case.repeat(runner, number)
-            case.print_table()
-            sys.stdout.flush()
-    if options.json_path:
-        result = {"format": "garonne.benchmark", "version": 1, "machine": machine,
-                  "cases": [case.to_json() for case in cases]}
-        pathlib.Path(options.json_path).write_text(json.dumps(result, indent=1) + "\n")
-        print(f"\nevery figure: {options.json_path}")
+        measure(cases, options.repeats, os.environ | {"OMP_NUM_THREADS": str(options.threads)})
+    write_figures(options.json_path, machine, cases=[case.to_json() for case in cases])
 
 
 main()

@@ -6,7 +6,6 @@ to a core, on this machine; PyTorch's talk over gloo. What a grid costs is held 
 same time without a word to each other, each on half of the samples: that is all that two cores could do.
 """
 import argparse
-import json
 import os
 import pathlib
 import socket
@@ -19,7 +18,7 @@ try:
 except ImportError:
     import tomli as tomllib
 
-from programs import HERE, Runner, describe_machine, launcher, list_of, positive, spread
+from programs import HERE, describe_machine, launcher, list_of, measure, positive, spread, write_figures
 
 RANKS = 2
 # Samples of a step over both ranks, and of a micro-batch.
@@ -174,18 +173,8 @@ def main():
         sys.exit(f"two processes of one thread want {RANKS} cores")
     with tempfile.TemporaryDirectory(prefix="garonne-bench-") as name:
         cases = [Case(model, options, pathlib.Path(name)) for model in options.models]
-        runner = Runner(sum(case.processes() for case in cases), os.environ | {"OMP_NUM_THREADS": "1"})
-        for case in cases:
-            case.prepare(runner)
-            for number in range(1, options.repeats + 1):
-                case.repeat(runner, number)
-            case.print_table()
-            sys.stdout.flush()
-    if options.json_path:
-        result = {"format": "garonne.benchmark", "version": 1, "machine": machine,
-                  "grids": [case.to_json() for case in cases]}
-        pathlib.Path(options.json_path).write_text(json.dumps(result, indent=1) + "\n")
-        print(f"\nevery figure: {options.json_path}")
+        measure(cases, options.repeats, os.environ | {"OMP_NUM_THREADS": "1"})
+    write_figures(options.json_path, machine, grids=[case.to_json() for case in cases])
 
 
 main()

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from programs import HERE, describe_machine, list_of, positive
+from programs import HERE, describe_machine, list_of, positive, write_figures
 
 HOSTS_SCRIPT = HERE.parent / "emulated-hosts"
 SKIPPED = 77
@@ -207,12 +207,9 @@ def main():
     print(f"{options.model} float32, {options.ranks} ranks of one thread on {hosts} hosts, "
           f"{time.monotonic() - started:.0f} s")
     within, right, pairs = compare(rows)
-    if options.json_path:
-        result = {"format": "garonne.benchmark", "version": 1, "machine": machine,
-                  "hosts": {"model": options.model, "ranks": options.ranks, "hosts": hosts, "links": links, "rows": rows,
-                            "within": within, "pairs": pairs, "picked": right}}
-        pathlib.Path(options.json_path).write_text(json.dumps(result, indent=1) + "\n")
-        print(f"every figure: {options.json_path}")
+    write_figures(options.json_path, machine,
+                  hosts={"model": options.model, "ranks": options.ranks, "hosts": hosts, "links": links, "rows": rows,
+                         "within": within, "pairs": pairs, "picked": right})
     return 0
 
 

@@ -138,3 +138,23 @@ class Runner:
         if len(seconds) < len(marks):
             sys.exit(f"\n{' '.join(map(str, command))}\nnever came to its first step:\n{''.join(lines)}")
         return seconds
+
+
+def measure(cases, repeats, environment):
+    """Each case prepares, takes its turns and prints its table."""
+    runner = Runner(sum(case.processes() for case in cases), environment)
+    for case in cases:
+        case.prepare(runner)
+        for number in range(1, repeats + 1):
+            case.repeat(runner, number)
+        case.print_table()
+        sys.stdout.flush()
+
+
+def write_figures(path, machine, **figures):
+    """The file of --json, where one was asked for."""
+    if not path:
+        return
+    result = {"format": "garonne.benchmark", "version": 1, "machine": machine, **figures}
+    pathlib.Path(path).write_text(json.dumps(result, indent=1) + "\n")
+    print(f"\nevery figure: {path}")

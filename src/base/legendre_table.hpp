@@ -18,6 +18,11 @@ namespace garonne {
 void fill_legendre_order(std::int64_t order, std::int64_t degrees, std::span<const double> cosines,
                          double* out);
 
+// Place of (degree, order) among all with order <= degree < degrees, order by order.
+inline std::int64_t legendre_row(std::int64_t degrees, std::int64_t degree, std::int64_t order) {
+  return order * degrees - order * (order - 1) / 2 + degree - order;
+}
+
 // Functions of all orders m < orders and degrees m <= l < degrees at some points, packed: those
 // with l < m, all zero, are not there.
 struct LegendreTable {
@@ -28,7 +33,7 @@ struct LegendreTable {
 
   // Row of (degree, order) among all rows; order <= degree.
   std::int64_t row(std::int64_t degree, std::int64_t order) const {
-    return order * degrees - order * (order - 1) / 2 + degree - order;
+    return legendre_row(degrees, degree, order);
   }
   // [points]
   std::span<const double> at(std::int64_t degree, std::int64_t order) const {

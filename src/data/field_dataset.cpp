@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "base/error.hpp"
 #include "data/field_index.hpp"
@@ -14,17 +15,29 @@
 
 namespace garonne::data {
 
-struct FieldDataset::Parts {
+// Never changes once it is made.
+struct FieldDataset::Description {
   FieldQuery query;
   FieldIndex index;
-  FieldReader reader;
   FieldDatasetInfo info;
   std::vector<int> inputs;                 // chosen channels of a file
   std::vector<int> targets;                // of its targets where it has pairs
   std::vector<std::int64_t> first_sample;  // of each run, and their number at the end
 
-  void read_place(const FramePlace& place, bool of_targets, const FrameSlab& rows, float* values);
+  // The run that a sample lies in, and its first frame there.
+  std::pair<const FieldRun&, std::int64_t> window(std::int64_t sample) const;
   FrameSlab rows_of(const FieldSlab& slab) const;
+  bool masks() const { return query.missing == "mask"; }
+};
+
+struct FieldDataset::Parts {
+  explicit Parts(std::shared_ptr<const Description> description)
+      : described(std::move(description)), reader(open_file_limit, described->masks()) {}
+
+  void read_place(const FramePlace& place, bool of_targets, const FrameSlab& rows, float* values);
+
+  std::shared_ptr<const Description> described;
+  FieldReader reader;
 };
 
 namespace {
@@ -136,14 +149,10 @@ std::int64_t FieldDatasetInfo::target_values(std::int64_t rows) const {
 
 FieldDataset FieldDataset::open(const FieldQuery& query) {
   check_query(query);
-  auto parts = std::make_unique<Parts>(Parts{query,
-                                             index_field_files(query.path, query.layout),
-                                             FieldReader(open_file_limit, query.missing == "mask"),
-                                             {},
-                                             {},
-                                             {},
-                                             {}});
-  Parts& made = *parts;
+  const auto description = std::make_shared<Description>();
+  Description& made = *description;
+  made.query = query;
+  made.index = index_field_files(query.path, query.layout);
   const FieldFile& first = made.index.files[0];
   made.info = describe(query, made.index);
   const std::vector<FieldPlace>& targets = first.pairs() ? first.targets : first.channels;
@@ -184,7 +193,11 @@ FieldDataset FieldDataset::open(const FieldQuery& query) {
                               "{}), but the longest run of frames without a gap has {}",
                               span, query.history, query.lead, query.rollout, longest));
   }
-  return FieldDataset(std::move(parts));
+  return FieldDataset(std::make_unique<Parts>(description));
+}
+
+FieldDataset FieldDataset::again() const {
+  return FieldDataset(std::make_unique<Parts>(parts_->described));
 }
 
 FieldDataset::FieldDataset(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -193,7 +206,10 @@ FieldDataset& FieldDataset::operator=(FieldDataset&&) noexcept = default;
 FieldDataset::~FieldDataset() = default;
 
 const FieldDatasetInfo& FieldDataset::info() const {
-  return parts_->info;
+  return parts_->described->info;
+}
+bool FieldDataset::masks() const {
+  return parts_->described->masks();
 }
 int FieldDataset::open_files() const {
   return parts_->reader.open_files();
@@ -204,7 +220,14 @@ std::int64_t FieldDataset::values_read() const {
 
 // --- reading ---
 
-FrameSlab FieldDataset::Parts::rows_of(const FieldSlab& slab) const {
+std::pair<const FieldRun&, std::int64_t> FieldDataset::Description::window(
+    std::int64_t sample) const {
+  const auto after = std::upper_bound(first_sample.begin(), first_sample.end() - 1, sample);
+  const auto number = static_cast<std::size_t>(after - first_sample.begin()) - 1;
+  return {index.runs[number], (sample - first_sample[number]) * query.stride};
+}
+
+FrameSlab FieldDataset::Description::rows_of(const FieldSlab& slab) const {
   const std::int64_t all = info.points[0];
   FrameSlab rows;
   rows.first_row = slab.first_row;
@@ -221,62 +244,57 @@ void FieldDataset::Parts::read_place(const FramePlace& place, bool of_targets,
   FrameSlab slab = rows;
   slab.trajectory = place.trajectory;
   slab.frame = place.frame;
-  reader.read(index.files[place.file], of_targets, of_targets ? targets : inputs, slab, values);
+  reader.read(described->index.files[place.file], of_targets,
+              of_targets ? described->targets : described->inputs, slab, values);
 }
 
 void FieldDataset::read(std::int64_t sample, FieldSlab slab, float* input, float* target) {
-  Parts& parts = *parts_;
-  const FieldDatasetInfo& about = parts.info;
+  const Description& described = *parts_->described;
+  const FieldDatasetInfo& about = described.info;
   if (sample < 0 || sample >= about.samples) {
     throw InternalError(
         fmt::format("sample {} asked for, but there are {}", sample, about.samples));
   }
-  const auto after =
-      std::upper_bound(parts.first_sample.begin(), parts.first_sample.end() - 1, sample);
-  const auto number = static_cast<std::size_t>(after - parts.first_sample.begin()) - 1;
-  const FieldRun& run = parts.index.runs[number];
-  const std::int64_t begin = (sample - parts.first_sample[number]) * parts.query.stride;
-  const FrameSlab rows = parts.rows_of(slab);
-  const std::int64_t lead = parts.query.lead;
+  const auto [run, begin] = described.window(sample);
+  const FrameSlab rows = described.rows_of(slab);
+  const std::int64_t lead = described.query.lead;
   if (input != nullptr) {
     const std::int64_t frame_values = about.input_values(rows.rows) / about.input_frames;
     for (std::int64_t frame = 0; frame < about.input_frames; ++frame) {
-      parts.read_place(parts.index.place(run, begin + frame * lead), false, rows,
-                       input + frame * frame_values);
+      parts_->read_place(described.index.place(run, begin + frame * lead), false, rows,
+                         input + frame * frame_values);
     }
   }
   if (target == nullptr) return;
-  const std::int64_t now = begin + parts.query.history * lead;
+  const std::int64_t now = begin + described.query.history * lead;
   const std::int64_t frame_values = about.target_values(rows.rows) / about.target_frames;
   for (std::int64_t frame = 0; frame < about.target_frames; ++frame) {
     const std::int64_t offset = about.pairs ? now : now + (frame + 1) * lead;
-    parts.read_place(parts.index.place(run, offset), true, rows, target + frame * frame_values);
+    parts_->read_place(described.index.place(run, offset), true, rows,
+                       target + frame * frame_values);
   }
 }
 
 void FieldDataset::read_frame(std::int64_t frame, FieldSlab slab, float* input, float* target) {
-  Parts& parts = *parts_;
-  expect(frame >= 0 && frame < parts.info.frames, "a frame that is not there was asked for");
-  const FieldRun& run = parts.index.run_of(frame);
-  const FramePlace place = parts.index.place(run, frame - run.first_frame);
-  const FrameSlab rows = parts.rows_of(slab);
-  if (input != nullptr) parts.read_place(place, false, rows, input);
-  if (target != nullptr) parts.read_place(place, true, rows, target);
+  const Description& described = *parts_->described;
+  expect(frame >= 0 && frame < described.info.frames, "a frame that is not there was asked for");
+  const FieldRun& run = described.index.run_of(frame);
+  const FramePlace place = described.index.place(run, frame - run.first_frame);
+  const FrameSlab rows = described.rows_of(slab);
+  if (input != nullptr) parts_->read_place(place, false, rows, input);
+  if (target != nullptr) parts_->read_place(place, true, rows, target);
 }
 
 std::int64_t FieldDataset::frames_after(std::int64_t frame) const {
-  const FieldRun& run = parts_->index.run_of(frame);
+  const FieldRun& run = parts_->described->index.run_of(frame);
   return run.first_frame + run.frames - 1 - frame;
 }
 
 double FieldDataset::sample_time(std::int64_t sample) const {
-  const Parts& parts = *parts_;
-  const auto after =
-      std::upper_bound(parts.first_sample.begin(), parts.first_sample.end() - 1, sample);
-  const auto number = static_cast<std::size_t>(after - parts.first_sample.begin()) - 1;
-  const std::int64_t begin = (sample - parts.first_sample[number]) * parts.query.stride;
-  return parts.index.time(
-      parts.index.place(parts.index.runs[number], begin + parts.query.history * parts.query.lead));
+  const Description& described = *parts_->described;
+  const auto [run, begin] = described.window(sample);
+  return described.index.time(
+      described.index.place(run, begin + described.query.history * described.query.lead));
 }
 
 }  // namespace garonne::data

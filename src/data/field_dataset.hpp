@@ -92,11 +92,16 @@ class FieldDataset {
   // swapped axes, times that do not ascend or overlap, a channel that is not there, or no window
   // that fits.
   static FieldDataset open(const FieldQuery& query);
+  // The same dataset with files of its own to open; nothing is described again. Any thread may call
+  // this and info() while one reads.
+  FieldDataset again() const;
   FieldDataset(FieldDataset&&) noexcept;
   FieldDataset& operator=(FieldDataset&&) noexcept;
   ~FieldDataset();
 
   const FieldDatasetInfo& info() const;
+  // Whether it was opened with missing = "mask".
+  bool masks() const;
 
   // Reads a slab of a sample; nothing else is read from the files but the rest of chunks touched.
   //   input   [input_frames, input channels, rows, columns], oldest frame first
@@ -117,6 +122,7 @@ class FieldDataset {
   std::int64_t values_read() const;
 
  private:
+  struct Description;
   struct Parts;
   explicit FieldDataset(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;

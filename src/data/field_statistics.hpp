@@ -90,11 +90,4 @@ void save_field_summaries(const std::string& path, const FieldSummaries& summari
 FieldSummaries load_field_summaries(const std::string& path, const FieldDatasetInfo& info,
                                     std::int64_t lead = 1);
 
-// What a run normalises with: the statistics at `path`, or, where that is empty, those found beside
-// the data of the training query, or else those of one pass over them (pointwise ones are always of
-// a pass). Collective; errors as for the parts, on all ranks.
-FieldStatistics prepare_field_statistics(const FieldQuery& training, const std::string& mode,
-                                         const std::string& path, dist::Session& session,
-                                         bool show_progress = false);
-
 }  // namespace garonne::data

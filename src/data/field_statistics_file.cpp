@@ -14,7 +14,6 @@
 #include "data/field_statistics.hpp"
 #include "data/hdf5.hpp"
 #include "data/npy.hpp"
-#include "dist/session.hpp"
 
 namespace garonne::data {
 namespace {
@@ -326,39 +325,6 @@ FieldSummaries load_field_summaries(const std::string& path, const FieldDatasetI
     }
   }
   return summaries;
-}
-
-FieldStatistics prepare_field_statistics(const FieldQuery& training, const std::string& mode,
-                                         const std::string& path, dist::Session& session,
-                                         bool show_progress) {
-  check_normalisation(mode);
-  FieldStatistics statistics;
-  if (mode == "none") return statistics;
-  FieldDatasetInfo info;
-  bool found = false;
-  session.agree([&] {
-    info = FieldDataset::open(training).info();
-    std::string source = path;
-    if (source.empty() && mode == "channel") source = info.statistics;
-    if (source.empty()) return;
-    statistics =
-        choose_statistics(load_field_summaries(source, info, training.lead), mode, info, source);
-    found = true;
-  });
-  if (found) return statistics;
-  FieldQuery all = training;
-  if (!info.pairs) {
-    all.input_channels = info.input_channels;
-    for (const std::string& channel : info.target_channels) {
-      const auto& known = all.input_channels;
-      if (std::find(known.begin(), known.end(), channel) == known.end()) {
-        all.input_channels.push_back(channel);
-      }
-    }
-  }
-  const FieldSummaries summaries =
-      summarise_fields(all, mode == "pointwise", session, show_progress);
-  return choose_statistics(summaries, mode, info, info.path);
 }
 
 }  // namespace garonne::data

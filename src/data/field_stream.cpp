@@ -2,11 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
-#include <deque>
-#include <exception>
-#include <mutex>
-#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
@@ -65,124 +60,61 @@ FieldBatch read_field_batch(FieldDataset& dataset, FieldSlab slab,
   return batch;
 }
 
-// The reader's side fills the queue, the consumer's side empties it.
-class FieldStream::Task final : public ReaderTask {
+class FieldStream::Source {
  public:
-  Task(const FieldQuery& query, FieldSlab slab, FieldStatistics statistics, SamplesOf samples_of,
-       std::int64_t first_ordinal, std::int64_t end_ordinal, int depth)
-      : dataset_(FieldDataset::open(query)),
-        info_(dataset_->info()),
-        slab_(slab),
-        statistics_(std::move(statistics)),
-        masked_(query.missing == "mask"),
-        samples_of_(std::move(samples_of)),
-        ordinal_(first_ordinal),
-        end_(end_ordinal),
-        depth_(static_cast<std::size_t>(depth < 1 ? 1 : depth)) {
-    check_statistics(statistics_, info_);
+  Source(FieldDataset dataset, FieldSlab slab, FieldStatistics statistics)
+      : dataset_(std::move(dataset)), slab_(slab), statistics_(std::move(statistics)) {
+    check_statistics(statistics_, dataset_.info());
   }
 
-  bool ready() override {
-    const std::lock_guard lock(mutex_);
-    return !error_ && queue_.size() < depth_ && !finished();
+  FieldBatch read(std::vector<std::int64_t> samples) {
+    return read_field_batch(dataset_, slab_, statistics_, std::move(samples), dataset_.masks());
   }
 
-  void work() override {
-    std::optional<FieldBatch> batch;
-    std::exception_ptr error;
-    try {
-      batch = read_field_batch(*dataset_, slab_, statistics_, samples_of_(ordinal_), masked_);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      ++ordinal_;
-      error_ = error;
-      if (batch) queue_.push_back(std::move(*batch));
-    }
-    filled_.notify_all();
-  }
-
-  FieldBatch take() {
-    std::unique_lock lock(mutex_);
-    filled_.wait(lock, [this] { return !queue_.empty() || error_ || finished(); });
-    if (queue_.empty()) {
-      if (error_) std::rethrow_exception(error_);
-      throw InternalError("a field stream was read beyond its end");
-    }
-    FieldBatch batch = std::move(queue_.front());
-    queue_.pop_front();
-    return batch;
-  }
-
-  const FieldDatasetInfo& info() const { return info_; }
+  const FieldDatasetInfo& info() const { return dataset_.info(); }
   const FieldStatistics& statistics() const { return statistics_; }
 
-  // Lets go of the files; on the reader's thread.
-  void close() { dataset_.reset(); }
-
  private:
-  bool finished() const { return end_ >= 0 && ordinal_ >= end_; }
-
-  std::optional<FieldDataset> dataset_;
-  FieldDatasetInfo info_;
+  FieldDataset dataset_;
   FieldSlab slab_;
   FieldStatistics statistics_;
-  bool masked_;
-  SamplesOf samples_of_;
-
-  std::mutex mutex_;
-  std::condition_variable filled_;
-  std::deque<FieldBatch> queue_;
-  std::exception_ptr error_;
-  std::int64_t ordinal_;  // of the next to be read
-  std::int64_t end_;
-  std::size_t depth_;
 };
+
+FieldStream::FieldStream(std::shared_ptr<Reader> reader, const std::function<FieldDataset()>& open,
+                         FieldSlab slab, FieldStatistics statistics, SamplesOf samples_of,
+                         std::int64_t first_ordinal, std::int64_t end_ordinal, int depth)
+    : ahead_(std::make_unique<ReadAhead<Source>>(
+          std::move(reader),
+          [&] { return std::make_unique<Source>(open(), slab, std::move(statistics)); },
+          std::move(samples_of), first_ordinal, end_ordinal, depth)) {}
+
+FieldStream::FieldStream(std::shared_ptr<Reader> reader, const FieldDataset& dataset,
+                         FieldSlab slab, FieldStatistics statistics, SamplesOf samples_of,
+                         std::int64_t first_ordinal, std::int64_t end_ordinal, int depth)
+    : FieldStream(
+          std::move(reader), [&] { return dataset.again(); }, slab, std::move(statistics),
+          std::move(samples_of), first_ordinal, end_ordinal, depth) {}
 
 FieldStream::FieldStream(std::shared_ptr<Reader> reader, const FieldQuery& query, FieldSlab slab,
                          FieldStatistics statistics, SamplesOf samples_of,
                          std::int64_t first_ordinal, std::int64_t end_ordinal, int depth)
-    : reader_(std::move(reader)) {
-  reader_->call([&] {
-    task_ = std::make_shared<Task>(query, slab, std::move(statistics), std::move(samples_of),
-                                   first_ordinal, end_ordinal, depth);
-  });
-  reader_->add(task_);
-}
+    : FieldStream(
+          std::move(reader), [&] { return FieldDataset::open(query); }, slab, std::move(statistics),
+          std::move(samples_of), first_ordinal, end_ordinal, depth) {}
 
-void FieldStream::leave() {
-  if (!task_) return;
-  reader_->remove(task_);
-  const std::shared_ptr<Task> task = std::move(task_);
-  reader_->call([&] { task->close(); });
-}
-
-FieldStream::~FieldStream() {
-  leave();
-}
+FieldStream::~FieldStream() = default;
 FieldStream::FieldStream(FieldStream&&) noexcept = default;
-FieldStream& FieldStream::operator=(FieldStream&& other) noexcept {
-  if (this != &other) {
-    leave();
-    reader_ = std::move(other.reader_);
-    task_ = std::move(other.task_);
-  }
-  return *this;
-}
+FieldStream& FieldStream::operator=(FieldStream&& other) noexcept = default;
 
 FieldBatch FieldStream::next() {
-  FieldBatch batch = task_->take();
-  reader_->wake();
-  return batch;
+  return ahead_->next();
 }
 
 const FieldDatasetInfo& FieldStream::info() const {
-  return task_->info();
+  return ahead_->source().info();
 }
 const FieldStatistics& FieldStream::statistics() const {
-  return task_->statistics();
+  return ahead_->source().statistics();
 }
 
 }  // namespace garonne::data

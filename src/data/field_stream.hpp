@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "data/field_dataset.hpp"
 #include "data/field_statistics.hpp"
-#include "data/reader.hpp"
-#include "data/token_stream.hpp"
+#include "data/read_ahead.hpp"
 
 namespace garonne::data {
 
@@ -25,9 +25,12 @@ struct FieldBatch {
 // ahead. For one consuming thread. The destructor waits for at most the micro-batch being read.
 class FieldStream {
  public:
-  // Opens the dataset on the reader's thread. `statistics` are of the query's channels
-  // (InternalError else). `end_ordinal`: the first ordinal not wanted; -1 = endless. Errors as
-  // FieldDataset::open.
+  // Reads `dataset` again, with files of its own. `statistics` are of its channels (InternalError
+  // else). `end_ordinal`: the first ordinal not wanted; -1 = endless.
+  FieldStream(std::shared_ptr<Reader> reader, const FieldDataset& dataset, FieldSlab slab,
+              FieldStatistics statistics, SamplesOf samples_of, std::int64_t first_ordinal,
+              std::int64_t end_ordinal = -1, int depth = 2);
+  // Opens the dataset on the reader's thread. Errors as FieldDataset::open.
   FieldStream(std::shared_ptr<Reader> reader, const FieldQuery& query, FieldSlab slab,
               FieldStatistics statistics, SamplesOf samples_of, std::int64_t first_ordinal,
               std::int64_t end_ordinal = -1, int depth = 2);
@@ -44,11 +47,12 @@ class FieldStream {
   const FieldStatistics& statistics() const;
 
  private:
-  class Task;
-  void leave();
+  class Source;
+  FieldStream(std::shared_ptr<Reader> reader, const std::function<FieldDataset()>& open,
+              FieldSlab slab, FieldStatistics statistics, SamplesOf samples_of,
+              std::int64_t first_ordinal, std::int64_t end_ordinal, int depth);
 
-  std::shared_ptr<Reader> reader_;
-  std::shared_ptr<Task> task_;
+  std::unique_ptr<ReadAhead<Source>> ahead_;
 };
 
 // One micro-batch, read on the calling thread; for commands and checks.

@@ -92,7 +92,6 @@ class Hdf5Dataset {
   Hdf5Dataset(Hdf5Handle handle, std::string path, std::string name, std::int64_t file,
               std::int64_t file_bytes);
   [[noreturn]] void fail(const std::string& what) const;
-  Hdf5Handle select(std::int64_t first, std::int64_t count) const;
   Hdf5Handle select(std::span<const std::int64_t> first, std::span<const std::int64_t> count) const;
   void check_still_whole() const;
 

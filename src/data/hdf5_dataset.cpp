@@ -99,15 +99,6 @@ void Hdf5Dataset::fail(const std::string& what) const {
   throw IoError(path_, fmt::format("dataset \"{}\": {}", name_, what));
 }
 
-Hdf5Handle Hdf5Dataset::select(std::int64_t first, std::int64_t count) const {
-  if (shape_.size() != 1) fail(fmt::format("has {} dimensions, not 1", shape_.size()));
-  if (first < 0 || count < 0 || first > shape_[0] - count) {
-    fail(
-        fmt::format("elements {} to {} asked for, but it has {}", first, first + count, shape_[0]));
-  }
-  return select(std::span(&first, 1), std::span(&count, 1));
-}
-
 Hdf5Handle Hdf5Dataset::select(std::span<const std::int64_t> first,
                                std::span<const std::int64_t> count) const {
   const std::size_t rank = shape_.size();
@@ -144,18 +135,8 @@ void Hdf5Dataset::check_still_whole() const {
 
 template <typename T>
 void Hdf5Dataset::read(std::int64_t first, std::span<T> values) const {
-  if (values.empty()) return;
-  const LibraryLock lock;
   const auto count = static_cast<std::int64_t>(values.size());
-  const Hdf5Handle file_space = select(first, count);
-  const hsize_t length = values.size();
-  const Hdf5Handle memory_space =
-      own(H5Screate_simple(1, &length, nullptr), H5Sclose, path_, "memory space");
-  if (H5Dread(handle_.get(), memory_type<T>(), memory_space.get(), file_space.get(), H5P_DEFAULT,
-              values.data()) < 0) {
-    fail(fmt::format("cannot read elements {} to {}: {}", first, first + count, stack_reason()));
-  }
-  check_still_whole();
+  read_box(std::span(&first, 1), std::span(&count, 1), values);
 }
 
 template <typename T>
@@ -244,16 +225,8 @@ void Hdf5Dataset::write_box(std::span<const std::int64_t> first,
 
 template <typename T>
 void Hdf5Dataset::write(std::int64_t first, std::span<const T> values) {
-  if (values.empty()) return;
-  const LibraryLock lock;
-  const Hdf5Handle file_space = select(first, static_cast<std::int64_t>(values.size()));
-  const hsize_t length = values.size();
-  const Hdf5Handle memory_space =
-      own(H5Screate_simple(1, &length, nullptr), H5Sclose, path_, "memory space");
-  if (H5Dwrite(handle_.get(), memory_type<T>(), memory_space.get(), file_space.get(), H5P_DEFAULT,
-               values.data()) < 0) {
-    fail(fmt::format("cannot write: {}", stack_reason()));
-  }
+  const auto count = static_cast<std::int64_t>(values.size());
+  write_box(std::span(&first, 1), std::span(&count, 1), values);
 }
 
 template <typename T>

@@ -104,6 +104,17 @@ void SphereTransform::join(const Half& half, std::int64_t order,
   }
 }
 
+void SphereTransform::synthesise_rows(std::vector<Complex>& spectrum,
+                                      std::span<double> field) const {
+  // Orders from `degrees` on were last touched by an analysis.
+  const std::int64_t columns = grid_.longitudes / 2 + 1;
+  for (std::int64_t row = 0; row < grid_.latitudes; ++row) {
+    std::fill(spectrum.begin() + row * columns + degrees_, spectrum.begin() + (row + 1) * columns,
+              0.0);
+  }
+  synthesise_real_rows(grid_.latitudes, grid_.longitudes, spectrum, field);
+}
+
 void SphereTransform::analyse(std::span<const double> field, std::span<Complex> coefficients) {
   expect(static_cast<std::int64_t>(coefficients.size()) == this->coefficients(),
          "spherical harmonics: coefficients");
@@ -126,13 +137,7 @@ void SphereTransform::synthesise(std::span<const Complex> coefficients, std::spa
     }
     join(half_, m, spectrum_);
   }
-  // Orders from `degrees` on were last touched by an analysis.
-  const std::int64_t columns = grid_.longitudes / 2 + 1;
-  for (std::int64_t row = 0; row < grid_.latitudes; ++row) {
-    std::fill(spectrum_.begin() + row * columns + degrees_, spectrum_.begin() + (row + 1) * columns,
-              0.0);
-  }
-  synthesise_real_rows(grid_.latitudes, grid_.longitudes, spectrum_, field);
+  synthesise_rows(spectrum_, field);
 }
 
 void SphereTransform::synthesise_wind(std::span<const Complex> stream,
@@ -156,15 +161,8 @@ void SphereTransform::synthesise_wind(std::span<const Complex> stream,
     join(half_, m, spectrum_);
     join(second_half_, m, second_spectrum_);
   }
-  const std::int64_t columns = grid_.longitudes / 2 + 1;
-  for (std::int64_t row = 0; row < grid_.latitudes; ++row) {
-    for (auto* spectrum : {&spectrum_, &second_spectrum_}) {
-      std::fill(spectrum->begin() + row * columns + degrees_,
-                spectrum->begin() + (row + 1) * columns, 0.0);
-    }
-  }
-  synthesise_real_rows(grid_.latitudes, grid_.longitudes, spectrum_, u);
-  synthesise_real_rows(grid_.latitudes, grid_.longitudes, second_spectrum_, v);
+  synthesise_rows(spectrum_, u);
+  synthesise_rows(second_spectrum_, v);
 }
 
 void SphereTransform::analyse_wind(std::span<const double> u, std::span<const double> v,

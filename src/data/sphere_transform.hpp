@@ -60,6 +60,8 @@ class SphereTransform {
   // Weighted Fourier coefficients of order m out of spectra.
   void split(const std::vector<Complex>& spectrum, std::int64_t order, Half& half) const;
   void join(const Half& half, std::int64_t order, std::vector<Complex>& spectrum) const;
+  // The field of a spectrum of which orders below `degrees` were joined.
+  void synthesise_rows(std::vector<Complex>& spectrum, std::span<double> field) const;
 
   SphereGrid grid_;
   std::int64_t degrees_;

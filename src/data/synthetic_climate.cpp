@@ -126,10 +126,6 @@ ChannelWeather::ChannelWeather(const ChannelClimate& climate, std::uint64_t numb
   for (double& deviation : deviation_) deviation *= climate.deviation / std::sqrt(total);
 }
 
-std::size_t ChannelWeather::index(std::int64_t degree, std::int64_t order) const {
-  return static_cast<std::size_t>(order * degrees_ - order * (order - 1) / 2 + degree - order);
-}
-
 void ChannelWeather::advance() {
   ++frame_;
   const double turn = -climate_.drift * frame_days_ * pi / 180;
@@ -141,7 +137,7 @@ void ChannelWeather::advance() {
                                                  static_cast<std::uint64_t>(l << 20 | m));
       const Complex fresh = m == 0 ? Complex(real, 0) : std::sqrt(0.5) * Complex(real, imaginary);
       const double kept = frame_ == 0 ? 0 : correlation_[degree];
-      Complex& coefficient = coefficients_[index(l, m)];
+      Complex& coefficient = coefficients_[static_cast<std::size_t>(legendre_row(degrees_, l, m))];
       coefficient =
           kept * drift * coefficient + std::sqrt(1 - kept * kept) * deviation_[degree] * fresh;
     }

@@ -45,17 +45,15 @@ class ChannelWeather {
   void write(SphereTransform& transform, double day, std::vector<double>& field) const;
 
  private:
-  std::size_t index(std::int64_t degree, std::int64_t order) const;
-
   ChannelClimate climate_;
   std::uint64_t number_;
   PhiloxKey key_;
   std::int64_t degrees_;
   double frame_days_;
   std::int64_t frame_ = -1;
-  std::vector<double> deviation_;    // [degrees], of a complex coefficient
-  std::vector<double> correlation_;  // [degrees], from frame to frame
-  std::vector<Complex> coefficients_;
+  std::vector<double> deviation_;      // [degrees], of a complex coefficient
+  std::vector<double> correlation_;    // [degrees], from frame to frame
+  std::vector<Complex> coefficients_;  // as SphereTransform has them
 };
 
 }  // namespace garonne::data

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "data/reader.hpp"
+#include "data/read_ahead.hpp"
 #include "data/token_file.hpp"
 
 namespace garonne::data {
@@ -20,10 +19,6 @@ struct MicroBatch {
   std::vector<std::int64_t> tokens;   // [samples, sequence]
   std::vector<std::int64_t> targets;  // [samples, sequence]: tokens one place later
 };
-
-// Sample numbers of the micro-batch with this ordinal. Called on the reader's thread, in ascending
-// order, ahead of use: it must not touch what other threads change.
-using SamplesOf = std::function<std::vector<std::int64_t>(std::int64_t ordinal)>;
 
 // Micro-batches first_ordinal, first_ordinal + 1, … of one dataset, up to `depth` of them read
 // ahead. For one consuming thread. The destructor waits for at most the micro-batch being read.
@@ -53,11 +48,9 @@ class TokenStream {
   std::int64_t samples() const;
 
  private:
-  class Task;
-  void leave();
+  class Source;
 
-  std::shared_ptr<Reader> reader_;
-  std::shared_ptr<Task> task_;
+  std::unique_ptr<ReadAhead<Source>> ahead_;
 };
 
 // One micro-batch, read on the calling thread; for commands and checks. Errors as above.

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +17,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "exec/device_tier.hpp"
+#include "exec/timing.hpp"
 #include "kernels/reduction.hpp"
 #include "kernels/session.hpp"
 #include "nn/autograd_graph.hpp"
@@ -27,31 +27,10 @@
 namespace garonne::exec {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// A table has many rows, and is kept for good.
+constexpr double enough_seconds = 0.03;
 
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max() / 2;
-
-// The shortest of repeated runs: at least five, more while they are cheap. What disturbs a run only
-// makes it longer, and a table is kept for good.
-double shortest_seconds(const std::function<void()>& prepare, const std::function<void()>& work) {
-  prepare();
-  work();
-  double shortest = std::numeric_limits<double>::infinity();
-  double total = 0;
-  for (int runs = 0; runs < 5 || (total < 0.03 && runs < 40); ++runs) {
-    prepare();
-    const auto start = Clock::now();
-    work();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    shortest = std::min(shortest, seconds);
-    total += seconds;
-  }
-  return shortest;
-}
-
-double shortest_seconds(const std::function<void()>& work) {
-  return shortest_seconds([] {}, work);
-}
 
 // A step comes to a node with cold caches: since its weights and inputs were last touched, it has
 // been through the rest of the model. Writes as many bytes as that is; more than the most fits no
@@ -74,28 +53,6 @@ class CacheSweep {
   static constexpr std::int64_t most_bytes = std::int64_t{32} << 20;
   at::Tensor swept_;
 };
-
-// The lower quartile of repeated runs, each with cold caches: one run in four or more is disturbed
-// by nobody, and the shortest of all would be a lucky one.
-double cold_seconds(CacheSweep& sweep, const std::function<void()>& prepare,
-                    const std::function<void()>& work) {
-  std::vector<double> seconds;
-  const auto first = Clock::now();
-  const auto since = [](Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  };
-  for (int runs = 0; runs < 10 || (since(first) < 0.03 && runs < 40); ++runs) {
-    prepare();
-    sweep();
-    const auto start = Clock::now();
-    work();
-    // The first one only warms up what is made once.
-    if (runs > 0) seconds.push_back(since(start));
-  }
-  const auto quartile = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), quartile, seconds.end());
-  return *quartile;
-}
 
 at::Tensor random_tensor(std::vector<std::int64_t> shape, at::ScalarType type) {
   return at::randn(shape, at::TensorOptions().dtype(at::kFloat)).mul_(0.1).to(type);
@@ -136,7 +93,7 @@ void choose_product(const nn::ProductShape& shape, nn::Products& products, doubl
   for (const nn::ProductLibrary library : nn::product_candidates(shape)) {
     nn::Products candidate;
     candidate.choose(shape, library);
-    const double seconds = shortest_seconds([&] {
+    const double seconds = shortest_seconds(enough_seconds, [&] {
       switch (shape.form) {
         case nn::ProductForm::Forward:
           candidate.forward(x, weight, at::Tensor());
@@ -203,8 +160,7 @@ class NodeProbe {
   plan::CostRow measure() {
     plan::CostRow row;
     const std::int64_t base = tier_.live_bytes();
-    row.forward_seconds = cold_seconds(
-        sweep_, [] {}, [&] { forward(nullptr); });
+    row.forward_seconds = median_seconds(enough_seconds, sweep_, [&] { forward(nullptr); });
     tier_.reset_peak();
     {
       const at::Tensor output = forward(nullptr);
@@ -260,8 +216,13 @@ class NodeProbe {
         transient_bytes = tier_.peak_bytes() - std::max(tier_.live_bytes(), before);
       }
       nn::Record again;
-      seconds = cold_seconds(
-          sweep_, [&] { forward(&(again = nn::Record())); }, [&] { run(again, part); });
+      seconds = median_seconds(
+          enough_seconds,
+          [&] {
+            forward(&(again = nn::Record()));
+            sweep_();
+          },
+          [&] { run(again, part); });
     };
     if (!spec_.splits_backward) {
       measure(Part::Whole, row.backward_seconds, row.backward_transient_bytes);
@@ -362,12 +323,13 @@ void profile_step(const optim::Optimizer& optimizer, const std::string& name, Pr
   }
   update.decays = true;
   plan::CostRow norm;
-  norm.forward_seconds = shortest_seconds([&] {
+  norm.forward_seconds = shortest_seconds(enough_seconds, [&] {
     kernels::sum_of_squares(nn::element_type_of(update.gradient), update.gradient.const_data_ptr(),
                             update.gradient.numel());
   });
   plan::CostRow updating;
-  updating.forward_seconds = shortest_seconds([&] { optimizer.update(update, 1, 1e-6, 1.0); });
+  updating.forward_seconds =
+      shortest_seconds(enough_seconds, [&] { optimizer.update(update, 1, 1e-6, 1.0); });
   table.rows[norm_key] = norm;
   table.rows[update_key] = updating;
 }

@@ -7,16 +7,12 @@
 
 #include "kernels/bias.hpp"
 #include "nn/element_type.hpp"
+#include "nn/node_operations.hpp"
 
 namespace garonne::nn {
 namespace {
 
 using Transform = std::shared_ptr<const SpectralTransform>;
-
-void set_operations(plan::NodeSpec& spec, double forward, double backward) {
-  spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations = forward;
-  spec.backward.floating_point_operations = backward;
-}
 
 class OrthonormalTransform : public Node {
  public:

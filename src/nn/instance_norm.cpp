@@ -5,6 +5,7 @@
 
 #include "kernels/instance_norm.hpp"
 #include "nn/element_type.hpp"
+#include "nn/node_operations.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -29,9 +30,7 @@ class InstanceNorm : public Node {
     spec.forward_keep.transient_bytes = workspace;
     spec.backward.transient_bytes = workspace;
     const auto elements = static_cast<double>(batch_ * points_ * channels_);
-    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
-        7 * elements;
-    spec.backward.floating_point_operations = 14 * elements;
+    set_operations(spec, 7 * elements, 14 * elements);
     return spec;
   }
 

@@ -11,15 +11,11 @@
 #include "nn/allocation_sketch.hpp"
 #include "nn/element_type.hpp"
 #include "nn/field_layers.hpp"
+#include "nn/node_operations.hpp"
 #include "nn/product.hpp"
 
 namespace garonne::nn {
 namespace {
-
-void set_operations(plan::NodeSpec& spec, double forward, double backward) {
-  spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations = forward;
-  spec.backward.floating_point_operations = backward;
-}
 
 class FieldLift : public Node {
  public:

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "nn/element_type.hpp"
 #include "nn/field_layers.hpp"
+#include "nn/node_operations.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -161,9 +162,7 @@ class FieldLoss : public Node {
     const double elements = static_cast<double>(batch_ * points_ * channels_);
     const double each =
         form_.differences ? 10.0 + 12.0 * static_cast<double>(differences_.size()) : 8.0;
-    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
-        each * elements;
-    spec.backward.floating_point_operations = 2 * each * elements;
+    set_operations(spec, each * elements, 2 * each * elements);
     return spec;
   }
 

@@ -10,6 +10,7 @@
 #include "nn/element_type.hpp"
 #include "nn/layers.hpp"
 #include "nn/node_dropout.hpp"
+#include "nn/node_operations.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -33,9 +34,7 @@ class Embedding : public Node {
     spec.gradient_aliases = {false};
     spec.pins_inputs = {true};
     const double additions = static_cast<double>(rows_.count() * hidden_);
-    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
-        additions;
-    spec.backward.floating_point_operations = 2 * additions;
+    set_operations(spec, additions, 2 * additions);
     return spec;
   }
 
@@ -88,9 +87,7 @@ class LayerNorm : public Node {
     spec.backward.transient_bytes = declaration.allocation(kernels::layer_norm_workspace_bytes(
         element_type_of(declaration.precision), rows_.count(), hidden_));
     const double elements = static_cast<double>(rows_.count() * hidden_);
-    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
-        7 * elements;
-    spec.backward.floating_point_operations = 14 * elements;
+    set_operations(spec, 7 * elements, 14 * elements);
     return spec;
   }
 
@@ -149,9 +146,7 @@ class DropoutAdd : public Node {
     // The residual's gradient is the incoming one; so is the branch's where nothing is dropped.
     spec.gradient_aliases = {true, dropout_ == 0};
     const double elements = static_cast<double>(rows_.count() * hidden_);
-    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
-        2 * elements;
-    spec.backward.floating_point_operations = dropout_ > 0 ? elements : 0;
+    set_operations(spec, 2 * elements, dropout_ > 0 ? elements : 0);
     return spec;
   }
 
@@ -195,9 +190,7 @@ class Gelu : public Node {
     spec.overwrites_gradient = {true};
     spec.pins_inputs = {true};
     const double elements = static_cast<double>(rows_.count() * hidden_);
-    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
-        10 * elements;
-    spec.backward.floating_point_operations = 20 * elements;
+    set_operations(spec, 10 * elements, 20 * elements);
     return spec;
   }
 

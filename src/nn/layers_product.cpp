@@ -11,6 +11,7 @@
 #include "nn/autograd_graph.hpp"
 #include "nn/element_type.hpp"
 #include "nn/layers.hpp"
+#include "nn/node_operations.hpp"
 #include "nn/product.hpp"
 
 namespace garonne::nn {
@@ -99,9 +100,7 @@ class Attention : public AutogradNode {
     // Two products forward and five backward, half of each masked away.
     const double product = product_operations(rows_.sequence, rows_.sequence, head_size_) *
                            static_cast<double>(rows_.batch * heads_) / 2;
-    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
-        2 * product;
-    spec.backward.floating_point_operations = 5 * product;
+    set_operations(spec, 2 * product, 5 * product);
     return spec;
   }
 
@@ -206,9 +205,7 @@ class LossHead : public Node {
         std::max(transients.input_gradient_bytes,
                  transients.weight_gradient_bytes - declaration.tensor(rows_.count() * hidden_));
     const double operations = product_operations(rows_.count(), vocabulary_, hidden_);
-    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
-        operations;
-    spec.backward.floating_point_operations = 2 * operations;
+    set_operations(spec, operations, 2 * operations);
     return spec;
   }
 

@@ -11,14 +11,10 @@
 #include "kernels/embedding.hpp"
 #include "nn/layers.hpp"
 #include "nn/node_dropout.hpp"
+#include "nn/node_operations.hpp"
 
 namespace garonne::nn {
 namespace {
-
-void set_operations(plan::NodeSpec& spec, double forward, double backward) {
-  spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations = forward;
-  spec.backward.floating_point_operations = backward;
-}
 
 class TokenRows : public Node {
  public:

@@ -149,6 +149,13 @@ std::int64_t most_on_the_way(const std::vector<PipelineOperation>& order,
   return most;
 }
 
+std::size_t option_at_index(std::size_t index, std::size_t block, std::size_t blocks,
+                            std::size_t options) {
+  const std::size_t round = index / blocks;
+  const bool ahead = block < index % blocks;
+  return std::min(round + (ahead ? 1 : 0), options - 1);
+}
+
 BlockFamily::BlockFamily(const ModelGraph& graph) : graph_(graph), blocks_(block_costs(graph)) {
   std::size_t most = 1;
   for (const auto& block : blocks_) most = std::max(most, block.options.size());
@@ -156,9 +163,7 @@ BlockFamily::BlockFamily(const ModelGraph& graph) : graph_(graph), blocks_(block
 }
 
 std::size_t BlockFamily::option_of(std::size_t block, int index) const {
-  const auto round = at(index) / blocks_.size();
-  const bool ahead = block < at(index) % blocks_.size();
-  return std::min(round + (ahead ? 1 : 0), blocks_[block].options.size() - 1);
+  return option_at_index(at(index), block, blocks_.size(), blocks_[block].options.size());
 }
 
 std::vector<std::int64_t> BlockFamily::saved_bytes(int index) const {

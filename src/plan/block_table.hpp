@@ -46,8 +46,12 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph);
 std::int64_t most_on_the_way(const std::vector<PipelineOperation>& order,
                              const std::vector<std::int64_t>& saved_bytes);
 
-// The schedules that keep less and less: every block goes from option to option, the first block
-// first, since its records are held longest. A family of one index, for searches by bisection.
+// Schedules that keep less and less: every block goes from option to option, the first block first,
+// since its records are held longest. A family of one index, for searches by bisection: which of
+// its `options` block `block` of `blocks` then has.
+std::size_t option_at_index(std::size_t index, std::size_t block, std::size_t blocks,
+                            std::size_t options);
+
 class BlockFamily {
  public:
   explicit BlockFamily(const ModelGraph& graph);

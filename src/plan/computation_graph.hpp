@@ -1,5 +1,5 @@
 // One micro-batch as a graph of tasks for solvers: forward tasks may run any number of times,
-// backward tasks run once. The file format is "garonne.graph" (docs/formats.md).
+// backward tasks and messages run once. The file format is "garonne.graph" (docs/formats.md).
 #pragma once
 
 #include <cstdint>

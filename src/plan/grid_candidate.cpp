@@ -26,7 +26,7 @@ std::int64_t good_bucket(const GridLimits& limits, const GridShape& shape, const
   const bool leaves = shape.data * shape.tensor > cluster.devices_per_node;
   const Link& link = leaves ? cluster.between_nodes : cluster.inside_node;
   const double wanted = 2 * shape.data * link.latency_seconds * link.bytes_per_second;
-  std::int64_t bytes = limits.least_bucket_bytes;
+  std::int64_t bytes = std::max<std::int64_t>(limits.least_bucket_bytes, 1);
   while (static_cast<double>(bytes) < wanted && bytes < largest_bucket_bytes) bytes *= 2;
   return bytes;
 }

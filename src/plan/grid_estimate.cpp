@@ -281,9 +281,8 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
       for (std::size_t c = 0; c < device.chunks.size(); ++c) {
         for (int b = device.chunks[c].first; b < device.chunks[c].last; ++b, ++number) {
           const BlockCost& block = *blocks[number];
-          const std::size_t round =
-              index / blocks.size() + (number < index % blocks.size() ? 1 : 0);
-          const BlockOption& option = block.options[std::min(round, block.options.size() - 1)];
+          const BlockOption& option =
+              block.options[option_at_index(index, number, blocks.size(), block.options.size())];
           saved[c] += block.input_bytes + option.saved_bytes;
           again[c] += option.again_seconds;
           remade = std::max(remade, block.options.front().saved_bytes - option.saved_bytes);

@@ -11,10 +11,8 @@
 namespace garonne::plan {
 namespace {
 
-// Estimates of bytes may be off by so much: a candidate beyond is not planned.
+// Estimates of bytes may be off by so much: a candidate beyond is doubtful.
 constexpr double estimate_slack = 1.15;
-// More than any step takes.
-constexpr double doubtful_seconds = 1e9;
 // Where nothing fits, so many are planned to find out who needs least.
 constexpr int most_lean_plans = 8;
 constexpr std::size_t most_lean_estimates = 500;
@@ -42,6 +40,10 @@ class Search {
   // Rows in the order in which they may be the next best: (seconds at least, row).
   using Entry = std::tuple<double, std::size_t>;
   using Queue = std::priority_queue<Entry, std::vector<Entry>, std::greater<>>;
+  // Estimated ones: (doubtful, seconds, row).
+  using EstimatedEntry = std::tuple<bool, double, std::size_t>;
+  using EstimatedQueue =
+      std::priority_queue<EstimatedEntry, std::vector<EstimatedEntry>, std::greater<>>;
 
   std::size_t most() const { return static_cast<std::size_t>(options_.best); }
   static bool faster(const RankedGrid& a, const RankedGrid& b) {
@@ -81,13 +83,11 @@ class Search {
   }
 
   void descend() {
-    Queue estimated;  // by estimate, among those whose bounds leave a chance
+    EstimatedQueue estimated;  // among those whose bounds leave a chance
     bool gave_up = false;
     while (!bounded_.empty() || !estimated.empty()) {
       const double limit = last_wanted();
-      // Whoever may be faster than the best estimate gets one, too.
-      if (!bounded_.empty() &&
-          (estimated.empty() || std::get<0>(bounded_.top()) <= std::get<0>(estimated.top()))) {
+      if (!bounded_.empty() && may_be_faster(std::get<0>(bounded_.top()), estimated)) {
         const auto [seconds, row] = bounded_.top();
         if (seconds >= limit && !options_.exhaustive) {
           bounded_ = Queue();
@@ -97,7 +97,7 @@ class Search {
         estimate(row, estimated);
         continue;
       }
-      const std::size_t row = std::get<1>(estimated.top());
+      const std::size_t row = std::get<2>(estimated.top());
       estimated.pop();
       if (rows_[row].bounds.seconds >= limit) continue;
       if (!options_.exhaustive && micro_batches_ >= options_.most_micro_batches &&
@@ -117,7 +117,15 @@ class Search {
     result_.proven = !gave_up;
   }
 
-  void estimate(std::size_t row, Queue& estimated) {
+  // Whether a candidate that takes at least so long may be faster than the best estimate: it gets
+  // one, too.
+  static bool may_be_faster(double least_seconds, const EstimatedQueue& estimated) {
+    if (estimated.empty()) return true;
+    const auto [doubtful, seconds, row] = estimated.top();
+    return doubtful || least_seconds <= seconds;
+  }
+
+  void estimate(std::size_t row, EstimatedQueue& estimated) {
     try {
       rows_[row].estimate = estimator_.estimate(rows_[row].candidate);
     } catch (const ConfigError&) {
@@ -126,10 +134,10 @@ class Search {
     }
     const double beyond =
         static_cast<double>(rows_[row].estimate.bytes) / static_cast<double>(budget_bytes_);
-    const bool doubtful = !rows_[row].estimate.fits && beyond > estimate_slack;
-    // Last: estimates err on the side of more, but rarely by so much.
-    const double later = doubtful && !options_.exhaustive ? doubtful_seconds : 0;
-    estimated.emplace(rows_[row].estimate.seconds + later, row);
+    // These come last: estimates err on the side of more, but rarely by so much.
+    const bool doubtful =
+        !options_.exhaustive && !rows_[row].estimate.fits && beyond > estimate_slack;
+    estimated.emplace(doubtful, rows_[row].estimate.seconds, row);
   }
 
   void find_leanest() {

@@ -44,7 +44,8 @@ ScheduleWriter::ScheduleWriter(const ModelGraph& graph)
     : graph_(graph),
       maker_(graph.values.size(), -1),
       value_there_(graph.values.size(), false),
-      record_there_(graph.nodes.size(), false) {
+      record_there_(graph.nodes.size(), false),
+      handed_over_(graph.nodes.size(), false) {
   for (std::size_t v = 0; v < graph.values.size(); ++v) value_there_[v] = graph.values[v].loaded;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     maker_[index(graph.nodes[n].output)] = static_cast<int>(n);
@@ -52,6 +53,10 @@ ScheduleWriter::ScheduleWriter(const ModelGraph& graph)
 }
 
 void ScheduleWriter::forward(int node) {
+  if (graph_.nodes[index(node)].hands_over) {
+    if (handed_over_[index(node)]) return;
+    handed_over_[index(node)] = true;
+  }
   schedule_.push_back({node, Pass::Forward, false});
   value_there_[index(graph_.nodes[index(node)].output)] = true;
   record_there_[index(node)] = true;

@@ -43,7 +43,8 @@ class ScheduleWriter {
  public:
   explicit ScheduleWriter(const ModelGraph& graph);
 
-  // Runs a node forward; its value and record are there afterwards.
+  // Runs a node forward; its value and record are there afterwards. One that hands over runs the
+  // first time only: what the next stage has is no more use here.
   void forward(int node);
   // Says that a value is there without a forward of this schedule.
   void assume_value(int value) { value_there_[static_cast<std::size_t>(value)] = true; }
@@ -67,6 +68,7 @@ class ScheduleWriter {
   std::vector<int> maker_;  // by value; -1 = loaded
   std::vector<bool> value_there_;
   std::vector<bool> record_there_;
+  std::vector<bool> handed_over_;  // by node
   NodeSchedule schedule_;
 };
 

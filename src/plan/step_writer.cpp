@@ -190,7 +190,7 @@ class StepWriter {
     const bool first = !ran_[index(m)][index(step.node)];
     ran_[index(m)][index(step.node)] = true;
     if (node.hands_over) {
-      if (!first) return;  // a solver may run it again, the stage after must not get it twice
+      expect(first, node.name + " hands over more than once");
       if (!in_pipeline()) return writer.send_value(step.node, std::nullopt);
       const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(node.chunk)];
       writer.send_value(step.node, channel("send", place.after, place.part, true, m));

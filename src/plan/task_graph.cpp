@@ -78,7 +78,7 @@ TaskGraph make_task_graph(const ModelGraph& model, const StepShape& step, Gradie
     if (!backward && !forward) continue;
     Task task;
     task.name = describe(instruction);
-    task.once = backward;
+    task.once = backward || instruction.operation == Operation::Send;
     for (const int buffer : instruction.reads) {
       const int value = value_of[index(buffer)];
       if (value < 0) continue;

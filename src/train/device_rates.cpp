@@ -3,10 +3,8 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
-#include <chrono>
-#include <functional>
-#include <limits>
 
+#include "exec/timing.hpp"
 #include "nn/element_type.hpp"
 #include "nn/product.hpp"
 #include "train/cluster.hpp"
@@ -14,25 +12,9 @@
 namespace garonne::train {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::int64_t product_size = 768;
 constexpr std::int64_t copy_bytes = std::int64_t{1} << 27;
-
-// What disturbs a run only makes it longer.
-double shortest_seconds(const std::function<void()>& work) {
-  work();
-  double shortest = std::numeric_limits<double>::infinity();
-  double total = 0;
-  for (int runs = 0; runs < 5 || (total < 0.2 && runs < 40); ++runs) {
-    const auto start = Clock::now();
-    work();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    shortest = std::min(shortest, seconds);
-    total += seconds;
-  }
-  return shortest;
-}
+constexpr double enough_seconds = 0.2;
 
 double product_flops(Precision precision) {
   const nn::ProductShape shape{nn::ProductForm::Forward, product_size, product_size, product_size,
@@ -44,7 +26,8 @@ double product_flops(Precision precision) {
   for (const nn::ProductLibrary library : nn::product_candidates(shape)) {
     nn::Products products;
     products.choose(shape, library);
-    const double seconds = shortest_seconds([&] { products.forward(x, weight, at::Tensor()); });
+    const double seconds =
+        exec::shortest_seconds(enough_seconds, [&] { products.forward(x, weight, at::Tensor()); });
     best = std::max(best, 2.0 * product_size * product_size * product_size / seconds);
   }
   return best;
@@ -53,7 +36,8 @@ double product_flops(Precision precision) {
 double copy_rate() {
   const at::Tensor from = at::ones({copy_bytes / 4});
   at::Tensor to = at::zeros({copy_bytes / 4});
-  return 2.0 * static_cast<double>(copy_bytes) / shortest_seconds([&] { to.copy_(from); });
+  return 2.0 * static_cast<double>(copy_bytes) /
+         exec::shortest_seconds(enough_seconds, [&] { to.copy_(from); });
 }
 
 }  // namespace

@@ -72,6 +72,14 @@ void check_same_fields(const data::FieldDatasetInfo& one, const data::FieldDatas
   }
 }
 
+data::FieldDataset open_training(const RunConfig& config) {
+  if (config.data.path.empty()) {
+    throw ConfigError("data.path", "",
+                      "is missing: the fields to train on (see `garonne data --help`)");
+  }
+  return data::FieldDataset::open(field_query(config, config.data.path));
+}
+
 }  // namespace
 
 data::FieldQuery field_query(const RunConfig& config, const std::string& path) {
@@ -87,17 +95,11 @@ data::FieldQuery field_query(const RunConfig& config, const std::string& path) {
   return query;
 }
 
-FieldWorkload::FieldWorkload(const RunConfig& config) : loss_(config.train.loss) {
-  if (config.data.path.empty()) {
-    throw ConfigError("data.path", "",
-                      "is missing: the fields to train on (see `garonne data --help`)");
-  }
-  query_ = field_query(config, config.data.path);
-  info_ = data::FieldDataset::open(query_).info();
+FieldWorkload::FieldWorkload(const RunConfig& config)
+    : training_(open_training(config)), info_(training_.info()), loss_(config.train.loss) {
   if (!config.data.validation.empty()) {
-    validation_query_ = field_query(config, config.data.validation);
-    validation_ = data::FieldDataset::open(validation_query_).info();
-    check_same_fields(info_, *validation_);
+    validation_ = data::FieldDataset::open(field_query(config, config.data.validation));
+    check_same_fields(info_, validation_->info());
   }
   statistics_ = statistics_of(config, info_);
   nn::FieldShape& shape = facts_.fields;
@@ -125,7 +127,7 @@ std::string FieldWorkload::summary() const {
   std::string text = fmt::format(
       "{} · {} · {} on {} points · {} samples", info_.path, info_.layout,
       fmt::join(info_.input_channels, ", "), extent(info_.points), info_.samples);
-  if (validation_) text += fmt::format(", {} for validation", validation_->samples);
+  if (validation_) text += fmt::format(", {} for validation", validation_->info().samples);
   return text;
 }
 
@@ -140,13 +142,13 @@ nlohmann::json FieldWorkload::manifest() const {
 
 std::int64_t FieldWorkload::samples(Part part) const {
   if (part == Part::Training) return info_.samples;
-  return validation_ ? validation_->samples : 0;
+  return validation_ ? validation_->info().samples : 0;
 }
 
 std::unique_ptr<BatchStream> FieldWorkload::open(std::shared_ptr<data::Reader> reader, Part part,
                                                  StreamOrder order) const {
   return std::make_unique<FieldBatches>(data::FieldStream(
-      std::move(reader), part == Part::Training ? query_ : validation_query_, {}, statistics_,
+      std::move(reader), part == Part::Training ? training_ : validation_.value(), {}, statistics_,
       std::move(order.samples_of), order.first_ordinal, order.end_ordinal));
 }
 

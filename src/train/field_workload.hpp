@@ -36,10 +36,10 @@ class FieldWorkload final : public Workload {
   const data::FieldStatistics& statistics() const { return statistics_; }
 
  private:
-  data::FieldQuery query_;
-  data::FieldQuery validation_query_;
-  data::FieldDatasetInfo info_;
-  std::optional<data::FieldDatasetInfo> validation_;
+  // Described once, and read by the streams.
+  data::FieldDataset training_;
+  const data::FieldDatasetInfo& info_;
+  std::optional<data::FieldDataset> validation_;
   data::FieldStatistics statistics_;
   std::string loss_;
   DataFacts facts_;

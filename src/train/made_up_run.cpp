@@ -18,28 +18,22 @@ DataFacts made_up_facts(const RunConfig& config) {
 
 exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
   exec::HostBatch batch;
-  if (nn::is_field_kind(setup.config.model.kind)) {
-    for (std::int64_t i = 0; i < setup.config.train.micro_batch; ++i) batch.samples.push_back(i);
-    for (const auto& value : setup.model.graph.values) {
-      if (!value.loaded || value.differentiable) continue;
-      const PhiloxKey key = philox_key(1, value.name);
-      auto& values = batch.fields[value.name];
-      for (std::int64_t i = 0; i < value.elements; ++i) {
-        const PhiloxBlock random = philox_at(key, number, 0, static_cast<std::uint64_t>(i));
-        values.push_back(static_cast<float>(random.word[0]) / 2147483648.0F - 1.0F);
-      }
-    }
-    return batch;
-  }
-  const std::int64_t rows = setup.config.train.micro_batch * setup.sizes.sequence;
-  auto& tokens = batch.values["tokens"];
-  auto& targets = batch.values["targets"];
   for (std::int64_t i = 0; i < setup.config.train.micro_batch; ++i) batch.samples.push_back(i);
-  const PhiloxKey key = philox_key(1, "made-up tokens");
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const PhiloxBlock random = philox_at(key, number, 0, static_cast<std::uint64_t>(i));
-    tokens.push_back(static_cast<std::int64_t>(random.word[0]) % setup.sizes.vocabulary);
-    targets.push_back(static_cast<std::int64_t>(random.word[1]) % setup.sizes.vocabulary);
+  for (const auto& value : setup.model.graph.values) {
+    if (!value.loaded || value.differentiable) continue;
+    const PhiloxKey key = philox_key(1, value.name);
+    const auto random = [&](std::int64_t i) {
+      return philox_at(key, number, 0, static_cast<std::uint64_t>(i)).word[0];
+    };
+    if (value.is_field) {
+      auto& values = batch.fields[value.name];
+      for (std::int64_t i = 0; i < value.elements; ++i)
+        values.push_back(static_cast<float>(random(i)) / 2147483648.0F - 1.0F);
+    } else {
+      auto& tokens = batch.values[value.name];
+      for (std::int64_t i = 0; i < value.elements; ++i)
+        tokens.push_back(static_cast<std::int64_t>(random(i)) % setup.sizes.vocabulary);
+    }
   }
   return batch;
 }

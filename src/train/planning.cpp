@@ -167,13 +167,6 @@ bool apply_costs(const plan::CostTable& costs, Setup& setup) {
                            setup.model.graph, setup.step);
 }
 
-plan::StepShape step_of_rank(const Setup& setup, int rank) {
-  plan::StepShape step = setup.step;
-  step.data_group = setup.grid.group(Axis::Data, rank);
-  step.tensor_group = setup.grid.group(Axis::Tensor, rank);
-  return step;
-}
-
 Choice choose_program(const Setup& setup, std::int64_t budget_bytes) {
   return choose_program(setup, budget_bytes, setup.config.memory.plan, Effort::All);
 }

@@ -24,7 +24,7 @@ struct Setup {
   DataFacts facts;
   nn::GptSizes sizes;  // where the model is a GPT
   nn::Model model;
-  plan::StepShape step;  // of rank 0's data group; see step_of_rank
+  plan::StepShape step;  // of rank 0's groups
 };
 
 // What of it one pipeline stage does: its part of the model and its place in the schedule. The
@@ -47,9 +47,6 @@ std::int64_t whole_parameter_elements(const nn::Model& model);
 
 // Puts a cost table into model and step; true when every node was in it.
 bool apply_costs(const plan::CostTable& costs, Setup& setup);
-
-// The step of a rank: its data group in place of rank 0's.
-plan::StepShape step_of_rank(const Setup& setup, int rank);
 
 struct Choice {
   plan::Program program;  // of rank 0; equal on all ranks but for rank, coordinates and group

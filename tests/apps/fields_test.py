@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Neural operators end to end: made data, statistics, training within budgets and on grids, restart, evaluation."""
 import json
-import pathlib
-import shutil
-import tempfile
 import unittest
 
-from support import metrics, run, series
+from support import FieldsTest, metrics, run, series
 
 DARCY = """
 [model]
@@ -28,19 +25,6 @@ loss = "relative-l2"
 decode = true
 precision = "float64"
 seed = 3
-[optimizer]
-learning_rate = 1e-3
-warmup_steps = 1
-[evaluation]
-every = 0
-batches = 2
-[checkpoint]
-every = 0
-[memory]
-budget = "512 MiB"
-[run]
-directory = "{folder}/run"
-threads = 1
 """
 
 SPHERE = """
@@ -60,42 +44,18 @@ micro_batch = 1
 loss = "area-l2"
 precision = "float64"
 seed = 3
-[optimizer]
-learning_rate = 1e-3
-warmup_steps = 1
-[evaluation]
-every = 0
-batches = 2
-[checkpoint]
-every = 0
-[memory]
-budget = "512 MiB"
-[run]
-directory = "{folder}/run"
-threads = 1
 """
 
 
-class Fields:
+class Fields(FieldsTest):
     """What both families of models are held to."""
 
     @classmethod
     def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-fields-"))
-        cls.config = cls.folder / "run.toml"
-        cls.config.write_text(cls.RUN_FILE.replace("{folder}", str(cls.folder)))
-        cls.make_data()
+        super().setUpClass()
         run("profile", cls.config)
         cls.kept = cls.folder / "kept"
         cls.train(cls.kept)
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.folder, ignore_errors=True)
-
-    @classmethod
-    def train(cls, directory, *overrides, **options):
-        return run("train", cls.config, "--run.directory", directory, *overrides, **options)
 
     def check_bytes(self, directory, budget=None):
         for row in metrics(directory):

@@ -2,14 +2,12 @@
 """`garonne eval` and `garonne report` of runs on fields: numbers, files, and what a browser shows of them."""
 import json
 import math
-import pathlib
 import shutil
-import tempfile
 import unittest
 
 import browser
 from report_test import CROWDED, data_of
-from support import run
+from support import FieldsTest, run
 
 RUN_FILE = """
 [model]
@@ -18,39 +16,24 @@ layers = 2
 hidden = 8
 modes = [4, 4]
 [data]
-path = "{data}/train"
-validation = "{data}/test"
+path = "{folder}/data/train"
+validation = "{folder}/data/test"
 [train]
 steps = 4
 global_batch = 2
 micro_batch = 1
 loss = "area-l2"
-[optimizer]
-learning_rate = 1e-3
-warmup_steps = 1
-[evaluation]
-every = 0
-batches = 2
-[checkpoint]
-every = 0
-[memory]
-budget = "256 MiB"
-[run]
-directory = "{run}"
-threads = 1
 """
 
 
-class FieldRun(unittest.TestCase):
+class FieldRun(FieldsTest):
+    RUN_FILE = RUN_FILE
+
     @classmethod
     def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-skill-"))
-        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        super().setUpClass()
         cls.run_directory = cls.folder / "run"
-        cls.make_data()
-        config = cls.folder / "run.toml"
-        config.write_text(RUN_FILE.format(data=cls.folder / "data", run=cls.run_directory))
-        run("train", config, *cls.OVERRIDES)
+        cls.train(cls.run_directory, *cls.OVERRIDES)
         cls.shown = run("eval", cls.run_directory, *cls.ARGUMENTS).stdout
         cls.skill = json.loads((cls.run_directory / "skill.json").read_text())
 
@@ -88,7 +71,7 @@ COLOURS = """[...document.querySelectorAll('#skill canvas')].filter(canvas => {
 }).length"""
 
 
-class SphereTest(FieldRun):
+class SphereTest(FieldRun, unittest.TestCase):
     OVERRIDES = ()
     ARGUMENTS = ("--lead-steps", 4, "--samples", 6)
 
@@ -163,7 +146,7 @@ class SphereTest(FieldRun):
         self.assertIn("skill.json", run("report", damaged, check=2).stderr)
 
 
-class DarcyTest(FieldRun):
+class DarcyTest(FieldRun, unittest.TestCase):
     OVERRIDES = ("--data.path", "train.h5")
     ARGUMENTS = ()
 

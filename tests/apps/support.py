@@ -43,6 +43,23 @@ directory = "{run}"
 threads = 1
 """
 
+# What run files of models on fields end with.
+FIELDS_RUN_FILE = """
+[optimizer]
+learning_rate = 1e-3
+warmup_steps = 1
+[evaluation]
+every = 0
+batches = 2
+[checkpoint]
+every = 0
+[memory]
+budget = "512 MiB"
+[run]
+directory = "{folder}/run"
+threads = 1
+"""
+
 
 def run(*arguments, ranks=0, check=0, timeout=100, before=""):
     """Runs the program (under mpirun with `ranks`), and returns the finished process.
@@ -157,3 +174,19 @@ class ProgramTest(unittest.TestCase):
     def tensor_files(self, directory, step):
         folder = pathlib.Path(directory) / "checkpoints" / f"step-{step}"
         return {file.name: file.read_bytes() for file in sorted(folder.glob("*.safetensors"))}
+
+
+class FieldsTest:
+    """A folder with fields that `make_data` makes, and a run file: RUN_FILE for model, data and train."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-fields-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.config = cls.folder / "run.toml"
+        cls.config.write_text((cls.RUN_FILE + FIELDS_RUN_FILE).replace("{folder}", str(cls.folder)))
+        cls.make_data()
+
+    @classmethod
+    def train(cls, directory, *overrides, **options):
+        return run("train", cls.config, "--run.directory", directory, *overrides, **options)

@@ -15,6 +15,12 @@
 
 namespace garonne::data::testing {
 
+inline FieldQuery query_of(const std::string& path) {
+  FieldQuery query;
+  query.path = path;
+  return query;
+}
+
 // Exact as a float, and another one for every place of the small grids here.
 inline float value_at(std::int64_t frame, std::int64_t channel, std::int64_t row,
                       std::int64_t column) {

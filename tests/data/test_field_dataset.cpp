@@ -17,15 +17,10 @@ using testing::filled;
 using testing::line;
 using testing::put;
 using testing::put_line;
+using testing::query_of;
 using testing::Scratch;
 using testing::value_at;
 using testing::YearlyFile;
-
-FieldQuery query_of(const std::string& path) {
-  FieldQuery query;
-  query.path = path;
-  return query;
-}
 
 TEST(FieldDataset, OneYearlyFile) {
   const Scratch scratch;

@@ -18,14 +18,9 @@ using testing::line;
 using testing::NetcdfFile;
 using testing::put;
 using testing::put_line;
+using testing::query_of;
 using testing::Scratch;
 using testing::value_at;
-
-FieldQuery query_of(const std::string& path) {
-  FieldQuery query;
-  query.path = path;
-  return query;
-}
 
 // --- kinds of grids ---
 

@@ -16,15 +16,10 @@ namespace {
 using testing::expect_io_error;
 using testing::filled;
 using testing::put;
+using testing::query_of;
 using testing::Scratch;
 using testing::value_at;
 using testing::YearlyFile;
-
-FieldQuery query_of(const std::string& path) {
-  FieldQuery query;
-  query.path = path;
-  return query;
-}
 
 // Two passes over everything in memory.
 struct Plain {
@@ -178,7 +173,7 @@ TEST(FieldStatistics, ChosenByName) {
   EXPECT_THROW(choose_statistics(summaries, "median", dataset.info(), ""), ConfigError);
 }
 
-TEST(FieldStatistics, ARunTakesTheNearestOnes) {
+TEST(FieldStatistics, OfAPassOrBesideTheData) {
   const Scratch scratch;
   std::filesystem::create_directory(scratch.path("train"));
   YearlyFile().write(scratch.path("train/1979.h5"));
@@ -186,26 +181,28 @@ TEST(FieldStatistics, ARunTakesTheNearestOnes) {
   query.input_channels = {"u10"};
   query.target_channels = {"z500", "u10"};
   dist::Session session = dist::Session::single();
-  EXPECT_TRUE(prepare_field_statistics(query, "none", "", session).inputs.channels.empty());
-  // None beside the data: a pass over both inputs and targets.
-  const FieldStatistics passed = prepare_field_statistics(query, "channel", "", session);
+  const FieldDatasetInfo info = FieldDataset::open(query).info();
+  EXPECT_EQ(info.statistics, "");
+  const std::string own = scratch.path("own.h5");
+  save_field_summaries(own, summarise_fields(query_of(scratch.path("train")), true, session));
+  const FieldSummaries summaries = load_field_summaries(own, info);
+  const FieldStatistics passed = choose_statistics(summaries, "channel", info, own);
   EXPECT_EQ(passed.targets.mean[1], passed.inputs.mean[0]);
   EXPECT_GT(passed.targets.mean[0], passed.inputs.mean[0]);
-  const FieldStatistics points = prepare_field_statistics(query, "pointwise", "", session);
+  const FieldStatistics points = choose_statistics(summaries, "pointwise", info, own);
   EXPECT_EQ(points.targets.mean.size(), 80U);
   EXPECT_EQ(points.inputs.mean[9], (value_at(0, 0, 1, 1) + value_at(5, 0, 1, 1)) / 2);
+  EXPECT_TRUE(choose_statistics(summaries, "none", info, own).inputs.channels.empty());
   // Those of makani beside the folder, of all channels.
   std::filesystem::create_directory(scratch.path("stats"));
   const std::vector<float> means = {1, 2, 3};
   write_npy<float>(scratch.path("stats/global_means.npy"), {1, 3, 1, 1}, means);
   write_npy<float>(scratch.path("stats/global_stds.npy"), {1, 3, 1, 1}, means);
-  EXPECT_EQ(prepare_field_statistics(query, "channel", "", session).targets.mean,
+  const FieldDatasetInfo beside = FieldDataset::open(query).info();
+  EXPECT_EQ(choose_statistics(load_field_summaries(beside.statistics, beside), "channel", beside,
+                              beside.statistics)
+                .targets.mean,
             (std::vector<float>{3, 1}));
-  // And those that are named.
-  const std::string own = scratch.path("own.h5");
-  save_field_summaries(own, summarise_fields(query_of(scratch.path("train")), false, session));
-  EXPECT_EQ(prepare_field_statistics(query, "channel", own, session).targets.mean,
-            passed.targets.mean);
 }
 
 TEST(FieldStatistics, CountsMustBeThoseOfTheData) {

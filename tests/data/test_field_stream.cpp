@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <thread>
 
@@ -14,15 +15,10 @@ namespace garonne::data {
 namespace {
 
 using testing::expect_io_error;
+using testing::query_of;
 using testing::Scratch;
 using testing::value_at;
 using testing::YearlyFile;
-
-FieldQuery query_of(const std::string& path) {
-  FieldQuery query;
-  query.path = path;
-  return query;
-}
 
 // Micro-batch n has the samples 2n and 2n + 1.
 std::vector<std::int64_t> pairs(std::int64_t ordinal) {
@@ -136,6 +132,27 @@ TEST(FieldStream, ReadsAheadOfUse) {
     EXPECT_TRUE(reaches(taken + 3)) << begun;
     EXPECT_EQ(stream.next().samples, pairs(taken));
   }
+}
+
+// What was described is not described again, and must be what it was.
+TEST(FieldStream, ReadsADatasetAgain) {
+  const Scratch scratch;
+  const std::string path = scratch.path("1979.h5");
+  YearlyFile().write(path);
+  FieldDataset dataset = FieldDataset::open(query_of(path));
+  EXPECT_EQ(dataset.open_files(), 0);
+  FieldStream stream(std::make_shared<Reader>(), dataset, {}, {}, pairs, 0, 2);
+  for (const std::int64_t ordinal : {0, 1}) {
+    const FieldBatch batch = stream.next();
+    const FieldBatch expected = read_field_batch(dataset, {}, {}, pairs(ordinal), false);
+    EXPECT_EQ(batch.input, expected.input);
+    EXPECT_EQ(batch.target, expected.target);
+  }
+  EXPECT_EQ(stream.info().samples, dataset.info().samples);
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) + 1);
+  expect_io_error(path, "has changed", [&] {
+    FieldStream(std::make_shared<Reader>(), dataset, {}, {}, pairs, 0).next();
+  });
 }
 
 TEST(FieldStream, OpensOnTheReadersThreadAndThrowsHere) {

@@ -1,11 +1,11 @@
 // What the nodes of models on fields declare, against what the counting allocator sees.
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <set>
 
 #include "exec/profile.hpp"
 #include "nn/compute_session.hpp"
+#include "nn/declared_bytes.hpp"
 #include "nn/field_model.hpp"
 
 namespace garonne::nn {
@@ -27,28 +27,13 @@ void check_declared(const RunConfig::Model& keys, const std::string& loss, const
     SCOPED_TRACE(node.name);
     ASSERT_EQ(table.rows.count(node.cost_key), 1U);
     const plan::CostRow& row = table.rows.at(node.cost_key);
-    EXPECT_EQ(row.value_bytes, model.graph.values[static_cast<std::size_t>(node.output)].bytes);
-    EXPECT_EQ(row.private_bytes, std::accumulate(node.private_slot_bytes.begin(),
-                                                 node.private_slot_bytes.end(), std::int64_t{0}));
     // Bounds: workspaces of oneDNN, which does bfloat16 products, and what autograd does with the
     // factors of a weight.
     const bool multiplies =
         node.kind == "linear" || node.kind == "spectral_layer" || node.kind == "field_lift";
     const bool bound = multiplies && (precision == Precision::BFloat16 ||
                                       (node.kind == "spectral_layer" && keys.kind == "tfno"));
-    const auto check = [&](const char* what, std::int64_t measured, std::int64_t declared) {
-      if (bound) {
-        EXPECT_LE(measured, declared) << what;
-      } else {
-        EXPECT_EQ(measured, declared) << what;
-      }
-    };
-    check("forward", row.forward_transient_bytes, node.forward.transient_bytes);
-    check("forward that keeps", row.forward_keep_transient_bytes,
-          node.forward_keep.transient_bytes);
-    check("backward", row.backward_transient_bytes, node.backward.transient_bytes);
-    check("backward of weights", row.backward_weight_transient_bytes,
-          node.backward_weight.transient_bytes);
+    garonne::test::expect_declared_bytes(row, model, node, bound);
   }
 }
 

@@ -8,20 +8,21 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <cmath>
-#include <limits>
-#include <map>
 #include <numbers>
 
 #include "base/error.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/element_type.hpp"
 #include "nn/layers.hpp"
+#include "nn/node_runner.hpp"
 #include "nn/product.hpp"
 
 namespace garonne::nn {
 namespace {
 
-using Named = std::map<std::string, at::Tensor>;
+using test::ModelRun;
+using test::Named;
+using test::relative_error;
 
 struct Case {
   GptSizes sizes;
@@ -54,14 +55,9 @@ Named random_parameters(const Model& model) {
   return parameters;
 }
 
-struct Result {
-  double loss = 0;
-  Named gradients;
-};
-
 // The reference, in float64.
-Result reference(const Case& item, const Named& parameters, const at::Tensor& tokens,
-                 const at::Tensor& targets) {
+ModelRun reference(const Case& item, const Named& parameters, const at::Tensor& tokens,
+                   const at::Tensor& targets) {
   const at::AutoGradMode with_gradients(true);
   const GptSizes& s = item.sizes;
   Named p;
@@ -104,114 +100,18 @@ Result reference(const Case& item, const Named& parameters, const at::Tensor& to
   const at::Tensor loss =
       at::cross_entropy_loss(logits.reshape({-1, s.vocabulary}), targets.reshape({-1}));
   const auto gradients = torch::autograd::grad({loss}, leaves);
-  Result result;
+  ModelRun result;
   result.loss = loss.item<double>();
   std::size_t next = 0;
   for (const auto& [name, value] : parameters) result.gradients[name] = gradients[next++];
   return result;
 }
 
-// The model node by node, as the executor would: micro-batches of `batch` samples, every record
-// kept.
-Result run_nodes(const Model& model, Precision precision, const Named& parameters,
-                 const at::Tensor& tokens, const at::Tensor& targets, double loss_scale,
-                 const Products& products) {
-  const at::NoGradGuard no_gradients;
-  const auto& graph = model.graph;
-  std::vector<std::int64_t> samples;
-  for (std::int64_t b = 0; b < model.batch; ++b) samples.push_back(100 + b);
-  Context context;
-  context.precision = precision;
-  context.seed = 3;
-  context.step = 5;
-  context.samples = samples.data();
-  context.batch = model.batch;
-  context.products = &products;
-  std::vector<at::Tensor> p;
-  std::vector<at::Tensor> parameter_gradients;
-  std::vector<bool> written;
-  for (const auto& spec : graph.parameters) {
-    p.push_back(parameters.at(spec.name).to(compute_scalar_type(precision)));
-    // What is there before the first contribution must not matter.
-    parameter_gradients.push_back(at::full(
-        {spec.elements}, std::nan(""), at::TensorOptions().dtype(state_scalar_type(precision))));
-    written.push_back(false);
-  }
-  std::vector<at::Tensor> values(graph.values.size());
-  values[0] = tokens.reshape({-1}).contiguous();
-  values[1] = targets.reshape({-1}).contiguous();
-  std::vector<Record> records(graph.nodes.size());
-  const auto gather = [](const std::vector<at::Tensor>& from, const std::vector<int>& which) {
-    std::vector<at::Tensor> tensors;
-    for (const int i : which) tensors.push_back(from[static_cast<std::size_t>(i)]);
-    return tensors;
-  };
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const auto& spec = graph.nodes[n];
-    values[static_cast<std::size_t>(spec.output)] = model.nodes[n]->forward(
-        context, gather(values, spec.inputs), gather(p, spec.parameters), &records[n]);
-  }
-  std::vector<at::Tensor> gradients(graph.values.size());
-  for (std::size_t n = graph.nodes.size(); n-- > 0;) {
-    const auto& spec = graph.nodes[n];
-    BackwardArguments arguments;
-    const auto pinned = [&](int value) {
-      return std::find(spec.pinned_values.begin(), spec.pinned_values.end(), value) !=
-             spec.pinned_values.end();
-    };
-    for (const int input : spec.inputs) {
-      arguments.inputs.push_back(pinned(input) ? values[static_cast<std::size_t>(input)]
-                                               : at::Tensor());
-      arguments.wanted.push_back(graph.values[static_cast<std::size_t>(input)].differentiable);
-    }
-    if (pinned(spec.output)) arguments.output = values[static_cast<std::size_t>(spec.output)];
-    if (spec.output != graph.loss)
-      arguments.output_gradient = gradients[static_cast<std::size_t>(spec.output)];
-    arguments.parameters = gather(p, spec.parameters);
-    for (const int parameter : spec.parameters) {
-      const auto at = static_cast<std::size_t>(parameter);
-      arguments.parameter_gradients.push_back({parameter_gradients[at], written[at]});
-      written[at] = true;
-    }
-    arguments.add_to.resize(spec.inputs.size());
-    arguments.overwrite.assign(spec.inputs.size(), false);
-    arguments.record = &records[n];
-    arguments.loss_scale = loss_scale;
-    // Added in place where the node offers it, so that this path is tested too.
-    for (std::size_t i = 0; i < spec.inputs.size(); ++i) {
-      const at::Tensor& existing = gradients[static_cast<std::size_t>(spec.inputs[i])];
-      if (existing.defined() && !spec.adds_in_place.empty() && spec.adds_in_place[i]) {
-        arguments.add_to[i] = existing.clone();
-      }
-    }
-    const auto made = model.nodes[n]->backward(context, arguments);
-    for (std::size_t i = 0; i < spec.inputs.size(); ++i) {
-      at::Tensor& gradient = gradients[static_cast<std::size_t>(spec.inputs[i])];
-      if (!arguments.wanted[i]) continue;
-      if (spec.gradient_aliases[i]) {
-        EXPECT_EQ(made[i].data_ptr(), arguments.output_gradient.data_ptr())
-            << spec.name << " declares an alias";
-      } else if (arguments.output_gradient.defined()) {
-        EXPECT_NE(made[i].data_ptr(), arguments.output_gradient.data_ptr())
-            << spec.name << " hides an alias";
-      }
-      gradient =
-          gradient.defined() && !arguments.add_to[i].defined() ? gradient + made[i] : made[i];
-    }
-  }
-  Result result;
-  result.loss = values[static_cast<std::size_t>(graph.loss)].item<double>();
-  for (std::size_t k = 0; k < graph.parameters.size(); ++k) {
-    result.gradients[graph.parameters[k].name] =
-        parameter_gradients[k].view(graph.parameters[k].shape).to(at::kDouble);
-  }
-  return result;
-}
-
-double relative_error(const at::Tensor& got, const at::Tensor& wanted) {
-  const double error = (got - wanted).norm().item<double>();
-  const double size = wanted.norm().item<double>();
-  return std::isfinite(error) ? error / (size + 1e-30) : std::numeric_limits<double>::infinity();
+ModelRun run_nodes(const Model& model, Precision precision, const Named& parameters,
+                   const at::Tensor& tokens, const at::Tensor& targets, double loss_scale,
+                   const Products& products) {
+  return test::run_model(model, precision, parameters, {{"tokens", tokens}, {"targets", targets}},
+                         loss_scale, /*records_apart=*/false, {3, 5, 100, products});
 }
 
 void check_case(const Case& item, Precision precision, double tolerance, const Products& products,
@@ -226,8 +126,9 @@ void check_case(const Case& item, Precision precision, double tolerance, const P
   const at::Tensor targets =
       at::randint(item.sizes.vocabulary, {item.batch, item.sizes.sequence}, at::kLong);
   const Named parameters = random_parameters(model);
-  const Result wanted = reference(item, parameters, tokens, targets);
-  const Result got = run_nodes(model, precision, parameters, tokens, targets, loss_scale, products);
+  const ModelRun wanted = reference(item, parameters, tokens, targets);
+  const ModelRun got =
+      run_nodes(model, precision, parameters, tokens, targets, loss_scale, products);
   EXPECT_NEAR(got.loss, wanted.loss, tolerance * wanted.loss);
   ASSERT_EQ(got.gradients.size(), wanted.gradients.size());
   // The gradient of a key's bias is zero but for rounding (softmax does not see a shift), so an
@@ -294,10 +195,10 @@ TEST(Gpt, EqualOnOneAndTwoThreads) {
   const auto run = [&] {
     return run_nodes(model, Precision::Float32, parameters, tokens, tokens, 1.0, Products());
   };
-  const Result two = run();
-  const Result again = run();
+  const ModelRun two = run();
+  const ModelRun again = run();
   garonne::test::use_threads(1);
-  const Result one = run();
+  const ModelRun one = run();
   garonne::test::use_threads(2);
   EXPECT_EQ(two.loss, again.loss);
   EXPECT_NEAR(one.loss, two.loss, 1e-6 * two.loss);
@@ -334,7 +235,7 @@ TEST(Gpt, GeneratorGivesTheLogitsOfTheLoss) {
   at::manual_seed(5);
   const at::Tensor tokens = at::randint(9, {1, 6}, at::kLong);
   const at::Tensor targets = at::randint(9, {1, 6}, at::kLong);
-  const Result wanted = reference({sizes, 1}, parameters, tokens, targets);
+  const ModelRun wanted = reference({sizes, 1}, parameters, tokens, targets);
   const at::NoGradGuard no_gradients;
   const Products products;
   const std::int64_t sample = 0;

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -32,19 +33,30 @@ inline double relative_error(const at::Tensor& got, const at::Tensor& wanted) {
   return std::isfinite(error) ? error / (size + 1e-30) : std::numeric_limits<double>::infinity();
 }
 
+// What random numbers come from, and which products are used.
+struct RunSource {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::int64_t first_sample = 7;
+  nn::Products products;
+};
+
 // `loaded`: by name, in any type of numbers; fields are rounded to the compute type.
 // With `records_apart` the forward that is kept is a second one, as where a plan runs it again.
 inline ModelRun run_model(const nn::Model& model, Precision precision, const Named& parameters,
-                          const Named& loaded, double loss_scale = 1, bool records_apart = false) {
+                          const Named& loaded, double loss_scale = 1, bool records_apart = false,
+                          const RunSource& source = {}) {
   const at::NoGradGuard no_gradients;
   const auto& graph = model.graph;
-  const nn::Products products;
-  const std::vector<std::int64_t> samples(static_cast<std::size_t>(model.batch), 7);
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(model.batch));
+  std::iota(samples.begin(), samples.end(), source.first_sample);
   nn::Context context;
   context.precision = precision;
+  context.seed = source.seed;
+  context.step = source.step;
   context.samples = samples.data();
   context.batch = model.batch;
-  context.products = &products;
+  context.products = &source.products;
   const auto compute = nn::compute_scalar_type(precision);
   std::vector<at::Tensor> p;
   std::vector<at::Tensor> targets;

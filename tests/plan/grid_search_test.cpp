@@ -56,6 +56,19 @@ TEST(GridCandidates, AreWhatDividesAndNothingTwice) {
   EXPECT_TRUE(grid_candidates(limits(7, 16), small_cluster()).empty());
 }
 
+// grid.bucket = 0 is a bucket for each parameter, from which larger ones grow all the same.
+TEST(GridCandidates, BucketsGrowFromNothingToo) {
+  GridLimits none = limits(8, 16);
+  none.least_bucket_bytes = 0;
+  GridLimits one = limits(8, 16);
+  one.least_bucket_bytes = 1;
+  const auto candidates = grid_candidates(none, small_cluster());
+  const auto expected = grid_candidates(one, small_cluster());
+  ASSERT_EQ(candidates.size(), expected.size());
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    EXPECT_EQ(candidates[i].bucket_bytes, expected[i].bucket_bytes);
+}
+
 TEST(BlockFamily, KeepsLessAndLess) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     const ModelGraph graph = test::random_graph(seed);

@@ -7,11 +7,13 @@
 #include "base/error.hpp"
 #include "plan/generator.hpp"
 #include "plan/graphs.hpp"
+#include "plan/liveness.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/pipeline_stage.hpp"
 #include "plan/policy.hpp"
 #include "plan/replay.hpp"
 #include "plan/scalar_run.hpp"
+#include "plan/stage_solver.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -143,6 +145,44 @@ TEST(PipelinePrograms, RecomputationIsCutByChunkToo) {
       SCOPED_TRACE(name + " " + policy);
       ASSERT_NO_THROW(replay_together(programs));
     }
+  }
+}
+
+// What the next stage has got it must not get again, whatever a solver recomputes.
+TEST(PipelinePrograms, EverySolverHandsOverOnce) {
+  const ModelGraph whole = chain_graph(16);
+  PipelineRequest request;
+  request.stages = 2;
+  request.micro_batches = 4;
+  PipelineStage cut = make_pipeline_stage(whole, make_pipeline_schedule("1f1b", request), 0);
+  const ModelGraph& graph = cut.cut.graph;
+  StepShape step;
+  step.micro_batches = 4;
+  step.world_group = step.pipeline.group = {0, 1};
+  step.data_group = {0};
+  const StageProblem problem = make_stage_problem(graph, step, GradientBuckets::Made);
+  const NodeSchedule all = recompute_on_demand(graph, keep_everything(graph));
+  const std::int64_t most =
+      trace_liveness(problem.tasks.graph, to_task_schedule(problem.tasks, all)).peak_bytes;
+  const auto forwards = [&](const NodeSchedule& schedule, bool handing_over) {
+    return std::count_if(schedule.begin(), schedule.end(), [&](const NodeStep& one) {
+      return one.forward() && (!handing_over || graph.nodes[test::at(one.node)].hands_over);
+    });
+  };
+  ASSERT_EQ(forwards(all, true), 1);
+  for (const StageSolver& solver : stage_solvers()) {
+    SCOPED_TRACE(solver.name);
+    std::vector<NodeSchedule> found = solver.leanest(problem);
+    for (const std::int64_t percent : {90, 70, 50, 30}) {
+      const auto more = solver.solve(problem, most * percent / 100, all);
+      found.insert(found.end(), more.begin(), more.end());
+    }
+    std::int64_t recomputed = 0;
+    for (const NodeSchedule& schedule : found) {
+      EXPECT_EQ(forwards(schedule, true), 1);
+      recomputed += forwards(schedule, false) - forwards(all, false);
+    }
+    EXPECT_EQ(recomputed > 0, solver.name != "keep-all");
   }
 }
 

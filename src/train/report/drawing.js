@@ -223,6 +223,24 @@ function onHover(svg, find) {
   svg.addEventListener("pointerleave", hideTooltip);
 }
 
+// A line over a plot that goes with the pointer, up to `margin` beyond both ends. What
+// `describe(value)` returns of the value under the pointer says where the line stands, {at}, and
+// what the tooltip shows.
+function followPointer(plot, margin, describe) {
+  const cursor =
+      shape("line", {class: "cursor", y1: plot.top, y2: plot.bottom, visibility: "hidden"});
+  plot.svg.append(cursor);
+  onHover(plot.svg, (x, y) => {
+    const inside = x >= plot.left - margin && x <= plot.right + margin && y <= plot.bottom;
+    cursor.setAttribute("visibility", inside ? "visible" : "hidden");
+    if (!inside) return null;
+    const {at, ...content} = describe(plot.valueAt(x));
+    cursor.setAttribute("x1", plot.x(at));
+    cursor.setAttribute("x2", plot.x(at));
+    return content;
+  });
+}
+
 function swatch(colour, kind) {
   const line = kind === "line" || kind === "dashed" || kind === "dotted";
   return element("span", {

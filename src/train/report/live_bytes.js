@@ -164,17 +164,10 @@ function drawLive() {
       d: `M${peakAt} ${peakTop}l-5 -8h10z`,
       style: "fill: var(--text)",
     }));
-    const cursor =
-        shape("line", {class: "cursor", y1: plot.top, y2: plot.bottom, visibility: "hidden"});
-    plot.svg.append(cursor);
-    onHover(plot.svg, (x, y) => {
-      const inside = x >= plot.left && x <= plot.right && y <= plot.bottom;
-      cursor.setAttribute("visibility", inside ? "visible" : "hidden");
-      if (!inside) return null;
-      const i = placeOf(from, plot.valueAt(x));
-      cursor.setAttribute("x1", x);
-      cursor.setAttribute("x2", x);
+    followPointer(plot, 0, (at) => {
+      const i = placeOf(from, at);
       return {
+        at,
         title: instructionTitle(program, i),
         lines: instructionLines(program, rank, i),
         rows: [

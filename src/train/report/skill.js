@@ -71,18 +71,11 @@ function leadPlot(holder, skill, label, values, description) {
       points.forEach(([x, y]) => plot.svg.append(shape("circle",
                          {cx: x, cy: y, r: 3, style: `fill: ${colour}; stroke: var(--card)`})));
     });
-    const cursor =
-        shape("line", {class: "cursor", y1: plot.top, y2: plot.bottom, visibility: "hidden"});
-    plot.svg.append(cursor);
-    onHover(plot.svg, (x, y) => {
-      const inside = x >= plot.left - 4 && x <= plot.right + 4 && y <= plot.bottom;
-      cursor.setAttribute("visibility", inside ? "visible" : "hidden");
-      if (!inside) return null;
-      const nearest = Math.round(plot.valueAt(x) / scale.of(1));
+    followPointer(plot, 4, (wanted) => {
+      const nearest = Math.round(wanted / scale.of(1));
       const step = Math.min(leads, Math.max(1, nearest));
-      cursor.setAttribute("x1", plot.x(scale.of(step)));
-      cursor.setAttribute("x2", plot.x(scale.of(step)));
       return {
+        at: scale.of(step),
         title: `after ${scale.text(step)}`,
         rows: skill.sources.map((source, number) =>
             [source, skillNumber(values[number][step - 1]), sourceStyles[source][0]]),

@@ -18,20 +18,11 @@ function trainingPlot(holder, describe, draw) {
       xs.forEach((x, i) => plot.svg.append(shape("circle",
                      {cx: x, cy: ys[i], r: 3.5, style: `fill: ${style}; stroke: var(--card)`})));
     }
-    const cursor =
-        shape("line", {class: "cursor", y1: plot.top, y2: plot.bottom, visibility: "hidden"});
-    plot.svg.append(cursor);
-    onHover(plot.svg, (x, y) => {
-      const inside = x >= plot.left - 4 && x <= plot.right + 4 && y <= plot.bottom;
-      cursor.setAttribute("visibility", inside ? "visible" : "hidden");
-      if (!inside) return null;
+    followPointer(plot, 4, (wanted) => {
       const steps = report.metrics.step;
-      const wanted = plot.valueAt(x);
       let i = placeOf(steps, wanted);
       if (i + 1 < steps.length && steps[i + 1] - wanted < wanted - steps[i]) ++i;
-      cursor.setAttribute("x1", plot.x(steps[i]));
-      cursor.setAttribute("x2", plot.x(steps[i]));
-      return describe(i);
+      return {at: steps[i], ...describe(i)};
     });
     return plot.svg;
   });

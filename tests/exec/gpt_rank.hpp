@@ -1,0 +1,192 @@
+// One rank of a small GPT with everything that its steps need.
+#pragma once
+
+#include <ATen/Functions.h>
+
+#include <limits>
+#include <map>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "exec/executor.hpp"
+#include "exec/profile.hpp"
+#include "nn/compute_session.hpp"
+#include "nn/gpt.hpp"
+#include "plan/generator.hpp"
+#include "plan/policy.hpp"
+#include "plan/replay.hpp"
+#include "plan/stage_planner.hpp"
+
+namespace garonne::exec {
+
+inline constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max() / 2;
+
+struct Setting {
+  Precision precision = Precision::Float32;
+  int micro_batches = 1;
+  std::int64_t batch = 2;
+  std::string plan = "keep-all";
+  double budget_share = -1;  // from the smallest budget (0) to keep-all (1); else `plan`
+  double dropout = 0.25;
+  std::int64_t sequence = 24;
+  std::int64_t hidden = 32;
+
+  std::string text() const {
+    return std::string(precision_name(precision)) + " " + plan + ", micro-batches " +
+           std::to_string(micro_batches) + " of " + std::to_string(batch);
+  }
+};
+
+inline constexpr std::int64_t vocabulary = 61;
+
+// The middle one of a policy's family; "any <n>" keeps an arbitrary half of all values and records.
+inline plan::NodeSchedule schedule_of(const plan::ModelGraph& graph, const std::string& name) {
+  if (name.rfind("any ", 0) == 0) {
+    std::mt19937 random(static_cast<unsigned>(std::stoi(name.substr(4))));
+    plan::KeptSet kept = plan::keep_everything(graph);
+    for (std::size_t v = 0; v < kept.values.size(); ++v) kept.values[v] = random() % 2 == 0;
+    for (std::size_t n = 0; n < kept.records.size(); ++n) kept.records[n] = random() % 2 == 0;
+    return plan::recompute_on_demand(graph, kept);
+  }
+  for (const auto& policy : plan::policies()) {
+    if (policy.name != name) continue;
+    auto family = policy.schedules(graph);
+    return family[family.size() / 2];
+  }
+  throw std::out_of_range("no policy " + name);
+}
+
+// One rank with everything that a step needs, in a tier of its own.
+class Rank {
+ public:
+  explicit Rank(const Setting& setting, std::int64_t limit = no_limit) : setting_(setting) {
+    declaration_.precision = setting.precision;
+    declaration_.threads = 2;
+    const nn::GptSizes sizes{3, setting.hidden, 4, setting.sequence, vocabulary, setting.dropout};
+    model_ = nn::make_gpt(sizes, setting.batch, declaration_);
+    profile();
+    RunConfig config;
+    config.optimizer.weight_decay = 0.1;
+    optimizer_ = optim::make_optimizer(config);
+    plan::StepShape step;
+    step.micro_batches = setting.micro_batches;
+    step.element_bytes.parameter = compute_bytes(setting.precision);
+    step.element_bytes.master = has_master(setting.precision) ? state_bytes(setting.precision) : 0;
+    step.element_bytes.gradient = step.element_bytes.state = state_bytes(setting.precision);
+    step.optimizer_states = optimizer_->state_names();
+    step.data_group = {0};
+    if (setting.budget_share >= 0) {
+      const plan::StagePlan most = plan::plan_stage(model_.graph, step, {no_limit});
+      const std::int64_t least = most.minimum_budget_bytes;
+      const auto more = static_cast<double>(most.prediction.peak_bytes - least);
+      budget_ = least + static_cast<std::int64_t>(setting.budget_share * more);
+      program_ = plan::plan_stage(model_.graph, step, {budget_}).program;
+    } else {
+      program_ = plan::make_training_program(
+          model_.graph, step,
+          plan::same_for_all(schedule_of(model_.graph, setting.plan), setting.micro_batches));
+    }
+    evaluation_ = plan::make_forward_program(model_.graph, step, model_.graph.loss);
+    prediction_ = plan::replay(program_);
+    tier_ = std::make_unique<DeviceTier>(limit);
+    const DeviceScope scope(*tier_);
+    state_ = initial_state(model_, setting.precision, 11, 2);
+  }
+
+  StepOutputs step(std::int64_t number = 1, double learning_rate = 1e-3) {
+    return run(program_, number, learning_rate, true);
+  }
+  StepOutputs evaluate() { return run(evaluation_, 1, 0, false); }
+
+  StepOutputs run(const plan::Program& program, std::int64_t number, double learning_rate,
+                  bool training) {
+    Machine machine;
+    machine.tier = tier_.get();
+    machine.state = &state_;
+    machine.products = &products_;
+    machine.optimizer = optimizer_.get();
+    machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
+      gradients_.resize(model_.graph.parameters.size());
+      std::vector<double>& kept = gradients_[static_cast<std::size_t>(parameter)];
+      kept.resize(static_cast<std::size_t>(gradient.numel()));
+      for (std::int64_t i = 0; i < gradient.numel(); ++i) {
+        kept[static_cast<std::size_t>(i)] =
+            gradient.scalar_type() == at::kDouble
+                ? gradient.const_data_ptr<double>()[i]
+                : static_cast<double>(gradient.const_data_ptr<float>()[i]);
+      }
+    };
+    StepInputs inputs;
+    inputs.seed = 5;
+    inputs.step = number;
+    inputs.training = training;
+    inputs.loss_scale = 1.0 / setting_.micro_batches;
+    inputs.learning_rate = learning_rate;
+    inputs.clip_norm = clip_norm;
+    inputs.load = [this](int micro_batch) { return batch_of(micro_batch); };
+    Executor executor(model_, program, machine);
+    return executor.run(inputs);
+  }
+
+  // The same samples in the same order however they are cut.
+  HostBatch batch_of(int micro_batch) const {
+    HostBatch batch;
+    for (std::int64_t b = 0; b < setting_.batch; ++b) {
+      const std::int64_t sample = micro_batch * setting_.batch + b;
+      batch.samples.push_back(1000 + sample * 7);
+      for (std::int64_t t = 0; t <= setting_.sequence; ++t) {
+        const std::int64_t token = (sample * 13 + t * t * 5 + t) % vocabulary;
+        if (t < setting_.sequence) batch.values["tokens"].push_back(token);
+        if (t > 0) batch.values["targets"].push_back(token);
+      }
+    }
+    return batch;
+  }
+
+  const nn::Model& model() const { return model_; }
+  const plan::Program& program() const { return program_; }
+  plan::Program& program() { return program_; }
+  const plan::Prediction& prediction() const { return prediction_; }
+  std::int64_t budget() const { return budget_; }
+  plan::Prediction evaluation_prediction() const { return plan::replay(evaluation_); }
+  const DeviceTier& tier() const { return *tier_; }
+  ModelState& state() { return state_; }
+  const std::vector<std::vector<double>>& gradients() const { return gradients_; }
+
+  double clip_norm = 0;
+
+ private:
+  void profile() {
+    // What a table of this machine would say; measured once for each shape of the test program.
+    static std::map<std::string, plan::CostTable> tables;
+    plan::CostTable& table =
+        tables[std::to_string(setting_.batch) + " " + std::to_string(setting_.sequence) + " " +
+               std::to_string(setting_.hidden)];
+    // Another library may be as fast and be chosen another time; bits are compared, so there is
+    // one.
+    profile_model(model_, declaration_, table, [](int, int) {});
+    plan::apply_costs(table, model_.graph);
+    products_ = nn::Products::from_json(table.products);
+  }
+
+  Setting setting_;
+  nn::Declaration declaration_;
+  nn::Model model_;
+  nn::Products products_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::int64_t budget_ = 0;
+  plan::Program program_;
+  plan::Program evaluation_;
+  plan::Prediction prediction_;
+  std::unique_ptr<DeviceTier> tier_;
+  ModelState state_;
+  std::vector<std::vector<double>> gradients_;
+};
+
+inline constexpr Precision precisions[] = {Precision::Float32, Precision::Float64,
+                                           Precision::BFloat16};
+
+}  // namespace garonne::exec

@@ -1,0 +1,34 @@
+// What a node declares beside what a profile of it found.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "nn/model.hpp"
+#include "plan/cost_table.hpp"
+
+namespace garonne::test {
+
+// `bound`: transient bytes may be less than declared, as where a library takes workspaces that only
+// it knows; everything else is exact.
+inline void expect_declared_bytes(const plan::CostRow& row, const nn::Model& model,
+                                  const plan::NodeSpec& node, bool bound) {
+  EXPECT_EQ(row.value_bytes, model.graph.values[static_cast<std::size_t>(node.output)].bytes);
+  EXPECT_EQ(row.private_bytes, std::accumulate(node.private_slot_bytes.begin(),
+                                               node.private_slot_bytes.end(), std::int64_t{0}));
+  const auto check = [&](const char* what, std::int64_t measured, std::int64_t declared) {
+    if (bound) {
+      EXPECT_LE(measured, declared) << what;
+    } else {
+      EXPECT_EQ(measured, declared) << what;
+    }
+  };
+  check("forward", row.forward_transient_bytes, node.forward.transient_bytes);
+  check("forward that keeps", row.forward_keep_transient_bytes, node.forward_keep.transient_bytes);
+  check("backward", row.backward_transient_bytes, node.backward.transient_bytes);
+  check("backward of weights", row.backward_weight_transient_bytes,
+        node.backward_weight.transient_bytes);
+}
+
+}  // namespace garonne::test
