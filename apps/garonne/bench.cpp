@@ -33,8 +33,8 @@ void add_bench(CLI::App& app, Chosen& chosen) {
       const train::BenchmarkResult result = train::run_benchmark(loaded, *steps, session);
       if (session.rank() != 0) return ExitCode::Done;
       if (*json) {
-        const nlohmann::ordered_json line = {
-            {"tokens_per_second", result.tokens_per_second},
+        nlohmann::ordered_json line = {
+            {"samples_per_second", result.samples_per_second},
             {"step_seconds", result.step_seconds},
             {"planned_seconds", result.planned_seconds},
             {"peak_bytes", result.peak_bytes},
@@ -43,12 +43,17 @@ void add_bench(CLI::App& app, Chosen& chosen) {
             {"operations_per_second", result.operations_per_second},
             {"product_roof", result.product_roof},
             {"roof_share", result.operations_per_second / result.product_roof}};
+        if (result.tokens_per_second > 0) line["tokens_per_second"] = result.tokens_per_second;
         fmt::print("{}\n", line.dump());
         return ExitCode::Done;
       }
       fmt::print("step        {:.1f} ms (median of {}), planned {:.1f} ms\n",
                  1e3 * result.step_seconds, *steps, 1e3 * result.planned_seconds);
-      fmt::print("tokens/s    {:.0f}\n", result.tokens_per_second);
+      if (result.tokens_per_second > 0) {
+        fmt::print("tokens/s    {:.0f}\n", result.tokens_per_second);
+      } else {
+        fmt::print("samples/s   {:.1f}\n", result.samples_per_second);
+      }
       fmt::print("peak        {} B measured, {} B planned\n", result.peak_bytes,
                  result.planned_peak_bytes);
       fmt::print("resident    {}\n", format_bytes(result.resident_bytes));

@@ -35,6 +35,7 @@ resident_after_import = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 102
 
 
 import pytorch_gpt  # noqa: E402
+from eager_memory import bytes_between_steps, peak_bytes_of  # noqa: E402
 
 
 def run_step(model, optimizer, micro_batches):
@@ -50,24 +51,10 @@ def run_step(model, optimizer, micro_batches):
     return loss_sum
 
 
-def live_bytes(model, optimizer, micro_batches):
-    """What is live between steps, gradients left out: parameters, optimizer states, tokens."""
-    tensors = list(model.parameters()) + [t for pair in micro_batches for t in pair]
-    tensors += [t for state in optimizer.state.values() for t in state.values() if torch.is_tensor(t)]
-    return sum(t.untyped_storage().nbytes() for t in tensors)
-
-
 def peak_bytes_of_a_step(model, optimizer, micro_batches):
-    """Runs one step under the profiler and sums what the allocator reports of every allocation and free."""
     optimizer.zero_grad(set_to_none=True)
-    live = peak = live_bytes(model, optimizer, micro_batches)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        run_step(model, optimizer, micro_batches)
-    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
-    for event in sorted(events, key=lambda e: e.start_ns()):
-        live += event.nbytes()
-        peak = max(peak, live)
-    return peak
+    live = bytes_between_steps(model, optimizer, [t for pair in micro_batches for t in pair])
+    return peak_bytes_of(lambda: run_step(model, optimizer, micro_batches), live)
 
 
 def main():

@@ -50,6 +50,7 @@ struct RunConfig {
     std::int64_t history = 0;
     std::int64_t lead = 1;
     std::int64_t stride = 1;
+    std::string missing = "refuse";
     std::string normalisation = "channel";
     std::string statistics;
   } data;
@@ -78,12 +79,15 @@ struct RunConfig {
     std::string precision = "float32";
     std::string loss = "auto";
     std::int64_t rollout = 1;
+    std::int64_t push_forward = 0;
+    double noise = 0.0;
     bool decode = false;
     std::int64_t seed = 1;
   } train;
   struct Optimizer {
     std::string name = "adamw";
     std::string decay = "decoupled";
+    std::string complex = "independent";
     double learning_rate = 3e-4;
     double minimum_learning_rate = 3e-5;
     std::int64_t warmup_steps = 100;

@@ -238,6 +238,9 @@ std::vector<KeySpec> make_keys() {
                   "fields: frames of the data from one step of the model to the next"),
       integer_key("data.stride", GARONNE_MEMBER(data, stride), 1,
                   "fields: frames from one sample to the next"),
+      text_key("data.missing", GARONNE_MEMBER(data, missing), {"refuse", "mask"},
+               "fields: what to do about values that are not there: refuse the data, or mask them, "
+               "which makes them the mean in inputs and leaves them out of the loss"),
       text_key("data.normalisation", GARONNE_MEMBER(data, normalisation),
                {"none", "channel", "pointwise"},
                "fields: subtract the mean and divide by the deviation of a channel, or of each of "
@@ -294,6 +297,12 @@ std::vector<KeySpec> make_keys() {
       integer_key("train.rollout", GARONNE_MEMBER(train, rollout), 1,
                   "operators: times that the network is applied to its own prediction in a step; "
                   "the loss is the mean over them"),
+      integer_key("train.push_forward", GARONNE_MEMBER(train, push_forward), 0,
+                  "operators: times that the network is applied to its own prediction before the "
+                  "steps of the rollout, without gradients and without a loss"),
+      real_key("train.noise", GARONNE_MEMBER(train, noise), 0, infinity,
+               "operators: deviation of Gaussian noise on the inputs that are loaded, as they are "
+               "normalised"),
       switch_key("train.decode", GARONNE_MEMBER(train, decode),
                  "fields: the loss is of fields in their own units, not of normalised ones"),
       integer_key("train.seed", GARONNE_MEMBER(train, seed), 0,
@@ -302,6 +311,10 @@ std::vector<KeySpec> make_keys() {
       text_key("optimizer.decay", GARONNE_MEMBER(optimizer, decay), {"decoupled", "l2"},
                "where weight decay acts: on the parameter itself, or as l2 in the gradient, which "
                "makes adamw Adam"),
+      text_key(
+          "optimizer.complex", GARONNE_MEMBER(optimizer, complex), {"independent", "joint"},
+          "second moment of complex weights: independent = of each real number, as in PyTorch; "
+          "joint = of the magnitude of the complex number, as in neuraloperator"),
       real_key("optimizer.learning_rate", GARONNE_MEMBER(optimizer, learning_rate), 0, infinity,
                "at the end of the warm-up"),
       real_key("optimizer.minimum_learning_rate", GARONNE_MEMBER(optimizer, minimum_learning_rate),

@@ -99,7 +99,7 @@ void FieldReader::check_values(const FieldFile& file, const FieldPlace& place,
     throw IoError(
         file.path,
         fmt::format("dataset \"{}\": channel \"{}\" has no finite value ({}) at {} of frame {}{}; "
-                    "repair the file, or leave such values out (missing = \"mask\")",
+                    "repair the file, or leave such values out (data.missing = mask, or --missing mask)",
                     dataset, place.channel,
                     std::isnan(values[index]) ? "missing or NaN" : "infinite", where, slab.frame,
                     file.trajectories > 1 ? fmt::format(" of sample {}", slab.trajectory) : ""));

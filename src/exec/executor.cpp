@@ -387,6 +387,7 @@ void Executor::update(const plan::Instruction& instruction, Running& running) {
         buffer.narrow(0, bucket.offsets[k], model_.graph.parameters[index(p)].elements);
     if (state.master.defined()) update.compute_copy = state.parameter;
     update.decays = model_.graph.parameters[index(p)].decays;
+    update.complex = model_.graph.parameters[index(p)].complex;
     machine_.optimizer->update(update, running.inputs.step, running.inputs.learning_rate,
                                running.gradient_scale);
   }
@@ -407,6 +408,7 @@ void Executor::update_shard(const plan::Bucket& bucket, Running& running) {
     update.gradient = part(gradient);
     if (shard.master.defined()) update.compute_copy = part(shard.parameter);
     update.decays = model_.graph.parameters[index(piece.parameter)].decays;
+    update.complex = model_.graph.parameters[index(piece.parameter)].complex;
     machine_.optimizer->update(update, running.inputs.step, running.inputs.learning_rate,
                                running.gradient_scale);
   }

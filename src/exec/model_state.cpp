@@ -28,10 +28,17 @@ void fill_initial(const nn::Model& model, int parameter, std::uint64_t seed, std
   auto* start = static_cast<std::byte*>(destination.data_ptr());
   const auto bytes = static_cast<std::int64_t>(destination.element_size());
   const std::int64_t end = box.elements();
+  const auto fill = [&](std::int64_t in_box, std::int64_t in_global, std::int64_t elements,
+                        double factor) {
+    kernels::fill_normal(nn::element_type_of(destination), start + (in_box - first) * bytes,
+                         elements, philox_key(seed, model.graph.parameters[p].name),
+                         initialisation.deviation * factor, in_global);
+  };
   for (const nn::Run& run : nn::runs_of(box, std::min(first, end), std::min(last, end))) {
-    kernels::fill_normal(nn::element_type_of(destination), start + (run.in_box - first) * bytes,
-                         run.elements, philox_key(seed, model.graph.parameters[p].name),
-                         initialisation.deviation, run.in_global);
+    const std::int64_t head =
+        std::clamp<std::int64_t>(initialisation.head_elements - run.in_global, 0, run.elements);
+    if (head > 0) fill(run.in_box, run.in_global, head, initialisation.head_factor);
+    if (head < run.elements) fill(run.in_box + head, run.in_global + head, run.elements - head, 1);
   }
 }
 

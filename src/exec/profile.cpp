@@ -168,12 +168,10 @@ class NodeProbe {
       row.forward_transient_bytes = tier_.peak_bytes() - tier_.live_bytes();
     }
     if (spec_.kind == "logits_head") return row;
-    row.forward_keep_seconds = cold_seconds(
-        sweep_, [] {},
-        [&] {
-          nn::Record record;
-          forward(&record);
-        });
+    row.forward_keep_seconds = median_seconds(enough_seconds, sweep_, [&] {
+      nn::Record record;
+      forward(&record);
+    });
     nn::Record record;
     tier_.reset_peak();
     const at::Tensor output = forward(&record);

@@ -159,6 +159,8 @@ struct FillNormalArguments {
   PhiloxKey key;
   double deviation;
   std::int64_t first_element;
+  std::uint64_t step;
+  std::uint64_t sample;
 };
 
 // Of one sample. Cut along blocks of points; block b writes sums[b] (the shift: along channels).

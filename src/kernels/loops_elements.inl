@@ -58,17 +58,36 @@ void adamw(const AdamWArguments& arguments, std::int64_t begin, std::int64_t end
   const T root = static_cast<T>(1.0 / std::sqrt(options.bias_correction2));
   const T epsilon = static_cast<T>(options.epsilon);
   const T l2 = static_cast<T>(options.l2);
-  const auto update = [=](std::int64_t i) GARONNE_INLINE_LAMBDA {
-    const T slope = gradient[i] * scale + l2 * parameter[i];
+  const auto slope_of = [=](std::int64_t i) GARONNE_INLINE_LAMBDA {
+    return gradient[i] * scale + l2 * parameter[i];
+  };
+  const auto update_with = [=](std::int64_t i, T slope, T square) GARONNE_INLINE_LAMBDA {
     const T m = beta1 * first[i] + rest1 * slope;
-    const T v = beta2 * second[i] + rest2 * (slope * slope);
+    const T v = beta2 * second[i] + rest2 * square;
     const T p = parameter[i] * decay - step * m / (std::sqrt(v) * root + epsilon);
     first[i] = m;
     second[i] = v;
     parameter[i] = p;
     return p;
   };
-  if (copy) {
+  const auto update = [=](std::int64_t i) GARONNE_INLINE_LAMBDA {
+    const T slope = slope_of(i);
+    return update_with(i, slope, slope * slope);
+  };
+  if (options.pairs) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; i += 2) {
+      const T real = slope_of(i);
+      const T imaginary = slope_of(i + 1);
+      const T square = real * real + imaginary * imaginary;
+      const T real_part = update_with(i, real, square);
+      const T imaginary_part = update_with(i + 1, imaginary, square);
+      if (copy) {
+        store(copy[i], static_cast<float>(real_part));
+        store(copy[i + 1], static_cast<float>(imaginary_part));
+      }
+    }
+  } else if (copy) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) store(copy[i], static_cast<float>(update(i)));
   } else {

@@ -77,8 +77,8 @@ void fill_normal(const FillNormalArguments& arguments, std::int64_t begin, std::
        element += 4 * philox_groups) {
     alignas(64) std::uint32_t words[4 * philox_groups];
     alignas(64) double normals[4 * philox_groups];
-    philox_words(words, arguments.key, 0, 0, static_cast<std::uint64_t>(element / 4),
-                 philox_groups);
+    philox_words(words, arguments.key, arguments.step, arguments.sample,
+                 static_cast<std::uint64_t>(element / 4), philox_groups);
 #pragma omp simd
     for (int pair = 0; pair < 2 * philox_groups; ++pair) {
       // Halves keep the logarithm's argument above 0 and below 1.

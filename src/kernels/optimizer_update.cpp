@@ -11,6 +11,7 @@ void adamw_update(ElementType type, void* parameter, void* first_moment, void* s
                   void* bfloat16_copy) {
   const auto loop = loops().adamw[type];
   expect(loop != nullptr, "adamw_update wants Float32 or Float64 parameters");
+  expect(!options.pairs || n % 2 == 0, "half of a complex number is left over");
   const AdamWArguments arguments{parameter, first_moment,   second_moment, gradient,
                                  options,   gradient_scale, bfloat16_copy};
   for_ranges(n, element_grain / 2, 64,

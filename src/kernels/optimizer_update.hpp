@@ -16,12 +16,15 @@ struct AdamW {
   double bias_correction1 = 1.0;  // 1 - beta1^step
   double bias_correction2 = 1.0;  // 1 - beta2^step
   double l2 = 0.0;                // weight decay that goes through the moments instead
+  bool pairs = false;             // elements 2 i and 2 i + 1 are one complex number
 };
 
-// With g = gradient * gradient_scale + l2 * p: p *= 1 - learning_rate * weight_decay; m = beta1 m + (1 -
-// beta1) g; v = beta2 v + (1 - beta2) g^2; p -= learning_rate / bias_correction1 * m / (sqrt(v) /
-// sqrt(bias_correction2) + epsilon). `type` is Float32 or Float64 (InternalError otherwise).
-// bfloat16_copy, where not null, gets the new parameters rounded to nearest, ties to even.
+// With g = gradient * gradient_scale + l2 * p: p *= 1 - learning_rate * weight_decay; m = beta1 m +
+// (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; p -= learning_rate / bias_correction1 * m /
+// (sqrt(v) / sqrt(bias_correction2) + epsilon). With pairs, both numbers of a pair have v = beta2 v
+// + (1 - beta2) |g|^2 of the complex number; n is even. `type` is Float32 or Float64 (InternalError
+// otherwise). bfloat16_copy, where not null, gets the new parameters rounded to nearest, ties to
+// even.
 void adamw_update(ElementType type,
                   void* parameter,       // type [n]
                   void* first_moment,    // type [n]

@@ -39,8 +39,14 @@ std::unique_ptr<Node> make_field_pad(std::int64_t batch, std::vector<std::int64_
 std::unique_ptr<Node> make_field_crop(std::int64_t batch, std::vector<std::int64_t> points,
                                       std::int64_t padding, std::int64_t channels);
 
+// prediction [batch · points, target_channels], mask [steps, batch, target_channels, points…] ->
+// the prediction where the mask of step `step` is not 0, else 0.
+std::unique_ptr<Node> make_field_fill(const FieldShape& shape, std::int64_t batch,
+                                      std::int64_t step);
+
 // prediction [batch · points, target_channels], target [rollout, batch, target_channels, points…]
-// -> loss of step `step` of the rollout, a float64 scalar, over decoded fields d and t:
+// and, where the shape is masked, mask [push_forward + rollout, batch, target_channels, points…] ->
+// loss of step `step` of the rollout, a float64 scalar, over decoded fields d and t:
 //   squared-l2            mean of (d - t)²
 //   area-l2               the same, weighted with the area of each row
 //   relative-l2           mean over samples of ‖d - t‖ / (‖t‖ + 1e-8), over channels and points
@@ -48,6 +54,9 @@ std::unique_ptr<Node> make_field_crop(std::int64_t batch, std::vector<std::int64
 //   h1                    as relative-l2-channels with ‖·‖² + ‖∂·‖² for each axis: central
 //                         differences, of third order and one-sided at the ends of axes that are
 //                         not periodic, at a spacing of 1 / points, as in neuraloperator
+// Points where the mask of step push_forward + step is 0 are left out of all sums, means are over
+// what is left of a channel of a sample, and differences count where every value that they are made
+// of is there. What has nothing left counts as 0.
 // Throws ConfigError (train.loss).
 std::unique_ptr<Node> make_field_loss(const std::string& loss, const FieldShape& shape,
                                       std::int64_t batch, std::int64_t step);

@@ -34,8 +34,12 @@ void check_shape(const FieldShape& shape) {
   expect(!shape.points.empty() && shape.points.size() <= 3 && shape.input_channels > 0 &&
              shape.target_channels > 0 && shape.rollout > 0,
          "a field has channels and one to three axes");
-  if (shape.rollout > 1 && shape.input_channels < shape.target_channels) {
-    throw ConfigError("train.rollout", fmt::format("{}", shape.rollout),
+  expect(shape.push_forward >= 0 && shape.noise >= 0, "a count or a deviation below zero");
+  const bool rolls = shape.push_forward + shape.rollout > 1;
+  if (rolls && shape.input_channels < shape.target_channels) {
+    const bool pushes = shape.push_forward > 0;
+    throw ConfigError(pushes ? "train.push_forward" : "train.rollout",
+                      fmt::format("{}", pushes ? shape.push_forward : shape.rollout),
                       fmt::format("wants an input that the prediction fits into; the input has {} "
                                   "channels and the prediction {}",
                                   shape.input_channels, shape.target_channels));
@@ -45,19 +49,23 @@ void check_shape(const FieldShape& shape) {
 // The input of step `step`: what is left of the loaded channels, then of the predictions so far.
 FieldWindow window_of(const FieldShape& shape, int input, const std::vector<int>& predictions) {
   FieldWindow window;
-  const auto add = [&](int value, bool loaded, std::int64_t first, std::int64_t channels) {
+  const auto add = [&](int value, bool loaded, bool differentiable, std::int64_t first,
+                       std::int64_t channels) {
     const std::int64_t all = loaded ? shape.input_channels : shape.target_channels;
-    window.parts.push_back({static_cast<int>(window.values.size()), loaded, first, all, channels});
+    window.parts.push_back(
+        {static_cast<int>(window.values.size()), loaded, differentiable, first, all, channels});
     window.values.push_back(value);
   };
   std::int64_t passed =
       static_cast<std::int64_t>(predictions.size()) * shape.target_channels;  // channels moved out
-  if (passed < shape.input_channels) add(input, true, passed, shape.input_channels - passed);
+  if (passed < shape.input_channels) add(input, true, false, passed, shape.input_channels - passed);
   passed = std::max<std::int64_t>(0, passed - shape.input_channels);
-  for (const int prediction : predictions) {
+  for (std::size_t step = 0; step < predictions.size(); ++step) {
     const std::int64_t first = std::min(passed, shape.target_channels);
     passed -= first;
-    if (first < shape.target_channels) add(prediction, false, first, shape.target_channels - first);
+    const bool differentiable = static_cast<std::int64_t>(step) >= shape.push_forward;
+    if (first < shape.target_channels)
+      add(predictions[step], false, differentiable, first, shape.target_channels - first);
   }
   return window;
 }
@@ -128,22 +136,35 @@ Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
   ModelBuilder builder(declaration);
   const std::int64_t points = batch * shape.count();
   const int input = builder.add_field_input("input", points * shape.input_channels);
-  const int target =
-      builder.add_field_input("target", shape.rollout * points * shape.target_channels);
+  const std::int64_t predicted = points * shape.target_channels;
+  const std::int64_t steps = shape.push_forward + shape.rollout;
+  const int target = builder.add_field_input("target", shape.rollout * predicted);
+  const int mask = shape.masked ? builder.add_field_input("mask", steps * predicted) : -1;
   const auto network = kind.make({builder, keys, shape, batch});
-  std::vector<int> predictions;
+  std::vector<int> predictions;  // as later steps read them
   std::vector<int> losses;
-  for (std::int64_t step = 0; step < shape.rollout; ++step) {
+  for (std::int64_t step = 0; step < steps; ++step) {
     if (step > 0) builder.next_block();
-    const std::string prefix = shape.rollout > 1 ? fmt::format("step.{}.", step) : "";
-    predictions.push_back(network->apply(prefix, window_of(shape, input, predictions)));
-    auto node = make_field_loss(loss, shape, batch, step);
-    if (shape.rollout == 1) {
-      builder.add_loss("loss", std::move(node), {predictions.back(), target}, {});
-    } else {
-      losses.push_back(builder.add_double_node(prefix + "loss", std::move(node),
-                                               {predictions.back(), target}, 1));
+    const bool counts = step >= shape.push_forward;
+    builder.set_gradients(counts);
+    const std::string prefix = steps > 1 ? fmt::format("step.{}.", step) : "";
+    const int prediction = network->apply(prefix, window_of(shape, input, predictions));
+    if (counts) {
+      std::vector<int> compared = {prediction, target};
+      if (shape.masked) compared.push_back(mask);
+      auto node = make_field_loss(loss, shape, batch, step - shape.push_forward);
+      if (shape.rollout == 1) {
+        builder.add_loss("loss", std::move(node), std::move(compared), {});
+      } else {
+        losses.push_back(
+            builder.add_double_node(prefix + "loss", std::move(node), std::move(compared), 1));
+      }
     }
+    const bool fills = shape.masked && step + 1 < steps;
+    predictions.push_back(fills ? builder.add_node(prefix + "filled",
+                                                   make_field_fill(shape, batch, step),
+                                                   {prediction, mask}, {}, predicted)
+                                : prediction);
   }
   if (shape.rollout > 1) builder.add_loss("loss", make_mean_loss(shape.rollout), losses, {});
   return finish(builder, keys, shape, batch);
@@ -156,7 +177,9 @@ Model make_field_predictor(const RunConfig::Model& keys, const FieldShape& shape
   check_shape(shape);
   ModelBuilder builder(declaration);
   const int input = builder.add_field_input("input", batch * shape.count() * shape.input_channels);
-  kind.make({builder, keys, shape, batch})->apply("", window_of(shape, input, {}));
+  FieldShape without_noise = shape;
+  without_noise.noise = 0;
+  kind.make({builder, keys, without_noise, batch})->apply("", window_of(shape, input, {}));
   return finish(builder, keys, shape, batch);
 }
 

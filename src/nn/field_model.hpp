@@ -17,6 +17,11 @@ struct FieldShape {
   std::vector<std::int64_t> points;  // along each axis: [rows, columns], …; one to three axes
   std::string grid = "box";          // box, periodic, equiangular, legendre-gauss, regional
   std::int64_t rollout = 1;          // applications of the network, each with a target
+  // Applications before those: without gradients, targets or a loss (push-forward; Brandstetter,
+  // Worrall, Welling, arXiv 2202.03376).
+  std::int64_t push_forward = 0;
+  bool masked = false;               // targets lack values
+  double noise = 0;                  // deviation of Gaussian noise on the loaded input in training
   std::vector<double> area_weights;  // [points[0]], mean 1; empty = uniform
   // Losses are of decoded fields, target · deviation + mean; [target_channels] or [target_channels,
   // points…]; empty = of the fields as they are loaded.
@@ -28,17 +33,19 @@ struct FieldShape {
 
 // Loaded values of micro-batches of `batch` samples, in the compute type:
 //   0 = input [batch, input_channels, points…], 1 = target [rollout, batch, target_channels,
-//   points…].
+//   points…], and where the shape is masked 2 = mask [push_forward + rollout, batch,
+//   target_channels, points…], 0 where the target has no value, else 1.
 // The loss is the mean over the rollout of the losses of its steps. From the second step on the
 // input is the window of the channels before, moved by the newest prediction: channel c of the
-// input is channel c + target_channels of the one before, and the prediction comes last.
+// input is channel c + target_channels of the one before, and the prediction comes last, 0 where
+// the mask of its step is.
 // `loss` is train.loss. Throws ConfigError: keys that do not fit together or to the fields, or that
 // the kind does not use and that are not at their default.
 Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
                        const FieldShape& shape, std::int64_t batch, const Declaration& declaration);
 
 // The same parameters; one application that ends in the prediction [batch, points…,
-// target_channels]. Loaded value: 0 = input.
+// target_channels], without noise. Loaded value: 0 = input.
 Model make_field_predictor(const RunConfig::Model& keys, const FieldShape& shape,
                            std::int64_t batch, const Declaration& declaration);
 

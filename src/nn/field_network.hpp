@@ -17,6 +17,7 @@ namespace garonne::nn {
 struct FieldPart {
   int source = 0;               // which of FieldWindow::values
   bool channels_first = false;  // [batch, channels, points] as loaded, else [batch · points, …]
+  bool differentiable = true;   // false of what is loaded and of steps without gradients
   std::int64_t first_channel = 0;  // in the source
   std::int64_t source_channels = 0;
   std::int64_t channels = 0;

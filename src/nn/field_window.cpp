@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "nn/input_noise.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -38,7 +39,7 @@ struct Patches {
 class WindowPatches : public Node {
  public:
   WindowPatches(const FieldShape& shape, std::int64_t batch, FieldWindow window, std::int64_t patch)
-      : patches_(shape, batch, patch), window_(std::move(window)) {
+      : patches_(shape, batch, patch), window_(std::move(window)), noise_(shape, window_) {
     sources_.resize(window_.values.size());
     for (const auto& part : window_.parts) {
       sources_[static_cast<std::size_t>(part.source)] = part;
@@ -46,20 +47,19 @@ class WindowPatches : public Node {
     }
   }
 
-  plan::NodeSpec declare(const Declaration&) const override {
+  plan::NodeSpec declare(const Declaration& declaration) const override {
     plan::NodeSpec spec;
     spec.kind = "window_patches";
-    spec.cost_key = fmt::format("window_patches {}x{}x{} patch {} of", patches_.batch,
-                                patches_.rows, patches_.columns, patches_.patch);
-    for (const auto& part : window_.parts) {
-      spec.cost_key += fmt::format(" {}:{}{}+{}/{}", part.source, part.channels_first ? "f" : "l",
-                                   part.first_channel, part.channels, part.source_channels);
-    }
+    spec.cost_key =
+        fmt::format("window_patches {}x{}x{} patch {} of{}{}", patches_.batch, patches_.rows,
+                    patches_.columns, patches_.patch, window_key(window_), noise_.key());
+    spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
+        noise_.transient_bytes(declaration);
     spec.gradient_aliases.assign(window_.values.size(), false);
     return spec;
   }
 
-  at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
     const std::int64_t side = patches_.patch;
     at::Tensor out = at::empty({patches_.count(), channels_ * side * side}, inputs[0].options());
@@ -67,8 +67,10 @@ class WindowPatches : public Node {
     for (const auto& part : window_.parts) {
       const at::Tensor source = patches_.split(inputs[static_cast<std::size_t>(part.source)],
                                                part.source_channels, part.channels_first);
-      channels_of(out, channels_, first, part.channels)
-          .copy_(source.narrow(3, part.first_channel, part.channels));
+      const at::Tensor squares = channels_of(out, channels_, first, part.channels);
+      squares.copy_(source.narrow(3, part.first_channel, part.channels));
+      if (part.channels_first)
+        noise_.add(context, part.first_channel, squares.permute({0, 3, 1, 4, 2, 5}));
       first += part.channels;
     }
     return out;
@@ -77,7 +79,7 @@ class WindowPatches : public Node {
   std::vector<at::Tensor> backward(const Context&, BackwardArguments& arguments) const override {
     std::vector<at::Tensor> gradients(sources_.size());
     for (std::size_t s = 0; s < sources_.size(); ++s) {
-      if (!arguments.wanted[s] || sources_[s].channels_first) continue;
+      if (!arguments.wanted[s] || !sources_[s].differentiable) continue;
       const std::int64_t channels = sources_[s].source_channels;
       gradients[s] =
           at::empty({patches_.points(), channels}, arguments.output_gradient.options()).zero_();
@@ -105,6 +107,7 @@ class WindowPatches : public Node {
 
   Patches patches_;
   FieldWindow window_;
+  InputNoise noise_;
   std::vector<FieldPart> sources_;  // one part of each
   std::int64_t channels_ = 0;
 };
@@ -153,6 +156,18 @@ class FieldOfPatches : public Node {
 };
 
 }  // namespace
+
+std::string window_key(const FieldWindow& window) {
+  std::string key;
+  for (const auto& part : window.parts) {
+    key += fmt::format(" {}:{}{}+{}/{}", part.source,
+                       part.channels_first   ? "f"
+                       : part.differentiable ? "l"
+                                             : "d",
+                       part.first_channel, part.channels, part.source_channels);
+  }
+  return key;
+}
 
 std::unique_ptr<Node> make_window_patches(const FieldShape& shape, std::int64_t batch,
                                           const FieldWindow& window, std::int64_t patch) {

@@ -3,11 +3,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "nn/field_network.hpp"
 #include "nn/node.hpp"
 
 namespace garonne::nn {
+
+// Which channels a window takes from where; part of a cost key.
+std::string window_key(const FieldWindow& window);
 
 // The channels of a window on two axes -> [batch · rows / patch · columns / patch, channels · patch
 // · patch], a row a square of points, channels slowest as in the weight of a convolution. Inputs:

@@ -162,6 +162,7 @@ class FourierNetwork : public FieldNetwork {
     for (const auto& parameter : contraction_->parameters()) {
       layer.spectral.push_back(builder_.add_parameter(prefix + "spectral." + parameter.name,
                                                       parameter.shape, parameter.initialisation));
+      builder_.set_complex(layer.spectral.back());
     }
     if (!li_) {
       const double ratio = keys_.mlp_ratio == 0 ? 0.5 : keys_.mlp_ratio;

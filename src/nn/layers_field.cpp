@@ -11,6 +11,8 @@
 #include "nn/allocation_sketch.hpp"
 #include "nn/element_type.hpp"
 #include "nn/field_layers.hpp"
+#include "nn/field_window.hpp"
+#include "nn/input_noise.hpp"
 #include "nn/node_operations.hpp"
 #include "nn/product.hpp"
 
@@ -25,6 +27,7 @@ class FieldLift : public Node {
         batch_(batch),
         rows_(batch * shape.count()),
         window_(std::move(window)),
+        noise_(shape, window_),
         coordinates_(coordinates),
         outputs_(outputs),
         bias_(bias) {
@@ -38,25 +41,23 @@ class FieldLift : public Node {
     spec.kind = "field_lift";
     spec.cost_key = fmt::format("field_lift {}x{}x{}{} coordinates {} of", rows_, outputs_, inputs_,
                                 bias_ ? "" : " no bias", static_cast<int>(coordinates_));
-    for (const auto& part : window_.parts) {
-      spec.cost_key += fmt::format(" {}:{}{}+{}/{}", part.source, part.channels_first ? "f" : "l",
-                                   part.first_channel, part.channels, part.source_channels);
-    }
+    spec.cost_key += window_key(window_) + noise_.key();
     spec.gradient_aliases.assign(window_.values.size(), false);
     spec.pins_inputs.assign(window_.values.size(), true);
     const ProductTransients transients = product_transients(declaration, rows_, outputs_, inputs_);
     const std::int64_t features = declaration.tensor(rows_ * inputs_);
+    const std::int64_t noise = noise_.transient_bytes(declaration);
     spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
-        features + transients.forward_bytes;
+        features + std::max(noise, transients.forward_bytes);
     AllocationSketch sketch(declaration);
-    sketch.pass(features + transients.weight_gradient_bytes);
+    sketch.pass(features + std::max(noise, transients.weight_gradient_bytes));
     bool differentiates = false;
-    for (std::size_t s = 0; s < window_.values.size(); ++s) differentiates |= !loaded(s);
+    for (std::size_t s = 0; s < window_.values.size(); ++s) differentiates |= differentiable(s);
     if (differentiates) {
       const std::int64_t gradient = sketch.make(features, 1);
       sketch.pass(transients.input_gradient_bytes);
       for (std::size_t s = 0; s < window_.values.size(); ++s) {
-        if (!loaded(s)) sketch.make(rows_ * source_channels(s), declaration.element_bytes());
+        if (differentiable(s)) sketch.make(rows_ * source_channels(s), declaration.element_bytes());
       }
       sketch.drop(gradient);
     }
@@ -68,7 +69,7 @@ class FieldLift : public Node {
 
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
-    return context.products->forward(features(inputs), parameters[0],
+    return context.products->forward(features(context, inputs), parameters[0],
                                      bias_ ? parameters[1] : at::Tensor());
   }
 
@@ -76,7 +77,7 @@ class FieldLift : public Node {
                                    BackwardArguments& arguments) const override {
     const at::Tensor& given = arguments.output_gradient;
     const auto& targets = arguments.parameter_gradients;
-    context.products->weight_gradient(given, features(arguments.inputs), targets[0].target,
+    context.products->weight_gradient(given, features(context, arguments.inputs), targets[0].target,
                                       targets[0].accumulate);
     if (bias_) {
       kernels::bias_gradient(context.element_type(), given.const_data_ptr(),
@@ -85,7 +86,7 @@ class FieldLift : public Node {
     std::vector<at::Tensor> gradients(window_.values.size());
     at::Tensor of_features;
     for (std::size_t s = 0; s < gradients.size(); ++s) {
-      if (!arguments.wanted[s] || loaded(s)) continue;
+      if (!arguments.wanted[s] || !differentiable(s)) continue;
       if (!of_features.defined())
         of_features = context.products->input_gradient(given, arguments.parameters[0]);
       gradients[s] = at::empty({rows_, source_channels(s)}, given.options()).zero_();
@@ -108,11 +109,11 @@ class FieldLift : public Node {
       return static_cast<std::size_t>(part.source) == source;
     });
   }
-  bool loaded(std::size_t source) const { return part_of(source).channels_first; }
+  bool differentiable(std::size_t source) const { return part_of(source).differentiable; }
   std::int64_t source_channels(std::size_t source) const { return part_of(source).source_channels; }
 
   // [rows, inputs]
-  at::Tensor features(const std::vector<at::Tensor>& sources) const {
+  at::Tensor features(const Context& context, const std::vector<at::Tensor>& sources) const {
     const std::int64_t points = rows_ / batch_;
     at::Tensor all = at::empty({rows_, inputs_}, sources[0].options());
     const at::Tensor by_sample = all.view({batch_, points, inputs_});
@@ -122,8 +123,9 @@ class FieldLift : public Node {
       const at::Tensor channels_last =
           part.channels_first ? source.view({batch_, part.source_channels, points}).transpose(1, 2)
                               : source.view({batch_, points, part.source_channels});
-      by_sample.narrow(2, at, part.channels)
-          .copy_(channels_last.narrow(2, part.first_channel, part.channels));
+      const at::Tensor columns = by_sample.narrow(2, at, part.channels);
+      columns.copy_(channels_last.narrow(2, part.first_channel, part.channels));
+      if (part.channels_first) noise_.add(context, part.first_channel, columns.transpose(1, 2));
       at += part.channels;
     }
     if (coordinates_ == Coordinates::None) return all;
@@ -146,6 +148,7 @@ class FieldLift : public Node {
   std::int64_t batch_;
   std::int64_t rows_;
   FieldWindow window_;
+  InputNoise noise_;
   Coordinates coordinates_;
   std::int64_t outputs_;
   bool bias_;

@@ -34,18 +34,25 @@ struct FieldView {
   const T* prediction;  // of point 0
   std::int64_t prediction_stride;
   const T* target;
+  const T* mask;            // 0 where there is no value; null = 1
   const double* deviation;  // null = 1
   const double* mean;       // null = 0
   std::int64_t decode_stride;
 
+  bool there(std::int64_t point) const {
+    return mask == nullptr || static_cast<float>(mask[point]) != 0;
+  }
   double scale(std::int64_t point) const {
     return deviation == nullptr ? 1.0 : deviation[point * decode_stride];
   }
+  // These are 0 where there is no value.
   double error(std::int64_t point) const {
+    if (!there(point)) return 0;
     const auto predicted = static_cast<double>(prediction[point * prediction_stride]);
     return scale(point) * (predicted - static_cast<double>(target[point]));
   }
   double wanted(std::int64_t point) const {
+    if (!there(point)) return 0;
     const double shift = mean == nullptr ? 0.0 : mean[point * decode_stride];
     return scale(point) * static_cast<double>(target[point]) + shift;
   }
@@ -66,6 +73,13 @@ class AxisDifference {
   void add_transposed(const double* field, double* out) const {
     for_terms([&](std::int64_t row, std::int64_t column, double factor) {
       out[column] += factor * field[row];
+    });
+  }
+  // Makes 0 what `out` = D · field has from points that are not there.
+  template <typename There>
+  void clear_incomplete(const There& there, double* out) const {
+    for_terms([&](std::int64_t row, std::int64_t column, double) {
+      if (!there(column)) out[row] = 0;
     });
   }
 
@@ -152,11 +166,12 @@ class FieldLoss : public Node {
   plan::NodeSpec declare(const Declaration& declaration) const override {
     plan::NodeSpec spec;
     spec.kind = "field_loss";
-    spec.cost_key = fmt::format("field_loss {} {}x{}x{} of {} {} decode {}", name_, batch_,
+    spec.cost_key = fmt::format("field_loss {} {}x{}x{} of {} {} decode {}{}", name_, batch_,
                                 fmt::join(shape_.points, "x"), channels_, shape_.rollout,
-                                shape_.grid, shape_.target_deviation.size());
-    spec.gradient_aliases = {false, false};
-    spec.pins_inputs = {true, true};
+                                shape_.grid, shape_.target_deviation.size(),
+                                shape_.masked ? fmt::format(" mask of {}", steps()) : "");
+    spec.gradient_aliases.assign(shape_.masked ? 3 : 2, false);
+    spec.pins_inputs.assign(spec.gradient_aliases.size(), true);
     spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
         spec.backward.transient_bytes = declaration.allocation(scratch_elements() * 8);
     const double elements = static_cast<double>(batch_ * points_ * channels_);
@@ -187,22 +202,26 @@ class FieldLoss : public Node {
     const at::Tensor scratch = make_scratch(gradient);
     with_type(gradient, [&]<typename T>(T) {
       for (std::int64_t group = 0; group < groups(); ++group) {
-        const double slope = outer / static_cast<double>(groups()) *
-                             slope_of_group(norms_of<T>(arguments.inputs, group, scratch));
+        const Norms norms = norms_of<T>(arguments.inputs, group, scratch);
+        const double slope = outer / static_cast<double>(groups()) * slope_of_group(norms);
         for (std::int64_t pair = group * pairs_in_group(); pair < (group + 1) * pairs_in_group();
              ++pair) {
           write_gradient<T>(arguments.inputs, pair, slope, scratch, gradient.data_ptr<T>());
         }
       }
     });
-    return {gradient, at::Tensor()};
+    std::vector<at::Tensor> gradients(arguments.inputs.size());
+    gradients[0] = gradient;
+    return gradients;
   }
 
  private:
-  // Squares of the error and of the wanted field, summed over a group.
+  // Squares of the error and of the wanted field, summed over a group, and the weights of its
+  // points.
   struct Norms {
     double error = 0;
     double wanted = 0;
+    double weights = 0;
   };
 
   template <typename Use>
@@ -235,12 +254,12 @@ class FieldLoss : public Node {
   }
 
   double of_group(const Norms& norms) const {
-    if (!form_.relative) return norms.error / static_cast<double>(points_);
+    if (!form_.relative) return norms.weights == 0 ? 0 : norms.error / norms.weights;
     return std::sqrt(norms.error) / (std::sqrt(norms.wanted) + relative_epsilon);
   }
   // Half the derivative by a square times the error, over that error.
   double slope_of_group(const Norms& norms) const {
-    if (!form_.relative) return 2 / static_cast<double>(points_);
+    if (!form_.relative) return norms.weights == 0 ? 0 : 2 / norms.weights;
     if (norms.error == 0) return 0;
     return 1 / (std::sqrt(norms.error) * (std::sqrt(norms.wanted) + relative_epsilon));
   }
@@ -254,6 +273,11 @@ class FieldLoss : public Node {
     view.prediction_stride = channels_;
     view.target =
         inputs[1].const_data_ptr<T>() + ((step_ * batch_ + sample) * channels_ + channel) * points_;
+    view.mask = nullptr;
+    if (shape_.masked) {
+      const std::int64_t frame = (shape_.push_forward + step_) * batch_ + sample;
+      view.mask = inputs[2].const_data_ptr<T>() + (frame * channels_ + channel) * points_;
+    }
     const auto count = static_cast<std::int64_t>(shape_.target_deviation.size());
     view.decode_stride = count > channels_ ? 1 : 0;
     const std::int64_t first = view.decode_stride == 1 ? channel * points_ : channel;
@@ -276,21 +300,40 @@ class FieldLoss : public Node {
         const double wanted = view.wanted(p);
         norms.wanted += wanted * wanted;
       }
+      norms.weights += sum_of_weights(view);
       if (!form_.differences) continue;
       double* field = scratch.data_ptr<double>();
       for (std::int64_t p = 0; p < points_; ++p) field[p] = view.error(p);
-      norms.error += square_of_differences(field);
+      norms.error += square_of_differences(view, field);
       for (std::int64_t p = 0; p < points_; ++p) field[p] = view.wanted(p);
-      norms.wanted += square_of_differences(field);
+      norms.wanted += square_of_differences(view, field);
     }
     return norms;
   }
 
-  double square_of_differences(double* field) const {
+  // Area weights have a mean of 1.
+  template <typename T>
+  double sum_of_weights(const FieldView<T>& view) const {
+    if (view.mask == nullptr) return static_cast<double>(points_);
+    double sum = 0;
+    for (std::int64_t p = 0; p < points_; ++p) sum += view.there(p) ? weight(p) : 0;
+    return sum;
+  }
+
+  template <typename T>
+  void difference_of(const FieldView<T>& view, const AxisDifference& difference,
+                     const double* field, double* slope) const {
+    difference.apply(field, slope);
+    if (view.mask == nullptr) return;
+    difference.clear_incomplete([&](std::int64_t p) { return view.there(p); }, slope);
+  }
+
+  template <typename T>
+  double square_of_differences(const FieldView<T>& view, double* field) const {
     double* slope = field + points_;
     double sum = 0;
     for (const auto& difference : differences_) {
-      difference.apply(field, slope);
+      difference_of(view, difference, field, slope);
       for (std::int64_t p = 0; p < points_; ++p) sum += slope[p] * slope[p];
     }
     return sum;
@@ -302,7 +345,7 @@ class FieldLoss : public Node {
     const FieldView<T> view = view_of<T>(inputs, pair);
     T* out = gradient + (view.prediction - inputs[0].const_data_ptr<T>());
     const auto write = [&](std::int64_t p, double value) {
-      out[p * channels_] = rounded<T>(slope * view.scale(p) * value);
+      out[p * channels_] = view.there(p) ? rounded<T>(slope * view.scale(p) * value) : T(0);
     };
     if (!form_.differences) {
       for (std::int64_t p = 0; p < points_; ++p) write(p, weight(p) * view.error(p));
@@ -313,7 +356,7 @@ class FieldLoss : public Node {
     double* sums = slopes + points_;
     for (std::int64_t p = 0; p < points_; ++p) field[p] = sums[p] = view.error(p);
     for (const auto& difference : differences_) {
-      difference.apply(field, slopes);
+      difference_of(view, difference, field, slopes);
       difference.add_transposed(slopes, sums);
     }
     for (std::int64_t p = 0; p < points_; ++p) write(p, sums[p]);
@@ -333,6 +376,8 @@ class FieldLoss : public Node {
                shape_.area_weights.size() == static_cast<std::size_t>(shape_.points[0]),
            "area weights are one a row");
   }
+
+  std::int64_t steps() const { return shape_.push_forward + shape_.rollout; }
 
   std::string name_;
   LossForm form_;

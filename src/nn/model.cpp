@@ -3,6 +3,8 @@
 #include <functional>
 #include <numeric>
 
+#include "base/error.hpp"
+
 namespace garonne::nn {
 
 int ModelBuilder::add_input(const std::string& name, std::int64_t elements) {
@@ -56,6 +58,12 @@ int ModelBuilder::add_state_node(const std::string& name, std::unique_ptr<Node> 
   return value;
 }
 
+void ModelBuilder::set_complex(int parameter) {
+  plan::ParameterSpec& spec = model_.graph.parameters[static_cast<std::size_t>(parameter)];
+  expect(spec.shape.back() == 2, spec.name + " has no pairs of numbers");
+  spec.complex = true;
+}
+
 void ModelBuilder::set_replicated(int parameter, bool sums_over_tensor) {
   plan::ParameterSpec& spec = model_.graph.parameters[static_cast<std::size_t>(parameter)];
   spec.replicated = true;
@@ -78,8 +86,14 @@ int ModelBuilder::append(const std::string& name, std::unique_ptr<Node> node,
   spec.block = block_;
   spec.inputs = std::move(inputs);
   spec.parameters = std::move(parameters);
-  model_.graph.values.push_back({name, output_bytes, true, false, output_elements});
+  model_.graph.values.push_back({name, output_bytes, gradients_, false, output_elements});
   spec.output = static_cast<int>(model_.graph.values.size()) - 1;
+  if (!gradients_) {
+    spec.pins_inputs.clear();
+    spec.pins_output = false;
+    spec.private_slot_bytes.clear();
+    spec.needs_graph = false;
+  }
   for (std::size_t i = 0; i < spec.pins_inputs.size(); ++i) {
     if (spec.pins_inputs[i]) spec.pinned_values.push_back(spec.inputs[i]);
   }

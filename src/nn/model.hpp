@@ -18,6 +18,9 @@ namespace garonne::nn {
 struct Initialisation {
   double deviation = 0;
   double constant = 0;
+  // The first so many elements of the stored whole have this times the deviation.
+  std::int64_t head_elements = 0;
+  double head_factor = 1;
 };
 
 struct Model {
@@ -54,12 +57,17 @@ class ModelBuilder {
   // The same for an output of the type of gradients and optimizer states, float32 in bfloat16 runs.
   int add_state_node(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
                      std::vector<int> parameters, std::int64_t elements);
+  // Its last dimension is of real and imaginary parts.
+  void set_complex(int parameter);
   // What the parameter is on the other tensor ranks.
   void set_replicated(int parameter, bool sums_over_tensor);
   // The scalar loss, of 8 bytes whatever the precision.
   int add_loss(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
                std::vector<int> parameters);
   void next_block() { ++block_; }
+  // Of the nodes that follow. Without gradients they have no backward, and the values that they
+  // make are constants to those who read them.
+  void set_gradients(bool wanted) { gradients_ = wanted; }
   Model take() { return std::move(model_); }
 
  private:
@@ -69,6 +77,7 @@ class ModelBuilder {
   Declaration declaration_;
   Model model_;
   int block_ = 0;
+  bool gradients_ = true;
 };
 
 }  // namespace garonne::nn

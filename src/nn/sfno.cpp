@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "base/error.hpp"
 #include "nn/field_layers.hpp"
@@ -169,9 +170,13 @@ class SphericalNetwork : public FieldNetwork {
     const kernels::SphereShape& shape = inner_->shape();
     const std::int64_t groups = by_degree_ ? shape.degrees : shape.rows();
     Block block;
-    // Half of the variance for each part of a complex number.
+    // Half of the variance for each part of a complex number. Of degree 0 only the real part
+    // counts, since its coefficient is real: makani gives it the whole.
+    const Initialisation initialisation{std::sqrt(1 / static_cast<double>(hidden)), 0,
+                                        2 * hidden * hidden, makani_ ? std::numbers::sqrt2 : 1.0};
     block.spectral = builder_.add_parameter(prefix + "spectral.weight", {groups, hidden, hidden, 2},
-                                            {std::sqrt(1 / static_cast<double>(hidden)), 0});
+                                            initialisation);
+    builder_.set_complex(block.spectral);
     block.norm0 = add_norm(prefix + "norm0");
     block.up = add_linear(prefix + "mlp.up", width, hidden, true, 2);
     block.down = add_linear(prefix + "mlp.down", hidden, width, makani_, makani_ ? 0.5 : 1);

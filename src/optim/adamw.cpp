@@ -1,5 +1,6 @@
 // AdamW: decoupled weight decay (Loshchilov and Hutter, 2019), or Adam with the decay in the
-// gradient; on matrices, embeddings and spectral weights only.
+// gradient; on matrices, embeddings and spectral weights only. A complex number is two real ones,
+// as in PyTorch, or has one second moment, of its magnitude, as in neuraloperator.
 #include <cmath>
 
 #include "kernels/optimizer_update.hpp"
@@ -25,6 +26,7 @@ class AdamW : public Optimizer {
     options.epsilon = keys_.epsilon;
     const double decay = update.decays ? keys_.weight_decay : 0.0;
     (keys_.decay == "l2" ? options.l2 : options.weight_decay) = decay;
+    options.pairs = update.complex && keys_.complex == "joint";
     options.bias_correction1 = 1.0 - std::pow(keys_.beta1, static_cast<double>(step));
     options.bias_correction2 = 1.0 - std::pow(keys_.beta2, static_cast<double>(step));
     const auto type = update.parameter.scalar_type() == at::kDouble ? kernels::ElementType::Float64

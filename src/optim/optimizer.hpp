@@ -21,6 +21,7 @@ struct ParameterUpdate {
   at::Tensor gradient;             // read only
   at::Tensor compute_copy;         // bfloat16, undefined where the parameter is its own master
   bool decays = false;
+  bool complex = false;  // pairs of elements are complex numbers; n is even
 };
 
 class Optimizer {

@@ -86,6 +86,20 @@ std::vector<BlockOption> options_of(const ModelGraph& graph, const Uses& uses,
 std::vector<BlockCost> block_costs(const ModelGraph& graph) {
   const Uses uses(graph);
   const auto ranges = block_ranges(graph);
+  std::vector<int> made_in(graph.values.size(), -1);  // block, of values without gradients
+  std::vector<int> last_read(graph.values.size(), -1);
+  for (const auto& node : graph.nodes) {
+    if (!graph.values[at(node.output)].differentiable) made_in[at(node.output)] = node.block;
+    for (const int input : node.inputs) last_read[at(input)] = node.block;
+  }
+  std::vector<int> first_use(graph.parameters.size(), graph.blocks());
+  std::vector<int> first_gradient(graph.parameters.size(), graph.blocks());
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    for (const int p : node->parameters) {
+      first_use[at(p)] = node->block;
+      if (graph.has_backward(*node)) first_gradient[at(p)] = node->block;
+    }
+  }
   std::vector<int> first_block(graph.parameters.size(), -1);
   std::vector<BlockCost> blocks;
   for (std::size_t b = 0; b < ranges.size(); ++b) {
@@ -107,15 +121,17 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
       made.insert(node.output);
       cost.working_bytes = std::max(cost.working_bytes, working);
       parameters.insert(node.parameters.begin(), node.parameters.end());
-      cost.cut_seconds +=
-          node.forward_keep.seconds + node.backward.seconds + node.backward_weight.seconds;
+      const bool backward = graph.has_backward(node);
+      const double backward_seconds = backward ? node.backward.seconds : 0;
+      const double weight_seconds = backward ? node.backward_weight.seconds : 0;
+      cost.cut_seconds += node.forward_keep.seconds + backward_seconds + weight_seconds;
       if (node.communicates()) {
         cost.forward_link_seconds += node.forward_keep.seconds;
-        cost.backward_link_seconds += node.backward.seconds;
+        cost.backward_link_seconds += backward_seconds;
       } else {
         cost.forward_seconds += std::min(node.forward.seconds, node.forward_keep.seconds);
-        cost.backward_seconds += node.backward.seconds;
-        cost.weight_seconds += node.backward_weight.seconds;
+        cost.backward_seconds += backward_seconds;
+        cost.weight_seconds += weight_seconds;
       }
     }
     for (const int value : inputs) cost.input_bytes += graph.values[at(value)].bytes;
@@ -127,6 +143,15 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
       } else {
         cost.used_again.emplace_back(first_block[at(p)], elements);
       }
+    }
+    const int block = static_cast<int>(b);
+    for (std::size_t v = 0; v < made_in.size(); ++v) {
+      const bool crosses = made_in[v] >= 0 && made_in[v] < block && block <= last_read[v];
+      cost.may_begin_stage = cost.may_begin_stage && !crosses;
+    }
+    for (std::size_t p = 0; p < first_use.size(); ++p) {
+      const bool without = first_use[p] < block && first_gradient[p] >= block;
+      cost.may_begin_stage = cost.may_begin_stage && !without;
     }
     cost.options = options_of(graph, uses, ranges[b]);
     blocks.push_back(std::move(cost));

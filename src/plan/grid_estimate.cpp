@@ -1,10 +1,13 @@
 #include "plan/grid_estimate.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "base/collective_bytes.hpp"
+#include "base/error.hpp"
 #include "plan/group_links.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/pipeline/simulation.hpp"
@@ -35,6 +38,13 @@ struct GridEstimator::Model {
       std::vector<double> seconds;
       for (const auto& block : blocks) seconds.push_back(block.cut_seconds);
       found = balanced_blocks(seconds, parts);
+    }
+    for (const int first : found) {
+      if (first == static_cast<int>(blocks.size()) ||
+          blocks[static_cast<std::size_t>(first)].may_begin_stage)
+        continue;
+      throw ConfigError("grid.pipeline", fmt::format("{}", parts),
+                        "would cut the model among steps that have no gradients");
     }
     return found;
   }

@@ -35,6 +35,10 @@ void check_model_graph(const ModelGraph& graph) {
     made[static_cast<std::size_t>(node.output)] = true;
     expect(node.gradient_aliases.size() == node.inputs.size(),
            node.name + ": one alias flag an input");
+    if (!graph.has_backward(node)) {
+      expect(node.pinned_values.empty() && node.private_slot_bytes.empty() && !node.needs_graph,
+             node.name + " keeps something for a backward that it has not");
+    }
     for (const int parameter : node.parameters) {
       expect(parameter >= 0 && static_cast<std::size_t>(parameter) < graph.parameters.size(),
              node.name + " uses an unknown parameter");

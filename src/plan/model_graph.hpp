@@ -12,7 +12,9 @@ namespace garonne::plan {
 struct ValueSpec {
   std::string name;
   std::int64_t bytes = 0;
-  bool differentiable = true;  // false for tokens and targets
+  // False for tokens and targets, and for what is made without gradients: its maker has no
+  // backward.
+  bool differentiable = true;
   // Comes from no node: from the data stream, or, where differentiable, from the stage before.
   bool loaded = false;
   std::int64_t elements = 0;  // before rounding
@@ -28,6 +30,8 @@ struct ParameterSpec {
   std::vector<std::int64_t> shape;
   std::int64_t elements = 0;
   bool decays = false;  // matrices, embeddings included, take weight decay
+  // Pairs of neighbouring elements are complex numbers. What cuts a parameter keeps them together.
+  bool complex = false;
   // Another stage has a copy (tied embeddings, two directions): gradients are summed over them, and
   // only the copy on the first stage is counted in norms.
   bool tied = false;
@@ -102,6 +106,9 @@ struct ModelGraph {
   // The backward starts here: nobody brings a gradient of the node's output.
   bool starts_backward(const NodeSpec& node) const {
     return node.output == loss || node.hands_over;
+  }
+  bool has_backward(const NodeSpec& node) const {
+    return starts_backward(node) || values[static_cast<std::size_t>(node.output)].differentiable;
   }
   int chunks() const { return nodes.empty() ? 1 : nodes.back().chunk + 1; }
 

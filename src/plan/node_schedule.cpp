@@ -20,6 +20,7 @@ bool has_record(const NodeSpec& node) {
 
 std::vector<Pass> backward_passes(const ModelGraph& graph, int node) {
   const NodeSpec& spec = graph.nodes[index(node)];
+  if (!graph.has_backward(spec)) return {};
   if (!spec.splits_backward) return {Pass::Backward};
   const bool any = std::any_of(spec.inputs.begin(), spec.inputs.end(), [&](int input) {
     return graph.values[index(input)].differentiable;
@@ -87,10 +88,12 @@ void ScheduleWriter::make_record(int node) {
 }
 
 void ScheduleWriter::backward(int node) {
+  const std::vector<Pass> passes = backward_passes(graph_, node);
+  if (passes.empty()) return;
   // The record first: making it makes the output again, too.
   make_record(node);
   for (const int value : graph_.nodes[index(node)].pinned_values) make_value(value);
-  for (const Pass pass : backward_passes(graph_, node)) schedule_.push_back({node, pass, false});
+  for (const Pass pass : passes) schedule_.push_back({node, pass, false});
 }
 
 NodeSchedule ScheduleWriter::take() {

@@ -20,7 +20,7 @@ struct NodeStep {
 
   bool forward() const { return pass == Pass::Forward; }
 };
-// The passes of a node's backward, in their order.
+// The passes of a node's backward, in their order; none where it has no backward.
 std::vector<Pass> backward_passes(const ModelGraph& graph, int node);
 using NodeSchedule = std::vector<NodeStep>;
 
@@ -53,7 +53,8 @@ class ScheduleWriter {
   void forget_record(int node) { record_there_[static_cast<std::size_t>(node)] = false; }
   // Keeps only what `kept` says of what is there now; loaded values stay.
   void forget_all_but(const KeptSet& kept);
-  // Runs a node backward, after the forwards that make what it needs and is not there.
+  // Runs a node backward, after the forwards that make what it needs and is not there; nothing
+  // where it has no backward.
   void backward(int node);
   bool value_there(int value) const { return value_there_[static_cast<std::size_t>(value)]; }
 

@@ -101,10 +101,9 @@ void ProgramBuilder::add_flat_parameters(bool training) {
       shard.states.push_back(add_static(name + "." + state + ".shard", BufferKind::OptimizerState,
                                         shard.elements * bytes.state));
     }
-    const int flat =
-        whole ? shard.parameter
-              : new_buffer(name + ".gathered", BufferKind::GatheredParameter,
-                           padded * bytes.parameter);
+    const int flat = whole ? shard.parameter
+                           : new_buffer(name + ".gathered", BufferKind::GatheredParameter,
+                                        padded * bytes.parameter);
     for (const int p : bucket.parameters) {
       ParameterBuffers& buffers = program_.parameters[index(p)];
       buffers.parameter = flat;
@@ -128,9 +127,11 @@ std::string ProgramBuilder::bucket_name(const Bucket& bucket) const {
 
 void ProgramBuilder::make_buckets() {
   const auto parameters = static_cast<int>(graph_.parameters.size());
-  // A parameter is complete when the first node of the list that uses it has run backward.
+  // A parameter is complete when the first node of the list that uses it and has a backward has run
+  // it.
   std::vector<int> first_user(index(parameters), -1);
   for (int n = static_cast<int>(graph_.nodes.size()) - 1; n >= 0; --n) {
+    if (!graph_.has_backward(graph_.nodes[index(n)])) continue;
     for (const int parameter : graph_.nodes[index(n)].parameters) first_user[index(parameter)] = n;
   }
   std::vector<int> order;
@@ -153,6 +154,8 @@ void ProgramBuilder::make_buckets() {
     int& number = open[sums ? 1 : 0];
     const bool fits =
         number >= 0 && target > 0 &&
+        (!graph_.parameters[index(p)].complex ||
+         program_.buckets[index(number)].elements % 2 == 0) &&
         program_.buckets[index(number)].elements + elements <= target &&
         !graph_.parameters[index(p)].tied && !is_tied(program_.buckets[index(number)]) &&
         !(by_block && block_of(p) != block_of(program_.buckets[index(number)].parameters[0]));
@@ -189,6 +192,7 @@ void ProgramBuilder::add_gradients() {
   nodes_to_come_.assign(program_.buckets.size(), 0);
   for (const auto& node : graph_.nodes) {
     weights_to_come_.push_back(micro_batches_of(node.chunk));
+    if (!graph_.has_backward(node)) continue;
     for (const int p : node.parameters) ++nodes_to_come_[index(bucket_of_[index(p)])];
   }
   uses_ = nodes_to_come_;

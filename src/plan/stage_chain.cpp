@@ -20,7 +20,8 @@ struct Cut {
   int value;     // the one that crosses
 };
 
-// Positions that exactly one value crosses.
+// Positions that exactly one value crosses. One without a gradient is no place between two
+// backwards: what makes it belongs to the block that reads it.
 std::vector<Cut> find_cuts(const ModelGraph& model) {
   const int nodes = static_cast<int>(model.nodes.size());
   std::vector<int> made_by(model.values.size(), -1);
@@ -36,7 +37,9 @@ std::vector<Cut> find_cuts(const ModelGraph& model) {
     for (auto value = crossing.begin(); value != crossing.end();) {
       value = last_reader[index(*value)] <= n ? crossing.erase(value) : std::next(value);
     }
-    if (crossing.size() == 1) cuts.push_back({n + 1, *crossing.begin()});
+    const bool alone = crossing.size() == 1;
+    if (alone && model.values[index(*crossing.begin())].differentiable)
+      cuts.push_back({n + 1, *crossing.begin()});
   }
   return cuts;
 }

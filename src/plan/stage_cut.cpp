@@ -187,7 +187,8 @@ std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts) {
     double sum = 0;
     for (int n = first; n < last; ++n) {
       const NodeSpec& node = whole.nodes[index(n)];
-      sum += node.forward_keep.seconds + node.backward.seconds + node.backward_weight.seconds;
+      sum += node.forward_keep.seconds;
+      if (whole.has_backward(node)) sum += node.backward.seconds + node.backward_weight.seconds;
     }
     seconds.push_back(sum);
   }

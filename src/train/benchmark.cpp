@@ -7,6 +7,7 @@
 #include <chrono>
 #include <map>
 
+#include "nn/field_model.hpp"
 #include "train/grid_plan.hpp"
 #include "train/made_up_run.hpp"
 
@@ -51,8 +52,11 @@ BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist:
   result.step_seconds = seconds[seconds.size() / 2];
   result.planned_seconds = planned_seconds;
   result.planned_peak_bytes = program.peak_bytes;
-  result.tokens_per_second =
-      static_cast<double>(config.train.global_batch * setup.sizes.sequence) / result.step_seconds;
+  result.samples_per_second = static_cast<double>(config.train.global_batch) / result.step_seconds;
+  if (!nn::is_field_kind(config.model.kind)) {
+    result.tokens_per_second =
+        result.samples_per_second * static_cast<double>(setup.sizes.sequence);
+  }
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);
   result.resident_bytes = usage.ru_maxrss * 1024;

@@ -1,4 +1,4 @@
-// Steps of a run file on made-up tokens, timed. Nothing is read or written but the profile's cache.
+// Steps of a run file on made-up data, timed. Nothing is read or written but the profile's cache.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace garonne::train {
 struct BenchmarkResult {
   double step_seconds = 0;  // median
   double planned_seconds = 0;
-  double tokens_per_second = 0;  // of the whole grid
+  double samples_per_second = 0;  // of the whole grid
+  double tokens_per_second = 0;   // 0 where samples are not made of tokens
   std::int64_t peak_bytes = 0;
   std::int64_t planned_peak_bytes = 0;
   std::int64_t resident_bytes = 0;  // of this process, its maximum

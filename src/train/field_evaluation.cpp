@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "exec/executor.hpp"
 #include "nn/field_model.hpp"
 #include "train/climatology.hpp"
+#include "train/missing_values.hpp"
 #include "train/power_spectrum.hpp"
 #include "train/skill.hpp"
 
@@ -98,6 +100,7 @@ class Predictor {
   static nn::FieldShape one_step(const FieldWorkload& workload) {
     nn::FieldShape shape = workload.facts().fields;
     shape.rollout = 1;
+    shape.push_forward = 0;
     return shape;
   }
   plan::Program forward_program(const TrainedModel& trained) const {
@@ -264,9 +267,14 @@ void FieldEvaluation::Rolling::compare(std::size_t source, std::size_t lead,
 void FieldEvaluation::Rolling::add_spectra(std::size_t lead, std::size_t channels) {
   const std::size_t points = truth.size() / channels;
   const std::size_t size = spectrum.size();
+  // Where the truth has no value the two agree, so that no difference comes from there.
+  std::vector<float> known = truth;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    if (std::isnan(known[i])) known[i] = forecast[i];
+  }
   for (std::size_t channel = 0; channel < channels; ++channel) {
     const std::size_t at = (lead * channels + channel) * size;
-    spectrum.add(std::span(truth).subspan(channel * points, points),
+    spectrum.add(std::span(known).subspan(channel * points, points),
                  std::span(results.truth_spectrum).subspan(at, size));
     spectrum.add(std::span(forecast).subspan(channel * points, points),
                  std::span(results.model_spectrum).subspan(at, size));
@@ -293,6 +301,9 @@ data::SkillResults FieldEvaluation::run(const MapSink& map, const EvaluationProg
       {}};
   setting_.climatology = rolling.climatology.description();
   const data::FieldDatasetInfo& info = rolling.dataset.info();
+  const MissingValues missing(workload_.statistics(),
+                              static_cast<std::int64_t>(info.input_channels.size()),
+                              static_cast<std::int64_t>(channels), info.plane(info.points[0]));
   const auto values = static_cast<std::size_t>(info.target_values(info.points[0]));
   for (auto* field : {&rolling.truth, &rolling.forecast, &rolling.persisted, &rolling.usual}) {
     field->resize(values);
@@ -311,11 +322,15 @@ data::SkillResults FieldEvaluation::run(const MapSink& map, const EvaluationProg
     const std::int64_t start = starts_[number];
     std::vector<float> loaded(static_cast<std::size_t>(info.input_values(info.points[0])));
     rolling.dataset.read(samples_[number], {}, loaded.data(), nullptr);
+    missing.fill_inputs(loaded);
     Window window(info, std::move(loaded));
     const double start_seconds = info.has_times && !info.pairs
                                      ? rolling.dataset.sample_time(samples_[number])
                                      : std::numeric_limits<double>::quiet_NaN();
-    if (!info.pairs) rolling.dataset.read_frame(start, {}, nullptr, rolling.persisted.data());
+    if (!info.pairs) {
+      rolling.dataset.read_frame(start, {}, nullptr, rolling.persisted.data());
+      missing.fill_forecast(rolling.persisted, rolling.persisted);
+    }
     for (std::size_t lead = 0; lead < leads; ++lead) {
       const auto step = static_cast<std::int64_t>(lead) + 1;
       const double seconds = start_seconds + static_cast<double>(step) * setting_.lead_seconds;
@@ -326,6 +341,8 @@ data::SkillResults FieldEvaluation::run(const MapSink& map, const EvaluationProg
       rolling.dataset.read_frame(info.pairs ? start : start + step * query_.lead, {},
                                  goes_on && window.prescribed() ? state.data() : nullptr,
                                  rolling.truth.data());
+      missing.fill_inputs(state);
+      missing.fill_forecast(rolling.truth, rolling.forecast);
       rolling.climatology.at(seconds, rolling.usual);
       std::size_t source = 0;
       rolling.compare(source++, lead, rolling.forecast, channels);

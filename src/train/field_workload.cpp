@@ -25,17 +25,24 @@ std::vector<std::string> split_names(const std::string& text) {
 
 class FieldBatches final : public BatchStream {
  public:
-  explicit FieldBatches(data::FieldStream stream) : stream_(std::move(stream)) {}
+  // `unused`: target frames of a sample that no loss looks at, the first ones.
+  FieldBatches(data::FieldStream stream, std::int64_t unused)
+      : stream_(std::move(stream)), unused_(unused) {}
   exec::HostBatch next() override {
     data::FieldBatch loaded = stream_.next();
     exec::HostBatch batch;
     batch.samples = std::move(loaded.samples);
+    const auto frame =
+        static_cast<std::int64_t>(loaded.target.size()) / stream_.info().target_frames;
+    loaded.target.erase(loaded.target.begin(), loaded.target.begin() + unused_ * frame);
     batch.fields = {{"input", std::move(loaded.input)}, {"target", std::move(loaded.target)}};
+    if (!loaded.mask.empty()) batch.fields["mask"] = std::move(loaded.mask);
     return batch;
   }
 
  private:
   data::FieldStream stream_;
+  std::int64_t unused_;
 };
 
 data::FieldStatistics statistics_of(const RunConfig& config, const data::FieldDatasetInfo& info) {
@@ -90,8 +97,9 @@ data::FieldQuery field_query(const RunConfig& config, const std::string& path) {
   query.target_channels = split_names(config.data.targets);
   query.history = config.data.history;
   query.lead = config.data.lead;
-  query.rollout = config.train.rollout;
+  query.rollout = config.train.push_forward + config.train.rollout;
   query.stride = config.data.stride;
+  query.missing = config.data.missing;
   return query;
 }
 
@@ -108,9 +116,12 @@ FieldWorkload::FieldWorkload(const RunConfig& config)
   shape.target_channels = static_cast<std::int64_t>(info_.target_channels.size());
   shape.points = info_.points;
   shape.grid = info_.grid;
-  shape.rollout = info_.target_frames;
-  const bool on_sphere = info_.grid == "equiangular" || info_.grid == "legendre-gauss" ||
-                         info_.grid == "regional";
+  shape.rollout = config.train.rollout;
+  shape.push_forward = config.train.push_forward;
+  shape.masked = config.data.missing == "mask";
+  shape.noise = config.train.noise;
+  const bool on_sphere =
+      info_.grid == "equiangular" || info_.grid == "legendre-gauss" || info_.grid == "regional";
   if (on_sphere && !info_.coordinates.empty())
     shape.area_weights = data::area_weights(info_.coordinates.front());
   if (config.train.decode) {
@@ -124,9 +135,9 @@ FieldWorkload::FieldWorkload(const RunConfig& config)
 }
 
 std::string FieldWorkload::summary() const {
-  std::string text = fmt::format(
-      "{} · {} · {} on {} points · {} samples", info_.path, info_.layout,
-      fmt::join(info_.input_channels, ", "), extent(info_.points), info_.samples);
+  std::string text =
+      fmt::format("{} · {} · {} on {} points · {} samples", info_.path, info_.layout,
+                  fmt::join(info_.input_channels, ", "), extent(info_.points), info_.samples);
   if (validation_) text += fmt::format(", {} for validation", validation_->info().samples);
   return text;
 }
@@ -147,9 +158,11 @@ std::int64_t FieldWorkload::samples(Part part) const {
 
 std::unique_ptr<BatchStream> FieldWorkload::open(std::shared_ptr<data::Reader> reader, Part part,
                                                  StreamOrder order) const {
-  return std::make_unique<FieldBatches>(data::FieldStream(
-      std::move(reader), part == Part::Training ? training_ : validation_.value(), {}, statistics_,
-      std::move(order.samples_of), order.first_ordinal, order.end_ordinal));
+  return std::make_unique<FieldBatches>(
+      data::FieldStream(std::move(reader), part == Part::Training ? training_ : validation_.value(),
+                        {}, statistics_, std::move(order.samples_of), order.first_ordinal,
+                        order.end_ordinal),
+      facts_.fields.push_forward);
 }
 
 }  // namespace garonne::train

@@ -9,6 +9,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "nn/field_model.hpp"
 #include "train/planning.hpp"
 
 namespace garonne::train {
@@ -60,6 +61,12 @@ MemorySweep memory_sweep(const RunConfig& config, const SweepAxes& axes, const D
                          int threads, const plan::CostTable& costs, std::int64_t budget_bytes,
                          const std::function<void(int, int)>& progress) {
   MemorySweep sweep;
+  sweep.has_sequences = !nn::is_field_kind(config.model.kind);
+  if (axes.sequence && !sweep.has_sequences) {
+    throw ConfigError(
+        "--sweep", "sequence",
+        fmt::format("means nothing for model.kind = {}; use batch", config.model.kind));
+  }
   sweep.budget_bytes = budget_bytes;
   sweep.configured_batch = config.train.micro_batch;
   sweep.configured_sequence = config.model.sequence;
@@ -84,10 +91,15 @@ MemorySweep memory_sweep(const RunConfig& config, const SweepAxes& axes, const D
 
 nlohmann::ordered_json to_json(const MemorySweep& sweep) {
   using nlohmann::ordered_json;
+  const auto sequence_of = [&](std::int64_t sequence) {
+    return sweep.has_sequences ? ordered_json(sequence) : ordered_json(nullptr);
+  };
+  ordered_json sequences = ordered_json::array();
+  for (const std::int64_t sequence : sweep.sequences) sequences.push_back(sequence_of(sequence));
   ordered_json cells = ordered_json::array();
   for (const auto& cell : sweep.cells) {
     ordered_json row = {{"batch", cell.batch},
-                        {"sequence", cell.sequence},
+                        {"sequence", sequence_of(cell.sequence)},
                         {"minimum_budget_bytes", cell.minimum_budget_bytes},
                         {"fastest_peak_bytes", cell.fastest_peak_bytes},
                         {"fits", cell.fits},
@@ -100,18 +112,22 @@ nlohmann::ordered_json to_json(const MemorySweep& sweep) {
       {"format", "garonne.sweep"},
       {"version", 1},
       {"budget_bytes", sweep.budget_bytes},
-      {"configured", {{"batch", sweep.configured_batch}, {"sequence", sweep.configured_sequence}}},
+      {"configured",
+       {{"batch", sweep.configured_batch}, {"sequence", sequence_of(sweep.configured_sequence)}}},
       {"batches", sweep.batches},
-      {"sequences", sweep.sequences},
+      {"sequences", std::move(sequences)},
       {"cells", std::move(cells)}};
 }
 
 std::string format_sweep(const MemorySweep& sweep) {
   std::string text;
   const auto table = [&](const char* title, std::int64_t SweepCell::*bytes) {
-    text += fmt::format("{}, by batch and sequence\n{:>8}", title, "");
-    for (const std::int64_t sequence : sweep.sequences) text += fmt::format("{:>12} ", sequence);
-    text += '\n';
+    text += fmt::format("{}, by batch{}\n", title, sweep.has_sequences ? " and sequence" : "");
+    if (sweep.has_sequences) {
+      text += fmt::format("{:>8}", "");
+      for (const std::int64_t sequence : sweep.sequences) text += fmt::format("{:>12} ", sequence);
+      text += '\n';
+    }
     auto cell = sweep.cells.begin();
     for (const std::int64_t batch : sweep.batches) {
       text += fmt::format("{:>8}", batch);

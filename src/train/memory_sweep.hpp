@@ -1,4 +1,4 @@
-// Memory of a model over the size of its micro-batch and the length of its sequences.
+// Memory of a model over the size of its micro-batch and, of text, the length of its sequences.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +38,13 @@ struct MemorySweep {
   std::int64_t configured_sequence = 0;
   std::vector<std::int64_t> batches;    // ascending
   std::vector<std::int64_t> sequences;  // ascending
-  std::vector<SweepCell> cells;         // by batch, then sequence
+  bool has_sequences = true;     // samples are made of tokens; else the one above means nothing
+  std::vector<SweepCell> cells;  // by batch, then sequence
 };
 
 // Plans the configuration at powers of two around its own sizes, with as many micro-batches a step
-// as configured. `progress` is told (done, all). Throws ConfigError as make_setup does.
+// as configured. A model of fields has no axis of sequences (ConfigError). `progress` is told
+// (done, all). Throws ConfigError as make_setup does.
 MemorySweep memory_sweep(const RunConfig& config, const SweepAxes& axes, const DataFacts& facts,
                          int threads, const plan::CostTable& costs, std::int64_t budget_bytes,
                          const std::function<void(int, int)>& progress);

@@ -34,16 +34,52 @@ nn::GptSizes gpt_sizes(const RunConfig::Model& keys, std::int64_t vocabulary) {
       keys.dropout};
 }
 
+// What the tensor axis cannot do.
+void check_field_training(const RunConfig& config) {
+  if (config.grid.tensor == 1) return;
+  const std::string reason = "is not for grid.tensor > 1 yet; use grid.data or grid.pipeline";
+  if (config.train.noise > 0)
+    throw ConfigError("train.noise", fmt::format("{}", config.train.noise), reason);
+  if (config.data.missing == "mask") throw ConfigError("data.missing", "mask", reason);
+}
+
+void refuse_field_training(const RunConfig& config) {
+  const RunConfig defaults;
+  for (const auto& key : config_keys()) {
+    if (key.name != "train.push_forward" && key.name != "train.noise" &&
+        key.name != "data.missing") {
+      continue;
+    }
+    if (key.get(config) == key.get(defaults)) continue;
+    throw ConfigError(
+        key.name, key.get(config),
+        fmt::format("has no meaning for model.kind = {}; leave it out", config.model.kind));
+  }
+}
+
+void check_complex_weights(const RunConfig& config, const plan::ModelGraph& graph) {
+  if (config.optimizer.complex == "independent") return;
+  const auto complex = [](const plan::ParameterSpec& parameter) { return parameter.complex; };
+  if (std::any_of(graph.parameters.begin(), graph.parameters.end(), complex)) return;
+  throw ConfigError("optimizer.complex", config.optimizer.complex,
+                    fmt::format("has no meaning for model.kind = {}, whose weights are real; "
+                                "leave it out",
+                                config.model.kind));
+}
+
 }  // namespace
 
 std::string describe_sizes(const Setup& setup) {
   if (nn::is_field_kind(setup.config.model.kind)) {
     const nn::FieldShape& fields = setup.facts.fields;
-    return fmt::format("{} layers, hidden {}, {} points, {} channel{} to {}{}",
-                       setup.config.model.layers, setup.config.model.hidden,
-                       fmt::join(fields.points, " x "), fields.input_channels,
-                       fields.input_channels == 1 ? "" : "s", fields.target_channels,
-                       fields.rollout == 1 ? "" : fmt::format(", {} steps a sample", fields.rollout));
+    return fmt::format(
+               "{} layers, hidden {}, {} points, {} channel{} to {}{}", setup.config.model.layers,
+               setup.config.model.hidden, fmt::join(fields.points, " x "), fields.input_channels,
+               fields.input_channels == 1 ? "" : "s", fields.target_channels,
+               fields.rollout == 1 ? "" : fmt::format(", {} steps a sample", fields.rollout)) +
+           (fields.push_forward == 0
+                ? ""
+                : fmt::format(", after {} without gradients", fields.push_forward));
   }
   return fmt::format("{} layers, hidden {}, {} heads, sequence {}, vocabulary {}",
                      setup.sizes.layers, setup.sizes.hidden, setup.sizes.heads,
@@ -69,13 +105,16 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
                                     "grid.data or grid.pipeline",
                                     config.model.kind));
     }
+    check_field_training(config);
     setup.model = nn::make_field_model(config.model, config.train.loss, facts.fields,
                                        config.train.micro_batch, setup.declaration);
   } else {
+    refuse_field_training(config);
     setup.sizes = gpt_sizes(config.model, facts.vocabulary);
     setup.model = nn::make_gpt(setup.sizes, config.train.micro_batch, setup.declaration, part);
   }
 
+  check_complex_weights(config, setup.model.graph);
   plan::estimate_seconds(plan::NominalRates(), setup.model.graph);
   plan::set_collective_seconds(part.tensor_ranks, setup.step.links.tensor, setup.model.graph);
 

@@ -192,6 +192,7 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
       {"metrics", metrics_json(rows)}};
 
   std::map<std::string, std::string> kinds;
+  data["sizes"] = nullptr;
   data["parameters"] = nullptr;
   data["costs"] = nullptr;
   data["curve"] = nullptr;
@@ -203,6 +204,7 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
     Setup setup = make_setup(planned, *facts, threads);
     const plan::CostTable costs = costs_of_run(run_directory);
     data["costs"] = apply_costs(costs, setup) ? "measured" : "declared";
+    data["sizes"] = describe_sizes(setup);
     data["parameters"] = whole_parameter_elements(setup.model);
     for (const auto& node : setup.model.graph.nodes) kinds[node.name] = node.kind;
     if (options.budgets > 0) {
@@ -214,9 +216,9 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
     const std::int64_t budget =
         programs.empty() ? planned.memory.budget : programs[0].program.budget_bytes;
     if (budget != RunConfig::automatic_budget) {
-      data["sweep"] =
-          to_json(memory_sweep(planned, {true, !nn::is_field_kind(config.model.kind)}, *facts, threads, costs, budget,
-                               [&](int done, int all) { options.progress("sizes", done, all); }));
+      data["sweep"] = to_json(memory_sweep(
+          planned, {true, !nn::is_field_kind(config.model.kind)}, *facts, threads, costs, budget,
+          [&](int done, int all) { options.progress("sizes", done, all); }));
     }
   }
   data["memory"] = programs.empty() ? ordered_json(nullptr) : memory_json(programs[0]);
@@ -228,8 +230,7 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
 std::string report_page(const ordered_json& data) {
   std::string scripts;
   for (const char* name : {"drawing.js", "summary.js", "live_bytes.js", "schedule.js", "curve.js",
-                           "nodes.js", "sizes.js", "training.js", "maps.js", "skill.js",
-                           "main.js"})
+                           "nodes.js", "sizes.js", "training.js", "maps.js", "skill.js", "main.js"})
     scripts += report_text(name);
   std::string page(report_text("page.html"));
   replace(page, "{{style}}", report_text("style.css"));

@@ -102,12 +102,17 @@ FieldSkill field_skill(std::span<const float> forecast, std::span<const float> t
   double product = 0;
   double forecast_anomaly = 0;
   double truth_anomaly = 0;
+  double weights = 0;
+  FieldSkill skill;
   for (std::size_t row = 0; row < weighting.rows.size(); ++row) {
     const double weight = weighting.rows[row];
     for (std::size_t i = row * columns; i < (row + 1) * columns; ++i) {
       const double f = forecast[i];
       const double t = truth[i];
       const double c = climatology[i];
+      if (std::isnan(t) || std::isnan(c)) continue;
+      ++skill.points;
+      weights += weight;
       error += weight * (f - t);
       squares += weight * (f - t) * (f - t);
       truth_squares += weight * t * t;
@@ -116,8 +121,9 @@ FieldSkill field_skill(std::span<const float> forecast, std::span<const float> t
       truth_anomaly += weight * (t - c) * (t - c);
     }
   }
-  const auto count = static_cast<double>(truth.size());
-  FieldSkill skill;
+  // Weights of all points have a mean of 1.
+  const bool all = skill.points == static_cast<std::int64_t>(truth.size());
+  const double count = all ? static_cast<double>(truth.size()) : weights;
   skill.squared_error = squares / count;
   skill.bias = error / count;
   skill.relative_l2 = std::sqrt(squares / truth_squares);
@@ -135,6 +141,7 @@ SkillTable::SkillTable(std::size_t sources, std::size_t leads, std::size_t chann
 
 void SkillTable::add(std::size_t source, std::size_t lead, std::size_t channel,
                      const FieldSkill& skill) {
+  if (skill.points == 0) return;
   const std::size_t at = (source * leads_ + lead) * channels_ + channel;
   sums_[at].squared_error += skill.squared_error;
   sums_[at].bias += skill.bias;

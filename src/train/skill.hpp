@@ -35,8 +35,10 @@ bool on_latitudes(const data::FieldDatasetInfo& info);
 // there is none.
 std::optional<SphereGrid> quadrature_grid(const data::FieldDatasetInfo& info);
 
-// Of one forecast field against the truth; means are weighted.
+// Of one forecast field against the truth; means are weighted, over the points where truth and
+// climatology have values.
 struct FieldSkill {
+  std::int64_t points = 0;   // those; where there are none the rest means nothing
   double squared_error = 0;  // mean of (forecast − truth)²
   double bias = 0;           // mean of forecast − truth
   double relative_l2 = 0;    // ‖forecast − truth‖ / ‖truth‖
@@ -52,6 +54,7 @@ FieldSkill field_skill(std::span<const float> forecast, std::span<const float> t
 class SkillTable {
  public:
   SkillTable(std::size_t sources, std::size_t leads, std::size_t channels);
+  // A skill without points counts as no sample.
   void add(std::size_t source, std::size_t lead, std::size_t channel, const FieldSkill& skill);
 
   // All [sources, leads, channels]; NaN where nothing was added.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -59,13 +60,16 @@ std::vector<float> block_means(std::span<const float> field, std::int64_t rows,
     for (std::int64_t column = 0; column < columns; column += block_columns) {
       const std::int64_t column_end = std::min(columns, column + block_columns);
       double sum = 0;
+      std::int64_t count = 0;
       for (std::int64_t i = row; i < row_end; ++i) {
         for (std::int64_t j = column; j < column_end; ++j) {
-          sum += static_cast<double>(field[static_cast<std::size_t>(i * columns + j)]);
+          const auto value = static_cast<double>(field[static_cast<std::size_t>(i * columns + j)]);
+          if (std::isnan(value)) continue;
+          sum += value;
+          ++count;
         }
       }
-      means.push_back(
-          static_cast<float>(sum / static_cast<double>((row_end - row) * (column_end - column))));
+      means.push_back(static_cast<float>(sum / static_cast<double>(count)));
     }
   }
   return means;
@@ -79,7 +83,8 @@ std::string quantised(std::span<const float> values, double low, double high) {
   std::uint32_t bits = 0;
   int held = 0;
   for (const float value : values) {
-    const double level = std::round((static_cast<double>(value) - low) * scale);
+    const double apart = std::isnan(value) ? 0 : static_cast<double>(value) - low;
+    const double level = std::round(apart * scale);
     bits = (bits << 8U) | static_cast<std::uint32_t>(std::clamp(level, 0.0, 255.0));
     for (held += 8; held >= 6; held -= 6) text += digits[(bits >> unsigned(held - 6)) & 63U];
   }
@@ -112,15 +117,18 @@ void SkillPage::add_map(std::size_t sample, std::size_t lead, double seconds,
     const std::vector<float> true_map = small(truth);
     const std::vector<float> made_map = small(forecast);
     std::vector<float> error_map;
-    double low = static_cast<double>(true_map[0]);
-    double high = low;
+    double low = std::numeric_limits<double>::infinity();
+    double high = -low;
     double limit = 0;
     for (std::size_t i = 0; i < true_map.size(); ++i) {
-      error_map.push_back(made_map[i] - true_map[i]);
+      const bool missing = std::isnan(true_map[i]);
+      error_map.push_back(missing ? 0 : made_map[i] - true_map[i]);
+      if (missing) continue;
       low = std::min({low, static_cast<double>(true_map[i]), static_cast<double>(made_map[i])});
       high = std::max({high, static_cast<double>(true_map[i]), static_cast<double>(made_map[i])});
       limit = std::max(limit, std::abs(static_cast<double>(error_map.back())));
     }
+    if (low > high) low = high = 0;
     channels.push_back({{"low", number(low)},
                         {"high", number(high)},
                         {"limit", number(limit)},

@@ -50,6 +50,14 @@ std::vector<Setting> settings() {
     rollout.shape.rollout = 3;
     all.push_back(rollout);
 
+    Setting pushed = rollout;
+    pushed.name = "push-forward, masked, noise";
+    pushed.shape.rollout = 2;
+    pushed.shape.push_forward = 2;
+    pushed.shape.masked = true;
+    pushed.shape.noise = 0.02;
+    all.push_back(pushed);
+
     Setting padded = fno;
     padded.name = "padded, tucker";
     padded.keys.kind = "tfno";
@@ -148,6 +156,11 @@ class FieldRank {
         }
       }
     }
+    if (!shape.masked) return made;
+    auto& mask = made.fields["mask"];
+    const std::int64_t steps = shape.push_forward + shape.rollout;
+    for (std::int64_t i = 0; i < steps * batch * shape.target_channels * points; ++i)
+      mask.push_back(i % 7 == 0 ? 0 : 1);
     return made;
   }
 

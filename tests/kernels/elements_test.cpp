@@ -188,6 +188,22 @@ TEST(FillNormal, FollowsBoxAndMuller) {
   }
 }
 
+TEST(FillNormal, StepsAndSamplesHaveNumbersOfTheirOwn) {
+  const PhiloxKey key = philox_key(4, "noise");
+  Array got(ElementType::Float64, 9);
+  fill_normal(got.type(), got.data(), got.count(), key, 1.0, 3, 5, (1ULL << 33) + 7);
+  std::vector<double> wanted;
+  for (std::uint64_t e = 3; e < 12; ++e) {
+    const PhiloxBlock block = philox_at(key, 5, (1ULL << 33) + 7, e / 4);
+    const double uniform = (block.word[e % 4 / 2 * 2] + 0.5) / 4294967296.0;
+    const double angle =
+        2 * std::numbers::pi * (block.word[e % 4 / 2 * 2 + 1] + 0.5) / 4294967296.0;
+    const double radius = std::sqrt(-2 * std::log(uniform));
+    wanted.push_back(radius * (e % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+  }
+  expect_near(got, wanted, 2 * rounding(got.type()), 1e-16, "noise");
+}
+
 TEST(FillNormal, BitsDoNotDependOnTheCut) {
   const PhiloxKey key = philox_key(2, "weight");
   Array whole(ElementType::Float32, 5000);

@@ -99,5 +99,27 @@ TEST(DeclaredFieldBytes, OfARollout) {
     check_declared(keys, "auto", shape_of({8, 8}, 3, 2, 3), 2, precision, 2);
 }
 
+TEST(DeclaredFieldBytes, OfMasksNoiseAndStepsWithoutGradients) {
+  RunConfig::Model keys;
+  keys.layers = 1;
+  keys.hidden = 8;
+  FieldShape shape = shape_of({8, 12}, 3, 2, 2);
+  shape.push_forward = 2;
+  shape.masked = true;
+  shape.noise = 0.1;
+  for (const Precision precision : precisions) {
+    keys.kind = "fno";
+    keys.modes = {4, 4};
+    check_declared(keys, "h1", shape, 2, precision, 2);
+    keys.modes.clear();
+    keys.kind = "afno";
+    keys.patch = 4;
+    keys.spectral_blocks = 2;
+    check_declared(keys, "auto", shape, 2, precision, 1);
+    keys.patch = RunConfig().model.patch;
+    keys.spectral_blocks = RunConfig().model.spectral_blocks;
+  }
+}
+
 }  // namespace
 }  // namespace garonne::nn

@@ -66,6 +66,8 @@ FieldShape shape_of(const nlohmann::json& json) {
   shape.points = json.at("points").get<std::vector<std::int64_t>>();
   shape.grid = json.at("grid");
   shape.rollout = json.at("rollout");
+  shape.push_forward = json.value("push_forward", 0);
+  shape.masked = json.value("masked", false);
   shape.area_weights = json.at("area_weights").get<std::vector<double>>();
   shape.target_mean = json.at("target_mean").get<std::vector<double>>();
   shape.target_deviation = json.at("target_deviation").get<std::vector<double>>();
@@ -89,8 +91,10 @@ Named made_up_parameters(const Model& model) {
 
 Named made_up_fields(const FieldShape& shape, std::int64_t batch) {
   const std::int64_t points = batch * shape.count();
+  const std::int64_t targets = points * shape.target_channels;
   return {{"input", numbers(501, points * shape.input_channels)},
-          {"target", numbers(502, shape.rollout * points * shape.target_channels) * 3}};
+          {"target", numbers(502, shape.rollout * targets) * 3},
+          {"mask", numbers(504, (shape.push_forward + shape.rollout) * targets).gt(-0.3)}};
 }
 
 struct Case {
@@ -127,9 +131,12 @@ Case named_case(const std::string& name) {
 // Half a unit in the last place of 1.
 double rounding(Precision precision) {
   switch (precision) {
-    case Precision::Float64: return std::ldexp(1.0, -53);
-    case Precision::Float32: return std::ldexp(1.0, -24);
-    case Precision::BFloat16: return std::ldexp(1.0, -9);
+    case Precision::Float64:
+      return std::ldexp(1.0, -53);
+    case Precision::Float32:
+      return std::ldexp(1.0, -24);
+    case Precision::BFloat16:
+      return std::ldexp(1.0, -9);
   }
   throw InternalError("no such precision");
 }
@@ -213,6 +220,8 @@ TEST(FieldModel, RunAgainGivesTheSameBits) {
 TEST(FieldModel, FiniteDifferences) {
   for (const auto& item : cases()) {
     SCOPED_TRACE(item.name);
+    // Steps without gradients are part of the slope, and not of the gradient.
+    if (item.shape.push_forward > 0) continue;
     const Model model = item.model(Precision::Float64);
     const Named parameters = made_up_parameters(model);
     const Named fields = made_up_fields(item.shape, item.batch);
@@ -254,6 +263,72 @@ TEST(FieldModel, PredictorGivesThePredictionOfTheLoss) {
       EXPECT_NEAR(flat[places[k]].item<double>(), wanted[k].get<double>(), 1e-11);
     const double norm = item.outcome.at("prediction_norm");
     EXPECT_NEAR(flat.norm().item<double>(), norm, 1e-11 * norm);
+  }
+}
+
+const char* const losses[] = {"relative-l2", "relative-l2-channels", "squared-l2", "area-l2", "h1"};
+
+// Small, with a loss of its own.
+Model masked_model(const std::string& loss, FieldShape& shape, std::int64_t batch) {
+  RunConfig::Model keys;
+  keys.kind = "fno";
+  keys.layers = 1;
+  keys.hidden = 3;
+  keys.modes = {2, 2};
+  shape.input_channels = shape.target_channels = 2;
+  shape.points = {5, 6};
+  shape.grid = "equiangular";
+  shape.area_weights = {0.4, 1.2, 1.8, 1.2, 0.4};
+  Declaration declaration;
+  declaration.precision = Precision::Float64;
+  return make_field_model(keys, loss, shape, batch, declaration);
+}
+
+TEST(FieldModel, AMaskOfOnesChangesNothing) {
+  for (const char* const loss : losses) {
+    SCOPED_TRACE(loss);
+    FieldShape shape;
+    const Model plain = masked_model(loss, shape, 2);
+    shape.masked = true;
+    const Model masked = masked_model(loss, shape, 2);
+    Named fields = made_up_fields(shape, 2);
+    fields["mask"] = at::ones_like(fields["target"]);
+    const Named parameters = made_up_parameters(plain);
+    const ModelRun wanted = run_model(plain, Precision::Float64, parameters, fields);
+    const ModelRun got = run_model(masked, Precision::Float64, parameters, fields);
+    EXPECT_NEAR(got.loss, wanted.loss, 1e-14 * wanted.loss);
+    for (const auto& [name, gradient] : wanted.gradients)
+      EXPECT_LT(relative_error(got.gradients.at(name), gradient), 1e-13) << name;
+  }
+}
+
+// What stands in the target where the mask is 0 changes no bit; a channel of a sample without any
+// value, and a sample without any, count as 0.
+TEST(FieldModel, MaskedValuesHaveNoInfluence) {
+  for (const char* const loss : losses) {
+    SCOPED_TRACE(loss);
+    FieldShape shape;
+    shape.masked = true;
+    const Model model = masked_model(loss, shape, 3);
+    const Named parameters = made_up_parameters(model);
+    Named fields = made_up_fields(shape, 3);
+    const at::Tensor mask = fields.at("mask").view({3, 2, 30});
+    mask.select(0, 0).select(0, 1).zero_();
+    mask.select(0, 2).zero_();
+    const ModelRun wanted = run_model(model, Precision::Float64, parameters, fields);
+    EXPECT_GT(wanted.loss, 0);
+    fields["target"] = at::where(fields.at("mask"), fields.at("target"), 1e3);
+    const ModelRun got = run_model(model, Precision::Float64, parameters, fields);
+    EXPECT_EQ(got.loss, wanted.loss);
+    for (const auto& [name, gradient] : wanted.gradients) {
+      EXPECT_TRUE(at::equal(got.gradients.at(name), gradient)) << name;
+      EXPECT_TRUE(std::isfinite(gradient.norm().item<double>())) << name;
+    }
+    mask.zero_();
+    const ModelRun nothing = run_model(model, Precision::Float64, parameters, fields);
+    EXPECT_EQ(nothing.loss, 0);
+    for (const auto& [name, gradient] : nothing.gradients)
+      EXPECT_EQ(gradient.abs().max().item<double>(), 0) << name;
   }
 }
 
@@ -333,6 +408,10 @@ TEST(FieldModel, RefusesKeysThatDoNotFit) {
   });
   refused("train.rollout", [](Keys&, FieldShape& shape, std::string&) {
     shape.rollout = 2;
+    shape.target_channels = 3;
+  });
+  refused("train.push_forward", [](Keys&, FieldShape& shape, std::string&) {
+    shape.push_forward = 1;
     shape.target_channels = 3;
   });
 }

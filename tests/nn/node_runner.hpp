@@ -88,12 +88,13 @@ inline ModelRun run_model(const nn::Model& model, Precision precision, const Nam
     const auto& spec = graph.nodes[n];
     const auto inputs = gather(run.values, spec.inputs);
     const auto used = gather(p, spec.parameters);
+    nn::Record* record = graph.has_backward(spec) ? &records[n] : nullptr;
     at::Tensor& output = run.values[static_cast<std::size_t>(spec.output)];
     if (!records_apart) {
-      output = model.nodes[n]->forward(context, inputs, used, &records[n]);
+      output = model.nodes[n]->forward(context, inputs, used, record);
     } else {
       output = model.nodes[n]->forward(context, inputs, used, nullptr);
-      const at::Tensor again = model.nodes[n]->forward(context, inputs, used, &records[n]);
+      const at::Tensor again = model.nodes[n]->forward(context, inputs, used, record);
       EXPECT_TRUE(at::equal(output, again)) << spec.name << " changes when it is run again";
     }
     EXPECT_EQ(output.numel(), graph.values[static_cast<std::size_t>(spec.output)].elements)
@@ -106,6 +107,7 @@ inline ModelRun run_model(const nn::Model& model, Precision precision, const Nam
   std::vector<at::Tensor> gradients(graph.values.size());
   for (std::size_t n = graph.nodes.size(); n-- > 0;) {
     const auto& spec = graph.nodes[n];
+    if (!graph.has_backward(spec)) continue;
     nn::BackwardArguments arguments;
     const auto pinned = [&](int value) {
       return std::find(spec.pinned_values.begin(), spec.pinned_values.end(), value) !=

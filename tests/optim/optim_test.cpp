@@ -81,6 +81,92 @@ TEST(AdamW, WritesTheComputeCopyOfAMaster) {
   EXPECT_TRUE(at::equal(update.compute_copy, update.parameter.to(at::kBFloat16)));
 }
 
+// The published update written out in complex numbers: one second moment, of the squared magnitude.
+TEST(AdamW, JointMomentsOfComplexNumbers) {
+  for (const std::string decay : {"decoupled", "l2"}) {
+    for (const auto type : {at::kFloat, at::kDouble}) {
+      RunConfig config;
+      config.optimizer.complex = "joint";
+      config.optimizer.decay = decay;
+      config.optimizer.weight_decay = 0.1;
+      config.optimizer.beta1 = 0.8;
+      config.optimizer.beta2 = 0.97;
+      config.optimizer.epsilon = 1e-7;
+      const auto optimizer = make_optimizer(config);
+      at::manual_seed(5);
+      constexpr std::int64_t numbers = 519;  // no multiple of a vector
+      const auto real = at::TensorOptions().dtype(type);
+      ParameterUpdate update;
+      update.parameter = at::randn({2 * numbers}, real);
+      update.states = {at::zeros({2 * numbers}, real), at::zeros({2 * numbers}, real)};
+      update.decays = update.complex = true;
+      const auto as_complex = [](const at::Tensor& pairs) {
+        return at::view_as_complex(pairs.to(at::kDouble).view({-1, 2}));
+      };
+      at::Tensor wanted = as_complex(update.parameter).clone();
+      at::Tensor first = at::zeros_like(wanted);
+      at::Tensor second = at::zeros({numbers}, at::kDouble);
+      for (std::int64_t step = 1; step <= 20; ++step) {
+        const double rate = 1e-2 * static_cast<double>(step % 7 + 1);
+        const double scale = step % 2 == 0 ? 0.25 : 1.0;
+        update.gradient = at::randn({2 * numbers}, real);
+        optimizer->update(update, step, rate, scale);
+        at::Tensor slope = as_complex(update.gradient) * scale;
+        if (decay == "l2") slope = slope + 0.1 * wanted;
+        first = 0.8 * first + 0.2 * slope;
+        second = 0.97 * second + 0.03 * at::square(slope.abs());
+        const double count = static_cast<double>(step);
+        const at::Tensor root = at::sqrt(second / (1 - std::pow(0.97, count))) + 1e-7;
+        if (decay == "decoupled") wanted = wanted * (1 - rate * 0.1);
+        wanted = wanted - rate / (1 - std::pow(0.8, count)) * first / root;
+        const double error = (as_complex(update.parameter) - wanted).abs().max().item<double>();
+        ASSERT_LT(error, (type == at::kFloat ? 2e-6 : 1e-13) * wanted.abs().max().item<double>())
+            << decay << " step " << step;
+      }
+      // Both numbers of a pair hold the moment.
+      const at::Tensor moments = update.states[1].view({-1, 2});
+      EXPECT_TRUE(at::equal(moments.select(1, 0), moments.select(1, 1)));
+      EXPECT_LT((moments.select(1, 0) - second).abs().max().item<double>(), 1e-5);
+    }
+  }
+}
+
+TEST(AdamW, RealParametersHaveMomentsOfTheirOwn) {
+  at::manual_seed(6);
+  const at::Tensor start = at::randn({64});
+  const at::Tensor gradient = at::randn({64});
+  const auto updated = [&](const std::string& convention, bool complex) {
+    RunConfig config;
+    config.optimizer.complex = convention;
+    ParameterUpdate update;
+    update.parameter = start.clone();
+    update.states = {at::zeros({64}), at::zeros({64})};
+    update.gradient = gradient;
+    update.complex = complex;
+    make_optimizer(config)->update(update, 1, 0.1, 1.0);
+    return update.parameter;
+  };
+  const at::Tensor independent = updated("independent", true);
+  EXPECT_TRUE(at::equal(updated("joint", false), independent));
+  EXPECT_TRUE(at::equal(updated("independent", false), independent));
+  EXPECT_FALSE(at::equal(updated("joint", true), independent));
+}
+
+TEST(AdamW, WritesTheComputeCopyOfComplexMasters) {
+  RunConfig config;
+  config.optimizer.complex = "joint";
+  const auto optimizer = make_optimizer(config);
+  at::manual_seed(7);
+  ParameterUpdate update;
+  update.parameter = at::randn({130});
+  update.states = {at::zeros({130}), at::zeros({130})};
+  update.gradient = at::randn({130});
+  update.compute_copy = at::zeros({130}, at::kBFloat16);
+  update.complex = true;
+  optimizer->update(update, 1, 0.1, 1.0);
+  EXPECT_TRUE(at::equal(update.compute_copy, update.parameter.to(at::kBFloat16)));
+}
+
 TEST(Optimizers, UnknownName) {
   RunConfig config;
   config.optimizer.name = "sgd";

@@ -209,6 +209,32 @@ def difference(u, axis, periodic):
     return torch.cat([first.unsqueeze(axis), inner, last.unsqueeze(axis)], axis)
 
 
+def masked_field_loss(name, prediction, target, shape, mask):
+    """mask: True where the target has a value."""
+    d, t = decoded(prediction, shape), decoded(target, shape)
+    axes = list(range(2, d.dim()))
+    nothing = torch.zeros((), dtype=d.dtype)
+    e, t = torch.where(mask, d - t, nothing), torch.where(mask, t, nothing)
+    if name in ("squared-l2", "area-l2"):
+        weights = mask.to(d.dtype)
+        if name == "area-l2":
+            weights = weights * torch.tensor(shape["area_weights"], dtype=d.dtype).reshape(-1, *[1] * (len(axes) - 1))
+        return ((weights * e ** 2).sum(axes) / weights.sum(axes)).mean()
+    if name == "relative-l2":
+        over = [1, *axes]
+        return ((e ** 2).sum(over).sqrt() / ((t ** 2).sum(over).sqrt() + 1e-8)).mean()
+    error, wanted = (e ** 2).sum(axes), (t ** 2).sum(axes)
+    if name == "h1":
+        for axis in axes:
+            longitude = axis == axes[-1] and shape["grid"] in ("equiangular", "legendre-gauss")
+            periodic = longitude or shape["grid"] == "periodic"
+            # A difference that some value is missing for is none.
+            whole = ~torch.isnan(difference(torch.where(mask, 0.0, float("nan")), axis, periodic))
+            error = error + (difference(e, axis, periodic) ** 2 * whole).sum(axes)
+            wanted = wanted + (difference(t, axis, periodic) ** 2 * whole).sum(axes)
+    return (error.sqrt() / (wanted.sqrt() + 1e-8)).mean()
+
+
 def field_loss(name, prediction, target, shape):
     d, t = decoded(prediction, shape), decoded(target, shape)
     axes = list(range(2, d.dim()))
@@ -230,12 +256,23 @@ def field_loss(name, prediction, target, shape):
     return (error.sqrt() / (wanted.sqrt() + 1e-8)).mean()
 
 
-def rollout_loss(name, operator, x, targets, shape):
-    """Mean over the steps; the prediction moves into the window of input channels from the far end."""
+def rollout_loss(name, operator, x, targets, shape, mask=None):
+    """Mean over the steps that have a target, the last ones; those before are constants.
+
+    The prediction moves into the window of input channels from the far end. mask [steps, ...]: True where there is a
+    value; elsewhere a prediction becomes 0 before it is read again.
+    """
     losses, predictions = [], []
-    for target in targets:
+    before = shape.get("push_forward", 0)
+    for step in range(before + len(targets)):
         prediction = operator(x)
         predictions.append(prediction)
-        losses.append(field_loss(name, prediction, target, shape))
-        x = torch.cat([x, prediction], 1)[:, -x.shape[1]:]
+        if step < before:
+            prediction = prediction.detach()
+        elif mask is None:
+            losses.append(field_loss(name, prediction, targets[step - before], shape))
+        else:
+            losses.append(masked_field_loss(name, prediction, targets[step - before], shape, mask[step]))
+        filled = prediction if mask is None else prediction * mask[step]
+        x = torch.cat([x, filled], 1)[:, -x.shape[1]:]
     return torch.stack(losses).mean(), predictions

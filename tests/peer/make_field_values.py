@@ -64,6 +64,24 @@ CASES = [
          shape={"input_channels": 2, "target_channels": 2, "rollout": 3}),
     case("rollout of a history", hidden=3, layers=1, **LI, modes=[2, 2],
          shape={"input_channels": 5, "target_channels": 2, "rollout": 4, "points": [6, 5]}),
+    case("masked relative-l2", hidden=3, layers=1, shape={"target_channels": 2, "masked": True}),
+    case("masked relative-l2-channels", loss="relative-l2-channels", hidden=3, layers=1,
+         shape={"target_channels": 3, "target_mean": [0.3, -1.5, 0.0], "target_deviation": [2.0, 0.25, 1.0],
+                "masked": True}),
+    case("masked squared-l2", loss="squared-l2", hidden=3, layers=1,
+         shape={"target_channels": 2, "target_mean": [0.3, -1.5], "target_deviation": [2.0, 0.25], "masked": True}),
+    case("masked area-l2", loss="area-l2", hidden=3, layers=1,
+         shape={"points": [4, 6], "grid": "equiangular", "area_weights": [0.4, 1.6, 1.5, 0.5], "masked": True}),
+    case("masked h1 in a box", loss="h1", hidden=3, layers=1,
+         shape={"points": [9, 11], "target_channels": 2, "masked": True}),
+    case("masked h1 periodic", loss="h1", hidden=3, layers=1, modes=[2, 2, 2],
+         shape={"points": [4, 3, 5], "grid": "periodic", "masked": True}),
+    case("masked rollout", hidden=3, layers=1,
+         shape={"input_channels": 3, "target_channels": 2, "rollout": 3, "masked": True}),
+    case("push-forward before a rollout", hidden=3, layers=1,
+         shape={"input_channels": 3, "target_channels": 2, "rollout": 2, "push_forward": 2}),
+    case("push-forward, masked", hidden=3, layers=1, loss="squared-l2",
+         shape={"input_channels": 2, "target_channels": 1, "push_forward": 1, "masked": True}),
 ]
 
 
@@ -76,7 +94,11 @@ def outcome(item):
     t_shape = [shape["rollout"], batch, shape["target_channels"], *points]
     x = numbers(501, math.prod(x_shape)).reshape(x_shape)
     targets = numbers(502, math.prod(t_shape)).reshape(t_shape) * 3
-    loss, predictions = rollout_loss(item["loss"], Operator(item["model"], shape, parameters), x, targets, shape)
+    mask = None
+    if shape.get("masked"):
+        m_shape = [shape.get("push_forward", 0) + shape["rollout"], *t_shape[1:]]
+        mask = (numbers(504, math.prod(m_shape)) > -0.3).reshape(m_shape)
+    loss, predictions = rollout_loss(item["loss"], Operator(item["model"], shape, parameters), x, targets, shape, mask)
     gradients = torch.autograd.grad(loss, list(parameters.values()))
     rows = {}
     for name, gradient in zip(parameters, gradients):

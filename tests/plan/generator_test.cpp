@@ -11,6 +11,8 @@
 #include <tuple>
 
 #include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "plan/block_table.hpp"
 #include "plan/graphs.hpp"
 #include "plan/replay.hpp"
 
@@ -138,6 +140,7 @@ class MeaningCheck {
   void backward(const Instruction& instruction) {
     const int n = instruction.node_index;
     const NodeSpec& node = graph_.nodes[at(n)];
+    EXPECT_TRUE(graph_.has_backward(node));
     const Arguments& arguments = instruction.arguments;
     const bool weights = instruction.operation != Operation::BackwardInput;
     const bool inputs = instruction.operation != Operation::BackwardWeight;
@@ -227,6 +230,7 @@ class MeaningCheck {
       std::vector<std::tuple<int, int, bool>> wanted;
       for (int m = 0; m < program_.micro_batches; ++m) {
         for (int n = static_cast<int>(graph_.nodes.size()) - 1; n >= 0; --n) {
+          if (!graph_.has_backward(graph_.nodes[at(n)])) continue;
           const auto& used = graph_.nodes[at(n)].parameters;
           if (std::count(used.begin(), used.end(), static_cast<int>(p)) == 0) continue;
           wanted.emplace_back(m, n, !wanted.empty());
@@ -335,6 +339,68 @@ TEST(Generators, MakeRightProgramsOfAnyModel) {
                          std::to_string(micro_batches) + " ranks " + std::to_string(ranks) +
                          " bucket " + std::to_string(bucket));
             check_program(graph, step_shape(micro_batches, ranks, bucket), schedule);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Generators, NodesWithoutGradientsHaveNoBackward) {
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    const ModelGraph whole = random_graph(seed);
+    const int nodes = static_cast<int>(whole.nodes.size());
+    for (const int first : {1, nodes / 2, nodes - 1}) {
+      const ModelGraph graph = without_gradients(whole, first);
+      ASSERT_NO_THROW(check_model_graph(graph));
+      for (const auto& [name, schedule] : policy_schedules(graph)) {
+        if (HasFailure()) return;
+        SCOPED_TRACE("seed " + std::to_string(seed) + " " + name + " without gradients " +
+                     std::to_string(first));
+        check_program(graph, step_shape(2, 2, 1000), schedule);
+      }
+    }
+  }
+}
+
+TEST(BlockCosts, StagesDoNotBeginBehindValuesWithoutGradients) {
+  // Nodes 0 to 4 of blocks 0, 0, 1, 1, 2, … have none, so the third block reads such a value.
+  const auto blocks = block_costs(without_gradients(chain(4, 2), 5));
+  std::vector<bool> may_begin;
+  for (const auto& block : blocks) may_begin.push_back(block.may_begin_stage);
+  EXPECT_EQ(may_begin, (std::vector<bool>{true, false, false, true, true}));
+}
+
+TEST(Generators, WhatIsKeptForNoBackwardIsRefused) {
+  ModelGraph graph = without_gradients(chain(2, 2), 1);
+  ASSERT_NO_THROW(check_model_graph(graph));
+  graph.nodes[0].private_slot_bytes = {64};
+  EXPECT_THROW(check_model_graph(graph), InternalError);
+}
+
+// Complex numbers are whole wherever a bucket is cut.
+TEST(Generators, ComplexParametersBeginAtEvenPlaces) {
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    ModelGraph graph = random_graph(seed);
+    for (auto& parameter : graph.parameters) {
+      parameter.complex = seed % 2 == 0 || parameter.elements % 3 == 0;
+      if (parameter.complex) parameter.elements += parameter.elements % 2;
+    }
+    for (const int zero : {0, 1, 3}) {
+      StepShape step = step_shape(1, 3, 2000);
+      step.zero = zero;
+      const auto keep_all = recompute_on_demand(graph, keep_everything(graph));
+      const Program program = make_training_program(graph, step, same_for_all(keep_all, 1));
+      for (const auto& bucket : program.buckets) {
+        for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
+          const bool complex = graph.parameters[at(bucket.parameters[k])].complex;
+          EXPECT_TRUE(!complex || bucket.offsets[k] % 2 == 0);
+        }
+        for (int member = 0; zero > 0 && member < 3; ++member) {
+          for (const auto& piece : shard_pieces(bucket, member)) {
+            if (!graph.parameters[at(piece.parameter)].complex) continue;
+            EXPECT_EQ(piece.first % 2, 0);
+            EXPECT_EQ(piece.elements % 2, 0);
           }
         }
       }

@@ -117,8 +117,8 @@ ModelGraph random_graph(unsigned seed) {
       node.forward_keep.transient_bytes = bytes(20);
       node.backward.transient_bytes = bytes(40);
       // Input gradients from parameters alone: nothing that the forward keeps.
-      node.splits_backward =
-          node.private_slot_bytes.empty() && !node.needs_graph && (number + static_cast<int>(seed)) % 3 != 0;
+      node.splits_backward = node.private_slot_bytes.empty() && !node.needs_graph &&
+                             (number + static_cast<int>(seed)) % 3 != 0;
       if (node.splits_backward) {
         node.backward_weight.seconds = 1;
         node.backward_weight.transient_bytes = node.backward.transient_bytes / 128 * 64;
@@ -133,6 +133,24 @@ ModelGraph random_graph(unsigned seed) {
   loss.private_slot_bytes = {bytes(100)};
   loss.parameters = {shared};
   graph.nodes.push_back(loss);
+  return graph;
+}
+
+ModelGraph without_gradients(ModelGraph graph, int nodes) {
+  std::vector<int> left;
+  for (int n = 0; n < nodes; ++n) {
+    NodeSpec& node = graph.nodes[at(n)];
+    graph.values[at(node.output)].differentiable = false;
+    node.pinned_values.clear();
+    node.private_slot_bytes.clear();
+    node.needs_graph = false;
+    left.insert(left.end(), node.parameters.begin(), node.parameters.end());
+  }
+  // As in a rollout: the nodes without gradients use parameters of those that have them.
+  std::vector<int>& next = graph.nodes[at(nodes)].parameters;
+  for (const int parameter : left) {
+    if (std::find(next.begin(), next.end(), parameter) == next.end()) next.push_back(parameter);
+  }
   return graph;
 }
 

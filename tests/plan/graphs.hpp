@@ -22,6 +22,10 @@ ModelGraph chain(int blocks, int nodes_a_block);
 // outputs, private slots, one parameter used by two nodes. The same for the same seed.
 ModelGraph random_graph(unsigned seed);
 
+// The first `nodes` of them without gradients: no backward, nothing kept. Parameters that no other
+// node uses go to the next one that has a backward.
+ModelGraph without_gradients(ModelGraph graph, int nodes);
+
 // Every schedule of every policy, with the policy's name.
 std::vector<std::pair<std::string, NodeSchedule>> policy_schedules(const ModelGraph& graph);
 // The one schedule of "keep-all" or "full".

@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 
+#include "base/error.hpp"
 #include "plan/chain/chain_json.hpp"
 #include "plan/graphs.hpp"
 #include "plan/liveness.hpp"
@@ -51,6 +52,34 @@ TEST(TaskGraph, TracesWhatReplayPredicts) {
       // Between the two lie the sums of the step, which the tasks count from the start.
       EXPECT_GE(trace.peak_bytes + tasks.static_bytes, prediction.peak_bytes);
       EXPECT_LE(trace.peak_bytes + tasks.static_bytes, prediction.peak_bytes + 3 * 64);
+    }
+  }
+}
+
+// Every policy and solver, from the least budget to that of keeping everything.
+TEST(StagePlanner, PlansNodesWithoutGradients) {
+  for (unsigned seed = 1; seed <= 6; ++seed) {
+    const ModelGraph whole = random_graph(seed);
+    const ModelGraph graph = without_gradients(whole, static_cast<int>(whole.nodes.size()) * 2 / 3);
+    const StepShape step = step_shape(2, 1, 0);
+    for (const auto& [plan, help] : plan_names()) {
+      SCOPED_TRACE(std::to_string(seed) + " " + plan);
+      StagePlan fast;
+      try {
+        fast = plan_stage(graph, step, {1LL << 40, plan});
+      } catch (const PlanError&) {
+        EXPECT_EQ(plan, "rotor") << "the others work on any model";
+        continue;
+      }
+      const std::int64_t least = fast.minimum_budget_bytes;
+      ASSERT_GT(least, 0);
+      for (const int quarter : {0, 2}) {
+        const std::int64_t budget =
+            least + std::max<std::int64_t>(0, fast.prediction.peak_bytes - least) * quarter / 4;
+        const StagePlan found = plan_stage(graph, step, {budget, plan});
+        EXPECT_LE(replay(found.program).peak_bytes, budget);
+        EXPECT_GE(found.prediction.seconds, fast.prediction.seconds - 1e-9);
+      }
     }
   }
 }

@@ -1,8 +1,13 @@
-// Memory over the size of a micro-batch and the length of sequences, with the edge of the budget.
+// Memory over the size of a micro-batch and, of text, the length of sequences, with the edge of the
+// budget.
+
+function cellName(cell) {
+  return `batch ${cell.batch}` + (cell.sequence === null ? "" : `, sequence ${cell.sequence}`);
+}
 
 function cellTooltip(cell, budget) {
   return {
-    title: `batch ${cell.batch}, sequence ${cell.sequence}`,
+    title: cellName(cell),
     lines: [cell.fastest_peak_bytes <= budget ? "fits without recomputation" :
           cell.fits                           ? "fits with recomputation" :
                                                 "no plan fits"],
@@ -39,8 +44,7 @@ function sizesTable(sweep, key) {
               class: (level > 0.67 ? "deep" : "") + (own ? " own" : ""),
               tabindex: "0",
               style: `--level: ${(100 * level).toFixed(1)}%`,
-              "aria-label": `batch ${batch}, sequence ${sequence}: ${bytesText(cell[key])}, ` +
-                  content.lines[0],
+              "aria-label": `${cellName(cell)}: ${bytesText(cell[key])}, ` + content.lines[0],
             },
                 element("span", {class: "amount"}, shortNumber(cell[key] / size)),
                 element("span", {class: "unit"}, unit + (within(cell) ? "" : " ✕")),
@@ -56,15 +60,17 @@ function sizesTable(sweep, key) {
             data.addEventListener("blur", hideTooltip);
             return data;
           })));
+  const lengths = sweep.configured.sequence !== null;
   return element("table", {class: "sizes"},
       element("thead", {},
-          element("tr", {}, element("th", {class: "corner"}),
-              element("th", {colspan: sweep.sequences.length}, "sequence (tokens)")),
+          lengths ? element("tr", {}, element("th", {class: "corner"}),
+                        element("th", {colspan: sweep.sequences.length}, "sequence (tokens)")) :
+                    null,
           element("tr", {}, element("th", {class: "corner", scope: "col"}, "batch (samples)"),
               sweep.sequences.map(
                   (sequence) => element("th",
                       {scope: "col", class: sequence === sweep.configured.sequence ? "own" : ""},
-                      String(sequence))))),
+                      lengths ? String(sequence) : "bytes")))),
       element("tbody", {}, body));
 }
 
@@ -77,13 +83,14 @@ function drawSizes() {
             "here before it has written a checkpoint and its Programs."));
     return;
   }
+  const lengths = sweep.configured.sequence !== null;
+  if (!lengths) document.getElementById("sizes-title").textContent = "Memory over batch size";
+  const sizes = "by samples that go through the model at once" +
+      (lengths ? " and tokens of a sample." : ".");
   const texts = {
-    minimum_budget_bytes:
-        "Smallest budget of a rank at which a plan exists, by samples that go through " +
-        "the model at once and tokens of a sample.",
+    minimum_budget_bytes: "Smallest budget of a rank at which a plan exists, " + sizes,
     fastest_peak_bytes:
-        "Peak of the fastest plan of a rank, as it would be without a limit, by samples " +
-        "that go through the model at once and tokens of a sample.",
+        "Peak of the fastest plan of a rank, as it would be without a limit, " + sizes,
   };
   const holder = element("div", {});
   const explanation = note("");

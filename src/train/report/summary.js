@@ -29,6 +29,7 @@ function memoryTable(memory) {
 function factsTable() {
   const config = report.config;
   const summary = report.summary;
+  const text = summary.item === "token";
   const program = report.programs[0];
   const plural = (count, name) => `${count} ${name}${
       count === 1            ? "" :
@@ -41,7 +42,11 @@ function factsTable() {
           config["grid.tensor"]
     ],
     ["threads a rank", String(summary.threads)],
-    ["a step", `${config["train.global_batch"]} samples of ${config["model.sequence"]} tokens`],
+    [
+      "a step",
+      plural(Number(config["train.global_batch"]), "sample") +
+          (text ? ` of ${config["model.sequence"]} tokens` : "")
+    ],
     [
       "on each rank",
       `${plural(summary.micro_batches, "micro-batch")} of ` +
@@ -70,10 +75,11 @@ function drawSummary() {
   const program = report.programs[0];
   document.title = "Garonne report: " + report.run;
   document.getElementById("run").textContent = report.run;
-  document.getElementById("model").textContent =
-      `${config["model.kind"].toUpperCase()}, ${config["model.layers"]} layers, hidden ` +
-      `${config["model.hidden"]}, ${config["model.heads"]} heads, sequence ${
-          config["model.sequence"]}` +
+  const sizes = `${config["model.layers"]} layers, hidden ${config["model.hidden"]}`;
+  document.getElementById("model").textContent = `${config["model.kind"].toUpperCase()}, ` +
+      (summary.item === "token" ?
+              `${sizes}, ${config["model.heads"]} heads, sequence ${config["model.sequence"]}` :
+              report.sizes || sizes) +
       (report.parameters === null ? "" :
                                     ` · ${(report.parameters / 1e6).toFixed(2)} M parameters`) +
       ` · ${summary.ranks} rank${summary.ranks === 1 ? "" : "s"}`;
