@@ -93,7 +93,7 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
       if (options->to[0] != "huggingface") {
         throw ConfigError("--to", options->to[0], "is no known format; known is huggingface");
       }
-      const train::TrainedModel trained = train::open_trained_model(options->run, options->step);
+      const train::TrainedModel trained = train::open_trained_model(options->run, options->step, session);
       train::export_huggingface(trained.setup.sizes, trained.setup.model, trained.state,
                                 options->to[1]);
       fmt::print("step {} written to {} (config.json, model.safetensors)\n", trained.step,

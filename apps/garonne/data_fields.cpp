@@ -26,6 +26,14 @@ std::shared_ptr<data::FieldQuery> add_query_options(CLI::App& command) {
   command.add_option("--layout", query->layout, "auto, yearly, pdebench, well or netcdf")
       ->capture_default_str();
   command
+      .add_option_function<std::string>(
+          "--period",
+          [query](const std::string& text) {
+            query->period = data::FieldPeriod::parse("--period", text);
+          },
+          "frames of these dates only, as 1860/1999")
+      ->option_text("DATE/DATE");
+  command
       .add_option("--channels", query->input_channels, "channels, comma-separated (default: all)")
       ->delimiter(',');
   command.add_option("--lead", query->lead, "frames from an input to its target")

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "command.hpp"
 #include "eval_fields.hpp"
@@ -41,49 +42,70 @@ void check_given(const EvalOptions& options, const Given& given, const std::stri
   }
 }
 
-ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session& session) {
-  train::TrainedModel trained = train::open_trained_model(options.run, options.step);
+// The loss over the validation part, whose micro-batches the ranks share. Says nothing where there
+// is no such part.
+void evaluate_loss(train::TrainedModel& trained, const train::Workload& workload, bool quiet,
+                   nlohmann::ordered_json& result, dist::Session& session) {
   const auto& config = trained.config;
-  check_given(options, given, config.model.kind);
-  nlohmann::ordered_json result = {{"run", options.run}, {"step", trained.step}};
-  const auto workload = train::open_workload(config);
   trained.setup.config.evaluation.batches = std::max<std::int64_t>(1, config.evaluation.batches);
   const std::int64_t batches = train::validation_micro_batches(
-      trained.setup.config, workload->samples(train::Part::Validation));
-  if (batches > 0) {
-    const plan::Program program = plan::make_forward_program(
-        trained.setup.model.graph, trained.setup.step, trained.setup.model.graph.loss);
-    const plan::Prediction prediction = plan::replay(program);
+      trained.setup.config, workload.samples(train::Part::Validation));
+  result["validation_loss"] = nullptr;
+  if (batches == 0) {
+    // Forecasts say themselves what they are of.
+    if (!quiet && !nn::is_field_kind(config.model.kind))
+      fmt::print("step {}: {} holds no validation part long enough\n", trained.step,
+                 config.data.path);
+    return;
+  }
+  plan::Program program;
+  plan::Prediction prediction;
+  session.agree([&] {
+    program = plan::make_forward_program(trained.setup.model.graph, trained.setup.step,
+                                         trained.setup.model.graph.loss);
+    prediction = plan::replay(program);
     if (prediction.peak_bytes > trained.budget_bytes) {
       throw PlanError(prediction.peak_bytes, trained.budget_bytes, "that is for a validation");
     }
-    std::int64_t peak = 0;
-    const double loss =
-        train::validation_loss(trained.setup, program, trained.machine(), *workload,
-                               std::make_shared<data::Reader>(), batches, session, peak);
-    result["validation_loss"] = loss;
-    const std::int64_t items = batches * config.train.micro_batch * workload->items_per_sample();
-    result[workload->item() == train::token_item ? "validation_tokens" : "validation_samples"] =
-        items;
-    result["peak_bytes"] = peak;
-    result["planned_peak_bytes"] = prediction.peak_bytes;
-    if (!options.json) {
-      fmt::print("step {}: validation loss {:.4f} {} over {} {}s (peak {} B, planned {} B)\n",
-                 trained.step, loss, workload->loss_unit(), items, workload->item(), peak,
-                 prediction.peak_bytes);
-    }
-  } else {
-    result["validation_loss"] = nullptr;
-    // Forecasts, below, say themselves what they are of.
-    if (!options.json && !nn::is_field_kind(config.model.kind))
-      fmt::print("step {}: {} holds no validation part long enough\n", trained.step,
-                 config.data.path);
-  }
+  });
+  // Every rank has the whole model: in words of a grid, the ranks are data ranks.
+  train::Setup setup = trained.setup;
+  setup.grid = Grid({session.size(), 1, 1});
+  std::int64_t peak = 0;
+  const double loss =
+      train::validation_loss(setup, program, trained.machine(), workload,
+                             std::make_shared<data::Reader>(), batches, session, peak);
+  peak = session.all_reduce_max(std::vector{peak})[0];
+  result["validation_loss"] = loss;
+  const std::int64_t items = batches * config.train.micro_batch * workload.items_per_sample();
+  result[workload.item() == train::token_item ? "validation_tokens" : "validation_samples"] = items;
+  result["peak_bytes"] = peak;
+  result["planned_peak_bytes"] = prediction.peak_bytes;
+  if (quiet) return;
+  fmt::print("step {}: validation loss {:.4f} {} over {} {}s (peak {} B, planned {} B)\n",
+             trained.step, loss, workload.loss_unit(), items, workload.item(), peak,
+             prediction.peak_bytes);
+}
+
+ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session& session) {
+  const bool quiet = options.json || session.rank() != 0;
+  std::optional<train::TrainedModel> opened;
+  std::unique_ptr<train::Workload> workload;
+  session.agree([&] {
+    opened.emplace(train::open_trained_model(options.run, options.step, session));
+    check_given(options, given, opened->config.model.kind);
+    workload = train::open_workload(opened->config);
+  });
+  train::TrainedModel& trained = *opened;
+  nlohmann::ordered_json result = {{"run", options.run}, {"step", trained.step}};
+  evaluate_loss(trained, *workload, quiet, result, session);
   if (const auto* fields = dynamic_cast<const train::FieldWorkload*>(workload.get())) {
     result["skill"] =
-        evaluate_fields(options.fields, options.run, trained, *fields, /*quiet=*/options.json);
+        evaluate_fields(options.fields, options.run, trained, *fields, quiet, session);
   }
+  if (session.rank() != 0) return ExitCode::Done;
   if (given.generate) {
+    // A token follows from those before it: nothing that ranks could share.
     const std::string text = train::generate(
         trained.setup, {options.prompt, options.tokens, options.temperature, options.seed},
         trained.setup.facts.tokenizer, trained.machine(), trained.budget_bytes);
@@ -105,7 +127,7 @@ void add_eval(CLI::App& app, Chosen& chosen) {
   CLI::App* command = app.add_subcommand(
       "eval",
       "validation loss of a run, and text that its model writes, or the skill of "
-      "its forecasts of fields");
+      "its forecasts of fields; ranks share the samples");
   const auto options = std::make_shared<EvalOptions>();
   command->add_option("run", options->run, "run directory")->required();
   command
@@ -152,7 +174,6 @@ void add_eval(CLI::App& app, Chosen& chosen) {
   command->add_flag("--json", options->json, "print JSON");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
-      expect_one_rank(session, "eval");
       Given given{generate->count() > 0, {}};
       for (const CLI::Option* option : of_fields) {
         if (option->count() > 0 && given.of_fields.empty()) given.of_fields = option->get_name();

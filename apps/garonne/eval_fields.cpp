@@ -7,7 +7,7 @@
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
-#include "base/progress.hpp"
+#include "train/climatology.hpp"
 #include "train/skill_page.hpp"
 
 namespace garonne::apps {
@@ -18,7 +18,14 @@ constexpr std::size_t most_channels = 12;  // of the table; files have them all
 std::string lead_text(const data::SkillSetting& setting, std::int64_t step) {
   if (setting.fields.pairs) return "—";
   if (setting.lead_seconds <= 0) return fmt::format("{} step{}", step, step == 1 ? "" : "s");
-  const double hours = static_cast<double>(step) * setting.lead_seconds / 3600;
+  const double seconds = static_cast<double>(step) * setting.lead_seconds;
+  // Of yearly means, of which a model's year may have 360 days.
+  const double year = train::year_seconds(setting.fields.calendar);
+  if (std::abs(setting.lead_seconds / year - std::round(setting.lead_seconds / year)) < 0.01 &&
+      setting.lead_seconds > 0.5 * year) {
+    return fmt::format("{} a", std::round(seconds / year));
+  }
+  const double hours = seconds / 3600;
   if (hours < 72) return fmt::format("{:.4g} h", hours);
   if (hours < 24 * 1000) return fmt::format("{:.4g} d", hours / 24);
   return fmt::format("{:.4g} a", hours / 24 / 365.2425);
@@ -88,43 +95,46 @@ void print_table(const data::SkillSetting& setting, const data::SkillResults& re
 
 nlohmann::ordered_json evaluate_fields(const FieldEvalOptions& options, const std::string& run,
                                        train::TrainedModel& trained,
-                                       const train::FieldWorkload& workload, bool quiet) {
-  train::FieldEvaluation evaluation(trained, workload, run, options.evaluation);
-  std::optional<Progress> bar;
-  std::string label;
-  const auto progress = [&](const std::string& what, std::int64_t done, std::int64_t all) {
-    if (what != label) {
-      if (bar) bar->clear();
-      bar.emplace(label = what, all);
-    }
-    bar->advance_to(done);
-  };
+                                       const train::FieldWorkload& workload, bool quiet,
+                                       dist::Session& session) {
+  const bool writes = session.rank() == 0;
   const std::string output = options.output.empty() ? run + "/skill.h5" : options.output;
-  train::SkillPage page(evaluation.setting());
-  data::SkillFile file(output, evaluation.setting());
-  const data::SkillResults results = evaluation.run(
+  std::optional<train::FieldEvaluation> evaluation;
+  std::optional<train::SkillPage> page;
+  std::optional<data::SkillFile> file;
+  session.agree([&] {
+    evaluation.emplace(trained, workload, run, options.evaluation);
+    if (!writes) return;
+    page.emplace(evaluation->setting());
+    file.emplace(output, evaluation->setting());
+  });
+  const data::SkillResults results = evaluation->run(
+      session,
       [&](std::size_t sample, std::size_t lead, double seconds, std::span<const float> truth,
           std::span<const float> forecast) {
-        file.write_map(sample, lead, seconds, truth, forecast);
-        page.add_map(sample, lead, seconds, truth, forecast);
+        file->write_map(sample, lead, seconds, truth, forecast);
+        page->add_map(sample, lead, seconds, truth, forecast);
       },
-      progress);
-  if (bar) bar->clear();
-  const data::SkillSetting& setting = evaluation.setting();
-  file.finish(setting.climatology, results);
-  nlohmann::ordered_json json = page.to_json(setting, results);
-  json["peak_bytes"] = evaluation.peak_bytes();
-  json["planned_peak_bytes"] = evaluation.planned_peak_bytes();
-  const std::string page_path = run + "/" + train::skill_page_file;
-  write_file_durably(page_path, json.dump());
-  if (!quiet) {
-    print_table(setting, results);
-    fmt::print("\npeak {} of {} planned · {} · {} (for `garonne report`)\n",
-               format_bytes(evaluation.peak_bytes()), format_bytes(evaluation.planned_peak_bytes()),
-               output, page_path);
-  }
-  json.erase("maps");
-  json["output"] = output;
+      /*show_progress=*/true);
+  nlohmann::ordered_json json;
+  session.agree([&] {
+    if (!writes) return;
+    const data::SkillSetting& setting = evaluation->setting();
+    file->finish(setting.climatology, results);
+    json = page->to_json(setting, results);
+    json["peak_bytes"] = evaluation->peak_bytes();
+    json["planned_peak_bytes"] = evaluation->planned_peak_bytes();
+    const std::string page_path = run + "/" + train::skill_page_file;
+    write_file_durably(page_path, json.dump());
+    if (!quiet) {
+      print_table(setting, results);
+      fmt::print("\npeak {} of {} planned · {} · {} (for `garonne report`)\n",
+                 format_bytes(evaluation->peak_bytes()),
+                 format_bytes(evaluation->planned_peak_bytes()), output, page_path);
+    }
+    json.erase("maps");
+    json["output"] = output;
+  });
   return json;
 }
 

@@ -13,10 +13,11 @@ struct FieldEvalOptions {
   std::string output;  // empty = RUN/skill.h5
 };
 
-// Evaluates forecasts, writes the HDF5 file and RUN/skill.json, and, unless `quiet`, prints a
-// table. Returns what --json shows.
+// Evaluates forecasts, which the ranks share; rank 0 writes the HDF5 file and RUN/skill.json, and,
+// unless `quiet`, prints a table. Returns what --json shows, on rank 0. Collective.
 nlohmann::ordered_json evaluate_fields(const FieldEvalOptions& options, const std::string& run,
                                        train::TrainedModel& trained,
-                                       const train::FieldWorkload& workload, bool quiet);
+                                       const train::FieldWorkload& workload, bool quiet,
+                                       dist::Session& session);
 
 }  // namespace garonne::apps

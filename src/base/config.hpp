@@ -43,7 +43,9 @@ struct RunConfig {
   struct Data {
     std::string path;
     // Fields.
+    std::string period;
     std::string validation;
+    std::string validation_period;
     std::string layout = "auto";
     std::string inputs;
     std::string targets;

@@ -224,8 +224,13 @@ std::vector<KeySpec> make_keys() {
       text_key("data.path", GARONNE_MEMBER(data, path), {},
                "text: tokens file (HDF5), made by `garonne data text`; fields: a file, a folder "
                "or a pattern with * of files that `garonne data inspect` understands"),
+      text_key("data.period", GARONNE_MEMBER(data, period), {},
+               "fields: dates that are trained on, as 1860/1999 or 2000-03-01/; none = all"),
       text_key("data.validation", GARONNE_MEMBER(data, validation), {},
-               "fields: files of the same kind that are not trained on; none = no validation"),
+               "fields: files of the same kind that are not trained on; none = no validation, or "
+               "data.path where there is a data.validation_period"),
+      text_key("data.validation_period", GARONNE_MEMBER(data, validation_period), {},
+               "fields: dates of the validation; none = all"),
       text_key("data.layout", GARONNE_MEMBER(data, layout), {},
                "fields: auto, or the layout's name (see `garonne data inspect --help`)"),
       text_key("data.inputs", GARONNE_MEMBER(data, inputs), {},

@@ -202,6 +202,14 @@ std::optional<CfTime> parse_cf_time(const std::string& units, Calendar calendar)
   return time;
 }
 
+double date_seconds(std::int64_t year, int month, int day, Calendar calendar) {
+  return static_cast<double>(day_number({year, month, day}, calendar)) * day_seconds;
+}
+
+int days_of_month(std::int64_t year, int month, Calendar calendar) {
+  return month_length(year, month, calendar);
+}
+
 std::string format_time(double seconds, Calendar calendar) {
   if (!std::isfinite(seconds) || std::abs(seconds) > 1e14) return "?";
   const auto minutes = static_cast<std::int64_t>(std::llround(seconds / 60));

@@ -2,6 +2,7 @@
 // (CF Conventions 1.11, section 4.4).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -29,6 +30,11 @@ bool is_cf_time(const std::string& units);
 // and in the calendar of 360 days also months and years, which have no fixed length elsewhere.
 // Empty when it cannot be read or means nothing definite.
 std::optional<CfTime> parse_cf_time(const std::string& units, Calendar calendar);
+
+// Seconds since 1970-01-01 00:00 of that calendar at the beginning of a day; month 1 to 12, day from
+// 1 on.
+double date_seconds(std::int64_t year, int month, int day, Calendar calendar);
+int days_of_month(std::int64_t year, int month, Calendar calendar);
 
 // "1979-01-01 06:00", of seconds since 1970-01-01 00:00 of that calendar.
 std::string format_time(double seconds, Calendar calendar);

@@ -28,11 +28,17 @@ struct FieldDataset::Description {
   std::pair<const FieldRun&, std::int64_t> window(std::int64_t sample) const;
   FrameSlab rows_of(const FieldSlab& slab) const;
   bool masks() const { return query.missing == "mask"; }
+  // A frame takes all sources of a file; none of them is to be opened for each frame anew.
+  int most_open_files() const {
+    std::size_t sources = 1;
+    for (const FieldFile& file : index.files) sources = std::max(sources, file.sources.size());
+    return std::max(open_file_limit, static_cast<int>(sources) + 1);
+  }
 };
 
 struct FieldDataset::Parts {
   explicit Parts(std::shared_ptr<const Description> description)
-      : described(std::move(description)), reader(open_file_limit, described->masks()) {}
+      : described(std::move(description)), reader(described->most_open_files(), described->masks()) {}
 
   void read_place(const FramePlace& place, bool of_targets, const FrameSlab& rows, float* values);
 
@@ -76,7 +82,7 @@ std::vector<int> choose(const FieldFile& file, const std::vector<FieldPlace>& pl
     const auto found = std::find(known.begin(), known.end(), name);
     if (found == known.end()) {
       const std::string dataset = places.empty() ? "" : places[0].dataset;
-      throw IoError(file.path,
+      throw IoError(file.path(),
                     fmt::format("dataset \"{}\": there is no channel \"{}\"; there are {}", dataset,
                                 name, fmt::join(known, ", ")));
     }
@@ -94,8 +100,8 @@ std::vector<std::string> names_of(const std::vector<FieldPlace>& places,
 
 FieldFileInfo file_info(const FieldFile& file) {
   FieldFileInfo info;
-  info.path = file.path;
-  info.bytes = file.bytes;
+  info.path = file.path();
+  info.bytes = file.sources[0].bytes;
   info.trajectories = file.trajectories;
   info.frames = file.frames;
   info.storage = file.storage;
@@ -127,7 +133,18 @@ FieldDatasetInfo describe(const FieldQuery& query, const FieldIndex& index) {
   info.statistics = first.statistics;
   info.input_frames = query.history + 1;
   info.target_frames = query.rollout;
-  for (const FieldFile& file : index.files) info.files.push_back(file_info(file));
+  for (const FieldFile& file : index.listed) info.files.push_back(file_info(file));
+  info.left_out = index.left_out;
+  if (first.dated) {
+    info.first_time = std::numeric_limits<double>::infinity();
+    info.last_time = -info.first_time;
+    for (const FieldSegment& segment : index.segments) {
+      FramePlace last = segment.begin;
+      last.frame += segment.frames - 1;
+      info.first_time = std::min(info.first_time, index.time(segment.begin));
+      info.last_time = std::max(info.last_time, index.time(last));
+    }
+  }
   return info;
 }
 
@@ -152,7 +169,7 @@ FieldDataset FieldDataset::open(const FieldQuery& query) {
   const auto description = std::make_shared<Description>();
   Description& made = *description;
   made.query = query;
-  made.index = index_field_files(query.path, query.layout);
+  made.index = index_field_files(query.path, query.layout, query.period);
   const FieldFile& first = made.index.files[0];
   made.info = describe(query, made.index);
   const std::vector<FieldPlace>& targets = first.pairs() ? first.targets : first.channels;
@@ -168,7 +185,7 @@ FieldDataset FieldDataset::open(const FieldQuery& query) {
     }
   }
   if (made.inputs.empty() || made.targets.empty()) {
-    throw IoError(first.path, "no channel changes in time; name the input and target channels");
+    throw IoError(first.path(), "no channel changes in time; name the input and target channels");
   }
   if (first.pairs() && (query.history > 0 || query.rollout > 1 || query.lead > 1)) {
     throw ConfigError(

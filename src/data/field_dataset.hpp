@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "data/cf_time.hpp"
+#include "data/field_period.hpp"
 
 namespace garonne::data {
 
@@ -22,6 +23,7 @@ namespace garonne::data {
 struct FieldQuery {
   std::string path;             // a file, a folder, or a pattern with * in its last part
   std::string layout = "auto";  // or one of field_layout_names()
+  FieldPeriod period;           // of the frames; all of a window lie within it
   std::vector<std::string> input_channels;   // in this order; empty = all that change in time
   std::vector<std::string> target_channels;  // in this order; empty = all that change in time
   std::int64_t history = 0;                  // input frames before t
@@ -61,7 +63,10 @@ struct FieldDatasetInfo {
   bool has_times = false;    // seconds since 1970 of `calendar`
   double frame_seconds = 0;  // from a frame to the next; a mean where months differ; 0 = unknown
   Calendar calendar = Calendar::Gregorian;
-  std::string statistics;  // folder or file of statistics found beside the data; empty = none
+  double first_time = 0;  // of the frames, where there are times
+  double last_time = 0;
+  std::int64_t left_out = 0;  // times of files that only some of the channels have
+  std::string statistics;     // folder or file of statistics found beside the data; empty = none
   std::vector<FieldFileInfo> files;
 
   std::int64_t input_frames = 1;                        // history + 1
@@ -80,8 +85,9 @@ struct FieldSlab {
 
 std::vector<std::string> field_layout_names();
 
-// An opened dataset. At most `open_file_limit` files are open at once, whatever their number, and
-// memory does not grow with what has been read. For one thread at a time: the reader's in training.
+// An opened dataset. At most `open_file_limit` files are open at once, whatever their number (and
+// those of one frame, where its channels are in files of their own), and memory does not grow with
+// what has been read. For one thread at a time: the reader's in training.
 class FieldDataset {
  public:
   static constexpr int open_file_limit = 4;
@@ -89,8 +95,9 @@ class FieldDataset {
   // Describes all files, reading their headers only. ConfigError: a query that cannot be (unknown
   // layout or policy, numbers below their least). IoError with file and dataset: nothing there, a
   // file of no known layout, truncated, of another shape, grid or channels than the first one,
-  // swapped axes, times that do not ascend or overlap, a channel that is not there, or no window
-  // that fits.
+  // swapped axes, times that do not ascend or overlap, a channel that is not there, files of
+  // different channels that cannot be joined (data/field_join.hpp), or no window that fits.
+  // ConfigError with the period's key for a period of files without dates, or without a frame.
   static FieldDataset open(const FieldQuery& query);
   // The same dataset with files of its own to open; nothing is described again. Any thread may call
   // this and info() while one reads.

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "data/field_join.hpp"
 
 namespace garonne::data {
 namespace {
@@ -59,7 +60,7 @@ void check_times(const FieldFile& file) {
     const bool next_trajectory =
         file.run_length > 0 && frame % static_cast<std::size_t>(file.run_length) == 0;
     if (std::isfinite(file.times[frame]) && (ascends || next_trajectory)) continue;
-    throw IoError(file.path,
+    throw IoError(file.path(),
                   fmt::format("times do not ascend: frame {} is at {} after {}", frame,
                               file.times[frame], frame == 0 ? 0.0 : file.times[frame - 1]));
   }
@@ -77,42 +78,23 @@ void check_channels(const FieldFile& file, const FieldFile& first,
   for (const FieldPlace& place : wanted) {
     const auto same = [&](const FieldPlace& other) { return other.channel == place.channel; };
     if (std::none_of(places.begin(), places.end(), same)) {
-      throw IoError(file.path,
+      throw IoError(file.path(),
                     fmt::format("dataset \"{}\": channel \"{}\" is missing, which {} has",
-                                place.dataset, place.channel, first.path));
+                                place.dataset, place.channel, first.path()));
     }
   }
   const std::string dataset = places.empty() ? "" : places[0].dataset;
-  throw IoError(file.path,
+  throw IoError(file.path(),
                 fmt::format("dataset \"{}\": its channels are {}, but those of {} are {}", dataset,
-                            fmt::join(names_of(places), ", "), first.path,
+                            fmt::join(names_of(places), ", "), first.path(),
                             fmt::join(names_of(wanted), ", ")));
 }
 
 // That a file is of one dataset with the first one.
 void check_against(const FieldFile& file, const FieldFile& first) {
-  const std::string dataset = file.channels.empty() ? "" : file.channels[0].dataset;
   check_channels(file, first, file.channels, first.channels);
   check_channels(file, first, file.targets, first.targets);
-  if (file.points != first.points) {
-    throw IoError(file.path,
-                  fmt::format("dataset \"{}\": its points are {} ({}), but those of {} "
-                              "are {}",
-                              dataset, shape_text(file.points), fmt::join(file.axes, ", "),
-                              first.path, shape_text(first.points)));
-  }
-  if (file.coordinates.empty() || first.coordinates.empty()) return;
-  for (std::size_t axis = 0; axis < file.points.size(); ++axis) {
-    const std::vector<double>& mine = file.coordinates[axis];
-    const std::vector<double>& others = first.coordinates[axis];
-    const double step = others.size() > 1 ? std::abs(others[1] - others[0]) : 1;
-    for (std::size_t index = 0; index < std::min(mine.size(), others.size()); ++index) {
-      if (std::abs(mine[index] - others[index]) <= 0.01 * step) continue;
-      throw IoError(file.path,
-                    fmt::format("its grid is another one: {} number {} is {}, but {} in {}",
-                                file.axes[axis], index, mine[index], others[index], first.path));
-    }
-  }
+  check_same_points(file, first);
 }
 
 // Adds frames [begin, end) of a trajectory, to the last run where `goes_on`.
@@ -127,8 +109,27 @@ void add_segment(FieldIndex& index, const FramePlace& begin, std::int64_t frames
   index.frames += frames;
 }
 
-void add_runs(FieldIndex& index, std::size_t number) {
+// Whether the frames of a file that begin a segment follow the last segment, of the file before.
+bool goes_on_from_file_before(const FieldIndex& index, std::size_t number) {
+  if (number == 0 || index.segments.empty()) return false;
+  const FieldFile& before = index.files[number - 1];
   const FieldFile& file = index.files[number];
+  for (const FieldFile* one : {&before, &file}) {
+    if (one->trajectories != 1 || one->run_length != 0 || one->times.empty()) return false;
+  }
+  const FieldSegment& last = index.segments.back();
+  return last.begin.file == number - 1 && last.begin.frame + last.frames == before.frames &&
+         regular(file.times[0] - before.times.back(), index.frame_seconds, file.dated);
+}
+
+// Of the frames whose times are in [begin, end).
+void add_runs(FieldIndex& index, std::size_t number, std::pair<double, double> period) {
+  const FieldFile& file = index.files[number];
+  const auto wanted = [&](std::int64_t frame) {
+    if (file.times.empty()) return true;
+    const double time = file.times[static_cast<std::size_t>(frame)];
+    return time >= period.first && time < period.second;
+  };
   for (std::int64_t trajectory = 0; trajectory < file.trajectories; ++trajectory) {
     std::int64_t begin = 0;
     for (std::int64_t frame = 1; frame <= file.frames; ++frame) {
@@ -140,18 +141,41 @@ void add_runs(FieldIndex& index, std::size_t number) {
       };
       const bool gap =
           !last && !cut && !file.times.empty() && !regular(step(), index.frame_seconds, file.dated);
-      if (!last && !cut && !gap) continue;
-      bool goes_on = false;
-      if (begin == 0 && number > 0 && file.trajectories == 1 && file.run_length == 0 &&
-          !file.times.empty()) {
-        const FieldFile& before = index.files[number - 1];
-        goes_on = before.trajectories == 1 && before.run_length == 0 && !before.times.empty() &&
-                  regular(file.times[0] - before.times.back(), index.frame_seconds, file.dated);
+      const bool edge = !last && wanted(frame) != wanted(frame - 1);
+      if (!last && !cut && !gap && !edge) continue;
+      if (wanted(begin)) {
+        add_segment(index, {number, trajectory, begin}, frame - begin,
+                    begin == 0 && goes_on_from_file_before(index, number));
       }
-      add_segment(index, {number, trajectory, begin}, frame - begin, goes_on);
       begin = frame;
     }
   }
+}
+
+// The times of frames that are wanted.
+std::pair<double, double> wanted_times(const FieldIndex& index, const FieldPeriod& period) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (period.everything()) return {-infinity, infinity};
+  for (const FieldFile& file : index.files) {
+    if (file.dated) continue;
+    throw ConfigError(period.key(), period.text(),
+                      fmt::format("wants dates, which {} does not have", file.path()));
+  }
+  return period.bounds(index.files[0].calendar);
+}
+
+void check_not_empty(const FieldIndex& index, const FieldPeriod& period) {
+  if (index.frames > 0) return;
+  const FieldFile& first = index.files.front();
+  const FieldFile& last = index.files.back();
+  if (period.everything()) {
+    throw IoError(first.path(), fmt::format("no channel changes in time: it has {}, without a time",
+                                            fmt::join(names_of(first.channels), ", ")));
+  }
+  throw ConfigError(period.key(), period.text(),
+                    fmt::format("has no frame of the data, which are of {} to {}",
+                                format_time(first.times.front(), first.calendar),
+                                format_time(last.times.back(), last.calendar)));
 }
 
 void sort_by_time(FieldIndex& index) {
@@ -168,9 +192,9 @@ void sort_by_time(FieldIndex& index) {
         file.times.front() > before.times.back()) {
       continue;
     }
-    throw IoError(file.path,
+    throw IoError(file.path(),
                   fmt::format("its times begin at {}, before those of {} end at {}",
-                              format_time(file.times.front(), file.calendar), before.path,
+                              format_time(file.times.front(), file.calendar), before.path(),
                               format_time(before.times.back(), before.calendar)));
   }
 }
@@ -240,21 +264,32 @@ std::vector<std::string> list_field_files(const std::string& path) {
   return found;
 }
 
-FieldIndex index_field_files(const std::string& path, const std::string& layout) {
+FieldIndex index_field_files(const std::string& path, const std::string& layout,
+                             const FieldPeriod& period) {
   FieldIndex index;
   for (const std::string& name : list_field_files(path)) {
     const Hdf5File file = Hdf5File::open(name);
     if (index.layout == nullptr) index.layout = &choose_field_layout(layout, file);
     FieldFile described = index.layout->describe(file);
-    described.path = name;
-    described.bytes = file.file_bytes();
+    described.sources = {{name, file.file_bytes()}};
     check_times(described);
-    if (!index.files.empty()) check_against(described, index.files[0]);
     index.files.push_back(std::move(described));
   }
+  if (index.layout->joins && channels_are_apart(index.files)) {
+    index.listed = index.files;
+    JoinedFields joined = join_channels(std::move(index.files));
+    index.files = std::move(joined.files);
+    index.left_out = joined.left_out;
+  }
+  for (const FieldFile& file : index.files) check_against(file, index.files[0]);
   sort_by_time(index);
+  if (index.listed.empty()) index.listed = index.files;
   index.frame_seconds = usual_step(index.files);
-  for (std::size_t number = 0; number < index.files.size(); ++number) add_runs(index, number);
+  const auto wanted = wanted_times(index, period);
+  for (std::size_t number = 0; number < index.files.size(); ++number) {
+    add_runs(index, number, wanted);
+  }
+  check_not_empty(index, period);
   if (index.frame_seconds == 0) index.frame_seconds = index.files[0].frame_seconds;
   return index;
 }

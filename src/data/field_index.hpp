@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/field_layout.hpp"
+#include "data/field_period.hpp"
 
 namespace garonne::data {
 
@@ -36,6 +37,8 @@ struct FieldIndex {
   std::vector<FieldFile> files;  // in the order of time, where there are times
   std::vector<FieldSegment> segments;
   std::vector<FieldRun> runs;
+  std::vector<FieldFile> listed;  // as they are on the disk; other than `files` where those joined
+  std::int64_t left_out = 0;      // times that only some channels have
   double frame_seconds = 0;
   std::int64_t frames = 0;
 
@@ -50,7 +53,9 @@ struct FieldIndex {
 // The data files that `path` stands for, in alphabetical order. IoError where there is none.
 std::vector<std::string> list_field_files(const std::string& path);
 
-// Describes the files and joins them. IoError as FieldDataset::open says.
-FieldIndex index_field_files(const std::string& path, const std::string& layout);
+// Describes the files, joins them, and finds the runs of frames within the period. Errors as
+// FieldDataset::open says.
+FieldIndex index_field_files(const std::string& path, const std::string& layout,
+                             const FieldPeriod& period);
 
 }  // namespace garonne::data

@@ -28,12 +28,13 @@ std::string frames_text(const FieldDatasetInfo& info) {
   if (info.pairs) return fmt::format("{} pairs of inputs and targets, no time", info.frames);
   std::string text = fmt::format("{} in {} run{} without a gap, {}", info.frames, info.runs,
                                  info.runs == 1 ? "" : "s", step_text(info));
-  if (info.has_times && !info.files.empty()) {
-    double last = info.files[0].last_time;
-    for (const FieldFileInfo& file : info.files) last = std::max(last, file.last_time);
-    text += fmt::format("\n              {} to {}",
-                        format_time(info.files[0].first_time, info.calendar),
-                        format_time(last, info.calendar));
+  if (info.has_times) {
+    text += fmt::format("\n              {} to {}", format_time(info.first_time, info.calendar),
+                        format_time(info.last_time, info.calendar));
+  }
+  if (info.left_out > 0) {
+    text += fmt::format("\n              without {} time{} that not all channels have",
+                        info.left_out, info.left_out == 1 ? "" : "s");
   }
   return text;
 }
@@ -68,7 +69,7 @@ std::string file_line(const FieldFileInfo& file, const FieldDatasetInfo& info) {
   std::string text = fmt::format("    {}  {}, ", file.path, format_bytes(file.bytes));
   if (file.trajectories > 1) text += fmt::format("{} × ", file.trajectories);
   text += fmt::format("{} frame{}", file.frames, file.frames == 1 ? "" : "s");
-  if (info.has_times) {
+  if (info.has_times && file.frames > 0) {
     text += fmt::format(", {} to {}", format_time(file.first_time, info.calendar),
                         format_time(file.last_time, info.calendar));
   }
@@ -133,7 +134,7 @@ nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info) {
                                     {"trajectories", file.trajectories},
                                     {"frames", file.frames},
                                     {"storage", file.storage}};
-    if (info.has_times) {
+    if (info.has_times && file.frames > 0) {
       entry["first_time"] = format_time(file.first_time, info.calendar);
       entry["last_time"] = format_time(file.last_time, info.calendar);
     }
@@ -153,6 +154,7 @@ nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info) {
           {"pairs", info.pairs},
           {"frames", info.frames},
           {"runs", info.runs},
+          {"left_out", info.left_out},
           {"samples", info.samples},
           {"frame_seconds", info.frame_seconds},
           {"statistics", info.statistics},

@@ -17,8 +17,10 @@ namespace garonne::data {
 // Where the values of one channel lie: a dataset, and what each of its dimensions is.
 struct FieldPlace {
   std::string channel;
-  std::string dataset;       // under the trajectory's group, where a file has such groups
-  int trajectory_axis = -1;  // -1 = there is no such dimension
+  std::size_t source = 0;        // in which of the file's sources
+  std::int64_t first_frame = 0;  // frame of the dataset that is the file's first one
+  std::string dataset;           // under the trajectory's group, where a file has such groups
+  int trajectory_axis = -1;      // -1 = there is no such dimension
   int frame_axis = -1;
   // Dimension → index in it, for the channel's or component's number; the last one varies fastest
   // from channel to channel.
@@ -38,10 +40,16 @@ struct FieldPlace {
   }
 };
 
-// What one file holds.
-struct FieldFile {
+// A file on the disk.
+struct FieldSource {
   std::string path;
   std::int64_t bytes = 0;
+};
+
+// What one file holds, or several that hold different channels at the same times
+// (data/field_join.hpp).
+struct FieldFile {
+  std::vector<FieldSource> sources;  // one, but where files were joined
   std::vector<FieldPlace> channels;
   std::vector<FieldPlace> targets;  // of pairs only; else the channels are both
   std::vector<std::int64_t> points;
@@ -61,6 +69,7 @@ struct FieldFile {
   std::string statistics;
 
   bool pairs() const { return !targets.empty(); }
+  const std::string& path() const { return sources[0].path; }
 };
 
 struct FieldLayout {
@@ -72,6 +81,8 @@ struct FieldLayout {
   FieldFile (*describe)(const Hdf5File& file);
   // Whether a file may go on where another one ends; overlapping files are then an error.
   bool continues;
+  // Whether files of other channels at the same times are put together.
+  bool joins = false;
 };
 
 std::span<const FieldLayout> field_layouts();

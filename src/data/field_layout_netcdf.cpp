@@ -213,6 +213,7 @@ using Grid = std::tuple<std::string, std::string, std::string>;
 FieldFile describe(const Hdf5File& file) {
   std::vector<Variable> variables;
   std::map<Grid, int> grids;
+  std::map<Grid, int> constant_grids;
   const auto grid_of = [](const Variable& variable) {
     return Grid(variable.dimension(Role::Row), variable.dimension(Role::Column),
                 variable.dimension(Role::Time));
@@ -220,9 +221,11 @@ FieldFile describe(const Hdf5File& file) {
   for (const std::string& name : file.datasets()) {
     std::optional<Variable> variable = read_variable(file, name);
     if (!variable) continue;
-    if (variable->axis(Role::Time) >= 0) ++grids[grid_of(*variable)];
+    ++(variable->axis(Role::Time) >= 0 ? grids : constant_grids)[grid_of(*variable)];
     variables.push_back(std::move(*variable));
   }
+  // Orography and the like often have a file of their own.
+  if (grids.empty()) grids = std::move(constant_grids);
   if (grids.empty()) {
     throw IoError(file.path(), fmt::format("no variable with the dimensions (time, latitude, "
                                            "longitude) among the datasets {}",
@@ -239,7 +242,7 @@ FieldFile describe(const Hdf5File& file) {
   described.coordinates = {read_line(file, row), read_line(file, column)};
   described.points = {static_cast<std::int64_t>(described.coordinates[0].size()),
                       static_cast<std::int64_t>(described.coordinates[1].size())};
-  read_times(file, time, described);
+  if (!time.empty()) read_times(file, time, described);
   for (const Variable& variable : variables) {
     const bool same_grid =
         variable.dimension(Role::Row) == row && variable.dimension(Role::Column) == column;
@@ -259,9 +262,12 @@ FieldFile describe(const Hdf5File& file) {
 }  // namespace
 
 const FieldLayout& netcdf_layout() {
-  static const FieldLayout layout = {
-      "netcdf", "netCDF-4: variables (time, [level,] latitude, longitude)", recognises, describe,
-      /*continues=*/false};
+  static const FieldLayout layout = {"netcdf",
+                                     "netCDF-4: variables (time, [level,] latitude, longitude)",
+                                     recognises,
+                                     describe,
+                                     /*continues=*/false,
+                                     /*joins=*/true};
   return layout;
 }
 

@@ -20,7 +20,8 @@ constexpr float no_value = std::numeric_limits<float>::quiet_NaN();
 // Whether `next` is the channel after `place` of the same dataset, `steps` further.
 bool follows(const FieldPlace& place, const FieldPlace& next, std::int64_t steps) {
   if (place.fixed.empty() || next.fixed.size() != place.fixed.size() ||
-      place.dataset != next.dataset || !place.plain() || !next.plain()) {
+      place.dataset != next.dataset || place.source != next.source || !place.plain() ||
+      !next.plain()) {
     return false;
   }
   if (!std::equal(place.fixed.begin(), place.fixed.end() - 1, next.fixed.begin())) return false;
@@ -41,23 +42,23 @@ void uncross(std::span<const float> crossed, std::int64_t channels, float* value
 
 }  // namespace
 
-FieldReader::OpenFile& FieldReader::open(const FieldFile& file) {
+FieldReader::OpenFile& FieldReader::open(const FieldSource& source) {
   const auto found = std::find_if(open_.begin(), open_.end(), [&](const OpenFile& candidate) {
-    return candidate.file.path() == file.path;
+    return candidate.file.path() == source.path;
   });
   if (found != open_.end()) {
     open_.splice(open_.begin(), open_, found);
     return open_.front();
   }
   while (static_cast<int>(open_.size()) >= limit_) open_.pop_back();
-  OpenFile& opened = open_.emplace_front(Hdf5File::open(file.path));
-  if (opened.file.file_bytes() != file.bytes) {
+  OpenFile& opened = open_.emplace_front(Hdf5File::open(source.path));
+  if (opened.file.file_bytes() != source.bytes) {
     const std::int64_t bytes = opened.file.file_bytes();
     open_.pop_front();
-    throw IoError(file.path,
+    throw IoError(source.path,
                   fmt::format("the file has changed while it was in use: it had {} bytes "
                               "and has {} now",
-                              file.bytes, bytes));
+                              source.bytes, bytes));
   }
   return opened;
 }
@@ -97,11 +98,12 @@ void FieldReader::check_values(const FieldFile& file, const FieldPlace& place,
         fmt::format("row {}, column {}", slab.first_row + point / columns, point % columns);
     if (file.points.size() == 1) where = fmt::format("point {}", slab.first_row + point);
     throw IoError(
-        file.path,
+        file.sources[place.source].path,
         fmt::format("dataset \"{}\": channel \"{}\" has no finite value ({}) at {} of frame {}{}; "
                     "repair the file, or leave such values out (data.missing = mask, or --missing mask)",
                     dataset, place.channel,
-                    std::isnan(values[index]) ? "missing or NaN" : "infinite", where, slab.frame,
+                    std::isnan(values[index]) ? "missing or NaN" : "infinite", where,
+                    slab.frame + place.first_frame,
                     file.trajectories > 1 ? fmt::format(" of sample {}", slab.trajectory) : ""));
   }
 }
@@ -112,13 +114,13 @@ void FieldReader::read_together(const FieldFile& file, const FieldPlace& place, 
   if (!file.groups.empty()) {
     name = fmt::format("{}/{}", file.groups[static_cast<std::size_t>(slab.trajectory)], name);
   }
-  const Hdf5Dataset& source = dataset(open(file), name);
+  const Hdf5Dataset& source = dataset(open(file.sources[place.source]), name);
   const std::size_t rank = source.shape().size();
   std::vector<std::int64_t> first(rank, 0);
   std::vector<std::int64_t> size(rank, 1);
   const auto at = [](int axis) { return static_cast<std::size_t>(axis); };
   if (place.trajectory_axis >= 0) first[at(place.trajectory_axis)] = slab.trajectory;
-  if (place.frame_axis >= 0) first[at(place.frame_axis)] = slab.frame;
+  if (place.frame_axis >= 0) first[at(place.frame_axis)] = slab.frame + place.first_frame;
   for (const auto& [axis, index] : place.fixed) first[at(axis)] = index;
   if (count > 1) size[at(place.fixed.back().first)] = count;
   std::int64_t plane = slab.rows;

@@ -43,7 +43,7 @@ class FieldReader {
     Hdf5File file;
     std::map<std::string, Hdf5Dataset> datasets;  // closed before the file
   };
-  OpenFile& open(const FieldFile& file);
+  OpenFile& open(const FieldSource& source);
   const Hdf5Dataset& dataset(OpenFile& file, const std::string& name);
   // `count` channels from places[0] on that lie beside each other.
   void read_together(const FieldFile& file, const FieldPlace& place, std::int64_t count,

@@ -61,6 +61,8 @@ void SkillFile::Parts::write_setting() {
   describe(out, "lead", "steps of the model");
   write_array<double>(out, "row_weight", {length(setting.row_weights)}, setting.row_weights);
   describe(out, "row_weight", "what each row of the first axis counts in means, of mean 1");
+  // Groups that come with a dataset would hold the time of their making.
+  if (!setting.fields.coordinates.empty()) out.create_group("coordinates");
   for (std::size_t axis = 0; axis < setting.fields.coordinates.size(); ++axis) {
     const std::vector<double>& values = setting.fields.coordinates[axis];
     if (values.empty()) continue;
@@ -74,6 +76,7 @@ SkillFile::SkillFile(const std::string& path, const SkillSetting& setting)
   parts_->write_setting();
   if (setting.map_samples.empty() || setting.map_leads.empty()) return;
   Hdf5File& out = *parts_->file;
+  out.create_group("maps");
   write_array<std::int64_t>(out, "maps/sample", {length(setting.map_samples)}, setting.map_samples);
   write_array<std::int64_t>(out, "maps/lead", {length(setting.map_leads)}, setting.map_leads);
   Shape shape = {length(setting.map_samples), length(setting.map_leads), length(setting.channels)};

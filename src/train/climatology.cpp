@@ -5,9 +5,13 @@
 #include <Eigen/Cholesky>
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numbers>
+#include <optional>
 
 #include "base/error.hpp"
+#include "data/shared_work.hpp"
+#include "dist/session.hpp"
 
 namespace garonne::train {
 namespace {
@@ -81,6 +85,24 @@ std::string choose_kind(const std::string& kind, const data::FieldDatasetInfo& i
   return kind == "mean" || !cycle ? "mean" : "annual";
 }
 
+// The coefficients of all basis functions, all [functions][values]. Times are shared by all points,
+// and with them the matrix of the normal equations.
+void solve(const Eigen::MatrixXd& products, const std::vector<std::vector<double>>& sums,
+           std::vector<std::vector<float>>& coefficients) {
+  const Eigen::MatrixXd inverse =
+      products.ldlt().solve(Eigen::MatrixXd::Identity(products.rows(), products.cols()));
+  for (std::size_t one = 0; one < sums.size(); ++one) {
+    for (std::size_t i = 0; i < sums[one].size(); ++i) {
+      double coefficient = 0;
+      for (std::size_t other = 0; other < sums.size(); ++other) {
+        coefficient += inverse(static_cast<Eigen::Index>(one), static_cast<Eigen::Index>(other)) *
+                       sums[other][i];
+      }
+      coefficients[one][i] = static_cast<float>(coefficient);
+    }
+  }
+}
+
 }  // namespace
 
 double year_seconds(data::Calendar calendar) {
@@ -102,59 +124,63 @@ double year_seconds(data::Calendar calendar) {
 }
 
 Climatology Climatology::of(const data::FieldQuery& query, const std::string& kind,
-                            const std::function<void(std::int64_t, std::int64_t)>& progress) {
+                            dist::Session& session, bool show_progress) {
   data::FieldQuery every = query;
   every.history = 0;
   every.lead = every.rollout = every.stride = 1;
-  data::FieldDataset dataset = data::FieldDataset::open(every);
-  const data::FieldDatasetInfo& info = dataset.info();
-  const std::vector<TimedFrame> frames = frames_of(dataset);
-
+  std::optional<data::FieldDataset> dataset;
+  std::vector<TimedFrame> frames;
   Climatology made;
   made.path_ = query.path;
-  made.kind_ = choose_kind(kind, info, frames);
+  session.agree([&] {
+    dataset.emplace(data::FieldDataset::open(every));
+    frames = frames_of(*dataset);
+    made.kind_ = choose_kind(kind, dataset->info(), frames);
+  });
+  const data::FieldDatasetInfo& info = dataset->info();
   made.year_seconds_ = made.kind_ == "annual" ? year_seconds(info.calendar) : 0;
   const auto all = static_cast<std::int64_t>(frames.size());
   std::int64_t step = (all + most_frames - 1) / most_frames;
   // Every fourth frame of six-hourly data would always be the same hour of the day.
   if (step % 2 == 0) ++step;
+  made.frames_ = (all + step - 1) / step;
+  const auto frame_at = [&](std::int64_t place) {
+    return frames[static_cast<std::size_t>(place * step)];
+  };
 
   const auto functions = basis_at(0, made.year_seconds_).size();
   const auto values = static_cast<std::size_t>(info.target_values(info.points[0]));
-  std::vector<std::vector<double>> sums(functions, std::vector<double>(values));
+  std::vector<std::vector<double>> sums(functions);
+  if (session.rank() == 0) sums.assign(functions, std::vector<double>(values));
   Eigen::MatrixXd products = Eigen::MatrixXd::Zero(static_cast<Eigen::Index>(functions),
                                                    static_cast<Eigen::Index>(functions));
-  std::vector<float> state(values);
-  for (std::int64_t at = 0; at < all; at += step) {
-    const TimedFrame& frame = frames[static_cast<std::size_t>(at)];
-    dataset.read_frame(frame.frame, {}, nullptr, state.data());
-    const Basis basis = basis_at(frame.seconds, made.year_seconds_);
-    for (std::size_t one = 0; one < functions; ++one) {
-      for (std::size_t i = 0; i < values; ++i) {
-        sums[one][i] += basis[one] * static_cast<double>(state[i]);
-      }
-      for (std::size_t other = 0; other < functions; ++other) {
-        products(static_cast<Eigen::Index>(one), static_cast<Eigen::Index>(other)) +=
-            basis[one] * basis[other];
-      }
-    }
-    ++made.frames_;
-    progress(at + 1, all);
-  }
-
-  // Times are shared by all points, and with them the matrix of the normal equations.
-  const Eigen::MatrixXd inverse =
-      products.ldlt().solve(Eigen::MatrixXd::Identity(products.rows(), products.cols()));
+  data::make_and_take(
+      session, "climatology", show_progress, made.frames_,
+      [&](std::int64_t place) {
+        data::MadeSample read{std::vector<float>(values), {}};
+        dataset->read_frame(frame_at(place).frame, {}, nullptr, read.values.data());
+        return read;
+      },
+      [&](std::int64_t place, const data::MadeSample& state) {
+        const Basis basis = basis_at(frame_at(place).seconds, made.year_seconds_);
+        for (std::size_t one = 0; one < functions; ++one) {
+          for (std::size_t i = 0; i < values; ++i) {
+            sums[one][i] += basis[one] * static_cast<double>(state.values[i]);
+          }
+          for (std::size_t other = 0; other < functions; ++other) {
+            products(static_cast<Eigen::Index>(one), static_cast<Eigen::Index>(other)) +=
+                basis[one] * basis[other];
+          }
+        }
+      });
   made.coefficients_.assign(functions, std::vector<float>(values));
-  for (std::size_t one = 0; one < functions; ++one) {
-    for (std::size_t i = 0; i < values; ++i) {
-      double coefficient = 0;
-      for (std::size_t other = 0; other < functions; ++other) {
-        coefficient += inverse(static_cast<Eigen::Index>(one), static_cast<Eigen::Index>(other)) *
-                       sums[other][i];
-      }
-      made.coefficients_[one][i] = static_cast<float>(coefficient);
-    }
+  if (session.rank() == 0) solve(products, sums, made.coefficients_);
+  for (std::vector<float>& coefficients : made.coefficients_) {
+    const std::size_t bytes = values * sizeof(float);
+    std::string text(session.rank() == 0 ? bytes : 0, '\0');
+    if (!text.empty()) std::memcpy(text.data(), coefficients.data(), bytes);
+    text = session.broadcast(text);
+    std::memcpy(coefficients.data(), text.data(), bytes);
   }
   return made;
 }

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "data/field_dataset.hpp"
+
+namespace garonne::dist {
+class Session;
+}
 
 namespace garonne::train {
 
@@ -20,11 +23,12 @@ class Climatology {
 
   // From at most `most_frames` frames of the target channels of the dataset, evenly spread. `kind`:
   // mean, annual, or auto = annual where the files tell the time and hold at least a year of at
-  // least eight frames, else mean. For pairs the mean of the targets. `progress` is told (done,
-  // all). Throws ConfigError (key "--climatology") for an unknown kind, and for annual where auto
-  // would not choose it; IoError as FieldDataset.
+  // least eight frames, else mean. For pairs the mean of the targets. The ranks share the frames,
+  // and all get the same bits whatever their number. Throws on all ranks
+  // (Session::agree) for an unknown kind, for annual where auto would not choose it, and as
+  // FieldDataset. Collective.
   static Climatology of(const data::FieldQuery& query, const std::string& kind,
-                        const std::function<void(std::int64_t, std::int64_t)>& progress);
+                        dist::Session& session, bool show_progress = false);
 
   // "mean", "annual".
   const std::string& kind() const { return kind_; }

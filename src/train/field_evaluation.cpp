@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "data/shared_work.hpp"
 #include "exec/executor.hpp"
 #include "nn/field_model.hpp"
 #include "train/climatology.hpp"
@@ -172,9 +173,8 @@ FieldEvaluation::FieldEvaluation(TrainedModel& trained, const FieldWorkload& wor
   require_positive("--samples", options_.samples);
   if (options_.lead_steps != 0) require_positive("--lead-steps", options_.lead_steps);
   const RunConfig& config = trained.config;
-  const std::string path =
-      config.data.validation.empty() ? config.data.path : config.data.validation;
-  query_ = field_query(config, path);
+  query_ = field_query(config, has_validation(config) ? Part::Validation : Part::Training);
+  const std::string& path = query_.path;
   query_.rollout = query_.stride = 1;
   data::FieldDataset dataset = data::FieldDataset::open(query_);
   const data::FieldDatasetInfo& info = dataset.info();
@@ -236,138 +236,212 @@ void FieldEvaluation::find_starts(data::FieldDataset& dataset) {
   }
 }
 
-// What is filled while forecasts run.
-struct FieldEvaluation::Rolling {
-  data::FieldDataset dataset;
-  Predictor predictor;
-  Climatology climatology;
-  Weighting weighting;
-  PowerSpectrum spectrum;
-  SkillTable table;
-  data::SkillResults results;
-  std::vector<float> truth, forecast, persisted, usual;  // [target channels, points…]
+// Makes one forecast after the other.
+//
+// What is kept of one is two lists: facts, of each lead the four numbers of FieldSkill by source
+// and channel, then truth and model spectra [spectrum_leads, channels, wavenumbers], then the time
+// of each lead; and values, of a sample of which maps are kept truth and forecast at map_leads.
+class FieldEvaluation::Forecasts {
+ public:
+  Forecasts(const FieldEvaluation& evaluation, Climatology climatology)
+      : setting_(evaluation.setting_),
+        query_(evaluation.query_),
+        starts_(evaluation.starts_),
+        samples_(evaluation.samples_),
+        dataset_(data::FieldDataset::open(evaluation.query_)),
+        predictor_(evaluation.trained_, evaluation.workload_),
+        climatology_(std::move(climatology)),
+        weighting_{setting_.weighting, setting_.row_weights},
+        spectrum_(setting_.fields, weighting_),
+        spectrum_leads_(spread_leads(setting_.leads, most_spectra)),
+        missing_(evaluation.workload_.statistics(),
+                 static_cast<std::int64_t>(setting_.fields.input_channels.size()),
+                 static_cast<std::int64_t>(setting_.channels.size()),
+                 setting_.fields.plane(setting_.fields.points[0])) {
+    const data::FieldDatasetInfo& info = dataset_.info();
+    const auto values = static_cast<std::size_t>(info.target_values(info.points[0]));
+    for (auto* field : {&truth_, &forecast_, &persisted_, &usual_}) field->resize(values);
+  }
 
-  void compare(std::size_t source, std::size_t lead, std::span<const float> values,
-               std::size_t channels);
-  void add_spectra(std::size_t lead, std::size_t channels);
+  const Predictor& predictor() const { return predictor_; }
+  // The parts of results that no forecast changes.
+  data::SkillResults empty_results() const {
+    data::SkillResults results;
+    results.spectrum = spectrum_.kind();
+    results.spectrum_leads = spectrum_leads_;
+    results.wavenumbers = static_cast<std::int64_t>(spectrum_.size());
+    results.truth_spectrum.assign(spectrum_values(), 0.0);
+    results.model_spectrum.assign(spectrum_values(), 0.0);
+    return results;
+  }
+
+  data::MadeSample make(std::size_t number);
+
+ private:
+  std::size_t channels() const { return setting_.channels.size(); }
+  std::size_t spectrum_values() const {
+    return spectrum_leads_.size() * channels() * spectrum_.size();
+  }
+  std::span<const float> channel_of(std::span<const float> all, std::size_t channel) const {
+    const std::size_t points = truth_.size() / channels();
+    return all.subspan(channel * points, points);
+  }
+  void compare(std::span<const float> values, std::vector<double>& facts) const {
+    for (std::size_t channel = 0; channel < channels(); ++channel) {
+      const FieldSkill skill = field_skill(channel_of(values, channel), channel_of(truth_, channel),
+                                           channel_of(usual_, channel), weighting_);
+      facts.insert(facts.end(),
+                   {skill.squared_error, skill.bias, skill.relative_l2, skill.anomaly_correlation});
+    }
+  }
+  void add_spectra(std::size_t lead, std::span<double> truth, std::span<double> model) {
+    // Where the truth has no value the two agree, so that no difference comes from there.
+    std::vector<float> known = truth_;
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      if (std::isnan(known[i])) known[i] = forecast_[i];
+    }
+    for (std::size_t channel = 0; channel < channels(); ++channel) {
+      const std::size_t at = (lead * channels() + channel) * spectrum_.size();
+      spectrum_.add(channel_of(known, channel), truth.subspan(at, spectrum_.size()));
+      spectrum_.add(channel_of(forecast_, channel), model.subspan(at, spectrum_.size()));
+    }
+  }
+
+  const data::SkillSetting& setting_;
+  const data::FieldQuery& query_;
+  const std::vector<std::int64_t>& starts_;
+  const std::vector<std::int64_t>& samples_;
+  data::FieldDataset dataset_;
+  Predictor predictor_;
+  Climatology climatology_;
+  Weighting weighting_;
+  PowerSpectrum spectrum_;
+  std::vector<std::int64_t> spectrum_leads_;
+  MissingValues missing_;
+  std::vector<float> truth_, forecast_, persisted_, usual_;  // [target channels, points…]
 };
 
-void FieldEvaluation::Rolling::compare(std::size_t source, std::size_t lead,
-                                       std::span<const float> values, std::size_t channels) {
-  const std::size_t points = truth.size() / channels;
-  for (std::size_t channel = 0; channel < channels; ++channel) {
-    const auto part = [&](std::span<const float> all) {
-      return all.subspan(channel * points, points);
-    };
-    table.add(source, lead, channel,
-              field_skill(part(values), part(truth), part(usual), weighting));
-  }
-}
-
-void FieldEvaluation::Rolling::add_spectra(std::size_t lead, std::size_t channels) {
-  const std::size_t points = truth.size() / channels;
-  const std::size_t size = spectrum.size();
-  // Where the truth has no value the two agree, so that no difference comes from there.
-  std::vector<float> known = truth;
-  for (std::size_t i = 0; i < known.size(); ++i) {
-    if (std::isnan(known[i])) known[i] = forecast[i];
-  }
-  for (std::size_t channel = 0; channel < channels; ++channel) {
-    const std::size_t at = (lead * channels + channel) * size;
-    spectrum.add(std::span(known).subspan(channel * points, points),
-                 std::span(results.truth_spectrum).subspan(at, size));
-    spectrum.add(std::span(forecast).subspan(channel * points, points),
-                 std::span(results.model_spectrum).subspan(at, size));
-  }
-}
-
-data::SkillResults FieldEvaluation::run(const MapSink& map, const EvaluationProgress& progress) {
+data::MadeSample FieldEvaluation::Forecasts::make(std::size_t number) {
+  const data::FieldDatasetInfo& info = dataset_.info();
   const auto leads = static_cast<std::size_t>(setting_.leads);
-  const std::size_t channels = setting_.channels.size();
-  const Weighting weighting{setting_.weighting, setting_.row_weights};
-  Rolling rolling{
-      data::FieldDataset::open(query_),
-      Predictor(trained_, workload_),
-      Climatology::of(
-          field_query(trained_.config, trained_.config.data.path), options_.climatology,
-          [&](std::int64_t done, std::int64_t all) { progress("climatology", done, all); }),
-      weighting,
-      PowerSpectrum(setting_.fields, weighting),
-      SkillTable(setting_.sources.size(), leads, channels),
-      {},
-      {},
-      {},
-      {},
-      {}};
-  setting_.climatology = rolling.climatology.description();
-  const data::FieldDatasetInfo& info = rolling.dataset.info();
-  const MissingValues missing(workload_.statistics(),
-                              static_cast<std::int64_t>(info.input_channels.size()),
-                              static_cast<std::int64_t>(channels), info.plane(info.points[0]));
-  const auto values = static_cast<std::size_t>(info.target_values(info.points[0]));
-  for (auto* field : {&rolling.truth, &rolling.forecast, &rolling.persisted, &rolling.usual}) {
-    field->resize(values);
+  const std::int64_t start = starts_[number];
+  std::vector<float> loaded(static_cast<std::size_t>(info.input_values(info.points[0])));
+  dataset_.read(samples_[number], {}, loaded.data(), nullptr);
+  missing_.fill_inputs(loaded);
+  Window window(info, std::move(loaded));
+  const double start_seconds = info.has_times && !info.pairs
+                                   ? dataset_.sample_time(samples_[number])
+                                   : std::numeric_limits<double>::quiet_NaN();
+  if (!info.pairs) {
+    dataset_.read_frame(start, {}, nullptr, persisted_.data());
+    missing_.fill_forecast(persisted_, persisted_);
   }
-  data::SkillResults& results = rolling.results;
-  results.spectrum = rolling.spectrum.kind();
-  results.spectrum_leads = spread_leads(setting_.leads, most_spectra);
-  results.wavenumbers = static_cast<std::int64_t>(rolling.spectrum.size());
-  const std::size_t spectra = results.spectrum_leads.size() * channels * rolling.spectrum.size();
-  results.truth_spectrum.assign(spectra, 0.0);
-  results.model_spectrum.assign(spectra, 0.0);
+  data::MadeSample made;
+  std::vector<double> spectra(2 * spectrum_values());
+  std::vector<double> times;
+  for (std::size_t lead = 0; lead < leads; ++lead) {
+    const auto step = static_cast<std::int64_t>(lead) + 1;
+    times.push_back(start_seconds + static_cast<double>(step) * setting_.lead_seconds);
+    predictor_.predict(window.values(), forecast_);
+    std::vector<float> state;
+    const bool goes_on = lead + 1 < leads;
+    if (goes_on) state.resize(window.frame_values());
+    dataset_.read_frame(info.pairs ? start : start + step * query_.lead, {},
+                        goes_on && window.prescribed() ? state.data() : nullptr, truth_.data());
+    missing_.fill_inputs(state);
+    missing_.fill_forecast(truth_, forecast_);
+    climatology_.at(times.back(), usual_);
+    compare(forecast_, made.facts);
+    if (!info.pairs) compare(persisted_, made.facts);
+    compare(usual_, made.facts);
+    const std::size_t spectrum = place_of(spectrum_leads_, step);
+    if (spectrum < spectrum_leads_.size()) {
+      add_spectra(spectrum, std::span(spectra).first(spectrum_values()),
+                  std::span(spectra).last(spectrum_values()));
+    }
+    const bool mapped = place_of(setting_.map_leads, step) < setting_.map_leads.size();
+    if (number < setting_.map_samples.size() && mapped) {
+      made.values.insert(made.values.end(), truth_.begin(), truth_.end());
+      made.values.insert(made.values.end(), forecast_.begin(), forecast_.end());
+    }
+    if (goes_on) window.push(forecast_, std::move(state));
+  }
+  made.facts.insert(made.facts.end(), spectra.begin(), spectra.end());
+  made.facts.insert(made.facts.end(), times.begin(), times.end());
+  return made;
+}
 
-  const std::int64_t work = setting_.samples * setting_.leads;
-  std::int64_t done = 0;
-  for (std::size_t number = 0; number < starts_.size(); ++number) {
-    const std::int64_t start = starts_[number];
-    std::vector<float> loaded(static_cast<std::size_t>(info.input_values(info.points[0])));
-    rolling.dataset.read(samples_[number], {}, loaded.data(), nullptr);
-    missing.fill_inputs(loaded);
-    Window window(info, std::move(loaded));
-    const double start_seconds = info.has_times && !info.pairs
-                                     ? rolling.dataset.sample_time(samples_[number])
-                                     : std::numeric_limits<double>::quiet_NaN();
-    if (!info.pairs) {
-      rolling.dataset.read_frame(start, {}, nullptr, rolling.persisted.data());
-      missing.fill_forecast(rolling.persisted, rolling.persisted);
-    }
-    for (std::size_t lead = 0; lead < leads; ++lead) {
-      const auto step = static_cast<std::int64_t>(lead) + 1;
-      const double seconds = start_seconds + static_cast<double>(step) * setting_.lead_seconds;
-      rolling.predictor.predict(window.values(), rolling.forecast);
-      std::vector<float> state;
-      const bool goes_on = lead + 1 < leads;
-      if (goes_on) state.resize(window.frame_values());
-      rolling.dataset.read_frame(info.pairs ? start : start + step * query_.lead, {},
-                                 goes_on && window.prescribed() ? state.data() : nullptr,
-                                 rolling.truth.data());
-      missing.fill_inputs(state);
-      missing.fill_forecast(rolling.truth, rolling.forecast);
-      rolling.climatology.at(seconds, rolling.usual);
-      std::size_t source = 0;
-      rolling.compare(source++, lead, rolling.forecast, channels);
-      if (!info.pairs) rolling.compare(source++, lead, rolling.persisted, channels);
-      rolling.compare(source, lead, rolling.usual, channels);
-      const std::size_t spectrum = place_of(results.spectrum_leads, step);
-      if (spectrum < results.spectrum_leads.size()) rolling.add_spectra(spectrum, channels);
-      const std::size_t map_lead = place_of(setting_.map_leads, step);
-      if (number < setting_.map_samples.size() && map_lead < setting_.map_leads.size()) {
-        map(number, map_lead, seconds, rolling.truth, rolling.forecast);
+// Adds up what forecasts are worth, in the order in which they are given.
+class FieldEvaluation::Sums {
+ public:
+  Sums(const data::SkillSetting& setting, data::SkillResults empty)
+      : setting_(setting),
+        results_(std::move(empty)),
+        table_(setting.sources.size(), static_cast<std::size_t>(setting.leads),
+               setting.channels.size()) {}
+
+  void take(std::size_t number, const data::MadeSample& made, const MapSink& map);
+  data::SkillResults finish();
+
+ private:
+  const data::SkillSetting& setting_;
+  data::SkillResults results_;
+  SkillTable table_;
+};
+
+void FieldEvaluation::Sums::take(std::size_t number, const data::MadeSample& made,
+                                 const MapSink& map) {
+  const auto leads = static_cast<std::size_t>(setting_.leads);
+  auto fact = made.facts.begin();
+  for (std::size_t lead = 0; lead < leads; ++lead) {
+    for (std::size_t source = 0; source < setting_.sources.size(); ++source) {
+      for (std::size_t channel = 0; channel < setting_.channels.size(); ++channel, fact += 4) {
+        table_.add(source, lead, channel, {fact[0], fact[1], fact[2], fact[3]});
       }
-      if (goes_on) window.push(rolling.forecast, std::move(state));
-      progress("forecasts", ++done, work);
     }
   }
-  for (auto* sums : {&results.truth_spectrum, &results.model_spectrum}) {
+  for (auto* spectra : {&results_.truth_spectrum, &results_.model_spectrum}) {
+    for (double& value : *spectra) value += *fact++;
+  }
+  if (number >= setting_.map_samples.size()) return;
+  const std::size_t maps = setting_.map_leads.size();
+  const std::size_t values = made.values.size() / (2 * maps);
+  const auto part = [&](std::size_t place) {
+    return std::span(made.values).subspan(place * values, values);
+  };
+  for (std::size_t lead = 0; lead < maps; ++lead) {
+    map(number, lead, fact[setting_.map_leads[lead] - 1], part(2 * lead), part(2 * lead + 1));
+  }
+}
+
+data::SkillResults FieldEvaluation::Sums::finish() {
+  for (auto* sums : {&results_.truth_spectrum, &results_.model_spectrum}) {
     for (double& value : *sums) value /= static_cast<double>(setting_.samples);
   }
-  results.rmse = rolling.table.rmse();
-  results.bias = rolling.table.bias();
-  results.relative_l2 = rolling.table.relative_l2();
-  results.anomaly_correlation = rolling.table.anomaly_correlation();
-  peak_bytes_ = rolling.predictor.peak_bytes();
-  planned_peak_bytes_ = rolling.predictor.planned_peak_bytes();
-  return results;
+  results_.rmse = table_.rmse();
+  results_.bias = table_.bias();
+  results_.relative_l2 = table_.relative_l2();
+  results_.anomaly_correlation = table_.anomaly_correlation();
+  return std::move(results_);
+}
+
+data::SkillResults FieldEvaluation::run(dist::Session& session, const MapSink& map,
+                                        bool show_progress) {
+  Climatology climatology = Climatology::of(field_query(trained_.config, Part::Training),
+                                            options_.climatology, session, show_progress);
+  setting_.climatology = climatology.description();
+  std::optional<Forecasts> forecasts;
+  session.agree([&] { forecasts.emplace(*this, std::move(climatology)); });
+  Sums sums(setting_, forecasts->empty_results());
+  data::make_and_take(
+      session, "forecasts", show_progress, setting_.samples,
+      [&](std::int64_t number) { return forecasts->make(static_cast<std::size_t>(number)); },
+      [&](std::int64_t number, const data::MadeSample& made) {
+        sums.take(static_cast<std::size_t>(number), made, map);
+      });
+  peak_bytes_ = session.all_reduce_max(std::vector{forecasts->predictor().peak_bytes()})[0];
+  planned_peak_bytes_ = forecasts->predictor().planned_peak_bytes();
+  return session.rank() == 0 ? sums.finish() : data::SkillResults();
 }
 
 }  // namespace garonne::train

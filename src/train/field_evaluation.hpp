@@ -8,6 +8,7 @@
 #include <string>
 
 #include "data/skill_file.hpp"
+#include "dist/session.hpp"
 #include "train/field_workload.hpp"
 #include "train/trained_model.hpp"
 
@@ -24,15 +25,13 @@ struct FieldEvaluationOptions {
 // A forecast of which a map is kept, as SkillFile::write_map.
 using MapSink = std::function<void(std::size_t sample, std::size_t lead, double seconds,
                                    std::span<const float> truth, std::span<const float> forecast)>;
-using EvaluationProgress =
-    std::function<void(const std::string& what, std::int64_t done, std::int64_t all)>;
 
 // What there is to evaluate is settled on construction; run() does it. Memory does not grow with
-// samples or leads. On one rank.
+// samples or leads, but for the maps of a sample.
 //
 // The model is applied to its own predictions. Channels of the input that it does not predict are
-// taken from the data at the time that the input is of. Forecasts start from data.validation, or
-// from data.path where that is not set. The climatology is that of data.path.
+// taken from the data at the time that the input is of. Forecasts start from the validation data,
+// or from those of the training where a run has none. The climatology is that of the training data.
 class FieldEvaluation {
  public:
   // Throws ConfigError for numbers below 1, for more leads than the data hold, for leads of pairs,
@@ -42,16 +41,20 @@ class FieldEvaluation {
 
   const data::SkillSetting& setting() const { return setting_; }
 
-  // Reads the climatology, then rolls out. Throws PlanError when the predicting Program does not
-  // fit the budget of the run, ConfigError as Climatology::of, and IoError.
-  data::SkillResults run(const MapSink& map, const EvaluationProgress& progress);
+  // Reads the climatology, then rolls out; rank r the forecasts i with i mod ranks = r. Sums are
+  // over samples in their order, on rank 0, so that ranks of as many threads give the same bits
+  // whatever their number. On rank 0 `map` gets the maps in their order and the results are
+  // returned; they are empty elsewhere. Throws on all ranks (Session::agree) when the predicting
+  // Program does not fit the budget of the run, and as Climatology::of; IoError. Collective.
+  data::SkillResults run(dist::Session& session, const MapSink& map, bool show_progress = false);
 
-  // Highest bytes of a forecast, and those planned; after run().
+  // Highest bytes of a forecast on any rank, and those planned; after run().
   std::int64_t peak_bytes() const { return peak_bytes_; }
   std::int64_t planned_peak_bytes() const { return planned_peak_bytes_; }
 
  private:
-  struct Rolling;
+  class Forecasts;
+  class Sums;
   void find_starts(data::FieldDataset& dataset);
 
   TrainedModel& trained_;

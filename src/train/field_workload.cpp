@@ -84,14 +84,19 @@ data::FieldDataset open_training(const RunConfig& config) {
     throw ConfigError("data.path", "",
                       "is missing: the fields to train on (see `garonne data --help`)");
   }
-  return data::FieldDataset::open(field_query(config, config.data.path));
+  return data::FieldDataset::open(field_query(config, Part::Training));
 }
 
 }  // namespace
 
-data::FieldQuery field_query(const RunConfig& config, const std::string& path) {
+data::FieldQuery field_query(const RunConfig& config, Part part) {
   data::FieldQuery query;
-  query.path = path;
+  const bool validation = part == Part::Validation;
+  query.path =
+      validation && !config.data.validation.empty() ? config.data.validation : config.data.path;
+  query.period =
+      validation ? data::FieldPeriod::parse("data.validation_period", config.data.validation_period)
+                 : data::FieldPeriod::parse("data.period", config.data.period);
   query.layout = config.data.layout;
   query.input_channels = split_names(config.data.inputs);
   query.target_channels = split_names(config.data.targets);
@@ -103,10 +108,14 @@ data::FieldQuery field_query(const RunConfig& config, const std::string& path) {
   return query;
 }
 
+bool has_validation(const RunConfig& config) {
+  return !config.data.validation.empty() || !config.data.validation_period.empty();
+}
+
 FieldWorkload::FieldWorkload(const RunConfig& config)
     : training_(open_training(config)), info_(training_.info()), loss_(config.train.loss) {
-  if (!config.data.validation.empty()) {
-    validation_ = data::FieldDataset::open(field_query(config, config.data.validation));
+  if (has_validation(config)) {
+    validation_ = data::FieldDataset::open(field_query(config, Part::Validation));
     check_same_fields(info_, validation_->info());
   }
   statistics_ = statistics_of(config, info_);

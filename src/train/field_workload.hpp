@@ -10,8 +10,10 @@
 
 namespace garonne::train {
 
-// What a run file asks of its data; the same for data.path and data.validation.
-data::FieldQuery field_query(const RunConfig& config, const std::string& path);
+// What a run file asks of its data. Throws ConfigError for periods that are none.
+data::FieldQuery field_query(const RunConfig& config, Part part);
+// Whether a run file names data for validation: other files, or other dates.
+bool has_validation(const RunConfig& config);
 
 class FieldWorkload final : public Workload {
  public:

@@ -20,7 +20,11 @@ exec::Machine TrainedModel::machine() {
   return machine;
 }
 
-TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step) {
+TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step,
+                                const dist::Session& session) {
+  const auto warn = [&](const std::string& text) {
+    if (session.rank() == 0) fmt::print(stderr, "warning: {}\n", text);
+  };
   TrainedModel trained;
   trained.config = run_directory_config(run_directory);
   // One rank does what the grid did.
@@ -31,8 +35,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   Manifest manifest;
   std::string checkpoint;
   if (step < 0) {
-    const StartingPoint start = find_starting_point(
-        trained.config, [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); });
+    const StartingPoint start = find_starting_point(trained.config, warn);
     if (start.checkpoint.empty())
       throw IoError(run_directory, "has no checkpoint yet; --step 0 is the initialisation");
     manifest = start.manifest;
@@ -55,7 +58,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   } else {
     facts = open_workload(trained.config)->facts();
   }
-  const int threads = threads_of_rank(trained.config, 1);
+  const int threads = threads_of_rank(trained.config, session.ranks_on_node());
   trained.setup = make_setup(trained.config, facts, threads);
   trained.compute = std::make_unique<ComputeSession>(threads);
   // What was measured on this machine is nearer the truth than what nodes declare.
@@ -64,10 +67,10 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     if (manifest.products.is_object())
       trained.products = nn::Products::from_json(manifest.products);
   } catch (const ConfigError& unavailable) {
-    fmt::print(stderr, "warning: {}; last bits may differ\n", unavailable.what());
+    warn(fmt::format("{}; last bits may differ", unavailable.what()));
   }
   trained.optimizer = optim::make_optimizer(trained.config);
-  trained.budget_bytes = resolve_budget(trained.config, 1);
+  trained.budget_bytes = resolve_budget(trained.config, session.ranks_on_node());
   trained.tier = std::make_unique<exec::DeviceTier>(trained.budget_bytes);
   const auto names = trained.optimizer->state_names();
   const exec::DeviceScope scope(*trained.tier);

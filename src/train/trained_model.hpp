@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "dist/session.hpp"
 #include "exec/device_tier.hpp"
 #include "exec/executor.hpp"
 #include "optim/optimizer.hpp"
@@ -29,7 +30,9 @@ struct TrainedModel {
 };
 
 // Step -1 = the newest checkpoint that verifies; 0 = the initialisation, made again from the seed.
-// On one rank. Throws IoError when there is no such checkpoint.
-TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step);
+// The whole model on this rank, without a word to others; threads and budget are those of a rank of
+// the session. Throws IoError when there is no such checkpoint.
+TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step,
+                                const dist::Session& session);
 
 }  // namespace garonne::train

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import tempfile
 import unittest
 
 from support import ProgramTest, run
@@ -93,6 +94,46 @@ class Climate(ProgramTest):
         refused = run("data", "statistics", folder, ranks=2, check=5)
         self.assertIn(f"{folder}/b.nc", refused.stderr)
         self.assertIn("truncated", refused.stderr)
+
+
+@unittest.skipUnless(CLIMATE.is_dir(), f"{CLIMATE} is missing; scripts/fetch-data makes it")
+class ClimateRun(unittest.TestCase):
+    """config/hadgem_fno.toml, some steps of it, and what its forecasts are worth."""
+
+    def test_a_scenario_is_learned_and_the_other_forecast(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-climate-"))
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        statistics = folder / "statistics.h5"
+        run("data", "statistics", CLIMATE / "A1B_north_america.nc", "--pointwise", "--output", statistics)
+        run("train", SOURCE / "config/hadgem_fno.toml", "--data.path", CLIMATE / "A1B_north_america.nc",
+            "--data.validation", CLIMATE / "E1_north_america.nc", "--data.statistics", statistics,
+            "--run.directory", folder / "run", "--run.threads", 1, "--train.steps", 60, "--evaluation.every", 0,
+            "--checkpoint.every", 0)
+        arguments = ("eval", folder / "run", "--lead-steps", 2, "--samples", 30)
+        shown = run(*arguments).stdout
+        self.assertIn("1 a", shown)
+        skill = json.loads((folder / "run/skill.json").read_text())
+        self.assertEqual(skill["sources"], ["model", "persistence", "climatology"])
+        model, persistence, climatology = (lead[0][0] for lead in skill["rmse"])
+        self.assertLess(model, 0.95 * persistence)
+        self.assertLess(model, climatology)
+        # A year of E1 is no further from the year before than this.
+        self.assertTrue(0.8 < persistence < 1.0, persistence)
+        kept = (folder / "run/skill.json").read_bytes()
+        self.assertEqual(run(*arguments, ranks=2).stdout, shown)
+        self.assertEqual((folder / "run/skill.json").read_bytes(), kept)
+
+    def test_periods(self):
+        file = CLIMATE / "E1_north_america.nc"
+        facts = json.loads(run("data", "inspect", file, "--period", "2000/2099", "--json").stdout)
+        self.assertEqual((facts["frames"], facts["samples"], facts["runs"]), (100, 99, 1))
+        # Until 2000 the scenarios are one run.
+        both = [run("data", "statistics", CLIMATE / name, "--period", "/1999", "--json").stdout
+                for name in ("A1B_north_america.nc", "E1_north_america.nc")]
+        self.assertEqual(*both)
+        for period in ("2000", "2200/"):
+            refused = run("data", "inspect", file, "--period", period, check=2)
+            self.assertIn("--period", refused.stderr)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,20 @@ class FieldRun(FieldsTest):
         """Values of a source by lead."""
         return [lead[channel] for lead in self.skill[key][self.skill["sources"].index(source)]]
 
+    def test_any_number_of_ranks_gives_the_same_files(self):
+        files = ("skill.json", "skill.h5")
+        kept = [(self.run_directory / name).read_bytes() for name in files]
+        shown = set()
+        for ranks in (1, 2, 3):
+            shown.add(run("eval", self.run_directory, *self.ARGUMENTS, "--json", ranks=ranks).stdout)
+            for name, wanted in zip(files, kept):
+                self.assertEqual((self.run_directory / name).read_bytes(), wanted, f"{name} of {ranks} ranks")
+        self.assertEqual(len(shown), 1)
+        # What one rank cannot read or write is said once, with the code of a single one.
+        absent = self.folder / "absent" / "skill.h5"
+        refused = run("eval", self.run_directory, *self.ARGUMENTS, "--output", absent, ranks=2, check=5)
+        self.assertEqual(refused.stderr.count("garonne:"), 1)
+
     def check_page(self, pictures):
         run("report", self.run_directory, "--budgets", 0)
         page = self.run_directory / "report.html"

@@ -126,16 +126,13 @@ Evaluated evaluate(const RunConfig& config, const FieldEvaluationOptions& option
   const FieldWorkload workload(trained.config);
   FieldEvaluation evaluation(trained, workload, config.run.directory, options);
   Evaluated made;
-  made.results = evaluation.run(
-      [&](std::size_t sample, std::size_t lead, double seconds, std::span<const float> truth,
-          std::span<const float> forecast) {
-        made.maps.push_back({sample,
-                             lead,
-                             seconds,
-                             {truth.begin(), truth.end()},
-                             {forecast.begin(), forecast.end()}});
-      },
-      [](const std::string&, std::int64_t, std::int64_t) {});
+  dist::Session session = dist::Session::single();
+  made.results = evaluation.run(session, [&](std::size_t sample, std::size_t lead, double seconds,
+                                             std::span<const float> truth,
+                                             std::span<const float> forecast) {
+    made.maps.push_back(
+        {sample, lead, seconds, {truth.begin(), truth.end()}, {forecast.begin(), forecast.end()}});
+  });
   made.setting = evaluation.setting();
   made.peak_bytes = evaluation.peak_bytes();
   made.planned_peak_bytes = evaluation.planned_peak_bytes();
@@ -303,8 +300,9 @@ TEST(FieldEvaluation, WhatCannotBeIsRefused) {
   EXPECT_THROW(evaluate(config, with([](auto& o) { o.lead_steps = 5; })), ConfigError);
   EXPECT_THROW(evaluate(config, with([](auto& o) { o.samples = 0; })), ConfigError);
   EXPECT_THROW(evaluate(config, with([](auto& o) { o.weighting = "quadrature"; })), ConfigError);
-  EXPECT_THROW(evaluate(config, with([](auto& o) { o.climatology = "annual"; })), ConfigError);
-  EXPECT_THROW(evaluate(config, with([](auto& o) { o.climatology = "usual"; })), ConfigError);
+  EXPECT_THROW(evaluate(config, with([](auto& o) { o.climatology = "annual"; })),
+               dist::AgreedError);
+  EXPECT_THROW(evaluate(config, with([](auto& o) { o.climatology = "usual"; })), dist::AgreedError);
 }
 
 // --- climatology ---
@@ -329,8 +327,8 @@ TEST(Climatology, AnnualCyclesAreFound) {
   write_frames(scratch.path("years.h5"), {"a"}, days_of(500, cycle));
   data::FieldQuery query;
   query.path = scratch.path("years.h5");
-  const auto quiet = [](std::int64_t, std::int64_t) {};
-  const Climatology found = Climatology::of(query, "auto", quiet);
+  dist::Session session = dist::Session::single();
+  const Climatology found = Climatology::of(query, "auto", session);
   EXPECT_EQ(found.kind(), "annual");
   EXPECT_EQ(found.frames(), 500);
   std::vector<float> state(plane);
@@ -340,7 +338,7 @@ TEST(Climatology, AnnualCyclesAreFound) {
       EXPECT_NEAR(state[i], cycle(at) + 0.1 * static_cast<double>(i), 2e-3);
     }
   }
-  const Climatology mean = Climatology::of(query, "mean", quiet);
+  const Climatology mean = Climatology::of(query, "mean", session);
   double sum = 0;
   for (int at = 0; at < 500; ++at) sum += cycle(at);
   mean.at(77 * day, state);
@@ -352,7 +350,8 @@ TEST(Climatology, LessThanAYearHasAMean) {
   write_frames(scratch.path("days.h5"), {"a"}, days_of(300, [](double at) { return at; }));
   data::FieldQuery query;
   query.path = scratch.path("days.h5");
-  const Climatology found = Climatology::of(query, "auto", [](std::int64_t, std::int64_t) {});
+  dist::Session session = dist::Session::single();
+  const Climatology found = Climatology::of(query, "auto", session);
   EXPECT_EQ(found.kind(), "mean");
   std::vector<float> state(plane);
   found.at(0, state);
