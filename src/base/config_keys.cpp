@@ -257,7 +257,7 @@ std::vector<KeySpec> make_keys() {
       integer_key("grid.pipeline", GARONNE_MEMBER(grid, pipeline), 1,
                   "pipeline stages: each holds a run of the model's blocks"),
       integer_key("grid.tensor", GARONNE_MEMBER(grid, tensor), 1,
-                  "ranks that share a layer; divides model.heads"),
+                  "ranks that share a layer: model.heads, or the rows of fields"),
       switch_key("grid.sequence_parallel", GARONNE_MEMBER(grid, sequence_parallel),
                  "tensor ranks also share the rows of norms, dropout and residuals"),
       text_key("grid.schedule", GARONNE_MEMBER(grid, schedule),

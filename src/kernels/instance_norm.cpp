@@ -140,4 +140,72 @@ void instance_norm_backward(ElementType type, const void* gradient_y, const void
   }
 }
 
+void instance_norm_moments(ElementType type, const void* x, std::span<const PointRun> runs,
+                           double* mean, double* squares, void* workspace, std::int64_t channels) {
+  double* const shift = static_cast<double*>(workspace) + 2 * channels;
+  double* const sums = shift + channels;
+  std::fill_n(mean, channels, 0.0);
+  std::fill_n(squares, channels, 0.0);
+  if (runs.empty()) return;
+  const auto points_of = [&](const PointRun& run) {
+    return static_cast<const char*>(x) + run.first * channels * element_bytes(type);
+  };
+  InstanceSumArguments statistics{};
+  statistics.shift = shift;
+  statistics.channels = channels;
+  statistics.x = points_of(runs[0]);
+  loops().instance_shift[type](statistics, 0, channels);
+  std::int64_t points = 0;
+  for (const PointRun& run : runs) {
+    statistics.x = points_of(run);
+    statistics.points = run.count;
+    add_up(loops().instance_statistics, type, statistics, sums);
+    points += run.count;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      mean[c] += sums[c];
+      squares[c] += sums[channels + c];
+    }
+  }
+  const auto count = static_cast<double>(points);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double offset = mean[c] / count;
+    mean[c] = shift[c] + offset;
+    squares[c] = std::max(0.0, squares[c] - count * offset * offset);
+  }
+}
+
+void instance_norm_apply(ElementType type, const void* x, const void* gain, const void* bias,
+                         const void* mean, const void* inverse_deviation, void* y,
+                         std::int64_t points, std::int64_t channels) {
+  const InstanceApplyArguments apply{x,       nullptr, gain,   bias,    mean, inverse_deviation,
+                                     nullptr, y,       points, channels};
+  const auto loop = loops().instance_forward[type];
+  for_ranges(points, row_grain(channels), 1,
+             [&](std::int64_t begin, std::int64_t end) { loop(apply, begin, end); });
+}
+
+void instance_norm_apply_backward(ElementType type, const void* gradient_y, const void* x,
+                                  const void* gain, const void* mean, const void* inverse_deviation,
+                                  void* gradient_x, double* sums, void* workspace,
+                                  std::int64_t points, std::int64_t channels) {
+  double* const none = static_cast<double*>(workspace);
+  double* const added = none + 3 * channels;
+  InstanceSumArguments products{};
+  products.x = x;
+  products.gradient_y = gradient_y;
+  products.mean = mean;
+  products.inverse_deviation = inverse_deviation;
+  products.points = points;
+  products.channels = channels;
+  add_up(loops().instance_products, type, products, added);
+  std::copy_n(added, 2 * channels, sums);
+  // The share of the statistics is left out.
+  std::fill_n(none, 2 * channels, 0.0);
+  const InstanceApplyArguments apply{x,    gradient_y, gain,   nullptr, mean, inverse_deviation,
+                                     none, gradient_x, points, channels};
+  const auto loop = loops().instance_backward[type];
+  for_ranges(points, row_grain(channels), 1,
+             [&](std::int64_t begin, std::int64_t end) { loop(apply, begin, end); });
+}
+
 }  // namespace garonne::kernels

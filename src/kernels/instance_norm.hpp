@@ -5,6 +5,7 @@
 #include "kernels/element_type.hpp"
 
 #include <cstdint>
+#include <span>
 
 namespace garonne::kernels {
 
@@ -31,5 +32,35 @@ void instance_norm_backward(ElementType type, const void* gradient_y, const void
                             void* gradient_x, void* gradient_gain, void* gradient_bias,
                             bool accumulate_parameters, void* workspace, std::int64_t batch,
                             std::int64_t points, std::int64_t channels);
+
+// The same norm in parts, for statistics that come from elsewhere too. Workspaces as above.
+
+// Points first … first + count of a sample.
+struct PointRun {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+// Of one sample and the points of `runs`: the mean of each channel, and the sum of the squares of
+// what is beside it; 0 where there is no point.
+void instance_norm_moments(ElementType type,
+                           const void* x,  // T [points, channels]
+                           std::span<const PointRun> runs,
+                           double* mean,     // [channels]
+                           double* squares,  // [channels]
+                           void* workspace, std::int64_t channels);
+
+// y = (x - mean) · inverse deviation · gain + bias, of one sample; y is not x.
+void instance_norm_apply(ElementType type, const void* x, const void* gain, const void* bias,
+                         const void* mean, const void* inverse_deviation, void* y,
+                         std::int64_t points, std::int64_t channels);
+
+// The gradient of one sample with mean and deviation held fast, and sums over its points of the
+// gradient of y and of its product with the normalised x. gradient_x may be gradient_y.
+void instance_norm_apply_backward(ElementType type, const void* gradient_y, const void* x,
+                                  const void* gain, const void* mean, const void* inverse_deviation,
+                                  void* gradient_x,
+                                  double* sums,  // [2, channels]
+                                  void* workspace, std::int64_t points, std::int64_t channels);
 
 }  // namespace garonne::kernels

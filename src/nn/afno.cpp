@@ -10,12 +10,26 @@
 #include "nn/field_network.hpp"
 #include "nn/field_window.hpp"
 #include "nn/layers.hpp"
+#include "nn/spectrum_collectives.hpp"
 
 namespace garonne::nn {
 namespace {
 
 constexpr double norm_epsilon = 1e-6;
 constexpr double deviation = 0.02;  // FourCastNet's, of all weights
+
+void check_patches(const RunConfig::Model& keys, const FieldShape& shape) {
+  if (shape.points.size() != 2) {
+    throw ConfigError("model.kind", keys.kind,
+                      fmt::format("wants fields of two axes; these have {}", shape.points.size()));
+  }
+  for (const std::int64_t count : shape.points) {
+    if (count % keys.patch == 0) continue;
+    throw ConfigError("model.patch", fmt::format("{}", keys.patch),
+                      fmt::format("must divide the {} × {} points of the fields", shape.points[0],
+                                  shape.points[1]));
+  }
+}
 
 class AdaptiveNetwork : public FieldNetwork {
  public:
@@ -25,12 +39,17 @@ class AdaptiveNetwork : public FieldNetwork {
         shape_(arguments.shape),
         batch_(arguments.batch) {
     check();
-    rows_ = shape_.points[0] / keys_.patch;
+    const std::int64_t slots = shape_.points[0] / keys_.patch;
+    rows_ = cuts() ? shape_.rows.whole / keys_.patch : slots;
     columns_ = shape_.points[1] / keys_.patch;
-    tokens_ = rows_ * columns_;
-    transform_ = std::make_shared<SpectralTransform>(std::vector<std::int64_t>{rows_, columns_},
-                                                     frequencies());
-    blocks_ = {batch_, transform_->modes(), keys_.spectral_blocks,
+    tokens_ = slots * columns_;
+    transform_ = std::make_shared<SpectralTransform>(
+        std::vector<std::int64_t>{slots, columns_}, frequencies(),
+        cuts() ? run_of_rows(rows_, rows_, shape_.cut) : FieldRows());
+    spectrum_.outer = 2 * batch_;
+    spectrum_.columns = keys_.hidden;
+    spectrum_.begins = even_runs(transform_->modes(), shape_.cut.members);
+    blocks_ = {batch_, spectrum_.slots(), keys_.spectral_blocks,
                keys_.hidden / keys_.spectral_blocks};
     add_parameters();
   }
@@ -75,18 +94,10 @@ class AdaptiveNetwork : public FieldNetwork {
     Linear down;
   };
 
+  bool cuts() const { return shape_.cut.cuts(); }
+
   void check() const {
-    if (shape_.points.size() != 2) {
-      throw ConfigError(
-          "model.kind", keys_.kind,
-          fmt::format("wants fields of two axes; these have {}", shape_.points.size()));
-    }
-    for (const std::int64_t count : shape_.points) {
-      if (count % keys_.patch == 0) continue;
-      throw ConfigError("model.patch", fmt::format("{}", keys_.patch),
-                        fmt::format("must divide the {} × {} points of the fields",
-                                    shape_.points[0], shape_.points[1]));
-    }
+    check_patches(keys_, shape_);
     if (keys_.hidden % keys_.spectral_blocks != 0) {
       throw ConfigError("model.spectral_blocks", fmt::format("{}", keys_.spectral_blocks),
                         fmt::format("must divide model.hidden = {}", keys_.hidden));
@@ -139,7 +150,10 @@ class AdaptiveNetwork : public FieldNetwork {
     const std::int64_t hidden = keys_.hidden;
     const std::int64_t square = keys_.patch * keys_.patch;
     patch_ = add_linear("patch", hidden, shape_.input_channels * square);
-    position_ = builder_.add_parameter("position", {tokens_, hidden}, {deviation, 0});
+    // A member has those of its rows.
+    Box box = even_box({rows_, hidden}, shape_.cut);
+    for (auto* const lengths : {&box.global, &box.offset, &box.shape}) (*lengths)[0] *= columns_;
+    position_ = builder_.add_parameter("position", {tokens_, hidden}, {deviation, 0}, box);
     const double ratio = keys_.mlp_ratio == 0 ? 4 : keys_.mlp_ratio;
     const auto width = static_cast<std::int64_t>(static_cast<double>(hidden) * ratio);
     if (width < 1) {
@@ -185,14 +199,24 @@ class AdaptiveNetwork : public FieldNetwork {
   int block(const std::string& prefix, const Layer& layer, int x) {
     const std::int64_t hidden = keys_.hidden;
     const int normal = norm(prefix + "norm1", layer.norm1, x);
-    int y = builder_.add_state_node(prefix + "analysis",
-                                    make_orthonormal_analysis(transform_, batch_, tokens_, hidden),
-                                    {normal}, {}, blocks_.elements());
+    int y = builder_.add_state_node(
+        prefix + "analysis",
+        make_orthonormal_analysis(transform_, batch_, tokens_, rows_ * columns_, hidden), {normal},
+        {}, spectrum_.whole_elements());
+    if (cuts()) {
+      y = builder_.add_state_node(prefix + "spectrum", make_sum_spectrum(spectrum_), {y}, {},
+                                  spectrum_.piece_elements());
+    }
     y = filter(prefix + "filter1", layer.filter1, SpectralActivation::Relu, y);
     y = filter(prefix + "filter2", layer.filter2, SpectralActivation::Shrink, y);
-    y = builder_.add_node(prefix + "synthesis",
-                          make_orthonormal_synthesis(transform_, batch_, tokens_, hidden),
-                          {y, normal}, {}, elements());
+    if (cuts()) {
+      y = builder_.add_state_node(prefix + "gathered_spectrum", make_gather_spectrum(spectrum_),
+                                  {y}, {}, spectrum_.whole_elements());
+    }
+    y = builder_.add_node(
+        prefix + "synthesis",
+        make_orthonormal_synthesis(transform_, batch_, tokens_, rows_ * columns_, hidden),
+        {y, normal}, {}, elements());
     x = add(prefix + "sum1", x, y);
     y = norm(prefix + "norm2", layer.norm2, x);
     y = linear(prefix + "mlp.up", layer.up, y);
@@ -206,9 +230,10 @@ class AdaptiveNetwork : public FieldNetwork {
   RunConfig::Model keys_;
   FieldShape shape_;
   std::int64_t batch_;
-  std::int64_t rows_ = 0;  // of tokens
+  std::int64_t rows_ = 0;  // of tokens, of all members
   std::int64_t columns_ = 0;
-  std::int64_t tokens_ = 0;
+  std::int64_t tokens_ = 0;  // of this member's slots
+  SpectrumCut spectrum_;
   std::shared_ptr<const SpectralTransform> transform_;
   SpectralBlocks blocks_;
   Linear patch_;
@@ -218,6 +243,20 @@ class AdaptiveNetwork : public FieldNetwork {
 };
 
 }  // namespace
+
+FieldRows adaptive_rows(const RunConfig::Model& keys, const FieldShape& whole,
+                        const FieldCut& cut) {
+  check_patches(keys, whole);
+  const std::int64_t rows = whole.points[0] / keys.patch;
+  check_members(cut, fmt::format("leaves a rank without one of the {} rows of patches", rows),
+                [&](std::int64_t members) { return members <= rows; });
+  FieldRows points{whole.points[0], {}};
+  for (const std::int64_t row : run_of_rows(rows, rows, cut).slots) {
+    for (std::int64_t p = 0; p < keys.patch; ++p)
+      points.slots.push_back(row == FieldRows::none ? row : row * keys.patch + p);
+  }
+  return points;
+}
 
 std::unique_ptr<FieldNetwork> make_adaptive_network(const FieldNetworkArguments& arguments) {
   return std::make_unique<AdaptiveNetwork>(arguments);

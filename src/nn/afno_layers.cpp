@@ -17,12 +17,12 @@ using Transform = std::shared_ptr<const SpectralTransform>;
 class OrthonormalTransform : public Node {
  public:
   OrthonormalTransform(Transform transform, std::int64_t batch, std::int64_t points,
-                       std::int64_t channels)
+                       std::int64_t whole_points, std::int64_t channels)
       : transform_(std::move(transform)),
         batch_(batch),
         points_(points),
         channels_(channels),
-        root_(std::sqrt(static_cast<double>(points))) {}
+        root_(std::sqrt(static_cast<double>(whole_points))) {}
 
  protected:
   std::int64_t rows() const { return batch_ * points_; }
@@ -272,12 +272,16 @@ class SpectralBlockLinear : public Node {
 }  // namespace
 
 std::unique_ptr<Node> make_orthonormal_analysis(Transform transform, std::int64_t batch,
-                                                std::int64_t points, std::int64_t channels) {
-  return std::make_unique<OrthonormalAnalysis>(std::move(transform), batch, points, channels);
+                                                std::int64_t points, std::int64_t whole_points,
+                                                std::int64_t channels) {
+  return std::make_unique<OrthonormalAnalysis>(std::move(transform), batch, points, whole_points,
+                                               channels);
 }
 std::unique_ptr<Node> make_orthonormal_synthesis(Transform transform, std::int64_t batch,
-                                                 std::int64_t points, std::int64_t channels) {
-  return std::make_unique<OrthonormalSynthesis>(std::move(transform), batch, points, channels);
+                                                 std::int64_t points, std::int64_t whole_points,
+                                                 std::int64_t channels) {
+  return std::make_unique<OrthonormalSynthesis>(std::move(transform), batch, points, whole_points,
+                                                channels);
 }
 std::unique_ptr<Node> make_spectral_block_linear(const SpectralBlocks& sizes,
                                                  SpectralActivation activation, double threshold) {

@@ -26,14 +26,15 @@ enum class SpectralActivation {
 };
 
 // x [batch · points, channels] -> its orthonormal transform at the frequencies of `transform`.
+// `whole_points`: of all parts, where the field is cut.
 std::unique_ptr<Node> make_orthonormal_analysis(std::shared_ptr<const SpectralTransform> transform,
                                                 std::int64_t batch, std::int64_t points,
-                                                std::int64_t channels);
+                                                std::int64_t whole_points, std::int64_t channels);
 
 // spectrum, x [batch · points, channels] -> x + the field of the spectrum.
 std::unique_ptr<Node> make_orthonormal_synthesis(std::shared_ptr<const SpectralTransform> transform,
                                                  std::int64_t batch, std::int64_t points,
-                                                 std::int64_t channels);
+                                                 std::int64_t whole_points, std::int64_t channels);
 
 // spectrum, weight [2, blocks, size, size] (real and imaginary parts, [inputs, outputs] of a
 // block), bias [2, blocks, size] -> activation(x · weight + bias) of complex numbers.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "nn/field_network.hpp"
+#include "nn/field_rows.hpp"
 #include "nn/node.hpp"
 
 namespace garonne::nn {
@@ -34,10 +35,14 @@ std::unique_ptr<Node> make_gated_add(std::int64_t rows, std::int64_t channels);
 
 // x [batch · points, channels] -> [batch · more points, channels], with zeros at the far end of
 // each axis; and back.
+// Of a cut field, `rows` are those of the field without padding: the slots are the same before and
+// after, and those without such a row become zeros.
 std::unique_ptr<Node> make_field_pad(std::int64_t batch, std::vector<std::int64_t> points,
-                                     std::int64_t padding, std::int64_t channels);
+                                     std::int64_t padding, std::int64_t channels,
+                                     const FieldRows& rows = {});
 std::unique_ptr<Node> make_field_crop(std::int64_t batch, std::vector<std::int64_t> points,
-                                      std::int64_t padding, std::int64_t channels);
+                                      std::int64_t padding, std::int64_t channels,
+                                      const FieldRows& rows = {});
 
 // prediction [batch · points, target_channels], mask [steps, batch, target_channels, points…] ->
 // the prediction where the mask of step `step` is not 0, else 0.
@@ -60,6 +65,17 @@ std::unique_ptr<Node> make_field_fill(const FieldShape& shape, std::int64_t batc
 // Throws ConfigError (train.loss).
 std::unique_ptr<Node> make_field_loss(const std::string& loss, const FieldShape& shape,
                                       std::int64_t batch, std::int64_t step);
+
+// The same loss of a field that is cut, in two parts with a make_gather_statistics between them.
+// The sums that it is made of, over this member's rows: float64 [3, groups], squares of errors and
+// of wanted fields, and weights. Inputs as of make_field_loss.
+std::unique_ptr<Node> make_field_norms(const std::string& loss, const FieldShape& shape,
+                                       std::int64_t batch, std::int64_t step);
+std::int64_t field_norm_groups(const std::string& loss, const FieldShape& shape,
+                               std::int64_t batch);
+// Those of all members, float64 [members, 3, groups] -> the loss, a float64 scalar.
+std::unique_ptr<Node> make_gathered_field_loss(const std::string& loss, const FieldShape& shape,
+                                               std::int64_t batch);
 
 // Float64 scalars -> their mean, a float64 scalar; the last node of a rollout.
 std::unique_ptr<Node> make_mean_loss(std::int64_t losses);

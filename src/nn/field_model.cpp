@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "nn/collectives.hpp"
 #include "nn/field_layers.hpp"
 #include "nn/field_network.hpp"
 
@@ -72,7 +73,10 @@ FieldWindow window_of(const FieldShape& shape, int input, const std::vector<int>
 
 Model finish(ModelBuilder& builder, const RunConfig::Model& keys, const FieldShape& shape,
              std::int64_t batch) {
+  // Each member has the part of a gradient that comes from its own rows and modes.
+  if (shape.cut.cuts()) builder.set_uncut_replicated();
   Model model = builder.take();
+  model.rows = shape.rows;
   model.batch = batch;
   model.sequence = shape.count();
   model.width = keys.hidden;
@@ -80,6 +84,58 @@ Model finish(ModelBuilder& builder, const RunConfig::Model& keys, const FieldSha
 }
 
 }  // namespace
+
+std::int64_t FieldShape::whole_count() const {
+  return rows.cut() ? count() / points[0] * rows.whole : count();
+}
+
+FieldShape cut_field(const FieldShape& whole, const FieldRows& rows, const FieldCut& cut) {
+  FieldShape part = whole;
+  const auto slots = static_cast<std::int64_t>(rows.slots.size());
+  const std::int64_t in_row = whole.count() / whole.points[0];
+  part.points[0] = slots;
+  part.cut = cut;
+  part.rows = rows;
+  // Of [leading, rows, after].
+  const auto cut_table = [&](const std::vector<double>& table, std::int64_t after) {
+    const std::int64_t lines = static_cast<std::int64_t>(table.size()) / (rows.whole * after);
+    std::vector<double> cut_out;
+    for (std::int64_t line = 0; line < lines; ++line) {
+      for (const std::int64_t row : rows.slots) {
+        const auto first =
+            table.begin() + (line * rows.whole + std::max<std::int64_t>(row, 0)) * after;
+        if (row == FieldRows::none) {
+          cut_out.insert(cut_out.end(), static_cast<std::size_t>(after), 0.0);
+        } else {
+          cut_out.insert(cut_out.end(), first, first + after);
+        }
+      }
+    }
+    return cut_out;
+  };
+  part.area_weights = cut_table(whole.area_weights, 1);
+  const auto by_point = [&](const std::vector<double>& table) {
+    return static_cast<std::int64_t>(table.size()) > whole.target_channels;
+  };
+  if (by_point(whole.target_mean)) part.target_mean = cut_table(whole.target_mean, in_row);
+  if (by_point(whole.target_deviation))
+    part.target_deviation = cut_table(whole.target_deviation, in_row);
+  return part;
+}
+
+void check_members(const FieldCut& cut, const std::string& why,
+                   const std::function<bool(std::int64_t members)>& fits) {
+  const std::int64_t members = cut.members;
+  if (fits(members)) return;
+  std::int64_t below = members - 1;
+  while (below > 1 && !fits(below)) --below;
+  std::int64_t above = members + 1;
+  while (above <= 2 * members && !fits(above)) ++above;
+  throw ConfigError("grid.tensor", fmt::format("{}", members),
+                    fmt::format("{}; the nearest that work: {}", why,
+                                above > 2 * members ? fmt::format("{}", below)
+                                                    : fmt::format("{} and {}", below, above)));
+}
 
 std::int64_t FieldShape::count() const {
   return std::accumulate(points.begin(), points.end(), std::int64_t{1}, std::multiplies<>());
@@ -94,16 +150,19 @@ const std::vector<FieldKind>& field_kinds() {
     return keys;
   };
   static const std::vector<FieldKind> kinds = {
-      {"fno", fourier, make_fourier_network},
-      {"tfno", with(fourier, {"factorization", "rank", "implementation"}), make_fourier_network},
+      {"fno", fourier, make_fourier_network, fourier_rows},
+      {"tfno", with(fourier, {"factorization", "rank", "implementation"}), make_fourier_network,
+       fourier_rows},
       {"afno",
        {"hidden", "layers", "patch", "spectral_blocks", "sparsity_threshold", "hard_thresholding",
         "mlp_ratio", "norm"},
-       make_adaptive_network},
+       make_adaptive_network,
+       adaptive_rows},
       {"sfno",
        {"hidden", "layers", "block", "scale_factor", "spectral_operator", "mlp_ratio", "norm",
         "big_skip"},
-       make_spherical_network},
+       make_spherical_network,
+       spherical_rows},
   };
   return kinds;
 }
@@ -128,11 +187,12 @@ void refuse_unused_keys(const RunConfig::Model& keys, const std::vector<std::str
 }
 
 Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
-                       const FieldShape& shape, std::int64_t batch,
-                       const Declaration& declaration) {
+                       const FieldShape& whole, std::int64_t batch, const Declaration& declaration,
+                       const FieldCut& cut) {
   const FieldKind& kind = known_kind(keys.kind);
   refuse_unused_keys(keys, kind.keys);
-  check_shape(shape);
+  check_shape(whole);
+  const FieldShape shape = cut.cuts() ? cut_field(whole, kind.rows(keys, whole, cut), cut) : whole;
   ModelBuilder builder(declaration);
   const std::int64_t points = batch * shape.count();
   const int input = builder.add_field_input("input", points * shape.input_channels);
@@ -152,7 +212,20 @@ Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
     if (counts) {
       std::vector<int> compared = {prediction, target};
       if (shape.masked) compared.push_back(mask);
-      auto node = make_field_loss(loss, shape, batch, step - shape.push_forward);
+      const std::int64_t number = step - shape.push_forward;
+      std::unique_ptr<Node> node;
+      if (cut.cuts()) {
+        const std::int64_t norms = 3 * field_norm_groups(loss, shape, batch);
+        const int mine =
+            builder.add_double_node(prefix + "norms", make_field_norms(loss, shape, batch, number),
+                                    std::move(compared), norms);
+        const std::int64_t all = cut.members * norms;
+        compared = {builder.add_double_node(prefix + "gathered_norms",
+                                            make_gather_statistics(all, cut.members), {mine}, all)};
+        node = make_gathered_field_loss(loss, shape, batch);
+      } else {
+        node = make_field_loss(loss, shape, batch, number);
+      }
       if (shape.rollout == 1) {
         builder.add_loss("loss", std::move(node), std::move(compared), {});
       } else {

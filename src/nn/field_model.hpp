@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "nn/field_rows.hpp"
 #include "nn/model.hpp"
 
 namespace garonne::nn {
@@ -27,9 +28,16 @@ struct FieldShape {
   // points…]; empty = of the fields as they are loaded.
   std::vector<double> target_mean;
   std::vector<double> target_deviation;
+  // Where the field is cut, all of the above is of this member's rows: points[0] are its slots.
+  FieldCut cut;
+  FieldRows rows;
 
-  std::int64_t count() const;  // of all points
+  std::int64_t count() const;        // of all points
+  std::int64_t whole_count() const;  // of all points of all members
 };
+
+// The part of a member with these rows; values of rows that are not there are 0.
+FieldShape cut_field(const FieldShape& whole, const FieldRows& rows, const FieldCut& cut);
 
 // Loaded values of micro-batches of `batch` samples, in the compute type:
 //   0 = input [batch, input_channels, points…], 1 = target [rollout, batch, target_channels,
@@ -41,8 +49,12 @@ struct FieldShape {
 // the mask of its step is.
 // `loss` is train.loss. Throws ConfigError: keys that do not fit together or to the fields, or that
 // the kind does not use and that are not at their default.
+// `cut`: whose part it is. The graph is equal on all members; a value on points has those of
+// Model::rows in the place of all rows, weights of spectra are cut by modes, all others are whole.
+// Throws ConfigError (grid.tensor, train.loss) for what cannot be cut so.
 Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
-                       const FieldShape& shape, std::int64_t batch, const Declaration& declaration);
+                       const FieldShape& shape, std::int64_t batch, const Declaration& declaration,
+                       const FieldCut& cut = {});
 
 // The same parameters; one application that ends in the prediction [batch, points…,
 // target_channels], without noise. Loaded value: 0 = input.

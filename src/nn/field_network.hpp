@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,7 +44,7 @@ class FieldNetwork {
 struct FieldNetworkArguments {
   ModelBuilder& builder;  // outlives the network
   const RunConfig::Model& keys;
-  const FieldShape& shape;
+  const FieldShape& shape;  // of the member whose part is made
   std::int64_t batch = 0;
 };
 
@@ -52,6 +53,9 @@ struct FieldKind {
   std::vector<std::string> keys;  // of [model] that it uses, without "model." and without kind
   // Adds the parameters. Throws ConfigError.
   std::unique_ptr<FieldNetwork> (*make)(const FieldNetworkArguments& arguments);
+  // The rows of a member. Throws ConfigError (grid.tensor) where the field cannot be cut for so
+  // many.
+  FieldRows (*rows)(const RunConfig::Model& keys, const FieldShape& whole, const FieldCut& cut);
 };
 
 const std::vector<FieldKind>& field_kinds();
@@ -60,5 +64,15 @@ const std::vector<FieldKind>& field_kinds();
 std::unique_ptr<FieldNetwork> make_fourier_network(const FieldNetworkArguments& arguments);
 std::unique_ptr<FieldNetwork> make_adaptive_network(const FieldNetworkArguments& arguments);
 std::unique_ptr<FieldNetwork> make_spherical_network(const FieldNetworkArguments& arguments);
+
+FieldRows fourier_rows(const RunConfig::Model& keys, const FieldShape& whole, const FieldCut& cut);
+FieldRows adaptive_rows(const RunConfig::Model& keys, const FieldShape& whole, const FieldCut& cut);
+FieldRows spherical_rows(const RunConfig::Model& keys, const FieldShape& whole,
+                         const FieldCut& cut);
+
+// Throws ConfigError (grid.tensor) unless `fits` the cut's members: `why`, and the nearest numbers
+// that fit.
+void check_members(const FieldCut& cut, const std::string& why,
+                   const std::function<bool(std::int64_t members)>& fits);
 
 }  // namespace garonne::nn

@@ -10,6 +10,8 @@
 #include "nn/field_network.hpp"
 #include "nn/layers.hpp"
 #include "nn/spectral_layer.hpp"
+#include "nn/spectral_parts.hpp"
+#include "nn/spectrum_collectives.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -60,9 +62,16 @@ class FourierNetwork : public FieldNetwork {
                         fmt::format("wants one number for each of the {} axes of the data", axes));
     }
     for (std::size_t axis = 0; axis < axes; ++axis) {
-      padded_[axis] += keys_.padding;
-      frequencies_.push_back(
-          frequencies_of(keys_, keys_.modes[axis], padded_[axis], axis + 1 == axes));
+      // The slots of a cut axis have room for the padding.
+      const bool cut = axis == 0 && shape_.rows.cut();
+      const std::int64_t whole = (cut ? shape_.rows.whole : padded_[axis]) + keys_.padding;
+      padded_[axis] = cut ? padded_[axis] : whole;
+      frequencies_.push_back(frequencies_of(keys_, keys_.modes[axis], whole, axis + 1 == axes));
+    }
+    if (cuts()) {
+      const std::int64_t whole = shape_.rows.whole + keys_.padding;
+      transform_ = std::make_shared<SpectralTransform>(padded_, frequencies_,
+                                                       run_of_rows(whole, whole, shape_.cut));
     }
     rows_ = batch_ * shape_.count();
     padded_rows_ = batch_;
@@ -114,13 +123,25 @@ class FourierNetwork : public FieldNetwork {
     return builder_.add_node(name, make_exact_gelu(rows, channels), {x}, {}, rows * channels);
   }
 
-  std::shared_ptr<const SpectralContraction> make_contraction() const {
-    const std::int64_t hidden = keys_.hidden;
+  bool cuts() const { return shape_.cut.cuts(); }
+
+  // Of the modes that this member contracts.
+  ContractionSizes contraction_sizes() const {
     ContractionSizes sizes;
     sizes.batch = batch_;
     for (const auto& axis : frequencies_)
       sizes.kept.push_back(static_cast<std::int64_t>(axis.size()));
-    sizes.inputs = sizes.outputs = hidden;
+    sizes.inputs = sizes.outputs = keys_.hidden;
+    if (cuts()) {
+      sizes.whole_first = sizes.kept[0];
+      sizes.kept[0] = even_slots(sizes.kept[0], shape_.cut.members);
+    }
+    return sizes;
+  }
+
+  std::shared_ptr<const SpectralContraction> make_contraction() const {
+    const std::int64_t hidden = keys_.hidden;
+    const ContractionSizes sizes = contraction_sizes();
     // Of a real number: the paper's programs draw both parts from [0, 1/hidden²), the library both
     // with half the variance of 1/hidden.
     const auto width = static_cast<double>(hidden);
@@ -160,8 +181,15 @@ class FourierNetwork : public FieldNetwork {
     const double bias = li_ ? deviation : std::sqrt(1 / static_cast<double>(hidden));
     layer.spectral.push_back(builder_.add_parameter(prefix + "bias", {hidden}, {bias, 0}));
     for (const auto& parameter : contraction_->parameters()) {
+      Box box;
+      if (cuts() && parameter.by_first_axis) {
+        std::vector<std::int64_t> global = parameter.shape;
+        global[0] = static_cast<std::int64_t>(frequencies_[0].size());
+        box = even_box(std::move(global), shape_.cut);
+      }
       layer.spectral.push_back(builder_.add_parameter(prefix + "spectral." + parameter.name,
-                                                      parameter.shape, parameter.initialisation));
+                                                      parameter.shape, parameter.initialisation,
+                                                      std::move(box)));
       builder_.set_complex(layer.spectral.back());
     }
     if (!li_) {
@@ -192,19 +220,45 @@ class FourierNetwork : public FieldNetwork {
       x = linear(prefix + "lift.down", lift_down_, rows_, x);
     }
     if (keys_.padding == 0) return x;
-    return builder_.add_node(prefix + "pad",
-                             make_field_pad(batch_, shape_.points, keys_.padding, keys_.hidden),
-                             {x}, {}, padded_rows_ * keys_.hidden);
+    return builder_.add_node(
+        prefix + "pad",
+        make_field_pad(batch_, shape_.points, keys_.padding, keys_.hidden, shape_.rows), {x}, {},
+        padded_rows_ * keys_.hidden);
+  }
+
+  // The spectral layer of a cut field.
+  int cut_spectral(const std::string& prefix, const Layer& parameters, int x) {
+    const std::int64_t hidden = keys_.hidden;
+    const ContractionSizes sizes = contraction_sizes();
+    const std::int64_t points = padded_rows_ / batch_;
+    SpectrumCut cut;
+    cut.outer = 2 * batch_;
+    cut.columns = hidden;
+    cut.begins = even_runs(sizes.whole_first, shape_.cut.members, sizes.modes() / sizes.kept[0]);
+    int y = builder_.add_state_node(prefix + "analysis",
+                                    make_spectral_analysis(transform_, batch_, points, hidden), {x},
+                                    {}, cut.whole_elements());
+    y = builder_.add_state_node(prefix + "spectrum", make_sum_spectrum(cut), {y}, {},
+                                cut.piece_elements());
+    y = builder_.add_state_node(
+        prefix + "contraction", make_spectral_contraction(sizes, contraction_), {y},
+        {parameters.spectral.begin() + 2, parameters.spectral.end()}, cut.piece_elements());
+    y = builder_.add_state_node(prefix + "gathered_spectrum", make_gather_spectrum(cut), {y}, {},
+                                cut.whole_elements());
+    return builder_.add_node(
+        prefix + "synthesis", make_spectral_synthesis(transform_, batch_, points, hidden, hidden),
+        {x, y}, {parameters.spectral[0], parameters.spectral[1]}, padded_rows_ * hidden);
   }
 
   int layer(const std::string& prefix, std::int64_t number, int x) {
     const Layer& parameters = layers_[static_cast<std::size_t>(number)];
     const std::int64_t hidden = keys_.hidden;
     const bool last = number + 1 == keys_.layers;
-    int y = builder_.add_node(
-        prefix + "spectral",
-        make_spectral_layer(batch_, padded_, frequencies_, hidden, hidden, contraction_), {x},
-        parameters.spectral, padded_rows_ * hidden);
+    int y = cuts() ? cut_spectral(prefix, parameters, x)
+                   : builder_.add_node(prefix + "spectral",
+                                       make_spectral_layer(batch_, padded_, frequencies_, hidden,
+                                                           hidden, contraction_),
+                                       {x}, parameters.spectral, padded_rows_ * hidden);
     if (!last) y = gelu(prefix + "gelu", padded_rows_, hidden, y);
     if (li_) return y;
     y = linear(prefix + "mlp.up", parameters.up, padded_rows_, y);
@@ -217,9 +271,10 @@ class FourierNetwork : public FieldNetwork {
 
   int project(const std::string& prefix, int x) {
     if (keys_.padding != 0) {
-      x = builder_.add_node(prefix + "crop",
-                            make_field_crop(batch_, shape_.points, keys_.padding, keys_.hidden),
-                            {x}, {}, rows_ * keys_.hidden);
+      x = builder_.add_node(
+          prefix + "crop",
+          make_field_crop(batch_, shape_.points, keys_.padding, keys_.hidden, shape_.rows), {x}, {},
+          rows_ * keys_.hidden);
     }
     x = linear(prefix + "project.up", project_up_, rows_, x);
     x = gelu(prefix + "project.gelu", rows_, project_up_.outputs, x);
@@ -235,6 +290,7 @@ class FourierNetwork : public FieldNetwork {
   Frequencies frequencies_;
   std::int64_t rows_ = 0;
   std::int64_t padded_rows_ = 0;
+  std::shared_ptr<const SpectralTransform> transform_;  // of a cut field
   std::shared_ptr<const SpectralContraction> contraction_;
   Linear lift_;
   Linear lift_down_;
@@ -244,6 +300,28 @@ class FourierNetwork : public FieldNetwork {
 };
 
 }  // namespace
+
+FieldRows fourier_rows(const RunConfig::Model& keys, const FieldShape& whole, const FieldCut& cut) {
+  if (whole.points.size() == 1) {
+    throw ConfigError("grid.tensor", fmt::format("{}", cut.members),
+                      fmt::format("wants fields of two or three axes for model.kind = {}; these "
+                                  "have one: use grid.data or grid.pipeline",
+                                  keys.kind));
+  }
+  const std::int64_t rows = whole.points[0];
+  const std::int64_t padded = rows + keys.padding;
+  const auto modes = static_cast<std::int64_t>(
+      frequencies_of(keys, keys.modes.empty() ? 0 : keys.modes[0], padded, false).size());
+  check_members(
+      cut,
+      fmt::format("leaves a rank without rows or modes of the first axis, which has {} and {}",
+                  rows, modes),
+      [&](std::int64_t members) {
+        return members <= modes && members <= padded &&
+               even_begin(padded, members, members - 1) < rows;
+      });
+  return run_of_rows(rows, padded, cut);
+}
 
 std::unique_ptr<FieldNetwork> make_fourier_network(const FieldNetworkArguments& arguments) {
   return std::make_unique<FourierNetwork>(arguments);

@@ -29,6 +29,7 @@ class InputNoise {
  private:
   double deviation_ = 0;
   std::int64_t points_;  // of one channel
+  FieldRows rows_;       // where the field is cut
 };
 
 }  // namespace garonne::nn

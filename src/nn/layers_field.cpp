@@ -24,6 +24,7 @@ class FieldLift : public Node {
   FieldLift(const FieldShape& shape, std::int64_t batch, FieldWindow window,
             Coordinates coordinates, std::int64_t outputs, bool bias)
       : points_(shape.points),
+        field_rows_(shape.rows),
         batch_(batch),
         rows_(batch * shape.count()),
         window_(std::move(window)),
@@ -132,19 +133,23 @@ class FieldLift : public Node {
     std::int64_t after = points;
     for (std::size_t axis = 0; axis < points_.size(); ++axis) {
       const std::int64_t count = points_[axis];
+      const bool cut = axis == 0 && field_rows_.cut();
+      const std::int64_t whole = cut ? field_rows_.whole : count;
       after /= count;
-      const std::int64_t steps = coordinates_ == Coordinates::Periodic ? count : count - 1;
+      const std::int64_t steps = coordinates_ == Coordinates::Periodic ? whole : whole - 1;
       const at::Tensor column =
           all.narrow(1, at++, 1).view({batch_ * points / (count * after), count, after});
       for (std::int64_t n = 0; n < count; ++n) {
-        column.select(1, n).fill_(steps == 0 ? 0.0
-                                             : static_cast<double>(n) / static_cast<double>(steps));
+        const std::int64_t place = cut ? std::max<std::int64_t>(field_rows_.row(n), 0) : n;
+        column.select(1, n).fill_(
+            steps == 0 ? 0.0 : static_cast<double>(place) / static_cast<double>(steps));
       }
     }
     return all;
   }
 
   std::vector<std::int64_t> points_;
+  FieldRows field_rows_;
   std::int64_t batch_;
   std::int64_t rows_;
   FieldWindow window_;
@@ -260,18 +265,23 @@ class GatedAdd : public Node {
 class FieldPadding : public Node {
  public:
   FieldPadding(bool grows, std::int64_t batch, std::vector<std::int64_t> points,
-               std::int64_t padding, std::int64_t channels)
-      : grows_(grows), small_{batch}, padding_(padding) {
+               std::int64_t padding, std::int64_t channels, const FieldRows& rows)
+      : grows_(grows),
+        small_{batch},
+        padding_(padding),
+        rows_(rows.cut() ? rows.present() : points[0]) {
     small_.insert(small_.end(), points.begin(), points.end());
     small_.push_back(channels);
     large_ = small_;
-    for (std::size_t axis = 1; axis + 1 < large_.size(); ++axis) large_[axis] += padding;
+    for (std::size_t axis = rows.cut() ? 2 : 1; axis + 1 < large_.size(); ++axis)
+      large_[axis] += padding;
   }
 
   plan::NodeSpec declare(const Declaration&) const override {
     plan::NodeSpec spec;
     spec.kind = grows_ ? "field_pad" : "field_crop";
-    spec.cost_key = fmt::format("{} {} by {}", spec.kind, fmt::join(small_, "x"), padding_);
+    spec.cost_key = fmt::format("{} {} by {}{}", spec.kind, fmt::join(small_, "x"), padding_,
+                                large_[1] == small_[1] ? " but the first axis" : "");
     spec.gradient_aliases = {false};
     return spec;
   }
@@ -286,20 +296,22 @@ class FieldPadding : public Node {
   }
 
  private:
-  at::Tensor inner(const at::Tensor& large) const {
-    at::Tensor view = large.view(large_);
-    for (std::size_t axis = 1; axis + 1 < small_.size(); ++axis)
+  // What both have, of either.
+  at::Tensor shared(const at::Tensor& field, const std::vector<std::int64_t>& sizes) const {
+    at::Tensor view = field.view(sizes).narrow(1, 0, rows_);
+    for (std::size_t axis = 2; axis + 1 < small_.size(); ++axis)
       view = view.narrow(static_cast<std::int64_t>(axis), 0, small_[axis]);
     return view;
   }
   at::Tensor pad(const at::Tensor& x) const {
     at::Tensor large = at::empty(large_, x.options()).zero_();
-    inner(large).copy_(x.view(small_));
+    shared(large, large_).copy_(shared(x, small_));
     return large.view({-1, large_.back()});
   }
   at::Tensor crop(const at::Tensor& x) const {
     at::Tensor small = at::empty(small_, x.options());
-    small.copy_(inner(x));
+    if (rows_ < small_[1]) small.zero_();
+    shared(small, small_).copy_(shared(x, large_));
     return small.view({-1, small_.back()});
   }
 
@@ -307,6 +319,7 @@ class FieldPadding : public Node {
   std::vector<std::int64_t> small_;
   std::vector<std::int64_t> large_;
   std::int64_t padding_;
+  std::int64_t rows_;  // the first of them, that both have
 };
 
 }  // namespace
@@ -323,12 +336,14 @@ std::unique_ptr<Node> make_gated_add(std::int64_t rows, std::int64_t channels) {
   return std::make_unique<GatedAdd>(rows, channels);
 }
 std::unique_ptr<Node> make_field_pad(std::int64_t batch, std::vector<std::int64_t> points,
-                                     std::int64_t padding, std::int64_t channels) {
-  return std::make_unique<FieldPadding>(true, batch, std::move(points), padding, channels);
+                                     std::int64_t padding, std::int64_t channels,
+                                     const FieldRows& rows) {
+  return std::make_unique<FieldPadding>(true, batch, std::move(points), padding, channels, rows);
 }
 std::unique_ptr<Node> make_field_crop(std::int64_t batch, std::vector<std::int64_t> points,
-                                      std::int64_t padding, std::int64_t channels) {
-  return std::make_unique<FieldPadding>(false, batch, std::move(points), padding, channels);
+                                      std::int64_t padding, std::int64_t channels,
+                                      const FieldRows& rows) {
+  return std::make_unique<FieldPadding>(false, batch, std::move(points), padding, channels, rows);
 }
 
 }  // namespace garonne::nn

@@ -70,6 +70,14 @@ void ModelBuilder::set_replicated(int parameter, bool sums_over_tensor) {
   spec.sums_over_tensor = sums_over_tensor;
 }
 
+void ModelBuilder::set_uncut_replicated() {
+  for (std::size_t p = 0; p < model_.boxes.size(); ++p) {
+    const Box& box = model_.boxes[p];
+    if (box == whole_box(box.global))
+      set_replicated(static_cast<int>(p), /*sums_over_tensor=*/true);
+  }
+}
+
 int ModelBuilder::add_loss(const std::string& name, std::unique_ptr<Node> node,
                            std::vector<int> inputs, std::vector<int> parameters) {
   model_.graph.loss = append(name, std::move(node), std::move(inputs), std::move(parameters),
@@ -115,6 +123,7 @@ Model cut_model(const Model& whole, const plan::StageCut& cut) {
   model.batch = whole.batch;
   model.sequence = whole.sequence;
   model.width = whole.width;
+  model.rows = whole.rows;
   return model;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "nn/box.hpp"
+#include "nn/field_rows.hpp"
 #include "nn/node.hpp"
 #include "plan/model_graph.hpp"
 #include "plan/stage_cut.hpp"
@@ -31,6 +32,7 @@ struct Model {
   std::int64_t batch = 0;  // samples of a micro-batch
   std::int64_t sequence = 0;
   std::int64_t width = 0;  // last dimension of the values that stages hand over
+  FieldRows rows;          // of loaded fields, where this is a member's part
 };
 
 // The nodes and parameters of one stage of a pipeline (plan/stage_cut.hpp).
@@ -61,6 +63,9 @@ class ModelBuilder {
   void set_complex(int parameter);
   // What the parameter is on the other tensor ranks.
   void set_replicated(int parameter, bool sums_over_tensor);
+  // All parameters that a rank has whole are on the other tensor ranks too, with parts of the
+  // gradients.
+  void set_uncut_replicated();
   // The scalar loss, of 8 bytes whatever the precision.
   int add_loss(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
                std::vector<int> parameters);

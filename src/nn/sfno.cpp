@@ -11,7 +11,9 @@
 #include "nn/field_network.hpp"
 #include "nn/field_window.hpp"
 #include "nn/instance_norm.hpp"
+#include "nn/instance_norm_parts.hpp"
 #include "nn/layers.hpp"
+#include "nn/spectrum_collectives.hpp"
 #include "nn/sphere_layers.hpp"
 
 namespace garonne::nn {
@@ -20,6 +22,40 @@ namespace {
 constexpr double norm_epsilon = 1e-6;
 
 using Basis = std::shared_ptr<const SphereBasis>;
+
+void check_on_sphere(const RunConfig::Model& keys, const FieldShape& shape) {
+  if (shape.points.size() == 2 && (shape.grid == "equiangular" || shape.grid == "legendre-gauss"))
+    return;
+  throw ConfigError("model.kind", keys.kind,
+                    fmt::format("wants fields on an equiangular or legendre-gauss grid of the "
+                                "sphere; these are on a grid that is {}",
+                                shape.grid));
+}
+
+bool is_makani(const RunConfig::Model& keys) {
+  return keys.block != "torch-harmonics";
+}
+
+// Of the grid between the first block and the last.
+struct InnerSizes {
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t degrees;
+};
+
+InnerSizes inner_sizes(const RunConfig::Model& keys, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t factor = keys.scale_factor;
+  const bool makani = is_makani(keys);
+  InnerSizes inner{makani ? rows / factor : (rows - 1) / factor + 1, columns / factor, 0};
+  // The library's example leaves the highest frequency out.
+  const std::int64_t frequencies = makani ? inner.columns / 2 + 1 : inner.columns / 2;
+  inner.degrees = std::min(inner.rows, frequencies);
+  if (inner.degrees < 1 || inner.rows < 2) {
+    throw ConfigError("model.scale_factor", fmt::format("{}", factor),
+                      fmt::format("leaves nothing of {} × {} points", rows, columns));
+  }
+  return inner;
+}
 
 struct Linear {
   int weight = -1;
@@ -53,7 +89,7 @@ class SphericalNetwork : public FieldNetwork {
         keys_(arguments.keys),
         shape_(arguments.shape),
         batch_(arguments.batch),
-        makani_(arguments.keys.block != "torch-harmonics"),
+        makani_(is_makani(arguments.keys)),
         normalises_(arguments.keys.norm != "none"),
         by_degree_(arguments.keys.spectral_operator == "dhconv") {
     check();
@@ -86,13 +122,7 @@ class SphericalNetwork : public FieldNetwork {
 
  private:
   void check() const {
-    if (shape_.points.size() != 2 ||
-        (shape_.grid != "equiangular" && shape_.grid != "legendre-gauss")) {
-      throw ConfigError("model.kind", keys_.kind,
-                        fmt::format("wants fields on an equiangular or legendre-gauss grid of the "
-                                    "sphere; these are on a grid that is {}",
-                                    shape_.grid));
-    }
+    check_on_sphere(keys_, shape_);
     if (keys_.block != "auto" && keys_.block != "makani" && keys_.block != "torch-harmonics") {
       throw ConfigError("model.block", keys_.block,
                         "is no layer of model.kind = sfno; there are makani and torch-harmonics");
@@ -102,23 +132,20 @@ class SphericalNetwork : public FieldNetwork {
   }
 
   void make_bases() {
-    const std::int64_t factor = keys_.scale_factor;
-    const std::int64_t rows =
-        makani_ ? shape_.points[0] / factor : (shape_.points[0] - 1) / factor + 1;
-    const std::int64_t columns = shape_.points[1] / factor;
-    // The library's example leaves the highest frequency out.
-    const std::int64_t frequencies = makani_ ? columns / 2 + 1 : columns / 2;
-    const std::int64_t degrees = std::min(rows, frequencies);
-    if (degrees < 1 || rows < 2) {
-      throw ConfigError(
-          "model.scale_factor", fmt::format("{}", factor),
-          fmt::format("leaves nothing of {} × {} points", shape_.points[0], shape_.points[1]));
-    }
-    outer_ = std::make_shared<SphereBasis>(sphere_grid_kind("data.grid", shape_.grid),
-                                           shape_.points[0], shape_.points[1], degrees, degrees);
+    const std::int64_t all_rows = cuts() ? shape_.rows.whole : shape_.points[0];
+    const auto [rows, columns, degrees] = inner_sizes(keys_, all_rows, shape_.points[1]);
+    outer_ = std::make_shared<SphereBasis>(sphere_grid_kind("data.grid", shape_.grid), all_rows,
+                                           shape_.points[1], degrees, degrees, shape_.rows);
     inner_ = std::make_shared<SphereBasis>(SphereGridKind::LegendreGauss, rows, columns, degrees,
-                                           degrees);
+                                           degrees,
+                                           cuts() ? mirrored_rows(rows, shape_.cut) : FieldRows());
+    groups_ = sphere_groups(inner_->shape(), weights(), shape_.cut);
     if (inner_->text() == outer_->text()) inner_ = outer_;
+  }
+
+  bool cuts() const { return shape_.cut.cuts(); }
+  SphereWeights weights() const {
+    return by_degree_ ? SphereWeights::ByDegree : SphereWeights::ByDegreeAndOrder;
   }
 
   const Basis& basis_before(std::size_t number) const { return number == 0 ? outer_ : inner_; }
@@ -167,15 +194,15 @@ class SphericalNetwork : public FieldNetwork {
       throw ConfigError("model.mlp_ratio", fmt::format("{}", ratio),
                         fmt::format("leaves no channel of model.hidden = {}", hidden));
     }
-    const kernels::SphereShape& shape = inner_->shape();
-    const std::int64_t groups = by_degree_ ? shape.degrees : shape.rows();
+    const Box box =
+        even_box({sphere_weights(inner_->shape(), weights()), hidden, hidden, 2}, shape_.cut);
     Block block;
     // Half of the variance for each part of a complex number. Of degree 0 only the real part
     // counts, since its coefficient is real: makani gives it the whole.
     const Initialisation initialisation{std::sqrt(1 / static_cast<double>(hidden)), 0,
                                         2 * hidden * hidden, makani_ ? std::numbers::sqrt2 : 1.0};
-    block.spectral = builder_.add_parameter(prefix + "spectral.weight", {groups, hidden, hidden, 2},
-                                            initialisation);
+    block.spectral = builder_.add_parameter(
+        prefix + "spectral.weight", {groups_.weights, hidden, hidden, 2}, initialisation, box);
     builder_.set_complex(block.spectral);
     block.norm0 = add_norm(prefix + "norm0");
     block.up = add_linear(prefix + "mlp.up", width, hidden, true, 2);
@@ -197,9 +224,35 @@ class SphericalNetwork : public FieldNetwork {
   }
   int norm(const std::string& name, const Norm& parameters, const Basis& basis, int x) {
     if (!normalises_) return x;
+    if (cuts()) return cut_norm(name, parameters, basis, x);
     return builder_.add_node(
         name, make_instance_norm(batch_, basis->shape().points(), keys_.hidden, norm_epsilon), {x},
         {parameters.gain, parameters.bias}, rows_of(basis) * keys_.hidden);
+  }
+  // Of a cut field: statistics are those of all members' rows.
+  int cut_norm(const std::string& name, const Norm& parameters, const Basis& basis, int x) {
+    const std::int64_t hidden = keys_.hidden;
+    const std::int64_t members = shape_.cut.members;
+    const std::int64_t in_row = basis->shape().longitudes;
+    std::vector<std::int64_t> counted;
+    for (int member = 0; member < shape_.cut.members; ++member) {
+      const FieldRows rows = mirrored_rows(basis->rows().whole, {member, shape_.cut.members});
+      counted.push_back(rows.present() * in_row);
+    }
+    SpectrumCut cut;
+    cut.columns = 2 * batch_ * hidden;
+    cut.begins = even_runs(members, members);
+    cut.is_double = true;
+    const int mine = builder_.add_double_node(
+        name + "_moments", make_instance_moments(basis->rows(), in_row, batch_, hidden), {x},
+        cut.piece_elements());
+    const int all = builder_.add_double_node(name + "_gathered_moments", make_gather_spectrum(cut),
+                                             {mine}, cut.whole_elements());
+    return builder_.add_node(
+        name,
+        make_instance_norm_of_moments(std::move(counted), basis->shape().points(), batch_, hidden,
+                                      norm_epsilon),
+        {x, all}, {parameters.gain, parameters.bias}, rows_of(basis) * hidden);
   }
   int add(const std::string& name, std::int64_t rows, std::int64_t channels, int x, int y) {
     return builder_.add_node(name, make_dropout_add(name, {rows, 1}, channels, 0), {x, y}, {},
@@ -216,18 +269,30 @@ class SphericalNetwork : public FieldNetwork {
     const Basis& after = basis_after(number);
     const std::int64_t hidden = keys_.hidden;
     const std::int64_t rows = rows_of(after);
-    const std::int64_t coefficients = 2 * before->shape().rows() * batch_ * hidden;
-    const int spectrum = builder_.add_state_node(
-        prefix + "analysis", make_sphere_analysis(before, batch_, hidden), {x}, {}, coefficients);
+    SpectrumCut cut;
+    cut.columns = 2 * batch_ * hidden;
+    cut.begins = sphere_runs(before->shape(), weights(), shape_.cut.members);
+    int spectrum =
+        builder_.add_state_node(prefix + "analysis", make_sphere_analysis(before, batch_, hidden),
+                                {x}, {}, cut.whole_elements());
+    if (cuts()) {
+      spectrum = builder_.add_state_node(prefix + "spectrum", make_sum_spectrum(cut), {spectrum},
+                                         {}, cut.piece_elements());
+    }
+    // The coefficients of all members, whose fields they are.
+    const auto gathered = [&](const std::string& name, int mine) {
+      return cuts() ? builder_.add_state_node(prefix + name, make_gather_spectrum(cut), {mine}, {},
+                                              cut.whole_elements())
+                    : mine;
+    };
     // Where the grid changes the skip starts from the same coefficients on the new grid.
-    const int residual = before == after ? x : synthesis(prefix + "resampled", after, spectrum);
-    int y = builder_.add_state_node(
-        prefix + "contraction",
-        make_sphere_contraction(
-            before->shape(), by_degree_ ? SphereWeights::ByDegree : SphereWeights::ByDegreeAndOrder,
-            batch_, hidden, hidden),
-        {spectrum}, {block.spectral}, coefficients);
-    y = synthesis(prefix + "synthesis", after, y);
+    const int residual = before == after ? x
+                                         : synthesis(prefix + "resampled", after,
+                                                     gathered("gathered_input", spectrum));
+    int y = builder_.add_state_node(prefix + "contraction",
+                                    make_sphere_contraction(groups_, batch_, hidden, hidden),
+                                    {spectrum}, {block.spectral}, cut.piece_elements());
+    y = synthesis(prefix + "synthesis", after, gathered("gathered_spectrum", y));
     y = norm(prefix + "norm0", block.norm0, after, y);
     if (makani_) y = gelu(prefix + "gelu", rows, hidden, y);
     y = linear(prefix + "mlp.up", block.up, rows, y);
@@ -261,6 +326,7 @@ class SphericalNetwork : public FieldNetwork {
   bool by_degree_;
   Basis outer_;
   Basis inner_;
+  SphereGroups groups_;  // that this member contracts
   Linear encoder_;
   Linear encoder_out_;
   std::vector<Block> blocks_;
@@ -270,6 +336,21 @@ class SphericalNetwork : public FieldNetwork {
 };
 
 }  // namespace
+
+FieldRows spherical_rows(const RunConfig::Model& keys, const FieldShape& whole,
+                         const FieldCut& cut) {
+  check_on_sphere(keys, whole);
+  const InnerSizes inner = inner_sizes(keys, whole.points[0], whole.points[1]);
+  check_members(cut,
+                fmt::format("leaves a rank without pairs of rows or degrees: there are {} rows "
+                            "outside, {} inside, {} degrees",
+                            whole.points[0], inner.rows, inner.degrees),
+                [&](std::int64_t members) {
+                  return members <= whole.points[0] / 2 && members <= inner.rows / 2 &&
+                         members <= inner.degrees;
+                });
+  return mirrored_rows(whole.points[0], cut);
+}
 
 std::unique_ptr<FieldNetwork> make_spherical_network(const FieldNetworkArguments& arguments) {
   return std::make_unique<SphericalNetwork>(arguments);

@@ -117,7 +117,7 @@ class DenseContraction : public SpectralContraction {
   std::vector<ContractionParameter> parameters() const override {
     std::vector<std::int64_t> shape = sizes_.kept;
     shape.insert(shape.end(), {sizes_.inputs, sizes_.outputs, 2});
-    return {{"weight", shape, {deviation_, 0}}};
+    return {{"weight", shape, {deviation_, 0}, /*by_first_axis=*/true}};
   }
 
   at::Tensor forward(const at::Tensor& x,
@@ -154,6 +154,12 @@ class DenseContraction : public SpectralContraction {
 
 std::int64_t ContractionSizes::modes() const {
   return std::accumulate(kept.begin(), kept.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+std::vector<std::int64_t> ContractionSizes::whole() const {
+  std::vector<std::int64_t> all = kept;
+  if (whole_first > 0) all[0] = whole_first;
+  return all;
 }
 
 std::unique_ptr<SpectralContraction> make_dense_contraction(const ContractionSizes& sizes,

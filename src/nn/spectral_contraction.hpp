@@ -25,14 +25,18 @@ struct ContractionSizes {
   std::vector<std::int64_t> kept;  // modes along each axis
   std::int64_t inputs = 0;
   std::int64_t outputs = 0;
+  // Where a tensor group has the modes of the first axis in pieces of `kept`: how many there are.
+  std::int64_t whole_first = 0;
 
   std::int64_t modes() const;
+  std::vector<std::int64_t> whole() const;  // modes along each axis, of all pieces
 };
 
 struct ContractionParameter {
   std::string name;  // the last part of it, as "weight"
   std::vector<std::int64_t> shape;
   Initialisation initialisation;
+  bool by_first_axis = false;  // its first dimension is the modes of the first axis
 };
 
 class SpectralContraction {

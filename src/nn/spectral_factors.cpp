@@ -230,7 +230,8 @@ class TuckerContraction : public FactorisedContraction {
     for (std::size_t axis = 0; axis < axes(); ++axis) {
       all.push_back({fmt::format("axis.{}", axis),
                      {sizes().kept[axis], ranks_.axes[axis], 2},
-                     initialisation});
+                     initialisation,
+                     /*by_first_axis=*/axis == 0});
     }
     all.push_back({"inputs", {sizes().inputs, ranks_.inputs, 2}, initialisation});
     all.push_back({"outputs", {ranks_.outputs, sizes().outputs, 2}, initialisation});
@@ -309,7 +310,10 @@ class CpContraction : public FactorisedContraction {
     // The library starts these at 1; a random start differs by a factor of the others only.
     std::vector<ContractionParameter> all = {{"weights", {rank_, 2}, {1 / std::sqrt(2.0), 0}}};
     for (std::size_t axis = 0; axis < axes(); ++axis) {
-      all.push_back({fmt::format("axis.{}", axis), {sizes().kept[axis], rank_, 2}, initialisation});
+      all.push_back({fmt::format("axis.{}", axis),
+                     {sizes().kept[axis], rank_, 2},
+                     initialisation,
+                     /*by_first_axis=*/axis == 0});
     }
     all.push_back({"inputs", {sizes().inputs, rank_, 2}, initialisation});
     all.push_back({"outputs", {rank_, sizes().outputs, 2}, initialisation});
@@ -385,7 +389,7 @@ std::int64_t rounded(double value) {
 std::vector<double> dense_shape(const ContractionSizes& sizes) {
   std::vector<double> shape = {static_cast<double>(sizes.inputs),
                                static_cast<double>(sizes.outputs)};
-  for (const std::int64_t kept : sizes.kept) shape.push_back(static_cast<double>(kept));
+  for (const std::int64_t kept : sizes.whole()) shape.push_back(static_cast<double>(kept));
   return shape;
 }
 

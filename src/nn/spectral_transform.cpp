@@ -1,6 +1,8 @@
 #include "nn/spectral_transform.hpp"
 
 #include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -46,16 +48,22 @@ at::Tensor SpectralTransform::Table::tensor(at::ScalarType type) const {
 }
 
 SpectralTransform::SpectralTransform(std::vector<std::int64_t> points,
-                                     const Frequencies& frequencies)
+                                     const Frequencies& frequencies, const FieldRows& rows)
     : points_(std::move(points)) {
   expect(!points_.empty() && points_.size() == frequencies.size(),
          "a spectral transform wants frequencies for every axis");
-  double all_points = 1;
-  for (const std::int64_t count : points_) all_points *= static_cast<double>(count);
+  expect(!rows.cut() ||
+             (points_.size() > 1 && points_[0] == static_cast<std::int64_t>(rows.slots.size())),
+         "a spectral transform of a part wants its rows along the first of several axes");
+  const std::int64_t whole_rows = rows.cut() ? rows.whole : points_[0];
+  auto all_points = static_cast<double>(whole_rows);
+  for (std::size_t axis = 1; axis < points_.size(); ++axis)
+    all_points *= static_cast<double>(points_[axis]);
   for (std::size_t axis = 0; axis < points_.size(); ++axis) {
     const auto& kept = frequencies[axis];
     kept_.push_back(static_cast<std::int64_t>(kept.size()));
     modes_ *= kept_.back();
+    frequencies_text_ += fmt::format(" {}..{}", kept.front(), kept.back());
     const auto zero = std::find(kept.begin(), kept.end(), 0);
     if (zero == kept.end()) has_zero_mode_ = false;
     zero_mode_ = zero_mode_ * kept_.back() + (zero - kept.begin());
@@ -90,9 +98,12 @@ SpectralTransform::SpectralTransform(std::vector<std::int64_t> points,
     table.rows = 2 * kept_[axis];
     table.columns = 2 * points_[axis];
     std::vector<double> values(static_cast<std::size_t>(table.rows * table.columns));
+    const std::int64_t whole = axis == 0 ? whole_rows : points_[axis];
     for (std::size_t k = 0; k < chosen.size(); ++k) {
       for (std::int64_t n = 0; n < points_[axis]; ++n) {
-        const Wave wave(chosen[k], n, points_[axis]);
+        const std::int64_t place = axis == 0 ? rows.row(n) : n;
+        if (place == FieldRows::none) continue;  // zeros
+        const Wave wave(chosen[k], place, whole);
         const auto width = static_cast<std::size_t>(table.columns);
         const std::size_t real = k * width + 2 * static_cast<std::size_t>(n);
         const std::size_t imaginary = real + chosen.size() * width;
@@ -105,6 +116,10 @@ SpectralTransform::SpectralTransform(std::vector<std::int64_t> points,
     table.set(std::move(values));
     others_.push_back(std::move(table));
   }
+}
+
+std::string SpectralTransform::text() const {
+  return fmt::format("{} of{}", fmt::join(points_, "x"), frequencies_text_);
 }
 
 std::int64_t SpectralTransform::before(std::size_t axis) const {

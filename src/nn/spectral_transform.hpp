@@ -9,9 +9,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "nn/allocation_sketch.hpp"
+#include "nn/field_rows.hpp"
 
 namespace garonne::nn {
 
@@ -23,10 +25,13 @@ using Frequencies = std::vector<std::vector<std::int64_t>>;
 // the frequencies, the last axis fastest. Forward transforms are divided by the number of points.
 class SpectralTransform {
  public:
-  // `points` along each axis.
-  SpectralTransform(std::vector<std::int64_t> points, const Frequencies& frequencies);
+  // `points` along each axis. With `rows` they are those of one member of a tensor group: the first
+  // of several axes has its slots, and what analyse makes is the member's part of a sum over all.
+  SpectralTransform(std::vector<std::int64_t> points, const Frequencies& frequencies,
+                    const FieldRows& rows = {});
 
   std::int64_t modes() const { return modes_; }
+  std::string text() const;  // as "32x16 of -8..7 0..8", for keys of costs
   // Of the frequencies that are all 0, which must be among the kept ones.
   std::int64_t zero_mode() const;
 
@@ -64,6 +69,7 @@ class SpectralTransform {
 
   std::vector<std::int64_t> points_;
   std::vector<std::int64_t> kept_;  // frequencies along each axis
+  std::string frequencies_text_;
   std::int64_t modes_ = 1;
   std::int64_t zero_mode_ = 0;
   bool has_zero_mode_ = true;

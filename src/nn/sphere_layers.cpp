@@ -22,14 +22,30 @@ struct SphereBasis::Table {
 };
 
 SphereBasis::SphereBasis(SphereGridKind kind, std::int64_t latitudes, std::int64_t longitudes,
-                         std::int64_t degrees, std::int64_t orders)
+                         std::int64_t degrees, std::int64_t orders, const FieldRows& rows)
     : grid_(make_sphere_grid(kind, latitudes, longitudes)),
       shape_{latitudes, longitudes, degrees, orders},
-      tables_{std::make_shared<Table>(), std::make_shared<Table>()} {}
+      rows_(rows),
+      tables_{std::make_shared<Table>(), std::make_shared<Table>()} {
+  if (!rows.cut()) return;
+  // A slot without a row lies on the equator and weighs nothing.
+  const auto take = [&](std::vector<double>& values, double missing) {
+    std::vector<double> taken;
+    for (const std::int64_t row : rows.slots)
+      taken.push_back(row == FieldRows::none ? missing : values[static_cast<std::size_t>(row)]);
+    values = std::move(taken);
+  };
+  take(grid_.colatitudes, std::numbers::pi / 2);
+  take(grid_.cosines, 0);
+  take(grid_.sines, 1);
+  take(grid_.weights, 0);
+  grid_.latitudes = shape_.latitudes = static_cast<std::int64_t>(rows.slots.size());
+}
 
 std::string SphereBasis::text() const {
-  return fmt::format("{} {}x{} degrees {} orders {}", sphere_grid_name(grid_.kind),
-                     shape_.latitudes, shape_.longitudes, shape_.degrees, shape_.orders);
+  return fmt::format("{} {}{}x{} degrees {} orders {}", sphere_grid_name(grid_.kind),
+                     shape_.latitudes, rows_.cut() ? fmt::format(" of {}", rows_.whole) : "",
+                     shape_.longitudes, shape_.degrees, shape_.orders);
 }
 
 const void* SphereBasis::table(kernels::ElementType type) const {
@@ -184,16 +200,15 @@ class SphereSynthesis : public SphereTransformNode {
 
 class SphereContraction : public Node {
  public:
-  SphereContraction(const kernels::SphereShape& shape, SphereWeights weights, std::int64_t batch,
-                    std::int64_t inputs, std::int64_t outputs)
-      : shape_(shape), weights_(weights), batch_(batch), inputs_(inputs), outputs_(outputs) {}
+  SphereContraction(SphereGroups groups, std::int64_t batch, std::int64_t inputs,
+                    std::int64_t outputs)
+      : groups_(std::move(groups)), batch_(batch), inputs_(inputs), outputs_(outputs) {}
 
   plan::NodeSpec declare(const Declaration& declaration) const override {
     plan::NodeSpec spec;
     spec.kind = "sphere_contraction";
-    spec.cost_key = fmt::format(
-        "sphere_contraction degrees {} orders {} by {} {}x{}x{}", shape_.degrees, shape_.orders,
-        weights_ == SphereWeights::ByDegree ? "degree" : "order", batch_, inputs_, outputs_);
+    spec.cost_key =
+        fmt::format("sphere_contraction {} {}x{}x{}", groups_.text, batch_, inputs_, outputs_);
     spec.gradient_aliases = {false};
     spec.pins_inputs = {true};
     spec.splits_backward = true;
@@ -201,7 +216,7 @@ class SphereContraction : public Node {
     spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
         spec.backward.transient_bytes = spec.backward_weight.transient_bytes =
             declaration.allocation(2 * inputs_ * outputs_ * state_bytes(declaration.precision));
-    const double operations = 8.0 * static_cast<double>(shape_.rows() * batch_) *
+    const double operations = 8.0 * static_cast<double>(groups_.rows * batch_) *
                               static_cast<double>(inputs_) * static_cast<double>(outputs_);
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
         spec.backward.floating_point_operations = spec.backward_weight.floating_point_operations =
@@ -212,7 +227,7 @@ class SphereContraction : public Node {
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
     const at::Tensor x = complex_rows(inputs[0], inputs_);
-    at::Tensor out = at::empty({shape_.rows(), batch_, outputs_, 2}, inputs[0].options());
+    const at::Tensor out = make_rows(outputs_, inputs[0]);
     const at::Tensor y = complex_rows(out, outputs_);
     for_each_group([&](std::int64_t group, std::int64_t first, std::int64_t rows) {
       at::Tensor target = y.narrow(0, first, rows);
@@ -228,7 +243,9 @@ class SphereContraction : public Node {
     if (arguments.weights) {
       const at::Tensor x = complex_rows(arguments.inputs[0], inputs_);
       const ParameterGradient& gradient = arguments.parameter_gradients[0];
-      const at::Tensor all = gradient.target.view({groups(), inputs_, outputs_, 2});
+      const at::Tensor all = gradient.target.view({groups_.weights, inputs_, outputs_, 2});
+      if (!gradient.accumulate && present() < groups_.weights)
+        all.narrow(0, present(), groups_.weights - present()).zero_();
       const at::Tensor sum = at::empty({inputs_, outputs_, 2}, arguments.output_gradient.options());
       at::Tensor product = at::view_as_complex(sum);
       for_each_group([&](std::int64_t group, std::int64_t first, std::int64_t rows) {
@@ -242,8 +259,7 @@ class SphereContraction : public Node {
       });
     }
     if (!arguments.wanted[0]) return {at::Tensor()};
-    at::Tensor out =
-        at::empty({shape_.rows(), batch_, inputs_, 2}, arguments.output_gradient.options());
+    const at::Tensor out = make_rows(inputs_, arguments.output_gradient);
     const at::Tensor dx = complex_rows(out, inputs_);
     for_each_group([&](std::int64_t group, std::int64_t first, std::int64_t rows) {
       at::Tensor target = dx.narrow(0, first, rows);
@@ -254,43 +270,87 @@ class SphereContraction : public Node {
   }
 
  private:
-  std::int64_t groups() const {
-    return weights_ == SphereWeights::ByDegree ? shape_.degrees : shape_.rows();
-  }
+  // Groups that there are.
+  std::int64_t present() const { return static_cast<std::int64_t>(groups_.begins.size()) - 1; }
 
-  // Coefficients that share weights: work(group, first row, rows), rows of all samples.
+  // work(group, first row, rows), rows of all samples.
   template <typename Work>
   void for_each_group(const Work& work) const {
-    for (std::int64_t group = 0; group < groups(); ++group) {
-      const bool by_degree = weights_ == SphereWeights::ByDegree;
-      const std::int64_t first = by_degree ? shape_.first_row(group) : group;
-      const std::int64_t end = by_degree ? shape_.first_row(group + 1) : group + 1;
+    for (std::int64_t group = 0; group < present(); ++group) {
+      const std::int64_t first = groups_.begins[static_cast<std::size_t>(group)];
+      const std::int64_t end = groups_.begins[static_cast<std::size_t>(group) + 1];
       work(group, first * batch_, (end - first) * batch_);
     }
   }
 
+  // With zeros in the rows of no group.
+  at::Tensor make_rows(std::int64_t channels, const at::Tensor& like) const {
+    at::Tensor rows = at::empty({groups_.rows, batch_, channels, 2}, like.options());
+    const std::int64_t used = groups_.begins.back();
+    if (used < groups_.rows) rows.narrow(0, used, groups_.rows - used).zero_();
+    return rows;
+  }
+
   at::Tensor complex_rows(const at::Tensor& values, std::int64_t channels) const {
-    return at::view_as_complex(values.view({shape_.rows() * batch_, channels, 2}));
+    return at::view_as_complex(values.view({groups_.rows * batch_, channels, 2}));
   }
 
   // A copy: parameters and gradients may be at odd places of a bucket, and are no complex numbers
   // there.
   at::Tensor weight(const Context& context, const at::Tensor& weights, std::int64_t group) const {
-    const at::Tensor own = weights.view({groups(), inputs_, outputs_, 2}).select(0, group);
+    const at::Tensor own = weights.view({groups_.weights, inputs_, outputs_, 2}).select(0, group);
     const at::Tensor copy =
         at::empty(own.sizes(), own.options().dtype(state_scalar_type(context.precision)));
     copy.copy_(own);
     return at::view_as_complex(copy);
   }
 
-  kernels::SphereShape shape_;
-  SphereWeights weights_;
+  SphereGroups groups_;
   std::int64_t batch_;
   std::int64_t inputs_;
   std::int64_t outputs_;
 };
 
+// The first packed row of a group.
+std::int64_t first_row_of(const kernels::SphereShape& shape, SphereWeights weights,
+                          std::int64_t group) {
+  return weights == SphereWeights::ByDegree ? shape.first_row(group) : group;
+}
+
 }  // namespace
+
+std::int64_t sphere_weights(const kernels::SphereShape& shape, SphereWeights weights) {
+  return weights == SphereWeights::ByDegree ? shape.degrees : shape.rows();
+}
+
+std::vector<std::int64_t> sphere_runs(const kernels::SphereShape& shape, SphereWeights weights,
+                                      std::int64_t members) {
+  std::vector<std::int64_t> begins;
+  for (std::int64_t member = 0; member <= members; ++member) {
+    begins.push_back(
+        first_row_of(shape, weights, even_begin(sphere_weights(shape, weights), members, member)));
+  }
+  return begins;
+}
+
+SphereGroups sphere_groups(const kernels::SphereShape& shape, SphereWeights weights,
+                           const FieldCut& cut) {
+  SphereGroups groups;
+  const std::int64_t all = sphere_weights(shape, weights);
+  const std::int64_t first = even_begin(all, cut.members, cut.member);
+  for (std::int64_t group = first; group <= even_begin(all, cut.members, cut.member + 1); ++group) {
+    groups.begins.push_back(first_row_of(shape, weights, group) -
+                            first_row_of(shape, weights, first));
+  }
+  const std::vector<std::int64_t> runs = sphere_runs(shape, weights, cut.members);
+  for (std::size_t member = 0; member + 1 < runs.size(); ++member)
+    groups.rows = std::max(groups.rows, runs[member + 1] - runs[member]);
+  groups.weights = even_slots(all, cut.members);
+  groups.text = fmt::format("degrees {} orders {} by {}{}", shape.degrees, shape.orders,
+                            weights == SphereWeights::ByDegree ? "degree" : "order",
+                            cut.cuts() ? fmt::format(" over {}", cut.members) : "");
+  return groups;
+}
 
 std::unique_ptr<Node> make_sphere_analysis(std::shared_ptr<const SphereBasis> basis,
                                            std::int64_t batch, std::int64_t channels) {
@@ -300,10 +360,9 @@ std::unique_ptr<Node> make_sphere_synthesis(std::shared_ptr<const SphereBasis> b
                                             std::int64_t batch, std::int64_t channels) {
   return std::make_unique<SphereSynthesis>(std::move(basis), batch, channels);
 }
-std::unique_ptr<Node> make_sphere_contraction(const kernels::SphereShape& shape,
-                                              SphereWeights weights, std::int64_t batch,
+std::unique_ptr<Node> make_sphere_contraction(SphereGroups groups, std::int64_t batch,
                                               std::int64_t inputs, std::int64_t outputs) {
-  return std::make_unique<SphereContraction>(shape, weights, batch, inputs, outputs);
+  return std::make_unique<SphereContraction>(std::move(groups), batch, inputs, outputs);
 }
 
 }  // namespace garonne::nn

@@ -7,9 +7,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "base/sphere_grid.hpp"
 #include "kernels/sphere_transform.hpp"
+#include "nn/field_rows.hpp"
 #include "nn/node.hpp"
 
 namespace garonne::nn {
@@ -19,11 +21,13 @@ namespace garonne::nn {
 // shared by all nodes of a basis.
 class SphereBasis {
  public:
+  // With `rows`, which are mirrored, that of one part of a cut grid: analyses are parts of a sum.
   SphereBasis(SphereGridKind kind, std::int64_t latitudes, std::int64_t longitudes,
-              std::int64_t degrees, std::int64_t orders);
+              std::int64_t degrees, std::int64_t orders, const FieldRows& rows = {});
 
   const SphereGrid& grid() const { return grid_; }
   const kernels::SphereShape& shape() const { return shape_; }
+  const FieldRows& rows() const { return rows_; }
   std::string text() const;  // as "equiangular 721x1440 degrees 240 orders 240"
   // Float32 or Float64; bytes of one are sphere_table_elements · element size.
   const void* table(kernels::ElementType type) const;
@@ -32,6 +36,7 @@ class SphereBasis {
   struct Table;
   SphereGrid grid_;
   kernels::SphereShape shape_;
+  FieldRows rows_;
   std::shared_ptr<Table> tables_[2];
 };
 
@@ -47,10 +52,25 @@ std::unique_ptr<Node> make_sphere_synthesis(std::shared_ptr<const SphereBasis> b
 // and Healy, which commutes with rotations) or by degree and order.
 enum class SphereWeights { ByDegree, ByDegreeAndOrder };
 
-// coefficients [rows, batch, inputs, 2], weight [degrees or rows, inputs, outputs, 2] ->
+// Which rows of coefficients share weights: those of a degree, or each has its own. A member of a
+// tensor group has a run (nn/field_rows.hpp) of the groups; all have space for as many.
+struct SphereGroups {
+  std::vector<std::int64_t> begins;  // first row of each group that there is, then of the next
+  std::int64_t rows = 0;             // with space for those of any member
+  std::int64_t weights = 0;          // groups, likewise
+  std::string text;                  // for keys of costs; equal on all members
+};
+SphereGroups sphere_groups(const kernels::SphereShape& shape, SphereWeights weights,
+                           const FieldCut& cut = {});
+// Of the groups of all members: the first packed row of each member's, then the number of rows.
+std::vector<std::int64_t> sphere_runs(const kernels::SphereShape& shape, SphereWeights weights,
+                                      std::int64_t members);
+// Groups of all members.
+std::int64_t sphere_weights(const kernels::SphereShape& shape, SphereWeights weights);
+
+// coefficients [rows, batch, inputs, 2], weight [weights, inputs, outputs, 2] ->
 // [rows, batch, outputs, 2]: y_{l,m,o} = Σ_i x_{l,m,i} w_{l,i,o} of complex numbers.
-std::unique_ptr<Node> make_sphere_contraction(const kernels::SphereShape& shape,
-                                              SphereWeights weights, std::int64_t batch,
+std::unique_ptr<Node> make_sphere_contraction(SphereGroups groups, std::int64_t batch,
                                               std::int64_t inputs, std::int64_t outputs);
 
 }  // namespace garonne::nn

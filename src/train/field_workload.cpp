@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <functional>
 #include <sstream>
 #include <utility>
 
@@ -23,26 +25,94 @@ std::vector<std::string> split_names(const std::string& text) {
   return names;
 }
 
+// Consecutive rows of the field in consecutive slots.
+struct RowRun {
+  data::FieldSlab slab;
+  std::int64_t first_slot = 0;
+};
+
+std::vector<RowRun> runs_of(const nn::FieldRows& rows) {
+  std::vector<RowRun> runs;
+  std::int64_t before = nn::FieldRows::none;
+  for (std::size_t slot = 0; slot < rows.slots.size(); ++slot) {
+    const std::int64_t row = rows.slots[slot];
+    if (row != nn::FieldRows::none) {
+      if (before == nn::FieldRows::none || row != before + 1)
+        runs.push_back({{row, 0}, static_cast<std::int64_t>(slot)});
+      ++runs.back().slab.rows;
+    }
+    before = row;
+  }
+  return runs;
+}
+
+// What a model takes of a batch. `unused`: target frames of a sample that no loss looks at, the
+// first ones.
+exec::HostBatch host_batch(data::FieldBatch loaded, std::int64_t frames, std::int64_t unused) {
+  exec::HostBatch batch;
+  batch.samples = std::move(loaded.samples);
+  const auto frame = static_cast<std::int64_t>(loaded.target.size()) / frames;
+  loaded.target.erase(loaded.target.begin(), loaded.target.begin() + unused * frame);
+  batch.fields = {{"input", std::move(loaded.input)}, {"target", std::move(loaded.target)}};
+  if (!loaded.mask.empty()) batch.fields["mask"] = std::move(loaded.mask);
+  return batch;
+}
+
 class FieldBatches final : public BatchStream {
  public:
-  // `unused`: target frames of a sample that no loss looks at, the first ones.
   FieldBatches(data::FieldStream stream, std::int64_t unused)
       : stream_(std::move(stream)), unused_(unused) {}
   exec::HostBatch next() override {
-    data::FieldBatch loaded = stream_.next();
-    exec::HostBatch batch;
-    batch.samples = std::move(loaded.samples);
-    const auto frame =
-        static_cast<std::int64_t>(loaded.target.size()) / stream_.info().target_frames;
-    loaded.target.erase(loaded.target.begin(), loaded.target.begin() + unused_ * frame);
-    batch.fields = {{"input", std::move(loaded.input)}, {"target", std::move(loaded.target)}};
-    if (!loaded.mask.empty()) batch.fields["mask"] = std::move(loaded.mask);
-    return batch;
+    return host_batch(stream_.next(), stream_.info().target_frames, unused_);
   }
 
  private:
   data::FieldStream stream_;
   std::int64_t unused_;
+};
+
+// The rows of one part of a cut field: a stream for each run of them, so that only they are read.
+class CutFieldBatches final : public BatchStream {
+ public:
+  using OpenSlab = std::function<data::FieldStream(data::FieldSlab)>;
+
+  CutFieldBatches(const nn::FieldRows& rows, std::int64_t points_in_row, const OpenSlab& open,
+                  std::int64_t unused)
+      : slots_(static_cast<std::int64_t>(rows.slots.size())),
+        points_in_row_(points_in_row),
+        unused_(unused),
+        runs_(runs_of(rows)) {
+    for (const auto& run : runs_) streams_.push_back(open(run.slab));
+  }
+
+  exec::HostBatch next() override {
+    exec::HostBatch batch;
+    for (std::size_t r = 0; r < runs_.size(); ++r) {
+      exec::HostBatch loaded =
+          host_batch(streams_[r].next(), streams_[r].info().target_frames, unused_);
+      for (const auto& [name, values] : loaded.fields) put(values, runs_[r], batch.fields[name]);
+      batch.samples = std::move(loaded.samples);
+    }
+    return batch;
+  }
+
+ private:
+  // [leading, rows of the run, points] to their slots of [leading, slots, points].
+  void put(const std::vector<float>& loaded, const RowRun& run, std::vector<float>& all) const {
+    const std::int64_t plane = run.slab.rows * points_in_row_;
+    const std::int64_t lines = static_cast<std::int64_t>(loaded.size()) / plane;
+    all.resize(static_cast<std::size_t>(lines * slots_ * points_in_row_), 0.0F);
+    for (std::int64_t line = 0; line < lines; ++line) {
+      std::copy_n(loaded.data() + line * plane, plane,
+                  all.data() + (line * slots_ + run.first_slot) * points_in_row_);
+    }
+  }
+
+  std::int64_t slots_;
+  std::int64_t points_in_row_;
+  std::int64_t unused_;
+  std::vector<RowRun> runs_;
+  std::vector<data::FieldStream> streams_;
 };
 
 data::FieldStatistics statistics_of(const RunConfig& config, const data::FieldDatasetInfo& info) {
@@ -167,11 +237,13 @@ std::int64_t FieldWorkload::samples(Part part) const {
 
 std::unique_ptr<BatchStream> FieldWorkload::open(std::shared_ptr<data::Reader> reader, Part part,
                                                  StreamOrder order) const {
-  return std::make_unique<FieldBatches>(
-      data::FieldStream(std::move(reader), part == Part::Training ? training_ : validation_.value(),
-                        {}, statistics_, std::move(order.samples_of), order.first_ordinal,
-                        order.end_ordinal),
-      facts_.fields.push_forward);
+  const auto open_slab = [&](data::FieldSlab slab) {
+    return data::FieldStream(reader, part == Part::Training ? training_ : validation_.value(), slab,
+                             statistics_, order.samples_of, order.first_ordinal, order.end_ordinal);
+  };
+  const std::int64_t unused = facts_.fields.push_forward;
+  if (!order.rows.cut()) return std::make_unique<FieldBatches>(open_slab({}), unused);
+  return std::make_unique<CutFieldBatches>(order.rows, info_.plane(/*rows=*/1), open_slab, unused);
 }
 
 }  // namespace garonne::train

@@ -99,15 +99,16 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   part.tensor_ranks = setup.grid.shape().tensor;
   part.sequence_parallel = config.grid.sequence_parallel;
   if (nn::is_field_kind(config.model.kind)) {
-    if (part.tensor_ranks > 1) {
-      throw ConfigError("grid.tensor", fmt::format("{}", part.tensor_ranks),
-                        fmt::format("must be 1: {} is not split over the tensor axis yet; use "
-                                    "grid.data or grid.pipeline",
+    if (part.sequence_parallel) {
+      throw ConfigError("grid.sequence_parallel", "true",
+                        fmt::format("has no meaning for model.kind = {}: grid.tensor deals out the "
+                                    "rows of its fields everywhere; leave it out",
                                     config.model.kind));
     }
     check_field_training(config);
     setup.model = nn::make_field_model(config.model, config.train.loss, facts.fields,
-                                       config.train.micro_batch, setup.declaration);
+                                       config.train.micro_batch, setup.declaration,
+                                       {part.tensor, part.tensor_ranks});
   } else {
     refuse_field_training(config);
     setup.sizes = gpt_sizes(config.model, facts.vocabulary);

@@ -135,7 +135,7 @@ std::optional<DataFacts> facts_of_run(const std::string& run_directory, const Ru
     const std::string checkpoint = checkpoint_path(run_directory, steps.back());
     const Manifest manifest = read_manifest(checkpoint);
     if (manifest.data.contains("vocabulary") && manifest.data["vocabulary"].is_number_integer())
-      return DataFacts{manifest.data["vocabulary"].get<std::int64_t>(), {}};
+      return DataFacts{manifest.data["vocabulary"].get<std::int64_t>(), {}, {}};
     throw IoError(checkpoint + "/manifest.json", "does not say the vocabulary of the data");
   }
   if (!config.data.path.empty() && fs::exists(config.data.path, error)) return facts_of(config);

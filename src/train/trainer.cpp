@@ -265,8 +265,9 @@ std::unique_ptr<BatchStream> Trainer::open_stream(std::int64_t first_step) const
     for (std::int64_t i = 0; i < micro; ++i) samples.push_back(order.sample(first + i));
     return samples;
   };
-  return workload_->open(reader_, Part::Training,
-                         {samples_of, (first_step - 1) * per_rank, config_.train.steps * per_rank});
+  return workload_->open(
+      reader_, Part::Training,
+      {samples_of, (first_step - 1) * per_rank, config_.train.steps * per_rank, setup_.model.rows});
 }
 
 exec::StepOutputs Trainer::run_step(exec::Executor& executor, BatchStream& stream,

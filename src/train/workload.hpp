@@ -11,6 +11,7 @@
 #include "base/config.hpp"
 #include "data/reader.hpp"
 #include "exec/executor.hpp"
+#include "nn/field_rows.hpp"
 #include "train/data_facts.hpp"
 
 namespace garonne::train {
@@ -31,6 +32,7 @@ struct StreamOrder {
   std::function<std::vector<std::int64_t>(std::int64_t ordinal)> samples_of;
   std::int64_t first_ordinal = 0;
   std::int64_t end_ordinal = 0;  // the first not wanted
+  nn::FieldRows rows;            // of fields: those that are served, zeros in slots without one
 };
 
 class Workload {

@@ -4,6 +4,7 @@
 #include "kernels/instance_norm.hpp"
 
 #include <cmath>
+#include <vector>
 
 namespace garonne::kernels::test {
 
@@ -151,6 +152,74 @@ TEST(InstanceNorm, Backward) {
         expect_near(of_bias, bias, 16 * rounding(sums), 16 * rounding(sums) * std::sqrt(points) * 8,
                     "bias");
       }
+    }
+  }
+}
+
+TEST(InstanceNorm, MomentsOfSomePoints) {
+  for (const ElementType type : types) {
+    for (const Extents& e : extents) {
+      Norm norm(type, e);
+      const std::int64_t half = e.points / 2;
+      const std::vector<PointRun> runs = {{0, half}, {half + 1, e.points - half - 1}};
+      std::vector<PointRun> counted;
+      for (const PointRun& run : runs) {
+        if (run.count > 0) counted.push_back(run);
+      }
+      std::vector<double> mean(static_cast<std::size_t>(e.channels), 1e9);
+      std::vector<double> squares = mean;
+      instance_norm_moments(type, norm.x.data(), counted, mean.data(), squares.data(),
+                            norm.workspace.data(), e.channels);
+      const auto count = static_cast<long double>(e.points - 1);
+      for (std::int64_t c = 0; c < e.channels; ++c) {
+        long double sum = 0;
+        for (const PointRun& run : counted) {
+          for (std::int64_t k = run.first; k < run.first + run.count; ++k)
+            sum += norm.x[k * e.channels + c];
+        }
+        const long double wanted = e.points == 1 ? 0 : sum / count;
+        long double beside = 0;
+        for (const PointRun& run : counted) {
+          for (std::int64_t k = run.first; k < run.first + run.count; ++k)
+            beside += (norm.x[k * e.channels + c] - wanted) * (norm.x[k * e.channels + c] - wanted);
+        }
+        const auto at = static_cast<std::size_t>(c);
+        EXPECT_NEAR(mean[at], static_cast<double>(wanted), 1e-12 * (1 + std::abs(mean[at])));
+        EXPECT_NEAR(squares[at], static_cast<double>(beside), 1e-11 * (1 + squares[at]));
+      }
+    }
+  }
+}
+
+TEST(InstanceNorm, ApplyingIsTheForwardAndItsBackwardWithoutStatistics) {
+  for (const ElementType type : types) {
+    const Extents e{1, 200, 17};
+    Norm norm(type, e);
+    norm.forward();
+    Array y(type, norm.count, 1e9);
+    instance_norm_apply(type, norm.x.data(), norm.gain.data(), norm.bias.data(), norm.mean.data(),
+                        norm.inverse.data(), y.data(), e.points, e.channels);
+    for (std::int64_t i = 0; i < norm.count; ++i) ASSERT_EQ(y[i], norm.y[i]);
+    const Array given = random_array(type, norm.count, 6);
+    Array gradient(type, norm.count, 1e9);
+    std::vector<double> sums(static_cast<std::size_t>(2 * e.channels), 1e9);
+    instance_norm_apply_backward(type, given.data(), norm.x.data(), norm.gain.data(),
+                                 norm.mean.data(), norm.inverse.data(), gradient.data(),
+                                 sums.data(), norm.workspace.data(), e.points, e.channels);
+    const ElementType wide = accumulation_type(type);
+    for (std::int64_t c = 0; c < e.channels; ++c) {
+      double sum = 0;
+      double product = 0;
+      for (std::int64_t k = 0; k < e.points; ++k) {
+        const std::int64_t i = k * e.channels + c;
+        const double factor = norm.gain[c] * norm.inverse[c];
+        EXPECT_NEAR(gradient[i], given[i] * factor, 4 * rounding(type) * (1 + std::abs(factor)));
+        sum += given[i];
+        product += given[i] * (norm.x[i] - norm.mean[c]) * norm.inverse[c];
+      }
+      EXPECT_NEAR(sums[static_cast<std::size_t>(c)], sum, 1e-10);
+      EXPECT_NEAR(sums[static_cast<std::size_t>(e.channels + c)], product,
+                  64 * rounding(wide) * std::sqrt(static_cast<double>(e.points)) * 8);
     }
   }
 }

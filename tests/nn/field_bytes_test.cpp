@@ -12,27 +12,30 @@ namespace garonne::nn {
 namespace {
 
 void check_declared(const RunConfig::Model& keys, const std::string& loss, const FieldShape& shape,
-                    std::int64_t batch, Precision precision, int threads) {
+                    std::int64_t batch, Precision precision, int threads,
+                    const FieldCut& cut = {}) {
   SCOPED_TRACE(keys.kind + " " + keys.block + " " + std::to_string(shape.points.size()) + "d " +
                precision_name(precision) + " threads " + std::to_string(threads));
   garonne::test::use_threads(threads);
   Declaration declaration;
   declaration.precision = precision;
   declaration.threads = threads;
-  const Model model = make_field_model(keys, loss, shape, batch, declaration);
+  const Model model = make_field_model(keys, loss, shape, batch, declaration, cut);
   plan::CostTable table;
   exec::profile_model(model, declaration, table, [](int, int) {});
   garonne::test::use_threads(2);
   for (const auto& node : model.graph.nodes) {
+    if (node.communicates()) continue;
     SCOPED_TRACE(node.name);
     ASSERT_EQ(table.rows.count(node.cost_key), 1U);
     const plan::CostRow& row = table.rows.at(node.cost_key);
     // Bounds: workspaces of oneDNN, which does bfloat16 products, and what autograd does with the
     // factors of a weight.
-    const bool multiplies =
-        node.kind == "linear" || node.kind == "spectral_layer" || node.kind == "field_lift";
-    const bool bound = multiplies && (precision == Precision::BFloat16 ||
-                                      (node.kind == "spectral_layer" && keys.kind == "tfno"));
+    const bool multiplies = node.kind == "linear" || node.kind == "spectral_layer" ||
+                            node.kind == "field_lift" || node.kind == "spectral_synthesis";
+    const bool contracts = node.kind == "spectral_layer" || node.kind == "spectral_contraction";
+    const bool bound =
+        (multiplies && precision == Precision::BFloat16) || (contracts && keys.kind == "tfno");
     garonne::test::expect_declared_bytes(row, model, node, bound);
   }
 }
@@ -85,6 +88,42 @@ TEST(DeclaredFieldBytes, OfFactorisedWeights) {
         keys.implementation = implementation;
         check_declared(keys, "auto", shape_of({16, 16}, 1, 1), 2, precision, 1);
       }
+    }
+  }
+}
+
+TEST(DeclaredFieldBytes, OfPartsOfACutField) {
+  for (const Precision precision : precisions) {
+    for (const int member : {0, 2}) {
+      const FieldCut cut{member, 3};
+      RunConfig::Model keys;
+      keys.kind = "fno";
+      keys.layers = 1;
+      keys.hidden = 12;
+      keys.modes = {7, 6};
+      check_declared(keys, "relative-l2", shape_of({13, 10}, 2, 1, 2), 2, precision, 1, cut);
+      keys.block = "li";
+      keys.padding = 3;
+      keys.modes = {3, 3, 2};
+      check_declared(keys, "auto", shape_of({13, 10, 5}, 2, 1), 2, precision, 2, cut);
+      keys.kind = "tfno";
+      keys.modes = {4, 3};
+      check_declared(keys, "auto", shape_of({16, 12}, 1, 1), 2, precision, 1, cut);
+
+      keys = RunConfig::Model();
+      keys.kind = "sfno";
+      keys.layers = 3;
+      keys.hidden = 10;
+      keys.scale_factor = 2;
+      FieldShape sphere = shape_of({18, 24}, 3, 2);
+      sphere.grid = "equiangular";
+      check_declared(keys, "area-l2", sphere, 2, precision, 1, cut);
+
+      keys.kind = "afno";
+      keys.scale_factor = RunConfig::Model().scale_factor;
+      keys.patch = 2;
+      keys.spectral_blocks = 2;
+      check_declared(keys, "squared-l2", shape_of({14, 12}, 2, 2), 2, precision, 2, cut);
     }
   }
 }
