@@ -131,6 +131,7 @@ class Fields(FieldsTest):
 
     def test_a_cut_run_within_a_tight_budget(self):
         arguments = ("--grid.tensor", 2)
+        run("profile", self.config, *arguments)
         plan = json.loads(run("plan", self.config, *arguments, "--json").stdout)
         least, most = plan["minimum_budget_bytes"], plan["peak_bytes"]
         self.assertLess(least, most)
