@@ -50,12 +50,10 @@ class SpectralAnalysis : public Node {
     const std::int64_t element = state_bytes(declaration.precision);
     AllocationSketch sketch(declaration);
     const bool converts = has_master(declaration.precision);
-    const std::int64_t sum = sketch.make(rows() * channels_, element);
+    sketch.make(rows() * channels_, declaration.element_bytes());
+    const std::int64_t sum = converts ? sketch.make(rows() * channels_, element) : 0;
     transform_->sketch_synthesise(sketch, batch_, channels_, element);
-    if (converts) {
-      sketch.make(rows() * channels_, declaration.element_bytes());
-      sketch.drop(sum);
-    }
+    sketch.drop(sum);
     spec.backward.transient_bytes = sketch.transient_bytes();
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
         spec.backward.floating_point_operations = transform_->operations(batch_, channels_);
@@ -72,20 +70,16 @@ class SpectralAnalysis : public Node {
                                    BackwardArguments& arguments) const override {
     const at::Tensor given =
         arguments.output_gradient.view({batch_, 2, transform_->modes(), channels_});
-    at::Tensor existing = arguments.add_to[0];
-    if (existing.defined() && existing.scalar_type() != at::kBFloat16) {
-      transform_->synthesise(given, existing.view({rows(), channels_}), /*adjoint=*/true);
-      return {existing};
+    at::Tensor gradient = arguments.add_to[0];
+    if (!gradient.defined()) {
+      const auto type = compute_scalar_type(context.precision);
+      gradient = at::empty({rows(), channels_}, given.options().dtype(type)).zero_();
     }
-    at::Tensor sum = at::empty({rows(), channels_}, given.options());
-    if (existing.defined()) {
-      sum.copy_(existing.view({rows(), channels_}));
-    } else {
-      sum.zero_();
-    }
+    const at::Tensor there = gradient.view({rows(), channels_});
+    const at::Tensor sum = for_transform(there);
     transform_->synthesise(given, sum, /*adjoint=*/true);
-    if (existing.defined()) return {existing.copy_(sum.view(existing.sizes()))};
-    return {sum.to(compute_scalar_type(context.precision))};
+    if (!sum.is_same(there)) there.copy_(sum);
+    return {gradient};
   }
 
  private:
@@ -200,11 +194,13 @@ class SpectralSynthesis : public Node {
     {
       AllocationSketch sketch(declaration);
       sketch.pass(transients.weight_gradient_bytes);
+      // In bfloat16 what is added to an existing gradient is a product of its own first.
+      sketch.make(rows() * inputs_, declaration.element_bytes());
+      sketch.pass(transients.input_gradient_bytes +
+                  (converts ? declaration.tensor(rows() * inputs_) : 0));
       const std::int64_t given = converts ? sketch.make(rows() * outputs_, element) : 0;
       transform_->sketch_analyse(sketch, batch_, outputs_, element);
       sketch.drop(given);
-      sketch.make(rows() * inputs_, declaration.element_bytes());
-      sketch.pass(transients.input_gradient_bytes);
       spec.backward.transient_bytes = sketch.transient_bytes();
     }
     const double skip = 2.0 * static_cast<double>(rows()) * static_cast<double>(inputs_ * outputs_);
@@ -235,20 +231,24 @@ class SpectralSynthesis : public Node {
     kernels::bias_gradient(context.element_type(), given.const_data_ptr(),
                            gradients[1].target.data_ptr(), gradients[1].accumulate, rows(),
                            outputs_);
-    at::Tensor of_spectrum = transform_->analyse(for_transform(given), /*adjoint=*/true);
-    if (!arguments.add_to[0].defined())
-      return {context.products->input_gradient(given, arguments.parameters[0]), of_spectrum};
-    at::Tensor existing = arguments.add_to[0].view({rows(), inputs_});
-    if (existing.scalar_type() != at::kBFloat16) {
-      existing.addmm_(given, arguments.parameters[0]);
-    } else {
-      existing.add_(context.products->input_gradient(given, arguments.parameters[0]));
-    }
-    return {existing, of_spectrum};
+    // Before the transform, whose scratch then comes on top of it, whether it is new or not.
+    const at::Tensor of_x = skip_gradient(context, arguments);
+    return {of_x, transform_->analyse(for_transform(given), /*adjoint=*/true)};
   }
 
  private:
   std::int64_t rows() const { return batch_ * points_; }
+
+  // In a new storage, or added to what is there.
+  at::Tensor skip_gradient(const Context& context, const BackwardArguments& arguments) const {
+    const at::Tensor given = arguments.output_gradient.view({rows(), outputs_});
+    if (!arguments.add_to[0].defined())
+      return context.products->input_gradient(given, arguments.parameters[0]);
+    at::Tensor existing = arguments.add_to[0].view({rows(), inputs_});
+    if (existing.scalar_type() != at::kBFloat16)
+      return existing.addmm_(given, arguments.parameters[0]);
+    return existing.add_(context.products->input_gradient(given, arguments.parameters[0]));
+  }
 
   Transform transform_;
   std::int64_t batch_;

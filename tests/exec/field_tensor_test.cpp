@@ -397,7 +397,7 @@ TEST_F(FieldTensorAxis, WhateverIsRunAgain) {
 // Loosely: their sums round otherwise. Bytes are exact.
 TEST_F(FieldTensorAxis, OtherPrecisions) {
   for (const Precision precision : {Precision::Float32, Precision::BFloat16}) {
-    for (Setting setting : {settings()[2], adaptive(), spheres()[0]}) {
+    for (Setting setting : {settings()[2], settings()[3], adaptive(), spheres()[0]}) {
       setting.precision = precision;
       SCOPED_TRACE(setting.name + " " + precision_name(precision));
       Rank whole(setting, session_, nullptr);
