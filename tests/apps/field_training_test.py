@@ -160,9 +160,9 @@ class FieldTraining(unittest.TestCase):
 
     def test_noise_is_for_training_only(self):
         quiet, loud = self.folder / "quiet", self.folder / "loud"
-        for directory, noise in ((quiet, 0), (loud, 100)):
-            self.train(directory, "--train.noise", noise, "--train.steps", 1, "--optimizer.learning_rate", 0,
-                       "--optimizer.minimum_learning_rate", 0)
+        for directory, noise in ((quiet, 0), (loud, 1000)):
+            self.train(directory, "--train.noise", noise, "--train.push_forward", 0, "--train.steps", 1,
+                       "--optimizer.learning_rate", 0, "--optimizer.minimum_learning_rate", 0)
         self.assertEqual(metrics(quiet)[0]["validation_loss"], metrics(loud)[0]["validation_loss"])
         self.assertGreater(metrics(loud)[0]["loss"], 1.5 * metrics(quiet)[0]["loss"])
 
