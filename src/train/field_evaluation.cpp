@@ -238,7 +238,7 @@ void FieldEvaluation::find_starts(data::FieldDataset& dataset) {
 
 // Makes one forecast after the other.
 //
-// What is kept of one is two lists: facts, of each lead the four numbers of FieldSkill by source
+// What is kept of one is two lists: facts, of each lead the five numbers of FieldSkill by source
 // and channel, then truth and model spectra [spectrum_leads, channels, wavenumbers], then the time
 // of each lead; and values, of a sample of which maps are kept truth and forecast at map_leads.
 class FieldEvaluation::Forecasts {
@@ -290,8 +290,8 @@ class FieldEvaluation::Forecasts {
     for (std::size_t channel = 0; channel < channels(); ++channel) {
       const FieldSkill skill = field_skill(channel_of(values, channel), channel_of(truth_, channel),
                                            channel_of(usual_, channel), weighting_);
-      facts.insert(facts.end(),
-                   {skill.squared_error, skill.bias, skill.relative_l2, skill.anomaly_correlation});
+      facts.insert(facts.end(), {static_cast<double>(skill.points), skill.squared_error, skill.bias,
+                                 skill.relative_l2, skill.anomaly_correlation});
     }
   }
   void add_spectra(std::size_t lead, std::span<double> truth, std::span<double> model) {
@@ -395,8 +395,9 @@ void FieldEvaluation::Sums::take(std::size_t number, const data::MadeSample& mad
   auto fact = made.facts.begin();
   for (std::size_t lead = 0; lead < leads; ++lead) {
     for (std::size_t source = 0; source < setting_.sources.size(); ++source) {
-      for (std::size_t channel = 0; channel < setting_.channels.size(); ++channel, fact += 4) {
-        table_.add(source, lead, channel, {fact[0], fact[1], fact[2], fact[3]});
+      for (std::size_t channel = 0; channel < setting_.channels.size(); ++channel, fact += 5) {
+        table_.add(source, lead, channel,
+                   {static_cast<std::int64_t>(fact[0]), fact[1], fact[2], fact[3], fact[4]});
       }
     }
   }
