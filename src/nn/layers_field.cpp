@@ -48,8 +48,13 @@ class FieldLift : public Node {
     const ProductTransients transients = product_transients(declaration, rows_, outputs_, inputs_);
     const std::int64_t features = declaration.tensor(rows_ * inputs_);
     const std::int64_t noise = noise_.transient_bytes(declaration);
-    spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
-        features + std::max(noise, transients.forward_bytes);
+    AllocationSketch forward(declaration);
+    const std::int64_t read = forward.make(features, 1);
+    forward.pass(noise);
+    forward.make(rows_ * outputs_, declaration.element_bytes());
+    forward.pass(transients.forward_bytes);
+    forward.drop(read);
+    spec.forward.transient_bytes = spec.forward_keep.transient_bytes = forward.transient_bytes();
     AllocationSketch sketch(declaration);
     sketch.pass(features + std::max(noise, transients.weight_gradient_bytes));
     bool differentiates = false;

@@ -201,7 +201,7 @@ TEST(FillNormal, StepsAndSamplesHaveNumbersOfTheirOwn) {
     const double radius = std::sqrt(-2 * std::log(uniform));
     wanted.push_back(radius * (e % 2 == 0 ? std::cos(angle) : std::sin(angle)));
   }
-  expect_near(got, wanted, 2 * rounding(got.type()), 1e-16, "noise");
+  expect_near(got, wanted, 2 * rounding(got.type()), 1e-15, "noise");
 }
 
 TEST(FillNormal, BitsDoNotDependOnTheCut) {
