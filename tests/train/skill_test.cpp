@@ -168,8 +168,8 @@ TEST(FieldSkill, CorrelationOfAnomalies) {
 
 TEST(SkillTable, TheRootComesAfterTheMean) {
   SkillTable table(2, 1, 2);
-  table.add(1, 0, 1, {1, 0.5, 0.25, 0.5});
-  table.add(1, 0, 1, {49, -1.5, 0.75, 1});
+  table.add(1, 0, 1, {10, 1, 0.5, 0.25, 0.5});
+  table.add(1, 0, 1, {10, 49, -1.5, 0.75, 1});
   const auto rmse = table.rmse();
   ASSERT_EQ(rmse.size(), 4U);
   EXPECT_NEAR(rmse[3], 5, 1e-15);
