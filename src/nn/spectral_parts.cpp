@@ -177,7 +177,8 @@ class SpectralSynthesis : public Node {
     spec.cost_key = fmt::format("spectral_synthesis {}x{} of {} {}x{}", batch_, points_,
                                 transform_->text(), outputs_, inputs_);
     spec.gradient_aliases = {false, false};
-    spec.adds_in_place = {true, false};
+    // In bfloat16 a product cannot be added to a gradient without one of its own first.
+    spec.adds_in_place = {!has_master(declaration.precision), false};
     spec.pins_inputs = {true, false};
     const ProductTransients transients = product_transients(declaration, rows(), outputs_, inputs_);
     const std::int64_t element = state_bytes(declaration.precision);
@@ -194,10 +195,8 @@ class SpectralSynthesis : public Node {
     {
       AllocationSketch sketch(declaration);
       sketch.pass(transients.weight_gradient_bytes);
-      // In bfloat16 what is added to an existing gradient is a product of its own first.
       sketch.make(rows() * inputs_, declaration.element_bytes());
-      sketch.pass(transients.input_gradient_bytes +
-                  (converts ? declaration.tensor(rows() * inputs_) : 0));
+      sketch.pass(transients.input_gradient_bytes);
       const std::int64_t given = converts ? sketch.make(rows() * outputs_, element) : 0;
       transform_->sketch_analyse(sketch, batch_, outputs_, element);
       sketch.drop(given);
@@ -245,9 +244,7 @@ class SpectralSynthesis : public Node {
     if (!arguments.add_to[0].defined())
       return context.products->input_gradient(given, arguments.parameters[0]);
     at::Tensor existing = arguments.add_to[0].view({rows(), inputs_});
-    if (existing.scalar_type() != at::kBFloat16)
-      return existing.addmm_(given, arguments.parameters[0]);
-    return existing.add_(context.products->input_gradient(given, arguments.parameters[0]));
+    return existing.addmm_(given, arguments.parameters[0]);
   }
 
   Transform transform_;

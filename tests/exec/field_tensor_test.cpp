@@ -92,7 +92,7 @@ std::vector<Setting> settings() {
   Setting li = flat("li, padded", {13, 7});
   li.keys.block = "li";
   li.keys.padding = 4;
-  li.keys.modes = {3, 3};
+  li.keys.modes = {5, 3};
   all.push_back(li);
 
   Setting rollout = flat("rollout", {9, 8});
