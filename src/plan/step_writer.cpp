@@ -1,6 +1,7 @@
 #include "plan/step_writer.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -22,23 +23,48 @@ struct ChunkSteps {
   NodeSchedule backward;
 };
 
+// By chunk: a number that chunks share where one reads what another makes. Between others all goes
+// over other stages, so that nothing of one is recomputed for the other.
+std::vector<int> groups_of_chunks(const ModelGraph& graph) {
+  std::vector<int> group(index(graph.chunks()));
+  std::iota(group.begin(), group.end(), 0);
+  std::vector<int> chunk_of(graph.values.size(), -1);
+  for (const NodeSpec& node : graph.nodes) {
+    for (const int input : node.inputs) {
+      const int maker = chunk_of[index(input)];
+      if (maker < 0) continue;
+      const int mine = group[index(node.chunk)];
+      const int other = group[index(maker)];
+      std::replace(group.begin(), group.end(), mine, other);
+    }
+    chunk_of[index(node.output)] = node.chunk;
+  }
+  return group;
+}
+
 std::vector<ChunkSteps> cut_by_chunk(const ModelGraph& graph, const NodeSchedule& schedule) {
+  const std::vector<int> group_of = groups_of_chunks(graph);
   std::vector<ChunkSteps> chunks(index(graph.chunks()));
   std::vector<bool> ran(graph.nodes.size(), false);
-  NodeSchedule again;  // recomputations go with the step that they are for
+  // Recomputations go with the step that they are for: the next of their group of chunks. Solvers
+  // take all chunks for one chain, and with schedules of two directions a micro-batch comes to some
+  // of them only.
+  std::vector<NodeSchedule> again(chunks.size());
   for (const NodeStep& step : schedule) {
+    const auto chunk = index(graph.nodes[index(step.node)].chunk);
+    NodeSchedule& pending = again[index(group_of[chunk])];
     if (step.forward() && ran[index(step.node)]) {
-      again.push_back(step);
+      pending.push_back(step);
       continue;
     }
     ran[index(step.node)] = true;
-    ChunkSteps& chunk = chunks[index(graph.nodes[index(step.node)].chunk)];
-    NodeSchedule& steps = step.forward() ? chunk.forward : chunk.backward;
-    steps.insert(steps.end(), again.begin(), again.end());
-    again.clear();
+    NodeSchedule& steps = step.forward() ? chunks[chunk].forward : chunks[chunk].backward;
+    steps.insert(steps.end(), pending.begin(), pending.end());
+    pending.clear();
     steps.push_back(step);
   }
-  expect(again.empty(), "a schedule ends with a forward that nothing needs");
+  expect(std::all_of(again.begin(), again.end(), [](const auto& left) { return left.empty(); }),
+         "a schedule ends with a forward that nothing needs");
   return chunks;
 }
 
