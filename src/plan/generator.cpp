@@ -61,7 +61,10 @@ void assign_frees(Program& program) {
   std::vector<int> last(program.buffers.size(), -1);
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
     const Instruction& instruction = program.instructions[index(i)];
-    for (const int buffer : instruction.reads) last[index(buffer)] = i;
+    for (const int buffer : instruction.reads) {
+      if (buffer < 0) expect(false, describe(instruction) + " reads what is not there");
+      last[index(buffer)] = i;
+    }
     for (const int buffer : instruction.writes) last[index(buffer)] = i;
     if (instruction.completes < 0) continue;
     const Instruction& waited = program.instructions[index(instruction.completes)];
