@@ -2,13 +2,10 @@
 """What training on fields can do besides: missing values, noise, push-forward, moments of complex weights."""
 import array
 import json
-import pathlib
-import shutil
 import struct
-import tempfile
 import unittest
 
-from support import metrics, run, series
+from support import KeptFieldsTest, metrics, run, series
 
 ROWS, COLUMNS, FRAMES, CHANNELS = 9, 16, 12, 2
 
@@ -67,36 +64,17 @@ def poke_holes(path):
     path.write_bytes(content)
 
 
-class FieldTraining(unittest.TestCase):
+class FieldTraining(KeptFieldsTest, unittest.TestCase):
+    RUN_FILE, RUN_FILE_END = RUN_FILE, ""
+
     @classmethod
-    def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-field-training-"))
-        cls.config = cls.folder / "run.toml"
-        cls.config.write_text(RUN_FILE.replace("{folder}", str(cls.folder)))
+    def make_data(cls):
         run("data", "synthetic-era5", "--latitudes", ROWS, "--longitudes", COLUMNS, "--channels", "t2m,u10m",
             "--years", 1, "--frames-a-year", FRAMES, "--output", cls.folder / "weather", "--no-progress")
         for path in (cls.folder / "weather").glob("*/*.h5"):
             poke_holes(path)
         run("data", "statistics", cls.folder / "weather/train", "--missing", "mask", "--output",
             cls.folder / "statistics.h5")
-        run("profile", cls.config)
-        cls.kept = cls.folder / "kept"
-        cls.train(cls.kept)
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.folder, ignore_errors=True)
-
-    @classmethod
-    def train(cls, directory, *overrides, **options):
-        return run("train", cls.config, "--run.directory", directory, *overrides, **options)
-
-    def check_bytes(self, directory, budget=None):
-        for row in metrics(directory):
-            self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
-            self.assertGreaterEqual(row["peak_bytes"], 0.99 * row["planned_peak_bytes"])
-            if budget:
-                self.assertLessEqual(row["planned_peak_bytes"], budget)
 
     def compare(self, directory, tolerance=1e-9):
         for key in ("loss", "gradient_norm"):
@@ -142,12 +120,6 @@ class FieldTraining(unittest.TestCase):
                              "--train.rollout", 1, ranks=2, check=2)
         self.assertIn("no gradient", refused.stderr)
         run("plan", self.config, "--ranks", 2, "--train.push_forward", 8, "--train.rollout", 1)
-
-    def test_restart_is_bit_for_bit(self):
-        directory = self.folder / "stopped"
-        self.train(directory, "--train.stop_after", 2, check=75)
-        self.train(directory)
-        self.assertEqual(series(directory, "loss"), series(self.kept, "loss"))
 
     def test_every_key_counts(self):
         losses = series(self.kept, "loss")

@@ -4,7 +4,7 @@ import json
 import math
 import unittest
 
-from support import FieldsTest, checkpoint_tensors, metrics, run, series
+from support import KeptFieldsTest, checkpoint_tensors, metrics, run, series
 
 DARCY = """
 [model]
@@ -48,22 +48,8 @@ seed = 3
 """
 
 
-class Fields(FieldsTest):
+class Fields(KeptFieldsTest):
     """What both families of models are held to."""
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        run("profile", cls.config)
-        cls.kept = cls.folder / "kept"
-        cls.train(cls.kept)
-
-    def check_bytes(self, directory, budget=None):
-        for row in metrics(directory):
-            self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
-            self.assertGreaterEqual(row["peak_bytes"], 0.99 * row["planned_peak_bytes"])
-            if budget:
-                self.assertLessEqual(row["planned_peak_bytes"], budget)
 
     def test_losses_fall_and_bytes_are_as_planned(self):
         directory = self.folder / "falls"
@@ -140,12 +126,6 @@ class Fields(FieldsTest):
         self.compare(directory)
         self.check_bytes(directory, least)
         self.check_bytes_of_ranks(directory, 2)
-
-    def test_restart_is_bit_for_bit(self):
-        directory = self.folder / "stopped"
-        self.train(directory, "--train.stop_after", 2, check=75)
-        self.train(directory)
-        self.assertEqual(series(directory, "loss"), series(self.kept, "loss"))
 
     def test_evaluation(self):
         result = json.loads(run("eval", self.kept, "--json").stdout)

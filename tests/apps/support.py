@@ -177,16 +177,42 @@ class ProgramTest(unittest.TestCase):
 
 
 class FieldsTest:
-    """A folder with fields that `make_data` makes, and a run file: RUN_FILE for model, data and train."""
+    """A folder with fields that `make_data` makes, and a run file: RUN_FILE for model, data and train, then its end."""
+
+    RUN_FILE_END = FIELDS_RUN_FILE
 
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-fields-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         cls.config = cls.folder / "run.toml"
-        cls.config.write_text((cls.RUN_FILE + FIELDS_RUN_FILE).replace("{folder}", str(cls.folder)))
+        cls.config.write_text((cls.RUN_FILE + cls.RUN_FILE_END).replace("{folder}", str(cls.folder)))
         cls.make_data()
 
     @classmethod
     def train(cls, directory, *overrides, **options):
         return run("train", cls.config, "--run.directory", directory, *overrides, **options)
+
+
+class KeptFieldsTest(FieldsTest):
+    """Besides a run of the run file as it is, which others are held against."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        run("profile", cls.config)
+        cls.kept = cls.folder / "kept"
+        cls.train(cls.kept)
+
+    def check_bytes(self, directory, budget=None):
+        for row in metrics(directory):
+            self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
+            self.assertGreaterEqual(row["peak_bytes"], 0.99 * row["planned_peak_bytes"])
+            if budget:
+                self.assertLessEqual(row["planned_peak_bytes"], budget)
+
+    def test_restart_is_bit_for_bit(self):
+        directory = self.folder / "stopped"
+        self.train(directory, "--train.stop_after", 2, check=75)
+        self.train(directory)
+        self.assertEqual(series(directory, "loss"), series(self.kept, "loss"))
