@@ -191,6 +191,8 @@ class NodeProbe {
 
   void measure_backward(const at::Tensor& output, nn::Record& record, plan::CostRow& row) {
     const at::Tensor gradient = at::ones_like(output);
+    std::vector<at::Tensor> add_to(inputs_.size());
+    std::vector<bool> overwrite(inputs_.size(), false);
     const auto run = [&](nn::Record& used, Part part) {
       nn::BackwardArguments arguments;
       arguments.inputs = inputs_;
@@ -200,19 +202,20 @@ class NodeProbe {
       arguments.parameter_gradients = gradients_;
       arguments.weights = part != Part::Inputs;
       arguments.wanted.assign(inputs_.size(), part != Part::Weights);
-      arguments.add_to.resize(inputs_.size());
-      arguments.overwrite.assign(inputs_.size(), false);
+      arguments.add_to = add_to;
+      arguments.overwrite = overwrite;
       arguments.record = &used;
       return node_.backward(context_, arguments);
     };
     // A graph is used up by its backward, so every run records anew and only the backward counts.
-    const auto measure = [&](Part part, double& seconds, std::int64_t& transient_bytes) {
+    const auto transients = [&](nn::Record& used, Part part) {
       const std::int64_t before = tier_.live_bytes();
       tier_.reset_peak();
-      {
-        const auto gradients = run(record, part);
-        transient_bytes = tier_.peak_bytes() - std::max(tier_.live_bytes(), before);
-      }
+      const auto gradients = run(used, part);
+      return tier_.peak_bytes() - std::max(tier_.live_bytes(), before);
+    };
+    const auto measure = [&](Part part, double& seconds, std::int64_t& transient_bytes) {
+      transient_bytes = transients(record, part);
       nn::Record again;
       seconds = median_seconds(
           enough_seconds,
@@ -222,12 +225,24 @@ class NodeProbe {
           },
           [&] { run(again, part); });
     };
-    if (!spec_.splits_backward) {
-      measure(Part::Whole, row.backward_seconds, row.backward_transient_bytes);
-      return;
+    const Part with_inputs = spec_.splits_backward ? Part::Inputs : Part::Whole;
+    if (spec_.splits_backward)
+      measure(Part::Weights, row.backward_weight_seconds, row.backward_weight_transient_bytes);
+    measure(with_inputs, row.backward_seconds, row.backward_transient_bytes);
+    row.in_place_transient_bytes = row.backward_transient_bytes;
+    bool in_place = false;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const auto offered = [&](const std::vector<bool>& by_input) {
+        return !by_input.empty() && by_input[i];
+      };
+      if (offered(spec_.adds_in_place)) add_to[i] = at::zeros_like(inputs_[i]);
+      overwrite[i] = !add_to[i].defined() && offered(spec_.overwrites_gradient);
+      in_place = in_place || add_to[i].defined() || overwrite[i];
     }
-    measure(Part::Weights, row.backward_weight_seconds, row.backward_weight_transient_bytes);
-    measure(Part::Inputs, row.backward_seconds, row.backward_transient_bytes);
+    if (!in_place) return;
+    nn::Record again;
+    forward(&again);
+    row.in_place_transient_bytes = transients(again, with_inputs);
   }
 
   std::string pinned_text(const nn::Record& record) const {
@@ -270,7 +285,7 @@ std::string machine_text(int threads) {
     processor = line.substr(line.find(':') + 2);
     break;
   }
-  return fmt::format("{}, {}, {} threads, torch {}, profile 5", processor,
+  return fmt::format("{}, {}, {} threads, torch {}, profile 6", processor,
                      kernels::instruction_set(), threads, TORCH_VERSION);
 }
 
@@ -351,7 +366,7 @@ plan::CostTable load_cached_costs(int threads) {
   if (!file) return empty;
   const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded() || json.value("format", "") != "garonne.costs" ||
-      json.value("version", 0) != 1) {
+      json.value("version", 0) != plan::cost_table_version) {
     return empty;
   }
   plan::CostTable table = plan::cost_table_from_json(json, path);

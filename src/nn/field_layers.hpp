@@ -77,6 +77,17 @@ std::int64_t field_norm_groups(const std::string& loss, const FieldShape& shape,
 std::unique_ptr<Node> make_gathered_field_loss(const std::string& loss, const FieldShape& shape,
                                                std::int64_t batch);
 
+// Where a loss has terms between rows, all rows are compared instead of their norms. What
+// make_field_loss takes -> float64 [2 or 3, batch · points · target_channels] of this member's
+// rows: prediction, target and mask of the step.
+bool needs_whole_field(const std::string& loss);  // throws ConfigError (train.loss)
+std::unique_ptr<Node> make_compared_fields(const FieldShape& shape, std::int64_t batch,
+                                           std::int64_t step);
+// Those of all members, whose rows of `whole` are given -> the loss, a float64 scalar.
+std::unique_ptr<Node> make_whole_field_loss(const std::string& loss, const FieldShape& whole,
+                                            std::vector<FieldRows> rows_of_members,
+                                            std::int64_t batch);
+
 // Float64 scalars -> their mean, a float64 scalar; the last node of a rollout.
 std::unique_ptr<Node> make_mean_loss(std::int64_t losses);
 

@@ -25,17 +25,6 @@ T rounded(double value) {
   }
 }
 
-FieldLossForm form_of(const std::string& loss) {
-  if (loss == "auto" || loss == "relative-l2") return {true, false, false, false};
-  if (loss == "relative-l2-channels") return {true, true, false, false};
-  if (loss == "h1") return {true, true, false, true};
-  if (loss == "squared-l2") return {};
-  if (loss == "area-l2") return {false, false, true, false};
-  throw ConfigError("train.loss", loss,
-                    "is no loss of fields; give relative-l2, relative-l2-channels, h1, squared-l2 "
-                    "or area-l2");
-}
-
 template <typename Use>
 void with_type(const at::Tensor& tensor, const Use& use) {
   switch (tensor.scalar_type()) {
@@ -125,10 +114,21 @@ void AxisDifference::clear_incomplete(const There& there, double* out) const {
   });
 }
 
+FieldLossForm FieldLossTerms::form(const std::string& loss) {
+  if (loss == "auto" || loss == "relative-l2") return {true, false, false, false};
+  if (loss == "relative-l2-channels") return {true, true, false, false};
+  if (loss == "h1") return {true, true, false, true};
+  if (loss == "squared-l2") return {};
+  if (loss == "area-l2") return {false, false, true, false};
+  throw ConfigError("train.loss", loss,
+                    "is no loss of fields; give relative-l2, relative-l2-channels, h1, squared-l2 "
+                    "or area-l2");
+}
+
 FieldLossTerms::FieldLossTerms(const std::string& loss, const FieldShape& shape, std::int64_t batch,
                                std::int64_t step)
     : name_(loss),
-      form_(form_of(loss)),
+      form_(form(loss)),
       shape_(shape),
       batch_(batch),
       step_(step),
@@ -136,11 +136,7 @@ FieldLossTerms::FieldLossTerms(const std::string& loss, const FieldShape& shape,
       channels_(shape.target_channels) {
   check_tables();
   if (!form_.differences) return;
-  if (shape.rows.cut()) {
-    throw ConfigError("train.loss", loss,
-                      "has differences between rows, which grid.tensor deals out; use another loss "
-                      "or grid.tensor = 1");
-  }
+  expect(!shape.rows.cut(), "differences between rows are of whole fields");
   std::int64_t before = 1;
   for (std::size_t axis = 0; axis < shape.points.size(); ++axis) {
     const std::int64_t count = shape.points[axis];

@@ -56,6 +56,9 @@ struct FieldView;
 class FieldLossTerms {
  public:
   // Throws ConfigError (train.loss).
+  static FieldLossForm form(const std::string& loss);
+
+  // Throws ConfigError (train.loss). Differences want all rows: no cut field.
   FieldLossTerms(const std::string& loss, const FieldShape& shape, std::int64_t batch,
                  std::int64_t step);
 

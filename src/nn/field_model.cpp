@@ -71,6 +71,14 @@ FieldWindow window_of(const FieldShape& shape, int input, const std::vector<int>
   return window;
 }
 
+std::vector<FieldRows> rows_of_members(const FieldKind& kind, const RunConfig::Model& keys,
+                                       const FieldShape& whole, const FieldCut& cut) {
+  std::vector<FieldRows> rows;
+  for (int member = 0; member < cut.members; ++member)
+    rows.push_back(kind.rows(keys, whole, {member, cut.members}));
+  return rows;
+}
+
 Model finish(ModelBuilder& builder, const RunConfig::Model& keys, const FieldShape& shape,
              std::int64_t batch) {
   // Each member has the part of a gradient that comes from its own rows and modes.
@@ -214,7 +222,16 @@ Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
       if (shape.masked) compared.push_back(mask);
       const std::int64_t number = step - shape.push_forward;
       std::unique_ptr<Node> node;
-      if (cut.cuts()) {
+      if (cut.cuts() && needs_whole_field(loss)) {
+        const std::int64_t mine = static_cast<std::int64_t>(compared.size()) * predicted;
+        const int own =
+            builder.add_double_node(prefix + "compared", make_compared_fields(shape, batch, number),
+                                    std::move(compared), mine);
+        const std::int64_t all = cut.members * mine;
+        compared = {builder.add_double_node(prefix + "gathered_fields",
+                                            make_gather_statistics(all, cut.members), {own}, all)};
+        node = make_whole_field_loss(loss, whole, rows_of_members(kind, keys, whole, cut), batch);
+      } else if (cut.cuts()) {
         const std::int64_t norms = 3 * field_norm_groups(loss, shape, batch);
         const int mine =
             builder.add_double_node(prefix + "norms", make_field_norms(loss, shape, batch, number),

@@ -10,11 +10,6 @@
 namespace garonne::nn {
 namespace {
 
-double outer_gradient(const BackwardArguments& arguments) {
-  return arguments.output_gradient.defined() ? arguments.output_gradient.item<double>()
-                                             : arguments.loss_scale;
-}
-
 // The gradients of a loss's inputs: only the prediction has one.
 std::vector<at::Tensor> gradients_of(const at::Tensor& prediction, std::size_t inputs) {
   std::vector<at::Tensor> gradients(inputs);

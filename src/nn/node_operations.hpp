@@ -1,6 +1,7 @@
-// What the passes of a node compute, for its declaration.
+// What nodes of several kinds share.
 #pragma once
 
+#include "nn/node.hpp"
 #include "plan/model_graph.hpp"
 
 namespace garonne::nn {
@@ -10,6 +11,12 @@ namespace garonne::nn {
 inline void set_operations(plan::NodeSpec& spec, double forward, double backward) {
   spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations = forward;
   spec.backward.floating_point_operations = backward;
+}
+
+// The gradient of a loss: what comes in, or the loss's scale where nothing comes after it.
+inline double outer_gradient(const BackwardArguments& arguments) {
+  return arguments.output_gradient.defined() ? arguments.output_gradient.item<double>()
+                                             : arguments.loss_scale;
 }
 
 }  // namespace garonne::nn

@@ -48,7 +48,8 @@ class SpectralLayer : public Node {
     spec.pins_inputs = {true};
     spec.forward.transient_bytes = forward_transients(declaration, /*keep=*/false);
     spec.forward_keep.transient_bytes = forward_transients(declaration, /*keep=*/true);
-    spec.backward.transient_bytes = backward_transients(declaration);
+    spec.backward.transient_bytes = backward_transients(declaration, /*in_place=*/false);
+    spec.in_place_transient_bytes = backward_transients(declaration, /*in_place=*/true);
     const double skip = 2.0 * static_cast<double>(rows_) * static_cast<double>(inputs_ * outputs_);
     const double transforms =
         transform_.operations(batch_, inputs_) + transform_.operations(batch_, outputs_);
@@ -156,7 +157,7 @@ class SpectralLayer : public Node {
     return sketch.transient_bytes();
   }
 
-  std::int64_t backward_transients(const Declaration& declaration) const {
+  std::int64_t backward_transients(const Declaration& declaration, bool in_place) const {
     AllocationSketch sketch(declaration);
     const std::int64_t element = state_bytes(declaration.precision);
     const bool converts = has_master(declaration.precision);
@@ -169,8 +170,11 @@ class SpectralLayer : public Node {
     const std::int64_t product = contraction_->sketch_backward(sketch, element);
     sketch.drop(parameters);
     sketch.drop(spectrum);
-    sketch.make(rows_ * inputs_, declaration.element_bytes());
-    sketch.pass(transients.input_gradient_bytes);
+    const std::int64_t gradient =
+        declaration.allocation(rows_ * inputs_ * declaration.element_bytes());
+    if (!in_place) sketch.make(gradient, 1);
+    if (!in_place || converts)
+      sketch.pass(transients.input_gradient_bytes + (in_place ? gradient : 0));
     const std::int64_t sum = converts ? sketch.make(rows_ * inputs_, element) : 0;
     transform_.sketch_synthesise(sketch, batch_, inputs_, element);
     sketch.drop(sum);

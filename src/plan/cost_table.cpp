@@ -1,5 +1,7 @@
 #include "plan/cost_table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -20,9 +22,10 @@ nlohmann::ordered_json to_json(const CostTable& table) {
                  {"forward_keep_transient_bytes", row.forward_keep_transient_bytes},
                  {"backward_transient_bytes", row.backward_transient_bytes},
                  {"backward_weight_transient_bytes", row.backward_weight_transient_bytes},
+                 {"in_place_transient_bytes", row.in_place_transient_bytes},
                  {"pinned", row.pinned}};
   }
-  return {{"format", "garonne.costs"},  {"version", 1},
+  return {{"format", "garonne.costs"},  {"version", cost_table_version},
           {"machine", table.machine},   {"product_roof", table.product_roof},
           {"products", table.products}, {"rows", std::move(rows)}};
 }
@@ -31,9 +34,9 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& pa
   try {
     if (json.at("format") != "garonne.costs")
       throw ConfigError(path, "", "is no garonne.costs file");
-    if (json.at("version") != 1) {
+    if (json.at("version") != cost_table_version) {
       throw ConfigError(path + ": version", json.at("version").dump(),
-                        "this build reads version 1");
+                        fmt::format("this build reads version {}", cost_table_version));
     }
     CostTable table;
     table.machine = json.at("machine").get<std::string>();
@@ -53,6 +56,7 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& pa
       row.backward_transient_bytes = source.at("backward_transient_bytes").get<std::int64_t>();
       row.backward_weight_transient_bytes =
           source.at("backward_weight_transient_bytes").get<std::int64_t>();
+      row.in_place_transient_bytes = source.at("in_place_transient_bytes").get<std::int64_t>();
       row.pinned = source.value("pinned", "");
       table.rows.emplace(key, row);
     }
@@ -81,6 +85,7 @@ bool apply_costs(const CostTable& table, ModelGraph& graph) {
     node.forward_keep.transient_bytes = found->second.forward_keep_transient_bytes;
     node.backward.transient_bytes = found->second.backward_transient_bytes;
     node.backward_weight.transient_bytes = found->second.backward_weight_transient_bytes;
+    node.in_place_transient_bytes = found->second.in_place_transient_bytes;
   }
   return complete;
 }

@@ -23,6 +23,7 @@ struct CostRow {
   std::int64_t forward_keep_transient_bytes = 0;
   std::int64_t backward_transient_bytes = 0;
   std::int64_t backward_weight_transient_bytes = 0;
+  std::int64_t in_place_transient_bytes = 0;  // of a backward that makes no input gradient anew
   std::string pinned;  // as "input 0, output"
 };
 
@@ -34,6 +35,7 @@ struct CostTable {
 };
 
 // The file format "garonne.costs" (docs/formats.md).
+constexpr int cost_table_version = 2;
 nlohmann::ordered_json to_json(const CostTable& table);
 // Throws ConfigError naming `path` and the key that is not understood.
 CostTable cost_table_from_json(const nlohmann::json& json, const std::string& path);

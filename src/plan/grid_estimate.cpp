@@ -26,6 +26,27 @@ constexpr std::size_t most_scheduled = 8'000'000;
 // As the generator gathers and reduces.
 constexpr int gathered_at_once = 3;
 
+// Gradients are summed by micro-batch, and only the own shard stays.
+bool gradient_in_shards(const GridCandidate& candidate) {
+  return candidate.zero >= 2 && candidate.shape.pipeline == 1;
+}
+
+bool gathers_after_update(const GridCandidate& candidate) {
+  return candidate.zero == 1 || candidate.zero == 2;
+}
+
+// A micro-batch after the other.
+PipelineSchedule one_stage(int micro_batches) {
+  PipelineSchedule schedule;
+  schedule.micro_batches = micro_batches;
+  schedule.order.resize(1);
+  for (int m = 0; m < micro_batches; ++m) {
+    schedule.order[0].push_back({PipelineWork::Forward, 0, m});
+    schedule.order[0].push_back({PipelineWork::Backward, 0, m});
+  }
+  return schedule;
+}
+
 }  // namespace
 
 struct GridEstimator::Model {
@@ -77,6 +98,12 @@ struct GridEstimator::Device {
     for (const auto& chunk : chunks) sum += chunk.forward + chunk.backward + chunk.weight;
     return sum;
   }
+};
+
+// What a device keeps of its blocks between their passes.
+struct GridEstimator::Kept {
+  std::vector<double> again_seconds;  // by chunk: what runs a second time
+  std::int64_t peak_bytes = 0;
 };
 
 GridEstimator::GridEstimator(const Cluster& cluster, std::int64_t budget_bytes,
@@ -196,16 +223,46 @@ std::int64_t GridEstimator::static_bytes(const GridCandidate& candidate,
                      static_cast<std::int64_t>(step_.optimizer_states.size()) * bytes.state);
 }
 
-GridBounds GridEstimator::bounds(const GridCandidate& candidate) {
-  Model& model = model_of(candidate);
-  const bool piped = candidate.shape.pipeline > 1;
-  const bool splits = piped && traits_of(candidate.schedule).splits_backward;
+std::int64_t GridEstimator::bucket_bytes(const GridCandidate& candidate,
+                                         const Device& device) const {
+  const std::int64_t of_element = step_.element_bytes.gradient;
+  return std::min(std::max(candidate.bucket_bytes, device.largest_block_elements * of_element),
+                  device.elements * of_element);
+}
+
+std::int64_t GridEstimator::held_bytes(const GridCandidate& candidate, const Device& device) const {
+  const ElementBytes& bytes = step_.element_bytes;
+  const auto members = static_cast<std::int64_t>(candidate.shape.data);
+  const std::int64_t bucket = bucket_bytes(candidate, device);
+  const std::int64_t gradients = device.elements * bytes.gradient;
+  std::int64_t held = static_bytes(candidate, device.elements) + device.working_bytes;
+  held += gradient_in_shards(candidate) ? gradients / members + bucket : gradients;
+  if (members > 1) {
+    const std::int64_t in_flight =
+        std::min<std::int64_t>(step_.reductions_in_flight * bucket, gradients);
+    held += in_flight * (members - 1) / members;
+    if (candidate.zero == 3) held += gathered_at_once * bucket / bytes.gradient * bytes.parameter;
+  }
+  return held;
+}
+
+double GridEstimator::gather_seconds(const GridCandidate& candidate, const Device& device) {
+  return collective_seconds("all-gather", device.elements * step_.element_bytes.parameter,
+                            candidate.shape.data, shape_of(candidate).data.link);
+}
+
+std::int64_t GridEstimator::updated_elements(const GridCandidate& candidate, const Device& device) {
+  return candidate.zero > 0 ? device.elements / candidate.shape.data : device.elements;
+}
+
+GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
+                                    const std::vector<Device>& devices) {
+  const bool splits = candidate.shape.pipeline > 1 && traits_of(candidate.schedule).splits_backward;
   const auto times = static_cast<double>(candidate.micro_batches);
-  const Link& data = shape_of(candidate).data.link;
   GridBounds bounds;
   double busy = 0;
   double after = 0;  // the sums of the step, when everybody is done
-  for (const Device& device : devices_of(candidate, model)) {
+  for (const Device& device : devices) {
     const double tail = splits ? 0 : device.before_backward;
     double seconds = device.before_forward + times * device.work() + tail;
     if (candidate.shape.data > 1 && device.chunks.size() == 1 && !splits) {
@@ -215,19 +272,13 @@ GridBounds GridEstimator::bounds(const GridCandidate& candidate) {
       seconds = std::max(seconds, before_last + reduction_seconds(candidate, device.elements));
     }
     busy = std::max(busy, seconds);
-    const std::int64_t mine =
-        candidate.zero > 0 ? device.elements / candidate.shape.data : device.elements;
-    double updating = static_cast<double>(mine) * step_.update_seconds_per_element;
-    if (candidate.zero == 1 || candidate.zero == 2) {
-      updating =
-          std::max(updating,
-                   collective_seconds("all-gather", device.elements * step_.element_bytes.parameter,
-                                      candidate.shape.data, data));
-    }
+    const auto mine = static_cast<double>(updated_elements(candidate, device));
+    double updating = mine * step_.update_seconds_per_element;
+    if (gathers_after_update(candidate))
+      updating = std::max(updating, gather_seconds(candidate, device));
     after = std::max(after, updating);
-    const bool gradient_in_shards = candidate.zero >= 2 && !piped;
     const std::int64_t gradients =
-        gradient_in_shards ? device.elements / candidate.shape.data : device.elements;
+        gradient_in_shards(candidate) ? device.elements / candidate.shape.data : device.elements;
     bounds.bytes = std::max(bounds.bytes, static_bytes(candidate, device.elements) +
                                               gradients * step_.element_bytes.gradient);
   }
@@ -235,22 +286,72 @@ GridBounds GridEstimator::bounds(const GridCandidate& candidate) {
   return bounds;
 }
 
+GridBounds GridEstimator::bounds(const GridCandidate& candidate) {
+  return bounds_of(candidate, devices_of(candidate, model_of(candidate)));
+}
+
+// As few blocks run again as the budget asks for.
+GridEstimator::Kept GridEstimator::keep_within_budget(const Model& model, const Device& device,
+                                                      const std::vector<PipelineOperation>& order,
+                                                      std::int64_t held_bytes) const {
+  std::vector<const BlockCost*> blocks;
+  std::size_t options = 1;
+  for (const auto& chunk : device.chunks) {
+    for (int b = chunk.first; b < chunk.last; ++b) {
+      blocks.push_back(&model.blocks[at(b)]);
+      options = std::max(options, blocks.back()->options.size());
+    }
+  }
+  const auto kept_at = [&](std::size_t index) {
+    Kept kept;
+    kept.again_seconds.assign(device.chunks.size(), 0);
+    std::vector<std::int64_t> saved(device.chunks.size(), 0);
+    std::int64_t remade = 0;
+    std::size_t number = 0;
+    for (std::size_t c = 0; c < device.chunks.size(); ++c) {
+      for (int b = device.chunks[c].first; b < device.chunks[c].last; ++b, ++number) {
+        const BlockCost& block = *blocks[number];
+        const BlockOption& option =
+            block.options[option_at_index(index, number, blocks.size(), block.options.size())];
+        saved[c] += block.input_bytes + option.saved_bytes;
+        kept.again_seconds[c] += option.again_seconds;
+        remade = std::max(remade, block.options.front().saved_bytes - option.saved_bytes);
+      }
+    }
+    kept.peak_bytes = held_bytes + remade + most_on_the_way(order, saved);
+    return kept;
+  };
+  std::size_t least = 0;
+  std::size_t most = (options - 1) * blocks.size();
+  if (kept_at(0).peak_bytes <= budget_bytes_) most = 0;
+  while (least < most) {
+    const std::size_t middle = least + (most - least) / 2;
+    if (kept_at(middle).peak_bytes <= budget_bytes_)
+      most = middle;
+    else
+      least = middle + 1;
+  }
+  return kept_at(least);
+}
+
+double GridEstimator::exposed_seconds(const GridCandidate& candidate, const Device& device,
+                                      double backward_seconds) {
+  const std::int64_t gradients = device.elements * step_.element_bytes.gradient;
+  const double buckets = std::max(
+      1.0, static_cast<double>(gradients) / static_cast<double>(bucket_bytes(candidate, device)));
+  const double reducing =
+      reduction_seconds(candidate, device.elements / static_cast<std::int64_t>(buckets)) * buckets;
+  // The last bucket has nothing to hide behind.
+  return std::max(reducing / buckets, reducing - backward_seconds);
+}
+
 GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
   Model& model = model_of(candidate);
   const Shape& shape = shape_of(candidate);
   const bool piped = candidate.shape.pipeline > 1;
-  PipelineSchedule alone;  // one stage: a micro-batch after the other
-  if (!piped) {
-    alone.micro_batches = static_cast<int>(candidate.micro_batches);
-    alone.order.resize(1);
-    for (int m = 0; m < alone.micro_batches; ++m) {
-      alone.order[0].push_back({PipelineWork::Forward, 0, m});
-      alone.order[0].push_back({PipelineWork::Backward, 0, m});
-    }
-  }
+  const PipelineSchedule alone =
+      piped ? PipelineSchedule() : one_stage(static_cast<int>(candidate.micro_batches));
   const PipelineSchedule& schedule = piped ? schedule_of(candidate) : alone;
-  const ElementBytes& bytes = step_.element_bytes;
-  const auto members = static_cast<std::int64_t>(candidate.shape.data);
   GridEstimate estimate;
   estimate.fits = true;
   PipelineCosts costs;
@@ -259,91 +360,28 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
   const std::vector<Device> devices = devices_of(candidate, model);
   for (std::size_t r = 0; r < devices.size(); ++r) {
     const Device& device = devices[r];
-    std::int64_t held = static_bytes(candidate, device.elements) + device.working_bytes;
-    const bool gradient_in_shards = candidate.zero >= 2 && !piped;
-    const std::int64_t bucket =
-        std::min(std::max(candidate.bucket_bytes, device.largest_block_elements * bytes.gradient),
-                 device.elements * bytes.gradient);
-    held += gradient_in_shards ? device.elements * bytes.gradient / members + bucket
-                               : device.elements * bytes.gradient;
-    if (members > 1) {
-      const std::int64_t in_flight = std::min<std::int64_t>(step_.reductions_in_flight * bucket,
-                                                            device.elements * bytes.gradient);
-      held += in_flight * (members - 1) / members;
-      if (candidate.zero == 3) held += gathered_at_once * bucket / bytes.gradient * bytes.parameter;
-    }
+    const Kept kept =
+        keep_within_budget(model, device, schedule.order[r], held_bytes(candidate, device));
+    estimate.bytes = std::max(estimate.bytes, kept.peak_bytes);
+    estimate.fits = estimate.fits && kept.peak_bytes <= budget_bytes_;
 
-    // Which blocks keep what: as few run again as the budget asks for.
-    std::vector<const BlockCost*> blocks;
-    std::size_t options = 1;
-    for (const auto& chunk : device.chunks) {
-      for (int b = chunk.first; b < chunk.last; ++b) {
-        blocks.push_back(&model.blocks[at(b)]);
-        options = std::max(options, blocks.back()->options.size());
-      }
-    }
-    std::vector<double> again(device.chunks.size(), 0);
-    const auto bytes_at = [&](std::size_t index) {
-      std::vector<std::int64_t> saved(device.chunks.size(), 0);
-      std::fill(again.begin(), again.end(), 0);
-      std::int64_t remade = 0;
-      std::size_t number = 0;
-      for (std::size_t c = 0; c < device.chunks.size(); ++c) {
-        for (int b = device.chunks[c].first; b < device.chunks[c].last; ++b, ++number) {
-          const BlockCost& block = *blocks[number];
-          const BlockOption& option =
-              block.options[option_at_index(index, number, blocks.size(), block.options.size())];
-          saved[c] += block.input_bytes + option.saved_bytes;
-          again[c] += option.again_seconds;
-          remade = std::max(remade, block.options.front().saved_bytes - option.saved_bytes);
-        }
-      }
-      return held + remade + most_on_the_way(schedule.order[r], saved);
-    };
-    std::size_t least = 0;
-    std::size_t most = (options - 1) * blocks.size();
-    if (bytes_at(0) <= budget_bytes_) most = 0;
-    while (least < most) {
-      const std::size_t middle = least + (most - least) / 2;
-      if (bytes_at(middle) <= budget_bytes_)
-        most = middle;
-      else
-        least = middle + 1;
-    }
-    const std::int64_t peak = bytes_at(least);
-    estimate.bytes = std::max(estimate.bytes, peak);
-    estimate.fits = estimate.fits && peak <= budget_bytes_;
-
-    const double gathering =
-        candidate.zero == 3 ? collective_seconds("all-gather", device.elements * bytes.parameter,
-                                                 members, shape.data.link) /
-                                  static_cast<double>(device.chunks.size())
-                            : 0;
+    const double gathering = candidate.zero == 3 ? gather_seconds(candidate, device) /
+                                                       static_cast<double>(device.chunks.size())
+                                                 : 0;
     double backward = 0;
     for (std::size_t c = 0; c < device.chunks.size(); ++c) {
       const auto& chunk = device.chunks[c];
+      const double again = kept.again_seconds[c];
       costs.chunks.push_back({std::max(chunk.forward, gathering),
-                              std::max(chunk.backward + again[c], gathering - chunk.weight),
+                              std::max(chunk.backward + again, gathering - chunk.weight),
                               chunk.weight});
-      backward += chunk.backward + again[c] + chunk.weight;
+      backward += chunk.backward + again + chunk.weight;
     }
-    if (members > 1) {
-      const double buckets = std::max(
-          1.0, static_cast<double>(device.elements * bytes.gradient) / static_cast<double>(bucket));
-      const double reducing =
-          reduction_seconds(candidate,
-                            device.elements / static_cast<std::int64_t>(std::max(1.0, buckets))) *
-          buckets;
-      // The last bucket has nothing to hide behind.
-      exposed = std::max(exposed, std::max(reducing / buckets, reducing - backward));
-    }
-    const std::int64_t mine = candidate.zero > 0 ? device.elements / members : device.elements;
-    double updating = static_cast<double>(mine) * step_.update_seconds_per_element +
-                      static_cast<double>(mine) * step_.norm_seconds_per_element;
-    if (candidate.zero == 1 || candidate.zero == 2) {
-      updating += collective_seconds("all-gather", device.elements * bytes.parameter, members,
-                                     shape.data.link);
-    }
+    if (candidate.shape.data > 1)
+      exposed = std::max(exposed, exposed_seconds(candidate, device, backward));
+    const auto mine = static_cast<double>(updated_elements(candidate, device));
+    double updating = mine * (step_.update_seconds_per_element + step_.norm_seconds_per_element);
+    if (gathers_after_update(candidate)) updating += gather_seconds(candidate, device);
     after = std::max(after, updating);
   }
   double makespan = static_cast<double>(candidate.micro_batches) * costs.chunks[0].sum();
@@ -353,7 +391,8 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
   }
   const double sums =
       collective_seconds("all-reduce", 16, candidate.shape.ranks(), shape.world.link);
-  estimate.seconds = std::max(makespan + exposed + sums + after, bounds(candidate).seconds);
+  estimate.seconds =
+      std::max(makespan + exposed + sums + after, bounds_of(candidate, devices).seconds);
   return estimate;
 }
 

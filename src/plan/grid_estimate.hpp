@@ -50,6 +50,7 @@ class GridEstimator {
   struct Model;   // blocks, and where parts begin
   struct Shape;   // links of a grid
   struct Device;  // of a pipeline, with its chunks
+  struct Kept;
 
   Model& model_of(const GridCandidate& candidate);
   const Shape& shape_of(const GridCandidate& candidate);
@@ -57,6 +58,16 @@ class GridEstimator {
   std::vector<Device> devices_of(const GridCandidate& candidate, Model& model) const;
   double reduction_seconds(const GridCandidate& candidate, std::int64_t elements);
   std::int64_t static_bytes(const GridCandidate& candidate, std::int64_t elements) const;
+  std::int64_t bucket_bytes(const GridCandidate& candidate, const Device& device) const;
+  std::int64_t held_bytes(const GridCandidate& candidate, const Device& device) const;
+  double gather_seconds(const GridCandidate& candidate, const Device& device);
+  static std::int64_t updated_elements(const GridCandidate& candidate, const Device& device);
+  GridBounds bounds_of(const GridCandidate& candidate, const std::vector<Device>& devices);
+  Kept keep_within_budget(const Model& model, const Device& device,
+                          const std::vector<PipelineOperation>& order,
+                          std::int64_t held_bytes) const;
+  double exposed_seconds(const GridCandidate& candidate, const Device& device,
+                         double backward_seconds);
 
   Cluster cluster_;
   std::int64_t budget_bytes_;

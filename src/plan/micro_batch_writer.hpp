@@ -235,6 +235,12 @@ class MicroBatchWriter {
            node.gradient_aliases.end();
   }
 
+  static int write_in_place(const NodeSpec& node, int buffer, Instruction& instruction) {
+    instruction.writes.push_back(buffer);
+    if (node.in_place_transient_bytes) instruction.transient_bytes = *node.in_place_transient_bytes;
+    return buffer;
+  }
+
   // A second contribution is added in place where the node can do so and no other name shares the
   // storage; else into the new storage, and the old one is given back with its last name.
   void write_input_gradient(const NodeSpec& node, std::size_t i, Instruction& instruction) {
@@ -257,12 +263,10 @@ class MicroBatchWriter {
     } else if (existing < 0 && arguments.output_gradient >= 0 &&
                !node.overwrites_gradient.empty() && node.overwrites_gradient[i] &&
                names(arguments.output_gradient) == 1 && !aliases_any(node)) {
-      buffer = arguments.output_gradient;
-      instruction.writes.push_back(buffer);
+      buffer = write_in_place(node, arguments.output_gradient, instruction);
     } else if (existing >= 0 && !node.adds_in_place.empty() && node.adds_in_place[i] &&
                names(existing) == 1) {
-      buffer = existing;
-      instruction.writes.push_back(buffer);
+      buffer = write_in_place(node, existing, instruction);
     } else {
       buffer = new_buffer(value.name + ".gradient", BufferKind::ValueGradient, value.bytes);
       instruction.writes.push_back(buffer);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,9 @@ struct NodeSpec {
   OperationCost forward_keep;     // makes output and private slots
   OperationCost backward;         // input gradients, and weight gradients unless they are split off
   OperationCost backward_weight;  // where they are
+  // Of a backward that adds to a gradient in place or writes over the output's, where that is not
+  // what `backward` takes: what it makes otherwise is no part of the peak then.
+  std::optional<std::int64_t> in_place_transient_bytes;
   NodeCollective forward_collective;
   NodeCollective backward_collective;
   bool communicates() const {

@@ -79,6 +79,16 @@ class Selection {
   bool found_ = false;
 };
 
+// Every pass takes as long as any other.
+ModelGraph with_equal_seconds(ModelGraph model) {
+  for (auto& node : model.nodes) {
+    for (OperationCost* const cost :
+         {&node.forward, &node.forward_keep, &node.backward, &node.backward_weight})
+      cost->seconds = 1;
+  }
+  return model;
+}
+
 // Asks one solver for the micro-batches of a step.
 class StepPlanner {
  public:
@@ -98,6 +108,7 @@ class StepPlanner {
     std::vector<NodeSchedule> schedules;
     for (const auto& problem : problems_) {
       std::vector<NodeSchedule> candidates = solver.leanest(problem);
+      if (candidates.empty()) return std::nullopt;
       const auto best =
           std::min_element(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
             return trace(problem, a).peak_bytes < trace(problem, b).peak_bytes;
@@ -204,16 +215,24 @@ StagePlan plan_shape(const ModelGraph& graph, const StepShape& step, const Stage
     if (selection.found()) return selection.take();
   }
   // What is least must not depend on the budget: a plan that a search happens to find below it is
-  // none, or the least would be a matter of what was asked before.
+  // none, or the least would be a matter of what was asked before. Nor on what nodes cost: what is
+  // promised where nothing is measured yet must do where everything is.
+  const ModelGraph timeless = with_equal_seconds(graph);
+  const StepPlanner lean_planner(timeless, step, OptionCache(wish.cache_folder));
   StepSchedule lean;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const StageSolver* solver : solvers) {
-    auto leanest = planner.leanest(*solver);
+    auto leanest = lean_planner.leanest(*solver);
     if (!leanest) continue;
     const std::int64_t peak = selection.consider(solver->name, *leanest);
     if (peak >= least) continue;
     least = peak;
     lean = std::move(*leanest);
+  }
+  if (lean.schedules.empty()) {
+    throw ConfigError("memory.plan", wish.plan,
+                      "does not apply: no single value passes between the blocks of this stage; "
+                      "\"auto\" plans any");
   }
   const std::int64_t minimum = selection.minimum_budget_bytes();
   if (wish.budget_bytes < minimum) {

@@ -34,15 +34,6 @@ nn::GptSizes gpt_sizes(const RunConfig::Model& keys, std::int64_t vocabulary) {
       keys.dropout};
 }
 
-// What the tensor axis cannot do.
-void check_field_training(const RunConfig& config) {
-  if (config.grid.tensor == 1) return;
-  const std::string reason = "is not for grid.tensor > 1 yet; use grid.data or grid.pipeline";
-  if (config.train.noise > 0)
-    throw ConfigError("train.noise", fmt::format("{}", config.train.noise), reason);
-  if (config.data.missing == "mask") throw ConfigError("data.missing", "mask", reason);
-}
-
 void refuse_field_training(const RunConfig& config) {
   const RunConfig defaults;
   for (const auto& key : config_keys()) {
@@ -105,7 +96,6 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
                                     "rows of its fields everywhere; leave it out",
                                     config.model.kind));
     }
-    check_field_training(config);
     setup.model = nn::make_field_model(config.model, config.train.loss, facts.fields,
                                        config.train.micro_batch, setup.declaration,
                                        {part.tensor, part.tensor_ranks});

@@ -108,6 +108,13 @@ class FieldTraining(KeptFieldsTest, unittest.TestCase):
             self.compare(directory)
             self.check_bytes(directory)
 
+    def test_tensor_ranks_train_the_same(self):
+        for data, tensor in ((1, 2), (1, 3), (2, 2)):
+            directory = self.folder / f"tensor-{data}-{tensor}"
+            self.train(directory, "--grid.data", data, "--grid.tensor", tensor, ranks=data * tensor)
+            self.compare(directory)
+            self.check_bytes(directory)
+
     def test_pipelines_train_the_same(self):
         alone = self.losses("alone", "--train.rollout", 3)
         directory = self.folder / "pipeline"

@@ -8,7 +8,7 @@ import math
 import os
 import unittest
 
-from support import ProgramTest, checkpoint_tensors, metrics, run, series
+from support import ProgramTest, checkpoint_tensors, metrics, peaks_of_ranks, run, series
 
 ALL = os.environ.get("GARONNE_ALL_GRIDS") == "1"
 
@@ -135,13 +135,11 @@ def differences(mine, wanted):
 def check_bytes(test, directory, ranks):
     """Returns measured over predicted of each rank."""
     shares = []
-    for rank in range(ranks):
-        program = json.loads((directory / "program" / f"rank_{rank}.json").read_text())
-        measured = max(instruction["measured_peak_bytes"] for instruction in program["instructions"])
-        test.assertLessEqual(measured, program["peak_bytes"], f"rank {rank}")
-        test.assertGreaterEqual(measured, 0.99 * program["peak_bytes"], f"rank {rank}")
-        test.assertLessEqual(program["peak_bytes"], program["budget_bytes"])
-        shares.append(measured / program["peak_bytes"])
+    for rank, (measured, planned, budget) in enumerate(peaks_of_ranks(directory, ranks)):
+        test.assertLessEqual(measured, planned, f"rank {rank}")
+        test.assertGreaterEqual(measured, 0.99 * planned, f"rank {rank}")
+        test.assertLessEqual(planned, budget)
+        shares.append(measured / planned)
     return shares
 
 

@@ -89,6 +89,14 @@ def series(directory, key):
     return [row[key] for row in metrics(directory)]
 
 
+def peaks_of_ranks(directory, ranks):
+    """(measured peak, planned peak, budget) in bytes of every rank, as its Program was run."""
+    for rank in range(ranks):
+        program = json.loads((pathlib.Path(directory) / "program" / f"rank_{rank}.json").read_text())
+        measured = max(instruction["measured_peak_bytes"] for instruction in program["instructions"])
+        yield measured, program["peak_bytes"], program["budget_bytes"]
+
+
 def safetensors(path):
     """name -> flat array of float or double."""
     content = pathlib.Path(path).read_bytes()

@@ -89,6 +89,18 @@ std::vector<Setting> settings() {
   gaps.loss = "area-l2";
   all.push_back(gaps);
 
+  Setting slopes = flat("differences between rows", {11, 8});
+  slopes.loss = "h1";
+  slopes.shape.target_channels = 2;
+  slopes.shape.target_mean = {0.2, -0.1};
+  slopes.shape.target_deviation = {1.5, 0.7};
+  all.push_back(slopes);
+
+  Setting slopes_with_gaps = gaps;
+  slopes_with_gaps.name = "differences between rows, missing values";
+  slopes_with_gaps.loss = "h1";
+  all.push_back(slopes_with_gaps);
+
   Setting li = flat("li, padded", {13, 7});
   li.keys.block = "li";
   li.keys.padding = 4;
@@ -435,9 +447,6 @@ TEST_F(FieldTensorAxis, RefusesWhatCannotBeCut) {
   Setting few_modes = flat("three modes", {20, 9});
   few_modes.keys.modes = {3, 4};
   refused(few_modes, 4, "grid.tensor", "the nearest that work: 3");
-  Setting slopes = flat("differences between rows", {12, 9});
-  slopes.loss = "h1";
-  refused(slopes, 2, "train.loss", "differences between rows");
   Setting few_pairs = sphere("nine rows", "equiangular", 9, 16);
   refused(few_pairs, 4, "grid.tensor", "the nearest that work: 2");
   Setting few_patches = adaptive();

@@ -30,6 +30,8 @@ inline void expect_declared_bytes(const plan::CostRow& row, const nn::Model& mod
   check("forward", row.forward_transient_bytes, node.forward.transient_bytes);
   check("forward that keeps", row.forward_keep_transient_bytes, node.forward_keep.transient_bytes);
   check("backward", row.backward_transient_bytes, node.backward.transient_bytes);
+  check("backward in place", row.in_place_transient_bytes,
+        node.in_place_transient_bytes.value_or(node.backward.transient_bytes));
   check("backward of weights", row.backward_weight_transient_bytes,
         node.backward_weight.transient_bytes);
 }

@@ -14,6 +14,7 @@
 #include "base/file.hpp"
 #include "exec/profile.hpp"
 #include "nn/compute_session.hpp"
+#include "nn/declared_bytes.hpp"
 #include "nn/element_type.hpp"
 #include "nn/field_model.hpp"
 #include "nn/product.hpp"
@@ -299,20 +300,11 @@ TEST(Operators, DeclaredBytesAreTheMeasuredOnes) {
         for (const auto& node : model.graph.nodes) {
           SCOPED_TRACE(node.name);
           const plan::CostRow& row = table.rows.at(node.cost_key);
-          EXPECT_EQ(row.value_bytes,
-                    model.graph.values[static_cast<std::size_t>(node.output)].bytes);
-          EXPECT_EQ(row.private_bytes,
-                    std::accumulate(node.private_slot_bytes.begin(), node.private_slot_bytes.end(),
-                                    std::int64_t{0}));
           // Products in bfloat16 declare a bound of their workspace.
-          if (precision == Precision::BFloat16 &&
-              (node.kind == "linear" || node.kind == "field_lift")) {
-            continue;
-          }
-          EXPECT_EQ(row.forward_transient_bytes, node.forward.transient_bytes);
-          EXPECT_EQ(row.forward_keep_transient_bytes, node.forward_keep.transient_bytes);
-          EXPECT_EQ(row.backward_transient_bytes, node.backward.transient_bytes);
-          EXPECT_EQ(row.backward_weight_transient_bytes, node.backward_weight.transient_bytes);
+          garonne::test::expect_declared_bytes(
+              row, model, node,
+              precision == Precision::BFloat16 &&
+                  (node.kind == "linear" || node.kind == "field_lift"));
         }
       }
     }

@@ -25,6 +25,7 @@ CostTable table() {
   row.forward_transient_bytes = 3;
   row.forward_keep_transient_bytes = 4;
   row.backward_transient_bytes = std::int64_t{1} << 40;
+  row.in_place_transient_bytes = 6;
   row.pinned = "input 0, output";
   table.rows["node.0"] = row;
   table.rows["node.1 \"quoted\""] = CostRow();
@@ -48,6 +49,7 @@ TEST(CostTable, ReadAgainIsEqual) {
   EXPECT_EQ(row.forward_transient_bytes, 3);
   EXPECT_EQ(row.forward_keep_transient_bytes, 4);
   EXPECT_EQ(row.backward_transient_bytes, std::int64_t{1} << 40);
+  EXPECT_EQ(row.in_place_transient_bytes, 6);
   EXPECT_EQ(row.pinned, "input 0, output");
   EXPECT_EQ(to_json(after).dump(), text);
 }
@@ -67,7 +69,7 @@ TEST(CostTable, RefusesWhatItDoesNotKnow) {
     ADD_FAILURE() << "read; expected: " << part;
   };
   refused("garonne.costs", [](auto& json) { json["format"] = "garonne.program"; });
-  refused("version", [](auto& json) { json["version"] = 2; });
+  refused("version", [](auto& json) { json["version"] = 1; });
   refused("machine", [](auto& json) { json.erase("machine"); });
   refused("rows", [](auto& json) { json.erase("rows"); });
   refused("backward_seconds", [](auto& json) { json["rows"]["node.0"].erase("backward_seconds"); });

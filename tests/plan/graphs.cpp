@@ -116,6 +116,7 @@ ModelGraph random_graph(unsigned seed) {
       node.forward.transient_bytes = bytes(20);
       node.forward_keep.transient_bytes = bytes(20);
       node.backward.transient_bytes = bytes(40);
+      if (number % 3 == 0) node.in_place_transient_bytes = bytes(40);
       // Input gradients from parameters alone: nothing that the forward keeps.
       node.splits_backward = node.private_slot_bytes.empty() && !node.needs_graph &&
                              (number + static_cast<int>(seed)) % 3 != 0;

@@ -158,7 +158,7 @@ TEST(PipelinePrograms, EverySolverHandsOverOnce) {
   PipelineRequest request;
   request.stages = 2;
   request.micro_batches = micro_batches;
-  for (const std::string& name : {"interleaved", "zb-v", "chimera"}) {
+  for (const std::string name : {"interleaved", "zb-v", "chimera"}) {
     SCOPED_TRACE(name);
     PipelineStage cut = make_pipeline_stage(whole, make_pipeline_schedule(name, request), 0);
     const ModelGraph& graph = cut.cut.graph;

@@ -16,6 +16,7 @@
 #include "plan/replay.hpp"
 #include "plan/stage_chain.hpp"
 #include "plan/stage_planner.hpp"
+#include "plan/stage_solver.hpp"
 #include "plan/task_graph.hpp"
 
 namespace garonne::plan::test {
@@ -67,8 +68,9 @@ TEST(StagePlanner, PlansNodesWithoutGradients) {
       StagePlan fast;
       try {
         fast = plan_stage(graph, step, {1LL << 40, plan});
-      } catch (const PlanError&) {
+      } catch (const ConfigError& error) {
         EXPECT_EQ(plan, "rotor") << "the others work on any model";
+        EXPECT_EQ(error.key(), "memory.plan");
         continue;
       }
       const std::int64_t least = fast.minimum_budget_bytes;
@@ -82,6 +84,21 @@ TEST(StagePlanner, PlansNodesWithoutGradients) {
       }
     }
   }
+}
+
+// A stage of one node cannot be cut into a chain.
+TEST(StagePlanner, PlansOneNode) {
+  ModelGraph graph = chain(0, 0);
+  graph.parameters.push_back({"weight", {10}, 10});
+  graph.nodes[0].parameters = {0};
+  ASSERT_NO_THROW(check_model_graph(graph));
+  const StepShape step = step_shape(2, 1, 0);
+  EXPECT_FALSE(make_stage_problem(graph, step, GradientBuckets::Made).chain.has_value());
+  const StagePlan fast = plan_stage(graph, step, {1LL << 40, "auto"});
+  EXPECT_LE(fast.minimum_budget_bytes, fast.prediction.peak_bytes);
+  const StagePlan least = plan_stage(graph, step, {fast.minimum_budget_bytes, "auto"});
+  EXPECT_EQ(replay(least.program).peak_bytes, fast.minimum_budget_bytes);
+  EXPECT_THROW(plan_stage(graph, step, {1LL << 40, "rotor"}), ConfigError);
 }
 
 TEST(TaskGraph, LaterMicroBatchesFindTheirBuckets) {

@@ -146,7 +146,7 @@ TEST(GridBytes, AreThoseOfTheFormulas) {
                                  grid.pipeline, grid.tensor, grid.schedule, zero, precision));
         const train::Setup whole = make_setup(
             config_of(grid.data, grid.pipeline, grid.tensor, zero, precision, grid.schedule),
-            {vocabulary, {}}, 1);
+            {vocabulary, {}, {}}, 1);
         std::int64_t elements = 0;  // of all stages
         std::int64_t copies = 0;    // of the token table
         for (int stage = 0; stage < grid.pipeline; ++stage) {
