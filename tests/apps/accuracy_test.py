@@ -25,7 +25,7 @@ class AccuracyTest(unittest.TestCase):
             "--run.threads", min(2, os.cpu_count()), *arguments, timeout=2400)
         skill = json.loads(run("eval", directory, "--samples", 1000, "--json").stdout)["skill"]
         self.assertEqual(skill["sources"][0], "model")
-        errors = [channel[0] if isinstance(channel, list) else channel for channel in skill["relative_l2"][0]]
+        errors = skill["relative_l2"][0][0]
         print(config, *arguments, dict(zip(skill["channels"], errors, strict=True)))
         return errors
 
