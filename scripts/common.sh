@@ -32,12 +32,12 @@ find_nvcc() {
   return 1
 }
 
-# configure_and_build PRESET TARGET
+# configure_and_build PRESET TARGET...
 configure_and_build() {
   say "configuring preset $1"
   (cd "$root" && cmake --preset "$1")
   say "building preset $1 ($(build_jobs) jobs)"
-  (cd "$root" && cmake --build --preset "$1" --parallel "$(build_jobs)" --target "$2")
+  (cd "$root" && cmake --build --preset "$1" --parallel "$(build_jobs)" --target "${@:2}")
 }
 
 # launch_ranks N COMMAND...: under mpirun, with what it only needs here: leave to run as root, and to start

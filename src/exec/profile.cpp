@@ -285,7 +285,7 @@ std::string machine_text(int threads) {
     processor = line.substr(line.find(':') + 2);
     break;
   }
-  return fmt::format("{}, {}, {} threads, torch {}, profile 6", processor,
+  return fmt::format("{}, {}, {} threads, torch {}, profile 7", processor,
                      kernels::instruction_set(), threads, TORCH_VERSION);
 }
 

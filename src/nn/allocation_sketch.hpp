@@ -23,7 +23,6 @@ class AllocationSketch {
   // What an operation takes and gives back before the next one.
   void pass(std::int64_t bytes) { peak_ = std::max(peak_, live_ + bytes); }
 
-  std::int64_t live_bytes() const { return live_; }
   // What was live beside what is left at the end.
   std::int64_t transient_bytes() const { return peak_ - live_; }
   // What an operation that is part of this one adds at its peak.

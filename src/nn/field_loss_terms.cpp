@@ -320,6 +320,23 @@ void FieldLossTerms::write_gradient(const std::vector<at::Tensor>& inputs, std::
   });
 }
 
+double FieldLossTerms::mean_loss(const std::vector<at::Tensor>& inputs) const {
+  const at::Tensor scratch = make_scratch(inputs[0]);
+  double sum = 0;
+  for (std::int64_t group = 0; group < groups(); ++group)
+    sum += loss(norms(inputs, group, scratch));
+  return sum / static_cast<double>(groups());
+}
+
+void FieldLossTerms::write_mean_gradient(const std::vector<at::Tensor>& inputs, double outer,
+                                         const at::Tensor& gradient) const {
+  const at::Tensor scratch = make_scratch(gradient);
+  const double of_group = outer / static_cast<double>(groups());
+  for (std::int64_t group = 0; group < groups(); ++group)
+    write_gradient(inputs, group, of_group * slope(norms(inputs, group, scratch)), scratch,
+                   gradient);
+}
+
 void FieldLossTerms::check_tables() const {
   const auto channels = static_cast<std::size_t>(channels_);
   const auto all = channels * static_cast<std::size_t>(points_);

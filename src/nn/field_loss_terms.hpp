@@ -69,6 +69,12 @@ class FieldLossTerms {
   at::Tensor make_scratch(const at::Tensor& like) const;
   double operations() const;  // of the norms of all groups
 
+  // The loss of a whole field and its gradient by the prediction, times `outer`. Both allocate the
+  // scratch.
+  double mean_loss(const std::vector<at::Tensor>& inputs) const;
+  void write_mean_gradient(const std::vector<at::Tensor>& inputs, double outer,
+                           const at::Tensor& gradient) const;
+
   // Prediction, target and, where the field is masked, mask: as make_field_loss takes them.
   std::size_t inputs() const { return shape_.masked ? 3 : 2; }
   FieldNorms norms(const std::vector<at::Tensor>& inputs, std::int64_t group,

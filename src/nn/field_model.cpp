@@ -222,23 +222,21 @@ Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
       if (shape.masked) compared.push_back(mask);
       const std::int64_t number = step - shape.push_forward;
       std::unique_ptr<Node> node;
+      const auto gather = [&](const std::string& what, std::unique_ptr<Node> own,
+                              std::int64_t numbers) {
+        const int mine =
+            builder.add_double_node(prefix + what, std::move(own), std::move(compared), numbers);
+        const std::int64_t all = cut.members * numbers;
+        compared = {builder.add_double_node(prefix + "gathered_" + what,
+                                            make_gather_statistics(all, cut.members), {mine}, all)};
+      };
       if (cut.cuts() && needs_whole_field(loss)) {
-        const std::int64_t mine = static_cast<std::int64_t>(compared.size()) * predicted;
-        const int own =
-            builder.add_double_node(prefix + "compared", make_compared_fields(shape, batch, number),
-                                    std::move(compared), mine);
-        const std::int64_t all = cut.members * mine;
-        compared = {builder.add_double_node(prefix + "gathered_fields",
-                                            make_gather_statistics(all, cut.members), {own}, all)};
+        const std::int64_t numbers = static_cast<std::int64_t>(compared.size()) * predicted;
+        gather("fields", make_compared_fields(shape, batch, number), numbers);
         node = make_whole_field_loss(loss, whole, rows_of_members(kind, keys, whole, cut), batch);
       } else if (cut.cuts()) {
-        const std::int64_t norms = 3 * field_norm_groups(loss, shape, batch);
-        const int mine =
-            builder.add_double_node(prefix + "norms", make_field_norms(loss, shape, batch, number),
-                                    std::move(compared), norms);
-        const std::int64_t all = cut.members * norms;
-        compared = {builder.add_double_node(prefix + "gathered_norms",
-                                            make_gather_statistics(all, cut.members), {mine}, all)};
+        gather("norms", make_field_norms(loss, shape, batch, number),
+               3 * field_norm_groups(loss, shape, batch));
         node = make_gathered_field_loss(loss, shape, batch);
       } else {
         node = make_field_loss(loss, shape, batch, number);

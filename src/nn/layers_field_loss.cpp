@@ -36,22 +36,13 @@ class FieldLoss : public Node {
   at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
     at::Tensor loss = at::empty({}, inputs[0].options().dtype(at::kDouble));
-    const at::Tensor scratch = terms_.make_scratch(inputs[0]);
-    double sum = 0;
-    for (std::int64_t group = 0; group < terms_.groups(); ++group)
-      sum += terms_.loss(terms_.norms(inputs, group, scratch));
-    loss.fill_(sum / static_cast<double>(terms_.groups()));
+    loss.fill_(terms_.mean_loss(inputs));
     return loss;
   }
 
   std::vector<at::Tensor> backward(const Context&, BackwardArguments& arguments) const override {
-    const double outer = outer_gradient(arguments) / static_cast<double>(terms_.groups());
     at::Tensor gradient = at::empty_like(arguments.inputs[0]);
-    const at::Tensor scratch = terms_.make_scratch(gradient);
-    for (std::int64_t group = 0; group < terms_.groups(); ++group) {
-      const double slope = outer * terms_.slope(terms_.norms(arguments.inputs, group, scratch));
-      terms_.write_gradient(arguments.inputs, group, slope, scratch, gradient);
-    }
+    terms_.write_mean_gradient(arguments.inputs, outer_gradient(arguments), gradient);
     return gradients_of(gradient, terms_.inputs());
   }
 

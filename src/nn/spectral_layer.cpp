@@ -172,9 +172,12 @@ class SpectralLayer : public Node {
     sketch.drop(spectrum);
     const std::int64_t gradient =
         declaration.allocation(rows_ * inputs_ * declaration.element_bytes());
-    if (!in_place) sketch.make(gradient, 1);
-    if (!in_place || converts)
-      sketch.pass(transients.input_gradient_bytes + (in_place ? gradient : 0));
+    if (!in_place) {
+      sketch.make(gradient, 1);
+      sketch.pass(transients.input_gradient_bytes);
+    } else if (converts) {
+      sketch.pass(gradient + transients.input_gradient_bytes);
+    }
     const std::int64_t sum = converts ? sketch.make(rows_ * inputs_, element) : 0;
     transform_.sketch_synthesise(sketch, batch_, inputs_, element);
     sketch.drop(sum);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "nn/allocation_sketch.hpp"
 #include "nn/element_type.hpp"
 #include "nn/field_layers.hpp"
 #include "nn/field_loss_terms.hpp"
@@ -69,7 +68,6 @@ class WholeFieldLoss : public Node {
   WholeFieldLoss(const std::string& loss, const FieldShape& whole,
                  std::vector<FieldRows> rows_of_members, std::int64_t batch)
       : terms_(loss, one_step(whole), batch, 0),
-        parts_(whole.masked ? 3 : 2),
         batch_(batch),
         channels_(whole.target_channels),
         rows_(whole.points[0]),
@@ -83,39 +81,31 @@ class WholeFieldLoss : public Node {
         fmt::format("whole_field_loss {} over {}", terms_.key(), rows_of_members_.size());
     spec.gradient_aliases = {false};
     spec.pins_inputs = {true};
-    AllocationSketch forward(declaration);
-    for (std::int64_t part = 0; part < parts_; ++part) forward.make(elements(), 8);
-    forward.make(terms_.scratch_elements(), 8);
-    AllocationSketch backward = forward;
-    backward.make(elements(), 8);
-    spec.forward.transient_bytes = spec.forward_keep.transient_bytes = forward.live_bytes();
-    spec.backward.transient_bytes = backward.live_bytes();
+    const std::int64_t fields = parts() * declaration.allocation(elements() * 8);
+    const std::int64_t by_prediction = declaration.allocation(elements() * 8);
+    const std::int64_t scratch = declaration.allocation(terms_.scratch_elements() * 8);
+    const std::int64_t gradient = declaration.allocation(members() * parts() * part_elements() * 8);
+    spec.forward.transient_bytes = spec.forward_keep.transient_bytes = fields + scratch;
+    // The scratch is given back before the gradient, which is no transient, is made.
+    spec.backward.transient_bytes =
+        fields + by_prediction + std::max<std::int64_t>(0, scratch - gradient);
     set_operations(spec, terms_.operations(), 2 * terms_.operations());
     return spec;
   }
 
   at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
-    const std::vector<at::Tensor> fields = whole_fields(inputs[0]);
-    const at::Tensor scratch = terms_.make_scratch(fields[0]);
-    double sum = 0;
-    for (std::int64_t group = 0; group < terms_.groups(); ++group)
-      sum += terms_.loss(terms_.norms(fields, group, scratch));
     at::Tensor loss = at::empty({}, inputs[0].options());
-    loss.fill_(sum / static_cast<double>(terms_.groups()));
+    loss.fill_(terms_.mean_loss(whole_fields(inputs[0])));
     return loss;
   }
 
   std::vector<at::Tensor> backward(const Context&, BackwardArguments& arguments) const override {
     const std::vector<at::Tensor> fields = whole_fields(arguments.inputs[0]);
-    const at::Tensor scratch = terms_.make_scratch(fields[0]);
     const at::Tensor by_prediction = at::empty_like(fields[0]);
-    const double outer = outer_gradient(arguments) / static_cast<double>(terms_.groups());
-    for (std::int64_t group = 0; group < terms_.groups(); ++group) {
-      const double slope = outer * terms_.slope(terms_.norms(fields, group, scratch));
-      terms_.write_gradient(fields, group, slope, scratch, by_prediction);
-    }
-    at::Tensor gradient = at::empty({members() * parts_, part_elements()}, by_prediction.options());
+    terms_.write_mean_gradient(fields, outer_gradient(arguments), by_prediction);
+    at::Tensor gradient =
+        at::empty({members() * parts(), part_elements()}, by_prediction.options());
     gradient.zero_();
     for (std::size_t member = 0; member < rows_of_members_.size(); ++member) {
       for_rows(gradient, member, 0, [&](double* slot, std::int64_t at, std::int64_t count) {
@@ -132,6 +122,7 @@ class WholeFieldLoss : public Node {
     return shape;
   }
 
+  std::int64_t parts() const { return static_cast<std::int64_t>(terms_.inputs()); }
   std::int64_t elements() const { return batch_ * rows_ * in_row_ * channels_; }
   std::int64_t slots() const {
     return static_cast<std::int64_t>(rows_of_members_.front().slots.size());
@@ -142,7 +133,7 @@ class WholeFieldLoss : public Node {
   // Prediction, target and mask of all rows.
   std::vector<at::Tensor> whole_fields(const at::Tensor& gathered) const {
     std::vector<at::Tensor> fields;
-    for (std::int64_t part = 0; part < parts_; ++part) {
+    for (std::int64_t part = 0; part < parts(); ++part) {
       fields.push_back(at::empty({elements()}, gathered.options()));
       auto* whole = fields.back().data_ptr<double>();
       for (std::size_t member = 0; member < rows_of_members_.size(); ++member) {
@@ -164,7 +155,7 @@ class WholeFieldLoss : public Node {
     const std::int64_t count = part == 0 ? in_row_ * channels_ : in_row_;
     const FieldRows& rows = rows_of_members_[member];
     double* const first = gathered.data_ptr<double>() +
-                          (static_cast<std::int64_t>(member) * parts_ + part) * part_elements();
+                          (static_cast<std::int64_t>(member) * parts() + part) * part_elements();
     for (std::int64_t line = 0; line < lines; ++line) {
       for (std::int64_t slot = 0; slot < slots(); ++slot) {
         const std::int64_t row = rows.row(slot);
@@ -175,7 +166,6 @@ class WholeFieldLoss : public Node {
   }
 
   FieldLossTerms terms_;
-  std::int64_t parts_;
   std::int64_t batch_;
   std::int64_t channels_;
   std::int64_t rows_;

@@ -207,18 +207,18 @@ std::vector<const StageSolver*> find_solvers(const std::string& wanted) {
 StagePlan plan_shape(const ModelGraph& graph, const StepShape& step, const StageWish& wish) {
   const std::vector<const StageSolver*> solvers = find_solvers(wish.plan);
   Selection selection(graph, step, wish.budget_bytes, wish.reserved_bytes);
-  const StepPlanner planner(graph, step, OptionCache(wish.cache_folder));
-  if (wish.first_that_fits && wish.plan == "auto") {
-    // Nothing is faster than running nothing twice.
-    const auto all = planner.leanest(*solvers.front());
-    selection.consider(solvers.front()->name, *all);
-    if (selection.found()) return selection.take();
-  }
   // What is least must not depend on the budget: a plan that a search happens to find below it is
   // none, or the least would be a matter of what was asked before. Nor on what nodes cost: what is
   // promised where nothing is measured yet must do where everything is.
+  const OptionCache cache(wish.cache_folder);
   const ModelGraph timeless = with_equal_seconds(graph);
-  const StepPlanner lean_planner(timeless, step, OptionCache(wish.cache_folder));
+  const StepPlanner lean_planner(timeless, step, cache);
+  if (wish.first_that_fits && wish.plan == "auto") {
+    // Nothing is faster than running nothing twice.
+    const auto all = lean_planner.leanest(*solvers.front());
+    selection.consider(solvers.front()->name, *all);
+    if (selection.found()) return selection.take();
+  }
   StepSchedule lean;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const StageSolver* solver : solvers) {
@@ -242,6 +242,7 @@ StagePlan plan_shape(const ModelGraph& graph, const StepShape& step, const Stage
                                         : "that is for memory.plan = \"" + wish.plan +
                                               "\"; \"auto\" may need less");
   }
+  const StepPlanner planner(graph, step, cache);
   for (const StageSolver* solver : solvers) {
     if (step.pipeline.order.empty()) {
       consider_solver(planner, *solver, wish.budget_bytes, lean, selection);

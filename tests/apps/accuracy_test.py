@@ -7,9 +7,7 @@ import shutil
 import tempfile
 import unittest
 
-from support import run
-
-SOURCE = pathlib.Path(os.environ.get("GARONNE_SOURCE", pathlib.Path(__file__).parents[2]))
+from support import SOURCE, run
 
 
 class AccuracyTest(unittest.TestCase):

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Twelve budgets, from the smallest to everything kept, on real text: bytes as planned, bits of plain training."""
 import json
-import os
 import pathlib
 import shutil
 import sys
 import tempfile
 import unittest
 
-from support import metrics, run, series
+from support import SOURCE, metrics, run, series
 
-SOURCE = pathlib.Path(os.environ.get("GARONNE_SOURCE", pathlib.Path(__file__).parents[2]))
 DATA = SOURCE / "data" / "shakespeare.h5"
 BUDGETS = 12
 MODEL = ("--model.layers", 6, "--model.hidden", 192, "--model.heads", 6, "--model.sequence", 128, "--model.dropout", 0.1,

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Files of fields on the command line: what they hold, their statistics, and what is no such file."""
 import json
-import os
 import pathlib
 import shutil
 import tempfile
 import unittest
 
-from support import ProgramTest, run
+from support import SOURCE, ProgramTest, run
 
-SOURCE = pathlib.Path(os.environ.get("GARONNE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 CLIMATE = SOURCE / "data/climate"
 
 

@@ -4,7 +4,7 @@ import json
 import math
 import unittest
 
-from support import KeptFieldsTest, checkpoint_tensors, metrics, peaks_of_ranks, run, series
+from support import KeptFieldsTest, check_peaks_of_ranks, checkpoint_tensors, metrics, run, series
 
 DARCY = """
 [model]
@@ -72,11 +72,6 @@ class Fields(KeptFieldsTest):
         refused = self.train(self.folder / "below", "--memory.budget", least - 1, check=3)
         self.assertIn(str(least), refused.stderr)
 
-    def check_bytes_of_ranks(self, directory, ranks):
-        for rank, (measured, planned, _) in enumerate(peaks_of_ranks(directory, ranks)):
-            self.assertLessEqual(measured, planned, f"rank {rank}")
-            self.assertGreaterEqual(measured, 0.99 * planned, f"rank {rank}")
-
     def compare(self, directory, tolerance=1e-9, keys=("loss", "gradient_norm"), kept=None):
         for key in keys:
             for one, other in zip(series(kept or self.kept, key), series(directory, key), strict=True):
@@ -108,7 +103,7 @@ class Fields(KeptFieldsTest):
                     # Before a norm a bias has no gradient but what rounding leaves.
                     allowed = max(1e-12 * math.hypot(*wanted[name][1]), 1e-15 * norm)
                     self.assertLessEqual(math.dist(mine, wanted[name][1]), allowed, name)
-                self.check_bytes_of_ranks(directory, data * pipeline * tensor)
+                check_peaks_of_ranks(self, directory, data * pipeline * tensor)
         # What a cut run saved is whole for one rank.
         result = json.loads(run("eval", directory, "--json").stdout)
         self.assertLessEqual(abs(result["validation_loss"] - validation), 1e-9 * validation)
@@ -120,7 +115,7 @@ class Fields(KeptFieldsTest):
         directory = self.folder / "slopes-3"
         self.train(directory, *slopes, "--grid.tensor", 3, ranks=3)
         self.compare(directory, kept=one)
-        self.check_bytes_of_ranks(directory, 3)
+        check_peaks_of_ranks(self, directory, 3)
 
     def test_a_cut_run_within_a_tight_budget(self):
         arguments = ("--grid.tensor", 2)
@@ -132,7 +127,7 @@ class Fields(KeptFieldsTest):
         self.train(directory, *arguments, "--memory.budget", least, ranks=2)
         self.compare(directory)
         self.check_bytes(directory, least)
-        self.check_bytes_of_ranks(directory, 2)
+        check_peaks_of_ranks(self, directory, 2)
 
     def test_evaluation(self):
         result = json.loads(run("eval", self.kept, "--json").stdout)

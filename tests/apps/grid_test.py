@@ -8,7 +8,7 @@ import math
 import os
 import unittest
 
-from support import ProgramTest, checkpoint_tensors, metrics, peaks_of_ranks, run, series
+from support import ProgramTest, check_peaks_of_ranks, checkpoint_tensors, metrics, run, series
 
 ALL = os.environ.get("GARONNE_ALL_GRIDS") == "1"
 
@@ -132,17 +132,6 @@ def differences(mine, wanted):
     return found
 
 
-def check_bytes(test, directory, ranks):
-    """Returns measured over predicted of each rank."""
-    shares = []
-    for rank, (measured, planned, budget) in enumerate(peaks_of_ranks(directory, ranks)):
-        test.assertLessEqual(measured, planned, f"rank {rank}")
-        test.assertGreaterEqual(measured, 0.99 * planned, f"rank {rank}")
-        test.assertLessEqual(planned, budget)
-        shares.append(measured / planned)
-    return shares
-
-
 class GridsTest(ProgramTest):
     def setUp(self):
         self.table = []
@@ -181,7 +170,7 @@ class GridsTest(ProgramTest):
                 found = differences(checkpoint_tensors(directory / "gradients/checkpoints/step-1"), gradients)
                 losses = [abs(mine - wanted) / wanted
                           for mine, wanted in zip(series(directory, "loss"), series(one, "loss"), strict=True)]
-                shares = check_bytes(self, directory, data * pipeline * tensor)
+                shares = check_peaks_of_ranks(self, directory, data * pipeline * tensor)
                 self.add_row(grid, max(found.values()), max(losses), shares)
                 for name, difference in found.items():
                     self.assertLessEqual(difference, gradient_tolerance, name)
@@ -211,7 +200,7 @@ class GridsTest(ProgramTest):
                 self.train(directory, *arguments, *keys_of(grid, self.folder), ranks=data * pipeline * tensor)
                 mine, wanted = series(directory, "loss")[-1], series(one, "loss")[-1]
                 self.add_row(grid, None, abs(mine - wanted) / wanted,
-                             check_bytes(self, directory, data * pipeline * tensor))
+                             check_peaks_of_ranks(self, directory, data * pipeline * tensor))
                 self.assertLessEqual(abs(mine - wanted), 0.01 * wanted)
 
 
@@ -234,7 +223,7 @@ class BudgetTest(ProgramTest):
             self.assertLessEqual(abs(mine - wanted), 1e-13 * wanted)
         for row in metrics(tight):
             self.assertLessEqual(row["peak_bytes"], budget)
-        check_bytes(self, tight, ranks)
+        check_peaks_of_ranks(self, tight, ranks)
         refused = run("train", self.config, *arguments, least - 1, "--run.directory",
                       self.directory(f"{name_of(grid)} below"), ranks=ranks, check=3)
         self.assertIn(str(least), refused.stderr)

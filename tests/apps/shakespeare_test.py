@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The quickstart's run: real text, two ranks, a memory budget, plays that the model has not seen."""
 import json
-import os
 import pathlib
 import shutil
 import sys
 import tempfile
 import unittest
 
-from support import metrics, run
+from support import SOURCE, metrics, run
 
-SOURCE = pathlib.Path(os.environ.get("GARONNE_SOURCE", pathlib.Path(__file__).parents[2]))
 DATA = SOURCE / "data" / "shakespeare.h5"
 
 

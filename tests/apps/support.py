@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 BINARY = os.environ.get("GARONNE_BINARY", "build/bin/garonne")
+SOURCE = pathlib.Path(os.environ.get("GARONNE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 
 RUN_FILE = """
 [model]
@@ -138,6 +139,17 @@ def checkpoint_tensors(checkpoint):
     for name, (_, whole) in tensors.items():
         assert None not in whole, f"{name} has a hole"
     return tensors
+
+
+def check_peaks_of_ranks(test, directory, ranks):
+    """Every rank used what was planned, within its budget. Returns measured over planned of each."""
+    shares = []
+    for rank, (measured, planned, budget) in enumerate(peaks_of_ranks(directory, ranks)):
+        test.assertLessEqual(measured, planned, f"rank {rank}")
+        test.assertGreaterEqual(measured, 0.99 * planned, f"rank {rank}")
+        test.assertLessEqual(planned, budget, f"rank {rank}")
+        shares.append(measured / planned)
+    return shares
 
 
 class ProgramTest(unittest.TestCase):
