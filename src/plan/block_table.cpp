@@ -4,6 +4,8 @@
 #include <limits>
 #include <set>
 
+#include "plan/stage_cut.hpp"
+
 namespace garonne::plan {
 namespace {
 
@@ -86,20 +88,7 @@ std::vector<BlockOption> options_of(const ModelGraph& graph, const Uses& uses,
 std::vector<BlockCost> block_costs(const ModelGraph& graph) {
   const Uses uses(graph);
   const auto ranges = block_ranges(graph);
-  std::vector<int> made_in(graph.values.size(), -1);  // block, of values without gradients
-  std::vector<int> last_read(graph.values.size(), -1);
-  for (const auto& node : graph.nodes) {
-    if (!graph.values[at(node.output)].differentiable) made_in[at(node.output)] = node.block;
-    for (const int input : node.inputs) last_read[at(input)] = node.block;
-  }
-  std::vector<int> first_use(graph.parameters.size(), graph.blocks());
-  std::vector<int> first_gradient(graph.parameters.size(), graph.blocks());
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    for (const int p : node->parameters) {
-      first_use[at(p)] = node->block;
-      if (graph.has_backward(*node)) first_gradient[at(p)] = node->block;
-    }
-  }
+  const std::vector<bool> may_begin = part_beginnings(graph);
   std::vector<int> first_block(graph.parameters.size(), -1);
   std::vector<BlockCost> blocks;
   for (std::size_t b = 0; b < ranges.size(); ++b) {
@@ -144,15 +133,7 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
         cost.used_again.emplace_back(first_block[at(p)], elements);
       }
     }
-    const int block = static_cast<int>(b);
-    for (std::size_t v = 0; v < made_in.size(); ++v) {
-      const bool crosses = made_in[v] >= 0 && made_in[v] < block && block <= last_read[v];
-      cost.may_begin_stage = cost.may_begin_stage && !crosses;
-    }
-    for (std::size_t p = 0; p < first_use.size(); ++p) {
-      const bool without = first_use[p] < block && first_gradient[p] >= block;
-      cost.may_begin_stage = cost.may_begin_stage && !without;
-    }
+    cost.may_begin_part = may_begin[b];
     cost.options = options_of(graph, uses, ranges[b]);
     blocks.push_back(std::move(cost));
   }

@@ -28,10 +28,8 @@ struct BlockCost {
   double cut_seconds = 0;           // of all nodes, as stages are dealt out by
   double forward_link_seconds = 0;  // of collectives over the tensor group
   double backward_link_seconds = 0;
-  std::int64_t input_bytes = 0;  // differentiable values that come into the block
-  // A stage may begin here: no value crosses that has no gradient to send back, and every parameter
-  // that is used before is used there by a node that has a backward.
-  bool may_begin_stage = true;
+  std::int64_t input_bytes = 0;          // differentiable values that come into the block
+  bool may_begin_part = true;            // part_beginnings
   std::int64_t working_bytes = 0;        // the most that one backward needs beside what is saved
   std::int64_t first_used_elements = 0;  // of parameters that no earlier block uses
   // Parameters that an earlier block uses, too: (that block, elements).

@@ -57,15 +57,12 @@ struct GridEstimator::Model {
     auto& found = firsts[parts];
     if (found.empty()) {
       std::vector<double> seconds;
-      for (const auto& block : blocks) seconds.push_back(block.cut_seconds);
-      found = balanced_blocks(seconds, parts);
-    }
-    for (const int first : found) {
-      if (first == static_cast<int>(blocks.size()) ||
-          blocks[static_cast<std::size_t>(first)].may_begin_stage)
-        continue;
-      throw ConfigError("grid.pipeline", fmt::format("{}", parts),
-                        "would cut the model among steps that have no gradients");
+      std::vector<bool> may_begin;
+      for (const auto& block : blocks) {
+        seconds.push_back(block.cut_seconds);
+        may_begin.push_back(block.may_begin_part);
+      }
+      found = balanced_blocks(seconds, may_begin, parts);
     }
     return found;
   }

@@ -50,22 +50,6 @@ void mark_tied(const ModelGraph& whole, const std::vector<NodeRange>& parts, con
   }
 }
 
-// Copies of a parameter are updated by the sum of their gradients, so each has one.
-void expect_gradients(const ModelGraph& stage) {
-  std::vector<bool> has_one(stage.parameters.size(), false);
-  for (const auto& node : stage.nodes) {
-    for (const int parameter : node.parameters)
-      has_one[index(parameter)] = has_one[index(parameter)] || stage.has_backward(node);
-  }
-  for (std::size_t p = 0; p < has_one.size(); ++p) {
-    if (has_one[p]) continue;
-    throw ConfigError("grid.pipeline", "",
-                      fmt::format("would leave a stage that uses {} only where it has no gradient; "
-                                  "use fewer stages",
-                                  stage.parameters[p].name));
-  }
-}
-
 void expect_work(const PipelineSchedule& schedule, int stage) {
   for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
     const auto& order = schedule.order[index(stage)];
@@ -134,7 +118,6 @@ PipelineStage make_pipeline_stage(const ModelGraph& whole, const PipelineSchedul
     }
   }
   result.cut = cut_stage(whole, parts, mine);
-  expect_gradients(result.cut.graph);
   mark_tied(whole, parts, routes, stage, result);
   return result;
 }

@@ -147,13 +147,42 @@ StageCut cut_stage(const ModelGraph& whole, const std::vector<NodeRange>& parts,
   return maker.take();
 }
 
-std::vector<int> balanced_blocks(const std::vector<double>& seconds, int parts) {
+std::vector<bool> part_beginnings(const ModelGraph& whole) {
+  const int blocks = whole.blocks();
+  std::vector<bool> may_begin(index(blocks), true);
+  const auto forbid = [&](int first, int last) {
+    for (int b = first; b <= last; ++b) may_begin[index(b)] = false;
+  };
+  std::vector<int> last_read(whole.values.size(), -1);
+  for (const auto& node : whole.nodes) {
+    for (const int input : node.inputs) last_read[index(input)] = node.block;
+  }
+  for (const auto& node : whole.nodes) {
+    if (whole.values[index(node.output)].differentiable) continue;
+    forbid(node.block + 1, last_read[index(node.output)]);
+  }
+  std::vector<int> first_use(whole.parameters.size(), blocks);
+  std::vector<int> first_gradient(whole.parameters.size(), blocks);
+  for (auto node = whole.nodes.rbegin(); node != whole.nodes.rend(); ++node) {
+    for (const int p : node->parameters) {
+      first_use[index(p)] = node->block;
+      if (whole.has_backward(*node)) first_gradient[index(p)] = node->block;
+    }
+  }
+  for (std::size_t p = 0; p < first_use.size(); ++p)
+    forbid(first_use[p] + 1, std::min(first_gradient[p], blocks - 1));
+  return may_begin;
+}
+
+std::vector<int> balanced_blocks(const std::vector<double>& seconds,
+                                 const std::vector<bool>& may_begin, int parts) {
   const int blocks = static_cast<int>(seconds.size());
-  if (parts > blocks) {
-    throw ConfigError("grid.pipeline", fmt::format("{}", parts),
-                      fmt::format("parts are more than the {} blocks of the model (embedding, "
-                                  "layers and head); at most {} fit",
-                                  blocks, blocks));
+  const auto most = std::count(may_begin.begin(), may_begin.end(), true);
+  if (parts > most) {
+    throw ConfigError(
+        "grid.pipeline", fmt::format("{}", parts),
+        fmt::format("parts are more than the {} that the model can be cut into; at most {} fit",
+                    most, most));
   }
   std::vector<double> before(index(blocks) + 1, 0);  // seconds of the blocks before
   for (int b = 0; b < blocks; ++b) before[index(b) + 1] = before[index(b)] + seconds[index(b)];
@@ -166,6 +195,7 @@ std::vector<int> balanced_blocks(const std::vector<double>& seconds, int parts) 
   for (int k = 1; k <= parts; ++k) {
     for (int b = k; b <= blocks; ++b) {
       for (int a = k - 1; a < b; ++a) {
+        if (!may_begin[index(a)]) continue;
         const Cost& rest = best[index(k) - 1][index(a)];
         const double of_part = before[index(b)] - before[index(a)];
         const Cost cost{std::max(rest.first, of_part), rest.second + of_part * of_part};
@@ -192,7 +222,7 @@ std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts) {
     }
     seconds.push_back(sum);
   }
-  const std::vector<int> firsts = balanced_blocks(seconds, parts);
+  const std::vector<int> firsts = balanced_blocks(seconds, part_beginnings(whole), parts);
   std::vector<NodeRange> result;
   for (int k = 0; k < parts; ++k) {
     result.push_back(

@@ -41,12 +41,17 @@ struct StagePart {
 StageCut cut_stage(const ModelGraph& whole, const std::vector<NodeRange>& parts,
                    const std::vector<StagePart>& chunks);
 
+// By block: whether a part may begin there. No value crosses that has no gradient to send back, and
+// every parameter that is used before is used there by a node that has a backward.
+std::vector<bool> part_beginnings(const ModelGraph& whole);
+
 // `parts` runs of whole blocks whose slowest is as fast as can be (forward and backward seconds,
-// of equals the one with the smaller sum of squares); exact, by dynamic programming. Throws
-// ConfigError (grid.pipeline) where there are fewer blocks than parts.
+// of equals the one with the smaller sum of squares), each from one of part_beginnings; exact, by
+// dynamic programming. Throws ConfigError (grid.pipeline) where there are fewer of those.
 std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts);
-// The same for blocks of which only the seconds are known: the first block of each part, and one
-// past the last block.
-std::vector<int> balanced_blocks(const std::vector<double>& seconds, int parts);
+// The same for blocks of which only that and the seconds are known: the first block of each part,
+// and one past the last block.
+std::vector<int> balanced_blocks(const std::vector<double>& seconds,
+                                 const std::vector<bool>& may_begin, int parts);
 
 }  // namespace garonne::plan

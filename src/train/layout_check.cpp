@@ -24,16 +24,17 @@ std::int64_t chunks_of(const RunConfig::GridKeys& keys) {
 void check_parts(const Setup& whole) {
   const auto& keys = whole.config.grid;
   if (keys.pipeline == 1) return;
-  const std::int64_t blocks = whole.model.graph.blocks();
+  const auto beginnings = plan::part_beginnings(whole.model.graph);
+  const std::int64_t most = std::count(beginnings.begin(), beginnings.end(), true);
   const std::int64_t chunks = chunks_of(keys);
-  if (chunks == 0 || keys.pipeline * chunks <= blocks) return;
+  if (chunks == 0 || keys.pipeline * chunks <= most) return;
   const std::string what = fmt::format(
-      "{} stages of {} chunk{} are {} parts, more than the {} blocks of the model (embedding, "
-      "layers "
-      "and head)",
-      keys.pipeline, chunks, chunks == 1 ? "" : "s", keys.pipeline * chunks, blocks);
+      "{} stages of {} chunk{} are {} parts, more than the {} that the blocks of the model "
+      "(embedding, layers and head) make{}",
+      keys.pipeline, chunks, chunks == 1 ? "" : "s", keys.pipeline * chunks, most,
+      most < whole.model.graph.blocks() ? ", as steps without gradients are not cut" : "");
   const std::string fewer_stages =
-      blocks / chunks == 0 ? std::string() : fmt::format("grid.pipeline = {}", blocks / chunks);
+      most / chunks == 0 ? std::string() : fmt::format("grid.pipeline = {}", most / chunks);
   if (chunks == 1) {
     throw ConfigError("grid.pipeline", fmt::format("{}", keys.pipeline),
                       fmt::format("{}; the nearest that works is {}", what, fewer_stages));
@@ -42,10 +43,10 @@ void check_parts(const Setup& whole) {
   const auto add = [&](const std::string& text) {
     nearest += (nearest.empty() ? "" : " or ") + text;
   };
-  if (keys.schedule == "interleaved" && blocks / keys.pipeline > 1)
-    add(fmt::format("grid.chunks = {}", blocks / keys.pipeline));
-  if (keys.pipeline <= blocks) add("a schedule of one chunk, such as 1f1b");
-  if (nearest.empty()) add(fmt::format("1f1b with grid.pipeline = {}", blocks));
+  if (keys.schedule == "interleaved" && most / keys.pipeline > 1)
+    add(fmt::format("grid.chunks = {}", most / keys.pipeline));
+  if (keys.pipeline <= most) add("a schedule of one chunk, such as 1f1b");
+  if (nearest.empty()) add(fmt::format("1f1b with grid.pipeline = {}", most));
   const bool given = keys.chunks > 0;
   throw ConfigError(given ? "grid.chunks" : "grid.pipeline",
                     fmt::format("{}", given ? keys.chunks : keys.pipeline),

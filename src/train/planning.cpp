@@ -234,6 +234,7 @@ bool is_hopeless(const Setup& setup, std::int64_t budget_bytes) {
   for (auto& node : graph.nodes) {
     node.forward.transient_bytes = node.forward_keep.transient_bytes =
         node.backward.transient_bytes = node.backward_weight.transient_bytes = 0;
+    node.in_place_transient_bytes.reset();
   }
   try {
     plan::plan_stage(graph, setup.step, {budget_bytes, setup.config.memory.plan, 0, true});

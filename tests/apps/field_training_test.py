@@ -125,7 +125,8 @@ class FieldTraining(KeptFieldsTest, unittest.TestCase):
         # What has no gradient is not handed over.
         refused = self.train(self.folder / "refused", "--grid.pipeline", 2, "--train.push_forward", 8,
                              "--train.rollout", 1, ranks=2, check=2)
-        self.assertIn("no gradient", refused.stderr)
+        self.assertIn("steps without gradients", refused.stderr)
+        self.assertIn("the nearest that works is grid.pipeline = 1", refused.stderr)
         run("plan", self.config, "--ranks", 2, "--train.push_forward", 8, "--train.rollout", 1)
 
     def test_every_key_counts(self):

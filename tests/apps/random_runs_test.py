@@ -119,7 +119,10 @@ class RandomRunsTest(unittest.TestCase):
         if memory in ("budget", "least"):
             profiled = run("profile", self.config, *arguments, check=None)
             if profiled.returncode == 0:
-                answer = json.loads(run("plan", self.config, *arguments, "--json").stdout)
+                planned = run("plan", self.config, *arguments, "--json", check=None)
+                if self.refused(planned):
+                    return False
+                answer = json.loads(planned.stdout)
                 least, most = answer["minimum_budget_bytes"], answer["peak_bytes"]
                 extra = ["--memory.budget", least if memory == "least" else int(least + share * max(0, most - least))]
         done = run("train", self.config, *arguments, *extra, "--run.directory", directory, ranks=ranks, check=None, timeout=300)

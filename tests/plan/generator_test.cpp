@@ -57,7 +57,7 @@ TEST(BlockCosts, StagesDoNotBeginBehindValuesWithoutGradients) {
   // Nodes 0 to 4 of blocks 0, 0, 1, 1, 2, … have none, so the third block reads such a value.
   const auto blocks = block_costs(without_gradients(chain(4, 2), 5));
   std::vector<bool> may_begin;
-  for (const auto& block : blocks) may_begin.push_back(block.may_begin_stage);
+  for (const auto& block : blocks) may_begin.push_back(block.may_begin_part);
   EXPECT_EQ(may_begin, (std::vector<bool>{true, false, false, true, true}));
 }
 
