@@ -11,6 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/multiples.hpp"
 
 namespace garonne {
 namespace {
@@ -223,14 +224,11 @@ std::string nearest_word(const std::string& word, const std::vector<std::string>
 std::int64_t micro_batches_per_rank(const RunConfig& config) {
   const std::int64_t at_once = config.grid.data * config.train.micro_batch;
   if (config.train.global_batch % at_once != 0) {
-    const std::int64_t below = config.train.global_batch / at_once * at_once;
     throw ConfigError(
         "train.global_batch", fmt::format("{}", config.train.global_batch),
-        fmt::format(
-            "does not divide into grid.data = {} ranks of micro-batches of {} samples; {}",
-            config.grid.data, config.train.micro_batch,
-            below == 0 ? fmt::format("the nearest that does is {}", at_once)
-                       : fmt::format("the nearest that do are {} and {}", below, below + at_once)));
+        fmt::format("does not divide into grid.data = {} ranks of micro-batches of {} samples; {}",
+                    config.grid.data, config.train.micro_batch,
+                    nearest_multiples(config.train.global_batch, at_once)));
   }
   return config.train.global_batch / at_once;
 }

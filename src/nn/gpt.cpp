@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
+#include "base/multiples.hpp"
 #include "nn/collectives.hpp"
 #include "nn/layers.hpp"
 
@@ -234,10 +236,12 @@ void check_gpt_part(const GptSizes& sizes, std::int64_t batch, const GptPart& pa
                                         : fmt::format("{} and {}", below, above)));
   }
   if (part.sequence_parallel && batch * sizes.sequence % ranks != 0) {
-    throw ConfigError("grid.sequence_parallel", "true",
-                      fmt::format("wants train.micro_batch × model.sequence = {} to be a multiple "
-                                  "of grid.tensor = {}",
-                                  batch * sizes.sequence, ranks));
+    throw ConfigError(
+        "grid.sequence_parallel", "true",
+        fmt::format("wants train.micro_batch × model.sequence = {} to be a multiple of grid.tensor "
+                    "= {}; of train.micro_batch {}",
+                    batch * sizes.sequence, ranks,
+                    nearest_multiples(batch, ranks / std::gcd(ranks, sizes.sequence))));
   }
 }
 

@@ -29,10 +29,12 @@ void check_parts(const Setup& whole) {
   const std::int64_t chunks = chunks_of(keys);
   if (chunks == 0 || keys.pipeline * chunks <= most) return;
   const std::string what = fmt::format(
-      "{} stages of {} chunk{} are {} parts, more than the {} that the blocks of the model "
-      "(embedding, layers and head) make{}",
-      keys.pipeline, chunks, chunks == 1 ? "" : "s", keys.pipeline * chunks, most,
-      most < whole.model.graph.blocks() ? ", as steps without gradients are not cut" : "");
+      "{} stages of {} chunk{} are {} parts, more than the {} {}", keys.pipeline, chunks,
+      chunks == 1 ? "" : "s", keys.pipeline * chunks, most,
+      most == whole.model.graph.blocks()
+          ? "blocks of the model (embedding, layers and head)"
+          : "that its blocks (embedding, layers and head) make, as steps without gradients are not "
+            "cut");
   const std::string fewer_stages =
       most / chunks == 0 ? std::string() : fmt::format("grid.pipeline = {}", most / chunks);
   if (chunks == 1) {

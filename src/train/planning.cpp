@@ -230,6 +230,7 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::
 }
 
 bool is_hopeless(const Setup& setup, std::int64_t budget_bytes) {
+  if (setup.config.grid.pipeline > 1) return false;
   plan::ModelGraph graph = setup.model.graph;
   for (auto& node : graph.nodes) {
     node.forward.transient_bytes = node.forward_keep.transient_bytes =

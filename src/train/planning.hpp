@@ -70,7 +70,7 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::
                       Effort effort);
 
 // Whether nothing would fit even if no operation took scratch memory. For refusing before anything
-// is measured.
+// is measured; of a pipeline nothing can be said then, since it is cut by what is measured.
 bool is_hopeless(const Setup& setup, std::int64_t budget_bytes);
 
 // The ranks with the copies of tied parameters, in the pipeline of `rank`; none where there is one

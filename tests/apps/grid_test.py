@@ -307,6 +307,9 @@ class RefusalTest(ProgramTest):
         self.assertIn("even", self.refused(3, "--grid.pipeline", 3, "--grid.schedule", "chimera"))
         self.assertIn("grid.group_size", self.refused(2, "--grid.pipeline", 2, "--grid.group_size", 4))
         self.assertIn("grid.zero", self.refused(2, "--grid.data", 2, "--grid.zero", 4))
+        odd = self.refused(2, "--grid.tensor", 2, "--grid.sequence_parallel", "true", "--model.sequence", 7,
+                           "--train.micro_batch", 1)
+        self.assertIn("of train.micro_batch the nearest that does is 2", odd)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from support import check_peaks_of_ranks, run, series
 GRIDS = [(1, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1), (4, 1, 1), (1, 2, 1), (1, 3, 1), (1, 4, 1), (1, 1, 2), (1, 1, 3), (1, 1, 4),
          (2, 2, 1), (2, 1, 2), (1, 2, 2)]
 SCHEDULES = ["gpipe", "1f1b", "interleaved", "varuna", "chimera", "zb-h1", "zb-h2", "zb-v", "dualpipev"]
+# Seeds whose runs once went wrong.
+FOUND_DEFECTS = [129, 344, 373]
 PLANS = ["keep-all", "selective", "uniform", "full", "greedy", "rotor"]
 
 
@@ -137,12 +139,15 @@ class RandomRunsTest(unittest.TestCase):
 
     def test_bytes_and_losses(self):
         first, end = map(int, os.environ.get("GARONNE_RANDOM_RUNS", "0:12").split(":"))
+        seeds = list(range(first, end))
+        if first == 0:
+            seeds += FOUND_DEFECTS
         trained = 0
-        for seed in range(first, end):
+        for seed in seeds:
             keys, grid, *memory = random_run(seed, self.folder)
             with self.subTest(f"seed {seed}: {' '.join(map(str, arguments_of(keys | grid)))} {memory}"):
                 trained += self.check_run(seed)
-        self.assertGreater(trained, (end - first) / 2)
+        self.assertGreater(trained, len(seeds) / 2)
 
 
 if __name__ == "__main__":

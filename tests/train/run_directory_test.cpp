@@ -276,6 +276,10 @@ TEST(Planning, ScratchThatIsOnlyDeclaredMakesNoBudgetHopeless) {
   EXPECT_THROW(choose_program(setup, least), PlanError);
   EXPECT_FALSE(is_hopeless(setup, least));
   EXPECT_TRUE(is_hopeless(setup, 1000));
+  // What is measured says where a pipeline is cut.
+  RunConfig config = setup.config;
+  config.grid.pipeline = 2;
+  EXPECT_FALSE(is_hopeless(setup_of_stage(make_setup(config, {65, {}}, 2), 0), 1000));
 }
 
 TEST(Planning, EveryRankGetsItsOwnPlaceInTheSameProgram) {
