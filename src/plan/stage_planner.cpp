@@ -232,7 +232,7 @@ StagePlan plan_shape(const ModelGraph& graph, const StepShape& step, const Stage
   if (lean.schedules.empty()) {
     throw ConfigError("memory.plan", wish.plan,
                       "does not apply: no single value passes between the blocks of this stage; "
-                      "\"auto\" plans any");
+                      "use \"auto\", which plans any");
   }
   const std::int64_t minimum = selection.minimum_budget_bytes();
   if (wish.budget_bytes < minimum) {
@@ -240,7 +240,7 @@ StagePlan plan_shape(const ModelGraph& graph, const StepShape& step, const Stage
                     wish.plan == "auto" ? "a smaller train.micro_batch or more data ranks with "
                                           "smaller micro-batches need less"
                                         : "that is for memory.plan = \"" + wish.plan +
-                                              "\"; \"auto\" may need less");
+                                              "\"; use \"auto\", which may need less");
   }
   const StepPlanner planner(graph, step, cache);
   for (const StageSolver* solver : solvers) {

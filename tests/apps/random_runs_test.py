@@ -27,7 +27,7 @@ def random_gpt(pick, folder):
 
 
 def random_fourier(pick, folder):
-    keys = {"data.path": folder / "darcy.h5"}
+    keys = {"data.path": folder / "darcy.h5", "data.normalisation": "none"}
     if pick([False, True]):
         keys = {"data.path": folder / "sphere/train", "train.rollout": pick([1, 2]), "train.push_forward": pick([0, 1])}
     keys |= {"model.hidden": pick([4, 9, 24]), "model.block": pick(["neuralop", "li"]), "train.noise": pick([0, 0.01]),
@@ -66,8 +66,6 @@ def random_run(seed, folder):
     pick = random.Random(seed).choice
     kind = pick(sorted(FAMILIES))
     keys = {"model.kind": kind, "model.layers": pick([1, 2, 3, 4, 5])} | FAMILIES[kind](pick, folder)
-    if kind != "gpt":
-        keys["data.normalisation"] = "none"
     keys |= {"train.micro_batch": pick([1, 2, 4]), "train.precision": pick(["float64", "float64", "float32"]),
              "train.seed": pick(range(100))}
     grid = dict(zip(("grid.data", "grid.pipeline", "grid.tensor"), pick(GRIDS), strict=True))
