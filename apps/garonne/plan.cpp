@@ -42,14 +42,10 @@ struct PlanOptions {
 };
 
 nlohmann::ordered_json memory_json(const train::MemoryTable& table) {
-  return {{"parameters", table.parameters},
-          {"gradients", table.gradients},
-          {"optimizer", table.optimizer},
-          {"activations", table.activations},
-          {"transients", table.transients},
-          {"communication", table.communication},
-          {"gathered", table.gathered},
-          {"peak", table.peak}};
+  return {{"parameters", table.parameters}, {"gradients", table.gradients},
+          {"optimizer", table.optimizer},   {"activations", table.activations},
+          {"transients", table.transients}, {"communication", table.communication},
+          {"gathered", table.gathered},     {"peak", table.peak}};
 }
 
 nlohmann::ordered_json stages_json(const train::GridPlan& plan) {
@@ -249,6 +245,8 @@ ExitCode plan_run(const RunConfig& config, const PlanOptions& options) {
     fmt::print(
         "a step: not known, no profile of this model is cached here (`garonne profile` makes "
         "one)\n");
+    if (plan.stages.size() > 1)
+      fmt::print("with a profile the stages may be cut elsewhere and need other bytes\n");
   }
   if (!options.program_directory.empty())
     fmt::print("programs: {}/rank_*.json\n", options.program_directory);

@@ -69,6 +69,13 @@ class UsageTest(ProgramTest):
             for word in words:
                 self.assertIn(word, refused.stderr)
 
+    def test_a_plan_says_what_a_profile_may_change(self):
+        hint = "with a profile the stages may be cut elsewhere"
+        # Of this width nothing is measured.
+        sizes = ("--model.hidden", 40, "--model.heads", 4)
+        self.assertIn(hint, run("plan", self.config, *sizes, "--grid.pipeline", 2).stdout)
+        self.assertNotIn(hint, run("plan", self.config, *sizes).stdout)
+
     def test_global_batch_that_does_not_divide(self):
         self.refused("--train.global_batch", 9, words=["train.global_batch", "8 and 10"])
 
