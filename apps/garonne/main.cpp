@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/printable.hpp"
 #include "base/version.hpp"
 #include "command.hpp"
 
@@ -93,8 +94,9 @@ struct SessionHolder {
 };
 
 int report(dist::Session* session, ExitCode code, const char* message) {
-  if (session != nullptr && session->size() > 1) session->abort(code, message);
-  fmt::print(stderr, "garonne: {}\n", message);
+  const std::string shown = printable_message(message);
+  if (session != nullptr && session->size() > 1) session->abort(code, shown);
+  fmt::print(stderr, "garonne: {}\n", shown);
   return static_cast<int>(code);
 }
 
@@ -114,7 +116,7 @@ int main(int argc, char** argv) {
     return static_cast<int>(apps::run(argc, argv, *session));
   } catch (const dist::AgreedError& error) {
     std::fflush(stdout);
-    if (session->rank() == 0) fmt::print(stderr, "garonne: {}\n", error.what());
+    if (session->rank() == 0) fmt::print(stderr, "garonne: {}\n", printable_message(error.what()));
     return static_cast<int>(error.code());
   } catch (const Error& error) {
     std::fflush(stdout);

@@ -3,27 +3,35 @@
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
+#include "base/printable.hpp"
 
 namespace garonne {
+namespace {
+
+// A key may have the path of its file in front.
+constexpr std::size_t most_key_bytes = 600;
+constexpr std::size_t most_path_bytes = 1000;
+
+}  // namespace
 
 InternalError::InternalError(const std::string& message, std::source_location where)
     : Error(ExitCode::Other,
-            fmt::format("internal error: {} ({}:{}); please report it", message, where.file_name(),
-                        where.line()),
+            printable_message(fmt::format("internal error: {} ({}:{}); please report it", message,
+                                          where.file_name(), where.line())),
             where) {}
 
 ConfigError::ConfigError(const std::string& key, const std::string& value,
                          const std::string& reason, std::source_location where)
     : Error(ExitCode::Usage,
-            value.empty() ? fmt::format("{}: {}", key, reason)
-                          : fmt::format("{} = {}: {}", key, value, reason),
+            printable_message(fmt::format("{}{}{}: {}", printable(key, most_key_bytes),
+                                          value.empty() ? "" : " = ", printable(value), reason)),
             where),
       key_(key),
       value_(value),
       reason_(reason) {}
 
 ConfigError::ConfigError(const std::string& reason, std::source_location where)
-    : Error(ExitCode::Usage, reason, where), reason_(reason) {}
+    : Error(ExitCode::Usage, printable_message(reason), where), reason_(reason) {}
 
 PlanError::PlanError(std::int64_t needed_bytes, std::int64_t available_bytes,
                      const std::string& detail, std::source_location where)
@@ -39,13 +47,17 @@ PlanError::PlanError(std::int64_t needed_bytes, std::int64_t available_bytes,
 
 CommunicationError::CommunicationError(const std::string& operation, const std::string& reason,
                                        std::source_location where)
-    : Error(ExitCode::Communication, fmt::format("{} failed: {}", operation, reason), where) {}
+    : Error(ExitCode::Communication,
+            printable_message(fmt::format("{} failed: {}", operation, reason)), where) {}
 
 IoError::IoError(const std::string& path, const std::string& reason, std::source_location where)
-    : Error(ExitCode::Data, fmt::format("{}: {}", path, reason), where), path_(path) {}
+    : Error(ExitCode::Data,
+            printable_message(fmt::format("{}: {}", printable(path, most_path_bytes), reason)),
+            where),
+      path_(path) {}
 
 RefusedError::RefusedError(const std::string& message, std::source_location where)
-    : Error(ExitCode::Refused, message, where) {}
+    : Error(ExitCode::Refused, printable_message(message), where) {}
 
 NotBuiltError::NotBuiltError(const std::string& feature, const std::string& remedy,
                              std::source_location where)

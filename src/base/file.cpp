@@ -8,11 +8,58 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
+#include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/partial_file.hpp"
 
 namespace garonne {
+namespace {
+
+// A regular file that is open for reading, or why there is none.
+struct OpenedFile {
+  int descriptor = -1;
+  std::int64_t size = 0;
+  std::string failure;
+};
+
+std::string kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "is a folder, not a file";
+  if (S_ISFIFO(mode)) return "is a named pipe, not a file";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "is a device, not a file";
+  return "is no regular file";
+}
+
+OpenedFile open_regular(const std::string& path) {
+  OpenedFile file;
+  // Without O_NONBLOCK the opening of a named pipe waits for somebody to write.
+  file.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (file.descriptor < 0) {
+    // A socket cannot be opened at all.
+    file.failure = errno == ENXIO ? "is no regular file"
+                                  : fmt::format("cannot be read: {}", std::strerror(errno));
+    return file;
+  }
+  struct stat status {};
+  if (::fstat(file.descriptor, &status) != 0) {
+    file.failure = fmt::format("cannot be read: {}", std::strerror(errno));
+  } else if (!S_ISREG(status.st_mode)) {
+    file.failure = kind_of(status.st_mode);
+  }
+  file.size = status.st_size;
+  if (!file.failure.empty()) {
+    ::close(file.descriptor);
+    file.descriptor = -1;
+  }
+  return file;
+}
+
+std::string beyond(std::int64_t size, std::int64_t most_bytes) {
+  return fmt::format("has {}, and such a file has at most {}", format_bytes(size),
+                     format_bytes(most_bytes));
+}
+
+}  // namespace
 
 struct FileWriter::Hash {
   XXH3_state_t* state = XXH3_createState();
@@ -23,7 +70,7 @@ struct FileWriter::Hash {
 };
 
 FileWriter::FileWriter(const std::string& path) : path_(path), hash_(std::make_unique<Hash>()) {
-  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor_ < 0)
     throw IoError(path, fmt::format("cannot be written: {}", std::strerror(errno)));
 }
@@ -57,14 +104,10 @@ std::string FileWriter::finish() {
 }
 
 FileReader::FileReader(const std::string& path) : path_(path) {
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) throw IoError(path, fmt::format("cannot be read: {}", std::strerror(errno)));
-  struct stat status {};
-  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(descriptor_);
-    throw IoError(path, "is no regular file");
-  }
-  size_ = status.st_size;
+  const OpenedFile file = open_regular(path);
+  if (!file.failure.empty()) throw IoError(path, file.failure);
+  descriptor_ = file.descriptor;
+  size_ = file.size;
 }
 
 FileReader::~FileReader() {
@@ -84,23 +127,30 @@ void FileReader::read(std::int64_t offset, void* destination, std::size_t bytes)
   }
 }
 
-std::string read_text_file(const std::string& path) {
+std::string read_text_file(const std::string& path, std::int64_t most_bytes) {
   const FileReader file(path);
+  if (file.size() > most_bytes) throw IoError(path, beyond(file.size(), most_bytes));
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, text.data(), text.size());
   return text;
 }
 
+std::string read_given_file(const std::string& path, const std::string& advice,
+                            std::int64_t most_bytes) {
+  const OpenedFile file = open_regular(path);
+  if (file.descriptor >= 0) ::close(file.descriptor);
+  if (!file.failure.empty()) throw ConfigError(path, "", file.failure + "; " + advice);
+  if (file.size > most_bytes)
+    throw ConfigError(path, "", beyond(file.size, most_bytes) + "; " + advice);
+  return read_text_file(path, most_bytes);
+}
+
 void write_file_durably(const std::string& path, const std::string& text) {
-  const std::string partial = path + ".partial";
-  FileWriter file(partial);
+  PartialFile partial(path);
+  FileWriter file(partial.path());
   file.write(text.data(), text.size());
   file.finish();
-  std::error_code error;
-  std::filesystem::rename(partial, path, error);
-  if (error) throw IoError(path, "cannot be renamed into place: " + error.message());
-  const auto folder = std::filesystem::path(path).parent_path();
-  sync_directory(folder.empty() ? "." : folder.string());
+  partial.publish();
 }
 
 void sync_directory(const std::string& path) {

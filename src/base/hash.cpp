@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <algorithm>
 #include <memory>
 #include <vector>
 
-#include "base/error.hpp"
+#include "base/file.hpp"
 
 namespace garonne {
 namespace {
@@ -25,17 +23,17 @@ std::string hash_text(std::string_view text) {
 }
 
 std::string hash_file(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             &std::fclose);
-  if (!file) throw IoError(path, std::strerror(errno));
+  const FileReader file(path);
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
                                                                               &XXH3_freeState);
   XXH3_128bits_reset(state.get());
   std::vector<char> block(std::size_t{1} << 20);
-  while (const std::size_t count = std::fread(block.data(), 1, block.size(), file.get())) {
-    XXH3_128bits_update(state.get(), block.data(), count);
+  for (std::int64_t offset = 0; offset < file.size();) {
+    const auto count = std::min(static_cast<std::int64_t>(block.size()), file.size() - offset);
+    file.read(offset, block.data(), static_cast<std::size_t>(count));
+    XXH3_128bits_update(state.get(), block.data(), static_cast<std::size_t>(count));
+    offset += count;
   }
-  if (std::ferror(file.get()) != 0) throw IoError(path, "cannot be read to its end");
   return digits(XXH3_128bits_digest(state.get()));
 }
 

@@ -10,7 +10,7 @@ namespace garonne {
 
 std::string hash_text(std::string_view text);
 
-// Reads the whole file; throws IoError naming it.
+// Reads the whole of a regular file; throws IoError naming it.
 std::string hash_file(const std::string& path);
 
 }  // namespace garonne

@@ -188,12 +188,13 @@ std::vector<std::int64_t> list_checkpoints(const std::string& run_directory) {
 
 Manifest read_manifest(const std::string& checkpoint) {
   const std::string path = checkpoint + "/manifest.json";
-  const auto json =
-      nlohmann::json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
+  const auto json = nlohmann::json::parse(read_text_file(path, most_run_json_bytes), nullptr,
+                                          /*allow_exceptions=*/false);
   if (json.is_discarded()) throw IoError(path, "is damaged: no JSON");
   try {
     // The manifest guards itself: its last key is the hash of everything before it.
-    nlohmann::ordered_json body = nlohmann::ordered_json::parse(read_text_file(path));
+    nlohmann::ordered_json body =
+        nlohmann::ordered_json::parse(read_text_file(path, most_run_json_bytes));
     const std::string expected = body.at("manifest_xxh3_128").get<std::string>();
     body.erase("manifest_xxh3_128");
     if (hash_text(body.dump()) != expected)

@@ -44,8 +44,8 @@ int report_kind(plan::BufferKind kind) {
 }
 
 RankProgram read_rank_program(const std::string& path) {
-  const auto json =
-      nlohmann::json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
+  const auto json = nlohmann::json::parse(read_text_file(path, most_run_json_bytes), nullptr,
+                                          /*allow_exceptions=*/false);
   if (json.is_discarded()) throw ConfigError(path, "", "is no whole JSON text");
   RankProgram rank;
   rank.program = plan::program_from_json(json, path);

@@ -120,7 +120,7 @@ void MetricsFile::append(const StepMetrics& metrics) {
 
 std::vector<StepMetrics> read_metrics(const std::string& run_directory) {
   const std::string path = run_directory + "/metrics.jsonl";
-  std::istringstream lines(read_text_file(path));
+  std::istringstream lines(read_text_file(path, most_metrics_bytes));
   std::vector<StepMetrics> rows;
   std::int64_t number = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -157,7 +157,7 @@ RunConfig run_directory_config(const std::string& run_directory) {
   std::error_code error;
   if (!fs::exists(path, error))
     throw IoError(run_directory, "is no run directory: it has no config.toml");
-  return parse_config(read_text_file(path), path, {});
+  return parse_config(read_text_file(path, most_toml_bytes), path, {});
 }
 
 }  // namespace garonne::train

@@ -2,14 +2,17 @@
 #include "base/file.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/partial_file.hpp"
 
 namespace garonne {
 namespace {
@@ -103,18 +106,74 @@ TEST_F(Files, DurableWritesReplaceWholeFilesAndLeaveNothingBeside) {
   EXPECT_EQ(entries(), 1U);
 }
 
-TEST_F(Files, ALeftoverOfAnInterruptedWriteIsInNobodysWay) {
+TEST_F(Files, WhatLiesBesideIsInNobodysWay) {
   std::ofstream(path("a.partial")) << "half of a much longer text than the one that follows";
   write_file_durably(path("a"), "whole");
   EXPECT_EQ(read_text_file(path("a")), "whole");
+  EXPECT_EQ(entries(), 2U);
 }
 
-TEST_F(Files, AFailingDurableWriteLeavesTheOldFile) {
-  write_file_durably(path("a"), "old");
-  // The place beside it is taken by a folder.
-  fs::create_directory(path("a.partial"));
-  expect_io_error(path("a.partial"), [&] { write_file_durably(path("a"), "new"); });
-  EXPECT_EQ(read_text_file(path("a")), "old");
+TEST_F(Files, AFailingDurableWriteLeavesTheOldFileAndNothingElse) {
+  // A name that is taken by a folder cannot be replaced.
+  fs::create_directory(path("a"));
+  std::ofstream(path("a/in_it")) << "old";
+  expect_io_error(path("a"), [&] { write_file_durably(path("a"), "new"); });
+  EXPECT_EQ(read_text_file(path("a/in_it")), "old");
+  EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(Files, LinksAreNotWrittenThrough) {
+  std::ofstream(path("of_another")) << "kept";
+  fs::create_symlink(path("of_another"), path("a"));
+  expect_io_error(path("a"), [&] { FileWriter writer(path("a")); });
+  write_file_durably(path("a"), "new");  // takes the name from the link
+  EXPECT_EQ(read_text_file(path("of_another")), "kept");
+  EXPECT_EQ(read_text_file(path("a")), "new");
+}
+
+TEST_F(Files, PartialFilesHaveNamesOfTheirOwn) {
+  std::set<std::string> names;
+  for (int i = 0; i < 20; ++i) {
+    PartialFile partial(path("a"));
+    EXPECT_EQ(partial.path().rfind(path("a.partial-"), 0), 0U);
+    EXPECT_TRUE(names.insert(partial.path()).second);
+    EXPECT_EQ(entries(), 1U);
+  }
+  EXPECT_EQ(entries(), 0U);
+  PartialFile first(path("a"));
+  PartialFile second(path("a"));
+  std::ofstream(first.path()) << "first";
+  std::ofstream(second.path()) << "second";
+  second.publish();
+  first.publish();
+  EXPECT_EQ(read_text_file(path("a")), "first");
+  EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(Files, WhatIsNoRegularFileIsRefusedAtOnce) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const std::string& name : {path("pipe"), std::string("/dev/zero"), folder_.string()}) {
+    expect_io_error(name, [&] { read_text_file(name); });
+    expect_io_error(name, [&] { FileReader reader(name); });
+    expect_io_error(name, [&] { hash_file(name); });
+    EXPECT_THROW(read_given_file(name, "give a file"), ConfigError) << name;
+  }
+}
+
+TEST_F(Files, WhatIsTooLargeIsRefusedBeforeItIsRead) {
+  std::ofstream(path("a")) << "0123456789";
+  EXPECT_EQ(read_text_file(path("a"), 10), "0123456789");
+  expect_io_error(path("a"), [&] { read_text_file(path("a"), 9); });
+  fs::resize_file(path("a"), std::uintmax_t{6} << 30);  // with a hole
+  expect_io_error(path("a"), [&] { read_text_file(path("a")); });
+  try {
+    read_given_file(path("a"), "give a run file", most_toml_bytes);
+    ADD_FAILURE() << "no error";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.code(), ExitCode::Usage);
+    EXPECT_EQ(std::string(error.what()),
+              path("a") + ": has 6.00 GiB, and such a file has at most 1.00 MiB; give a run file");
+  }
 }
 
 TEST_F(Files, ErrorsNameThePath) {
