@@ -5,8 +5,10 @@ find_program(GARONNE_CCACHE ccache)
 mark_as_advanced(GARONNE_CCACHE)
 if(GARONNE_CCACHE)
   # A precompiled header carries time stamps that ccache would otherwise count as changes.
+  # Clones of the project share what they compile.
   set(garonne_launcher "${CMAKE_COMMAND}" -E env
-    "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" "${GARONNE_CCACHE}")
+    "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime"
+    "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${GARONNE_CCACHE}")
   foreach(language C CXX CUDA)
     if(NOT CMAKE_${language}_COMPILER_LAUNCHER)
       set(CMAKE_${language}_COMPILER_LAUNCHER ${garonne_launcher})

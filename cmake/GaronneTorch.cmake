@@ -26,9 +26,17 @@ add_library(garonne_torch INTERFACE)
 target_include_directories(garonne_torch SYSTEM INTERFACE
   "${GARONNE_TORCH_ROOT}/include" "${GARONNE_TORCH_ROOT}/include/torch/csrc/api/include")
 
-# The wheel's headers carry a newer fmt than the system's library: where they come first in the search,
-# fmt has to be used without a library.
-target_compile_definitions(garonne_torch INTERFACE FMT_HEADER_ONLY)
+# The wheel's headers carry a newer fmt than the system's library. The system's is put before them, so that
+# fmt is compiled once, in its library, and not in every file.
+get_target_property(garonne_fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+find_path(GARONNE_FMT_INCLUDE fmt/format.h HINTS ${garonne_fmt_include})
+mark_as_advanced(GARONNE_FMT_INCLUDE)
+if(NOT GARONNE_FMT_INCLUDE)
+  message(FATAL_ERROR "The headers of fmt were not found. ${garonne_setup_hint}")
+endif()
+file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/fmt_first")
+file(CREATE_LINK "${GARONNE_FMT_INCLUDE}/fmt" "${PROJECT_BINARY_DIR}/fmt_first/fmt" SYMBOLIC)
+target_include_directories(garonne_torch SYSTEM BEFORE INTERFACE "${PROJECT_BINARY_DIR}/fmt_first")
 
 function(garonne_torch_library name)
   find_library(GARONNE_${name}_LIBRARY ${name} PATHS "${GARONNE_TORCH_ROOT}/lib" NO_DEFAULT_PATH REQUIRED)
