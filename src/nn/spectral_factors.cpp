@@ -1,5 +1,6 @@
 // Factorised spectral weights: Tucker and CP.
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/autograd/autograd.h>
