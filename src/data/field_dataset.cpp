@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "data/field_index.hpp"
 #include "data/field_reader.hpp"
 
@@ -38,7 +39,8 @@ struct FieldDataset::Description {
 
 struct FieldDataset::Parts {
   explicit Parts(std::shared_ptr<const Description> description)
-      : described(std::move(description)), reader(described->most_open_files(), described->masks()) {}
+      : described(std::move(description)),
+        reader(described->most_open_files(), described->masks()) {}
 
   void read_place(const FramePlace& place, bool of_targets, const FrameSlab& rows, float* values);
 
@@ -69,6 +71,19 @@ void check_query(const FieldQuery& query) {
   }
 }
 
+// Frames that a window takes from its first to its last; the largest number where there are more.
+std::int64_t window_frames(const FieldQuery& query, bool pairs) {
+  if (pairs) return 1;
+  std::int64_t steps = 0;
+  std::int64_t frames = 0;
+  if (__builtin_add_overflow(query.history, query.rollout, &steps) ||
+      __builtin_mul_overflow(steps, query.lead, &frames) ||
+      frames == std::numeric_limits<std::int64_t>::max()) {
+    return std::numeric_limits<std::int64_t>::max();
+  }
+  return frames + 1;
+}
+
 // Indices of the channels `wanted` in `places`.
 std::vector<int> choose(const FieldFile& file, const std::vector<FieldPlace>& places,
                         const std::vector<std::string>& wanted) {
@@ -81,10 +96,10 @@ std::vector<int> choose(const FieldFile& file, const std::vector<FieldPlace>& pl
   for (const std::string& name : wanted) {
     const auto found = std::find(known.begin(), known.end(), name);
     if (found == known.end()) {
-      const std::string dataset = places.empty() ? "" : places[0].dataset;
+      const std::string dataset = places.empty() ? "" : printable(places[0].dataset);
       throw IoError(file.path(),
                     fmt::format("dataset \"{}\": there is no channel \"{}\"; there are {}", dataset,
-                                name, fmt::join(known, ", ")));
+                                printable(name), fmt::join(known, ", ")));
     }
     chosen.push_back(static_cast<int>(found - known.begin()));
   }
@@ -195,8 +210,7 @@ FieldDataset FieldDataset::open(const FieldQuery& query) {
                     query.path));
   }
 
-  const std::int64_t span =
-      first.pairs() ? 1 : (query.history + query.rollout) * query.lead + 1;  // frames of a window
+  const std::int64_t span = window_frames(query, first.pairs());
   std::int64_t longest = 0;
   for (const FieldRun& run : made.index.runs) {
     made.first_sample.push_back(made.info.samples);

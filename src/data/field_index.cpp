@@ -9,10 +9,13 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "data/field_join.hpp"
+#include "data/foreign_reader.hpp"
 
 namespace garonne::data {
 namespace {
@@ -54,6 +57,31 @@ double usual_step(const std::vector<FieldFile>& files) {
   return 0;
 }
 
+// A segment for each trajectory is kept, so that a file which declares trajectories of next to
+// nothing would take many times its own bytes.
+constexpr std::int64_t most_small_trajectories = 1 << 19;
+constexpr double small_trajectory = 32;  // values
+
+void check_counts(const FieldFile& file) {
+  double values = static_cast<double>(file.frames) * static_cast<double>(file.channels.size());
+  for (const std::int64_t points : file.points) values *= static_cast<double>(points);
+  if (file.trajectories <= most_small_trajectories || values >= small_trajectory) return;
+  throw IoError(file.path(),
+                fmt::format("dataset \"{}\": has {} trajectories of {} values; at most "
+                            "{} of fewer than {} are read",
+                            printable(file.channels[0].dataset), file.trajectories, values,
+                            most_small_trajectories, small_trajectory));
+}
+
+// Names come to terminals, reports and JSON from here on.
+void make_printable(FieldFile& file) {
+  for (auto* places : {&file.channels, &file.targets}) {
+    for (FieldPlace& place : *places) place.channel = printable(place.channel);
+  }
+  for (std::string& axis : file.axes) axis = printable(axis);
+  file.grid = printable(file.grid);
+}
+
 void check_times(const FieldFile& file) {
   for (std::size_t frame = 0; frame < file.times.size(); ++frame) {
     const bool ascends = frame == 0 || file.times[frame] > file.times[frame - 1];
@@ -80,10 +108,10 @@ void check_channels(const FieldFile& file, const FieldFile& first,
     if (std::none_of(places.begin(), places.end(), same)) {
       throw IoError(file.path(),
                     fmt::format("dataset \"{}\": channel \"{}\" is missing, which {} has",
-                                place.dataset, place.channel, first.path()));
+                                printable(place.dataset), place.channel, first.path()));
     }
   }
-  const std::string dataset = places.empty() ? "" : places[0].dataset;
+  const std::string dataset = places.empty() ? "" : printable(places[0].dataset);
   throw IoError(file.path(),
                 fmt::format("dataset \"{}\": its channels are {}, but those of {} are {}", dataset,
                             fmt::join(names_of(places), ", "), first.path(),
@@ -267,11 +295,14 @@ std::vector<std::string> list_field_files(const std::string& path) {
 FieldIndex index_field_files(const std::string& path, const std::string& layout,
                              const FieldPeriod& period) {
   FieldIndex index;
+  const auto foreign = std::make_shared<ForeignReader>();
   for (const std::string& name : list_field_files(path)) {
-    const Hdf5File file = Hdf5File::open(name);
+    const Hdf5File file = Hdf5File::open(name, foreign);
     if (index.layout == nullptr) index.layout = &choose_field_layout(layout, file);
     FieldFile described = index.layout->describe(file);
     described.sources = {{name, file.file_bytes()}};
+    make_printable(described);
+    check_counts(described);
     check_times(described);
     index.files.push_back(std::move(described));
   }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 
 namespace garonne::data {
 namespace {
@@ -191,11 +192,12 @@ std::int64_t count_times(const std::vector<Group>& groups) {
 
 void check_same_points(const FieldFile& file, const FieldFile& first) {
   if (file.points != first.points) {
-    throw IoError(file.path(), fmt::format("dataset \"{}\": its points are {} ({}), but those of "
-                                           "{} are {}",
-                                           file.channels.empty() ? "" : file.channels[0].dataset,
-                                           shape_text(file.points), fmt::join(file.axes, ", "),
-                                           first.path(), shape_text(first.points)));
+    throw IoError(file.path(),
+                  fmt::format("dataset \"{}\": its points are {} ({}), but those of "
+                              "{} are {}",
+                              file.channels.empty() ? "" : printable(file.channels[0].dataset),
+                              shape_text(file.points), fmt::join(file.axes, ", "), first.path(),
+                              shape_text(first.points)));
   }
   if (file.coordinates.empty() || first.coordinates.empty()) return;
   for (std::size_t axis = 0; axis < file.points.size(); ++axis) {

@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "data/field_dataset.hpp"
 
 namespace garonne::data {
@@ -73,16 +74,26 @@ const FieldLayout& choose_field_layout(const std::string& name, const Hdf5File& 
   for (const FieldLayout& layout : field_layouts()) {
     known += fmt::format("\n  {:<9} {}", layout.name, layout.summary);
   }
-  throw IoError(file.path(), fmt::format("no known layout of fields; it has {}; known are{}",
-                                         file.datasets().empty()
-                                             ? std::string("no datasets at its root")
-                                             : fmt::format("the datasets \"{}\"",
-                                                           fmt::join(file.datasets(), "\", \"")),
-                                         known));
+  throw IoError(
+      file.path(),
+      fmt::format(
+          "no known layout of fields; it has {}; known are{}",
+          file.datasets().empty()
+              ? std::string("no datasets at its root")
+              : fmt::format(
+                    "the datasets \"{}\"",
+                    printable(fmt::format("{}", fmt::join(file.datasets(), "\", \"")), 600)),
+          known));
 }
 
 void refuse_dataset(const Hdf5File& file, const std::string& name, const std::string& what) {
-  throw IoError(file.path(), fmt::format("dataset \"{}\": {}", name, what));
+  throw IoError(file.path(), fmt::format("dataset \"{}\": {}", printable(name), what));
+}
+
+void check_channel_count(const Hdf5File& file, const std::string& name, std::int64_t count) {
+  if (count <= most_channels) return;
+  refuse_dataset(file, name,
+                 fmt::format("has {} channels; at most {} are read", count, most_channels));
 }
 
 Hdf5Dataset open_array(const Hdf5File& file, const std::string& name, std::size_t rank,
@@ -107,7 +118,7 @@ std::vector<double> read_line(const Hdf5File& file, const std::string& name) {
   if (dataset.shape().size() != 1) {
     refuse_dataset(file, name, fmt::format("has {} dimensions, not 1", dataset.shape().size()));
   }
-  return dataset.read_all<double>();
+  return dataset.read_all<double>(most_coordinates);
 }
 
 void check_axes(const Hdf5File& file, const std::string& name, std::span<const std::int64_t> shape,

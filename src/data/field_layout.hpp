@@ -64,7 +64,8 @@ struct FieldFile {
   Calendar calendar = Calendar::Gregorian;
   double frame_seconds = 0;     // where there are no times; 0 = unknown
   std::int64_t run_length = 0;  // frames after which another trajectory begins; 0 = all are one
-  std::vector<std::int64_t> invalid;  // frame · channels + channel of what the file calls invalid
+  // [frame · channels + channel] whether the file calls it invalid; empty = it says nothing.
+  std::vector<bool> invalid;
   std::string storage;
   std::string statistics;
 
@@ -102,7 +103,12 @@ const FieldLayout& netcdf_layout();
 // A dataset of numbers with `rank` dimensions; refused with `expected` ("[time, …]") else.
 Hdf5Dataset open_array(const Hdf5File& file, const std::string& name, std::size_t rank,
                        const std::string& expected);
-// A one-dimensional dataset of numbers as it is.
+// Channels of a file, and values of one of its coordinates: what is more is refused by name.
+inline constexpr std::int64_t most_channels = 1 << 16;
+inline constexpr std::int64_t most_coordinates = 1 << 21;
+// IoError unless `count` channels of the dataset `name` can be described.
+void check_channel_count(const Hdf5File& file, const std::string& name, std::int64_t count);
+// A one-dimensional dataset of numbers as it is, at most `most_coordinates` of them.
 std::vector<double> read_line(const Hdf5File& file, const std::string& name);
 // Refuses `name` unless its dimensions from `first` on are as long as the coordinates; says so
 // where they would be in another order.

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "data/field_layout.hpp"
 
 namespace garonne::data {
@@ -25,12 +26,10 @@ constexpr double default_fill_int16 = -32767;
 constexpr double default_fill_int32 = -2147483647;
 
 std::string text_of(const Hdf5Attributes& attributes, const char* name) {
-  if (!attributes.has(name)) return "";
-  try {
-    return attributes.text(name);
-  } catch (const IoError&) {
-    return "";  // a number where a text is usual: not what tells a dimension
-  }
+  // A number where a text is usual is not what tells a dimension.
+  if (!attributes.has_text(name)) return "";
+  const std::vector<std::string> texts = attributes.texts(name);
+  return texts.empty() ? "" : texts[0];
 }
 
 template <std::size_t count>
@@ -100,7 +99,7 @@ std::optional<Variable> read_variable(const Hdf5File& file, const std::string& n
     refuse_dataset(file, name,
                    fmt::format("its dimensions are ({}); the last two should be latitude, then "
                                "longitude: its axes are swapped",
-                               fmt::join(variable.dimensions, ", ")));
+                               printable(fmt::format("{}", fmt::join(variable.dimensions, ", ")))));
   }
   return variable;
 }
@@ -135,8 +134,9 @@ void read_packing(const Hdf5Dataset& dataset, const Hdf5Attributes& attributes, 
 }
 
 void add_channels(const Hdf5File& file, const Variable& variable, FieldFile& described) {
-  const Hdf5Dataset dataset = open_array(file, variable.name, variable.dimensions.size(),
-                                         fmt::format("({})", fmt::join(variable.dimensions, ", ")));
+  const Hdf5Dataset dataset = open_array(
+      file, variable.name, variable.dimensions.size(),
+      fmt::format("({})", printable(fmt::format("{}", fmt::join(variable.dimensions, ", ")))));
   FieldPlace place;
   place.dataset = variable.name;
   place.trajectory_axis = variable.axis(Role::Member);
@@ -151,7 +151,7 @@ void add_channels(const Hdf5File& file, const Variable& variable, FieldFile& des
     if (frames != described.frames) {
       refuse_dataset(file, variable.name,
                      fmt::format("has {} frames where \"{}\" has {} times", frames,
-                                 variable.dimension(Role::Time), described.frames));
+                                 printable(variable.dimension(Role::Time)), described.frames));
     }
   }
   if (place.trajectory_axis >= 0) {
@@ -160,6 +160,8 @@ void add_channels(const Hdf5File& file, const Variable& variable, FieldFile& des
   if (described.storage.empty() && !place.constant) described.storage = storage_text(dataset);
   const int level = variable.axis(Role::Level);
   const std::int64_t levels = level < 0 ? 1 : dataset.shape()[static_cast<std::size_t>(level)];
+  check_channel_count(file, variable.name,
+                      levels + static_cast<std::int64_t>(described.channels.size()));
   std::vector<double> values;
   if (levels > 1 && file.dataset(variable.dimension(Role::Level)).shape().size() == 1) {
     values = read_line(file, variable.dimension(Role::Level));
@@ -187,13 +189,14 @@ void read_times(const Hdf5File& file, const std::string& name, FieldFile& descri
       attributes.has("calendar") ? attributes.text("calendar") : "standard";
   const std::optional<Calendar> calendar = calendar_named(calendar_name);
   if (!calendar) {
-    refuse_dataset(file, name, fmt::format("the calendar \"{}\" is not known", calendar_name));
+    refuse_dataset(file, name,
+                   fmt::format("the calendar \"{}\" is not known", printable(calendar_name)));
   }
   const std::optional<CfTime> time = parse_cf_time(units, *calendar);
   if (!time) {
     refuse_dataset(file, name,
-                   fmt::format("units \"{}\" are no definite time in the calendar \"{}\"", units,
-                               calendar_name));
+                   fmt::format("units \"{}\" are no definite time in the calendar \"{}\"",
+                               printable(units), printable(calendar_name)));
   }
   for (double& value : described.times) value = value * time->unit_seconds + time->origin_seconds;
   described.dated = true;
@@ -227,9 +230,10 @@ FieldFile describe(const Hdf5File& file) {
   // Orography and the like often have a file of their own.
   if (grids.empty()) grids = std::move(constant_grids);
   if (grids.empty()) {
-    throw IoError(file.path(), fmt::format("no variable with the dimensions (time, latitude, "
-                                           "longitude) among the datasets {}",
-                                           fmt::join(file.datasets(), ", ")));
+    throw IoError(file.path(),
+                  fmt::format("no variable with the dimensions (time, latitude, "
+                              "longitude) among the datasets {}",
+                              printable(fmt::format("{}", fmt::join(file.datasets(), ", ")), 600)));
   }
   // The grid that most variables are on.
   const Grid grid =

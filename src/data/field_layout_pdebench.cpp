@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "data/field_layout.hpp"
 
 namespace garonne::data {
@@ -96,6 +97,7 @@ FieldFile describe_pairs(const Hdf5File& file, FieldFile described) {
   described.trajectories = solution.shape()[0];
   described.frames = 1;
   described.channels.push_back(place_of("nu", "nu", -1, 1));
+  check_channel_count(file, "tensor", solution.shape()[1]);
   for (std::int64_t channel = 0; channel < solution.shape()[1]; ++channel) {
     const bool single = solution.shape()[1] == 1;
     FieldPlace place =
@@ -165,7 +167,7 @@ FieldFile describe_groups(const Hdf5File& file) {
   }
   const std::size_t space = described.axes.size();
   if (space == 0)
-    throw IoError(file.path(), fmt::format("dataset \"{}/grid/x\" is missing", first));
+    throw IoError(file.path(), fmt::format("dataset \"{}/grid/x\" is missing", printable(first)));
   std::vector<std::int64_t> shape;
   for (const std::string& group : described.groups) {
     const std::string name = group + "/data";
@@ -177,12 +179,13 @@ FieldFile describe_groups(const Hdf5File& file) {
     } else if (dataset.shape() != shape) {
       refuse_dataset(file, name,
                      fmt::format("its shape {} is not that of \"{}/data\", {}",
-                                 shape_text(dataset.shape()), first, shape_text(shape)));
+                                 shape_text(dataset.shape()), printable(first), shape_text(shape)));
     }
   }
   described.points.assign(shape.begin() + 1, shape.end() - 1);
   described.trajectories = static_cast<std::int64_t>(described.groups.size());
   described.frames = shape.front();
+  check_channel_count(file, first + "/data", shape.back());
   for (std::int64_t channel = 0; channel < shape.back(); ++channel) {
     FieldPlace place;
     place.channel = shape.back() == 1 ? "data" : fmt::format("data_{}", channel);

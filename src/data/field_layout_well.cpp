@@ -118,6 +118,13 @@ void add_field(const Hdf5File& file, const std::string& field, int order, FieldF
   if (by_sample) agree(described.trajectories, shape[0], "trajectories");
   if (by_time) agree(described.frames, shape[by_sample ? 1 : 0], "frames");
 
+  std::int64_t components = 1;
+  for (std::size_t axis = first + space; axis < shape.size(); ++axis) {
+    check_channel_count(file, name, shape[axis]);
+    components *= shape[axis];
+  }
+  check_channel_count(file, name,
+                      components + static_cast<std::int64_t>(described.channels.size()));
   FieldPlace place;
   place.dataset = name;
   place.trajectory_axis = by_sample ? 0 : -1;
@@ -148,7 +155,7 @@ void add_field(const Hdf5File& file, const std::string& field, int order, FieldF
 
 void read_times(const Hdf5File& file, FieldFile& described) {
   const Hdf5Dataset time = file.dataset("dimensions/time");
-  std::vector<double> times = time.read_all<double>();
+  std::vector<double> times = time.read_all<double>(most_coordinates);
   if (time.shape().empty() || time.shape().size() > 2 || time.shape().back() != described.frames) {
     refuse_dataset(file, "dimensions/time",
                    fmt::format("its shape is {}, but fields have {} frames",
@@ -164,6 +171,9 @@ FieldFile describe(const Hdf5File& file) {
   described.trajectories = 0;
   const std::vector<std::string> dimensions = file.attributes("dimensions").texts("spatial_dims");
   described.axes = dimensions;
+  if (std::find(dimensions.begin(), dimensions.end(), "") != dimensions.end()) {
+    throw IoError(file.path(), "attribute \"spatial_dims\" of \"dimensions\" has an empty name");
+  }
   for (const std::string& axis : dimensions) {
     described.coordinates.push_back(read_coordinate(file, axis));
   }

@@ -3,6 +3,7 @@
 // beside it. What older ones lack may stand in data.json beside them or in the folder above.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -108,9 +109,21 @@ void read_validity(const Hdf5File& file, FieldFile& described) {
                    fmt::format("its shape is {}, not [{}, {}]", shape_text(validity.shape()),
                                described.frames, channels));
   }
-  const auto flags = validity.read_all<std::int32_t>();
-  for (std::size_t index = 0; index < flags.size(); ++index) {
-    if (flags[index] == 0) described.invalid.push_back(static_cast<std::int64_t>(index));
+  std::vector<bool> invalid(static_cast<std::size_t>(described.frames * channels));
+  std::vector<std::int32_t> flags;
+  const std::int64_t frames_at_once = std::max<std::int64_t>(1, (1 << 20) / channels);
+  for (std::int64_t frame = 0; frame < described.frames; frame += frames_at_once) {
+    const std::int64_t frames = std::min(frames_at_once, described.frames - frame);
+    flags.resize(static_cast<std::size_t>(frames * channels));
+    const std::vector<std::int64_t> first = {frame, 0};
+    const std::vector<std::int64_t> count = {frames, channels};
+    validity.read_box<std::int32_t>(first, count, flags);
+    for (std::size_t index = 0; index < flags.size(); ++index) {
+      invalid[static_cast<std::size_t>(frame * channels) + index] = flags[index] == 0;
+    }
+  }
+  if (std::find(invalid.begin(), invalid.end(), true) != invalid.end()) {
+    described.invalid = std::move(invalid);
   }
 }
 
@@ -119,6 +132,7 @@ FieldFile describe(const Hdf5File& file) {
   const Hdf5Dataset dataset = open_array(file, fields, 4, expected);
   const std::vector<std::int64_t>& shape = dataset.shape();
   const Metadata metadata = read_metadata(file.path());
+  check_channel_count(file, fields, shape[1]);
   described.storage = storage_text(dataset);
   described.frames = shape[0];
   described.points = {shape[2], shape[3]};

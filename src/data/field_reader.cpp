@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 
 namespace garonne::data {
 namespace {
@@ -51,7 +52,7 @@ FieldReader::OpenFile& FieldReader::open(const FieldSource& source) {
     return open_.front();
   }
   while (static_cast<int>(open_.size()) >= limit_) open_.pop_back();
-  OpenFile& opened = open_.emplace_front(Hdf5File::open(source.path));
+  OpenFile& opened = open_.emplace_front(Hdf5File::open_again(source.path));
   if (opened.file.file_bytes() != source.bytes) {
     const std::int64_t bytes = opened.file.file_bytes();
     open_.pop_front();
@@ -74,7 +75,12 @@ const Hdf5Dataset& FieldReader::dataset(OpenFile& file, const std::string& name)
     chunk_bytes = probe.chunk_elements() * probe.type().bytes;
   }
   // A frame may be a part of a chunk, of which the rest is wanted soon.
-  const std::int64_t cache = std::clamp(2 * chunk_bytes, smallest_cache, cache_of_a_file);
+  const std::int64_t cache =
+      std::max(chunk_bytes, std::clamp(2 * chunk_bytes, smallest_cache, cache_of_a_file));
+  if (cache > cache_of_a_file) {
+    // One such chunk at a time; without room for it HDF5 would read it again for each frame in it.
+    for (OpenFile& other : open_) other.datasets.clear();
+  }
   // What a file may keep is shared by its datasets.
   if (static_cast<std::int64_t>(file.datasets.size() + 1) * cache > cache_of_a_file) {
     file.datasets.clear();
@@ -99,12 +105,13 @@ void FieldReader::check_values(const FieldFile& file, const FieldPlace& place,
     if (file.points.size() == 1) where = fmt::format("point {}", slab.first_row + point);
     throw IoError(
         file.sources[place.source].path,
-        fmt::format("dataset \"{}\": channel \"{}\" has no finite value ({}) at {} of frame {}{}; "
-                    "repair the file, or leave such values out (data.missing = mask, or --missing mask)",
-                    dataset, place.channel,
-                    std::isnan(values[index]) ? "missing or NaN" : "infinite", where,
-                    slab.frame + place.first_frame,
-                    file.trajectories > 1 ? fmt::format(" of sample {}", slab.trajectory) : ""));
+        fmt::format(
+            "dataset \"{}\": channel \"{}\" has no finite value ({}) at {} of frame {}{}; "
+            "repair the file, or leave such values out (data.missing = mask, or --missing mask)",
+            printable(dataset), place.channel,
+            std::isnan(values[index]) ? "missing or NaN" : "infinite", where,
+            slab.frame + place.first_frame,
+            file.trajectories > 1 ? fmt::format(" of sample {}", slab.trajectory) : ""));
   }
 }
 
@@ -171,9 +178,9 @@ void FieldReader::read(const FieldFile& file, bool targets, std::span<const int>
       const int channel = places[begin];
       const std::span<float> values_of_channel(values + static_cast<std::int64_t>(begin) * plane,
                                                static_cast<std::size_t>(plane));
-      const std::int64_t flag =
-          slab.frame * static_cast<std::int64_t>(all.size()) + static_cast<std::int64_t>(channel);
-      if (std::binary_search(file.invalid.begin(), file.invalid.end(), flag)) {
+      const auto flag =
+          static_cast<std::size_t>(slab.frame) * all.size() + static_cast<std::size_t>(channel);
+      if (!file.invalid.empty() && file.invalid[flag]) {
         std::fill(values_of_channel.begin(), values_of_channel.end(), no_value);
       }
       const FieldPlace& one = all[static_cast<std::size_t>(channel)];

@@ -133,13 +133,13 @@ class Pass {
       : dataset_(dataset),
         info_(dataset.info()),
         targets_(targets),
-        lead_(info_.pairs ? 0 : lead),
+        lead_(info_.pairs || lead >= info_.frames ? 0 : lead),
         weights_(static_cast<std::size_t>(info_.points[0]), 1.0) {
     if (!info_.coordinates.empty() && info_.axes[0] == "latitude") {
       weights_ = area_weights(info_.coordinates[0]);
     }
     const auto values = static_cast<std::size_t>(channels() * plane());
-    kept_.assign(static_cast<std::size_t>(lead_ + 1), std::vector<float>(values));
+    kept_.resize(static_cast<std::size_t>(lead_ + 1));
     kept_frame_.assign(kept_.size(), -1);
     if (pointwise) points_.emplace(values);
   }
@@ -179,6 +179,7 @@ class Pass {
   const std::vector<float>& load(std::int64_t frame) {
     const auto slot = static_cast<std::size_t>(frame % (lead_ + 1));
     if (kept_frame_[slot] != frame) {
+      kept_[slot].resize(static_cast<std::size_t>(channels() * plane()));
       float* values = kept_[slot].data();
       kept_frame_[slot] = -1;
       dataset_.read_frame(frame, {}, targets_ ? nullptr : values, targets_ ? values : nullptr);

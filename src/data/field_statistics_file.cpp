@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/printable.hpp"
 #include "data/field_statistics.hpp"
 #include "data/hdf5.hpp"
 #include "data/npy.hpp"
@@ -72,7 +73,9 @@ void write_summary(Hdf5File& file, const std::string& group, const FieldSummary&
 FieldSummary read_summary(const Hdf5File& file, const std::string& group) {
   FieldSummary summary;
   if (!file.has_group(group)) return summary;
-  summary.channels = file.dataset(group + "/channel").read_texts();
+  for (const std::string& name : file.dataset(group + "/channel").read_texts()) {
+    summary.channels.push_back(printable(name));
+  }
   const auto read = [&](const NamedNumbers& entry) {
     const std::string name = fmt::format("{}/{}", group, entry.name);
     if (!file.has_dataset(name)) return std::vector<std::int64_t>();
@@ -112,7 +115,7 @@ FieldSummaries load_file(const std::string& path) {
   const std::int64_t version = file.integer_attribute("format_version");
   if (format != file_format || version != file_version) {
     throw IoError(path, fmt::format("its format is \"{}\" version {}, not \"{}\" version {}",
-                                    format, version, file_format, file_version));
+                                    printable(format), version, file_format, file_version));
   }
   FieldSummaries summaries;
   summaries.lead = file.integer_attribute("lead");
@@ -242,7 +245,8 @@ YamlNumbers read_yaml_numbers(const std::string& path) {
       double value = 0;
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
       if (error != std::errc() || end != word.data() + word.size() || field.empty()) {
-        throw IoError(path, fmt::format("line {}: \"{}\" is not understood", number, word));
+        throw IoError(path,
+                      fmt::format("line {}: \"{}\" is not understood", number, printable(word)));
       }
       found[section][field].push_back(value);
     }
@@ -277,8 +281,9 @@ FieldSummaries load_yaml(const std::string& path, const FieldDatasetInfo& info, 
     const auto deviation = deviations.find(field);
     if (channels.size() != values.size() || deviation == deviations.end() ||
         deviation->second.size() != values.size()) {
-      throw IoError(path, fmt::format("{} means of \"{}\" for the {} channels {}", values.size(),
-                                      field, channels.size(), fmt::join(channels, ", ")));
+      throw IoError(path,
+                    fmt::format("{} means of \"{}\" for the {} channels {}", values.size(),
+                                printable(field), channels.size(), fmt::join(channels, ", ")));
     }
     const auto change = changes.find(field);
     for (std::size_t index = 0; index < channels.size(); ++index) {

@@ -9,6 +9,8 @@
 #include <limits>
 #include <mutex>
 
+#include "base/printable.hpp"
+#include "data/foreign_reader.hpp"
 #include "data/hdf5_internal.hpp"
 
 namespace garonne::data {
@@ -19,6 +21,8 @@ constexpr H5F_libver_t oldest_structures = H5F_LIBVER_V110;
 #else
 constexpr H5F_libver_t oldest_structures = H5F_LIBVER_LATEST;
 #endif
+
+constexpr int checksummed_version = 3;
 
 std::recursive_mutex& library_mutex() {
   static std::recursive_mutex mutex;
@@ -46,8 +50,11 @@ std::uint64_t recorded_end(const unsigned char* head, std::size_t count) {
 }
 
 // Says in plain words what HDF5 would say in its own, and keeps obviously foreign files from it.
-// Returns the size of the file in bytes.
-std::int64_t check_before_opening(const std::string& path) {
+struct FileHead {
+  std::int64_t bytes = 0;  // of the file
+  int version = 0;  // of the superblock; from 3 on, of HDF5 1.10, all structures have checksums
+};
+FileHead check_before_opening(const std::string& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0) {
     const int error = errno;
@@ -75,7 +82,7 @@ std::int64_t check_before_opening(const std::string& path) {
   if (bytes < end) {
     throw IoError(path, fmt::format("the file is truncated: it has {} of {} bytes", bytes, end));
   }
-  return status.st_size;
+  return {status.st_size, head[8]};
 }
 
 }  // namespace
@@ -111,10 +118,15 @@ std::string stack_reason() {
   const std::size_t quote = reason.find("error message = '");
   if (quote != std::string::npos) {
     const std::size_t begin = quote + std::strlen("error message = '");
-    reason = fmt::format("{}: {}", reason.substr(0, reason.find_first_of(":,")),
-                         reason.substr(begin, reason.find('\'', begin) - begin));
+    return fmt::format("{}: {}", reason.substr(0, reason.find_first_of(":,")),
+                       reason.substr(begin, reason.find('\'', begin) - begin));
   }
-  return reason.empty() ? "HDF5 gave no reason" : reason;
+  if (reason.empty()) return "HDF5 gave no reason";
+  if (reason.find("letcher32") != std::string::npos) {
+    return "a Fletcher-32 checksum is wrong: the file is damaged";
+  }
+  return fmt::format("the file is damaged or of a kind that is not read (\"{}\")",
+                     printable(reason, 100));
 }
 
 Hdf5Handle own(hid_t identifier, Hdf5Handle::Close close, const std::string& path,
@@ -157,8 +169,19 @@ bool Hdf5Handle::close() {
 
 // --- files ---
 
-Hdf5File Hdf5File::open(const std::string& path) {
-  const std::int64_t bytes = check_before_opening(path);
+Hdf5File Hdf5File::open(const std::string& path, std::shared_ptr<ForeignReader> foreign) {
+  const FileHead head = check_before_opening(path);
+  if (!foreign) foreign = std::make_shared<ForeignReader>();
+  if (head.version < checksummed_version) foreign->try_structure(path);
+  return open_tried(path, head.bytes, std::move(foreign));
+}
+
+Hdf5File Hdf5File::open_again(const std::string& path) {
+  return open_tried(path, check_before_opening(path).bytes, nullptr);
+}
+
+Hdf5File Hdf5File::open_tried(const std::string& path, std::int64_t file_bytes,
+                              std::shared_ptr<ForeignReader> foreign) {
   const LibraryLock lock;
   const Hdf5Handle access = own(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, path, "file access");
 #if H5_VERSION_GE(1, 10, 7) && !(H5_VERS_MAJOR == 1 && H5_VERS_MINOR == 12 && H5_VERS_RELEASE == 0)
@@ -167,7 +190,7 @@ Hdf5File Hdf5File::open(const std::string& path) {
 #endif
   Hdf5Handle file =
       own(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose, path, "cannot open");
-  return Hdf5File(std::move(file), path, bytes);
+  return Hdf5File(std::move(file), path, file_bytes, std::move(foreign));
 }
 
 Hdf5File Hdf5File::create(const std::string& path) {
@@ -180,134 +203,7 @@ Hdf5File Hdf5File::create(const std::string& path) {
   const Hdf5Handle properties = creation_properties(H5P_FILE_CREATE, path, "file properties");
   Hdf5Handle file = own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, properties.get(), access.get()),
                         H5Fclose, path, "cannot create");
-  return Hdf5File(std::move(file), path, 0);
-}
-
-bool Hdf5File::has_dataset(const std::string& name) const {
-  const LibraryLock lock;
-  const bool exists = H5Lexists(handle_.get(), name.c_str(), H5P_DEFAULT) > 0;
-  H5Eclear2(H5E_DEFAULT);
-  return exists;
-}
-
-Hdf5Dataset Hdf5File::dataset(const std::string& name, std::int64_t cache_bytes) const {
-  const LibraryLock lock;
-  const std::string label = fmt::format("dataset \"{}\"", name);
-  if (!has_dataset(name)) throw IoError(path_, fmt::format("{} is missing", label));
-  H5L_info_t link = {};
-  check(H5Lget_info(handle_.get(), name.c_str(), &link, H5P_DEFAULT), path_, label);
-  if (link.type != H5L_TYPE_HARD) {
-    throw IoError(path_, fmt::format("{} is a link to somewhere else, which is refused", label));
-  }
-  const Hdf5Handle access = own(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, path_, label);
-  // Slots: a prime well above the chunks that fit. Chunks read whole are the first to go (1.0).
-  check(H5Pset_chunk_cache(access.get(), 10007, static_cast<std::size_t>(cache_bytes), 1.0), path_,
-        label);
-  Hdf5Handle dataset =
-      own(H5Dopen2(handle_.get(), name.c_str(), access.get()), H5Dclose, path_, label);
-  return Hdf5Dataset(std::move(dataset), path_, name, handle_.get(), file_bytes_);
-}
-
-namespace {
-
-struct Listing {
-  H5I_type_t wanted;
-  std::vector<std::string> names;
-};
-
-// Opened only where it lies in this file: a link elsewhere is not followed.
-herr_t list_child(hid_t group, const char* name, const H5L_info_t* link, void* data) {
-  auto& listing = *static_cast<Listing*>(data);
-  if (link->type != H5L_TYPE_HARD) return 0;
-  const hid_t object = H5Oopen(group, name, H5P_DEFAULT);
-  if (object < 0) return -1;
-  if (H5Iget_type(object) == listing.wanted) listing.names.emplace_back(name);
-  H5Oclose(object);
-  return 0;
-}
-
-std::vector<std::string> children(hid_t file, const std::string& group, H5I_type_t wanted,
-                                  const std::string& path) {
-  const LibraryLock lock;
-  const std::string label = fmt::format("group \"{}\"", group);
-  const Hdf5Handle handle = own(H5Gopen2(file, group.c_str(), H5P_DEFAULT), H5Gclose, path, label);
-  Listing listing{wanted, {}};
-  hsize_t place = 0;
-  check(H5Literate(handle.get(), H5_INDEX_NAME, H5_ITER_INC, &place, list_child, &listing), path,
-        label);
-  return std::move(listing.names);
-}
-
-}  // namespace
-
-std::vector<std::string> Hdf5File::datasets(const std::string& group) const {
-  return children(handle_.get(), group, H5I_DATASET, path_);
-}
-
-std::vector<std::string> Hdf5File::groups(const std::string& group) const {
-  return children(handle_.get(), group, H5I_GROUP, path_);
-}
-
-bool Hdf5File::has_group(const std::string& name) const {
-  const LibraryLock lock;
-  if (!has_dataset(name)) return false;  // which asks for a link of any kind
-  const hid_t object = H5Oopen(handle_.get(), name.c_str(), H5P_DEFAULT);
-  const bool group = object >= 0 && H5Iget_type(object) == H5I_GROUP;
-  if (object >= 0) H5Oclose(object);
-  H5Eclear2(H5E_DEFAULT);
-  return group;
-}
-
-void Hdf5File::create_group(const std::string& name) {
-  const LibraryLock lock;
-  const std::string label = fmt::format("group \"{}\"", name);
-  const Hdf5Handle properties = creation_properties(H5P_GROUP_CREATE, path_, label);
-  own(H5Gcreate2(handle_.get(), name.c_str(), H5P_DEFAULT, properties.get(), H5P_DEFAULT), H5Gclose,
-      path_, label);
-}
-
-// The HDF5 Dimension Scales specification keeps, in the attribute DIMENSION_LIST of a dataset, a
-// list of references to scales for each dimension.
-std::vector<std::string> Hdf5File::dimension_scales(const std::string& dataset) const {
-  const LibraryLock lock;
-  const std::string label = fmt::format("dimension scales of \"{}\"", dataset);
-  const Hdf5Handle object =
-      own(H5Oopen(handle_.get(), dataset.c_str(), H5P_DEFAULT), H5Oclose, path_, label);
-  if (H5Aexists(object.get(), "DIMENSION_LIST") <= 0) {
-    H5Eclear2(H5E_DEFAULT);
-    return {};
-  }
-  const Hdf5Handle attribute =
-      own(H5Aopen(object.get(), "DIMENSION_LIST", H5P_DEFAULT), H5Aclose, path_, label);
-  const Hdf5Handle space = own(H5Aget_space(attribute.get()), H5Sclose, path_, label);
-  const Hdf5Handle stored = own(H5Aget_type(attribute.get()), H5Tclose, path_, label);
-  const hssize_t count = H5Sget_simple_extent_npoints(space.get());
-  if (H5Tget_class(stored.get()) != H5T_VLEN || count < 0 || count > H5S_MAX_RANK) {
-    throw IoError(path_, fmt::format("{} cannot be understood", label));
-  }
-  const Hdf5Handle element = own(H5Tget_super(stored.get()), H5Tclose, path_, label);
-  if (H5Tget_class(element.get()) != H5T_REFERENCE ||
-      H5Tget_size(element.get()) != sizeof(hobj_ref_t)) {
-    throw IoError(path_, fmt::format("{} cannot be understood", label));
-  }
-  std::vector<hvl_t> lists(static_cast<std::size_t>(count));
-  check(H5Aread(attribute.get(), stored.get(), lists.data()), path_, label);
-  std::vector<std::string> names;
-  bool readable = true;
-  for (const hvl_t& list : lists) {
-    std::string name;
-    if (list.len > 0) {
-      const hid_t scale = H5Rdereference2(object.get(), H5P_DEFAULT, H5R_OBJECT, list.p);
-      char text[1024] = {};
-      readable = readable && scale >= 0 && H5Iget_name(scale, text, sizeof text) > 0;
-      if (scale >= 0) H5Oclose(scale);
-      name = text[0] == '/' ? text + 1 : text;
-    }
-    names.push_back(std::move(name));
-  }
-  H5Dvlen_reclaim(stored.get(), space.get(), H5P_DEFAULT, lists.data());
-  if (!readable) throw IoError(path_, fmt::format("{} cannot be read", label));
-  return names;
+  return Hdf5File(std::move(file), path, 0, std::make_shared<ForeignReader>());
 }
 
 void Hdf5File::close() {

@@ -7,12 +7,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace garonne::data {
+
+class ForeignReader;
 
 // What an element of a dataset is: a number of `bytes` bytes, or something that is not a number.
 enum class NumberFamily { Unsigned, Signed, Floating, Other };
@@ -58,6 +61,10 @@ class Hdf5Dataset {
   bool compressed() const { return compressed_; }
   // Whether every chunk carries a Fletcher-32 checksum.
   bool checksummed() const { return checksummed_; }
+  // Bytes of all its elements, and the most of them that can be what is stored in the file; the
+  // others are fill values.
+  std::int64_t declared_bytes() const { return declared_bytes_; }
+  std::int64_t stored_bytes() const;
 
   // Reads elements [first, first + values.size()) of a one-dimensional dataset. IoError when the
   // range is outside, a checksum is wrong or the file has become shorter since it was opened.
@@ -69,10 +76,11 @@ class Hdf5Dataset {
   template <typename T>
   void read_box(std::span<const std::int64_t> first, std::span<const std::int64_t> count,
                 std::span<T> values) const;
-  // All of it, in row-major order: for what is small. IoError above 2^27 elements.
+  // All of it, in row-major order: for what is small. IoError above `most` elements.
   template <typename T>
-  std::vector<T> read_all() const;
-  // The strings of a one-dimensional dataset of strings, blanks at their ends cut off.
+  std::vector<T> read_all(std::int64_t most = 1 << 27) const;
+  // The strings of a one-dimensional dataset of strings, blanks at their ends cut off. IoError for
+  // more than 2^20 of them or 8 MiB.
   std::vector<std::string> read_texts() const;
 
   template <typename T>
@@ -90,7 +98,9 @@ class Hdf5Dataset {
  private:
   friend class Hdf5File;
   Hdf5Dataset(Hdf5Handle handle, std::string path, std::string name, std::int64_t file,
-              std::int64_t file_bytes);
+              std::int64_t file_bytes, std::shared_ptr<ForeignReader> foreign);
+  void read_layout();
+  void check_extent() const;
   [[noreturn]] void fail(const std::string& what) const;
   Hdf5Handle select(std::span<const std::int64_t> first, std::span<const std::int64_t> count) const;
   void check_still_whole() const;
@@ -104,15 +114,19 @@ class Hdf5Dataset {
   NumberType type_;
   std::vector<std::int64_t> chunk_;
   std::int64_t chunk_elements_ = 0;
+  std::int64_t declared_bytes_ = 0;
   bool checksummed_ = false;
   bool compressed_ = false;
+  std::shared_ptr<ForeignReader> foreign_;
 };
 
 // The attributes of a group or dataset of an open Hdf5File, which must outlive it. Reading a
-// missing one or one of another type is an IoError.
+// missing one, one of another type or one above 1 MiB is an IoError.
 class Hdf5Attributes {
  public:
   bool has(const std::string& name) const;
+  // Whether it is there and holds texts.
+  bool has_text(const std::string& name) const;
   // A string; of several, the first.
   std::string text(const std::string& name) const;
   std::vector<std::string> texts(const std::string& name) const;
@@ -127,28 +141,43 @@ class Hdf5Attributes {
 
  private:
   friend class Hdf5File;
-  Hdf5Attributes(Hdf5Handle object, std::string path, std::string object_name)
-      : object_(std::move(object)), path_(std::move(path)), object_name_(std::move(object_name)) {}
+  Hdf5Attributes(Hdf5Handle object, std::string path, std::string object_name,
+                 std::shared_ptr<ForeignReader> foreign)
+      : object_(std::move(object)),
+        path_(std::move(path)),
+        object_name_(std::move(object_name)),
+        foreign_(std::move(foreign)) {}
   std::string label(const std::string& name) const;
   Hdf5Handle open(const std::string& name) const;
 
   Hdf5Handle object_;
   std::string path_;
   std::string object_name_;
+  std::shared_ptr<ForeignReader> foreign_;
 };
 
 // One open file. Every failure is an IoError with its path.
+//
+// What a file says of itself is not believed. Names lead to objects of this file only: where a link
+// on the way is soft or external it is refused by name. A dataset is refused that declares more
+// than its stored chunks can hold (16-fold and 64 MiB are let pass, since chunks may be absent),
+// that lies beyond the end of the file, or whose chunks are above 256 MiB.
 class Hdf5File {
  public:
   // Opens for reading, after looking at the file without HDF5: "no such file", "not an HDF5 file",
-  // "truncated". No lock is taken on the file (parallel file systems often refuse one).
-  static Hdf5File open(const std::string& path);
+  // "truncated". No lock is taken on the file (parallel file systems often refuse one). `foreign`
+  // tries structures without checksums first, and reads elements of variable length; several files
+  // may share one.
+  static Hdf5File open(const std::string& path, std::shared_ptr<ForeignReader> foreign = nullptr);
+  // The same for a file that was opened before, to read numbers: nothing is tried or counted again,
+  // and elements of variable length are not read.
+  static Hdf5File open_again(const std::string& path);
   // Creates or empties `path`. The same writes give the same bytes: no times are kept in the file.
   static Hdf5File create(const std::string& path);
 
   bool has_dataset(const std::string& name) const;
-  // Opens a dataset that lies in this file: links elsewhere, virtual and external ones and filters
-  // other than Fletcher-32, shuffle and deflate are refused, and chunks above 256 MiB too.
+  // Opens a dataset that lies in this file: virtual and external ones and filters other than
+  // Fletcher-32, shuffle and deflate are refused.
   // `cache_bytes` is HDF5's chunk cache for it.
   Hdf5Dataset dataset(const std::string& name, std::int64_t cache_bytes = 1 << 20) const;
   // Creates an empty one-dimensional dataset that can grow, little-endian T (std::uint16_t or
@@ -166,7 +195,8 @@ class Hdf5File {
   void create_texts(const std::string& name, const std::vector<std::string>& texts);
   void create_group(const std::string& name);
   // Makes the one-dimensional dataset `scale` the scale of a dimension of `dataset`, under its own
-  // name, and gives the dimension a label: HDF5's dimension scales, as netCDF-4 and makani use them.
+  // name, and gives the dimension a label: HDF5's dimension scales, as netCDF-4 and makani use
+  // them.
   void attach_scale(const std::string& dataset, int dimension, const std::string& scale,
                     const std::string& label);
 
@@ -198,12 +228,19 @@ class Hdf5File {
   std::int64_t file_bytes() const { return file_bytes_; }
 
  private:
-  Hdf5File(Hdf5Handle handle, std::string path, std::int64_t file_bytes)
-      : handle_(std::move(handle)), path_(std::move(path)), file_bytes_(file_bytes) {}
+  static Hdf5File open_tried(const std::string& path, std::int64_t file_bytes,
+                             std::shared_ptr<ForeignReader> foreign);
+  Hdf5File(Hdf5Handle handle, std::string path, std::int64_t file_bytes,
+           std::shared_ptr<ForeignReader> foreign)
+      : handle_(std::move(handle)),
+        path_(std::move(path)),
+        file_bytes_(file_bytes),
+        foreign_(std::move(foreign)) {}
 
   Hdf5Handle handle_;
   std::string path_;
   std::int64_t file_bytes_;
+  std::shared_ptr<ForeignReader> foreign_;
 };
 
 }  // namespace garonne::data

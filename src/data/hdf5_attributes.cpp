@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/printable.hpp"
+#include "data/foreign_reader.hpp"
 #include "data/hdf5_internal.hpp"
 
 namespace garonne::data {
@@ -13,43 +15,37 @@ std::string up_to_null(const char* text, std::size_t width) {
   return {text, static_cast<std::size_t>(std::find(text, text + width, '\0') - text)};
 }
 
-std::size_t elements_of(hid_t attribute, const std::string& path, const std::string& label) {
+// Of an attribute with elements of `element_bytes` in the file.
+std::size_t elements_of(hid_t attribute, std::size_t element_bytes, const std::string& path,
+                        const std::string& label) {
   const Hdf5Handle space = own(H5Aget_space(attribute), H5Sclose, path, label);
   const hssize_t count = H5Sget_simple_extent_npoints(space.get());
-  if (count < 0 || static_cast<std::size_t>(count) > largest_attribute_bytes / 8) {
+  const std::size_t most =
+      largest_attribute_bytes / std::max<std::size_t>(element_bytes, sizeof(double));
+  if (count < 0 || static_cast<std::size_t>(count) > most) {
     throw IoError(path, fmt::format("{} is longer than 1 MiB", label));
   }
   return static_cast<std::size_t>(count);
 }
 
-std::vector<std::string> read_strings(hid_t attribute, const std::string& path,
+// Of one length each.
+std::vector<std::string> read_strings(hid_t attribute, hid_t type, const std::string& path,
                                       const std::string& label) {
-  const Hdf5Handle type = own(H5Aget_type(attribute), H5Tclose, path, label);
-  if (H5Tget_class(type.get()) != H5T_STRING) {
-    throw IoError(path, fmt::format("{} is not a string", label));
-  }
-  const std::size_t count = elements_of(attribute, path, label);
+  const std::size_t width = H5Tget_size(type);
+  const std::size_t count = elements_of(attribute, width, path, label);
   std::vector<std::string> texts;
   if (count == 0) return texts;
-  if (H5Tis_variable_str(type.get()) > 0) {  // as other programs write them
-    std::vector<char*> pointers(count, nullptr);
-    check(H5Aread(attribute, type.get(), pointers.data()), path, label);
-    for (char* pointer : pointers) {
-      texts.emplace_back(pointer == nullptr ? "" : pointer);
-      H5free_memory(pointer);
-    }
-    return texts;
-  }
-  const std::size_t width = H5Tget_size(type.get());
-  if (width > largest_attribute_bytes / count) {
-    throw IoError(path, fmt::format("{} is longer than 1 MiB", label));
-  }
   std::string bytes(width * count, '\0');
-  check(H5Aread(attribute, type.get(), bytes.data()), path, label);
+  check(H5Aread(attribute, type, bytes.data()), path, label);
   for (std::size_t index = 0; index < count; ++index) {
     texts.push_back(up_to_null(bytes.data() + index * width, width));
   }
   return texts;
+}
+
+bool is_number(hid_t type) {
+  const H5T_class_t kind = H5Tget_class(type);
+  return (kind == H5T_INTEGER || kind == H5T_FLOAT) && H5Tget_size(type) <= sizeof(double);
 }
 
 void write_text(hid_t object, const std::string& path, const std::string& label,
@@ -69,15 +65,24 @@ void write_text(hid_t object, const std::string& path, const std::string& label,
 // --- of any object ---
 
 std::string Hdf5Attributes::label(const std::string& name) const {
-  return object_name_ == "/" ? fmt::format("attribute \"{}\"", name)
-                             : fmt::format("attribute \"{}\" of \"{}\"", name, object_name_);
+  const std::string attribute = labelled("attribute", name);
+  return object_name_ == "/" ? attribute
+                             : fmt::format("{} of \"{}\"", attribute, printable(object_name_));
 }
 
 bool Hdf5Attributes::has(const std::string& name) const {
   const LibraryLock lock;
-  const bool exists = H5Aexists(object_.get(), name.c_str()) > 0;
-  H5Eclear2(H5E_DEFAULT);
-  return exists;
+  const htri_t exists = H5Aexists(object_.get(), name.c_str());
+  check(exists, path_, label(name));
+  return exists > 0;
+}
+
+bool Hdf5Attributes::has_text(const std::string& name) const {
+  const LibraryLock lock;
+  if (!has(name)) return false;
+  const Hdf5Handle attribute = open(name);
+  const Hdf5Handle type = own(H5Aget_type(attribute.get()), H5Tclose, path_, label(name));
+  return H5Tget_class(type.get()) == H5T_STRING;
 }
 
 Hdf5Handle Hdf5Attributes::open(const std::string& name) const {
@@ -87,7 +92,18 @@ Hdf5Handle Hdf5Attributes::open(const std::string& name) const {
 
 std::vector<std::string> Hdf5Attributes::texts(const std::string& name) const {
   const LibraryLock lock;
-  return read_strings(open(name).get(), path_, label(name));
+  const Hdf5Handle attribute = open(name);
+  const Hdf5Handle type = own(H5Aget_type(attribute.get()), H5Tclose, path_, label(name));
+  if (H5Tget_class(type.get()) != H5T_STRING) {
+    throw IoError(path_, fmt::format("{} is not a string", label(name)));
+  }
+  if (H5Tis_variable_str(type.get()) <= 0) {
+    return read_strings(attribute.get(), type.get(), path_, label(name));
+  }
+  // As other programs write them.
+  expect(foreign_ != nullptr, "texts of a file that was opened again");
+  elements_of(attribute.get(), H5Tget_size(type.get()), path_, label(name));
+  return foreign_->ask(ForeignKind::AttributeTexts, path_, object_name_, name, label(name));
 }
 
 std::string Hdf5Attributes::text(const std::string& name) const {
@@ -100,16 +116,16 @@ std::vector<double> Hdf5Attributes::numbers(const std::string& name) const {
   const LibraryLock lock;
   const Hdf5Handle attribute = open(name);
   const Hdf5Handle type = own(H5Aget_type(attribute.get()), H5Tclose, path_, label(name));
-  const H5T_class_t kind = H5Tget_class(type.get());
-  std::vector<double> values(elements_of(attribute.get(), path_, label(name)));
+  const std::size_t element_bytes = H5Tget_size(type.get());
+  std::vector<double> values(elements_of(attribute.get(), element_bytes, path_, label(name)));
   if (values.empty()) return values;
-  if (kind == H5T_ENUM && H5Tget_size(type.get()) == 1) {  // truth values of h5py
+  if (H5Tget_class(type.get()) == H5T_ENUM && element_bytes == 1) {  // truth values of h5py
     std::vector<signed char> truths(values.size());
     check(H5Aread(attribute.get(), type.get(), truths.data()), path_, label(name));
     std::copy(truths.begin(), truths.end(), values.begin());
     return values;
   }
-  if (kind != H5T_INTEGER && kind != H5T_FLOAT) {
+  if (!is_number(type.get())) {
     throw IoError(path_, fmt::format("{} is not a number", label(name)));
   }
   check(H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, values.data()), path_, label(name));
@@ -141,13 +157,6 @@ void Hdf5Attributes::write(const std::string& name, std::span<const double> valu
   check(H5Awrite(attribute.get(), H5T_NATIVE_DOUBLE, values.data()), path_, label(name));
 }
 
-Hdf5Attributes Hdf5File::attributes(const std::string& name) const {
-  const LibraryLock lock;
-  return {own(H5Oopen(handle_.get(), name.c_str(), H5P_DEFAULT), H5Oclose, path_,
-              fmt::format("\"{}\"", name)),
-          path_, name};
-}
-
 // --- of the file ---
 
 bool Hdf5File::has_attribute(const std::string& name) const {
@@ -157,23 +166,23 @@ bool Hdf5File::has_attribute(const std::string& name) const {
 std::string Hdf5File::string_attribute(const std::string& name) const {
   const std::vector<std::string> all = attributes("/").texts(name);
   if (all.size() != 1) {
-    throw IoError(path_, fmt::format("attribute \"{}\" is not a single value", name));
+    throw IoError(path_, fmt::format("{} is not a single value", labelled("attribute", name)));
   }
   return all[0];
 }
 
 std::int64_t Hdf5File::integer_attribute(const std::string& name) const {
   const LibraryLock lock;
-  const std::string label = fmt::format("attribute \"{}\"", name);
+  const std::string label = labelled("attribute", name);
   if (!has_attribute(name)) throw IoError(path_, fmt::format("{} is missing", label));
   const Hdf5Handle attribute =
       own(H5Aopen(handle_.get(), name.c_str(), H5P_DEFAULT), H5Aclose, path_, label);
-  if (elements_of(attribute.get(), path_, label) != 1) {
-    throw IoError(path_, fmt::format("{} is not a single value", label));
-  }
   const Hdf5Handle type = own(H5Aget_type(attribute.get()), H5Tclose, path_, label);
-  if (H5Tget_class(type.get()) != H5T_INTEGER) {
+  if (H5Tget_class(type.get()) != H5T_INTEGER || !is_number(type.get())) {
     throw IoError(path_, fmt::format("{} is not an integer", label));
+  }
+  if (elements_of(attribute.get(), H5Tget_size(type.get()), path_, label) != 1) {
+    throw IoError(path_, fmt::format("{} is not a single value", label));
   }
   std::int64_t value = 0;
   check(H5Aread(attribute.get(), H5T_NATIVE_INT64, &value), path_, label);

@@ -4,19 +4,39 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <numeric>
 
+#include "base/bytes.hpp"
+#include "base/printable.hpp"
+#include "data/foreign_reader.hpp"
 #include "data/hdf5_internal.hpp"
 
 namespace garonne::data {
 namespace {
 
 constexpr std::int64_t largest_chunk_bytes = 256LL << 20;
-constexpr std::int64_t largest_whole_read = 1LL << 27;
+// Chunks that were never written may be absent: this much is let pass, in bytes and as a multiple.
+constexpr std::int64_t believed_bytes = 64LL << 20;
+constexpr std::int64_t believed_multiple = 16;
+// Of deflate: at most 258 bytes of two bits.
+constexpr std::int64_t greatest_compression = 1032;
+constexpr std::int64_t most_texts = 1LL << 20;
+constexpr std::int64_t most_text_bytes = 8LL << 20;
+constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
+
+// The product, or no_limit where that is less.
+std::int64_t bounded_product(std::int64_t one, std::int64_t other) {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(one, other, &product) ? no_limit : product;
+}
 
 NumberType number_type(hid_t type) {
   NumberType number;
-  number.bytes = static_cast<int>(H5Tget_size(type));
+  const std::size_t bytes = H5Tget_size(type);
+  if (bytes > std::numeric_limits<int>::max()) return number;
+  number.bytes = static_cast<int>(bytes);
+  if (bytes > sizeof(double)) return number;
   switch (H5Tget_class(type)) {
     case H5T_INTEGER:
       number.family =
@@ -44,34 +64,50 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 }
 
 Hdf5Dataset::Hdf5Dataset(Hdf5Handle handle, std::string path, std::string name, std::int64_t file,
-                         std::int64_t file_bytes)
+                         std::int64_t file_bytes, std::shared_ptr<ForeignReader> foreign)
     : handle_(std::move(handle)),
       path_(std::move(path)),
       name_(std::move(name)),
       file_(file),
-      file_bytes_(file_bytes) {
-  const std::string label = fmt::format("dataset \"{}\"", name_);
+      file_bytes_(file_bytes),
+      foreign_(std::move(foreign)) {
+  const std::string label = labelled("dataset", name_);
   const Hdf5Handle space = own(H5Dget_space(handle_.get()), H5Sclose, path_, label);
   const int rank = H5Sget_simple_extent_ndims(space.get());
   check(rank, path_, label);
   std::vector<hsize_t> extent(static_cast<std::size_t>(rank));
   if (rank > 0) check(H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr), path_, label);
-  for (const hsize_t size : extent) shape_.push_back(static_cast<std::int64_t>(size));
   const Hdf5Handle type = own(H5Dget_type(handle_.get()), H5Tclose, path_, label);
   type_ = number_type(type.get());
+  declared_bytes_ = std::max<std::int64_t>(type_.bytes, 1);
+  bool empty = H5Sget_simple_extent_type(space.get()) == H5S_NULL;
+  for (const hsize_t size : extent) {
+    if (size > static_cast<hsize_t>(no_limit)) fail("has a dimension without a size");
+    shape_.push_back(static_cast<std::int64_t>(size));
+    declared_bytes_ = bounded_product(declared_bytes_, std::max<std::int64_t>(shape_.back(), 1));
+    empty = empty || size == 0;
+  }
+  if (empty) declared_bytes_ = 0;
+  read_layout();
+  check_extent();
+}
 
+void Hdf5Dataset::read_layout() {
+  const std::string label = labelled("dataset", name_);
   const Hdf5Handle properties = own(H5Dget_create_plist(handle_.get()), H5Pclose, path_, label);
   const H5D_layout_t layout = H5Pget_layout(properties.get());
   if (layout == H5D_VIRTUAL || H5Pget_external_count(properties.get()) > 0) {
     fail("its elements lie in other files, which is refused");
   }
   if (layout == H5D_CHUNKED) {
-    std::vector<hsize_t> chunk(static_cast<std::size_t>(rank));
+    const auto rank = static_cast<int>(shape_.size());
+    std::vector<hsize_t> chunk(shape_.size());
     check(H5Pget_chunk(properties.get(), rank, chunk.data()), path_, label);
     chunk_elements_ = 1;
     for (const hsize_t size : chunk) {
       const std::int64_t limit = largest_chunk_bytes / std::max(type_.bytes, 1) / chunk_elements_;
       if (size > static_cast<hsize_t>(limit)) fail("its chunks are larger than 256 MiB");
+      if (size == 0) fail("its chunks are empty");
       chunk_elements_ *= static_cast<std::int64_t>(size);
       chunk_.push_back(static_cast<std::int64_t>(size));
     }
@@ -87,6 +123,7 @@ Hdf5Dataset::Hdf5Dataset(Hdf5Handle handle, std::string path, std::string name, 
     if (filter == H5Z_FILTER_FLETCHER32) {
       checksummed_ = true;
     } else if (filter == H5Z_FILTER_DEFLATE) {
+      if (compressed_) fail("is compressed twice");
       compressed_ = true;
     } else if (filter != H5Z_FILTER_SHUFFLE) {
       fail(fmt::format("it uses the HDF5 filter {}; known are shuffle, deflate and Fletcher-32",
@@ -95,8 +132,57 @@ Hdf5Dataset::Hdf5Dataset(Hdf5Handle handle, std::string path, std::string name, 
   }
 }
 
+std::int64_t Hdf5Dataset::stored_bytes() const {
+  const LibraryLock lock;
+  const hsize_t taken = H5Dget_storage_size(handle_.get());
+  if (file_bytes_ > 0 && taken > static_cast<hsize_t>(file_bytes_)) {
+    fail(fmt::format("is said to take {} bytes of a file of {}", taken, file_bytes_));
+  }
+  const auto stored = static_cast<std::int64_t>(taken);
+  if (chunk_.empty()) return stored;
+  // Checksums and compression that did not pay make a chunk a little longer than its elements.
+  std::int64_t held = compressed_ ? bounded_product(stored, greatest_compression) : stored;
+#if H5_VERSION_GE(1, 10, 5)
+  const Hdf5Handle space =
+      own(H5Dget_space(handle_.get()), H5Sclose, path_, labelled("dataset", name_));
+  hsize_t chunks = 0;
+  check(H5Dget_num_chunks(handle_.get(), space.get(), &chunks), path_, labelled("dataset", name_));
+  const std::int64_t chunk_bytes = chunk_elements_ * std::max(type_.bytes, 1);
+  held = std::min(held, bounded_product(static_cast<std::int64_t>(std::min<hsize_t>(
+                                            chunks, static_cast<hsize_t>(no_limit))),
+                                        chunk_bytes));
+#endif
+  return held;
+}
+
+void Hdf5Dataset::check_extent() const {
+  if (file_bytes_ == 0) return;  // it is being written
+  if (chunk_.empty()) {
+    const haddr_t offset = H5Dget_offset(handle_.get());  // where it has a place of its own
+    H5Eclear2(H5E_DEFAULT);
+    const std::int64_t stored = stored_bytes();
+    if (offset != HADDR_UNDEF && offset > static_cast<haddr_t>(file_bytes_ - stored)) {
+      fail("its elements lie beyond the end of the file");
+    }
+    // HDF5 copies as much as is declared.
+    if ((offset != HADDR_UNDEF || stored > 0) && stored < declared_bytes_) {
+      fail(fmt::format("has the shape {}, but only {} bytes are stored", shape_text(shape_),
+                       stored));
+    }
+  }
+  if (!foreign_ && !chunk_.empty()) return;  // they were counted before
+  // What is no larger than the file needs no look at its chunks.
+  if (declared_bytes_ <= std::max(believed_bytes, chunk_.empty() ? 0 : file_bytes_)) return;
+  const std::int64_t stored = stored_bytes();
+  if (declared_bytes_ / believed_multiple <= stored) return;
+  fail(fmt::format(
+      "declares {} elements, {}, but what is stored holds {} bytes at most", shape_text(shape_),
+      declared_bytes_ == no_limit ? "more than can be counted" : format_bytes(declared_bytes_),
+      stored));
+}
+
 void Hdf5Dataset::fail(const std::string& what) const {
-  throw IoError(path_, fmt::format("dataset \"{}\": {}", name_, what));
+  throw IoError(path_, fmt::format("{}: {}", labelled("dataset", name_), what));
 }
 
 Hdf5Handle Hdf5Dataset::select(std::span<const std::int64_t> first,
@@ -110,8 +196,7 @@ Hdf5Handle Hdf5Dataset::select(std::span<const std::int64_t> first,
     fail(fmt::format("{} elements from {} on asked for, but its shape is {}", shape_text(count),
                      shape_text(first), shape_text(shape_)));
   }
-  Hdf5Handle space =
-      own(H5Dget_space(handle_.get()), H5Sclose, path_, fmt::format("dataset \"{}\"", name_));
+  Hdf5Handle space = own(H5Dget_space(handle_.get()), H5Sclose, path_, labelled("dataset", name_));
   if (rank == 0) return space;
   const std::vector<hsize_t> start(first.begin(), first.end());
   const std::vector<hsize_t> length(count.begin(), count.end());
@@ -161,11 +246,12 @@ void Hdf5Dataset::read_box(std::span<const std::int64_t> first, std::span<const 
 }
 
 template <typename T>
-std::vector<T> Hdf5Dataset::read_all() const {
+std::vector<T> Hdf5Dataset::read_all(std::int64_t most) const {
   std::int64_t elements = 1;
-  for (const std::int64_t size : shape_) {
-    if (size > 0 && elements > largest_whole_read / size) fail("is too large to be read at once");
-    elements *= size;
+  for (const std::int64_t size : shape_) elements = bounded_product(elements, size);
+  if (elements > most) {
+    fail(fmt::format("has {} elements, {}; at most {} are read at once", elements,
+                     shape_text(shape_), most));
   }
   std::vector<T> values(static_cast<std::size_t>(elements));
   const std::vector<std::int64_t> origin(shape_.size(), 0);
@@ -175,33 +261,29 @@ std::vector<T> Hdf5Dataset::read_all() const {
 
 std::vector<std::string> Hdf5Dataset::read_texts() const {
   const LibraryLock lock;
-  const std::string label = fmt::format("dataset \"{}\"", name_);
+  const std::string label = labelled("dataset", name_);
   const Hdf5Handle type = own(H5Dget_type(handle_.get()), H5Tclose, path_, label);
   if (shape_.size() != 1 || H5Tget_class(type.get()) != H5T_STRING) {
     fail("is not a list of strings");
   }
-  if (shape_[0] > largest_whole_read) fail("is too large to be read at once");
-  const auto count = static_cast<std::size_t>(shape_[0]);
-  std::vector<std::string> texts(count);
+  const std::int64_t count = shape_[0];
+  if (count > most_texts || declared_bytes_ > most_text_bytes) {
+    fail(fmt::format("has {} texts, {}; at most {}, {}, are read", count,
+                     format_bytes(declared_bytes_), most_texts, format_bytes(most_text_bytes)));
+  }
+  std::vector<std::string> texts;
   if (count == 0) return texts;
   if (H5Tis_variable_str(type.get()) > 0) {
-    std::vector<char*> pointers(count, nullptr);
-    check(H5Dread(handle_.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, pointers.data()), path_,
-          label);
-    for (std::size_t index = 0; index < count; ++index) {
-      if (pointers[index] != nullptr) texts[index] = trimmed(pointers[index]);
-      H5free_memory(pointers[index]);
-    }
+    expect(foreign_ != nullptr, "texts of a file that was opened again");
+    texts = foreign_->ask(ForeignKind::DatasetTexts, path_, name_, "", label);
+    std::transform(texts.begin(), texts.end(), texts.begin(), trimmed);
   } else {
     const std::size_t width = H5Tget_size(type.get());
-    if (width > static_cast<std::size_t>(largest_whole_read) / count) {
-      fail("is too large to be read at once");
-    }
-    std::string bytes(width * count, '\0');
+    std::string bytes(width * static_cast<std::size_t>(count), '\0');
     check(H5Dread(handle_.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), path_,
           label);
-    for (std::size_t index = 0; index < count; ++index) {
-      texts[index] = trimmed(bytes.substr(index * width, width));
+    for (std::size_t begin = 0; begin < bytes.size(); begin += width) {
+      texts.push_back(trimmed(bytes.substr(begin, width)));
     }
   }
   check_still_whole();
@@ -247,7 +329,7 @@ void Hdf5Dataset::append(std::span<const T> values) {
 template <typename T>
 Hdf5Dataset Hdf5File::create_growing(const std::string& name, std::int64_t chunk_elements) {
   const LibraryLock lock;
-  const std::string label = fmt::format("dataset \"{}\"", name);
+  const std::string label = labelled("dataset", name);
   const hsize_t none = 0;
   const hsize_t unlimited = H5S_UNLIMITED;
   const hsize_t chunk = static_cast<hsize_t>(chunk_elements);
@@ -258,14 +340,14 @@ Hdf5Dataset Hdf5File::create_growing(const std::string& name, std::int64_t chunk
   Hdf5Handle dataset = own(H5Dcreate2(handle_.get(), name.c_str(), stored_type<T>(), space.get(),
                                       H5P_DEFAULT, properties.get(), H5P_DEFAULT),
                            H5Dclose, path_, label);
-  return Hdf5Dataset(std::move(dataset), path_, name, handle_.get(), file_bytes_);
+  return Hdf5Dataset(std::move(dataset), path_, name, handle_.get(), file_bytes_, foreign_);
 }
 
 template <typename T>
 Hdf5Dataset Hdf5File::create_array(const std::string& name, std::span<const std::int64_t> shape,
                                    std::span<const std::int64_t> chunk) {
   const LibraryLock lock;
-  const std::string label = fmt::format("dataset \"{}\"", name);
+  const std::string label = labelled("dataset", name);
   const std::vector<hsize_t> extent(shape.begin(), shape.end());
   const Hdf5Handle space =
       own(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr), H5Sclose,
@@ -282,12 +364,12 @@ Hdf5Dataset Hdf5File::create_array(const std::string& name, std::span<const std:
   Hdf5Handle dataset = own(H5Dcreate2(handle_.get(), name.c_str(), stored_type<T>(), space.get(),
                                       links.get(), properties.get(), H5P_DEFAULT),
                            H5Dclose, path_, label);
-  return Hdf5Dataset(std::move(dataset), path_, name, handle_.get(), file_bytes_);
+  return Hdf5Dataset(std::move(dataset), path_, name, handle_.get(), file_bytes_, foreign_);
 }
 
 void Hdf5File::create_texts(const std::string& name, const std::vector<std::string>& texts) {
   const LibraryLock lock;
-  const std::string label = fmt::format("dataset \"{}\"", name);
+  const std::string label = labelled("dataset", name);
   std::size_t width = 1;
   for (const std::string& text : texts) width = std::max(width, text.size());
   std::string bytes;
@@ -314,7 +396,7 @@ void Hdf5File::create_texts(const std::string& name, const std::vector<std::stri
                                       std::span<const std::int64_t>, std::span<T>) const;  \
   template void Hdf5Dataset::write_box(std::span<const std::int64_t>,                      \
                                        std::span<const std::int64_t>, std::span<const T>); \
-  template std::vector<T> Hdf5Dataset::read_all() const;                                   \
+  template std::vector<T> Hdf5Dataset::read_all(std::int64_t) const;                       \
   template Hdf5Dataset Hdf5File::create_growing<T>(const std::string&, std::int64_t);      \
   template Hdf5Dataset Hdf5File::create_array<T>(                                          \
       const std::string&, std::span<const std::int64_t>, std::span<const std::int64_t>);

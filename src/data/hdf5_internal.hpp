@@ -28,7 +28,7 @@ class LibraryLock {
   std::unique_lock<std::recursive_mutex> lock_;
 };
 
-// The innermost description on HDF5's error stack, which is where the cause is. Clears the stack.
+// Why HDF5 failed, from the innermost description on its stack of errors. Clears the stack.
 std::string stack_reason();
 
 // IoError with `path`, `what` and HDF5's reason where HDF5 failed.
@@ -36,7 +36,18 @@ Hdf5Handle own(hid_t identifier, Hdf5Handle::Close close, const std::string& pat
                const std::string& what);
 void check(herr_t status, const std::string& path, const std::string& what);
 
-// Properties to create an object of `kind` (H5P_DATASET_CREATE, …) with that say nothing about when.
+// `kind "name"` as messages write it: `dataset "a/b"`.
+std::string labelled(const char* kind, const std::string& name);
+
+// Whether the object `name` is in the file. IoError where a component of the name is a soft link,
+// an external one or one of a user's kind: it could lead anywhere.
+bool find_object(hid_t file, const std::string& name, const std::string& path);
+// Throws unless find_object.
+void require_object(hid_t file, const std::string& name, const std::string& path,
+                    const std::string& label);
+
+// Properties to create an object of `kind` (H5P_DATASET_CREATE, …) with that say nothing about
+// when.
 Hdf5Handle creation_properties(hid_t kind, const std::string& path, const std::string& what);
 
 template <typename T>

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/printable.hpp"
 
 namespace garonne::data {
 namespace {
@@ -20,6 +21,7 @@ static_assert(std::endian::native == std::endian::little, "values are written as
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::size_t alignment = 64;
 constexpr std::size_t largest_header = 1U << 16;
+constexpr std::size_t most_dimensions = 32;
 
 struct Header {
   bool is_double = false;
@@ -52,7 +54,7 @@ std::vector<std::int64_t> parse_shape(std::string_view text, const std::string& 
     rest.remove_prefix(start);
     std::int64_t size = 0;
     const auto [stop, error] = std::from_chars(rest.data(), rest.data() + rest.size(), size);
-    if (error != std::errc() || size < 0) {
+    if (error != std::errc() || size < 0 || shape.size() == most_dimensions) {
       throw IoError(path, "the shape of the .npy file cannot be understood");
     }
     shape.push_back(size);
@@ -85,7 +87,8 @@ Header read_header(const FileReader& file, const std::string& path) {
   const std::string_view quoted = type.substr(0, type.find_first_of(",}"));
   header.is_double = quoted.find("<f8") != std::string_view::npos;
   if (!header.is_double && quoted.find("<f4") == std::string_view::npos) {
-    throw IoError(path, fmt::format("its elements are {}; '<f4' and '<f8' are read", quoted));
+    throw IoError(
+        path, fmt::format("its elements are {}; '<f4' and '<f8' are read", printable(quoted, 100)));
   }
   if (value_of(text, "fortran_order", path).starts_with("True")) {
     throw IoError(path, "is in Fortran order; write it with numpy.ascontiguousarray");

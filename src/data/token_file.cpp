@@ -7,6 +7,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "base/progress.hpp"
 #include "data/hdf5.hpp"
 #include "data/token_pages.hpp"
@@ -21,13 +22,13 @@ std::vector<TokenSource> read_sources(const Hdf5File& file) {
   if (!file.has_attribute("sources")) return sources;
   try {
     for (const nlohmann::json& entry : nlohmann::json::parse(file.string_attribute("sources"))) {
-      sources.push_back({entry.at("name").get<std::string>(),
-                         entry.at("dataset").get<std::string>(),
+      sources.push_back({printable(entry.at("name").get<std::string>()),
+                         printable(entry.at("dataset").get<std::string>()),
                          entry.at("tokens").get<std::int64_t>()});
     }
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const nlohmann::json::exception&) {
     throw IoError(file.path(),
-                  fmt::format("attribute \"sources\" is not a list of sources: {}", error.what()));
+                  "attribute \"sources\" is not a list of sources {name, dataset, tokens}");
   }
   return sources;
 }
@@ -45,7 +46,7 @@ std::int64_t TokenFileInfo::tokens_of(const std::string& name) const {
 Hdf5Dataset open_tokens(const Hdf5File& file, const std::string& name) {
   Hdf5Dataset dataset = file.dataset(name);
   const auto refuse = [&](const std::string& what) {
-    throw IoError(file.path(), fmt::format("dataset \"{}\" {}", name, what));
+    throw IoError(file.path(), fmt::format("dataset \"{}\" {}", printable(name), what));
   };
   if (dataset.shape().size() != 1) {
     refuse(fmt::format("has {} dimensions; tokens have 1", dataset.shape().size()));
@@ -53,6 +54,12 @@ Hdf5Dataset open_tokens(const Hdf5File& file, const std::string& name) {
   const NumberType type = dataset.type();
   if (type.family != NumberFamily::Unsigned || (type.bytes != 2 && type.bytes != 4)) {
     refuse("does not hold unsigned integers of 16 or 32 bits");
+  }
+  // Chunks that were never written are zeros to HDF5, and zeros are tokens.
+  const std::int64_t stored = dataset.stored_bytes();
+  if (stored < dataset.declared_bytes()) {
+    refuse(fmt::format("declares {} tokens, but what is stored holds {} at most",
+                       dataset.shape()[0], stored / type.bytes));
   }
   return dataset;
 }
@@ -63,8 +70,8 @@ TokenFileInfo inspect_open_file(const Hdf5File& file) {
   info.file_bytes = file.file_bytes();
   const std::string format = file.string_attribute("format");
   if (format != token_file_format) {
-    throw IoError(info.path, fmt::format("attribute \"format\" is \"{}\", not \"{}\"", format,
-                                         token_file_format));
+    throw IoError(info.path, fmt::format("attribute \"format\" is \"{}\", not \"{}\"",
+                                         printable(format), token_file_format));
   }
   info.format_version = file.integer_attribute("format_version");
   if (info.format_version < 1 || info.format_version > token_file_version) {
@@ -76,7 +83,7 @@ TokenFileInfo inspect_open_file(const Hdf5File& file) {
   if (info.vocabulary < 1 || info.vocabulary > std::int64_t{1} << 32) {
     throw IoError(info.path, fmt::format("attribute \"vocabulary\" is {}", info.vocabulary));
   }
-  info.tokenizer = file.string_attribute("tokenizer");
+  info.tokenizer = printable(file.string_attribute("tokenizer"));
 
   const Hdf5Dataset training = open_tokens(file, training_dataset);
   info.tokens = training.shape()[0];

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "data/token_file.hpp"
@@ -14,11 +16,20 @@ namespace {
 constexpr std::int64_t smallest_page = 4096;
 constexpr std::int64_t largest_page = 4194304;
 
+// Where several pages come from one chunk HDF5 must keep it, or would read all of it for each page.
+Hdf5Dataset open_with_cache(const Hdf5File& file, const std::string& name) {
+  std::optional<Hdf5Dataset> dataset = open_tokens(file, name);
+  if (dataset->chunk_elements() <= largest_page) return std::move(*dataset);
+  const std::int64_t chunk_bytes = dataset->chunk_elements() * dataset->type().bytes;
+  dataset.reset();  // while it is open it keeps the cache that it was opened with
+  return file.dataset(name, chunk_bytes);
+}
+
 }  // namespace
 
 TokenPages::TokenPages(const Hdf5File& file, const std::string& dataset, std::int64_t vocabulary,
                        std::int64_t capacity_bytes)
-    : dataset_(open_tokens(file, dataset)),
+    : dataset_(open_with_cache(file, dataset)),
       path_(file.path()),
       name_(dataset),
       vocabulary_(vocabulary),
@@ -27,11 +38,6 @@ TokenPages::TokenPages(const Hdf5File& file, const std::string& dataset, std::in
   if (page_tokens_ < smallest_page || page_tokens_ > largest_page) page_tokens_ = token_file_chunk;
   const std::int64_t page_bytes = page_tokens_ * dataset_.type().bytes;
   page_limit_ = static_cast<std::size_t>(std::max<std::int64_t>(2, capacity_bytes / page_bytes));
-  const std::int64_t chunk_bytes = dataset_.chunk_elements() * dataset_.type().bytes;
-  if (dataset_.chunk_elements() > largest_page) {
-    // Several pages come from one chunk: HDF5 must keep it, or would read all of it for each page.
-    dataset_ = file.dataset(dataset, 2 * chunk_bytes);
-  }
 }
 
 void TokenPages::copy(std::int64_t first, std::span<std::int64_t> values) {
