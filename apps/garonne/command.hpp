@@ -42,6 +42,7 @@ void add_eval(CLI::App& app, Chosen& chosen);
 void add_checkpoint(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
 void add_solve(CLI::App& app, Chosen& chosen);
+void add_stop(CLI::App& app, Chosen& chosen);
 // Subcommands of `data`.
 void add_data_generators(CLI::App& data, Chosen& chosen);
 void add_data_inspect(CLI::App& data, Chosen& chosen);

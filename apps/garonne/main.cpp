@@ -62,6 +62,8 @@ ExitCode run(int argc, char** argv, dist::Session& session) {
       "n.");
   app.set_version_flag("--version", version_text);
   app.require_subcommand(1);
+  // Whoever adds to a command that a script makes up wins; commands take this over.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   Chosen chosen;
   add_train(app, chosen);
   add_plan(app, chosen);
@@ -73,6 +75,7 @@ ExitCode run(int argc, char** argv, dist::Session& session) {
   add_checkpoint(app, chosen);
   add_bench(app, chosen);
   add_solve(app, chosen);
+  add_stop(app, chosen);
   bool done = false;
   session.agree([&] {
     try {

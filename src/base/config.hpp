@@ -112,6 +112,7 @@ struct RunConfig {
     std::string resume = "auto";
     std::string device = "cpu";
     std::int64_t threads = 0;
+    std::int64_t timeout = 600;
   } run;
 
   // memory.budget = "auto"

@@ -350,6 +350,9 @@ std::vector<KeySpec> make_keys() {
       text_key("run.device", GARONNE_MEMBER(run, device), {"cpu", "cuda"}, "where the model runs"),
       integer_key("run.threads", GARONNE_MEMBER(run, threads), 0,
                   "threads a rank; 0 = cores of the node over the ranks on it"),
+      integer_key("run.timeout", GARONNE_MEMBER(run, timeout), 0,
+                  "seconds that a rank waits for another one in training before the run is ended "
+                  "(exit code 4); 0 = for ever"),
   };
 }
 

@@ -79,7 +79,15 @@ void CommunicationThread::wait(Ticket ticket) {
   std::unique_lock lock(mutex_);
   ++waiting_;
   submitted_.notify_all();  // it may be asleep between two polls
-  completed_.wait(lock, [&] { return failure_ || !unfinished_.contains(ticket.number); });
+  const auto over = [&] { return failure_ || !unfinished_.contains(ticket.number); };
+  const auto start = std::chrono::steady_clock::now();
+  while (!completed_.wait_for(lock, wait_watched_every, over)) {
+    if (!session_.watches_waits()) continue;
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+    lock.unlock();
+    session_.waiting(waited.count(), true);
+    lock.lock();
+  }
   --waiting_;
   rethrow_failure();
 }

@@ -20,8 +20,10 @@ std::chrono::microseconds Backoff::next(bool& yield) {
   return std::min(longest, shortest * (1 + sleeps / 16));
 }
 
-void complete(Operation& operation) {
+void complete(Operation& operation, const std::function<void(double)>& waiting) {
   Backoff backoff(true);
+  const auto start = std::chrono::steady_clock::now();
+  auto told = start;
   operation.start();
   for (;;) {
     const Progress progress = operation.advance();
@@ -30,6 +32,11 @@ void complete(Operation& operation) {
     bool yield = false;
     const auto pause = backoff.next(yield);
     if (pause.count() > 0) {
+      const auto now = std::chrono::steady_clock::now();
+      if (waiting && now - told >= wait_watched_every) {
+        told = now;
+        waiting(std::chrono::duration<double>(now - start).count());
+      }
       std::this_thread::sleep_for(pause);
     } else if (yield) {
       std::this_thread::yield();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 namespace garonne::dist {
@@ -44,7 +45,11 @@ class Backoff {
   int polls_ = 0;
 };
 
-// Starts the operation and polls it to its end on the calling thread.
-void complete(Operation& operation);
+// Between two calls of what watches a wait.
+inline constexpr std::chrono::milliseconds wait_watched_every{250};
+
+// Starts the operation and polls it to its end on the calling thread. `waiting` is called with the
+// seconds so far, a few times a second.
+void complete(Operation& operation, const std::function<void(double)>& waiting = {});
 
 }  // namespace garonne::dist

@@ -14,6 +14,7 @@
 #include "dist/communication_thread.hpp"
 #include "dist/launcher.hpp"
 #include "dist/mpi_calls.hpp"
+#include "dist/roll_call.hpp"
 
 namespace garonne::dist {
 namespace {
@@ -122,6 +123,17 @@ void Session::abort(ExitCode code, std::string_view message) noexcept {
   std::_Exit(static_cast<int>(code));
 }
 
+void Session::watch_waits(double first_line, double limit, std::function<std::string()> doing) {
+  if (!world_ || size_ == 1) return;
+  doing_ = std::move(doing);
+  wait_limit_ = limit;
+  roll_call_ = std::make_unique<RollCall>(*this, first_line);
+}
+
+void Session::waiting(double seconds, bool limited) {
+  roll_call_->waiting(seconds, limited ? wait_limit_ : 0, doing_);
+}
+
 void Session::attach(CommunicationThread& thread) {
   expect(thread_ == nullptr, "a process has one communication thread");
   thread_ = &thread;
@@ -136,6 +148,9 @@ void Session::detach(CommunicationThread& thread) {
 void Session::carry_out(std::unique_ptr<Operation> operation) {
   if (thread_) {
     thread_->wait(thread_->submit(std::move(operation)));
+  } else if (watches_waits()) {
+    // Before training a rank may be at work alone for long, as when it measures: no limit.
+    complete(*operation, [this](double seconds) { waiting(seconds, false); });
   } else {
     complete(*operation);
   }

@@ -17,6 +17,7 @@ namespace garonne::dist {
 class CommunicationThread;
 class MpiWorld;
 class Operation;
+class RollCall;
 struct Launcher;
 
 // An error that all ranks know about and throw alike (Session::agree): rank 0 prints it, every rank
@@ -65,6 +66,12 @@ class Session {
   // with the cause, if there is one, is the one that speaks.
   [[noreturn]] void abort(ExitCode code, std::string_view message) noexcept;
 
+  // From now on a rank that waits for the others for `first_line` seconds says who is missing,
+  // again at doubling intervals. While there is a communication thread, `limit` seconds of waiting
+  // are a CommunicationError; 0 = never. `doing` says what this rank waits in, on the thread that
+  // waits. Collective.
+  void watch_waits(double first_line, double limit, std::function<std::string()> doing);
+
   // Collective.
   void barrier();
 
@@ -108,6 +115,8 @@ class Session {
   void attach(CommunicationThread& thread);
   void detach(CommunicationThread& thread);
   void carry_out(std::unique_ptr<Operation> operation);
+  bool watches_waits() const { return roll_call_ != nullptr; }
+  void waiting(double seconds, bool limited);
   void all_gather_bytes(const void* mine, void* all, std::size_t bytes_each);
   void broadcast_bytes(void* data, std::size_t bytes, int root);
 
@@ -120,6 +129,9 @@ class Session {
   const int exceptions_at_start_;
   std::unique_ptr<MpiWorld> world_;  // null without MPI
   CommunicationThread* thread_ = nullptr;
+  std::unique_ptr<RollCall> roll_call_;  // null: waits are not watched
+  double wait_limit_ = 0;
+  std::function<std::string()> doing_;
 };
 
 }  // namespace garonne::dist

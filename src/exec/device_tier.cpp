@@ -150,6 +150,10 @@ std::int64_t DeviceTier::resident_bytes() const {
 void DeviceTier::reset_peak() {
   ledger_->peak_ = ledger_->live_;
 }
+std::string DeviceTier::activity() const {
+  return ledger_->activity_;
+}
+
 void DeviceTier::set_activity(const std::string& activity) {
   ledger_->activity_ = activity;
 }

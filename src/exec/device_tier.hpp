@@ -30,6 +30,7 @@ class DeviceTier {
   void reset_peak();
   // Named in the error when an allocation is refused.
   void set_activity(const std::string& activity);
+  std::string activity() const;
 
   class Ledger;
   const std::shared_ptr<Ledger>& ledger() const { return ledger_; }

@@ -79,6 +79,7 @@ StepOutputs Executor::run(const StepInputs& inputs) {
   running.outputs.measurements.reserve(program_.instructions.size());
   for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
     const plan::Instruction& instruction = program_.instructions[number];
+    if (inputs.before) inputs.before(instruction.operation == plan::Operation::Update);
     machine_.tier->set_activity(plan::describe(instruction));
     machine_.tier->reset_peak();
     const auto start = Clock::now();

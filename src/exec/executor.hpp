@@ -38,6 +38,9 @@ struct StepInputs {
   double learning_rate = 0;
   double clip_norm = 0;  // 0 = off
   std::function<HostBatch(int micro_batch)> load;
+  // Called before each instruction where it is set, and may hold it; `updates`: it is an update,
+  // which changes the state. Nothing before the first update does.
+  std::function<void(bool updates)> before;
 };
 
 struct StepOutputs {

@@ -240,12 +240,29 @@ Manifest verify_checkpoint(const std::string& checkpoint) {
   return manifest;
 }
 
+namespace {
+
+void put_in_place(const std::string& run_directory, std::int64_t step, const std::string& partial) {
+  const std::string final_path = checkpoint_path(run_directory, step);
+  std::error_code error;
+  // A damaged checkpoint of this step may be in the way; it goes only when the new one is in
+  // place.
+  const std::string replaced = fmt::format("{}/checkpoints/.replaced-step-{}", run_directory, step);
+  fs::remove_all(replaced, error);
+  if (fs::exists(final_path, error)) fs::rename(final_path, replaced, error);
+  fs::rename(partial, final_path, error);
+  if (error) throw IoError(final_path, "cannot be renamed into place: " + error.message());
+  fs::remove_all(replaced, error);
+  sync_directory(run_directory + "/checkpoints");
+}
+
+}  // namespace
+
 void save_checkpoint(const std::string& run_directory, const nn::Model& model,
                      const std::vector<std::string>& state_names, const exec::ModelState& state,
                      Manifest manifest, const Together& together) {
-  const std::string final_path = checkpoint_path(run_directory, manifest.step);
-  const std::string partial =
-      fmt::format("{}/checkpoints/.partial-step-{}", run_directory, manifest.step);
+  const std::string partial = fmt::format("{}/checkpoints/.partial-step-{}{}", run_directory,
+                                          manifest.step, together.suffix);
   try {
     together.phase([&] {
       if (together.rank != 0) return;
@@ -308,17 +325,7 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
       json["manifest_xxh3_128"] = hash_text(json.dump());
       write_file_durably(partial + "/manifest.json", json.dump());
       sync_directory(partial);
-      std::error_code error;
-      // A damaged checkpoint of this step may be in the way; it goes only when the new one is in
-      // place.
-      const std::string replaced =
-          fmt::format("{}/checkpoints/.replaced-step-{}", run_directory, manifest.step);
-      fs::remove_all(replaced, error);
-      if (fs::exists(final_path, error)) fs::rename(final_path, replaced, error);
-      fs::rename(partial, final_path, error);
-      if (error) throw IoError(final_path, "cannot be renamed into place: " + error.message());
-      fs::remove_all(replaced, error);
-      sync_directory(run_directory + "/checkpoints");
+      together.commit([&] { put_in_place(run_directory, manifest.step, partial); });
     });
   } catch (const Error&) {
     if (together.rank == 0) {

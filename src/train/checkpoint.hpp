@@ -67,6 +67,12 @@ struct Together {
   std::function<void(const std::function<void()>&)> phase = [](const std::function<void()>& work) {
     work();
   };
+  // Runs what puts the whole checkpoint in its place; on rank 0.
+  std::function<void(const std::function<void()>&)> commit = [](const std::function<void()>& work) {
+    work();
+  };
+  // What the name of the half-written folder ends with: another one while two may be written.
+  std::string suffix;
   // Texts of all ranks, on rank 0 (nothing elsewhere).
   std::function<std::vector<std::string>(const std::string&)> gather = [](const std::string& text) {
     return std::vector<std::string>{text};

@@ -1,23 +1,38 @@
 #include "train/signals.hpp"
 
 #include <array>
+#include <atomic>
 #include <csignal>
 
 namespace garonne::train {
 namespace {
 
 constexpr std::array<int, 3> handled = {SIGTERM, SIGINT, SIGUSR1};
-volatile std::sig_atomic_t requested = 0;
+// Handlers have no arguments of ours; lock-free atomics are what they may touch.
+std::atomic<int> requested{0};
+std::atomic<bool> by_launcher{false};
+std::atomic<bool> interrupted{false};
 std::array<struct sigaction, handled.size()> former;
 
-void note_request(int) {
-  requested = 1;
+void note_request(int signal) {
+  const bool urgent = by_launcher && signal != SIGUSR1;
+  const int request = static_cast<int>(urgent ? StopRequest::AtOnce : StopRequest::AfterStep);
+  if (request > requested) requested = request;
+  if (signal != SIGINT || by_launcher) return;
+  if (interrupted.exchange(true)) {
+    struct sigaction plain {};
+    plain.sa_handler = SIG_DFL;
+    sigaction(SIGINT, &plain, nullptr);
+    raise(SIGINT);  // acts when this handler returns
+  }
 }
 
 }  // namespace
 
-SignalGuard::SignalGuard() {
+SignalGuard::SignalGuard(bool launched) {
   requested = 0;
+  by_launcher = launched;
+  interrupted = false;
   struct sigaction action {};
   action.sa_handler = note_request;
   sigemptyset(&action.sa_mask);
@@ -29,8 +44,8 @@ SignalGuard::~SignalGuard() {
   for (std::size_t i = 0; i < handled.size(); ++i) sigaction(handled[i], &former[i], nullptr);
 }
 
-bool SignalGuard::stop_requested() const {
-  return requested != 0;
+StopRequest SignalGuard::request() const {
+  return static_cast<StopRequest>(requested.load());
 }
 
 }  // namespace garonne::train

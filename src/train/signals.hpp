@@ -1,17 +1,27 @@
-// Requests to stop from outside: SIGTERM, SIGINT and SIGUSR1 set a flag that the loop looks at.
+// Requests to stop from outside: SIGTERM, SIGINT and SIGUSR1 leave a note that the run looks at.
 #pragma once
 
 namespace garonne::train {
 
+enum class StopRequest {
+  None,
+  AfterStep,  // the step in progress is finished
+  AtOnce,     // a kill follows soon: the step in progress is abandoned
+};
+
 // Handles the signals while it lives and puts the former handlers back. One at a time a process.
+// A launcher of parallel programs kills its processes soon after SIGTERM and SIGINT, so `launched`
+// makes these AtOnce; else all three are AfterStep, and a second SIGINT ends the process as SIGINT
+// does.
 class SignalGuard {
  public:
-  SignalGuard();
+  explicit SignalGuard(bool launched);
   ~SignalGuard();
   SignalGuard(const SignalGuard&) = delete;
   SignalGuard& operator=(const SignalGuard&) = delete;
 
-  bool stop_requested() const;
+  // The most urgent request so far. Any thread.
+  StopRequest request() const;
 };
 
 }  // namespace garonne::train

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -27,7 +28,8 @@
 #include "train/grid_table.hpp"
 #include "train/planning.hpp"
 #include "train/run_directory.hpp"
-#include "train/signals.hpp"
+#include "train/stop_file.hpp"
+#include "train/stop_watch.hpp"
 #include "train/workload.hpp"
 
 namespace garonne::train {
@@ -55,11 +57,18 @@ class Trainer {
   void plan();
   void print_start() const;
   void make_state();
+  void watch_waits();
   exec::StepOutputs run_step(exec::Executor& executor, BatchStream& stream, std::int64_t step);
   std::optional<double> validate();
   void save(std::int64_t step);
   void save(const std::string& folder, const exec::ModelState& state,
-            const std::vector<std::string>& state_names, std::int64_t step);
+            const std::vector<std::string>& state_names, std::int64_t step,
+            const Together& together);
+  void save_apart(std::int64_t step, FileMeeting& meeting) const;
+  Together together();
+  Together members() const;
+  Manifest manifest_of(std::int64_t step) const;
+  StepMetrics metrics_of(const exec::StepOutputs& outputs, std::int64_t step, double seconds) const;
   void print_step(const StepMetrics& metrics) const;
   void write_programs(const exec::StepOutputs& last) const;
   void print_summary(const exec::StepOutputs& last, double median_seconds);
@@ -89,8 +98,13 @@ class Trainer {
   std::shared_ptr<data::Reader> reader_;
   std::int64_t validation_micro_batches_ = 0;
   std::int64_t peak_bytes_ = 0;
-  std::int64_t metrics_step_ = 0;  // the last step that is in metrics.jsonl
+  std::int64_t metrics_step_ = 0;         // the last step that is in metrics.jsonl
+  std::optional<StepMetrics> unwritten_;  // of a step that is finished
+  std::atomic<std::int64_t> saved_step_{0};
+  nlohmann::json data_manifest_;
+  std::int64_t running_step_ = 0;
   std::unique_ptr<Progress> bar_;
+  std::unique_ptr<StopWatch> stop_;  // last: its thread uses the others
 };
 
 void Trainer::say(const std::string& text) const {
@@ -105,6 +119,7 @@ void Trainer::say(const std::string& text) const {
 void Trainer::prepare() {
   session_.agree([&] {
     check_grid(config_, session_.size());
+    await_parting(config_.run.directory, [&](const std::string& text) { say(text + "\n"); });
     workload_ = open_workload(config_);
     threads_ = threads_of_rank(config_, session_.ranks_on_node());
     whole_ = make_setup(config_, workload_->facts(), threads_, session_.rank());
@@ -196,6 +211,18 @@ void Trainer::print_start() const {
   say(text);
 }
 
+// Who keeps the others waiting is said after a minute, or sooner where waits end sooner.
+void Trainer::watch_waits() {
+  constexpr double first_line = 60;
+  const auto limit = static_cast<double>(config_.run.timeout);
+  session_.watch_waits(limit > 0 ? std::min(first_line, limit / 2) : first_line, limit, [this] {
+    if (running_step_ == 0) return std::string("the start of the run");
+    const std::string activity = tier_ ? tier_->activity() : std::string();
+    return fmt::format("step {}, {}", running_step_,
+                       activity.empty() ? "between two instructions" : activity);
+  });
+}
+
 void Trainer::make_state() {
   optimizer_ = optim::make_optimizer(config_);
   tier_ = std::make_unique<exec::DeviceTier>(budget_);
@@ -280,6 +307,7 @@ exec::StepOutputs Trainer::run_step(exec::Executor& executor, BatchStream& strea
   inputs.learning_rate = optim::learning_rate_at(config_, step);
   inputs.clip_norm = config_.optimizer.clip_norm;
   inputs.load = [&](int) { return stream.next(); };
+  inputs.before = [&](bool updates) { stop_->gate().pass(step, updates); };
   return executor.run(inputs);
 }
 
@@ -290,18 +318,42 @@ std::optional<double> Trainer::validate() {
 }
 
 void Trainer::save(std::int64_t step) {
-  save(config_.run.directory, state_, optimizer_->state_names(), step);
+  // Nothing is begun that the end of this process would leave half-written.
+  stop_->gate().change_outside().unlock();
+  save(config_.run.directory, state_, optimizer_->state_names(), step, together());
+  saved_step_ = step;
   if (first_rank_) remove_old_checkpoints(config_.run.directory, config_.checkpoint.keep);
 }
 
 void Trainer::save(const std::string& folder, const exec::ModelState& state,
-                   const std::vector<std::string>& state_names, std::int64_t step) {
+                   const std::vector<std::string>& state_names, std::int64_t step,
+                   const Together& together) {
+  save_checkpoint(folder, setup_.model, state_names, state, manifest_of(step), together);
+}
+
+// In a process that has only a copy of this one's memory.
+void Trainer::save_apart(std::int64_t step, FileMeeting& meeting) const {
+  if (first_rank_ && unwritten_ && unwritten_->step == step)
+    MetricsFile(config_.run.directory, step).append(*unwritten_);
+  Together apart = members();
+  apart.suffix = parting_suffix;
+  apart.phase = [&](const std::function<void()>& work) { meeting.phase(work); };
+  apart.gather = [&](const std::string& text) { return meeting.gather(text); };
+  save_checkpoint(config_.run.directory, setup_.model, optimizer_->state_names(), state_,
+                  manifest_of(step), apart);
+}
+
+Manifest Trainer::manifest_of(std::int64_t step) const {
   Manifest manifest;
   manifest.step = step;
   manifest.config = config_to_toml(config_);
   manifest.threads = threads_;
   manifest.products = products_.to_json();
-  manifest.data = workload_->manifest();
+  manifest.data = data_manifest_;
+  return manifest;
+}
+
+Together Trainer::members() const {
   Together together;
   together.rank = session_.rank();
   together.ranks = session_.size();
@@ -309,9 +361,35 @@ void Trainer::save(const std::string& folder, const exec::ModelState& state,
   together.replica = here.data;
   together.replicas = setup_.grid.shape().data;
   together.writes_replicated = here.tensor == 0;
+  return together;
+}
+
+Together Trainer::together() {
+  Together together = members();
   together.phase = [&](const std::function<void()>& work) { session_.agree(work); };
   together.gather = [&](const std::string& text) { return session_.gather(text); };
-  save_checkpoint(folder, setup_.model, state_names, state, std::move(manifest), together);
+  together.commit = [&](const std::function<void()>& work) {
+    const auto lock = stop_->gate().change_outside();
+    work();
+  };
+  return together;
+}
+
+StepMetrics Trainer::metrics_of(const exec::StepOutputs& outputs, std::int64_t step,
+                                double seconds) const {
+  StepMetrics metrics;
+  metrics.step = step;
+  metrics.loss = outputs.loss;
+  metrics.gradient_norm = outputs.gradient_norm;
+  metrics.learning_rate = optim::learning_rate_at(config_, step);
+  metrics.seconds = seconds;
+  metrics.samples_per_second = static_cast<double>(config_.train.global_batch) / metrics.seconds;
+  metrics.items_per_second =
+      metrics.samples_per_second * static_cast<double>(workload_->items_per_sample());
+  metrics.item = workload_->item();
+  metrics.peak_bytes = outputs.peak_bytes;
+  metrics.planned_peak_bytes = program_.peak_bytes;
+  return metrics;
 }
 
 void Trainer::print_step(const StepMetrics& metrics) const {
@@ -362,7 +440,11 @@ void Trainer::print_summary(const exec::StepOutputs& last, double median_seconds
 }
 
 ExitCode Trainer::run() {
+  stop_ = std::make_unique<StopWatch>(session_, config_.run.directory);
+  say(stop_->how_to_stop());
   prepare();
+  stop_->watch_directory();
+  watch_waits();
   plan();
   axes_ = std::make_unique<Axes>(setup_, session_);
   make_state();
@@ -389,7 +471,14 @@ ExitCode Trainer::run() {
     if (first_rank_)
       metrics_file = std::make_unique<MetricsFile>(config_.run.directory, start_.step);
   });
-  const SignalGuard signals;
+  data_manifest_ = workload_->manifest();
+  saved_step_ = start_.step;
+  stop_->begin_training(
+      {.first_step = start_.step,
+       .last_step = config_.train.steps,
+       .saved_step = [this] { return saved_step_.load(); },
+       .save = [this](std::int64_t step, FileMeeting& meeting) { save_apart(step, meeting); },
+       .leave = {}});
   if (first_rank_) bar_ = std::make_unique<Progress>("train", config_.train.steps);
   say(fmt::format("ready after {:.2f} s\n", seconds_since(started_)));
 
@@ -398,32 +487,25 @@ ExitCode Trainer::run() {
   bool stopping = false;
   for (std::int64_t step = start_.step + 1; step <= config_.train.steps && !stopping; ++step) {
     const auto start = Clock::now();
+    running_step_ = step;
     outputs = run_step(executor, *stream, step);
+    unwritten_ = metrics_of(outputs, step, seconds_since(start));
+    stop_->gate().finish(step);
     if (capture && step == start_.step + 1) {
       capture->finish();
-      save(options_.gradients_directory, capture->gradients(), {}, step);
+      save(options_.gradients_directory, capture->gradients(), {}, step, together());
     }
     peak_bytes_ = std::max(peak_bytes_, outputs.peak_bytes);
     const bool stop_here = config_.train.stop_after > 0 &&
                            step - start_.step >= config_.train.stop_after &&
                            step < config_.train.steps;
-    const auto together = session_.all_reduce_max(std::vector<std::int64_t>{
-        outputs.peak_bytes, (stop_here || signals.stop_requested()) ? 1 : 0});
+    const auto together = session_.all_reduce_max(
+        std::vector<std::int64_t>{outputs.peak_bytes, (stop_here || stop_->requested()) ? 1 : 0});
     stopping = together[1] != 0;
     step_seconds.push_back(seconds_since(start));
 
-    StepMetrics metrics;
-    metrics.step = step;
-    metrics.loss = outputs.loss;
-    metrics.gradient_norm = outputs.gradient_norm;
-    metrics.learning_rate = optim::learning_rate_at(config_, step);
-    metrics.seconds = step_seconds.back();
-    metrics.samples_per_second = static_cast<double>(config_.train.global_batch) / metrics.seconds;
-    metrics.items_per_second =
-        metrics.samples_per_second * static_cast<double>(workload_->items_per_sample());
-    metrics.item = workload_->item();
+    StepMetrics metrics = metrics_of(outputs, step, step_seconds.back());
     metrics.peak_bytes = together[0];
-    metrics.planned_peak_bytes = program_.peak_bytes;
     print_step(metrics);
     const bool last = step == config_.train.steps || stopping;
     const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;
@@ -432,7 +514,9 @@ ExitCode Trainer::run() {
       say(fmt::format("step {:>7}  validation loss {:.4f} {}\n", step, *metrics.validation_loss,
                       workload_->loss_unit()));
     session_.agree([&] {
+      const auto lock = stop_->gate().change_outside();
       if (metrics_file) metrics_file->append(metrics);
+      unwritten_.reset();
     });
     if (last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0)) save(step);
     if (bar_) bar_->advance_to(step);
@@ -444,6 +528,12 @@ ExitCode Trainer::run() {
                    step_seconds.end());
   session_.agree([&] { write_programs(outputs); });
   print_summary(outputs, step_seconds[step_seconds.size() / 2]);
+  session_.agree([&] {
+    if (first_rank_ && stopping && metrics_step_ < config_.train.steps)
+      note_stopped(config_.run.directory, metrics_step_);
+  });
+  stop_->end_training();
+  if (first_rank_) forget_stop_request(config_.run.directory);
   if (!stopping || metrics_step_ == config_.train.steps) return ExitCode::Done;
   say(fmt::format("stopped on request; run the same command again to continue (exit code 75)\n"));
   return ExitCode::Requeue;

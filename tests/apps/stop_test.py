@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: MIT
+"""Stopping a run from outside: which signal to whom, what is saved, what the exit code is. The quick cases by default;
+all of them with GARONNE_ALL_STOPS=1."""
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import unittest
+
+from support import BINARY, SOURCE, ProgramTest, metrics, run
+
+ALL = os.environ.get("GARONNE_ALL_STOPS") == "1"
+QUICK = ["--train.global_batch", 8, "--train.micro_batch", 2]
+
+
+class StopTest(ProgramTest):
+    def slow(self):
+        """Options of steps of some seconds, more than mpirun leaves its ranks, by a guess that is then corrected."""
+        if not hasattr(StopTest, "slow_samples"):
+            folder = self.folder / "guess"
+            options = ["--train.global_batch", 256, "--train.micro_batch", 8, "--evaluation.batches", 0]
+            self.train(folder, *options, "--train.steps", 2)
+            second = metrics(folder)[1]["seconds"]
+            StopTest.slow_samples = max(16, 16 * round(256 * 7.0 / second / 16))
+        return ["--train.global_batch", StopTest.slow_samples, "--train.micro_batch", 8, "--evaluation.batches", 0]
+
+    @staticmethod
+    def to_go_on(directory, ranks):
+        """Options that others may follow, which win."""
+        return ["--run.directory", directory, "--grid.data", max(1, ranks), "--train.steps", 1000000]
+
+    def start(self, directory, *options, ranks=0):
+        launcher = ["mpirun", "-n", str(ranks)] if ranks else []
+        command = [*launcher, BINARY, "train", self.config, *self.to_go_on(directory, ranks), *options]
+        log = open(self.folder / f"{pathlib.Path(directory).name}.log", "w+")
+        self.addCleanup(log.close)
+        job = subprocess.Popen(list(map(str, command)), stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+        return job, log.name
+
+    def wait_for(self, what, happens, job=None, seconds=90):
+        end = time.monotonic() + seconds
+        while not happens():
+            self.assertTrue(job is None or job.poll() is None, f"the run ended before {what}")
+            self.assertLess(time.monotonic(), end, f"no {what} within {seconds} s")
+            time.sleep(0.01)
+
+    def wait_for_text(self, job, log, text):
+        self.wait_for(f"'{text}'", lambda: text in pathlib.Path(log).read_text(), job)
+
+    def check_saved(self, directory, at_least, options=()):
+        """The run says where it has stopped, that state is whole and in place, and the run goes on from it."""
+        directory = pathlib.Path(directory)
+        self.wait_for("a word where the run has stopped", (directory / "stopped").exists, seconds=60)
+        step = int((directory / "stopped").read_text())
+        self.assertGreaterEqual(step, at_least)
+        self.wait_for("an end of saving", lambda: not list(directory.glob(".parting-*")), seconds=30)
+        run("checkpoint", "verify", directory / "checkpoints" / f"step-{step}")
+        self.assertEqual([row["step"] for row in metrics(directory)], list(range(1, step + 1)))
+        self.assertEqual([path.name for path in (directory / "checkpoints").iterdir() if "partial" in path.name], [])
+        self.assertFalse((directory / "stop").exists())
+        return step
+
+    def check_same_bits(self, directory, step, *options, ranks=0):
+        """What was saved are the bits of a run that was made to end there."""
+        whole = self.folder / f"{pathlib.Path(directory).name}-whole"
+        self.train(whole, *self.to_go_on(whole, ranks), *options, "--train.stop_after", step, ranks=ranks, check=75)
+        for rank in range(max(1, ranks)):
+            name = f"checkpoints/step-{step}/rank_{rank}.safetensors"
+            self.assertEqual((pathlib.Path(directory) / name).read_bytes(), (whole / name).read_bytes(), f"rank {rank}")
+
+    def stop(self, name, number, options, ranks=0, after="step       2 ", code=75, at_least=2):
+        directory = self.folder / name
+        job, log = self.start(directory, *options, ranks=ranks)
+        self.wait_for_text(job, log, after)
+        time.sleep(0.3)  # into the step
+        job.send_signal(number)
+        self.assertEqual(job.wait(timeout=120), code, pathlib.Path(log).read_text()[-3000:])
+        return directory, self.check_saved(directory, at_least)
+
+    # An interrupt of mpirun leaves its ranks a second, and ends with 1 whatever they do.
+    def test_interrupting_mpirun_in_a_long_step_saves_the_state_before_it(self):
+        options = self.slow()
+        directory, step = self.stop("long", signal.SIGINT, options, ranks=2, after="step       1 ", code=1, at_least=1)
+        self.assertLessEqual(step, 2)  # the step in progress was not waited for
+        self.check_same_bits(directory, step, *options, ranks=2)
+        self.train(directory, *self.to_go_on(directory, 2), *options, "--train.stop_after", 1, ranks=2, check=75)
+        self.assertEqual([row["step"] for row in metrics(directory)], list(range(1, step + 2)))
+
+    def test_interrupting_mpirun_in_short_steps_saves(self):
+        directory, step = self.stop("short", signal.SIGINT, QUICK, ranks=2, code=1)
+        self.check_same_bits(directory, step, *QUICK, ranks=2)
+
+    def test_an_interrupt_alone_saves(self):
+        self.stop("alone", signal.SIGINT, QUICK)
+
+    def test_every_grid_saves_what_it_holds(self):
+        for name, grid in (("zero", ["--grid.zero", 3, "--grid.data", 2]), ("pipeline", ["--grid.data", 1, "--grid.pipeline", 2])):
+            with self.subTest(name):
+                directory, step = self.stop(name, signal.SIGTERM, [*QUICK, *grid], ranks=2, code=1)
+                self.check_same_bits(directory, step, *QUICK, *grid, ranks=2)
+
+    def test_one_rank_that_is_told_to_end_ends_all_after_the_step(self):
+        directory = self.folder / "one-rank"
+        job, log = self.start(directory, *QUICK, ranks=2)
+        self.wait_for_text(job, log, "step       2 ")
+        ranks = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()
+        os.kill(int(ranks[-1]), signal.SIGTERM)
+        self.assertEqual(job.wait(timeout=60), 75)
+        self.check_saved(directory, 2)
+
+    def test_a_request_before_training_says_so(self):
+        job, log = self.start(self.folder / "early", *QUICK, "--model.hidden", 64, ranks=2)
+        self.wait_for_text(job, log, "to stop")
+        job.send_signal(signal.SIGUSR1)
+        self.assertEqual(job.wait(timeout=60), 75)
+        text = pathlib.Path(log).read_text()
+        if "step       1 " not in text:
+            self.assertIn("stopped before training began", text)
+
+    def test_garonne_stop(self):
+        directory = self.folder / "asked"
+        refused = run("stop", self.folder / "nowhere", check=5)
+        self.assertIn("is no run directory", refused.stderr)
+        job, log = self.start(directory, *QUICK, ranks=2)
+        self.wait_for_text(job, log, "step       2 ")
+        asked = run("stop", directory, "--wait", "--timeout", 60)
+        self.assertEqual(job.wait(timeout=60), 75)
+        step = self.check_saved(directory, 2)
+        self.assertIn(f"stopped after step {step}", asked.stdout)
+        # A request that nobody hears is withdrawn, and one that is left over stops no later run.
+        self.assertIn("no run stopped", run("stop", directory, "--wait", "--timeout", 1, check=5).stderr)
+        run("stop", directory)
+        self.train(directory, *self.to_go_on(directory, 2), *QUICK, "--train.stop_after", 3, ranks=2, check=75)
+        self.assertEqual(self.check_saved(directory, step + 3), step + 3)
+
+    def test_a_rank_that_was_stopped_is_named(self):
+        job, log = self.start(self.folder / "stuck", *QUICK, "--run.timeout", 8, ranks=2)
+        self.wait_for_text(job, log, "step       2 ")
+        ranks = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()
+        stopped = int(ranks[-1])
+        os.kill(stopped, signal.SIGSTOP)
+        self.assertEqual(job.wait(timeout=60), 4)
+        text = pathlib.Path(log).read_text()
+        self.assertRegex(text, r"\[rank \d/2 .*\] waiting for [45] s in step \d+, .*: rank \d has not arrived")
+        self.assertRegex(text, r"rank \d has not arrived within 8 s \(run.timeout\)")
+
+    def test_the_batch_script_runs_any_grid(self):
+        environment = {**os.environ, "SLURM_NTASKS": "2", "LAUNCHER": "mpirun", "GARONNE": BINARY, "SLURM_SUBMIT_DIR": str(self.folder)}
+        for name, options in (("pipe", ["--grid.data", "1", "--grid.pipeline", "2"]), ("data", [])):
+            with self.subTest(name):
+                command = ["bash", SOURCE / "slurm/train.sbatch", self.config, "--run.directory", self.folder / name, "--train.steps", "2", *options]
+                done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment, timeout=100, check=False)
+                self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
+                self.assertIn("pipeline 2" if name == "pipe" else "data 2", done.stdout)
+
+    def test_of_options_given_twice_the_last_counts(self):
+        self.train(self.folder / "twice", *QUICK, "--train.steps", 3, "--train.steps", 1)
+        self.assertEqual(len(metrics(self.folder / "twice")), 1)
+        text = self.config.read_text().replace("steps = 6\n", "steps = 6\nsteps = 7\n")
+        (self.folder / "twice.toml").write_text(text)
+        self.assertIn("steps", run("plan", self.folder / "twice.toml", check=2).stderr)
+
+    @unittest.skipUnless(ALL, "many runs")
+    def test_every_signal_in_every_phase(self):
+        """Ctrl-C, TERM and USR1; alone and under mpirun; short and long steps; before, during and after training."""
+        for ranks in (0, 2):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+                code = 1 if ranks and number != signal.SIGUSR1 else 75
+                for kind, options in (("short", QUICK), ("long", self.slow())):
+                    name = f"{ranks}-{signal.Signals(number).name}-{kind}"
+                    with self.subTest(name, phase="during"):
+                        first = 2 if kind == "short" else 1
+                        directory, step = self.stop(f"{name}-during", number, options, ranks, f"step {first:>7} ", code, first)
+                        self.check_same_bits(directory, step, *options, ranks=ranks)
+                    with self.subTest(name, phase="before"):
+                        job, log = self.start(self.folder / f"{name}-before", *options, ranks=ranks)
+                        self.wait_for_text(job, log, "to stop")
+                        job.send_signal(number)
+                        self.assertEqual(job.wait(timeout=60), code)
+                    with self.subTest(name, phase="after"):
+                        directory = self.folder / f"{name}-after"
+                        job, log = self.start(directory, *options, "--train.steps", 2, ranks=ranks)
+                        self.wait_for_text(job, log, "step       2 ")
+                        job.send_signal(number)
+                        self.assertIn(job.wait(timeout=60), (0, code))
+                        self.wait_for("the last checkpoint", (directory / "checkpoints/step-2/manifest.json").exists)
+                        run("checkpoint", "verify", directory / "checkpoints/step-2")
+
+
+if __name__ == "__main__":
+    unittest.main()
