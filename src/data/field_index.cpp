@@ -57,22 +57,6 @@ double usual_step(const std::vector<FieldFile>& files) {
   return 0;
 }
 
-// A segment for each trajectory is kept, so that a file which declares trajectories of next to
-// nothing would take many times its own bytes.
-constexpr std::int64_t most_small_trajectories = 1 << 19;
-constexpr double small_trajectory = 32;  // values
-
-void check_counts(const FieldFile& file) {
-  double values = static_cast<double>(file.frames) * static_cast<double>(file.channels.size());
-  for (const std::int64_t points : file.points) values *= static_cast<double>(points);
-  if (file.trajectories <= most_small_trajectories || values >= small_trajectory) return;
-  throw IoError(file.path(),
-                fmt::format("dataset \"{}\": has {} trajectories of {} values; at most "
-                            "{} of fewer than {} are read",
-                            printable(file.channels[0].dataset), file.trajectories, values,
-                            most_small_trajectories, small_trajectory));
-}
-
 // Names come to terminals, reports and JSON from here on.
 void make_printable(FieldFile& file) {
   for (auto* places : {&file.channels, &file.targets}) {
@@ -125,6 +109,22 @@ void check_against(const FieldFile& file, const FieldFile& first) {
   check_same_points(file, first);
 }
 
+// A run and its segment are kept for each trajectory, so that a file which declares them of next to
+// nothing would take many times its own bytes.
+constexpr std::size_t most_small_runs = 1 << 18;
+constexpr double small_run = 32;  // values
+
+void check_runs(const FieldIndex& index, const FieldFile& file) {
+  if (index.runs.size() <= most_small_runs) return;
+  double values = static_cast<double>(index.frames) * static_cast<double>(file.channels.size());
+  for (const std::int64_t points : file.points) values *= static_cast<double>(points);
+  if (values >= small_run * static_cast<double>(index.runs.size())) return;
+  throw IoError(file.path(),
+                fmt::format("dataset \"{}\": has more than {} runs or trajectories of "
+                            "fewer than {} values each",
+                            printable(file.channels[0].dataset), most_small_runs, small_run));
+}
+
 // Adds frames [begin, end) of a trajectory, to the last run where `goes_on`.
 void add_segment(FieldIndex& index, const FramePlace& begin, std::int64_t frames, bool goes_on) {
   if (!goes_on || index.runs.empty()) {
@@ -174,6 +174,7 @@ void add_runs(FieldIndex& index, std::size_t number, std::pair<double, double> p
       if (wanted(begin)) {
         add_segment(index, {number, trajectory, begin}, frame - begin,
                     begin == 0 && goes_on_from_file_before(index, number));
+        check_runs(index, file);
       }
       begin = frame;
     }
@@ -302,7 +303,6 @@ FieldIndex index_field_files(const std::string& path, const std::string& layout,
     FieldFile described = index.layout->describe(file);
     described.sources = {{name, file.file_bytes()}};
     make_printable(described);
-    check_counts(described);
     check_times(described);
     index.files.push_back(std::move(described));
   }

@@ -28,8 +28,10 @@ bool even(const std::vector<double>& values) {
 }
 
 // Whether the sines of the latitudes are the zeros of the Legendre polynomial of their number: a
-// Newton step from each would move it by less than a hundredth of the mean spacing.
+// Newton step from each would move it by less than a hundredth of the mean spacing. The work grows
+// with the square of their number; no grid has more.
 bool gaussian(const std::vector<double>& latitudes) {
+  if (latitudes.size() > 16384) return false;
   const auto count = static_cast<double>(latitudes.size());
   for (const double latitude : latitudes) {
     const double x = std::sin(latitude * std::numbers::pi / 180);
@@ -118,6 +120,7 @@ std::vector<double> read_line(const Hdf5File& file, const std::string& name) {
   if (dataset.shape().size() != 1) {
     refuse_dataset(file, name, fmt::format("has {} dimensions, not 1", dataset.shape().size()));
   }
+  if (dataset.shape()[0] == 0) refuse_dataset(file, name, "is empty");
   return dataset.read_all<double>(most_coordinates);
 }
 

@@ -104,8 +104,8 @@ const FieldLayout& netcdf_layout();
 Hdf5Dataset open_array(const Hdf5File& file, const std::string& name, std::size_t rank,
                        const std::string& expected);
 // Channels of a file, and values of one of its coordinates: what is more is refused by name.
-inline constexpr std::int64_t most_channels = 1 << 16;
-inline constexpr std::int64_t most_coordinates = 1 << 21;
+inline constexpr std::int64_t most_channels = 1 << 14;
+inline constexpr std::int64_t most_coordinates = 1 << 20;
 // IoError unless `count` channels of the dataset `name` can be described.
 void check_channel_count(const Hdf5File& file, const std::string& name, std::int64_t count);
 // A one-dimensional dataset of numbers as it is, at most `most_coordinates` of them.

@@ -171,8 +171,9 @@ FieldFile describe(const Hdf5File& file) {
   described.trajectories = 0;
   const std::vector<std::string> dimensions = file.attributes("dimensions").texts("spatial_dims");
   described.axes = dimensions;
-  if (std::find(dimensions.begin(), dimensions.end(), "") != dimensions.end()) {
-    throw IoError(file.path(), "attribute \"spatial_dims\" of \"dimensions\" has an empty name");
+  if (dimensions.empty() ||
+      std::find(dimensions.begin(), dimensions.end(), "") != dimensions.end()) {
+    throw IoError(file.path(), "attribute \"spatial_dims\" of \"dimensions\" lacks a name");
   }
   for (const std::string& axis : dimensions) {
     described.coordinates.push_back(read_coordinate(file, axis));

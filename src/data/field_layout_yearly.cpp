@@ -164,13 +164,15 @@ FieldFile describe(const Hdf5File& file) {
   if (metadata.grid == "legendre-gauss") described.grid = metadata.grid;
   const Hdf5Attributes attributes = file.attributes("/");
   if (attributes.has("trajectory_length")) {
-    described.run_length = static_cast<std::int64_t>(attributes.number("trajectory_length"));
+    const double length = attributes.number("trajectory_length");
+    const bool countable = length >= 1 && length <= static_cast<double>(described.frames);
+    described.run_length = countable ? static_cast<std::int64_t>(length) : 0;
     if (described.run_length < 1 || described.frames % described.run_length != 0) {
       throw IoError(
           file.path(),
           fmt::format("attribute \"trajectory_length\" is {}, which does not divide the {} "
                       "frames of dataset \"{}\"",
-                      described.run_length, described.frames, fields));
+                      length, described.frames, fields));
     }
   }
   described.statistics = find_beside(file.path(), "stats");

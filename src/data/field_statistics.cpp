@@ -315,7 +315,15 @@ FieldMoments choose_moments(const FieldSummary& summary, const std::string& mode
   if (pointwise) moments.points = points;
   const std::vector<double>& mean = pointwise ? summary.point_mean : summary.mean;
   const std::vector<double>& deviation = pointwise ? summary.point_deviation : summary.deviation;
-  const std::size_t each = mean.size() / std::max<std::size_t>(summary.channels.size(), 1);
+  std::size_t each = 1;
+  for (const std::int64_t size : moments.points) each *= static_cast<std::size_t>(size);
+  const std::size_t channels = summary.channels.size();
+  const std::size_t changes = summary.difference_deviation.size();
+  if (mean.size() != channels * each || deviation.size() != channels * each ||
+      summary.deviation.size() != channels || (changes != 0 && changes != channels)) {
+    throw IoError(source, fmt::format("has {} means and {} deviations for {} channels of {} values",
+                                      mean.size(), deviation.size(), channels, each));
+  }
   for (const std::string& channel : wanted) {
     const auto found = std::find(summary.channels.begin(), summary.channels.end(), channel);
     if (found == summary.channels.end()) {

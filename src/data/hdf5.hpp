@@ -160,7 +160,7 @@ class Hdf5Attributes {
 //
 // What a file says of itself is not believed. Names lead to objects of this file only: where a link
 // on the way is soft or external it is refused by name. A dataset is refused that declares more
-// than its stored chunks can hold (16-fold and 64 MiB are let pass, since chunks may be absent),
+// than its stored chunks can hold (16-fold and 1 MiB are let pass, since chunks may be absent),
 // that lies beyond the end of the file, or whose chunks are above 256 MiB.
 class Hdf5File {
  public:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t largest_chunk_bytes = 256LL << 20;
 // Chunks that were never written may be absent: this much is let pass, in bytes and as a multiple.
-constexpr std::int64_t believed_bytes = 64LL << 20;
+constexpr std::int64_t believed_bytes = 1LL << 20;
 constexpr std::int64_t believed_multiple = 16;
 // Of deflate: at most 258 bytes of two bits.
 constexpr std::int64_t greatest_compression = 1032;

@@ -3,10 +3,11 @@
 import json
 import pathlib
 import shutil
+import subprocess
 import tempfile
 import unittest
 
-from support import SOURCE, ProgramTest, run
+from support import BINARY, SOURCE, FieldsTest, ProgramTest, run
 
 CLIMATE = SOURCE / "data/climate"
 
@@ -51,6 +52,91 @@ class BadFiles(ProgramTest):
         run("data", "statistics", self.data, "--layout", "grib", check=2)
         run("data", "statistics", self.data, "--missing", "ignore", check=2)
         run("data", "inspect", self.data, ranks=2, check=2)
+
+
+RUN_FILE = """
+[model]
+kind = "fno"
+layers = 1
+hidden = 4
+modes = [3, 3]
+[data]
+path = "{folder}/good"
+normalisation = "none"
+[train]
+steps = 20
+global_batch = 4
+micro_batch = 1
+seed = 3
+[grid]
+data = 2
+"""
+
+
+class FilesOfOthers(FieldsTest, unittest.TestCase):
+    """What is wrong with a file is said once, with its name and that of the dataset, on one rank and on two."""
+
+    RUN_FILE = RUN_FILE
+
+    @classmethod
+    def make_data(cls):
+        subprocess.run([pathlib.Path(BINARY).parents[1] / "tests/make_field_files", cls.folder], check=True)
+
+    def refused(self, arguments, ranks, *words, in_a_step=False):
+        done = run(*arguments, ranks=ranks, check=5)
+        ours = [line for line in done.stderr.splitlines() if "garonne:" in line or line.startswith("[rank ")]
+        if in_a_step:  # each rank that meets it says so
+            self.assertTrue(ours and all(word in line for word in words for line in ours), done.stderr)
+        else:
+            self.assertEqual(len(ours), 1, done.stderr)
+        self.assertLess(len(ours[0]), 2000)
+        for word in words:
+            self.assertIn(word, done.stderr)
+        self.assertNotIn("H5", ours[0].replace(".h5", ""))
+
+    def test_years_that_do_not_go_together(self):
+        run("data", "inspect", self.folder / "good", "--full")
+        for kind, words in {
+            "wrong_rank": ('"fields"', "3 dimensions", "[8, 3, 144]"),
+            "swapped_axes": ('"fields"', "swapped"),
+            "missing_channel": ('"fields"', '"t2m" is missing'),
+            "other_size": ('"fields"', "[17, 32]"),
+            "nan_slab": ('"fields"', '"t2m"', "row 3", "frame 2", "NaN"),
+        }.items():
+            with self.subTest(kind):
+                culprit = str(self.folder / kind / "1980.h5")
+                if kind != "nan_slab":
+                    self.refused(("data", "inspect", self.folder / kind), 0, culprit, *words)
+                self.refused(("data", "statistics", self.folder / kind), 2, culprit, *words)
+                self.refused(("train", self.config, "--data.path", self.folder / kind, "--run.directory",
+                              self.folder / f"run-{kind}"), 2, culprit, *words, in_a_step=kind == "nan_slab")
+
+    def test_files_that_are_not_believed(self):
+        for name, words in {
+            "links.h5": ('"dimensions"', "link to another file"),
+            "giant.h5": ('"tensor"', "declares", "1099511627776"),
+            "giant_tokens.h5": ('"tokens"', "declares"),
+            "damaged_texts.nc": ("cannot be read", "damaged"),
+        }.items():
+            with self.subTest(name):
+                path = self.folder / name
+                self.refused(("data", "inspect", path, "--full"), 0, str(path), *words)
+                self.refused(("train", self.config, "--data.path", path, "--run.directory", self.folder / f"run-{name}"),
+                             2, str(path))
+
+    def test_texts_of_other_programs(self):
+        shown = run("data", "inspect", self.folder / "climate.nc", "--full").stdout
+        self.assertIn("layout netcdf", shown)
+        self.assertIn("tas", shown)
+        self.assertIn("density", run("data", "inspect", self.folder / "well.h5").stdout)
+
+    def test_names_are_shown_without_control_characters(self):
+        file = self.folder / "control_names/1980.h5"
+        shown = run("data", "inspect", file, "--full").stdout
+        self.assertIn(r"t2m\x1b[31m\n", shown)
+        self.assertNotIn("\x1b", shown)
+        facts = json.loads(run("data", "inspect", file, "--json").stdout)
+        self.assertIn(r"t2m\x1b[31m\n", facts["channels"])
 
 
 @unittest.skipUnless(CLIMATE.is_dir(), f"{CLIMATE} is missing; scripts/fetch-data makes it")

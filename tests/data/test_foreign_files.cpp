@@ -194,10 +194,14 @@ TEST(ForeignFiles, NamesAndTimesWithoutData) {
                          file.declare_only("channel", eight, {hsize_t{1} << 25}, {1024});
                        }),
                  {"\"channel\"", "declares"});
-  // Few enough to be let pass, still too many to be names.
+  // Stored, but too many to be names.
   expect_refused(write("more_names.h5",
                        [&](ForeignFile& file) {
-                         file.declare_only("channel", eight, {hsize_t{1} << 21}, {1024});
+                         const hsize_t many = hsize_t{1} << 21;
+                         const hid_t names = file.declare("channel", eight, {many}, {many / 8});
+                         const std::string zeros(8 * many, '\0');
+                         H5Dwrite(names, eight, H5S_ALL, H5S_ALL, H5P_DEFAULT, zeros.data());
+                         H5Dclose(names);
                        }),
                  {"\"channel\"", "2097152 texts"});
   H5Tclose(eight);
@@ -209,8 +213,9 @@ TEST(ForeignFiles, NamesAndTimesWithoutData) {
                  {"\"timestamp\"", "declares"});
   expect_refused(write("more_times.h5",
                        [&](ForeignFile& file) {
-                         file.declare_only("timestamp", H5T_NATIVE_INT8, {hsize_t{1} << 24},
-                                           {1024});
+                         const hsize_t many = hsize_t{1} << 24;
+                         file.array<std::int8_t>("timestamp", {many},
+                                                 std::vector<std::int8_t>(many), {many / 8});
                        }),
                  {"\"timestamp\"", "16777216 elements"});
   // So many channels of one value each that describing them would take gigabytes.
@@ -225,7 +230,14 @@ TEST(ForeignFiles, NamesAndTimesWithoutData) {
     const hsize_t many = hsize_t{1} << 22;
     file.array<float>("tensor", {many, 2, 2}, std::vector<float>(many * 4), {many / 4, 2, 2});
   }
-  expect_refused(scratch.path("small.h5"), {"\"tensor\"", "4194304 trajectories"});
+  expect_refused(scratch.path("small.h5"), {"\"tensor\"", "262144 runs"});
+  {
+    ForeignFile file(scratch.path("runs.h5"));
+    const hsize_t many = hsize_t{1} << 22;
+    file.array<float>("fields", {many, 1, 1, 1}, std::vector<float>(many), {many / 4, 1, 1, 1});
+    file.attribute("/", "trajectory_length", 1.0);
+  }
+  expect_refused(scratch.path("runs.h5"), {"\"fields\"", "262144 runs"});
 }
 
 TEST(ForeignFiles, TokensWithoutDataAreNoTokens) {
@@ -338,6 +350,44 @@ TEST(ForeignReader, SaysHowItsProgramEnded) {
   ForeignReader lies(
       program("lie", "printf '\\000\\000\\000\\000\\377\\377\\377\\377\\377\\377\\377\\377' >&0"));
   testing::expect_io_error("x.h5", "cannot be read", [&] { ask(lies); });
+}
+
+// --- what is missing ---
+
+TEST(ForeignFiles, EmptyCoordinatesAndMissingStatistics) {
+  const Scratch scratch;
+  testing::write_foreign_well(scratch.path("well.h5"));
+  {
+    const hid_t file = H5Fopen(scratch.path("well.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    EXPECT_GE(H5Adelete_by_name(file, "dimensions", "spatial_dims", H5P_DEFAULT), 0);
+    const hid_t type = H5Tcopy(H5T_C_S1);
+    const hid_t space = H5Screate(H5S_NULL);
+    const hid_t group = H5Gopen2(file, "dimensions", H5P_DEFAULT);
+    H5Aclose(H5Acreate2(group, "spatial_dims", type, space, H5P_DEFAULT, H5P_DEFAULT));
+    H5Gclose(group);
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Fclose(file);
+  }
+  expect_refused(scratch.path("well.h5"), {"\"spatial_dims\"", "lacks a name"});
+  {
+    ForeignFile file(scratch.path("year.h5"));
+    file.array<float>("fields", {2, 3, 4, 8}, testing::waves(2 * 3 * 4 * 8));
+    file.declare_only("lat", H5T_NATIVE_DOUBLE, {0});
+  }
+  expect_refused(scratch.path("year.h5"), {"\"lat\"", "is empty"});
+  const std::string path = scratch.path("statistics.h5");
+  FieldSummaries summaries;
+  summaries.inputs.channels = {"u10", "t2m"};
+  summaries.inputs.mean = summaries.inputs.deviation = {1, 2};
+  save_field_summaries(path, summaries);
+  expect_read(path);
+  for (const char* name : {"inputs/deviation", "inputs/mean"}) {
+    const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    EXPECT_GE(H5Ldelete(file, name, H5P_DEFAULT), 0);
+    H5Fclose(file);
+    expect_refused(path, {"means and 0 deviations for 2 channels"});
+  }
 }
 
 // --- names ---

@@ -49,7 +49,10 @@ inline void read_whole_file(const std::string& path) {
     const Hdf5File file = Hdf5File::open(path);
     tokens = file.has_attribute("format");
     if (tokens && file.string_attribute("format") == "garonne.field-statistics") {
-      load_field_summaries(path, {}, 1);
+      const FieldSummaries summaries = load_field_summaries(path, {}, 1);
+      FieldDatasetInfo info;
+      info.input_channels = info.target_channels = summaries.inputs.channels;
+      choose_statistics(summaries, "channel", info, path);
       return;
     }
   }
