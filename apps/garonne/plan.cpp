@@ -154,7 +154,9 @@ ExitCode plan_run(const RunConfig& config, const PlanOptions& options) {
   const int threads = train::threads_of_rank(config, static_cast<int>(std::min(ranks, on_node)));
   // What was measured here says nothing about another machine's devices.
   const bool like_here = !cluster || cluster->profiled_here;
-  const plan::CostTable costs = like_here ? exec::load_cached_costs(threads) : plan::CostTable();
+  const auto warn = [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); };
+  const plan::CostTable costs =
+      like_here ? exec::load_cached_costs(threads, warn) : plan::CostTable();
   if (searches) {
     expect_search_alone(options);
     if (!cluster) {

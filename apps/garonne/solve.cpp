@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <filesystem>
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
+#include "base/json_input.hpp"
 #include "command.hpp"
-#include "plan/chain/chain_json.hpp"
 
 namespace garonne::apps {
 namespace {
@@ -31,18 +30,19 @@ void refuse_graph_options(const plan::GraphSolverOptions& given) {
 }
 
 ExitCode solve(const SolveOptions& options) {
-  if (!std::filesystem::is_regular_file(options.path))
-    throw ConfigError(options.path, "", "is no file");
-  const nlohmann::json source = plan::parse_json(read_text_file(options.path), options.path);
-  const std::string key = options.path + ": format";
-  if (!source.is_object() || !source.contains("format")) throw ConfigError(key, "", "is missing");
-  if (source["format"] == "garonne.chain") refuse_graph_options(options.graph);
+  const nlohmann::json source =
+      parse_json(read_given_file(options.path, "give the path of a garonne.chain or garonne.graph"),
+                 options.path);
+  const JsonFile file(source, options.path);
+  const JsonPlace format = file.root().key("format");
+  const std::string given = format.text();
+  if (given == "garonne.chain") refuse_graph_options(options.graph);
   std::string known;
-  for (const auto& [format, solver] : solved_formats) {
-    if (source["format"] == format) return solver(source, options);
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", format);
+  for (const auto& [name, solver] : solved_formats) {
+    if (given == name) return solver(source, options);
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
   }
-  throw ConfigError(key, source["format"].dump().substr(0, 60), "is none of " + known);
+  format.refuse("is none of " + known);
 }
 
 }  // namespace

@@ -4,14 +4,15 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <sstream>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "base/multiples.hpp"
+#include "base/toml_limits.hpp"
 
 namespace garonne {
 namespace {
@@ -124,6 +125,7 @@ void check_together(const RunConfig& config) {
 RunConfig parse_config(const std::string& toml_text, const std::string& name,
                        const Overrides& overrides) {
   RunConfig config;
+  check_toml_limits(toml_text, name);
   try {
     read_table(toml::parse(toml_text, name), "", config);
   } catch (const toml::parse_error& error) {
@@ -141,11 +143,8 @@ RunConfig parse_config(const std::string& toml_text, const std::string& name,
 }
 
 RunConfig load_config(const std::string& path, const Overrides& overrides) {
-  std::ifstream file(path);
-  if (!file) throw ConfigError(path, "", "cannot be read; give the path of a run file (TOML)");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_config(text.str(), path, overrides);
+  return parse_config(read_given_file(path, "give the path of a run file (TOML)", most_toml_bytes),
+                      path, overrides);
 }
 
 std::string config_to_toml(const RunConfig& config) {
@@ -198,6 +197,9 @@ std::string config_reference() {
 }
 
 std::string nearest_word(const std::string& word, const std::vector<std::string>& known) {
+  constexpr std::size_t most_mistyped_bytes = 100;
+  // No mistyping of a word; and the distances would take their time.
+  if (word.size() > most_mistyped_bytes) return "";
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, word.size() / 4) + 1;
   for (const auto& candidate : known) {

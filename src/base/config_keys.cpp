@@ -9,11 +9,14 @@
 #include "base/bytes.hpp"
 #include "base/config.hpp"
 #include "base/error.hpp"
+#include "base/key_limits.hpp"
+#include "base/printable.hpp"
 
 namespace garonne {
 namespace {
 
 using Limits = std::numeric_limits<double>;
+constexpr std::int64_t any_integer = std::numeric_limits<std::int64_t>::max();
 
 template <typename Number>
 Number parse_number(const std::string& key, const std::string& text, const char* what) {
@@ -41,17 +44,16 @@ KeySpec text_key(const std::string& name, Access access, std::vector<std::string
               fmt::format("must be one of {}{}", range,
                           near.empty() ? "" : fmt::format("; did you mean {}?", near)));
         }
+        if (!is_utf8(text)) throw ConfigError(name, text, "must be text in UTF-8");
         access(config) = text;
       }};
 }
 
 template <typename Access>
-KeySpec integer_key(const std::string& name, Access access, std::int64_t least,
-                    const std::string& help,
-                    std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
-  const std::string range = most == std::numeric_limits<std::int64_t>::max()
-                                ? fmt::format(">= {}", least)
-                                : fmt::format(">= {} and <= {}", least, most);
+KeySpec integer_key(const std::string& name, Access access, std::int64_t least, std::int64_t most,
+                    const std::string& help) {
+  const std::string range = most == any_integer ? fmt::format(">= {}", least)
+                                                : fmt::format(">= {} and <= {}", least, most);
   return {name,
           KeyType::Integer,
           range,
@@ -104,11 +106,12 @@ KeySpec switch_key(const std::string& name, Access access, const std::string& he
           }};
 }
 
-// Integers of at least `least`, none to as many as one likes.
+// Integers of [least, most].
 template <typename Access>
-KeySpec list_key(const std::string& name, Access access, std::int64_t least,
-                 const std::string& help) {
-  const std::string range = fmt::format("integers >= {} with commas", least);
+KeySpec list_key(const std::string& name, Access access, std::int64_t least, std::int64_t most,
+                 std::size_t most_elements, const std::string& help) {
+  const std::string range =
+      fmt::format("up to {} integers >= {} and <= {} with commas", most_elements, least, most);
   return {name,
           KeyType::List,
           range,
@@ -122,7 +125,8 @@ KeySpec list_key(const std::string& name, Access access, std::int64_t least,
               const std::size_t comma = std::min(text.find(',', begin), text.size());
               const auto number = parse_number<std::int64_t>(
                   name, text.substr(begin, comma - begin), "must be integers between commas");
-              if (number < least) throw ConfigError(name, text, "must be " + range);
+              if (number < least || number > most || numbers.size() == most_elements)
+                throw ConfigError(name, text, "must be " + range);
               numbers.push_back(number);
               begin = comma + 1;
             }
@@ -150,6 +154,9 @@ KeySpec bytes_key(const std::string& name, Access access, bool may_be_automatic,
             }
             const auto bytes = parse_bytes(text);
             if (!bytes) throw ConfigError(name, text, "must be " + range);
+            if (*bytes > most_key_bytes)
+              throw ConfigError(name, text,
+                                fmt::format("must be at most {} bytes", most_key_bytes));
             access(config) = *bytes;
           }};
 }
@@ -164,14 +171,15 @@ std::vector<KeySpec> make_keys() {
   return {
       text_key("model.kind", GARONNE_MEMBER(model, kind), {"gpt", "fno", "tfno", "afno", "sfno"},
                "family of the model"),
-      integer_key("model.layers", GARONNE_MEMBER(model, layers), 1,
+      integer_key("model.layers", GARONNE_MEMBER(model, layers), 1, most_layers,
                   "transformer or operator layers"),
-      integer_key("model.hidden", GARONNE_MEMBER(model, hidden), 1,
+      integer_key("model.hidden", GARONNE_MEMBER(model, hidden), 1, most_width,
                   "width of the residual stream; channels of an operator layer"),
-      integer_key("model.heads", GARONNE_MEMBER(model, heads), 1,
+      integer_key("model.heads", GARONNE_MEMBER(model, heads), 1, most_width,
                   "attention heads; divides hidden"),
-      integer_key("model.sequence", GARONNE_MEMBER(model, sequence), 1, "tokens of a sample"),
-      integer_key("model.vocabulary", GARONNE_MEMBER(model, vocabulary), 0,
+      integer_key("model.sequence", GARONNE_MEMBER(model, sequence), 1, most_sequence,
+                  "tokens of a sample"),
+      integer_key("model.vocabulary", GARONNE_MEMBER(model, vocabulary), 0, most_vocabulary,
                   "rows of the token table; 0 = as in the data file"),
       real_key("model.dropout", GARONNE_MEMBER(model, dropout), 0, 1,
                "probability of embedding and residual dropout"),
@@ -181,40 +189,40 @@ std::vector<KeySpec> make_keys() {
           "form of an operator's layers: fno, tfno: neuralop (channel MLP, gated skip; auto) or "
           "li (the paper of 2020); sfno: makani (auto) or torch-harmonics (its smaller "
           "example)"),
-      list_key("model.modes", GARONNE_MEMBER(model, modes), 1,
+      list_key("model.modes", GARONNE_MEMBER(model, modes), 1, most_width, most_modes_axes,
                "fno, tfno: Fourier modes kept along each axis"),
       text_key("model.spectral_weights", GARONNE_MEMBER(model, spectral_weights),
                {"centred", "corners"},
                "fno, tfno: centred = n modes are the frequencies -n/2 to n/2-1, on the last axis 0 "
                "to n/2; corners = m modes are -m to m-1, on the last axis 0 to m-1"),
-      integer_key("model.padding", GARONNE_MEMBER(model, padding), 0,
+      integer_key("model.padding", GARONNE_MEMBER(model, padding), 0, most_width,
                   "fno, tfno: zeros appended to the far end of every axis, for fields that are not "
                   "periodic"),
       switch_key("model.coordinates", GARONNE_MEMBER(model, coordinates),
                  "fno, tfno: the coordinates of a point are input channels too"),
       text_key("model.factorization", GARONNE_MEMBER(model, factorization), {"tucker", "cp"},
                "tfno: form of the spectral weights"),
-      real_key("model.rank", GARONNE_MEMBER(model, rank), 0, infinity,
+      real_key("model.rank", GARONNE_MEMBER(model, rank), 0, most_ratio,
                "tfno: numbers in the factors over numbers in the dense weights, about"),
       text_key(
           "model.implementation", GARONNE_MEMBER(model, implementation),
           {"factorized", "reconstructed"},
           "tfno: multiply by one factor after the other, or by the dense weights made of them"),
-      real_key("model.mlp_ratio", GARONNE_MEMBER(model, mlp_ratio), 0, infinity,
+      real_key("model.mlp_ratio", GARONNE_MEMBER(model, mlp_ratio), 0, most_ratio,
                "operators: width of the layer's MLP over hidden; 0 = as usual: fno, tfno 0.5, afno "
                "4, sfno 2"),
       text_key("model.norm", GARONNE_MEMBER(model, norm), {"auto", "none", "instance", "layer"},
                "operators: normalisation; auto = as usual: fno, tfno none, afno layer, sfno "
                "instance"),
-      integer_key("model.patch", GARONNE_MEMBER(model, patch), 1,
+      integer_key("model.patch", GARONNE_MEMBER(model, patch), 1, most_width,
                   "afno: side of the square patches that become tokens"),
-      integer_key("model.spectral_blocks", GARONNE_MEMBER(model, spectral_blocks), 1,
+      integer_key("model.spectral_blocks", GARONNE_MEMBER(model, spectral_blocks), 1, most_width,
                   "afno: diagonal blocks of the spectral weights; divides hidden"),
       real_key("model.sparsity_threshold", GARONNE_MEMBER(model, sparsity_threshold), 0, infinity,
                "afno: soft shrinkage of the spectrum"),
-      real_key("model.hard_thresholding", GARONNE_MEMBER(model, hard_thresholding), 0, infinity,
+      real_key("model.hard_thresholding", GARONNE_MEMBER(model, hard_thresholding), 0, most_ratio,
                "afno: share of the frequencies that are kept"),
-      integer_key("model.scale_factor", GARONNE_MEMBER(model, scale_factor), 1,
+      integer_key("model.scale_factor", GARONNE_MEMBER(model, scale_factor), 1, most_width,
                   "sfno: how much coarser the inner grid is"),
       text_key("model.spectral_operator", GARONNE_MEMBER(model, spectral_operator),
                {"dhconv", "diagonal"},
@@ -237,11 +245,11 @@ std::vector<KeySpec> make_keys() {
                "fields: input channels, comma-separated; none = all that change in time"),
       text_key("data.targets", GARONNE_MEMBER(data, targets), {},
                "fields: channels to predict, comma-separated; none = all that change in time"),
-      integer_key("data.history", GARONNE_MEMBER(data, history), 0,
+      integer_key("data.history", GARONNE_MEMBER(data, history), 0, most_history,
                   "fields: earlier frames that the input has besides the present one"),
-      integer_key("data.lead", GARONNE_MEMBER(data, lead), 1,
+      integer_key("data.lead", GARONNE_MEMBER(data, lead), 1, most_frames,
                   "fields: frames of the data from one step of the model to the next"),
-      integer_key("data.stride", GARONNE_MEMBER(data, stride), 1,
+      integer_key("data.stride", GARONNE_MEMBER(data, stride), 1, most_frames,
                   "fields: frames from one sample to the next"),
       text_key("data.missing", GARONNE_MEMBER(data, missing), {"refuse", "mask"},
                "fields: what to do about values that are not there: refuse the data, or mask them, "
@@ -253,10 +261,11 @@ std::vector<KeySpec> make_keys() {
       text_key("data.statistics", GARONNE_MEMBER(data, statistics), {},
                "fields: means and deviations, made by `garonne data statistics`; none = those "
                "beside the data"),
-      integer_key("grid.data", GARONNE_MEMBER(grid, data), 1, "ranks that share a global batch"),
-      integer_key("grid.pipeline", GARONNE_MEMBER(grid, pipeline), 1,
+      integer_key("grid.data", GARONNE_MEMBER(grid, data), 1, most_ranks,
+                  "ranks that share a global batch"),
+      integer_key("grid.pipeline", GARONNE_MEMBER(grid, pipeline), 1, most_ranks,
                   "pipeline stages: each holds a run of the model's blocks"),
-      integer_key("grid.tensor", GARONNE_MEMBER(grid, tensor), 1,
+      integer_key("grid.tensor", GARONNE_MEMBER(grid, tensor), 1, most_ranks,
                   "ranks that share a layer: model.heads, or the rows of fields"),
       switch_key("grid.sequence_parallel", GARONNE_MEMBER(grid, sequence_parallel),
                  "tensor ranks also share the rows of norms, dropout and residuals"),
@@ -267,30 +276,29 @@ std::vector<KeySpec> make_keys() {
       text_key(
           "grid.schedule_file", GARONNE_MEMBER(grid, schedule_file), {},
           "of schedule file: a garonne.pipeline-schedule, as `garonne simulate --save` writes"),
-      integer_key("grid.chunks", GARONNE_MEMBER(grid, chunks), 0,
+      integer_key("grid.chunks", GARONNE_MEMBER(grid, chunks), 0, most_ranks,
                   "parts of the model on each pipeline stage; 0 = what the schedule takes"),
-      integer_key("grid.group_size", GARONNE_MEMBER(grid, group_size), 0,
+      integer_key("grid.group_size", GARONNE_MEMBER(grid, group_size), 0, most_ranks,
                   "of interleaved: micro-batches that pass a part in a row; 0 = grid.pipeline"),
       text_key("grid.transport", GARONNE_MEMBER(grid, transport), {"auto", "mpi", "nccl"},
                "what carries gradients; auto = mpi on CPUs, nccl on GPUs"),
       bytes_key("grid.bucket", GARONNE_MEMBER(grid, bucket), false,
                 "gradients are reduced over the data axis in buckets of about this size"),
-      integer_key("grid.zero", GARONNE_MEMBER(grid, zero), 0,
+      integer_key("grid.zero", GARONNE_MEMBER(grid, zero), 0, 3,
                   "what data ranks hold in shards: 1 optimizer states and masters, 2 gradients "
-                  "too, 3 parameters too; 0 = nothing",
-                  3),
+                  "too, 3 parameters too; 0 = nothing"),
       bytes_key("memory.budget", GARONNE_MEMBER(memory, budget), true,
                 "hard limit for each rank; auto = what is free on the node, shared by its ranks"),
       text_key("memory.plan", GARONNE_MEMBER(memory, plan), {},
                "auto = the fastest that fits; or one policy or solver: keep-all, selective, "
                "uniform, full, greedy, rotor, search"),
-      integer_key("train.steps", GARONNE_MEMBER(train, steps), 1,
+      integer_key("train.steps", GARONNE_MEMBER(train, steps), 1, most_steps,
                   "optimizer steps of the whole run"),
-      integer_key("train.stop_after", GARONNE_MEMBER(train, stop_after), 0,
+      integer_key("train.stop_after", GARONNE_MEMBER(train, stop_after), 0, most_steps,
                   "save and stop with exit code 75 after so many steps of this invocation; 0 = no"),
-      integer_key("train.global_batch", GARONNE_MEMBER(train, global_batch), 1,
+      integer_key("train.global_batch", GARONNE_MEMBER(train, global_batch), 1, most_samples,
                   "samples a step, over the whole grid"),
-      integer_key("train.micro_batch", GARONNE_MEMBER(train, micro_batch), 1,
+      integer_key("train.micro_batch", GARONNE_MEMBER(train, micro_batch), 1, most_samples,
                   "samples that go through the model at once on a rank"),
       text_key("train.precision", GARONNE_MEMBER(train, precision),
                {"float32", "float64", "bfloat16"},
@@ -299,10 +307,10 @@ std::vector<KeySpec> make_keys() {
                {"auto", "cross-entropy", "relative-l2", "relative-l2-channels", "h1", "squared-l2",
                 "area-l2"},
                "auto = cross-entropy of a gpt, relative-l2 of an operator"),
-      integer_key("train.rollout", GARONNE_MEMBER(train, rollout), 1,
+      integer_key("train.rollout", GARONNE_MEMBER(train, rollout), 1, most_rollout,
                   "operators: times that the network is applied to its own prediction in a step; "
                   "the loss is the mean over them"),
-      integer_key("train.push_forward", GARONNE_MEMBER(train, push_forward), 0,
+      integer_key("train.push_forward", GARONNE_MEMBER(train, push_forward), 0, most_rollout,
                   "operators: times that the network is applied to its own prediction before the "
                   "steps of the rollout, without gradients and without a loss"),
       real_key("train.noise", GARONNE_MEMBER(train, noise), 0, infinity,
@@ -310,7 +318,7 @@ std::vector<KeySpec> make_keys() {
                "normalised"),
       switch_key("train.decode", GARONNE_MEMBER(train, decode),
                  "fields: the loss is of fields in their own units, not of normalised ones"),
-      integer_key("train.seed", GARONNE_MEMBER(train, seed), 0,
+      integer_key("train.seed", GARONNE_MEMBER(train, seed), 0, any_integer,
                   "of initialisation, dropout and the order of samples"),
       text_key("optimizer.name", GARONNE_MEMBER(optimizer, name), {"adamw"}, "optimizer"),
       text_key("optimizer.decay", GARONNE_MEMBER(optimizer, decay), {"decoupled", "l2"},
@@ -324,7 +332,7 @@ std::vector<KeySpec> make_keys() {
                "at the end of the warm-up"),
       real_key("optimizer.minimum_learning_rate", GARONNE_MEMBER(optimizer, minimum_learning_rate),
                0, infinity, "at the end of the cosine"),
-      integer_key("optimizer.warmup_steps", GARONNE_MEMBER(optimizer, warmup_steps), 0,
+      integer_key("optimizer.warmup_steps", GARONNE_MEMBER(optimizer, warmup_steps), 0, most_steps,
                   "steps of linear warm-up"),
       real_key("optimizer.beta1", GARONNE_MEMBER(optimizer, beta1), 0, 1,
                "decay of the first moment"),
@@ -336,19 +344,19 @@ std::vector<KeySpec> make_keys() {
                "of matrices, embeddings and spectral weights; 0 for the rest"),
       real_key("optimizer.clip_norm", GARONNE_MEMBER(optimizer, clip_norm), 0, infinity,
                "largest global gradient norm; 0 = no clipping"),
-      integer_key("evaluation.every", GARONNE_MEMBER(evaluation, every), 0,
+      integer_key("evaluation.every", GARONNE_MEMBER(evaluation, every), 0, most_steps,
                   "steps between validations; 0 = only at the end"),
-      integer_key("evaluation.batches", GARONNE_MEMBER(evaluation, batches), 0,
+      integer_key("evaluation.batches", GARONNE_MEMBER(evaluation, batches), 0, most_samples,
                   "micro-batches of a validation, over the whole grid; 0 = no validation"),
-      integer_key("checkpoint.every", GARONNE_MEMBER(checkpoint, every), 0,
+      integer_key("checkpoint.every", GARONNE_MEMBER(checkpoint, every), 0, most_steps,
                   "steps between checkpoints; 0 = only at the end"),
-      integer_key("checkpoint.keep", GARONNE_MEMBER(checkpoint, keep), 1,
+      integer_key("checkpoint.keep", GARONNE_MEMBER(checkpoint, keep), 1, most_steps,
                   "newest checkpoints to keep"),
       text_key("run.directory", GARONNE_MEMBER(run, directory), {}, "where the run writes"),
       text_key("run.resume", GARONNE_MEMBER(run, resume), {"auto", "never"},
                "auto = from the newest checkpoint that verifies; never = wants an empty directory"),
       text_key("run.device", GARONNE_MEMBER(run, device), {"cpu", "cuda"}, "where the model runs"),
-      integer_key("run.threads", GARONNE_MEMBER(run, threads), 0,
+      integer_key("run.threads", GARONNE_MEMBER(run, threads), 0, most_threads,
                   "threads a rank; 0 = cores of the node over the ranks on it"),
       integer_key("run.timeout", GARONNE_MEMBER(run, timeout), 0,
                   "seconds that a rank waits for another one in training before the run is ended "

@@ -93,14 +93,18 @@ void FileWriter::write(const void* data, std::size_t bytes) {
 }
 
 std::string FileWriter::finish() {
-  const int descriptor = descriptor_;
-  if (::fsync(descriptor) != 0)
+  if (::fsync(descriptor_) != 0)
     throw IoError(path_, fmt::format("cannot be made durable: {}", std::strerror(errno)));
+  close();
+  const XXH128_hash_t hash = XXH3_128bits_digest(hash_->state);
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+void FileWriter::close() {
+  const int descriptor = descriptor_;
   descriptor_ = -1;
   if (::close(descriptor) != 0)
     throw IoError(path_, fmt::format("cannot be closed: {}", std::strerror(errno)));
-  const XXH128_hash_t hash = XXH3_128bits_digest(hash_->state);
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
 FileReader::FileReader(const std::string& path) : path_(path) {

@@ -20,6 +20,8 @@ class FileWriter {
   void write(const void* data, std::size_t bytes);
   // fsync and close; returns the hash of what was written, equal to hash_file's.
   std::string finish();
+  // Closes without fsync, for what may be lost with the power.
+  void close();
 
  private:
   struct Hash;

@@ -54,11 +54,15 @@ PartialFile::~PartialFile() {
 
 void PartialFile::publish() {
   make_durable(path_);
+  publish_without_waiting();
+  const auto folder = std::filesystem::path(target_).parent_path();
+  sync_directory(folder.empty() ? "." : folder.string());
+}
+
+void PartialFile::publish_without_waiting() {
   if (std::rename(path_.c_str(), target_.c_str()) != 0)
     throw IoError(target_, fmt::format("cannot be renamed into place: {}", std::strerror(errno)));
   owned_ = false;
-  const auto folder = std::filesystem::path(target_).parent_path();
-  sync_directory(folder.empty() ? "." : folder.string());
 }
 
 }  // namespace garonne

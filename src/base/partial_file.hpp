@@ -22,6 +22,8 @@ class PartialFile {
 
   // Makes the written file durable and renames it, over an older one if there is one. IoError.
   void publish();
+  // Renames it only: after a power cut there may be an empty file.
+  void publish_without_waiting();
 
   const std::string& path() const { return path_; }
 

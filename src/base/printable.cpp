@@ -96,6 +96,15 @@ std::string shown_text(std::string_view text, std::size_t most, bool keeps_lines
 
 }  // namespace
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const Character character = first_character(text);
+    if (character.bytes == 0) return false;
+    text.remove_prefix(character.bytes);
+  }
+  return true;
+}
+
 std::string printable(std::string_view text, std::size_t most) {
   return shown_text(text, most, false);
 }

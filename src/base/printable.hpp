@@ -11,6 +11,8 @@ namespace garonne {
 // The most bytes of a message for the user, whatever is quoted in it.
 inline constexpr std::size_t most_message_bytes = 2000;
 
+bool is_utf8(std::string_view text);
+
 // `text` with control characters (of terminals and of writing directions) and bytes that are no
 // UTF-8 escaped as \n, \x1b or \u{202e}. Where that has more than `most` bytes, the middle is left
 // out for an ellipsis.

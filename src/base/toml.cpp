@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/toml_limits.hpp"
 
 namespace garonne {
 namespace {
@@ -40,6 +41,7 @@ void read_table(const toml::table& table, const std::string& name, const std::st
 
 std::vector<TomlEntry> parse_toml(const std::string& text, const std::string& name) {
   std::vector<TomlEntry> entries;
+  check_toml_limits(text, name);
   try {
     read_table(toml::parse(text, name), name, "", entries);
   } catch (const toml::parse_error& error) {

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/json_input.hpp"
 #include "data/field_layout.hpp"
 
 namespace garonne::data {
@@ -31,20 +32,18 @@ Metadata read_metadata(const std::string& path) {
   std::string file = find_beside(path, "data.json");
   if (file.empty()) file = find_beside(path, "metadata/data.json");
   if (file.empty()) return metadata;
-  try {
-    const nlohmann::json json = nlohmann::json::parse(read_text_file(file));
-    metadata.frame_seconds = json.value("dhours", 0.0) * 3600;
-    // The documents of makani say `coord`, its code says `coords`.
-    for (const char* name : {"coords", "coord"}) {
-      if (!json.contains(name)) continue;
-      const nlohmann::json& coordinates = json[name];
-      metadata.grid = coordinates.value("grid_type", "");
-      metadata.channels = coordinates.value("channel", metadata.channels);
-      metadata.latitudes = coordinates.value("lat", metadata.latitudes);
-      metadata.longitudes = coordinates.value("lon", metadata.longitudes);
-    }
-  } catch (const nlohmann::json::exception& error) {
-    throw IoError(file, fmt::format("not a description of field files: {}", error.what()));
+  const nlohmann::json json = parse_json(read_text_file(file), file, FileOwner::Run);
+  const JsonFile description(json, file, FileOwner::Run);
+  const JsonPlace root = description.root();
+  if (root.has("dhours")) metadata.frame_seconds = root.key("dhours").number(0, 1e9) * 3600;
+  // The documents of makani say `coord`, its code says `coords`.
+  for (const char* name : {"coords", "coord"}) {
+    if (!root.has(name)) continue;
+    const JsonPlace coordinates = root.key(name);
+    if (coordinates.has("grid_type")) metadata.grid = coordinates.key("grid_type").text();
+    if (coordinates.has("channel")) metadata.channels = coordinates.key("channel").texts();
+    if (coordinates.has("lat")) metadata.latitudes = coordinates.key("lat").numbers();
+    if (coordinates.has("lon")) metadata.longitudes = coordinates.key("lon").numbers();
   }
   return metadata;
 }

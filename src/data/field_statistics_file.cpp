@@ -11,6 +11,8 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/json_input.hpp"
+#include "base/partial_file.hpp"
 #include "base/printable.hpp"
 #include "data/field_statistics.hpp"
 #include "data/hdf5.hpp"
@@ -96,17 +98,15 @@ FieldSummary read_summary(const Hdf5File& file, const std::string& group) {
 }
 
 void save_file(const std::string& path, const FieldSummaries& summaries) {
-  const std::string partial = path + ".partial";
-  Hdf5File file = Hdf5File::create(partial);
+  PartialFile partial(path);
+  Hdf5File file = Hdf5File::create(partial.path());
   file.write_attribute("format", std::string(file_format));
   file.write_attribute("format_version", file_version);
   file.write_attribute("lead", summaries.lead);
   write_summary(file, "inputs", summaries.inputs);
   write_summary(file, "targets", summaries.targets);
   file.close();
-  std::error_code error;
-  std::filesystem::rename(partial, path, error);
-  if (error) throw IoError(path, error.message());
+  partial.publish();
 }
 
 FieldSummaries load_file(const std::string& path) {
@@ -167,13 +167,8 @@ std::vector<std::string> folder_channels(const std::filesystem::path& folder,
                                          const FieldDatasetInfo& info) {
   const std::string path = (folder / "channels.json").string();
   if (!std::filesystem::exists(path)) return info.channels;
-  try {
-    return nlohmann::json::parse(read_text_file(path))
-        .at("channels")
-        .get<std::vector<std::string>>();
-  } catch (const nlohmann::json::exception& error) {
-    throw IoError(path, fmt::format("no list of channels: {}", error.what()));
-  }
+  const nlohmann::json json = parse_json(read_text_file(path), path, FileOwner::Run);
+  return JsonFile(json, path, FileOwner::Run).root().key("channels").texts();
 }
 
 FieldSummaries load_folder(const std::string& path, const FieldDatasetInfo& info,

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/error.hpp"
+#include "data/disk_space.hpp"
 #include "data/frame_statistics.hpp"
 #include "data/shared_work.hpp"
 #include "data/yearly_file.hpp"

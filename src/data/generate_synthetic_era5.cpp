@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/progress.hpp"
+#include "data/disk_space.hpp"
 #include "data/frame_statistics.hpp"
 #include "data/shared_work.hpp"
 #include "data/synthetic_climate.hpp"

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "data/disk_space.hpp"
 
 namespace garonne::data {
 namespace {

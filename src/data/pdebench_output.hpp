@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/partial_file.hpp"
 #include "data/hdf5.hpp"
-#include "data/partial_file.hpp"
 
 namespace garonne::data {
 

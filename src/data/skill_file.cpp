@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/partial_file.hpp"
 #include "data/hdf5.hpp"
-#include "data/partial_file.hpp"
 
 namespace garonne::data {
 namespace {

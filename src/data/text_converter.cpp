@@ -11,9 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/partial_file.hpp"
 #include "base/progress.hpp"
+#include "data/disk_space.hpp"
 #include "data/hdf5.hpp"
-#include "data/partial_file.hpp"
 #include "data/tokenizer.hpp"
 
 namespace garonne::data {
@@ -50,7 +51,7 @@ std::int64_t check(const TextConversion& conversion) {
   for (const auto* list : {&conversion.inputs, &conversion.validation_inputs}) {
     for (const std::string& path : *list) {
       bytes += check_input(path);
-      if (same_file(path, conversion.output) || same_file(path, conversion.output + ".partial")) {
+      if (same_file(path, conversion.output)) {
         throw ConfigError("output", conversion.output,
                           "is one of the texts, which would be overwritten");
       }

@@ -19,11 +19,11 @@ struct TextConversion {
   bool show_progress = true;  // a bar over the bytes read, where there is a terminal
 };
 
-// Writes `output`.partial, makes it durable, then renames it, so that `output` is whole or what it
-// was before; a failure removes the partial file. Returns the description of what was written.
-// ConfigError: no input, an unknown tokenizer, a text given both for training and for validation,
-// an output that is one of the texts. IoError: a text that is missing, empty or not a file; a disk
-// that is full or refuses.
+// Writes a file beside `output`, makes it durable, then renames it, so that `output` is whole or
+// what it was before; a failure removes the partial file. Returns the description of what was
+// written. ConfigError: no input, an unknown tokenizer, a text given both for training and for
+// validation, an output that is one of the texts. IoError: a text that is missing, empty or not a
+// file; a disk that is full or refuses.
 TokenFileInfo convert_text(const TextConversion& conversion);
 
 }  // namespace garonne::data

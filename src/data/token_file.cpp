@@ -7,6 +7,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/json_input.hpp"
 #include "base/printable.hpp"
 #include "base/progress.hpp"
 #include "data/hdf5.hpp"
@@ -20,15 +21,17 @@ namespace {
 std::vector<TokenSource> read_sources(const Hdf5File& file) {
   std::vector<TokenSource> sources;
   if (!file.has_attribute("sources")) return sources;
+  const std::string place = "attribute \"sources\"";
   try {
-    for (const nlohmann::json& entry : nlohmann::json::parse(file.string_attribute("sources"))) {
-      sources.push_back({printable(entry.at("name").get<std::string>()),
-                         printable(entry.at("dataset").get<std::string>()),
-                         entry.at("tokens").get<std::int64_t>()});
+    const nlohmann::json json = parse_json(file.string_attribute("sources"), place, FileOwner::Run);
+    const JsonFile attribute(json, place, FileOwner::Run);
+    for (const JsonPlace& entry : attribute.root().elements()) {
+      sources.push_back({printable(entry.key("name").text()),
+                         printable(entry.key("dataset").text()), entry.key("tokens").integer(0)});
     }
-  } catch (const nlohmann::json::exception&) {
-    throw IoError(file.path(),
-                  "attribute \"sources\" is not a list of sources {name, dataset, tokens}");
+  } catch (const IoError& error) {
+    if (error.path() != place) throw;
+    throw IoError(file.path(), error.what());
   }
   return sources;
 }

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "base/partial_file.hpp"
 #include "base/sphere_grid.hpp"
 #include "data/hdf5.hpp"
-#include "data/partial_file.hpp"
 
 namespace garonne::data {
 

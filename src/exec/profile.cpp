@@ -4,18 +4,18 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <torch/version.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <set>
 
 #include "base/bytes.hpp"
+#include "base/cache_folder.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/json_input.hpp"
+#include "base/printable.hpp"
 #include "exec/device_tier.hpp"
 #include "exec/timing.hpp"
 #include "kernels/reduction.hpp"
@@ -347,44 +347,51 @@ void profile_step(const optim::Optimizer& optimizer, const std::string& name, Pr
   table.rows[update_key] = updating;
 }
 
-std::string cache_folder() {
-  if (const char* given = std::getenv("GARONNE_CACHE")) return given;
-  if (const char* cache = std::getenv("XDG_CACHE_HOME")) return std::string(cache) + "/garonne";
-  if (const char* home = std::getenv("HOME")) return std::string(home) + "/.cache/garonne";
-  return "/tmp/garonne-cache";
+namespace {
+
+std::string cost_table_name(const std::string& machine) {
+  return fmt::format("costs-{}.json", hash_text(machine).substr(0, 16));
 }
+
+}  // namespace
 
 std::string cost_table_path(const std::string& machine) {
-  return fmt::format("{}/costs-{}.json", cache_folder(), hash_text(machine).substr(0, 16));
+  return cache_folder() + "/" + cost_table_name(machine);
 }
 
-plan::CostTable load_cached_costs(int threads) {
+plan::CostTable load_cached_costs(int threads,
+                                  const std::function<void(const std::string&)>& warn) {
   plan::CostTable empty;
   empty.machine = machine_text(threads);
-  const std::string path = cost_table_path(empty.machine);
-  std::ifstream file(path);
-  if (!file) return empty;
-  const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded() || json.value("format", "") != "garonne.costs" ||
-      json.value("version", 0) != plan::cost_table_version) {
+  const std::string folder = cache_folder();
+  if (const std::string refusal = cache_refusal(folder); !refusal.empty()) {
+    warn(
+        fmt::format("{} {}: no profile is read from there or kept there; GARONNE_CACHE names "
+                    "another folder",
+                    printable(folder), refusal));
     return empty;
   }
-  plan::CostTable table = plan::cost_table_from_json(json, path);
-  return table.machine == empty.machine ? table : empty;
+  const std::string path = cost_table_path(empty.machine);
+  const auto text = read_cache_file(folder, cost_table_name(empty.machine));
+  if (!text) return empty;
+  try {
+    const nlohmann::json json = parse_json(*text, path);
+    // A table of another version is no mistake.
+    if (json.is_object() && json.contains("version") && json["version"].is_number_integer() &&
+        json["version"] != plan::cost_table_version)
+      return empty;
+    plan::CostTable table = plan::cost_table_from_json(json, path);
+    nn::Products::from_json(table.products);
+    return table.machine == empty.machine ? table : empty;
+  } catch (const ConfigError& damaged) {
+    warn(fmt::format("the profile {} is ignored: {}", printable(path), damaged.what()));
+    return empty;
+  }
 }
 
 bool save_cached_costs(const plan::CostTable& table) {
-  const std::filesystem::path path = cost_table_path(table.machine);
-  std::error_code error;
-  std::filesystem::create_directories(path.parent_path(), error);
-  const std::filesystem::path partial = path.string() + fmt::format(".{}", getpid());
-  {
-    std::ofstream file(partial);
-    file << plan::to_json(table).dump(1) << '\n';
-    if (!file.flush()) return false;
-  }
-  std::filesystem::rename(partial, path, error);
-  return !error;
+  return write_cache_file(cache_folder(), cost_table_name(table.machine),
+                          plan::to_json(table).dump(1) + "\n");
 }
 
 }  // namespace garonne::exec

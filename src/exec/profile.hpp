@@ -24,14 +24,13 @@ void profile_model(const nn::Model& model, const nn::Declaration& declaration,
 void profile_step(const optim::Optimizer& optimizer, const std::string& name, Precision precision,
                   plan::CostTable& table);
 
-// $GARONNE_CACHE, else $XDG_CACHE_HOME/garonne, else ~/.cache/garonne.
-std::string cache_folder();
-// Where the tables of this machine are kept: in that folder, one file a machine text.
+// Where the table of a machine text is kept, in the cache folder.
 std::string cost_table_path(const std::string& machine);
 
-// The cached table, or an empty one for this machine when there is none or it is not understood.
-plan::CostTable load_cached_costs(int threads);
-// Written beside and renamed. A cache that cannot be written is no error: returns false.
+// The cached table, or an empty one for this machine when there is none. `warn` is told, in a
+// sentence, of a table that is not understood and of a folder that is not used.
+plan::CostTable load_cached_costs(int threads, const std::function<void(const std::string&)>& warn);
+// A cache that cannot be written is no error: returns false.
 bool save_cached_costs(const plan::CostTable& table);
 
 }  // namespace garonne::exec

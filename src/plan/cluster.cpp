@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <set>
-#include <sstream>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "base/bytes.hpp"
 #include "base/config.hpp"
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "base/toml.hpp"
 
 namespace garonne::plan {
@@ -174,14 +173,10 @@ Cluster parse_cluster(const std::string& toml_text, const std::string& name) {
 }
 
 Cluster load_cluster(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    throw ConfigError(path, "",
-                      "cannot be read; give the path of a cluster file (config/clusters/*.toml)");
-  }
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_cluster(text.str(), path);
+  return parse_cluster(
+      read_given_file(path, "give the path of a cluster file (config/clusters/*.toml)",
+                      most_toml_bytes),
+      path);
 }
 
 std::string to_toml(const Cluster& cluster) {

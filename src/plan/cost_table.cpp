@@ -8,6 +8,14 @@
 #include "plan/group_links.hpp"
 
 namespace garonne::plan {
+namespace {
+
+// What one number of a file may be, so that sums over a model are numbers too.
+constexpr std::int64_t most_bytes = std::int64_t{1} << 48;
+constexpr double most_seconds = 1e12;
+constexpr double most_roof = 1e18;
+
+}  // namespace
 
 nlohmann::ordered_json to_json(const CostTable& table) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::object();
@@ -30,40 +38,47 @@ nlohmann::ordered_json to_json(const CostTable& table) {
           {"products", table.products}, {"rows", std::move(rows)}};
 }
 
-CostTable cost_table_from_json(const nlohmann::json& json, const std::string& path) {
-  try {
-    if (json.at("format") != "garonne.costs")
-      throw ConfigError(path, "", "is no garonne.costs file");
-    if (json.at("version") != cost_table_version) {
-      throw ConfigError(path + ": version", json.at("version").dump(),
-                        fmt::format("this build reads version {}", cost_table_version));
-    }
-    CostTable table;
-    table.machine = json.at("machine").get<std::string>();
-    table.product_roof = json.value("product_roof", 0.0);
-    table.products = json.value("products", nlohmann::json::object());
-    for (const auto& [key, source] : json.at("rows").items()) {
-      CostRow row;
-      row.forward_seconds = source.at("forward_seconds").get<double>();
-      row.forward_keep_seconds = source.at("forward_keep_seconds").get<double>();
-      row.backward_seconds = source.at("backward_seconds").get<double>();
-      row.backward_weight_seconds = source.at("backward_weight_seconds").get<double>();
-      row.value_bytes = source.at("value_bytes").get<std::int64_t>();
-      row.private_bytes = source.at("private_bytes").get<std::int64_t>();
-      row.forward_transient_bytes = source.at("forward_transient_bytes").get<std::int64_t>();
-      row.forward_keep_transient_bytes =
-          source.at("forward_keep_transient_bytes").get<std::int64_t>();
-      row.backward_transient_bytes = source.at("backward_transient_bytes").get<std::int64_t>();
-      row.backward_weight_transient_bytes =
-          source.at("backward_weight_transient_bytes").get<std::int64_t>();
-      row.in_place_transient_bytes = source.at("in_place_transient_bytes").get<std::int64_t>();
-      row.pinned = source.value("pinned", "");
-      table.rows.emplace(key, row);
-    }
-    return table;
-  } catch (const nlohmann::json::exception& error) {
-    throw ConfigError(path, "", std::string("is not understood: ") + error.what());
+CostTable cost_table_from_json(const nlohmann::json& json, const std::string& path,
+                               FileOwner owner) {
+  const JsonFile file(json, path, owner);
+  const JsonPlace root = file.root();
+  root.expect_format("garonne.costs", cost_table_version);
+  root.expect_keys({"format", "version", "machine", "rows"}, {"product_roof", "products"});
+  CostTable table;
+  table.machine = root.key("machine").text();
+  if (root.has("product_roof")) table.product_roof = root.key("product_roof").number(0, most_roof);
+  if (root.has("products")) {
+    for (const auto& [key, library] : root.key("products").members())
+      table.products[key] = library.text();
   }
+  for (const auto& [key, source] : root.key("rows").members()) {
+    source.expect_keys(
+        {"forward_seconds", "forward_keep_seconds", "backward_seconds", "backward_weight_seconds",
+         "value_bytes", "private_bytes", "forward_transient_bytes", "forward_keep_transient_bytes",
+         "backward_transient_bytes", "backward_weight_transient_bytes", "in_place_transient_bytes"},
+        {"pinned"});
+    const auto seconds = [&place = source](const char* name) {
+      return place.key(name).number(0, most_seconds);
+    };
+    const auto bytes = [&place = source](const char* name) {
+      return place.key(name).integer(0, most_bytes);
+    };
+    CostRow row;
+    row.forward_seconds = seconds("forward_seconds");
+    row.forward_keep_seconds = seconds("forward_keep_seconds");
+    row.backward_seconds = seconds("backward_seconds");
+    row.backward_weight_seconds = seconds("backward_weight_seconds");
+    row.value_bytes = bytes("value_bytes");
+    row.private_bytes = bytes("private_bytes");
+    row.forward_transient_bytes = bytes("forward_transient_bytes");
+    row.forward_keep_transient_bytes = bytes("forward_keep_transient_bytes");
+    row.backward_transient_bytes = bytes("backward_transient_bytes");
+    row.backward_weight_transient_bytes = bytes("backward_weight_transient_bytes");
+    row.in_place_transient_bytes = bytes("in_place_transient_bytes");
+    if (source.has("pinned")) row.pinned = source.key("pinned").text();
+    table.rows.emplace(key, row);
+  }
+  return table;
 }
 
 bool apply_costs(const CostTable& table, ModelGraph& graph) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json_input.hpp"
 #include "plan/cluster.hpp"
 #include "plan/model_graph.hpp"
 
@@ -24,7 +25,7 @@ struct CostRow {
   std::int64_t backward_transient_bytes = 0;
   std::int64_t backward_weight_transient_bytes = 0;
   std::int64_t in_place_transient_bytes = 0;  // of a backward that makes no input gradient anew
-  std::string pinned;  // as "input 0, output"
+  std::string pinned;                         // as "input 0, output"
 };
 
 struct CostTable {
@@ -37,8 +38,10 @@ struct CostTable {
 // The file format "garonne.costs" (docs/formats.md).
 constexpr int cost_table_version = 2;
 nlohmann::ordered_json to_json(const CostTable& table);
-// Throws ConfigError naming `path` and the key that is not understood.
-CostTable cost_table_from_json(const nlohmann::json& json, const std::string& path);
+// Refuses, as `owner` says and with the key, what is not understood, negative or absurd: more than
+// 2^48 bytes, 1e12 seconds or 1e18 operations a second.
+CostTable cost_table_from_json(const nlohmann::json& json, const std::string& path,
+                               FileOwner owner = FileOwner::User);
 
 // Puts measured seconds and transient bytes into the nodes whose row is there; true when every node
 // had one.

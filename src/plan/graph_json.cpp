@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <initializer_list>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/json_input.hpp"
 #include "plan/graph_replay.hpp"
 
 namespace garonne::plan {
@@ -19,80 +19,7 @@ constexpr std::int64_t largest_bytes = std::int64_t{1} << 48;
 constexpr std::int64_t largest_total = std::int64_t{1} << 52;
 constexpr double most_seconds = 1e12;
 
-// A place in the file, as "file.json: tasks[3].reads", which errors name.
-class Place {
- public:
-  Place(const json& source, std::string name) : source_(source), name_(std::move(name)) {}
-
-  void expect_keys(std::initializer_list<const char*> needed,
-                   std::initializer_list<const char*> allowed) const {
-    if (!source_.is_object()) fail("is no object");
-    for (const char* key : needed) {
-      if (!source_.contains(key)) throw ConfigError(name_of(key), "", "is missing");
-    }
-    for (const auto& [key, value] : source_.items()) {
-      bool known = false;
-      for (const char* name : needed) known = known || key == name;
-      for (const char* name : allowed) known = known || key == name;
-      if (!known) throw ConfigError(name_of(key), value.dump(), "is no key of this version");
-    }
-  }
-
-  bool has(const char* key) const { return source_.contains(key); }
-  Place key(const char* key) const { return {source_.at(key), name_of(key)}; }
-
-  std::vector<Place> elements() const {
-    if (!source_.is_array()) fail("is no list");
-    std::vector<Place> result;
-    for (std::size_t i = 0; i < source_.size(); ++i) {
-      result.emplace_back(source_[i], fmt::format("{}[{}]", name_, i));
-    }
-    return result;
-  }
-
-  std::string text() const {
-    if (!source_.is_string()) fail("is no text");
-    return source_.get<std::string>();
-  }
-  bool truth() const {
-    if (!source_.is_boolean()) fail("is neither true nor false");
-    return source_.get<bool>();
-  }
-  std::int64_t integer() const {
-    if (!source_.is_number_integer()) fail("is no integer");
-    if (source_.is_number_unsigned() &&
-        source_.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) {
-      fail("is too large");
-    }
-    return source_.get<std::int64_t>();
-  }
-  double number() const {
-    if (!source_.is_number()) fail("is no number");
-    return source_.get<double>();
-  }
-  std::vector<int> indices() const {
-    std::vector<int> result;
-    for (const Place& element : elements()) {
-      const std::int64_t value = element.integer();
-      if (value < 0 || value > INT32_MAX) element.fail("is no index of a value");
-      result.push_back(static_cast<int>(value));
-    }
-    return result;
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& reason) const {
-    throw ConfigError(name_, source_.dump().substr(0, 80), reason);
-  }
-  std::string name_of(const std::string& key) const {
-    return name_.ends_with(": ") ? name_ + key : name_ + "." + key;
-  }
-
-  const json& source_;
-  std::string name_;
-};
-
-TaskValue value_from(const Place& place) {
+TaskValue value_from(const JsonPlace& place) {
   place.expect_keys({"name", "bytes"}, {"live_at_start", "live_at_end"});
   TaskValue value;
   value.name = place.key("name").text();
@@ -102,15 +29,15 @@ TaskValue value_from(const Place& place) {
   return value;
 }
 
-Task task_from(const Place& place) {
+Task task_from(const JsonPlace& place) {
   place.expect_keys({"name", "reads", "options"}, {"updates", "once"});
   Task task;
   task.name = place.key("name").text();
   task.reads = place.key("reads").indices();
   if (place.has("updates")) task.updates = place.key("updates").indices();
   if (place.has("once")) task.once = place.key("once").truth();
-  for (const Place& source : place.key("options").elements()) {
-    source.expect_keys({"name", "makes", "seconds", "transient_bytes"}, {});
+  for (const JsonPlace& source : place.key("options").elements()) {
+    source.expect_keys({"name", "makes", "seconds", "transient_bytes"});
     task.options.push_back({source.key("name").text(), source.key("makes").indices(),
                             source.key("seconds").number(),
                             source.key("transient_bytes").integer()});
@@ -275,30 +202,20 @@ ordered_json to_json(const ComputationGraph& graph) {
 }
 
 ComputationGraph computation_graph_from_json(const json& source, const std::string& path) {
-  const Place root(source, path + ": ");
-  root.expect_keys({"format", "version", "values", "tasks"}, {});
-  if (const std::string format = root.key("format").text(); format != "garonne.graph") {
-    throw ConfigError(path + ": format", format, "is no garonne.graph");
-  }
-  if (const std::int64_t version = root.key("version").integer(); version != 1) {
-    throw ConfigError(path + ": version", fmt::format("{}", version), "this build reads version 1");
-  }
+  const JsonFile file(source, path);
+  const JsonPlace root = file.root();
+  root.expect_format("garonne.graph", 1);
+  root.expect_keys({"format", "version", "values", "tasks"});
   ComputationGraph graph;
-  for (const Place& place : root.key("values").elements())
-    graph.values.push_back(value_from(place));
-  for (const Place& place : root.key("tasks").elements()) graph.tasks.push_back(task_from(place));
+  for (const JsonPlace& value : root.key("values").elements())
+    graph.values.push_back(value_from(value));
+  for (const JsonPlace& task : root.key("tasks").elements()) graph.tasks.push_back(task_from(task));
   check_graph(graph, path);
   return graph;
 }
 
 ComputationGraph computation_graph_from_text(const std::string& text, const std::string& path) {
-  json source;
-  try {
-    source = json::parse(text);
-  } catch (const json::exception& error) {
-    throw ConfigError(path, "", std::string("is no JSON: ") + error.what());
-  }
-  return computation_graph_from_json(source, path);
+  return computation_graph_from_json(parse_json(text, path), path);
 }
 
 ordered_json to_json(const ComputationGraph& graph, const std::string& algorithm,

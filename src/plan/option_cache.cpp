@@ -1,42 +1,53 @@
 #include "plan/option_cache.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/cache_folder.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/json_input.hpp"
 #include "plan/chain/chain_json.hpp"
 
 namespace garonne::plan {
+namespace {
 
-std::string OptionCache::path_of(const std::string& signature) const {
-  return fmt::format("{}/blocks-{}.json", folder_, hash_text(signature).substr(0, 16));
+std::string name_of(const std::string& signature) {
+  return fmt::format("blocks-{}.json", hash_text(signature).substr(0, 16));
 }
 
-std::optional<BlockOptions> OptionCache::load(const std::string& signature) const {
-  if (folder_.empty()) return std::nullopt;
-  const std::string path = path_of(signature);
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  try {
-    if (json.is_discarded() || json.at("format") != "garonne.block-options" ||
-        json.at("version") != 1 || json.at("signature") != signature) {
-      return std::nullopt;
-    }
-    const Chain chain = chain_from_json(json.at("chain"), path);
-    BlockOptions options;
-    options.block = chain.blocks.at(0);
-    options.kept = json.at("kept").get<std::vector<std::vector<bool>>>();
-    if (options.kept.size() != options.block.options.size()) return std::nullopt;
-    return options;
-  } catch (const nlohmann::json::exception&) {
+// None of something else, or of another version.
+std::optional<BlockOptions> options_from(const nlohmann::json& source, const std::string& path,
+                                         const std::string& signature) {
+  const JsonFile file(source, path);
+  const JsonPlace root = file.root();
+  if (root.key("format").text() != "garonne.block-options" || root.key("version").integer() != 1 ||
+      root.key("signature").text() != signature)
     return std::nullopt;
-  } catch (const ConfigError&) {
+  const Chain chain = chain_from_json(root.key("chain").json(), path + ": chain");
+  BlockOptions options;
+  options.block = chain.blocks.at(0);
+  for (const JsonPlace& kept : root.key("kept").elements()) {
+    auto& of_option = options.kept.emplace_back();
+    for (const JsonPlace& task : kept.elements()) of_option.push_back(task.truth());
+  }
+  if (options.kept.size() != options.block.options.size())
+    root.key("kept").refuse("has not one list an option");
+  return options;
+}
+
+}  // namespace
+
+std::optional<BlockOptions> OptionCache::load(const std::string& signature) const {
+  const std::string name = name_of(signature);
+  const std::optional<std::string> text = read_cache_file(folder_, name);
+  if (!text) return std::nullopt;
+  const std::string path = folder_ + "/" + name;
+  try {
+    return options_from(parse_json(*text, path), path, signature);
+  } catch (const ConfigError& damaged) {
+    fmt::print(stderr, "warning: {}; it is ignored and written anew\n", damaged.what());
     return std::nullopt;
   }
 }
@@ -51,16 +62,7 @@ void OptionCache::store(const std::string& signature, const BlockOptions& option
                                        {"signature", signature},
                                        {"chain", to_json(chain)},
                                        {"kept", options.kept}};
-  const std::string path = path_of(signature);
-  const std::string partial = path + fmt::format(".{}", getpid());
-  std::error_code error;
-  std::filesystem::create_directories(folder_, error);
-  {
-    std::ofstream file(partial);
-    file << json.dump(1) << '\n';
-    if (!file.flush()) return;
-  }
-  std::filesystem::rename(partial, path, error);
+  write_cache_file(folder_, name_of(signature), json.dump(1) + "\n");
 }
 
 }  // namespace garonne::plan

@@ -14,14 +14,13 @@ class OptionCache {
   // An empty folder caches nothing.
   explicit OptionCache(std::string folder) : folder_(std::move(folder)) {}
 
-  // None where nothing is there, or what is there is not understood or is of something else.
+  // None where nothing is there, or what is there is of something else; a warning names a file that
+  // is not understood.
   std::optional<BlockOptions> load(const std::string& signature) const;
-  // Written beside and renamed. A cache that cannot be written is no error.
+  // A cache that cannot be written is no error.
   void store(const std::string& signature, const BlockOptions& options) const;
 
  private:
-  std::string path_of(const std::string& signature) const;
-
   std::string folder_;
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/grid.hpp"
+#include "base/json_input.hpp"
 
 namespace garonne::plan {
 
@@ -193,13 +194,14 @@ struct Measurement {
 // may be empty.
 nlohmann::ordered_json to_json(const Program& program, const std::vector<int>& ranks,
                                const std::vector<Measurement>& measured);
-// Reads what to_json wrote, enough to replay it; throws ConfigError naming the key that is not
-// understood.
-Program program_from_json(const nlohmann::json& json, const std::string& path);
-// The measurements in the same file, one an instruction, or none where it was not run; throws
-// ConfigError as for a measurement that is missing or negative.
-std::vector<Measurement> measurements_from_json(const nlohmann::json& json,
-                                                const std::string& path);
+// Reads what to_json wrote, enough to replay it. What is not understood is refused with its key, as
+// `owner` says.
+Program program_from_json(const nlohmann::json& json, const std::string& path,
+                          FileOwner owner = FileOwner::User);
+// The measurements in the same file, one an instruction, or none where it was not run; one that is
+// missing or negative is refused.
+std::vector<Measurement> measurements_from_json(const nlohmann::json& json, const std::string& path,
+                                                FileOwner owner = FileOwner::User);
 
 // Hash of everything that must be equal on the ranks that run the same Program (not of rank and
 // coordinates).

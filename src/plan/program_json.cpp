@@ -1,8 +1,7 @@
 // The file format "garonne.program", version 1.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <initializer_list>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
@@ -13,6 +12,10 @@ namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
+
+// What one number of a file may be, so that sums over a file are numbers too.
+constexpr std::int64_t most_file_bytes = std::int64_t{1} << 48;
+constexpr double most_file_seconds = 1e12;
 
 ordered_json arguments_to_json(const Arguments& arguments) {
   ordered_json result = ordered_json::object();
@@ -39,40 +42,57 @@ ordered_json arguments_to_json(const Arguments& arguments) {
   return result;
 }
 
-// Refuses what this version does not know instead of dropping it.
-void expect_known_keys(const json& object, std::initializer_list<const char*> known,
-                       const char* where) {
-  // Throws the parser's own error for what is no object.
-  object.get_ref<const json::object_t&>();
-  for (const auto& [key, value] : object.items()) {
-    const bool found =
-        std::any_of(known.begin(), known.end(), [&](const char* name) { return key == name; });
-    if (!found)
-      throw ConfigError(key, "", std::string("is no key of ") + where + " in this version");
-  }
+int index_of(const JsonPlace& place) {
+  return static_cast<int>(place.integer(0, INT32_MAX));
 }
 
-Arguments arguments_from_json(const json& source) {
-  expect_known_keys(
-      source,
-      {"inputs", "output", "record", "output_gradient", "input_gradients", "accumulated",
-       "pinned_output", "parameters", "parameter_gradients", "staging"},
-      "arguments");
+// An index, or -1 where there is none.
+int index_or_none(const JsonPlace& place, std::string_view key) {
+  return place.has(key) ? static_cast<int>(place.key(key).integer(-1, INT32_MAX)) : -1;
+}
+
+std::int64_t bytes_of(const JsonPlace& place) {
+  return place.integer(0, most_file_bytes);
+}
+
+double seconds_of(const JsonPlace& place) {
+  return place.number(0, most_file_seconds);
+}
+
+bool truth_or_no(const JsonPlace& place, std::string_view key) {
+  return place.has(key) && place.key(key).truth();
+}
+
+Arguments arguments_from_json(const JsonPlace& source) {
+  source.expect_keys(
+      {}, {"inputs", "output", "record", "output_gradient", "input_gradients", "accumulated",
+           "pinned_output", "parameters", "parameter_gradients", "staging"});
+  // An input gradient that nobody wants is -1.
+  const auto list = [&](std::string_view key) {
+    std::vector<int> ids;
+    if (!source.has(key)) return ids;
+    for (const JsonPlace& id : source.key(key).elements())
+      ids.push_back(static_cast<int>(id.integer(-1, INT32_MAX)));
+    return ids;
+  };
   Arguments arguments;
-  arguments.inputs = source.value("inputs", std::vector<int>());
-  arguments.output = source.value("output", -1);
-  arguments.record = source.value("record", std::vector<int>());
-  arguments.output_gradient = source.value("output_gradient", -1);
-  arguments.input_gradients = source.value("input_gradients", std::vector<int>());
-  arguments.accumulated = source.value("accumulated", std::vector<int>());
-  arguments.pinned_output = source.value("pinned_output", -1);
-  arguments.parameters = source.value("parameters", std::vector<int>());
-  for (const auto& target : source.value("parameter_gradients", json::array())) {
-    arguments.parameter_gradients.push_back({target.at("buffer").get<int>(),
-                                             target.at("offset_elements").get<std::int64_t>(),
-                                             target.at("accumulate").get<bool>()});
+  arguments.inputs = list("inputs");
+  arguments.output = index_or_none(source, "output");
+  arguments.record = list("record");
+  arguments.output_gradient = index_or_none(source, "output_gradient");
+  arguments.input_gradients = list("input_gradients");
+  arguments.accumulated = list("accumulated");
+  arguments.pinned_output = index_or_none(source, "pinned_output");
+  arguments.parameters = list("parameters");
+  if (source.has("parameter_gradients")) {
+    for (const JsonPlace& target : source.key("parameter_gradients").elements()) {
+      target.expect_keys({"buffer", "offset_elements", "accumulate"});
+      arguments.parameter_gradients.push_back({index_of(target.key("buffer")),
+                                               bytes_of(target.key("offset_elements")),
+                                               target.key("accumulate").truth()});
+    }
   }
-  arguments.staging = source.value("staging", -1);
+  arguments.staging = index_or_none(source, "staging");
   return arguments;
 }
 
@@ -100,45 +120,59 @@ ordered_json instruction_to_json(const Instruction& instruction) {
 }
 
 template <typename Enumeration, int Count>
-Enumeration enumeration_from(const std::string& text, const char* what) {
+Enumeration enumeration_from(const JsonPlace& place) {
+  const std::string text = place.text();
   for (int i = 0; i < Count; ++i) {
     if (to_string(static_cast<Enumeration>(i)) == text) return static_cast<Enumeration>(i);
   }
-  throw ConfigError(what, text, "is not known to this version");
+  place.refuse("is not known to this version");
 }
 
-Instruction instruction_from_json(const json& source) {
-  expect_known_keys(source,
-                    {"operation", "node", "node_index", "micro_batch", "recompute", "reads",
-                     "writes", "frees", "transient_bytes", "seconds", "channel", "completes",
-                     "arguments", "measured_seconds", "measured_live_bytes", "measured_peak_bytes"},
-                    "an instruction");
+Channel channel_from_json(const JsonPlace& source) {
+  source.expect_keys({"kind", "group", "members", "bytes"}, {"peer", "tag", "blocking"});
+  return {source.key("kind").text(),
+          source.key("group").text(),
+          source.key("members").indices(),
+          index_or_none(source, "peer"),
+          source.has("tag") ? index_of(source.key("tag")) : 0,
+          bytes_of(source.key("bytes")),
+          truth_or_no(source, "blocking")};
+}
+
+Instruction instruction_from_json(const JsonPlace& source) {
+  source.expect_keys(
+      {"operation", "node", "reads", "writes", "frees", "transient_bytes"},
+      {"node_index", "micro_batch", "recompute", "seconds", "channel", "completes", "arguments",
+       "measured_seconds", "measured_live_bytes", "measured_peak_bytes"});
   Instruction instruction;
-  instruction.operation =
-      enumeration_from<Operation, operation_count>(source.at("operation"), "operation");
-  instruction.node = source.at("node").get<std::string>();
-  instruction.node_index = source.value("node_index", -1);
-  instruction.micro_batch = source.value("micro_batch", -1);
-  instruction.recompute = source.value("recompute", false);
-  instruction.reads = source.at("reads").get<std::vector<int>>();
-  instruction.writes = source.at("writes").get<std::vector<int>>();
-  instruction.frees = source.at("frees").get<std::vector<int>>();
-  instruction.transient_bytes = source.at("transient_bytes").get<std::int64_t>();
-  instruction.seconds = source.value("seconds", 0.0);
-  if (source.contains("channel")) {
-    const json& channel = source.at("channel");
-    instruction.channel = Channel{channel.at("kind").get<std::string>(),
-                                  channel.at("group").get<std::string>(),
-                                  channel.at("members").get<std::vector<int>>(),
-                                  channel.value("peer", -1),
-                                  channel.value("tag", 0),
-                                  channel.at("bytes").get<std::int64_t>(),
-                                  channel.value("blocking", false)};
-  }
-  instruction.completes = source.value("completes", -1);
-  if (source.contains("arguments"))
-    instruction.arguments = arguments_from_json(source.at("arguments"));
+  instruction.operation = enumeration_from<Operation, operation_count>(source.key("operation"));
+  instruction.node = source.key("node").text();
+  instruction.node_index = index_or_none(source, "node_index");
+  instruction.micro_batch = index_or_none(source, "micro_batch");
+  instruction.recompute = truth_or_no(source, "recompute");
+  instruction.reads = source.key("reads").indices();
+  instruction.writes = source.key("writes").indices();
+  instruction.frees = source.key("frees").indices();
+  instruction.transient_bytes = bytes_of(source.key("transient_bytes"));
+  if (source.has("seconds")) instruction.seconds = seconds_of(source.key("seconds"));
+  if (source.has("channel")) instruction.channel = channel_from_json(source.key("channel"));
+  instruction.completes = index_or_none(source, "completes");
+  if (source.has("arguments")) instruction.arguments = arguments_from_json(source.key("arguments"));
   return instruction;
+}
+
+Buffer buffer_from_json(const JsonPlace& source) {
+  source.expect_keys({"name", "kind", "bytes"}, {"id", "tier", "live_at_start", "live_at_end"});
+  Buffer buffer;
+  buffer.name = source.key("name").text();
+  buffer.kind = enumeration_from<BufferKind, buffer_kinds>(source.key("kind"));
+  buffer.bytes = bytes_of(source.key("bytes"));
+  const std::string tier = source.has("tier") ? source.key("tier").text() : "device";
+  if (tier != "device" && tier != "host") source.key("tier").refuse("is neither device nor host");
+  buffer.tier = tier == "host" ? Tier::Host : Tier::Device;
+  buffer.live_at_start = truth_or_no(source, "live_at_start");
+  buffer.live_at_end = truth_or_no(source, "live_at_end");
+  return buffer;
 }
 
 ordered_json body_to_json(const Program& program) {
@@ -189,74 +223,48 @@ ordered_json to_json(const Program& program, const std::vector<int>& ranks,
   return result;
 }
 
-Program program_from_json(const json& source, const std::string& path) {
-  try {
-    if (source.at("format") != "garonne.program")
-      throw ConfigError(path, "", "is no garonne.program file");
-    if (source.at("version") != 1) {
-      throw ConfigError(path + ": version", source.at("version").dump(),
-                        "this build reads version 1");
-    }
-    expect_known_keys(
-        source,
-        {"format", "version", "name", "rank", "ranks", "coordinates", "budget_bytes",
-         "host_budget_bytes", "peak_bytes", "seconds", "micro_batches", "buffers", "instructions"},
-        "a garonne.program");
-    Program program;
-    program.name = source.value("name", "");
-    program.rank = source.at("rank").get<int>();
-    program.coordinates = {source.at("coordinates").at("data").get<int>(),
-                           source.at("coordinates").at("pipeline").get<int>(),
-                           source.at("coordinates").at("tensor").get<int>()};
-    program.budget_bytes = source.at("budget_bytes").get<std::int64_t>();
-    program.host_budget_bytes = source.value("host_budget_bytes", std::int64_t{0});
-    program.peak_bytes = source.at("peak_bytes").get<std::int64_t>();
-    program.seconds = source.at("seconds").get<double>();
-    program.micro_batches = source.value("micro_batches", 1);
-    for (const auto& item : source.at("buffers")) {
-      expect_known_keys(item,
-                        {"id", "name", "kind", "bytes", "tier", "live_at_start", "live_at_end"},
-                        "a buffer");
-      Buffer buffer;
-      buffer.name = item.at("name").get<std::string>();
-      buffer.kind = enumeration_from<BufferKind, buffer_kinds>(item.at("kind"), "kind");
-      buffer.bytes = item.at("bytes").get<std::int64_t>();
-      const auto tier = item.value("tier", std::string("device"));
-      if (tier != "device" && tier != "host")
-        throw ConfigError(path + ": tier", tier, "is device or host");
-      buffer.tier = tier == "host" ? Tier::Host : Tier::Device;
-      buffer.live_at_start = item.value("live_at_start", false);
-      buffer.live_at_end = item.value("live_at_end", false);
-      program.buffers.push_back(std::move(buffer));
-    }
-    for (const auto& item : source.at("instructions"))
-      program.instructions.push_back(instruction_from_json(item));
-    return program;
-  } catch (const json::exception& error) {
-    throw ConfigError(path, "", fmt::format("is not understood: {}", error.what()));
-  }
+Program program_from_json(const json& source, const std::string& path, FileOwner owner) {
+  const JsonFile file(source, path, owner);
+  const JsonPlace root = file.root();
+  root.expect_format("garonne.program", 1);
+  root.expect_keys({"format", "version", "rank", "coordinates", "budget_bytes", "peak_bytes",
+                    "seconds", "buffers", "instructions"},
+                   {"name", "ranks", "host_budget_bytes", "micro_batches"});
+  Program program;
+  if (root.has("name")) program.name = root.key("name").text();
+  program.rank = index_of(root.key("rank"));
+  const JsonPlace coordinates = root.key("coordinates");
+  coordinates.expect_keys({"data", "pipeline", "tensor"});
+  program.coordinates = {index_of(coordinates.key("data")), index_of(coordinates.key("pipeline")),
+                         index_of(coordinates.key("tensor"))};
+  program.budget_bytes = root.key("budget_bytes").integer(0);
+  if (root.has("host_budget_bytes"))
+    program.host_budget_bytes = root.key("host_budget_bytes").integer(0);
+  program.peak_bytes = root.key("peak_bytes").integer(0);
+  program.seconds = seconds_of(root.key("seconds"));
+  if (root.has("micro_batches"))
+    program.micro_batches = static_cast<int>(root.key("micro_batches").integer(1, INT32_MAX));
+  for (const JsonPlace& buffer : root.key("buffers").elements())
+    program.buffers.push_back(buffer_from_json(buffer));
+  for (const JsonPlace& instruction : root.key("instructions").elements())
+    program.instructions.push_back(instruction_from_json(instruction));
+  return program;
 }
 
-std::vector<Measurement> measurements_from_json(const json& source, const std::string& path) {
-  try {
-    const json& instructions = source.at("instructions");
-    std::vector<Measurement> measured;
-    for (const auto& instruction : instructions) {
-      if (!instruction.contains("measured_seconds")) continue;
-      measured.push_back({instruction.at("measured_seconds").get<double>(),
-                          instruction.at("measured_live_bytes").get<std::int64_t>(),
-                          instruction.at("measured_peak_bytes").get<std::int64_t>()});
-      const Measurement& last = measured.back();
-      if (!(last.seconds >= 0) || last.live_bytes < 0 || last.peak_bytes < 0)
-        throw ConfigError(path + ": instructions", instruction.dump(),
-                          "measured less than nothing");
-    }
-    if (!measured.empty() && measured.size() != instructions.size())
-      throw ConfigError(path + ": measured_seconds", "", "is missing in some instructions");
-    return measured;
-  } catch (const json::exception& error) {
-    throw ConfigError(path, "", fmt::format("is not understood: {}", error.what()));
+std::vector<Measurement> measurements_from_json(const json& source, const std::string& path,
+                                                FileOwner owner) {
+  const JsonFile file(source, path, owner);
+  const std::vector<JsonPlace> instructions = file.root().key("instructions").elements();
+  std::vector<Measurement> measured;
+  for (const JsonPlace& instruction : instructions) {
+    if (!instruction.has("measured_seconds")) continue;
+    measured.push_back({seconds_of(instruction.key("measured_seconds")),
+                        bytes_of(instruction.key("measured_live_bytes")),
+                        bytes_of(instruction.key("measured_peak_bytes"))});
   }
+  if (!measured.empty() && measured.size() != instructions.size())
+    file.refuse("measured_seconds", "", "is missing in some instructions");
+  return measured;
 }
 
 std::string program_hash(const Program& program) {

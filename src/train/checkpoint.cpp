@@ -12,6 +12,9 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/hash.hpp"
+#include "base/json_input.hpp"
+#include "base/key_limits.hpp"
+#include "base/printable.hpp"
 #include "train/safetensors.hpp"
 
 namespace garonne::train {
@@ -163,7 +166,46 @@ nlohmann::ordered_json manifest_to_json(const Manifest& manifest) {
 // folder.
 void check_file_name(const std::string& path, const std::string& name) {
   const bool plain = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
-  if (!plain) throw IoError(path, "names a file outside the checkpoint: " + name);
+  if (!plain) throw IoError(path, "names a file outside the checkpoint: " + printable(name));
+}
+
+// What nobody said is an object without keys.
+nlohmann::json object_or_none(const JsonPlace& place) {
+  if (place.json().is_null()) return nlohmann::json::object();
+  place.expect_object();
+  return place.json();
+}
+
+Manifest manifest_from_json(const nlohmann::json& json, const std::string& path) {
+  const JsonFile of_run(json, path, FileOwner::Run);
+  const JsonPlace root = of_run.root();
+  root.expect_format("garonne.checkpoint", 1);
+  Manifest manifest;
+  manifest.step = root.key("step").integer(0);
+  manifest.threads = static_cast<int>(root.key("threads").integer(1, INT32_MAX));
+  manifest.config = root.key("config").text();
+  manifest.products = object_or_none(root.key("products"));
+  for (const auto& [shape, library] : manifest.products.items()) {
+    if (!library.is_string()) of_run.refuse("products", shape, "is no name of a library");
+  }
+  manifest.data = object_or_none(root.key("data"));
+  for (const JsonPlace& file : root.key("files").elements()) {
+    manifest.files.emplace_back(file.key("name").text(), file.key("xxh3_128").text());
+    manifest.file_bytes.push_back(file.key("bytes").integer(0));
+    check_file_name(path, manifest.files.back().first);
+  }
+  for (const JsonPlace& tensor : root.key("tensors").elements()) {
+    manifest.tensors.push_back({tensor.key("name").text(), tensor.key("type").text(),
+                                tensor.key("shape").integers(0, INT64_MAX)});
+  }
+  for (const JsonPlace& shard : root.key("shards").elements()) {
+    manifest.shards.push_back(
+        {shard.key("tensor").text(), shard.key("box_offset").integers(0, INT64_MAX),
+         shard.key("box_shape").integers(0, INT64_MAX), shard.key("begin").integer(0),
+         shard.key("end").integer(0), shard.key("file").text(), shard.key("entry").text()});
+    check_file_name(path, manifest.shards.back().file);
+  }
+  return manifest;
 }
 
 }  // namespace
@@ -188,46 +230,24 @@ std::vector<std::int64_t> list_checkpoints(const std::string& run_directory) {
 
 Manifest read_manifest(const std::string& checkpoint) {
   const std::string path = checkpoint + "/manifest.json";
-  const auto json = nlohmann::json::parse(read_text_file(path, most_run_json_bytes), nullptr,
-                                          /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw IoError(path, "is damaged: no JSON");
-  try {
-    // The manifest guards itself: its last key is the hash of everything before it.
-    nlohmann::ordered_json body =
-        nlohmann::ordered_json::parse(read_text_file(path, most_run_json_bytes));
-    const std::string expected = body.at("manifest_xxh3_128").get<std::string>();
-    body.erase("manifest_xxh3_128");
-    if (hash_text(body.dump()) != expected)
-      throw IoError(path, "is damaged: its hash does not fit");
-    if (json.at("format") != "garonne.checkpoint")
-      throw IoError(path, "is no garonne.checkpoint manifest");
-    if (json.at("version") != 1) throw IoError(path, "has a version that this build does not read");
-    Manifest manifest;
-    manifest.step = json.at("step").get<std::int64_t>();
-    manifest.threads = json.at("threads").get<int>();
-    manifest.config = json.at("config").get<std::string>();
-    manifest.products = json.at("products");
-    manifest.data = json.at("data");
-    for (const auto& file : json.at("files")) {
-      manifest.files.emplace_back(file.at("name").get<std::string>(),
-                                  file.at("xxh3_128").get<std::string>());
-      manifest.file_bytes.push_back(file.at("bytes").get<std::int64_t>());
-      check_file_name(path, manifest.files.back().first);
-    }
-    for (const auto& tensor : json.at("tensors")) {
-      manifest.tensors.push_back({tensor.at("name").get<std::string>(),
-                                  tensor.at("type").get<std::string>(),
-                                  tensor.at("shape").get<std::vector<std::int64_t>>()});
-    }
-    for (const auto& item : json.at("shards")) {
-      Shard shard = shard_from_json(item);
-      check_file_name(path, shard.file);
-      manifest.shards.push_back(std::move(shard));
-    }
-    return manifest;
-  } catch (const nlohmann::json::exception& error) {
-    throw IoError(path, std::string("is not understood: ") + error.what());
-  }
+  const std::string text = read_text_file(path, most_run_json_bytes);
+  // The manifest guards itself: its last key is the hash of everything before it.
+  nlohmann::ordered_json body = parse_ordered_json(text, path, FileOwner::Run);
+  const auto hash = body.find("manifest_xxh3_128");
+  if (!body.is_object() || hash == body.end() || !hash->is_string())
+    throw IoError(path, "is damaged: it has no hash");
+  const auto expected = hash->get<std::string>();
+  body.erase(hash);
+  if (hash_text(body.dump()) != expected) throw IoError(path, "is damaged: its hash does not fit");
+  const nlohmann::json json = std::move(body);
+  return manifest_from_json(json, path);
+}
+
+std::int64_t vocabulary_of(const Manifest& manifest, const std::string& checkpoint) {
+  const std::string path = checkpoint + "/manifest.json: data";
+  const JsonFile data(manifest.data, path, FileOwner::Run);
+  return data.root().has("vocabulary") ? data.root().key("vocabulary").integer(0, most_vocabulary)
+                                       : 0;
 }
 
 Manifest verify_checkpoint(const std::string& checkpoint) {
@@ -345,7 +365,7 @@ void check_shard(const std::string& checkpoint, const Shard& shard,
   for (std::size_t axis = 0; fits && axis < global.size(); ++axis) {
     fits = shard.offset[axis] >= 0 && shard.shape[axis] >= 0 &&
            shard.shape[axis] <= global[axis] - shard.offset[axis];
-    elements *= shard.shape[axis];
+    fits = fits && !__builtin_mul_overflow(elements, shard.shape[axis], &elements);
   }
   if (!fits || shard.begin < 0 || shard.end < shard.begin || shard.end > elements)
     throw IoError(checkpoint, shard.tensor + " has a shard that lies outside of it");

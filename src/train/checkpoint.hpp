@@ -51,6 +51,9 @@ std::string checkpoint_path(const std::string& run_directory, std::int64_t step)
 
 // Reads and checks manifest.json; throws IoError.
 Manifest read_manifest(const std::string& checkpoint);
+// Of the data that a model of text was trained on; 0 where it is not said. IoError: it is no
+// number.
+std::int64_t vocabulary_of(const Manifest& manifest, const std::string& checkpoint);
 // Also hashes every file; throws IoError naming the first that is damaged.
 Manifest verify_checkpoint(const std::string& checkpoint);
 

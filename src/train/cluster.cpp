@@ -92,6 +92,10 @@ void measure(const Setup& setup, plan::CostTable& table) {
                      setup.declaration.precision, table);
 }
 
+void warn(const std::string& text) {
+  fmt::print(stderr, "warning: {}\n", text);
+}
+
 void save(const plan::CostTable& table) {
   if (exec::save_cached_costs(table)) return;
   fmt::print("note: the profile could not be cached in {}\n", exec::cost_table_path(table.machine));
@@ -103,7 +107,7 @@ plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::js
                              dist::Session& session) {
   std::string text;
   if (session.rank() == 0) {
-    plan::CostTable table = exec::load_cached_costs(threads);
+    plan::CostTable table = exec::load_cached_costs(threads, warn);
     const auto before = plan::to_json(table);
     measure(setup, table);
     if (plan::to_json(table) != before) save(table);
@@ -115,7 +119,7 @@ plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::js
 }
 
 plan::CostTable measure_costs_again(const Setup& setup, int threads) {
-  plan::CostTable table = exec::load_cached_costs(threads);
+  plan::CostTable table = exec::load_cached_costs(threads, warn);
   plan::CostTable again;
   again.machine = table.machine;
   // Other libraries would be other bits.

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "base/bytes.hpp"
+#include "base/cache_folder.hpp"
 #include "base/error.hpp"
 #include "base/precision.hpp"
-#include "exec/profile.hpp"
 #include "nn/field_model.hpp"
 #include "optim/optimizer.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
@@ -219,9 +219,9 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::
     choice.evaluation.budget_bytes = budget_bytes;
     choice.evaluation.name = "forward-only";
   }
-  plan::StagePlan stage = plan::plan_stage(setup.model.graph, setup.step,
-                                           {budget_bytes, wanted, evaluation_peak,
-                                            effort == Effort::FirstThatFits, exec::cache_folder()});
+  plan::StagePlan stage = plan::plan_stage(
+      setup.model.graph, setup.step,
+      {budget_bytes, wanted, evaluation_peak, effort == Effort::FirstThatFits, cache_folder()});
   choice.program = std::move(stage.program);
   choice.prediction = std::move(stage.prediction);
   choice.candidates = std::move(stage.candidates);

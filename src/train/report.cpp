@@ -10,6 +10,8 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/json_input.hpp"
+#include "base/key_limits.hpp"
 #include "base/version.hpp"
 #include "train/budget_curve.hpp"
 #include "train/checkpoint.hpp"
@@ -114,12 +116,10 @@ ordered_json memory_json(const RankProgram& rank) {
 
 int threads_of_run(const std::string& run_directory) {
   const std::string path = run_directory + "/choices.json";
-  const auto choices =
-      nlohmann::json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
-  if (!choices.is_object() || choices.value("format", "") != "garonne.choices" ||
-      !choices.contains("threads") || !choices["threads"].is_number_integer())
-    throw ConfigError(path, "", "is no garonne.choices file");
-  return choices["threads"].get<int>();
+  const nlohmann::json json = parse_json(read_text_file(path), path, FileOwner::Run);
+  const JsonFile choices(json, path, FileOwner::Run);
+  choices.root().expect_format("garonne.choices", 1);
+  return static_cast<int>(choices.root().key("threads").integer(1, most_threads));
 }
 
 // The configuration does not say it where it is the data's; then the checkpoint knows, or the data.
@@ -134,8 +134,8 @@ std::optional<DataFacts> facts_of_run(const std::string& run_directory, const Ru
   if (!steps.empty()) {
     const std::string checkpoint = checkpoint_path(run_directory, steps.back());
     const Manifest manifest = read_manifest(checkpoint);
-    if (manifest.data.contains("vocabulary") && manifest.data["vocabulary"].is_number_integer())
-      return DataFacts{manifest.data["vocabulary"].get<std::int64_t>(), {}, {}};
+    const std::int64_t vocabulary = vocabulary_of(manifest, checkpoint);
+    if (vocabulary > 0) return DataFacts{vocabulary, {}, {}};
     throw IoError(checkpoint + "/manifest.json", "does not say the vocabulary of the data");
   }
   if (!config.data.path.empty() && fs::exists(config.data.path, error)) return facts_of(config);
@@ -147,10 +147,8 @@ plan::CostTable costs_of_run(const std::string& run_directory) {
   const std::string path = run_directory + "/costs.json";
   std::error_code error;
   if (!fs::exists(path, error)) return {};
-  const auto json =
-      nlohmann::json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw ConfigError(path, "", "is no whole JSON text");
-  return plan::cost_table_from_json(json, path);
+  return plan::cost_table_from_json(parse_json(read_text_file(path), path, FileOwner::Run), path,
+                                    FileOwner::Run);
 }
 
 // "<", ">" and "&" stand only inside of strings, where JSON has another way to write them; with it

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/json_input.hpp"
 
 namespace garonne::train {
 namespace {
@@ -44,19 +45,18 @@ int report_kind(plan::BufferKind kind) {
 }
 
 RankProgram read_rank_program(const std::string& path) {
-  const auto json = nlohmann::json::parse(read_text_file(path, most_run_json_bytes), nullptr,
-                                          /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw ConfigError(path, "", "is no whole JSON text");
+  const nlohmann::json json =
+      parse_json(read_text_file(path, most_run_json_bytes), path, FileOwner::Run);
   RankProgram rank;
-  rank.program = plan::program_from_json(json, path);
+  rank.program = plan::program_from_json(json, path, FileOwner::Run);
   try {
     rank.prediction = plan::replay(rank.program);
   } catch (const plan::ReplayError& illegal) {
-    throw ConfigError(path, "", illegal.what());
+    throw IoError(path, illegal.what());
   }
-  rank.measured = plan::measurements_from_json(json, path);
+  rank.measured = plan::measurements_from_json(json, path, FileOwner::Run);
   if (rank.measured.empty())
-    throw ConfigError(path, "", "was not measured; `garonne train` writes it when it ends");
+    throw IoError(path, "was not measured; `garonne train` writes it when it ends");
   return rank;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/json_input.hpp"
 
 namespace garonne::train {
 namespace {
@@ -195,10 +196,10 @@ ordered_json skill_of_run(const std::string& run_directory) {
   const std::string path = run_directory + "/" + skill_page_file;
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return nullptr;
-  auto json = ordered_json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("format", "") != "garonne.skill" ||
-      json.value("version", 0) != 1) {
-    throw ConfigError(path, "", "is no garonne.skill file; `garonne eval` writes it again");
+  auto json = parse_ordered_json(read_text_file(path), path, FileOwner::Run);
+  if (!json.is_object() || !json.contains("format") || json["format"] != "garonne.skill" ||
+      !json.contains("version") || json["version"] != 1) {
+    throw IoError(path, "is no garonne.skill file; `garonne eval` writes it again");
   }
   return json;
 }

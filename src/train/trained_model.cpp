@@ -53,8 +53,13 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   trained.step = checkpoint.empty() ? 0 : manifest.step;
   DataFacts facts;
   if (!checkpoint.empty() && !nn::is_field_kind(trained.config.model.kind)) {
-    facts.vocabulary = manifest.data.value("vocabulary", std::int64_t{0});
-    facts.tokenizer = manifest.data.value("tokenizer", "byte");
+    facts.vocabulary = vocabulary_of(manifest, checkpoint);
+    if (facts.vocabulary == 0 && trained.config.model.vocabulary == 0)
+      throw IoError(checkpoint + "/manifest.json", "does not say the vocabulary of the data");
+    const auto tokenizer = manifest.data.find("tokenizer");
+    facts.tokenizer = tokenizer != manifest.data.end() && tokenizer->is_string()
+                          ? tokenizer->get<std::string>()
+                          : "byte";
   } else {
     facts = open_workload(trained.config)->facts();
   }
@@ -62,7 +67,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   trained.setup = make_setup(trained.config, facts, threads);
   trained.compute = std::make_unique<ComputeSession>(threads);
   // What was measured on this machine is nearer the truth than what nodes declare.
-  apply_costs(exec::load_cached_costs(threads), trained.setup);
+  apply_costs(exec::load_cached_costs(threads, warn), trained.setup);
   try {
     if (manifest.products.is_object())
       trained.products = nn::Products::from_json(manifest.products);

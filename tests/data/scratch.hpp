@@ -43,6 +43,16 @@ class Scratch {
   std::filesystem::path folder_;
 };
 
+// Whether something that was begun for `path` lies beside it.
+inline bool left_beside(const std::string& path) {
+  const std::filesystem::path whole = std::filesystem::absolute(path);
+  for (const auto& entry : std::filesystem::directory_iterator(whole.parent_path())) {
+    if (entry.path().filename().string().rfind(whole.filename().string() + ".partial", 0) == 0)
+      return true;
+  }
+  return false;
+}
+
 inline std::string read_bytes(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <vector>
 
 #include "base/error.hpp"
 #include "plan/graphs.hpp"
@@ -73,7 +74,46 @@ TEST(CostTable, RefusesWhatItDoesNotKnow) {
   refused("machine", [](auto& json) { json.erase("machine"); });
   refused("rows", [](auto& json) { json.erase("rows"); });
   refused("backward_seconds", [](auto& json) { json["rows"]["node.0"].erase("backward_seconds"); });
-  refused("costs.json", [](auto& json) { json["rows"]["node.0"]["value_bytes"] = "many"; });
+  refused("products.forward float32 8x8x8",
+          [](auto& json) { json["products"]["forward float32 8x8x8"] = 7; });
+  refused("product_roof", [](auto& json) { json["product_roof"] = -1.0; });
+  refused("rows", [](auto& json) { json["rows"] = nlohmann::json::array(); });
+  refused("costs.json", [](auto& json) { json = nlohmann::json::array(); });
+  refused("costs.json", [](auto& json) { json = nullptr; });
+}
+
+// Of every number of a row: another type, less than nothing, and more than can be.
+TEST(CostTable, RefusesRowsThatCannotBe) {
+  const nlohmann::json good = nlohmann::json::parse(to_json(table()).dump());
+  for (const auto& [key, value] : good["rows"]["node.0"].items()) {
+    std::vector<nlohmann::json> wrong = {nullptr, true, nlohmann::json::array({1}),
+                                         nlohmann::json::object()};
+    if (key == "pinned") {
+      wrong.emplace_back(1);
+    } else {
+      for (const auto& bad : {nlohmann::json("many"), nlohmann::json(-1), nlohmann::json(1e300),
+                              nlohmann::json(std::uint64_t{1} << 63)})
+        wrong.push_back(bad);
+    }
+    for (const auto& bad : wrong) {
+      nlohmann::json json = good;
+      json["rows"]["node.0"][key] = bad;
+      const std::string path = "costs.json: rows.node.0." + key;
+      try {
+        cost_table_from_json(json, "costs.json");
+        ADD_FAILURE() << "read: " << key << " = " << bad;
+      } catch (const ConfigError& error) {
+        EXPECT_EQ(error.key(), path) << bad;
+      }
+      try {
+        cost_table_from_json(json, "costs.json", FileOwner::Run);
+        ADD_FAILURE() << "read: " << key << " = " << bad;
+      } catch (const IoError& error) {
+        EXPECT_EQ(error.path(), "costs.json");
+        EXPECT_NE(std::string(error.what()).find(path.substr(12)), std::string::npos);
+      }
+    }
+  }
 }
 
 TEST(CostTable, AppliedByCostKey) {

@@ -14,10 +14,6 @@ namespace garonne::plan {
 inline constexpr int most_chain_blocks = 2048;
 inline constexpr int most_block_options = 1024;
 
-// JSON of any format; a syntax error or a key given twice is a ConfigError that names the key where
-// it happened.
-nlohmann::json parse_json(const std::string& text, const std::string& path);
-
 nlohmann::ordered_json to_json(const Chain& chain);
 // Throws ConfigError with the path and the key for everything that docs/formats.md does not allow.
 Chain chain_from_json(const nlohmann::json& source, const std::string& path);

@@ -14,21 +14,14 @@ void expect_same(const char* key, const std::optional<int>& given, int in_file) 
   throw ConfigError(key, fmt::format("{}", *given), fmt::format("the file has {}", in_file));
 }
 
-std::string read_schedule_file(const std::string& path) {
-  try {
-    return read_text_file(path);
-  } catch (const IoError& error) {
-    throw ConfigError("--file", path, error.what());
-  }
-}
-
 }  // namespace
 
 PipelineSchedule make_from_file(const PipelineRequest& request) {
   if (request.file.empty())
     throw ConfigError("--file", "", "is needed for schedule file: the path of the schedule");
-  PipelineSchedule schedule =
-      pipeline_schedule_from_text(read_schedule_file(request.file), request.file);
+  PipelineSchedule schedule = pipeline_schedule_from_text(
+      read_given_file(request.file, "--file wants the path of a garonne.pipeline-schedule"),
+      request.file);
   expect_same("--stages", request.stages, schedule.devices);
   expect_same("--micro-batches", request.micro_batches, schedule.micro_batches);
   expect_same("--chunks", request.chunks, schedule.chunks);

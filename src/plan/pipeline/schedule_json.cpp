@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
+#include <vector>
 
-#include "base/error.hpp"
+#include "base/json_input.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -20,124 +20,57 @@ constexpr std::array all_work = {PipelineWork::Forward, PipelineWork::Backward,
 constexpr std::array all_placements = {ChunkPlacement::Looped, ChunkPlacement::V,
                                        ChunkPlacement::Bidirectional};
 
-// Reads a file; errors name the path and the key.
-class ScheduleReader {
- public:
-  ScheduleReader(const json& root, const std::string& path) : root_(root), path_(path) {}
+// A list of `size`.
+std::vector<JsonPlace> elements_of(const JsonPlace& place, std::size_t size) {
+  std::vector<JsonPlace> elements = place.elements();
+  if (elements.size() != size)
+    place.refuse(fmt::format("is a list of {}, not {}", elements.size(), size));
+  return elements;
+}
 
-  PipelineSchedule read() const {
-    check_keys();
-    PipelineSchedule schedule;
-    schedule.name = root_.contains("name") ? text("name") : "file";
-    schedule.devices = count("stages", most_pipeline_devices);
-    schedule.micro_batches = count("micro_batches", most_pipeline_micro_batches);
-    schedule.chunks = root_.contains("chunks") ? count("chunks", most_pipeline_chunks) : 1;
-    if (root_.contains("placement"))
-      schedule.placement = word("placement", root_["placement"], all_placements);
-    if (root_.contains("recompute")) read_recomputed(schedule);
-    read_order(schedule);
-    if (root_.contains("overlaps")) read_overlaps(schedule);
-    return schedule;
-  }
+int integer_of(const JsonPlace& place, int least, int most) {
+  if (!place.json().is_number_integer() || place.json() < least || place.json() > most)
+    place.refuse(fmt::format("is no integer from {} to {}", least, most));
+  return place.json().get<int>();
+}
 
- private:
-  [[noreturn]] void fail(const std::string& key, const json& value,
-                         const std::string& reason) const {
-    throw ConfigError(path_ + ": " + key, value.dump().substr(0, 80), reason);
+template <class Words>
+typename Words::value_type word_of(const JsonPlace& place, const Words& words) {
+  std::string choices;
+  for (const auto candidate : words) {
+    if (place.json() == std::string(to_string(candidate))) return candidate;
+    choices += (choices.empty() ? "" : ", ") + std::string(to_string(candidate));
   }
+  place.refuse("is none of " + choices);
+}
 
-  void check_keys() const {
-    if (!root_.is_object()) fail("the file", root_, "is no object");
-    constexpr std::array needed = {"format", "version", "stages", "micro_batches", "order"};
-    constexpr std::array allowed = {"name", "chunks", "placement", "recompute", "overlaps"};
-    for (const char* key : needed) {
-      if (!root_.contains(key)) throw ConfigError(path_ + ": " + key, "", "is missing");
-    }
-    for (const auto& [key, value] : root_.items()) {
-      const auto is_key = [&key](const char* name) { return key == name; };
-      if (!std::any_of(needed.begin(), needed.end(), is_key) &&
-          !std::any_of(allowed.begin(), allowed.end(), is_key))
-        fail(key, value, "is no key of this version");
-    }
-    if (root_["format"] != format_name)
-      fail("format", root_["format"], std::string("is no ") + format_name);
-    if (root_["version"] != 1) fail("version", root_["version"], "this build reads version 1");
+void read_recomputed(const JsonPlace& source, PipelineSchedule& schedule) {
+  for (const JsonPlace& place : source.elements()) {
+    const std::vector<JsonPlace> pair = elements_of(place, 2);
+    schedule.recomputed.push_back({integer_of(pair[0], 0, schedule.devices - 1),
+                                   integer_of(pair[1], 0, schedule.chunks - 1)});
   }
+}
 
-  std::string text(const char* key) const {
-    if (!root_[key].is_string()) fail(key, root_[key], "is no text");
-    return root_[key].get<std::string>();
-  }
-
-  int integer(const std::string& key, const json& value, int least, int most) const {
-    if (!value.is_number_integer() || value < least || value > most)
-      fail(key, value, fmt::format("is no integer from {} to {}", least, most));
-    return value.get<int>();
-  }
-  int count(const char* key, int most) const { return integer(key, root_[key], 1, most); }
-
-  const json& list(const std::string& key, const json& value) const {
-    if (!value.is_array()) fail(key, value, "is no list");
-    return value;
-  }
-  const json& list(const std::string& key, const json& value, std::size_t size) const {
-    if (list(key, value).size() != size)
-      fail(key, value, fmt::format("is a list of {}, not {}", value.size(), size));
-    return value;
-  }
-
-  template <class Words>
-  typename Words::value_type word(const std::string& key, const json& value,
-                                  const Words& words) const {
-    std::string choices;
-    for (const auto candidate : words) {
-      if (value == std::string(to_string(candidate))) return candidate;
-      choices += (choices.empty() ? "" : ", ") + std::string(to_string(candidate));
-    }
-    fail(key, value, "is none of " + choices);
-  }
-
-  void read_recomputed(PipelineSchedule& schedule) const {
-    const json& source = list("recompute", root_["recompute"]);
-    for (std::size_t i = 0; i < source.size(); ++i) {
-      const std::string key = fmt::format("recompute[{}]", i);
-      const json& pair = list(key, source[i], 2);
-      schedule.recomputed.push_back({integer(key, pair[0], 0, schedule.devices - 1),
-                                     integer(key, pair[1], 0, schedule.chunks - 1)});
+void read_order(const JsonPlace& source, PipelineSchedule& schedule) {
+  for (const JsonPlace& lane : elements_of(source, static_cast<std::size_t>(schedule.devices))) {
+    auto& order = schedule.order.emplace_back();
+    for (const JsonPlace& place : lane.elements()) {
+      const std::vector<JsonPlace> triple = elements_of(place, 3);
+      order.push_back({word_of(triple[0], all_work), integer_of(triple[1], 0, schedule.chunks - 1),
+                       integer_of(triple[2], 0, schedule.micro_batches - 1), false});
     }
   }
+}
 
-  void read_order(PipelineSchedule& schedule) const {
-    const json& lanes = list("order", root_["order"], static_cast<std::size_t>(schedule.devices));
-    for (std::size_t r = 0; r < lanes.size(); ++r) {
-      const json& lane = list(fmt::format("order[{}]", r), lanes[r]);
-      auto& order = schedule.order.emplace_back();
-      for (std::size_t i = 0; i < lane.size(); ++i) {
-        const std::string key = fmt::format("order[{}][{}]", r, i);
-        const json& triple = list(key, lane[i], 3);
-        order.push_back({word(key, triple[0], all_work),
-                         integer(key, triple[1], 0, schedule.chunks - 1),
-                         integer(key, triple[2], 0, schedule.micro_batches - 1), false});
-      }
-    }
+void read_overlaps(const JsonPlace& source, PipelineSchedule& schedule) {
+  const auto lanes = elements_of(source, static_cast<std::size_t>(schedule.devices));
+  for (std::size_t r = 0; r < lanes.size(); ++r) {
+    const int last = static_cast<int>(schedule.order[r].size()) - 1;
+    for (const JsonPlace& place : lanes[r].elements())
+      schedule.order[r][static_cast<std::size_t>(integer_of(place, 0, last))].overlaps_next = true;
   }
-
-  void read_overlaps(PipelineSchedule& schedule) const {
-    const json& lanes =
-        list("overlaps", root_["overlaps"], static_cast<std::size_t>(schedule.devices));
-    for (std::size_t r = 0; r < lanes.size(); ++r) {
-      const std::string key = fmt::format("overlaps[{}]", r);
-      for (const json& position : list(key, lanes[r])) {
-        const int last = static_cast<int>(schedule.order[r].size()) - 1;
-        schedule.order[r][static_cast<std::size_t>(integer(key, position, 0, last))].overlaps_next =
-            true;
-      }
-    }
-  }
-
-  const json& root_;
-  const std::string& path_;
-};
+}
 
 ordered_json order_json(const PipelineSchedule& schedule) {
   ordered_json lanes = ordered_json::array();
@@ -188,13 +121,23 @@ ordered_json to_json(const PipelineSchedule& schedule) {
 }
 
 PipelineSchedule pipeline_schedule_from_text(const std::string& text, const std::string& path) {
-  json root;
-  try {
-    root = json::parse(text);
-  } catch (const json::exception& error) {
-    throw ConfigError(path, "", std::string("is no JSON: ") + error.what());
-  }
-  return ScheduleReader(root, path).read();
+  const json source = parse_json(text, path);
+  const JsonFile file(source, path);
+  const JsonPlace root = file.root();
+  root.expect_format(format_name, 1);
+  root.expect_keys({"format", "version", "stages", "micro_batches", "order"},
+                   {"name", "chunks", "placement", "recompute", "overlaps"});
+  PipelineSchedule schedule;
+  schedule.name = root.has("name") ? root.key("name").text() : "file";
+  schedule.devices = integer_of(root.key("stages"), 1, most_pipeline_devices);
+  schedule.micro_batches = integer_of(root.key("micro_batches"), 1, most_pipeline_micro_batches);
+  schedule.chunks =
+      root.has("chunks") ? integer_of(root.key("chunks"), 1, most_pipeline_chunks) : 1;
+  if (root.has("placement")) schedule.placement = word_of(root.key("placement"), all_placements);
+  if (root.has("recompute")) read_recomputed(root.key("recompute"), schedule);
+  read_order(root.key("order"), schedule);
+  if (root.has("overlaps")) read_overlaps(root.key("overlaps"), schedule);
+  return schedule;
 }
 
 ordered_json simulation_json(const PipelineSchedule& schedule, const PhaseSeconds& device,

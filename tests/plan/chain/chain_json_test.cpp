@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json_input.hpp"
 #include "plan/chain/chain_solver.hpp"
 #include "plan/chain/random_chains.hpp"
 
