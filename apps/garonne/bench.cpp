@@ -4,6 +4,7 @@
 
 #include "base/bytes.hpp"
 #include "command.hpp"
+#include "counts.hpp"
 #include "train/benchmark.hpp"
 
 namespace garonne::apps {
@@ -21,7 +22,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   const auto steps = std::make_shared<std::int64_t>(10);
   const auto json = std::make_shared<bool>(false);
   command->add_option("--steps", *steps, "steps to time, after two that are not")
-      ->check(CLI::PositiveNumber)
+      ->check(count())
       ->capture_default_str();
   command->add_flag("--json", *json, "print JSON");
   command->callback([=, &chosen] {

@@ -4,6 +4,7 @@
 
 #include "base/bytes.hpp"
 #include "command.hpp"
+#include "counts.hpp"
 #include "train/budget_benchmark.hpp"
 
 namespace garonne::apps {
@@ -65,7 +66,7 @@ void add_bench_budgets(CLI::App& bench, Chosen& chosen) {
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
   command->add_option("--steps", options->steps, "timed turns, after two that are not")
-      ->check(CLI::PositiveNumber)
+      ->check(count())
       ->capture_default_str();
   command->add_flag("!--no-policies", options->policies,
                     "leave out the uniform, selective and full policies");

@@ -5,7 +5,9 @@
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
+#include "base/key_limits.hpp"
 #include "command.hpp"
+#include "counts.hpp"
 #include "train/cluster.hpp"
 #include "train/link_benchmark.hpp"
 
@@ -55,13 +57,13 @@ void add_bench_links(CLI::App& bench, Chosen& chosen) {
       ->check(CLI::Range(std::int64_t{4096}, std::int64_t{1} << 30))
       ->capture_default_str();
   command->add_option("--seconds", options->seconds_each, "for each size of each pair or group")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1e-6, 1e6))
       ->capture_default_str();
   command->add_option("--pairs", options->pairs, "of each kind, at most")
-      ->check(CLI::PositiveNumber)
+      ->check(count())
       ->capture_default_str();
   command->add_option("--threads", *threads, "of a rank; 0 = the cores of the node over its ranks")
-      ->check(CLI::NonNegativeNumber)
+      ->check(count(0, most_threads))
       ->capture_default_str();
   command->add_flag("--json", *json, "print JSON");
   command->callback([=, &chosen] {

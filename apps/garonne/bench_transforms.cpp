@@ -9,9 +9,11 @@
 #include <numbers>
 #include <vector>
 
+#include "base/key_limits.hpp"
 #include "base/philox.hpp"
 #include "base/sphere_grid.hpp"
 #include "command.hpp"
+#include "counts.hpp"
 #include "kernels/initialise.hpp"
 #include "kernels/session.hpp"
 #include "kernels/sphere_transform.hpp"
@@ -109,7 +111,7 @@ void add_bench_transforms(CLI::App& bench, Chosen& chosen) {
   const auto json = std::make_shared<bool>(false);
   command->add_option("--grid", item->grid, "equiangular or legendre-gauss")->capture_default_str();
   const auto number = [&](const char* name, std::int64_t& value, const char* help) {
-    command->add_option(name, value, help)->check(CLI::PositiveNumber)->capture_default_str();
+    command->add_option(name, value, help)->check(count(1, 1 << 20))->capture_default_str();
   };
   number("--latitudes", item->latitudes, "rows of the grid");
   number("--longitudes", item->longitudes, "columns of the grid");
@@ -119,7 +121,7 @@ void add_bench_transforms(CLI::App& bench, Chosen& chosen) {
       ->check(CLI::IsMember({"float32", "float64"}))
       ->capture_default_str();
   command->add_option("--threads", item->threads, "threads")
-      ->check(CLI::PositiveNumber)
+      ->check(count(1, most_threads))
       ->capture_default_str();
   command->add_option("--seconds", item->seconds, "time to repeat each direction for")
       ->capture_default_str();

@@ -7,7 +7,10 @@
 #include <numeric>
 
 #include "base/bytes.hpp"
+#include "base/key_limits.hpp"
+#include "base/printable.hpp"
 #include "command.hpp"
+#include "counts.hpp"
 #include "train/huggingface.hpp"
 #include "train/trained_model.hpp"
 
@@ -30,7 +33,8 @@ void print_manifest(const std::string& path, const train::Manifest& manifest) {
   fmt::print("{}\nstep {} · {} tensors in {} files, {} · {} threads a rank\n", path, manifest.step,
              manifest.tensors.size(), manifest.files.size(), format_bytes(bytes), manifest.threads);
   for (const auto& tensor : manifest.tensors) {
-    fmt::print("  {:<52} {} [{}]\n", tensor.name, tensor.type, fmt::join(tensor.shape, ", "));
+    fmt::print("  {:<52} {} [{}]\n", printable(tensor.name), printable(tensor.type),
+               fmt::join(tensor.shape, ", "));
   }
 }
 
@@ -83,7 +87,7 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
   command
       ->add_option("--step", options->step,
                    "a saved step; 0 = the initialisation [the newest checkpoint]")
-      ->check(CLI::NonNegativeNumber);
+      ->check(count(0, most_steps));
   command->add_option("--to", options->to, "format and folder, as: huggingface DIR")
       ->required()
       ->expected(2);
@@ -93,7 +97,8 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
       if (options->to[0] != "huggingface") {
         throw ConfigError("--to", options->to[0], "is no known format; known is huggingface");
       }
-      const train::TrainedModel trained = train::open_trained_model(options->run, options->step, session);
+      const train::TrainedModel trained =
+          train::open_trained_model(options->run, options->step, session);
       train::export_huggingface(trained.setup.sizes, trained.setup.model, trained.state,
                                 options->to[1]);
       fmt::print("step {} written to {} (config.json, model.safetensors)\n", trained.step,

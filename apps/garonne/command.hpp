@@ -29,7 +29,7 @@ struct ConfigOptions {
 };
 std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command);
 
-// Throws ConfigError unless the command runs on one rank.
+// Throws on every rank, as one usage error, unless the command runs on one rank.
 void expect_one_rank(const dist::Session& session, const std::string& command);
 
 void add_train(CLI::App& app, Chosen& chosen);

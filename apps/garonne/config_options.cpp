@@ -28,7 +28,9 @@ RunConfig ConfigOptions::load() const {
 
 void expect_one_rank(const dist::Session& session, const std::string& command) {
   if (session.size() == 1) return;
-  throw ConfigError(
+  // On all ranks alike, so one of them says it.
+  throw dist::AgreedError(
+      ExitCode::Usage,
       fmt::format("`garonne {}` runs on one rank and {} were started; leave mpirun out", command,
                   session.size()));
 }

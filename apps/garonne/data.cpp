@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
+#include "counts.hpp"
 #include "data/sample_order.hpp"
 #include "data/text_converter.hpp"
 #include "data/token_file.hpp"
@@ -36,9 +37,7 @@ void add_batch(CLI::App& data, Chosen& chosen) {
   const auto config = add_config_options(*command);
   const auto step = std::make_shared<std::int64_t>(1);
   const auto json = std::make_shared<bool>(false);
-  command->add_option("--step", *step, "which step, from 1")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  command->add_option("--step", *step, "which step, from 1")->check(count())->capture_default_str();
   command->add_flag("--json", *json, "print samples, tokens and targets as JSON");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {

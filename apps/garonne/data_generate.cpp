@@ -2,8 +2,12 @@
 // function here and one line in the table at the end.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <type_traits>
+
 #include "base/bytes.hpp"
 #include "command.hpp"
+#include "counts.hpp"
 #include "data/generate_darcy.hpp"
 #include "data/generate_navier_stokes.hpp"
 #include "data/generate_shallow_water.hpp"
@@ -28,7 +32,41 @@ CLI::App* add_generator(CLI::App& data, const char* name, const char* help,
 
 template <typename Value>
 CLI::Option* add(CLI::App* command, const char* name, Value& value, const char* help) {
-  return command->add_option(name, value, help)->capture_default_str();
+  CLI::Option* option = command->add_option(name, value, help)->capture_default_str();
+  // What is too small, the generators say themselves.
+  if constexpr (std::is_integral_v<Value>) option->check(count(-most_counted));
+  return option;
+}
+
+// A sample is made in memory, as a whole and in double precision.
+void check_bytes(const char* option, std::int64_t value, double bytes) {
+  constexpr double most = 0x1p33;
+  if (bytes <= most) return;
+  throw ConfigError(option, fmt::format("{}", value),
+                    fmt::format("takes about {:.0f} GiB of memory for a sample, and at most {:.0f} "
+                                "are given to one",
+                                bytes / 0x1p30, most / 0x1p30));
+}
+
+// Of a solver on a square with `resolution` points a side: its fields, and the frames of a sample.
+void check_square(std::int64_t resolution, std::int64_t stride, double frames) {
+  const double side = static_cast<double>(resolution);
+  const double written = side / static_cast<double>(std::max<std::int64_t>(stride, 1));
+  check_bytes("--resolution", resolution, 64 * 8 * side * side);
+  check_bytes("--resolution", resolution, 4 * written * written * std::max(frames, 1.0));
+}
+
+// Of a solver on the sphere: tables of Legendre functions and of their derivatives, fields, and the
+// frames of a sample. `degrees` of 0 are a third of the latitudes.
+void check_sphere(std::int64_t latitudes, std::int64_t longitudes, std::int64_t degrees,
+                  double values_of_a_sample) {
+  const double points = static_cast<double>(latitudes) * static_cast<double>(longitudes);
+  const double bandwidth =
+      degrees > 0 ? static_cast<double>(degrees) : static_cast<double>(latitudes) / 3;
+  check_bytes("--longitudes", longitudes, 32 * 8 * points);
+  check_bytes("--latitudes", latitudes,
+              2 * 8 * static_cast<double>(latitudes) * bandwidth * bandwidth / 2);
+  check_bytes("--longitudes", longitudes, 4 * points * values_of_a_sample);
 }
 
 // An option that would do nothing is refused.
@@ -68,6 +106,7 @@ void add_darcy(CLI::App& data, Chosen& chosen) {
       if (generation->coefficient == "lognormal") {
         expect_not_given({large, small}, "--coefficient lognormal");
       }
+      check_square(generation->resolution, generation->stride, 1);
       const auto summary = data::generate_darcy(session, *generation);
       if (session.rank() == 0) {
         fmt::print("u: mean {:.4e}, deviation {:.4e}, maximum {:.4e}; share of large a {:.4f}\n",
@@ -92,6 +131,8 @@ void add_navier_stokes(CLI::App& data, Chosen& chosen) {
   add(command, "--tau", generation->tau, "its inverse length");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
+      check_square(generation->resolution, generation->stride,
+                   static_cast<double>(generation->time));
       const auto summary = data::generate_navier_stokes(session, *generation);
       if (session.rank() == 0) {
         fmt::print(
@@ -160,6 +201,11 @@ void add_shallow_water(CLI::App& data, Chosen& chosen) {
         if (trajectories->count() == 0) generation->trajectories = 1;
         if (test_trajectories->count() == 0) generation->test_trajectories = 0;
       }
+      check_sphere(generation->latitudes, generation->longitudes, generation->solver.degrees, 3);
+      check_bytes("--trajectory-length", generation->trajectory_length,
+                  12.0 * static_cast<double>(generation->latitudes) *
+                      static_cast<double>(generation->longitudes) *
+                      static_cast<double>(generation->trajectory_length));
       const auto summary = data::generate_shallow_water(session, *generation);
       if (session.rank() == 0) print(summary, *generation);
       return ExitCode::Done;
@@ -190,6 +236,8 @@ void add_synthetic_era5(CLI::App& data, Chosen& chosen) {
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       generation->grid = sphere_grid_kind("grid", *grid);
+      check_sphere(generation->latitudes, generation->longitudes,
+                   generation->degrees > 0 ? generation->degrees : 240, 73);
       const auto summary = data::generate_synthetic_era5(session, *generation);
       if (session.rank() == 0) {
         for (std::size_t channel = 0; channel < summary.channels.size(); ++channel) {

@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/key_limits.hpp"
 #include "command.hpp"
+#include "counts.hpp"
 #include "eval_fields.hpp"
 #include "train/evaluation.hpp"
 #include "train/run_directory.hpp"
@@ -133,11 +135,11 @@ void add_eval(CLI::App& app, Chosen& chosen) {
   command
       ->add_option("--step", options->step,
                    "a saved step; 0 = the initialisation [the newest checkpoint]")
-      ->check(CLI::NonNegativeNumber);
+      ->check(count(0, most_steps));
   const CLI::Option* generate =
       command->add_option("--generate", options->prompt, "continue this text");
   command->add_option("--tokens", options->tokens, "how many tokens to generate")
-      ->check(CLI::NonNegativeNumber)
+      ->check(count(0))
       ->capture_default_str();
   command->add_option("--temperature", options->temperature, "of sampling")
       ->check(CLI::Range(1e-3, 100.0))
@@ -148,11 +150,11 @@ void add_eval(CLI::App& app, Chosen& chosen) {
       command
           ->add_option("--lead-steps", fields.evaluation.lead_steps,
                        "fields: steps of each forecast [20, or what the data hold]")
-          ->check(CLI::PositiveNumber),
+          ->check(count()),
       command
           ->add_option("--samples", fields.evaluation.samples,
                        "fields: forecasts at most, evenly spread over the data")
-          ->check(CLI::PositiveNumber)
+          ->check(count())
           ->capture_default_str(),
       command
           ->add_option("--weighting", fields.evaluation.weighting,
@@ -166,7 +168,7 @@ void add_eval(CLI::App& app, Chosen& chosen) {
           ->option_text("NAME"),
       command
           ->add_option("--maps", fields.evaluation.maps, "fields: forecasts that maps are kept of")
-          ->check(CLI::NonNegativeNumber)
+          ->check(count(0))
           ->capture_default_str(),
       command->add_option("--output", fields.output,
                           "fields: the HDF5 file of results [<run>/skill.h5]"),

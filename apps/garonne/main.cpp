@@ -15,38 +15,60 @@
 namespace garonne::apps {
 namespace {
 
-// Option names of an application and of all its subcommands.
-void collect_names(const CLI::App& app, std::vector<std::string>& options,
-                   std::vector<std::string>& commands) {
-  for (const CLI::Option* option : app.get_options()) {
-    for (const auto& name : option->get_lnames()) options.push_back("--" + name);
+// The subcommand that the words name, as far as they do.
+const CLI::App& chosen_command(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  for (const auto& word : words) {
+    const auto named = command->get_subcommands(
+        [&word](const CLI::App* candidate) { return candidate->get_name() == word; });
+    if (named.empty()) break;
+    command = named.front();
   }
-  for (const CLI::App* command : app.get_subcommands({})) {
-    commands.push_back(command->get_name());
-    collect_names(*command, options, commands);
+  return *command;
+}
+
+// The nearest of what could stand there, or what ends in the same word, as --train.learning_rate
+// for
+// --optimizer.learning_rate; empty where nothing is near.
+std::string suggestion(const CLI::App& command, const std::string& word) {
+  std::vector<std::string> known;
+  if (word.rfind("--", 0) != 0) {
+    for (const CLI::App* sub : command.get_subcommands({})) known.push_back(sub->get_name());
+    return nearest_word(word, known);
   }
+  const auto last = [](const std::string& name) {
+    return name.substr(name.find_last_of(".-") + 1);
+  };
+  std::string alike;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const auto& name : option->get_lnames()) {
+      known.push_back("--" + name);
+      if (last(name) == last(word)) alike = known.back();
+    }
+  }
+  if (std::find(known.begin(), known.end(), word) != known.end()) return "";
+  const std::string near = nearest_word(word, known);
+  return near.empty() ? alike : near;
 }
 
 // What CLI11 says, with the nearest known word for what it did not know.
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
                           const std::vector<std::string>& words) {
   std::string message = error.what();
-  std::vector<std::string> options;
-  std::vector<std::string> commands;
-  collect_names(app, options, commands);
-  // Of a mistyped command CLI11 only says that one is missing.
-  if (!words.empty() && words[0].rfind("-", 0) != 0 &&
-      std::find(commands.begin(), commands.end(), words[0]) == commands.end()) {
+  const CLI::App& command = chosen_command(app, words);
+  const bool no_command = !words.empty() && words[0].rfind("-", 0) != 0 && &command == &app;
+  // Of a mistyped command CLI11 only says that one is missing, and it names what is left over from
+  // the last to the first.
+  if (no_command) {
     message = words[0] + " is no command";
+  } else if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    message = "not expected:";
+    for (const std::string& left : app.remaining(true)) message += " " + printable(left);
   }
   for (const auto& word : words) {
     const std::string name = word.substr(0, word.find('='));
-    const bool option = name.rfind("--", 0) == 0;
-    const auto& known = option ? options : commands;
-    if (message.find(name) == std::string::npos ||
-        std::find(known.begin(), known.end(), name) != known.end())
-      continue;
-    const std::string near = nearest_word(name, known);
+    if (message.find(name) == std::string::npos) continue;
+    const std::string near = suggestion(command, name);
     if (!near.empty()) message += fmt::format("; did you mean {}?", near);
   }
   return message + "; `garonne --help` shows what there is";

@@ -8,6 +8,7 @@
 #include "base/file.hpp"
 #include "base/progress.hpp"
 #include "command.hpp"
+#include "counts.hpp"
 #include "exec/profile.hpp"
 #include "plan/chain/chain_json.hpp"
 #include "plan/cost_table.hpp"
@@ -15,6 +16,7 @@
 #include "plan/stage_solver.hpp"
 #include "plan_programs.hpp"
 #include "plan_search.hpp"
+#include "train/available_memory.hpp"
 #include "train/cluster.hpp"
 #include "train/cluster_costs.hpp"
 #include "train/explain.hpp"
@@ -222,6 +224,8 @@ ExitCode plan_run(const RunConfig& config, const PlanOptions& options) {
              setup.grid.ranks(), to_string(setup.grid.shape()), setup.step.micro_batches,
              static_cast<double>(setup.model.graph.parameter_elements()) / 1e6,
              config.train.precision);
+  if (!cluster && config.memory.budget == RunConfig::automatic_budget)
+    fmt::print("{}", train::describe_automatic_budget(static_cast<int>(configured)));
   print_stages(plan, knows_seconds);
   for (const auto& candidate : choice.candidates) {
     fmt::print("plan {:<10} peak {:>14} B ({}){}{}\n", candidate.name, candidate.peak_bytes,
@@ -262,7 +266,7 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       "plan", "show memory and time of a run before it is queued; no MPI, no device");
   const auto config = add_config_options(*command);
   const auto options = std::make_shared<PlanOptions>();
-  constexpr std::int64_t most_ranks = 1 << 20;
+  constexpr std::int64_t most_ranks = 1 << 16;
   command
       ->add_option("--ranks", options->ranks,
                    "so many ranks; where the grid of the run file has another number, search for "
@@ -277,11 +281,11 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command
       ->add_option("--devices-per-node", options->devices_per_node,
                    "instead of the cluster's; without a cluster file all ranks are on one node")
-      ->check(CLI::PositiveNumber);
+      ->check(count());
   command
       ->add_option("--most-tensor", options->most_tensor,
                    "most tensor ranks of a search; as many as devices on a node where not given")
-      ->check(CLI::PositiveNumber);
+      ->check(count());
   command->add_flag("--exhaustive", options->exhaustive,
                     "search without bounds: plan every grid by node (slow)");
   command->add_flag("--json", options->json, "print JSON (format garonne.plan)");

@@ -8,6 +8,7 @@
 #include "base/file.hpp"
 #include "base/json_input.hpp"
 #include "command.hpp"
+#include "counts.hpp"
 
 namespace garonne::apps {
 namespace {
@@ -84,12 +85,12 @@ void add_solve(CLI::App& app, Chosen& chosen) {
   command
       ->add_option("--iterations", options->graph.iterations,
                    "graphs: rounds of annealing, nodes of checkmate's search")
-      ->check(CLI::PositiveNumber);
+      ->check(count(1, INT64_MAX));
   command->add_option("--seed", options->graph.seed, "graphs: seed of the search");
   command
       ->add_option("--time-limit", options->graph.time_limit_seconds,
                    "graphs: seconds; the answer then says whether the clock ended the search")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1e-6, 1e9));
   command->add_option("--output", options->output, "write the answer there, as JSON");
   command->add_flag("--json", options->json, "print the answer as JSON");
   command->callback([=, &chosen] {

@@ -287,8 +287,10 @@ std::vector<KeySpec> make_keys() {
       integer_key("grid.zero", GARONNE_MEMBER(grid, zero), 0, 3,
                   "what data ranks hold in shards: 1 optimizer states and masters, 2 gradients "
                   "too, 3 parameters too; 0 = nothing"),
-      bytes_key("memory.budget", GARONNE_MEMBER(memory, budget), true,
-                "hard limit for each rank; auto = what is free on the node, shared by its ranks"),
+      bytes_key(
+          "memory.budget", GARONNE_MEMBER(memory, budget), true,
+          "hard limit for each rank; auto = the least of what is free on the node, its control "
+          "group, Slurm's limits and ulimit, shared by its ranks"),
       text_key("memory.plan", GARONNE_MEMBER(memory, plan), {},
                "auto = the fastest that fits; or one policy or solver: keep-all, selective, "
                "uniform, full, greedy, rotor, search"),
@@ -358,7 +360,7 @@ std::vector<KeySpec> make_keys() {
       text_key("run.device", GARONNE_MEMBER(run, device), {"cpu", "cuda"}, "where the model runs"),
       integer_key("run.threads", GARONNE_MEMBER(run, threads), 0, most_threads,
                   "threads a rank; 0 = cores of the node over the ranks on it"),
-      integer_key("run.timeout", GARONNE_MEMBER(run, timeout), 0,
+      integer_key("run.timeout", GARONNE_MEMBER(run, timeout), 0, most_wait_seconds,
                   "seconds that a rank waits for another one in training before the run is ended "
                   "(exit code 4); 0 = for ever"),
   };

@@ -27,15 +27,16 @@ std::string place_of(std::string_view text, std::size_t byte) {
 template <typename Json>
 class ParseWatch {
  public:
-  ParseWatch(const std::string& file, FileOwner owner) : file_(file), owner_(owner) {}
+  ParseWatch(const std::string& file, FileOwner owner, std::size_t most_values)
+      : file_(file), owner_(owner), most_values_(most_values) {}
 
   bool operator()(int depth, typename Json::parse_event_t event, Json& parsed) {
     using Event = typename Json::parse_event_t;
     const bool starts = event == Event::object_start || event == Event::array_start;
     if (starts || event == Event::value) ++values_;
     if (event == Event::key) values_ += 2;  // a key takes about as much memory as two values
-    if (values_ > most_json_values)
-      refuse(fmt::format("holds more than {} keys and values", most_json_values));
+    if (values_ > most_values_)
+      refuse(fmt::format("holds more than {} keys and values", most_values_));
     if (starts && depth >= most_json_depth)
       refuse(fmt::format("is nested more than {} deep", most_json_depth));
     if (event == Event::object_start) {
@@ -57,14 +58,16 @@ class ParseWatch {
  private:
   const std::string& file_;
   FileOwner owner_;
+  std::size_t most_values_;
   std::size_t values_ = 0;
   std::string last_key_;
   std::vector<std::unordered_set<std::string>> keys_;
 };
 
 template <typename Json>
-Json parse(std::string_view text, const std::string& file, FileOwner owner) {
-  ParseWatch<Json> watch(file, owner);
+Json parse(std::string_view text, const std::string& file, FileOwner owner,
+           std::size_t most_values) {
+  ParseWatch<Json> watch(file, owner, most_values);
   try {
     return Json::parse(text, [&watch](int depth, typename Json::parse_event_t event, Json& value) {
       return watch(depth, event, value);
@@ -100,13 +103,14 @@ bool find_path(const nlohmann::json& from, const nlohmann::json& wanted, std::st
 
 }  // namespace
 
-nlohmann::json parse_json(std::string_view text, const std::string& file, FileOwner owner) {
-  return parse<nlohmann::json>(text, file, owner);
+nlohmann::json parse_json(std::string_view text, const std::string& file, FileOwner owner,
+                          std::size_t most_values) {
+  return parse<nlohmann::json>(text, file, owner, most_values);
 }
 
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& file,
-                                          FileOwner owner) {
-  return parse<nlohmann::ordered_json>(text, file, owner);
+                                          FileOwner owner, std::size_t most_values) {
+  return parse<nlohmann::ordered_json>(text, file, owner, most_values);
 }
 
 void refuse_value(FileOwner owner, const std::string& file, const std::string& key,

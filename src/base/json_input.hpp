@@ -23,12 +23,14 @@ inline constexpr int most_json_depth = 64;
 inline constexpr std::size_t most_json_values = std::size_t{1} << 24;
 
 // Parses a whole text. Throws, as `owner` says, and with the line and column: no JSON, nested too
-// deeply, too many values, a key given twice in one object.
+// deeply, more than `most_values` (a key counts for two more), a key given twice in one object.
 nlohmann::json parse_json(std::string_view text, const std::string& file,
-                          FileOwner owner = FileOwner::User);
+                          FileOwner owner = FileOwner::User,
+                          std::size_t most_values = most_json_values);
 // Keeps the order of keys.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& file,
-                                          FileOwner owner = FileOwner::User);
+                                          FileOwner owner = FileOwner::User,
+                                          std::size_t most_values = most_json_values);
 
 // ConfigError or IoError about a key of a file; `value` may be empty.
 [[noreturn]] void refuse_value(FileOwner owner, const std::string& file, const std::string& key,

@@ -162,6 +162,9 @@ nlohmann::ordered_json manifest_to_json(const Manifest& manifest) {
   return json;
 }
 
+// Sums over a manifest have to be numbers too.
+constexpr std::int64_t most_file_bytes = std::int64_t{1} << 48;
+
 // A manifest comes from outside: a file name in it must be a plain name in the checkpoint's own
 // folder.
 void check_file_name(const std::string& path, const std::string& name) {
@@ -182,7 +185,7 @@ Manifest manifest_from_json(const nlohmann::json& json, const std::string& path)
   root.expect_format("garonne.checkpoint", 1);
   Manifest manifest;
   manifest.step = root.key("step").integer(0);
-  manifest.threads = static_cast<int>(root.key("threads").integer(1, INT32_MAX));
+  manifest.threads = static_cast<int>(root.key("threads").integer(0, INT32_MAX));
   manifest.config = root.key("config").text();
   manifest.products = object_or_none(root.key("products"));
   for (const auto& [shape, library] : manifest.products.items()) {
@@ -191,7 +194,7 @@ Manifest manifest_from_json(const nlohmann::json& json, const std::string& path)
   manifest.data = object_or_none(root.key("data"));
   for (const JsonPlace& file : root.key("files").elements()) {
     manifest.files.emplace_back(file.key("name").text(), file.key("xxh3_128").text());
-    manifest.file_bytes.push_back(file.key("bytes").integer(0));
+    manifest.file_bytes.push_back(file.key("bytes").integer(0, most_file_bytes));
     check_file_name(path, manifest.files.back().first);
   }
   for (const JsonPlace& tensor : root.key("tensors").elements()) {

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -18,7 +17,9 @@
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/pipeline_stage.hpp"
 #include "plan/step_costs.hpp"
+#include "train/available_memory.hpp"
 #include "train/layout_check.hpp"
+#include "train/size_check.hpp"
 
 namespace garonne::train {
 
@@ -78,6 +79,7 @@ std::string describe_sizes(const Setup& setup) {
 }
 
 Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, int rank) {
+  check_sizes(config, facts);
   Setup setup;
   setup.config = config;
   setup.grid = Grid({static_cast<int>(config.grid.data), static_cast<int>(config.grid.pipeline),
@@ -112,6 +114,7 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   const Precision precision = setup.declaration.precision;
   plan::StepShape& step = setup.step;
   step.micro_batches = static_cast<int>(micro_batches_per_rank(config));
+  check_planned_nodes(config, setup.model.graph, step.micro_batches);
   step.element_bytes.parameter = compute_bytes(precision);
   step.element_bytes.master = has_master(precision) ? state_bytes(precision) : 0;
   step.element_bytes.gradient = state_bytes(precision);
@@ -313,17 +316,12 @@ std::string format_memory_table(const MemoryTable& table, std::int64_t budget_by
 
 std::int64_t resolve_budget(const RunConfig& config, int ranks_on_node) {
   if (config.memory.budget != RunConfig::automatic_budget) return config.memory.budget;
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  std::int64_t kibibytes = 0;
-  std::string unit;
-  while (file >> name >> kibibytes >> unit) {
-    if (name == "MemAvailable:")
-      return kibibytes * 1024 / ranks_on_node / cpu_allocation_granularity *
-             cpu_allocation_granularity;
-  }
+  const AvailableMemory found = available_memory(MemorySources::of_this_process(), ranks_on_node);
+  if (found.bytes > 0) return found.bytes;
   throw ConfigError("memory.budget", "auto",
-                    "what is free cannot be found out here; give a number of bytes");
+                    (found.source.empty() ? "what is free cannot be found out here"
+                                          : "nothing is free by " + found.source) +
+                        "; give a number of bytes");
 }
 
 }  // namespace garonne::train

@@ -23,9 +23,18 @@ bool may_change(const std::string& key) {
   return false;
 }
 
+// A configuration that a run has saved: what is not understood there is damage.
+RunConfig saved_config(const std::string& toml, const std::string& path) {
+  try {
+    return parse_config(toml, path, {});
+  } catch (const ConfigError& error) {
+    throw IoError(path, fmt::format("is not understood: {}", error.what()));
+  }
+}
+
 void refuse_changed_keys(const RunConfig& config, const Manifest& manifest,
                          const std::string& checkpoint) {
-  const RunConfig saved = parse_config(manifest.config, checkpoint, {});
+  const RunConfig saved = saved_config(manifest.config, checkpoint + "/manifest.json");
   for (const auto& key : changed_keys(saved, config)) {
     if (may_change(key)) continue;
     std::string before;
@@ -157,7 +166,7 @@ RunConfig run_directory_config(const std::string& run_directory) {
   std::error_code error;
   if (!fs::exists(path, error))
     throw IoError(run_directory, "is no run directory: it has no config.toml");
-  return parse_config(read_text_file(path, most_toml_bytes), path, {});
+  return saved_config(read_text_file(path, most_toml_bytes), path);
 }
 
 }  // namespace garonne::train

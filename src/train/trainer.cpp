@@ -21,6 +21,7 @@
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "plan/step_costs.hpp"
+#include "train/available_memory.hpp"
 #include "train/cluster.hpp"
 #include "train/evaluation.hpp"
 #include "train/gradient_capture.hpp"
@@ -208,6 +209,8 @@ void Trainer::print_start() const {
                       ? ""
                       : fmt::format(" · smallest budget {} B ({})", choice_.minimum_budget_bytes,
                                     format_bytes(choice_.minimum_budget_bytes)));
+  if (config_.memory.budget == RunConfig::automatic_budget)
+    text += describe_automatic_budget(session_.ranks_on_node());
   say(text);
 }
 

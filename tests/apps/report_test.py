@@ -215,10 +215,10 @@ class ReportTest(ProgramTest):
         self.refused(directory, 5, "metrics.jsonl", "line 2")
         directory = self.copied("choices")
         (directory / "choices.json").write_text("[]")
-        self.refused(directory, 2, "choices.json")
+        self.refused(directory, 5, "choices.json")
         directory = self.copied("costs")
         (directory / "costs.json").write_text("{")
-        self.refused(directory, 2, "costs.json")
+        self.refused(directory, 5, "costs.json")
 
     def test_a_damaged_program(self):
         path = self.copied() / "program/rank_1.json"
@@ -230,18 +230,18 @@ class ReportTest(ProgramTest):
             return json.dumps(program)
 
         cases = {
-            "no whole JSON": whole[:len(whole) // 2],
+            "no JSON": whole[:len(whole) // 2],
             "version": changed(lambda program: program.update(version=2)),
             "peak_bytes": changed(lambda program: program.pop("peak_bytes")),
             "measured_seconds": changed(lambda program: program["instructions"][3].pop("measured_seconds")),
-            "less than nothing": changed(lambda program: program["instructions"][3].update(measured_peak_bytes=-1)),
+            "is negative": changed(lambda program: program["instructions"][3].update(measured_peak_bytes=-1)),
             "illegal": changed(lambda program: program["instructions"][3]["reads"].append(10**6)),
             "not measured": changed(lambda program: [instruction.pop(key) for instruction in program["instructions"]
                                                      for key in list(instruction) if key.startswith("measured_")]),
         }
         for word, text in cases.items():
             path.write_text(text)
-            self.refused(path.parent.parent, 2, "rank_1.json", word)
+            self.refused(path.parent.parent, 5, "rank_1.json", word)
 
     @unittest.skipUnless(browser.CHROMIUM, "no Chromium here")
     def test_a_browser_shows_it(self):

@@ -157,7 +157,7 @@ class SphereTest(FieldRun, unittest.TestCase):
         damaged = self.folder / "damaged"
         shutil.copytree(self.run_directory, damaged)
         (damaged / "skill.json").write_text("{}")
-        self.assertIn("skill.json", run("report", damaged, check=2).stderr)
+        self.assertIn("skill.json", run("report", damaged, check=5).stderr)
 
 
 class DarcyTest(FieldRun, unittest.TestCase):

@@ -177,13 +177,14 @@ class SolveTest(unittest.TestCase):
         text = json.dumps(self.chain)
         self.refused(text[:len(text) // 2], "bad.json")
         self.refused("", "bad.json")
-        self.refused("[" * 100000, "bad.json")
-        self.refused("[]", "format")
+        self.refused("[" * 100000 + "]" * 100000, "nested more than 64 deep")
+        self.refused("[" * 100000, "nested more than 64 deep")
+        self.refused("[]", "is no object")
         self.refused(text.replace('"version": 1', '"version": 1, "version": 1', 1), "version")
 
     def test_usage(self):
         self.assertIn("absent.json", run("solve", self.folder / "absent.json", "--budget", 1, check=2).stderr)
-        self.assertIn("is no file", run("solve", self.folder, "--budget", 1, check=2).stderr)
+        self.assertIn("is a folder", run("solve", self.folder, "--budget", 1, check=2).stderr)
         self.assertIn("--budget", run("solve", self.path, check=2).stderr)
         self.assertIn("rotor", run("solve", self.path, "--budget", 1, "--algorithm", "rotator", check=2).stderr)
         run("solve", self.path, "--budget", 1, "--sweep", 3, check=2)

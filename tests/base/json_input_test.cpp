@@ -54,11 +54,16 @@ TEST(JsonInput, NestingIsBounded) {
 }
 
 TEST(JsonInput, ValuesAreCounted) {
-  // Small in the file and large in memory.
-  const std::string many = "[" + repeated("[],", 9'000'000) + "0]";
-  EXPECT_EQ(parse_refusal(many), "");
-  const std::string more = "[" + repeated("0,", 17'000'000) + "0]";
-  EXPECT_NE(parse_refusal(more).find("keys and values"), std::string::npos);
+  const auto refused = [](const std::string& text, std::size_t most) {
+    return !refusal([&] { parse_json(text, "a.json", FileOwner::User, most); }).empty();
+  };
+  for (const std::string value : {"0", "\"text\"", "[]", "{}"}) {
+    const std::string list = "[" + repeated(value + ",", 999) + value + "]";
+    EXPECT_FALSE(refused(list, 1001)) << value;
+    EXPECT_TRUE(refused(list, 1000)) << value;
+  }
+  EXPECT_FALSE(refused(R"({"a": 1, "b": 2})", 7));  // a key takes as much memory as two values
+  EXPECT_TRUE(refused(R"({"a": 1, "b": 2})", 6));
 }
 
 TEST(JsonInput, SyntaxErrorsHaveAPlaceAndNoWordOfTheLibrary) {

@@ -65,10 +65,10 @@ TEST(SkillFile, ComesBack) {
     SkillFile file(path, small_setting());
     file.write_map(1, 0, 3600, truth, forecast);
     EXPECT_FALSE(std::filesystem::exists(path));
-    EXPECT_TRUE(left_beside(path));
+    EXPECT_TRUE(testing::left_beside(path));
     file.finish("mean of 9 frames", results);
   }
-  EXPECT_FALSE(left_beside(path));
+  EXPECT_FALSE(testing::left_beside(path));
 
   const Hdf5File file = Hdf5File::open(path);
   EXPECT_EQ(file.string_attribute("format"), "garonne.skill");

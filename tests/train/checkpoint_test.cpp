@@ -5,8 +5,11 @@
 #include <atomic>
 #include <barrier>
 #include <exception>
+#include <functional>
 #include <thread>
 
+#include "base/file.hpp"
+#include "base/hash.hpp"
 #include "nn/compute_session.hpp"
 #include "train/models.hpp"
 #include "train/scratch.hpp"
@@ -251,6 +254,45 @@ TEST(Checkpoint, ShardsMustCoverTheirTensor) {
   Manifest foreign = manifest;
   foreign.shards[0].file = "rank_7.safetensors";
   refused(foreign);
+}
+
+// The hash of a manifest finds damage, not malice: what fits it is still read key by key.
+TEST(Checkpoint, ManifestsThatFitTheirHashAreReadByKey) {
+  const Scratch scratch;
+  SmallModel saved;
+  saved.save(scratch.path(), 4);
+  const std::string checkpoint = checkpoint_path(scratch.path(), 4);
+  const std::string path = checkpoint + "/manifest.json";
+  const auto good = nlohmann::ordered_json::parse(read_text_file(path));
+  const auto refused = [&](const std::string& part,
+                           const std::function<void(nlohmann::ordered_json&)>& change) {
+    nlohmann::ordered_json json = good;
+    json.erase("manifest_xxh3_128");
+    change(json);
+    json["manifest_xxh3_128"] = hash_text(json.dump());
+    write_bytes(path, json.dump());
+    expect_io_error(path, part, [&] { read_manifest(checkpoint); });
+  };
+  refused("step = -5: is negative", [](auto& json) { json["step"] = -5; });
+  refused("step = 1.5: is no integer", [](auto& json) { json["step"] = 1.5; });
+  refused("threads = many", [](auto& json) { json["threads"] = "many"; });
+  refused("config", [](auto& json) { json["config"] = nullptr; });
+  refused("data = 5: is no object", [](auto& json) { json["data"] = 5; });
+  refused("products", [](auto& json) { json["products"] = {{"forward", 1}}; });
+  refused("shards[0].begin", [](auto& json) { json["shards"][0]["begin"] = -1; });
+  refused("tensors[0].shape[0]", [](auto& json) { json["tensors"][0]["shape"][0] = -1; });
+  refused("tensors[0].name: is missing", [](auto& json) { json["tensors"][0].erase("name"); });
+  refused("files[0].bytes", [](auto& json) { json["files"][0]["bytes"] = nullptr; });
+  refused("outside", [](auto& json) { json["files"][0]["name"] = "../rank_0.safetensors"; });
+  refused("outside", [](auto& json) { json["shards"][0]["file"] = "/etc/passwd"; });
+  refused("version", [](auto& json) { json["version"] = 2; });
+  refused("format", [](auto& json) { json["format"] = nullptr; });
+  nlohmann::ordered_json json = good;
+  json.erase("manifest_xxh3_128");
+  json["data"] = nullptr;
+  json["manifest_xxh3_128"] = hash_text(json.dump());
+  write_bytes(path, json.dump());
+  EXPECT_EQ(vocabulary_of(read_manifest(checkpoint), checkpoint), 0);
 }
 
 TEST(Checkpoint, OnlyWholeOnesAreListed) {

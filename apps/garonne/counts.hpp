@@ -1,0 +1,17 @@
+// Checks of options that are numbers of something.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+
+namespace garonne::apps {
+
+inline constexpr std::int64_t most_counted = 1'000'000'000;
+
+// An integer of [least, most]; unlike CLI::PositiveNumber it is refused with integers, not with the
+// digits of the largest number that there is.
+inline CLI::Validator count(std::int64_t least = 1, std::int64_t most = most_counted) {
+  return CLI::Range(least, most);
+}
+
+}  // namespace garonne::apps
