@@ -99,6 +99,15 @@ class StopTest(ProgramTest):
     def test_an_interrupt_alone_saves(self):
         self.stop("alone", signal.SIGINT, QUICK)
 
+    def test_a_second_interrupt_alone_ends_at_once(self):
+        job, log = self.start(self.folder / "twice-interrupted", *self.slow())
+        self.wait_for_text(job, log, "ready after")
+        for _ in range(2):
+            job.send_signal(signal.SIGINT)
+            time.sleep(0.1)  # far less than the step that the first one waits for; signals at once would be one
+        self.assertEqual(job.wait(timeout=60), -signal.SIGINT)
+        self.assertFalse((self.folder / "twice-interrupted" / "stopped").exists())
+
     @unittest.skipUnless(ALL, "many runs")
     def test_every_grid_saves_what_it_holds(self):
         for name, grid in (("zero", ["--grid.zero", 3, "--grid.data", 2]), ("pipeline", ["--grid.data", 1, "--grid.pipeline", 2])):
