@@ -11,7 +11,9 @@
 #include "base/printable.hpp"
 #include "command.hpp"
 #include "counts.hpp"
+#include "nn/field_model.hpp"
 #include "train/huggingface.hpp"
+#include "train/run_directory.hpp"
 #include "train/trained_model.hpp"
 
 namespace garonne::apps {
@@ -96,6 +98,11 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
       expect_one_rank(session, "checkpoint export");
       if (options->to[0] != "huggingface") {
         throw ConfigError("--to", options->to[0], "is no known format; known is huggingface");
+      }
+      const std::string kind = train::run_directory_config(options->run).model.kind;
+      if (nn::is_field_kind(kind)) {
+        throw ConfigError("--to", options->to[0],
+                          fmt::format("wants a model of text; this run's is {}", kind));
       }
       const train::TrainedModel trained =
           train::open_trained_model(options->run, options->step, session);

@@ -367,7 +367,8 @@ void Executor::norm(const plan::Instruction& instruction, Running& running) {
   if (!std::isfinite(loss) || !std::isfinite(sum)) {
     throw RefusedError(fmt::format(
         "step {}: the {} is {}; nothing was updated. Lower optimizer.learning_rate or set "
-        "optimizer.clip_norm, and start again from the last checkpoint",
+        "optimizer.clip_norm, in another run.directory: the same command would go on from the last "
+        "checkpoint with the same rate",
         running.inputs.step, std::isfinite(loss) ? "gradient norm" : "loss",
         std::isfinite(loss) ? std::sqrt(sum) : loss));
   }

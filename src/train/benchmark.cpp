@@ -51,7 +51,9 @@ BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist:
   std::sort(seconds.begin(), seconds.end());
   result.step_seconds = seconds[seconds.size() / 2];
   result.planned_seconds = planned_seconds;
-  result.planned_peak_bytes = program.peak_bytes;
+  result.planned_peak_bytes = session.all_reduce_max(std::vector{program.peak_bytes})[0];
+  if (program.peak_bytes < result.planned_peak_bytes) result.peak_bytes = 0;
+  result.peak_bytes = session.all_reduce_max(std::vector{result.peak_bytes})[0];
   result.samples_per_second = static_cast<double>(config.train.global_batch) / result.step_seconds;
   if (!nn::is_field_kind(config.model.kind)) {
     result.tokens_per_second =

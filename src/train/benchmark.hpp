@@ -16,7 +16,7 @@ struct BenchmarkResult {
   double planned_seconds = 0;
   double samples_per_second = 0;  // of the whole grid
   double tokens_per_second = 0;   // 0 where samples are not made of tokens
-  std::int64_t peak_bytes = 0;
+  std::int64_t peak_bytes = 0;    // this and the next: of the rank with the largest plan
   std::int64_t planned_peak_bytes = 0;
   std::int64_t resident_bytes = 0;  // of this process, its maximum
   double operations_per_second =

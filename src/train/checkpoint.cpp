@@ -15,6 +15,8 @@
 #include "base/json_input.hpp"
 #include "base/key_limits.hpp"
 #include "base/printable.hpp"
+#include "dist/session.hpp"
+#include "train/finite.hpp"
 #include "train/safetensors.hpp"
 
 namespace garonne::train {
@@ -217,15 +219,20 @@ std::string checkpoint_path(const std::string& run_directory, std::int64_t step)
   return fmt::format("{}/checkpoints/step-{}", run_directory, step);
 }
 
+std::optional<std::int64_t> checkpoint_step(const std::string& name) {
+  if (name.rfind("step-", 0) != 0) return std::nullopt;
+  std::int64_t step = 0;
+  const auto [end, failure] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
+  if (failure != std::errc() || step < 0 || name != fmt::format("step-{}", step))
+    return std::nullopt;
+  return step;
+}
+
 std::vector<std::int64_t> list_checkpoints(const std::string& run_directory) {
   std::vector<std::int64_t> steps;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(run_directory + "/checkpoints", error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind("step-", 0) != 0) continue;
-    std::int64_t step = 0;
-    const auto [end, failure] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
-    if (failure == std::errc() && end == name.data() + name.size()) steps.push_back(step);
+    if (const auto step = checkpoint_step(entry.path().filename().string())) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -263,6 +270,14 @@ Manifest verify_checkpoint(const std::string& checkpoint) {
   return manifest;
 }
 
+Manifest verify_checkpoint_of_step(const std::string& run_directory, std::int64_t step) {
+  const std::string checkpoint = checkpoint_path(run_directory, step);
+  Manifest manifest = verify_checkpoint(checkpoint);
+  if (manifest.step != step)
+    throw IoError(checkpoint, fmt::format("is a copy of the checkpoint of step {}", manifest.step));
+  return manifest;
+}
+
 namespace {
 
 void put_in_place(const std::string& run_directory, std::int64_t step, const std::string& partial) {
@@ -296,6 +311,7 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
     });
     nlohmann::ordered_json written = {{"tensors", nlohmann::ordered_json::array()},
                                       {"shards", nlohmann::ordered_json::array()}};
+    std::string not_finite;
     together.phase([&] {
       const int replicas = together.replicas == 0 ? together.ranks : together.replicas;
       const int replica = together.replicas == 0 ? together.rank : together.replica;
@@ -321,8 +337,22 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
                                                   end, rank_file(together.rank), name}));
       }
       written["hash"] =
-          write_safetensors(partial + "/" + rank_file(together.rank), sources, {{"format", "pt"}});
+          write_safetensors(partial + "/" + rank_file(together.rank), sources, {{"format", "pt"}},
+                            [&](const TensorSource& tensor, std::span<const std::byte> bytes) {
+                              if (not_finite.empty() && !all_finite(tensor.type, bytes))
+                                not_finite = tensor.name;
+                            });
     });
+    not_finite = together.first_text(not_finite);
+    if (!not_finite.empty()) {
+      throw dist::AgreedError(
+          ExitCode::Refused,
+          fmt::format("step {}: {} holds values that are not finite, so no checkpoint is written; "
+                      "older ones stay as they are. Train anew in another run.directory with a "
+                      "lower optimizer.learning_rate, a longer optimizer.warmup_steps or with "
+                      "optimizer.clip_norm",
+                      manifest.step, not_finite));
+    }
     const std::vector<std::string> of_ranks = together.gather(written.dump());
     together.phase([&] {
       if (together.rank != 0) return;
@@ -453,15 +483,6 @@ void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
     fill_box(checkpoint, tensor, shards[tensor.global.name], files);
   }
   exec::refresh_compute_copies(state);
-}
-
-void remove_old_checkpoints(const std::string& run_directory, std::int64_t keep) {
-  const auto steps = list_checkpoints(run_directory);
-  const auto count = static_cast<std::int64_t>(steps.size());
-  for (std::int64_t i = 0; i + keep < count; ++i) {
-    std::error_code error;
-    fs::remove_all(checkpoint_path(run_directory, steps[static_cast<std::size_t>(i)]), error);
-  }
 }
 
 }  // namespace garonne::train

@@ -45,7 +45,11 @@ struct Manifest {
   std::vector<std::int64_t> file_bytes;
 };
 
-// Lists checkpoints of a run directory by step, ascending; half-written ones are not checkpoints.
+// The step in the name of a checkpoint's folder, "step-<n>" with n >= 0 and no needless zero;
+// nothing for other names.
+std::optional<std::int64_t> checkpoint_step(const std::string& name);
+// Lists checkpoints of a run directory by step, ascending, by their names; half-written ones are
+// not checkpoints.
 std::vector<std::int64_t> list_checkpoints(const std::string& run_directory);
 std::string checkpoint_path(const std::string& run_directory, std::int64_t step);
 
@@ -56,6 +60,8 @@ Manifest read_manifest(const std::string& checkpoint);
 std::int64_t vocabulary_of(const Manifest& manifest, const std::string& checkpoint);
 // Also hashes every file; throws IoError naming the first that is damaged.
 Manifest verify_checkpoint(const std::string& checkpoint);
+// The same for a checkpoint of a run, which must be of the step in its name: a copy is refused.
+Manifest verify_checkpoint_of_step(const std::string& run_directory, std::int64_t step);
 
 // The collective steps that saving needs; on one rank they do nothing.
 struct Together {
@@ -70,6 +76,10 @@ struct Together {
   std::function<void(const std::function<void()>&)> phase = [](const std::function<void()>& work) {
     work();
   };
+  // The text of the lowest rank that has one, on every rank; empty where none has.
+  std::function<std::string(const std::string&)> first_text = [](const std::string& text) {
+    return text;
+  };
   // Runs what puts the whole checkpoint in its place; on rank 0.
   std::function<void(const std::function<void()>&)> commit = [](const std::function<void()>& work) {
     work();
@@ -83,8 +93,9 @@ struct Together {
 };
 
 // Collective over all ranks. Each rank writes its share of the elements of every box that it holds,
-// which no other rank writes. Throws
-// IoError on every rank, with the older checkpoints untouched and nothing half-written left.
+// which no other rank writes. Throws on every rank, with the older checkpoints untouched and
+// nothing half-written left: IoError, and an error with code 6 (dist::AgreedError) that names the
+// tensor where a value is not finite.
 void save_checkpoint(const std::string& run_directory, const nn::Model& model,
                      const std::vector<std::string>& state_names, const exec::ModelState& state,
                      Manifest manifest, const Together& together);
@@ -96,8 +107,5 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
 void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
                      const nn::Model& model, const std::vector<std::string>& state_names,
                      exec::ModelState& state, std::size_t tensors_of_model = 0);
-
-// Removes all but the newest `keep`.
-void remove_old_checkpoints(const std::string& run_directory, std::int64_t keep);
 
 }  // namespace garonne::train

@@ -5,7 +5,7 @@
 
 #include "data/field_dataset.hpp"
 #include "data/field_statistics.hpp"
-#include "train/run_directory.hpp"
+#include "train/metrics_file.hpp"
 #include "train/workload.hpp"
 
 namespace garonne::train {

@@ -16,6 +16,7 @@
 #include "train/budget_curve.hpp"
 #include "train/checkpoint.hpp"
 #include "train/memory_sweep.hpp"
+#include "train/metrics_file.hpp"
 #include "train/planning.hpp"
 #include "train/report_program.hpp"
 #include "train/run_directory.hpp"

@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "train/checkpoint_keeper.hpp"
 
 namespace garonne::train {
 namespace {
@@ -51,6 +50,14 @@ void refuse_changed_keys(const RunConfig& config, const Manifest& manifest,
   }
 }
 
+// A lock is there before anything else is.
+bool holds_nothing(const std::string& directory) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error))
+    if (entry.path().filename() != "lock") return false;
+  return true;
+}
+
 }  // namespace
 
 StartingPoint find_starting_point(const RunConfig& config,
@@ -58,7 +65,7 @@ StartingPoint find_starting_point(const RunConfig& config,
   const std::string& directory = config.run.directory;
   std::error_code error;
   if (config.run.resume == "never") {
-    if (fs::exists(directory, error) && !fs::is_empty(directory, error)) {
+    if (fs::exists(directory, error) && !holds_nothing(directory)) {
       throw ConfigError("run.directory", directory,
                         "is not empty and run.resume = \"never\" wants an empty one; give another, "
                         "or resume = \"auto\"");
@@ -71,7 +78,7 @@ StartingPoint find_starting_point(const RunConfig& config,
     StartingPoint start;
     start.checkpoint = checkpoint_path(directory, steps.back());
     try {
-      start.manifest = verify_checkpoint(start.checkpoint);
+      start.manifest = verify_checkpoint_of_step(directory, steps.back());
     } catch (const IoError& damaged) {
       last_error = damaged.what();
       note(fmt::format("skipping checkpoint {}: {}", steps.back(), last_error));
@@ -86,7 +93,25 @@ StartingPoint find_starting_point(const RunConfig& config,
     throw IoError(directory, "holds checkpoints and none of them verifies (the last error: " +
                                  last_error + "); move them away to start anew");
   }
+  if (has_saved_checkpoints(directory)) {
+    throw IoError(
+        directory + "/checkpoints",
+        "holds no checkpoint, though this run has saved some. Is a disk not mounted? Mount "
+        "it or put them back; to start anew, give another run.directory or empty this one");
+  }
   return {};
+}
+
+void expect_storable(const RunConfig& config) {
+  for (const auto& spec : config_keys()) {
+    const std::string value = spec.get(config);
+    try {
+      (void)nlohmann::json(value).dump();
+    } catch (const nlohmann::json::exception&) {
+      throw ConfigError(spec.name, value,
+                        "is no UTF-8, so a checkpoint could not name it; give another name");
+    }
+  }
 }
 
 void prepare_run_directory(const RunConfig& config) {
@@ -94,71 +119,6 @@ void prepare_run_directory(const RunConfig& config) {
   fs::create_directories(config.run.directory + "/checkpoints", error);
   if (error) throw IoError(config.run.directory, "cannot be made: " + error.message());
   write_file_durably(config.run.directory + "/config.toml", config_to_toml(config));
-}
-
-MetricsFile::MetricsFile(const std::string& run_directory, std::int64_t last_step)
-    : path_(run_directory + "/metrics.jsonl") {
-  std::string kept;
-  std::ifstream old(path_);
-  for (std::string line; std::getline(old, line);) {
-    const auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    // A line that is cut short was being written when the run was killed.
-    const bool whole = row.is_object() && row.contains("step") && row["step"].is_number_integer();
-    if (!whole || row["step"].get<std::int64_t>() > last_step) break;
-    kept += line + "\n";
-  }
-  write_file_durably(path_, kept);
-  file_.open(path_, std::ios::app);
-  if (!file_) throw IoError(path_, "cannot be written");
-}
-
-void MetricsFile::append(const StepMetrics& metrics) {
-  nlohmann::ordered_json row = {{"step", metrics.step},
-                                {"loss", metrics.loss},
-                                {"gradient_norm", metrics.gradient_norm},
-                                {"learning_rate", metrics.learning_rate},
-                                {"seconds", metrics.seconds},
-                                {"samples_per_second", metrics.samples_per_second},
-                                {"peak_bytes", metrics.peak_bytes},
-                                {"planned_peak_bytes", metrics.planned_peak_bytes}};
-  if (metrics.item == token_item) row["tokens_per_second"] = metrics.items_per_second;
-  if (metrics.validation_loss) row["validation_loss"] = *metrics.validation_loss;
-  file_ << row.dump() << '\n';
-  if (!file_.flush()) throw IoError(path_, "cannot be written; is the disk full?");
-}
-
-std::vector<StepMetrics> read_metrics(const std::string& run_directory) {
-  const std::string path = run_directory + "/metrics.jsonl";
-  std::istringstream lines(read_text_file(path, most_metrics_bytes));
-  std::vector<StepMetrics> rows;
-  std::int64_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    const bool cut_short = lines.eof();
-    try {
-      const auto row = nlohmann::json::parse(line);
-      StepMetrics metrics;
-      metrics.step = row.at("step").get<std::int64_t>();
-      metrics.loss = row.at("loss").get<double>();
-      metrics.gradient_norm = row.at("gradient_norm").get<double>();
-      metrics.learning_rate = row.at("learning_rate").get<double>();
-      metrics.seconds = row.at("seconds").get<double>();
-      // Rows of before there was another item than tokens.
-      metrics.item = row.contains("tokens_per_second") ? token_item : sample_item;
-      metrics.samples_per_second = row.value("samples_per_second", 0.0);
-      metrics.items_per_second = row.value("tokens_per_second", metrics.samples_per_second);
-      metrics.peak_bytes = row.at("peak_bytes").get<std::int64_t>();
-      metrics.planned_peak_bytes = row.at("planned_peak_bytes").get<std::int64_t>();
-      if (row.contains("validation_loss"))
-        metrics.validation_loss = row.at("validation_loss").get<double>();
-      rows.push_back(metrics);
-    } catch (const nlohmann::json::exception& error) {
-      if (cut_short) break;
-      throw IoError(path, fmt::format("line {} is not understood: {}", number, error.what()));
-    }
-  }
-  if (rows.empty()) throw IoError(path, "holds no step yet");
-  return rows;
 }
 
 RunConfig run_directory_config(const std::string& run_directory) {

@@ -20,6 +20,8 @@ namespace garonne::train {
 namespace {
 
 constexpr std::int64_t largest_header = 100'000'000;
+// Looked at, hashed and copied while they are in the second cache.
+constexpr std::size_t bytes_at_a_time = 262'144;
 
 const std::map<std::string, std::int64_t>& element_types() {
   static const std::map<std::string, std::int64_t> types = {
@@ -36,7 +38,8 @@ std::int64_t safetensors_element_bytes(const std::string& type, const std::strin
 }
 
 std::string write_safetensors(const std::string& path, const std::vector<TensorSource>& tensors,
-                              const std::map<std::string, std::string>& metadata) {
+                              const std::map<std::string, std::string>& metadata,
+                              const TensorWatch& watch) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::int64_t offset = 0;
@@ -53,7 +56,14 @@ std::string write_safetensors(const std::string& path, const std::vector<TensorS
   const std::uint64_t length = text.size();
   file.write(&length, sizeof(length));
   file.write(text.data(), text.size());
-  for (const auto& tensor : tensors) file.write(tensor.bytes.data(), tensor.bytes.size());
+  for (const auto& tensor : tensors) {
+    for (std::size_t begin = 0; begin < tensor.bytes.size(); begin += bytes_at_a_time) {
+      const auto part =
+          tensor.bytes.subspan(begin, std::min(bytes_at_a_time, tensor.bytes.size() - begin));
+      if (watch) watch(tensor, part);
+      file.write(part.data(), part.size());
+    }
+  }
   return file.finish();
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -32,10 +33,14 @@ struct TensorSource {
   std::span<const std::byte> bytes;
 };
 
+// Is shown the bytes of a tensor, whole elements in parts that fit a cache, as they are written.
+using TensorWatch = std::function<void(const TensorSource&, std::span<const std::byte>)>;
+
 // Writes the whole file and fsyncs it; returns its hash (hash_file's). Throws IoError, as for a
 // full disk, and leaves no guarantee about the file then.
 std::string write_safetensors(const std::string& path, const std::vector<TensorSource>& tensors,
-                              const std::map<std::string, std::string>& metadata);
+                              const std::map<std::string, std::string>& metadata,
+                              const TensorWatch& watch = {});
 
 // A file opened for reading, its header checked completely.
 class SafetensorsFile {

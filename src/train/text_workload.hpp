@@ -2,7 +2,7 @@
 #pragma once
 
 #include "data/token_file.hpp"
-#include "train/run_directory.hpp"
+#include "train/metrics_file.hpp"
 #include "train/workload.hpp"
 
 namespace garonne::train {

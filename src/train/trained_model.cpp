@@ -48,7 +48,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
                       steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
     }
     checkpoint = checkpoint_path(run_directory, step);
-    manifest = verify_checkpoint(checkpoint);
+    manifest = verify_checkpoint_of_step(run_directory, step);
   }
   trained.step = checkpoint.empty() ? 0 : manifest.step;
   DataFacts facts;

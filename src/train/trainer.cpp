@@ -22,13 +22,16 @@
 #include "optim/schedule.hpp"
 #include "plan/step_costs.hpp"
 #include "train/available_memory.hpp"
+#include "train/checkpoint_keeper.hpp"
 #include "train/cluster.hpp"
 #include "train/evaluation.hpp"
 #include "train/gradient_capture.hpp"
 #include "train/grid_plan.hpp"
 #include "train/grid_table.hpp"
+#include "train/metrics_file.hpp"
 #include "train/planning.hpp"
 #include "train/run_directory.hpp"
+#include "train/run_lock.hpp"
 #include "train/stop_file.hpp"
 #include "train/stop_watch.hpp"
 #include "train/workload.hpp"
@@ -54,6 +57,7 @@ class Trainer {
 
  private:
   void say(const std::string& text) const;
+  void warn(const std::string& text) const { say("warning: " + text + "\n"); }
   void prepare();
   void plan();
   void print_start() const;
@@ -80,6 +84,9 @@ class Trainer {
   TrainOptions options_;
   bool first_rank_;
   Clock::time_point started_ = Clock::now();
+  // On rank 0; released when everything else is done.
+  std::optional<RunLock> lock_;
+  std::optional<CheckpointKeeper> keeper_;
   int threads_ = 1;
   std::int64_t budget_ = 0;
   std::unique_ptr<Workload> workload_;
@@ -99,8 +106,9 @@ class Trainer {
   std::shared_ptr<data::Reader> reader_;
   std::int64_t validation_micro_batches_ = 0;
   std::int64_t peak_bytes_ = 0;
-  std::int64_t metrics_step_ = 0;         // the last step that is in metrics.jsonl
-  std::optional<StepMetrics> unwritten_;  // of a step that is finished
+  std::int64_t largest_planned_peak_ = 0;  // of all ranks
+  std::int64_t metrics_step_ = 0;          // the last step that is in metrics.jsonl
+  std::optional<StepMetrics> unwritten_;   // of a step that is finished
   std::atomic<std::int64_t> saved_step_{0};
   nlohmann::json data_manifest_;
   std::int64_t running_step_ = 0;
@@ -119,14 +127,21 @@ void Trainer::say(const std::string& text) const {
 // written.
 void Trainer::prepare() {
   session_.agree([&] {
+    expect_storable(config_);
     check_grid(config_, session_.size());
     await_parting(config_.run.directory, [&](const std::string& text) { say(text + "\n"); });
     workload_ = open_workload(config_);
     threads_ = threads_of_rank(config_, session_.ranks_on_node());
     whole_ = make_setup(config_, workload_->facts(), threads_, session_.rank());
     setup_ = setup_of_stage(whole_, whole_.grid.coordinates_of(session_.rank()).pipeline);
-    start_ = find_starting_point(config_,
-                                 [&](const std::string& text) { say("warning: " + text + "\n"); });
+  });
+  // Before anybody looks at what is in the directory.
+  session_.agree([&] {
+    if (first_rank_)
+      lock_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
+  });
+  session_.agree([&] {
+    start_ = find_starting_point(config_, [&](const std::string& text) { warn(text); });
     budget_ = resolve_budget(config_, session_.ranks_on_node());
   });
   session_.set_coordinates(to_string(setup_.grid.coordinates_of(session_.rank())));
@@ -179,6 +194,7 @@ void Trainer::plan() {
   }
   program_ = program_of_rank(setup_, choice_, session_.rank());
   program_.seconds = seconds_of_step(setup_, program_, session_);
+  largest_planned_peak_ = session_.all_reduce_max(std::vector{program_.peak_bytes})[0];
 }
 
 void Trainer::print_start() const {
@@ -254,7 +270,10 @@ void Trainer::make_state() {
   }
   session_.agree([&] {
     if (!first_rank_) return;
+    lock_->check();
     prepare_run_directory(config_);
+    keeper_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
+    if (!start_.checkpoint.empty()) keeper_->started_from(start_.step);
     const nlohmann::ordered_json choices = {{"format", "garonne.choices"},
                                             {"version", 1},
                                             {"threads", threads_},
@@ -325,7 +344,9 @@ void Trainer::save(std::int64_t step) {
   stop_->gate().change_outside().unlock();
   save(config_.run.directory, state_, optimizer_->state_names(), step, together());
   saved_step_ = step;
-  if (first_rank_) remove_old_checkpoints(config_.run.directory, config_.checkpoint.keep);
+  session_.agree([&] {
+    if (keeper_) keeper_->saved(step, config_.checkpoint.keep);
+  });
 }
 
 void Trainer::save(const std::string& folder, const exec::ModelState& state,
@@ -337,11 +358,12 @@ void Trainer::save(const std::string& folder, const exec::ModelState& state,
 // In a process that has only a copy of this one's memory.
 void Trainer::save_apart(std::int64_t step, FileMeeting& meeting) const {
   if (first_rank_ && unwritten_ && unwritten_->step == step)
-    MetricsFile(config_.run.directory, step).append(*unwritten_);
+    MetricsFile(config_.run.directory, step, [](const std::string&) {}).append(*unwritten_);
   Together apart = members();
   apart.suffix = parting_suffix;
   apart.phase = [&](const std::function<void()>& work) { meeting.phase(work); };
   apart.gather = [&](const std::string& text) { return meeting.gather(text); };
+  apart.first_text = [&](const std::string& text) { return meeting.first_text(text); };
   save_checkpoint(config_.run.directory, setup_.model, optimizer_->state_names(), state_,
                   manifest_of(step), apart);
 }
@@ -371,6 +393,12 @@ Together Trainer::together() {
   Together together = members();
   together.phase = [&](const std::function<void()>& work) { session_.agree(work); };
   together.gather = [&](const std::string& text) { return session_.gather(text); };
+  together.first_text = [&](const std::string& text) {
+    const std::vector<std::string> texts = session_.gather(text);
+    const auto found =
+        std::find_if(texts.begin(), texts.end(), [](const auto& one) { return !one.empty(); });
+    return session_.broadcast(found == texts.end() ? "" : *found);
+  };
   together.commit = [&](const std::function<void()>& work) {
     const auto lock = stop_->gate().change_outside();
     work();
@@ -391,7 +419,7 @@ StepMetrics Trainer::metrics_of(const exec::StepOutputs& outputs, std::int64_t s
       metrics.samples_per_second * static_cast<double>(workload_->items_per_sample());
   metrics.item = workload_->item();
   metrics.peak_bytes = outputs.peak_bytes;
-  metrics.planned_peak_bytes = program_.peak_bytes;
+  metrics.planned_peak_bytes = largest_planned_peak_;
   return metrics;
 }
 
@@ -446,6 +474,11 @@ ExitCode Trainer::run() {
   stop_ = std::make_unique<StopWatch>(session_, config_.run.directory);
   say(stop_->how_to_stop());
   prepare();
+  if (start_.step >= config_.train.steps) {
+    say(fmt::format("step {} of {} is done already; set train.steps higher to go on\n", start_.step,
+                    config_.train.steps));
+    return ExitCode::Done;
+  }
   stop_->watch_directory();
   watch_waits();
   plan();
@@ -453,11 +486,6 @@ ExitCode Trainer::run() {
   make_state();
   print_start();
   say(describe_memory(setup_, choice_, budget_, session_));
-  if (start_.step >= config_.train.steps) {
-    say(fmt::format("step {} of {} is done already; set train.steps higher to go on\n", start_.step,
-                    config_.train.steps));
-    return ExitCode::Done;
-  }
   reader_ = std::make_shared<data::Reader>();
   const std::unique_ptr<BatchStream> stream = open_stream(start_.step + 1);
   std::optional<GradientCapture> capture;
@@ -472,7 +500,8 @@ ExitCode Trainer::run() {
   std::unique_ptr<MetricsFile> metrics_file;
   session_.agree([&] {
     if (first_rank_)
-      metrics_file = std::make_unique<MetricsFile>(config_.run.directory, start_.step);
+      metrics_file = std::make_unique<MetricsFile>(config_.run.directory, start_.step,
+                                                   [&](const std::string& text) { warn(text); });
   });
   data_manifest_ = workload_->manifest();
   saved_step_ = start_.step;
@@ -481,7 +510,10 @@ ExitCode Trainer::run() {
        .last_step = config_.train.steps,
        .saved_step = [this] { return saved_step_.load(); },
        .save = [this](std::int64_t step, FileMeeting& meeting) { save_apart(step, meeting); },
-       .leave = {}});
+       .leave =
+           [this] {
+             if (lock_) lock_->let_go();
+           }});
   if (first_rank_) bar_ = std::make_unique<Progress>("train", config_.train.steps);
   say(fmt::format("ready after {:.2f} s\n", seconds_since(started_)));
 
@@ -502,8 +534,9 @@ ExitCode Trainer::run() {
     const bool stop_here = config_.train.stop_after > 0 &&
                            step - start_.step >= config_.train.stop_after &&
                            step < config_.train.steps;
-    const auto together = session_.all_reduce_max(
-        std::vector<std::int64_t>{outputs.peak_bytes, (stop_here || stop_->requested()) ? 1 : 0});
+    const auto together = session_.all_reduce_max(std::vector<std::int64_t>{
+        program_.peak_bytes == largest_planned_peak_ ? outputs.peak_bytes : 0,
+        (stop_here || stop_->requested()) ? 1 : 0});
     stopping = together[1] != 0;
     step_seconds.push_back(seconds_since(start));
 
@@ -518,7 +551,10 @@ ExitCode Trainer::run() {
                       workload_->loss_unit()));
     session_.agree([&] {
       const auto lock = stop_->gate().change_outside();
-      if (metrics_file) metrics_file->append(metrics);
+      if (metrics_file) {
+        lock_->check();
+        metrics_file->append(metrics);
+      }
       unwritten_.reset();
     });
     if (last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0)) save(step);

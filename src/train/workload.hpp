@@ -47,7 +47,7 @@ class Workload {
   virtual std::int64_t samples(Part part) const = 0;
   // Consecutive samples that are read together (data/sample_order.hpp).
   virtual std::int64_t shuffle_block() const = 0;
-  // What speed is counted in, one of those of run_directory.hpp: so many of it a sample.
+  // What speed is counted in, one of those of metrics_file.hpp: so many of it a sample.
   virtual std::string item() const = 0;
   virtual std::int64_t items_per_sample() const = 0;
   // Of the loss; empty where it has none.

@@ -4,13 +4,18 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <cmath>
+#include <cstring>
 #include <exception>
 #include <functional>
+#include <limits>
+#include <random>
 #include <thread>
 
 #include "base/file.hpp"
 #include "base/hash.hpp"
 #include "nn/compute_session.hpp"
+#include "train/finite.hpp"
 #include "train/models.hpp"
 #include "train/scratch.hpp"
 
@@ -300,8 +305,8 @@ TEST(Checkpoint, OnlyWholeOnesAreListed) {
   EXPECT_TRUE(list_checkpoints(scratch.path()).empty());
   SmallModel saved;
   for (const std::int64_t step : {100, 20, 3}) saved.save(scratch.path(), step);
-  for (const char* name :
-       {".partial-step-200", "step-", "step-4x", "step", "other", "step-5.partial"}) {
+  for (const char* name : {".partial-step-200", "step-", "step-4x", "step", "other",
+                           "step-5.partial", "step--5", "step-007", "step-+8"}) {
     fs::create_directories(scratch.path("checkpoints/" + std::string(name)));
   }
   EXPECT_EQ(list_checkpoints(scratch.path()), (std::vector<std::int64_t>{3, 20, 100}));
@@ -312,16 +317,61 @@ TEST(Checkpoint, OnlyWholeOnesAreListed) {
             (std::vector<std::string>{"manifest.json", "rank_0.safetensors"}));
 }
 
-TEST(Checkpoint, OldOnesAreRemoved) {
-  const Scratch scratch;
-  SmallModel saved(Precision::Float32, 1);
-  for (const std::int64_t step : {1, 2, 3, 10}) saved.save(scratch.path(), step);
-  remove_old_checkpoints(scratch.path(), 5);
-  EXPECT_EQ(list_checkpoints(scratch.path()).size(), 4U);
-  remove_old_checkpoints(scratch.path(), 2);
-  EXPECT_EQ(list_checkpoints(scratch.path()), (std::vector<std::int64_t>{3, 10}));
-  remove_old_checkpoints(scratch.path(), 1);
-  EXPECT_EQ(list_checkpoints(scratch.path()), std::vector<std::int64_t>{10});
+// Whatever is not finite and wherever: nothing of it stays on the disk.
+TEST(Checkpoint, WhatIsNotFiniteIsNotSaved) {
+  const double values[] = {std::numeric_limits<double>::infinity(),
+                           -std::numeric_limits<double>::infinity(),
+                           std::numeric_limits<double>::quiet_NaN()};
+  std::mt19937 random(3);
+  for (int round = 0; round < 30; ++round) {
+    const Scratch scratch;
+    SmallModel model(precisions[round % 3]);
+    model.fill(8);
+    model.save(scratch.path(), 1);
+    auto& parameters = model.state.parameters;
+    const std::size_t p = random() % parameters.size();
+    const std::size_t k = random() % 3;
+    const at::Tensor& tensor = k == 0 ? parameters[p].trained() : parameters[p].states[k - 1];
+    const auto element = static_cast<std::int64_t>(random()) % tensor.numel();
+    tensor.view({-1})[element].fill_(values[random() % 3]);
+    std::string name = model.model.graph.parameters[p].name;
+    if (k > 0) name += "." + state_names[k - 1];
+    try {
+      model.save(scratch.path(), 2);
+      ADD_FAILURE() << name << " was saved";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::Refused);
+      EXPECT_NE(std::string(error.what()).find("step 2: " + name + " "), std::string::npos)
+          << error.what();
+    }
+    EXPECT_EQ(files_of(scratch.path("checkpoints")), std::vector<std::string>{"step-1"});
+    EXPECT_NO_THROW(verify_checkpoint(checkpoint_path(scratch.path(), 1)));
+  }
+}
+
+// Any bits, against the library's own function.
+TEST(Checkpoint, FiniteIsWhatTheLibraryCallsFinite) {
+  std::mt19937_64 random(5);
+  const auto check = [&](const std::string& type, auto value) {
+    using Value = decltype(value);
+    for (int round = 0; round < 4000; ++round) {
+      std::vector<Value> values(1 + random() % 9);
+      for (auto& one : values) {
+        std::uint64_t bits = random();
+        // Most exponents are neither the largest nor the smallest.
+        if (round % 2 == 0) bits |= sizeof(Value) == 4 ? 0x7f800000U : 0x7ff0000000000000U;
+        if (round % 8 == 0) bits ^= 1ULL << (random() % (8 * sizeof(Value)));
+        std::memcpy(&one, &bits, sizeof one);
+      }
+      const bool finite =
+          std::all_of(values.begin(), values.end(), [](Value one) { return std::isfinite(one); });
+      EXPECT_EQ(all_finite(type, std::as_bytes(std::span(values))), finite);
+    }
+  };
+  check("F32", float{});
+  check("F64", double{});
+  EXPECT_TRUE(all_finite("F32", {}));
+  EXPECT_THROW(all_finite("I64", {}), InternalError);
 }
 
 TEST(Checkpoint, AFolderThatCannotBeMadeIsNamed) {

@@ -1,9 +1,8 @@
-// What a used run directory means, the metrics file, and the choice of a plan.
+// What a used run directory means, and the choice of a plan.
 #include "train/run_directory.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "base/bytes.hpp"
+#include "train/checkpoint_keeper.hpp"
 #include "train/models.hpp"
 #include "train/planning.hpp"
 #include "train/scratch.hpp"
@@ -104,6 +103,53 @@ TEST(RunDirectory, AHalfWrittenCheckpointIsNone) {
   EXPECT_TRUE(look(config).notes.empty());
 }
 
+TEST(RunDirectory, ACopyOfAnotherStepIsNone) {
+  const Scratch scratch;
+  const RunConfig config = config_in(scratch.path());
+  SmallModel small;
+  small.save(scratch.path(), 2, config_to_toml(config));
+  small.save(scratch.path(), 4, config_to_toml(config));
+  fs::copy(checkpoint_path(scratch.path(), 2), checkpoint_path(scratch.path(), 900));
+  const Found found = look(config);
+  EXPECT_EQ(found.start.step, 4);
+  ASSERT_EQ(found.notes.size(), 1U);
+  EXPECT_NE(found.notes[0].find("900"), std::string::npos) << found.notes[0];
+  EXPECT_NE(found.notes[0].find("step 2"), std::string::npos) << found.notes[0];
+}
+
+TEST(RunDirectory, LostCheckpointsAreNoReasonToStartAnew) {
+  const Scratch scratch;
+  const RunConfig config = config_in(scratch.path());
+  SmallModel small;
+  small.save(scratch.path(), 2, config_to_toml(config));
+  CheckpointKeeper(scratch.path(), [](const std::string&) {}).saved(2, 1);
+  EXPECT_EQ(look(config).start.step, 2);
+  fs::remove_all(checkpoint_path(scratch.path(), 2));
+  expect_io_error(scratch.path("checkpoints"), "mounted", [&] { look(config); });
+  fs::remove_all(scratch.path("checkpoints"));
+  expect_io_error(scratch.path("checkpoints"), "mounted", [&] { look(config); });
+}
+
+TEST(RunDirectory, ALockAloneIsNothing) {
+  const Scratch scratch;
+  RunConfig config = config_in(scratch.path());
+  config.run.resume = "never";
+  write_bytes(scratch.path("lock"), "{}");
+  EXPECT_EQ(look(config).start.step, 0);
+}
+
+TEST(RunDirectory, NamesThatAreNoUtf8AreRefused) {
+  RunConfig config = config_in("runs/münchen");
+  EXPECT_NO_THROW(expect_storable(config));
+  config.data.path = "u\xff";
+  try {
+    expect_storable(config);
+    ADD_FAILURE() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.key(), "data.path");
+  }
+}
+
 TEST(RunDirectory, KeysThatMayNotChangeAreNamed) {
   const Scratch scratch;
   const RunConfig config = config_in(scratch.path());
@@ -160,67 +206,6 @@ TEST(RunDirectory, RemembersItsConfiguration) {
   write_bytes(scratch.path("file"), "");
   config.run.directory = scratch.path("file");
   EXPECT_THROW(prepare_run_directory(config), IoError);
-}
-
-std::vector<nlohmann::json> rows_of(const std::string& path) {
-  std::vector<nlohmann::json> rows;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) rows.push_back(nlohmann::json::parse(line));
-  return rows;
-}
-
-StepMetrics row(std::int64_t step) {
-  StepMetrics metrics;
-  metrics.step = step;
-  metrics.loss = 1.0 / static_cast<double>(step);
-  metrics.gradient_norm = 0.1;
-  metrics.peak_bytes = 1000 + step;
-  if (step % 5 == 0) metrics.validation_loss = 2.5;
-  return metrics;
-}
-
-TEST(Metrics, CutAfterTheCheckpointThenContinued) {
-  const Scratch scratch;
-  const std::string path = scratch.path("metrics.jsonl");
-  {
-    MetricsFile metrics(scratch.path(), 0);
-    for (std::int64_t step = 1; step <= 10; ++step) metrics.append(row(step));
-    EXPECT_EQ(rows_of(path).size(), 10U) << "each row is there as soon as it is appended";
-  }
-  // Killed while writing a row.
-  std::ofstream(path, std::ios::app) << "{\"step\":11,\"lo";
-  {
-    MetricsFile metrics(scratch.path(), 6);
-    EXPECT_EQ(rows_of(path).size(), 6U);
-    for (std::int64_t step = 7; step <= 8; ++step) metrics.append(row(step));
-  }
-  const auto rows = rows_of(path);
-  ASSERT_EQ(rows.size(), 8U);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto step = static_cast<std::int64_t>(i) + 1;
-    EXPECT_EQ(rows[i]["step"], step);
-    EXPECT_EQ(rows[i]["loss"], 1.0 / static_cast<double>(step)) << "no digit is lost";
-    EXPECT_EQ(rows[i]["peak_bytes"], 1000 + step);
-    EXPECT_EQ(rows[i].contains("validation_loss"), step % 5 == 0);
-  }
-  MetricsFile(scratch.path(), 0);
-  EXPECT_TRUE(rows_of(path).empty());
-}
-
-TEST(Metrics, ADamagedLineEndsWhatIsKept) {
-  const Scratch scratch;
-  const std::string path = scratch.path("metrics.jsonl");
-  for (const std::string& damage :
-       {std::string("{\"step\":3,"), std::string(40, '\0'), std::string("3"), std::string("[]"),
-        std::string("{\"step\":\"x\"}")}) {
-    write_bytes(path, "{\"step\":1}\n{\"step\":2}\n" + damage + "\n{\"step\":4}\n");
-    try {
-      MetricsFile metrics(scratch.path(), 10);
-      EXPECT_EQ(rows_of(path).size(), 2U);
-    } catch (const std::exception& error) {
-      ADD_FAILURE() << damage << ": " << error.what();
-    }
-  }
 }
 
 // ---- planning

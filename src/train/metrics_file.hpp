@@ -1,0 +1,53 @@
+// The rows of metrics.jsonl, one a step.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace garonne::train {
+
+// What speed is counted in.
+inline constexpr const char* token_item = "tok";
+inline constexpr const char* sample_item = "sample";
+
+// One row of metrics.jsonl. Bytes are those of the rank with the largest planned peak.
+struct StepMetrics {
+  std::int64_t step = 0;
+  double loss = 0;
+  double gradient_norm = 0;
+  double learning_rate = 0;
+  double seconds = 0;
+  double samples_per_second = 0;
+  double items_per_second = 0;  // tokens, where samples are made of them
+  std::string item;             // "tok" or "sample"
+  std::int64_t peak_bytes = 0;
+  std::int64_t planned_peak_bytes = 0;
+  std::optional<double> validation_loss;
+};
+
+// metrics.jsonl, cut after `last_step` and then appended to, a line at a time.
+class MetricsFile {
+ public:
+  // Keeps the rows up to `last_step`, in the order of their steps; of several of one step the last.
+  // Lines that are no rows are moved to metrics.jsonl.damaged, which `warn` hears with their
+  // numbers; only a last line that was cut short goes without a word. `warn` also hears of rows
+  // that go where `last_step` is 0. Throws IoError.
+  MetricsFile(const std::string& run_directory, std::int64_t last_step,
+              const std::function<void(const std::string&)>& warn);
+  // Throws IoError, as for a full disk.
+  void append(const StepMetrics& metrics);
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+};
+
+// The rows of metrics.jsonl; a last line that was cut short is left out. Throws IoError when the
+// file is missing, holds no row, or a line is not understood.
+std::vector<StepMetrics> read_metrics(const std::string& run_directory);
+
+}  // namespace garonne::train

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: MIT
+"""Run directories: one run at a time, checkpoints that go and stay, metrics that survive damage."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+from support import BINARY, FieldsTest, ProgramTest, metrics, run, series
+
+
+def contents(directory):
+    """path -> (bytes, time of the last change) of every file below."""
+    return {str(path.relative_to(directory)): (path.read_bytes(), path.stat().st_mtime_ns)
+            for path in sorted(pathlib.Path(directory).rglob("*")) if path.is_file()}
+
+
+def steps(directory):
+    return sorted(int(path.name[5:]) for path in (directory / "checkpoints").iterdir())
+
+
+def flip(path, position=0.5):
+    content = bytearray(path.read_bytes())
+    content[int(position * (len(content) - 1))] ^= 1
+    path.write_bytes(content)
+
+
+class RunningTest(ProgramTest):
+    """Runs that are still at work while the test goes on."""
+
+    def started(self, directory, *overrides, ranks=0):
+        launcher = ["mpirun", "-n", str(ranks)] if ranks else []
+        job = subprocess.Popen([*launcher, BINARY, "train", str(self.config), "--run.directory", str(directory),
+                                "--train.steps", "1000000", *map(str, overrides)],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(self.end, job)
+        deadline = time.time() + 60
+        while time.time() < deadline and not ((directory / "metrics.jsonl").exists() and metrics(directory)):
+            self.assertIsNone(job.poll(), "it ended")
+            time.sleep(0.05)
+        return job
+
+
+    @staticmethod
+    def end(job):
+        if job.poll() is None:
+            job.kill()
+            job.wait()
+        job.stdout.close()
+
+
+class LockTest(RunningTest):
+    def test_a_second_run_is_refused_and_the_first_undisturbed(self):
+        directory = self.directory("run")
+        first = self.started(directory, "--checkpoint.every", 5)
+        for ranks in (0, 2):
+            second = self.train(directory, "--grid.data", max(1, ranks), "--train.steps", 3, ranks=ranks, check=5)
+            self.assertEqual(second.stderr.count("garonne:"), 1, second.stderr)
+            for words in ("another run works in this directory", f"process {first.pid} on ", "run.directory"):
+                self.assertIn(words, second.stderr)
+        # Readers are not held off.
+        deadline = time.time() + 60
+        while time.time() < deadline and not list((directory / "checkpoints").glob("step-*")):
+            time.sleep(0.05)
+        run("eval", directory)
+        first.send_signal(signal.SIGTERM)
+        self.assertEqual(first.wait(60), 75)
+        self.assertFalse((directory / "lock").exists())
+        self.assertEqual(series(directory, "step"), list(range(1, len(metrics(directory)) + 1)))
+        self.assertEqual(steps(directory)[-1], metrics(directory)[-1]["step"])
+
+    def test_the_holder_is_named_with_its_job(self):
+        directory = self.directory("run")
+        os.environ["SLURM_JOB_ID"] = "4711"
+        try:
+            self.started(directory)
+        finally:
+            del os.environ["SLURM_JOB_ID"]
+        self.assertIn("job 4711", self.train(directory, check=5).stderr)
+
+    def test_a_killed_run_leaves_a_lock_that_the_next_start_takes_over(self):
+        for ranks in (0, 2):
+            directory = self.directory(f"run-{ranks}")
+            job = self.started(directory, "--grid.data", max(1, ranks), "--checkpoint.every", 2, ranks=ranks)
+            deadline = time.time() + 60
+            while time.time() < deadline and not list((directory / "checkpoints").glob("step-*")):
+                time.sleep(0.05)
+            holder = json.loads((directory / "lock").read_text())["process"]
+            os.kill(holder, signal.SIGKILL)
+            job.communicate(timeout=30)
+            self.assertTrue((directory / "lock").exists())
+            done = self.train(directory, "--train.steps", 1000000, "--train.stop_after", 1, check=75)
+            self.assertIn(f"the lock of process {holder} on ", done.stdout)
+            self.assertIn("is taken over", done.stdout)
+            self.assertFalse((directory / "lock").exists())
+
+    def test_refused_runs_leave_no_lock_and_no_folder(self):
+        directory = self.directory("run")
+        self.train(directory / "deep", "--memory.budget", "100kB", check=3)
+        self.assertFalse(directory.exists())
+        self.train(directory, "--train.steps", 2)
+        self.train(directory, "--train.seed", 9, check=2)
+        self.train(directory, "--run.resume", "never", check=2)
+        self.assertFalse((directory / "lock").exists())
+        # A lock that a killed start left does not make a directory used.
+        fresh = self.directory("fresh")
+        fresh.mkdir()
+        lock = {"format": "garonne.lock", "process": 999999999, "token": "x",
+                "boot": pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+                "process_namespace": os.readlink("/proc/self/ns/pid")}
+        (fresh / "lock").write_text(json.dumps(lock))
+        self.train(fresh, "--run.resume", "never", "--train.steps", 1)
+
+
+class PruningTest(ProgramTest):
+    def test_damaged_checkpoints_push_no_whole_ones_out(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 8, "--checkpoint.every", 2, "--checkpoint.keep", 9)
+        self.assertEqual(steps(directory), [2, 4, 6, 8])
+        for step in (6, 8):
+            flip(directory / "checkpoints" / f"step-{step}" / "rank_0.safetensors")
+        keys = ("--train.steps", 9, "--checkpoint.every", 0)
+        done = self.train(directory, *keys, "--train.stop_after", 1, check=75)
+        self.assertEqual(steps(directory), [4, 5, 6, 8])
+        self.assertEqual(done.stdout.count("step-8 is of a later step than 5"), 1, done.stdout)
+        self.train(directory, *keys)
+        self.assertEqual(series(directory, "step"), list(range(1, 10)))
+        # 6 and 8 are older now and still damaged: they count for none of the two.
+        self.assertEqual(steps(directory), [5, 6, 8, 9])
+
+    def test_foreign_folders_are_left_and_what_was_trained_stays(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 6, "--train.stop_after", 2, check=75)
+        for name in ("step-900", "step--5", "step-007"):
+            shutil.copytree(directory / "checkpoints" / "step-2", directory / "checkpoints" / name)
+        done = self.train(directory, "--train.steps", 6, "--checkpoint.every", 2, "--checkpoint.keep", 1)
+        self.assertIn("skipping checkpoint 900", done.stdout)
+        for name in ("step-900", "step--5", "step-007"):
+            self.assertEqual(done.stdout.count(f"{name} is "), 1, done.stdout)
+        self.assertEqual(sorted(path.name for path in (directory / "checkpoints").iterdir()),
+                         ["step--5", "step-007", "step-6", "step-900"])
+        self.assertIn("done already", self.train(directory, "--train.steps", 6).stdout)
+
+
+class MetricsTest(ProgramTest):
+    def test_a_damaged_line_costs_no_other(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 8)
+        path = directory / "metrics.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True)
+        damaged = lines[2][:20] + b"\x00" + lines[2][21:]
+        path.write_bytes(b"".join(lines[:2] + [damaged] + lines[3:]))
+        done = self.train(directory, "--train.steps", 10)
+        self.assertIn("line 3 is damaged", done.stdout)
+        self.assertEqual(series(directory, "step"), [1, 2, 4, 5, 6, 7, 8, 9, 10])
+        self.assertEqual(path.read_bytes().splitlines(keepends=True)[:7], lines[:2] + lines[3:])
+        self.assertEqual((directory / "metrics.jsonl.damaged").read_bytes(), damaged)
+        self.assertNotIn("warning", self.train(directory, "--train.steps", 11).stdout)
+
+    def test_a_line_that_was_cut_short_goes_without_a_word(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 2)
+        with open(directory / "metrics.jsonl", "a") as file:
+            file.write('{"step":3,"lo')
+        self.assertNotIn("warning", self.train(directory, "--train.steps", 4).stdout)
+        self.assertEqual(series(directory, "step"), [1, 2, 3, 4])
+
+
+class StartTest(RunningTest):
+    def test_lost_checkpoints_are_no_reason_to_start_anew(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 4)
+        checkpoints = directory / "checkpoints"
+        shutil.rmtree(checkpoints)
+        for make in (lambda: None, checkpoints.mkdir):
+            make()
+            before = contents(directory)
+            for ranks in (0, 2):
+                done = self.train(directory, "--train.steps", 8, "--grid.data", max(1, ranks), ranks=ranks, check=5)
+                self.assertEqual(done.stderr.count("garonne:"), 1, done.stderr)
+                for words in (str(checkpoints), "Is a disk not mounted?", "run.directory"):
+                    self.assertIn(words, done.stderr)
+            self.assertEqual(contents(directory), before)
+
+    def test_a_run_killed_before_its_first_checkpoint_starts_again(self):
+        directory = self.directory("run")
+        job = self.started(directory)
+        job.kill()
+        job.communicate()
+        came_to = metrics(directory)[-1]["step"]
+        done = self.train(directory, "--train.steps", 3)
+        self.assertIn(f"came to step {came_to} and never saved a checkpoint", done.stdout)
+        self.assertEqual(series(directory, "step"), [1, 2, 3])
+
+    def test_a_start_that_does_nothing_writes_nothing(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 4)
+        before = contents(directory)
+        for ranks in (0, 2):
+            for count in (4, 3):
+                done = self.train(directory, "--train.steps", count, "--grid.data", max(1, ranks), ranks=ranks)
+                self.assertIn(f"step 4 of {count} is done already", done.stdout)
+        self.assertEqual(contents(directory), before)
+
+    def test_names_that_are_no_utf8_are_refused_at_once(self):
+        directory = self.folder / "u\udcff"
+        done = self.train(directory, check=2)
+        self.assertIn("run.directory", done.stderr)
+        self.assertIn("UTF-8", done.stderr)
+        self.assertNotIn("json", done.stderr)
+        self.assertFalse(directory.exists())
+        data = self.folder / "data\udcff.h5"
+        shutil.copy(self.data, data)
+        self.assertIn("data.path", self.train(self.directory("run"), "--data.path", data, check=2).stderr)
+
+
+class FiniteTest(ProgramTest):
+    GRIDS = ((), ("--grid.data", 2), ("--grid.data", 2, "--grid.zero", 3), ("--grid.pipeline", 2), ("--grid.tensor", 2))
+
+    def test_weights_that_are_not_finite_are_not_saved(self):
+        for grid in self.GRIDS:
+            directory = self.directory("-".join(map(str, grid)) + "run")
+            # The rate is more than float32 holds.
+            done = self.train(directory, "--optimizer.learning_rate", 1e39, "--optimizer.minimum_learning_rate", 1e39,
+                              "--optimizer.warmup_steps", 0, "--train.steps", 1, *grid, ranks=2 if grid else 0, check=6)
+            errors = [line for line in done.stderr.splitlines() if "not finite" in line]
+            self.assertEqual(len(errors), 1, done.stderr)
+            for words in ("garonne: step 1: ", " holds values", "optimizer.learning_rate", "older ones stay"):
+                self.assertIn(words, errors[0])
+            self.assertEqual(list((directory / "checkpoints").iterdir()), [])
+            self.assertFalse((directory / "lock").exists())
+
+
+class PeakTest(ProgramTest):
+    def test_planned_and_measured_are_of_the_rank_with_the_largest_plan(self):
+        # The last stage has the head, whose logits over a wide vocabulary are the largest tensors.
+        keys = ("--model.vocabulary", 4096, "--grid.pipeline", 2, "--grid.data", 1)
+        directory = self.directory("run")
+        self.train(directory, *keys, "--train.steps", 2, ranks=2)
+        programs = [json.loads((directory / "program" / f"rank_{rank}.json").read_text()) for rank in (0, 1)]
+        largest = max(programs, key=lambda program: program["peak_bytes"])
+        self.assertGreater(programs[1]["peak_bytes"], programs[0]["peak_bytes"], "not what this is to show")
+        measured = max(instruction["measured_peak_bytes"] for instruction in largest["instructions"])
+        for row in metrics(directory):
+            self.assertEqual(row["planned_peak_bytes"], largest["peak_bytes"])
+            self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
+            self.assertGreaterEqual(row["peak_bytes"], 0.99 * row["planned_peak_bytes"])
+        self.assertEqual(metrics(directory)[-1]["peak_bytes"], measured)
+        answer = json.loads(run("bench", self.config, *keys, "--steps", 1, "--json", ranks=2).stdout)
+        self.assertEqual(answer["planned_peak_bytes"], largest["peak_bytes"])
+        self.assertGreaterEqual(answer["peak_bytes"], 0.99 * answer["planned_peak_bytes"])
+        self.assertLessEqual(answer["peak_bytes"], answer["planned_peak_bytes"])
+
+
+class ExportTest(FieldsTest, unittest.TestCase):
+    RUN_FILE = """
+[model]
+kind = "fno"
+layers = 1
+hidden = 8
+modes = [4, 4]
+[data]
+path = "{folder}/darcy.h5"
+normalisation = "none"
+[train]
+steps = 1
+global_batch = 2
+micro_batch = 2
+"""
+
+    @classmethod
+    def make_data(cls):
+        run("data", "darcy", "--samples", 4, "--resolution", 17, "--output", cls.folder / "darcy.h5")
+
+    def test_a_model_of_fields_has_no_export_and_leaves_no_folder(self):
+        directory = self.folder / "run"
+        self.train(directory)
+        target = self.folder / "exported"
+        done = run("checkpoint", "export", directory, "--to", "huggingface", target, check=2)
+        self.assertIn("wants a model of text; this run's is fno", done.stderr)
+        self.assertFalse(target.exists())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
