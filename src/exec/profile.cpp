@@ -80,7 +80,9 @@ std::vector<nn::ProductShape> product_shapes(const nn::Model& model, Precision p
   return shapes;
 }
 
-void choose_product(const nn::ProductShape& shape, nn::Products& products, double& roof) {
+// The fastest library that takes no more than nodes declare for it.
+void choose_product(const nn::ProductShape& shape, const nn::Declaration& declaration,
+                    DeviceTier& tier, nn::Products& products, double& roof) {
   const auto type = nn::compute_scalar_type(shape.precision);
   const at::Tensor x = random_tensor({shape.rows, shape.inputs}, type);
   const at::Tensor dy = random_tensor({shape.rows, shape.outputs}, type);
@@ -89,10 +91,19 @@ void choose_product(const nn::ProductShape& shape, nn::Products& products, doubl
       at::empty({shape.outputs * shape.inputs}, nn::state_scalar_type(shape.precision));
   const double operations = 2.0 * static_cast<double>(shape.rows) *
                             static_cast<double>(shape.outputs) * static_cast<double>(shape.inputs);
+  const nn::ProductTransients declared =
+      nn::product_transients(declaration, shape.rows, shape.outputs, shape.inputs);
+  const auto keeps_to_declared = [&](const nn::Products& candidate) {
+    if (shape.form != nn::ProductForm::Forward) return true;
+    tier.reset_peak();
+    const at::Tensor y = candidate.forward(x, weight, at::Tensor());
+    return tier.peak_bytes() - tier.live_bytes() <= declared.forward_bytes;
+  };
   double best = std::numeric_limits<double>::infinity();
   for (const nn::ProductLibrary library : nn::product_candidates(shape)) {
     nn::Products candidate;
     candidate.choose(shape, library);
+    if (library == nn::ProductLibrary::OneDnn && !keeps_to_declared(candidate)) continue;
     const double seconds = shortest_seconds(enough_seconds, [&] {
       switch (shape.form) {
         case nn::ProductForm::Forward:
@@ -306,7 +317,8 @@ void profile_model(const nn::Model& model, const nn::Declaration& declaration,
   const int all = static_cast<int>(shapes.size() + nodes.size());
   int done = 0;
   for (const auto& shape : shapes) {
-    if (!products.has(shape)) choose_product(shape, products, table.product_roof);
+    if (!products.has(shape))
+      choose_product(shape, declaration, tier, products, table.product_roof);
     progress(++done, all);
   }
   table.products = products.to_json();

@@ -183,6 +183,8 @@ void Products::weight_gradient(const at::Tensor& gradient, const at::Tensor& x, 
 ProductTransients product_transients(const Declaration& declaration, std::int64_t rows,
                                      std::int64_t outputs, std::int64_t inputs) {
   ProductTransients transients;
+  if (declaration.precision == Precision::Float32)
+    transients.forward_bytes = float32_workspace_bytes(declaration, inputs);
   if (declaration.precision != Precision::BFloat16) return transients;
   transients.forward_bytes =
       low_precision_workspace_bytes(declaration, rows, outputs, inputs, false);
@@ -192,6 +194,18 @@ ProductTransients product_transients(const Declaration& declaration, std::int64_
       declaration.tensor(outputs * inputs) +
       low_precision_workspace_bytes(declaration, outputs, inputs, rows, true);
   return transients;
+}
+
+namespace {
+
+// oneDNN's descriptors of one product on one thread.
+constexpr std::int64_t descriptor_bytes = 1152;
+
+}  // namespace
+
+std::int64_t float32_workspace_bytes(const Declaration& declaration, std::int64_t inputs) {
+  const std::int64_t right = declaration.allocation(64 * round_up(inputs, 32) * 4);
+  return declaration.threads * (right + descriptor_bytes) + 64;
 }
 
 std::int64_t low_precision_workspace_bytes(const Declaration& declaration, std::int64_t m,
@@ -207,7 +221,7 @@ std::int64_t low_precision_workspace_bytes(const Declaration& declaration, std::
       declaration.allocation(64 * padded * element) * (transposed_left && padded != k ? 2 : 1);
   const std::int64_t sums = declaration.allocation(m_block * n_block * 4);
   // Also what small matrices of odd sizes are aligned by.
-  constexpr std::int64_t descriptors = 1152 + 2048;
+  constexpr std::int64_t descriptors = descriptor_bytes + 2048;
   // 64: the scale, which the product takes as a tensor.
   return declaration.threads * (left + right + sums + descriptors) + 64;
 }

@@ -65,8 +65,8 @@ class Products {
 
 // What the products of a linear layer take beside inputs and results, an upper bound by shape: the
 // workspace of bfloat16 products (oneDNN copies a transposed left side and the right side in blocks
-// and sums in float32, for each thread; found by measuring) and the bfloat16 weight gradient before
-// it is added. Zero otherwise.
+// and sums in float32, for each thread; found by measuring), the bfloat16 weight gradient before it
+// is added, and the workspace of the float32 forward where oneDNN does it. Zero otherwise.
 struct ProductTransients {
   std::int64_t forward_bytes = 0;
   std::int64_t input_gradient_bytes = 0;
@@ -74,6 +74,10 @@ struct ProductTransients {
 };
 ProductTransients product_transients(const Declaration& declaration, std::int64_t rows,
                                      std::int64_t outputs, std::int64_t inputs);
+
+// Workspace of oneDNN's float32 forward, an upper bound found by measuring: the weights in blocks
+// of 64 outputs, for each thread. A library that takes more is not chosen (exec/profile.cpp).
+std::int64_t float32_workspace_bytes(const Declaration& declaration, std::int64_t inputs);
 
 // Workspace of one bfloat16 product [m, k] · [k, n].
 std::int64_t low_precision_workspace_bytes(const Declaration& declaration, std::int64_t m,

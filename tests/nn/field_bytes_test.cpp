@@ -36,7 +36,7 @@ void check_declared(const RunConfig::Model& keys, const std::string& loss, const
     const bool contracts = node.kind == "spectral_layer" || node.kind == "spectral_contraction";
     const bool bound =
         (multiplies && precision == Precision::BFloat16) || (contracts && keys.kind == "tfno");
-    garonne::test::expect_declared_bytes(row, model, node, bound);
+    garonne::test::expect_declared_bytes(row, model, declaration, node, bound);
   }
 }
 

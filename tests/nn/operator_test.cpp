@@ -302,7 +302,7 @@ TEST(Operators, DeclaredBytesAreTheMeasuredOnes) {
           const plan::CostRow& row = table.rows.at(node.cost_key);
           // Products in bfloat16 declare a bound of their workspace.
           garonne::test::expect_declared_bytes(
-              row, model, node,
+              row, model, declaration, node,
               precision == Precision::BFloat16 &&
                   (node.kind == "linear" || node.kind == "field_lift"));
         }
