@@ -239,6 +239,7 @@ ExitCode plan_run(const RunConfig& config, const PlanOptions& options) {
                  ? std::string("start of the step")
                  : plan::describe(choice.program.instructions[static_cast<std::size_t>(
                        choice.prediction.peak_instruction)]));
+  if (plan.cut_as_declared) fmt::print("{}", train::cut_as_declared_note);
   if (options.explain) fmt::print("{}", train::explain(shown, choice, budget, measured));
   fmt::print("smallest budget: {} B ({})\n", plan.minimum_budget_bytes,
              format_bytes(plan.minimum_budget_bytes));
@@ -252,7 +253,7 @@ ExitCode plan_run(const RunConfig& config, const PlanOptions& options) {
         "a step: not known, no profile of this model is cached here (`garonne profile` makes "
         "one)\n");
     if (plan.stages.size() > 1)
-      fmt::print("with a profile the stages may be cut elsewhere and need other bytes\n");
+      fmt::print("with a profile the stages may be cut elsewhere; the smallest budget stays\n");
   }
   if (!options.program_directory.empty())
     fmt::print("programs: {}/rank_*.json\n", options.program_directory);

@@ -85,10 +85,15 @@ void expect_order_of_sums(const PipelineSchedule& schedule, int stage) {
 
 PipelineStage make_pipeline_stage(const ModelGraph& whole, const PipelineSchedule& schedule,
                                   int stage) {
+  return make_pipeline_stage(whole, whole, schedule, stage);
+}
+
+PipelineStage make_pipeline_stage(const ModelGraph& whole, const ModelGraph& cut_by,
+                                  const PipelineSchedule& schedule, int stage) {
   expect_work(schedule, stage);
   expect_order_of_sums(schedule, stage);
   const Routes routes = pipeline_routes(schedule.placement, schedule.devices, schedule.chunks);
-  const auto parts = balanced_parts(whole, static_cast<int>(routes.front().size()));
+  const auto parts = balanced_parts(cut_by, static_cast<int>(routes.front().size()));
   PipelineStage result;
   PipelinePlace& place = result.place;
   place.member = stage;

@@ -1,37 +1,31 @@
 #include "plan/stage_planner.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "base/error.hpp"
-#include "plan/liveness.hpp"
-#include "plan/stage_solver.hpp"
+#include "plan/communication_shape.hpp"
+#include "plan/policy.hpp"
+#include "plan/step_planner.hpp"
 
 namespace garonne::plan {
 namespace {
-
-// Beyond the second the link, not the latency, is what is waited for.
-constexpr int most_gathers_ahead = 2;
 
 // Keeps the best answers while candidates come in.
 class Selection {
  public:
   Selection(const ModelGraph& graph, const StepShape& step, std::int64_t budget_bytes,
             std::int64_t reserved_bytes)
-      : graph_(graph), step_(step), budget_bytes_(budget_bytes), reserved_bytes_(reserved_bytes) {
-    plan_.minimum_budget_bytes = std::numeric_limits<std::int64_t>::max();
-  }
+      : graph_(graph), step_(step), budget_bytes_(budget_bytes), reserved_bytes_(reserved_bytes) {}
 
   // Returns the replayed peak.
   std::int64_t consider(const std::string& name, const StepSchedule& schedule) {
     Program program = make_training_program(graph_, step_, schedule);
     Prediction prediction = replay(program);
     const std::int64_t needed = std::max(prediction.peak_bytes, reserved_bytes_);
-    plan_.minimum_budget_bytes = std::min(plan_.minimum_budget_bytes, needed);
+    least_bytes_ = std::min(least_bytes_, prediction.peak_bytes);
     const StageCandidate candidate{name, prediction.peak_bytes, prediction.seconds,
                                    needed <= budget_bytes_};
     note(candidate);
@@ -49,7 +43,8 @@ class Selection {
 
   bool found() const { return found_; }
   StagePlan take() { return std::move(plan_); }
-  std::int64_t minimum_budget_bytes() const { return plan_.minimum_budget_bytes; }
+  // The lowest peak so far.
+  std::int64_t least_bytes() const { return least_bytes_; }
 
  private:
   static bool better(const Prediction& a, const Prediction& b) {
@@ -76,84 +71,8 @@ class Selection {
   std::int64_t budget_bytes_;
   std::int64_t reserved_bytes_;
   StagePlan plan_;
+  std::int64_t least_bytes_ = std::numeric_limits<std::int64_t>::max();
   bool found_ = false;
-};
-
-// Every pass takes as long as any other.
-ModelGraph with_equal_seconds(ModelGraph model) {
-  for (auto& node : model.nodes) {
-    for (OperationCost* const cost :
-         {&node.forward, &node.forward_keep, &node.backward, &node.backward_weight})
-      cost->seconds = 1;
-  }
-  return model;
-}
-
-// Asks one solver for the micro-batches of a step.
-class StepPlanner {
- public:
-  StepPlanner(const ModelGraph& model, const StepShape& step, const OptionCache& cache)
-      : step_(step) {
-    // Gradients are made in the first micro-batch and stay through the later ones.
-    problems_.push_back(make_stage_problem(model, step, GradientBuckets::Made, cache));
-    if (step.micro_batches > 1) {
-      const auto later =
-          step.reduce_each_micro_batch ? GradientBuckets::Made : GradientBuckets::There;
-      problems_.push_back(make_stage_problem(model, step, later, cache));
-    }
-  }
-
-  // None where the solver does not apply.
-  std::optional<StepSchedule> leanest(const StageSolver& solver) const {
-    std::vector<NodeSchedule> schedules;
-    for (const auto& problem : problems_) {
-      std::vector<NodeSchedule> candidates = solver.leanest(problem);
-      if (candidates.empty()) return std::nullopt;
-      const auto best =
-          std::min_element(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
-            return trace(problem, a).peak_bytes < trace(problem, b).peak_bytes;
-          });
-      schedules.push_back(std::move(*best));
-    }
-    return of_step(std::move(schedules));
-  }
-
-  // The fastest of its candidates within `budget_bytes`, static bytes included.
-  std::optional<StepSchedule> fastest(const StageSolver& solver, std::int64_t budget_bytes,
-                                      const StepSchedule& lean) const {
-    std::vector<NodeSchedule> schedules;
-    for (const auto& problem : problems_) {
-      const std::int64_t budget = budget_bytes - problem.tasks.static_bytes;
-      std::optional<NodeSchedule> best;
-      double seconds = std::numeric_limits<double>::infinity();
-      for (auto& candidate : solver.solve(problem, budget, lean.schedules[schedules.size()])) {
-        const LivenessTrace traced = trace(problem, candidate);
-        if (traced.peak_bytes > budget || traced.seconds >= seconds) continue;
-        seconds = traced.seconds;
-        best = std::move(candidate);
-      }
-      if (!best) return std::nullopt;
-      schedules.push_back(std::move(*best));
-    }
-    return of_step(std::move(schedules));
-  }
-
- private:
-  static LivenessTrace trace(const StageProblem& problem, const NodeSchedule& schedule) {
-    return trace_liveness(problem.tasks.graph, to_task_schedule(problem.tasks, schedule));
-  }
-
-  StepSchedule of_step(std::vector<NodeSchedule> schedules) const {
-    StepSchedule step;
-    step.of_micro_batch.assign(static_cast<std::size_t>(step_.micro_batches),
-                               static_cast<int>(schedules.size()) - 1);
-    step.of_micro_batch[0] = 0;
-    step.schedules = std::move(schedules);
-    return step;
-  }
-
-  const StepShape& step_;
-  std::vector<StageProblem> problems_;
 };
 
 // Reductions in flight and the sums of the step are not in the tasks: where they push the Program
@@ -191,145 +110,146 @@ void consider_solver(const StepPlanner& planner, const StageSolver& solver,
   }
 }
 
-std::vector<const StageSolver*> find_solvers(const std::string& wanted) {
-  std::vector<const StageSolver*> solvers;
-  std::string names = "auto";
-  for (const auto& solver : stage_solvers()) {
-    names += ", " + solver.name;
-    if (wanted == "auto" || wanted == solver.name) solvers.push_back(&solver);
-  }
-  if (solvers.empty()) {
-    throw ConfigError("memory.plan", wanted, "unknown plan; known are " + names);
-  }
-  return solvers;
+// Of several ways to communicate, only the outermost are searched: searches take long.
+bool is_searched(const std::vector<CommunicationShape>& shapes, std::size_t k) {
+  return k == 0 || k + 1 == shapes.size() ||
+         shapes[k].step.reduce_each_micro_batch != shapes[k - 1].step.reduce_each_micro_batch;
 }
 
-StagePlan plan_shape(const ModelGraph& graph, const StepShape& step, const StageWish& wish) {
-  const std::vector<const StageSolver*> solvers = find_solvers(wish.plan);
-  Selection selection(graph, step, wish.budget_bytes, wish.reserved_bytes);
-  // What is least must not depend on the budget: a plan that a search happens to find below it is
-  // none, or the least would be a matter of what was asked before. Nor on what nodes cost: what is
-  // promised where nothing is measured yet must do where everything is.
-  const OptionCache cache(wish.cache_folder);
-  const ModelGraph timeless = with_equal_seconds(graph);
-  const StepPlanner lean_planner(timeless, step, cache);
-  if (wish.first_that_fits && wish.plan == "auto") {
-    // Nothing is faster than running nothing twice.
-    const auto all = lean_planner.leanest(*solvers.front());
-    selection.consider(solvers.front()->name, *all);
-    if (selection.found()) return selection.take();
-  }
-  StepSchedule lean;
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (const StageSolver* solver : solvers) {
-    auto leanest = lean_planner.leanest(*solver);
-    if (!leanest) continue;
-    const std::int64_t peak = selection.consider(solver->name, *leanest);
-    if (peak >= least) continue;
-    least = peak;
-    lean = std::move(*leanest);
-  }
-  if (lean.schedules.empty()) {
-    throw ConfigError("memory.plan", wish.plan,
-                      "does not apply: no single value passes between the blocks of this stage; "
-                      "use \"auto\", which plans any");
-  }
-  const std::int64_t minimum = selection.minimum_budget_bytes();
-  if (wish.budget_bytes < minimum) {
-    throw PlanError(minimum, wish.budget_bytes,
-                    wish.plan == "auto" ? "a smaller train.micro_batch or more data ranks with "
-                                          "smaller micro-batches need less"
-                                        : "that is for memory.plan = \"" + wish.plan +
-                                              "\"; use \"auto\", which may need less");
-  }
-  const StepPlanner planner(graph, step, cache);
-  for (const StageSolver* solver : solvers) {
-    if (step.pipeline.order.empty()) {
-      consider_solver(planner, *solver, wish.budget_bytes, lean, selection);
-    } else {
-      consider_in_pipeline(planner, *solver, wish.budget_bytes, lean, selection);
-    }
-  }
-  StagePlan plan = selection.take();
-  plan.minimum_budget_bytes = minimum;
-  return plan;
-}
+class StageSearch {
+ public:
+  StageSearch(const ModelGraph& graph, const StepShape& step, const StageWish& wish)
+      : graph_(graph),
+        wish_(wish),
+        solvers_(find_solvers(wish.plan)),
+        cache_(wish.cache_folder),
+        shapes_(communication_shapes(step)) {}
 
-// The ways to communicate under ZeRO, the ones that hide more before those that hold less.
-std::vector<std::pair<std::string, StepShape>> communication_shapes(const StepShape& step) {
-  if (step.zero < 2 || step.data_group.size() < 2) return {{"", step}};
-  std::vector<std::pair<std::string, StepShape>> shapes;
-  const auto add = [&](bool each, int ahead, int in_flight) {
-    StepShape shape = step;
-    shape.reduce_each_micro_batch = each;
-    shape.gathers_ahead = ahead;
-    shape.reductions_in_flight = in_flight;
-    std::string text;
-    if (step.micro_batches > 1) {
-      text += each ? ", gradients reduced in each micro-batch" : ", gradients reduced in the last";
+  // Nothing is faster than running nothing twice.
+  void keep_everything() {
+    const StepSchedule all =
+        same_for_all(policies().front().schedules(graph_).front(), shapes_[0].step.micro_batches);
+    for (const auto& shape : shapes_) {
+      Selection selection = make_selection(shape);
+      selection.consider(stage_solvers().front().name, all);
+      take(std::move(selection), shape);
     }
-    if (step.zero == 3) text += fmt::format(", {} gathers ahead", ahead);
-    if (in_flight != step.reductions_in_flight) {
-      text += fmt::format(", {} reduction{} in flight", in_flight, in_flight == 1 ? "" : "s");
-    }
-    shapes.emplace_back(text, shape);
-  };
-  // In a pipeline micro-batches overlap: their sums are one.
-  const bool several = step.micro_batches > 1 && step.pipeline.order.empty();
-  for (const bool each : {false, true}) {
-    if (each && !several) continue;
-    for (int ahead = step.zero == 3 ? most_gathers_ahead : 0; ahead >= 0; --ahead)
-      add(each, ahead, step.reductions_in_flight);
   }
-  add(several, 0, 1);
-  return shapes;
-}
+
+  void search(const LeanPlans& lean) {
+    for (std::size_t k = 0; k < shapes_.size(); ++k) {
+      Selection selection = make_selection(shapes_[k]);
+      if (is_searched(shapes_, k)) {
+        search(shapes_[k], lean, selection);
+      } else {
+        for (std::size_t e = 0; e < lean.entries.size(); ++e) {
+          const LeanPlans::Entry& entry = lean.entries[e];
+          const bool everything = entry.solver == &stage_solvers().front();
+          const bool leanest = k == lean.shape && e == lean.entry;
+          if (is_for(shapes_[k], entry) && (everything || leanest))
+            selection.consider(entry.solver->name, entry.schedule);
+        }
+      }
+      take(std::move(selection), shapes_[k]);
+    }
+  }
+
+  bool found() const { return best_.has_value(); }
+  std::int64_t least_bytes() const { return least_bytes_; }
+  StagePlan take() {
+    best_->candidates = std::move(candidates_);
+    return std::move(*best_);
+  }
+
+ private:
+  Selection make_selection(const CommunicationShape& shape) const {
+    return {graph_, shape.step, wish_.budget_bytes, wish_.reserved_bytes};
+  }
+
+  static bool is_for(const CommunicationShape& shape, const LeanPlans::Entry& entry) {
+    return entry.reduce_each_micro_batch == shape.step.reduce_each_micro_batch;
+  }
+
+  void search(const CommunicationShape& shape, const LeanPlans& lean, Selection& selection) const {
+    const StepSchedule* start = nullptr;
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (const auto& entry : lean.entries) {
+      if (!is_for(shape, entry)) continue;
+      const std::int64_t peak = selection.consider(entry.solver->name, entry.schedule);
+      if (peak >= least) continue;
+      least = peak;
+      start = &entry.schedule;
+    }
+    // What is least must not depend on the budget: a plan that a search happens to find below it is
+    // none, or the least would be a matter of what was asked before.
+    if (!selection.found() || start == nullptr) return;
+    const StepPlanner planner(graph_, shape.step, cache_);
+    for (const StageSolver* solver : solvers_) {
+      if (shape.step.pipeline.order.empty()) {
+        consider_solver(planner, *solver, wish_.budget_bytes, *start, selection);
+      } else {
+        consider_in_pipeline(planner, *solver, wish_.budget_bytes, *start, selection);
+      }
+    }
+  }
+
+  void take(Selection selection, const CommunicationShape& shape) {
+    least_bytes_ = std::min(least_bytes_, selection.least_bytes());
+    const bool found = selection.found();
+    StagePlan plan = selection.take();
+    for (auto& candidate : plan.candidates) {
+      candidate.name += shape.text;
+      candidates_.push_back(std::move(candidate));
+    }
+    if (!found) return;
+    plan.program.name += shape.text;
+    const auto key = [](const StagePlan& one) {
+      return std::make_pair(one.prediction.seconds, one.prediction.peak_bytes);
+    };
+    if (!best_ || key(plan) < key(*best_)) best_ = std::move(plan);
+  }
+
+  const ModelGraph& graph_;
+  const StageWish& wish_;
+  std::vector<const StageSolver*> solvers_;
+  OptionCache cache_;
+  std::vector<CommunicationShape> shapes_;
+  std::optional<StagePlan> best_;
+  std::vector<StageCandidate> candidates_;
+  std::int64_t least_bytes_ = std::numeric_limits<std::int64_t>::max();
+};
 
 }  // namespace
 
 StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const StageWish& wish) {
-  const auto shapes = communication_shapes(step);
-  if (shapes.size() == 1) return plan_shape(graph, step, wish);
-  std::optional<StagePlan> best;
-  std::vector<StageCandidate> candidates;
-  std::int64_t minimum = std::numeric_limits<std::int64_t>::max();
-  for (const bool everything_kept : {true, false}) {
-    // As for one shape: where nothing need run twice nobody looks further.
-    if (everything_kept && !(wish.first_that_fits && wish.plan == "auto")) continue;
-    for (std::size_t k = 0; k < shapes.size(); ++k) {
-      const auto& [text, shape] = shapes[k];
-      // Searches take long: between the ends only what keeps everything is asked.
-      if (!everything_kept && k > 0 && k + 1 < shapes.size() &&
-          shape.reduce_each_micro_batch == shapes[k - 1].second.reduce_each_micro_batch) {
-        continue;
-      }
-      StageWish asked = wish;
-      if (everything_kept) asked.plan = stage_solvers().front().name;
-      try {
-        StagePlan plan = plan_shape(graph, shape, asked);
-        minimum = std::min(minimum, plan.minimum_budget_bytes);
-        plan.program.name += text;
-        for (auto& candidate : plan.candidates) {
-          candidate.name += text;
-          candidates.push_back(std::move(candidate));
-        }
-        const auto key = [](const StagePlan& one) {
-          return std::make_pair(one.prediction.seconds, one.prediction.peak_bytes);
-        };
-        if (!best || key(plan) < key(*best)) best = std::move(plan);
-      } catch (const PlanError& error) {
-        if (!everything_kept) minimum = std::min(minimum, error.needed_bytes());
-      }
+  const auto minimum_of = [&](const LeanPlans& lean) {
+    const std::int64_t minimum = std::max(lean.bytes, wish.reserved_bytes);
+    expect_budget(minimum, wish.budget_bytes, wish.plan);
+    return minimum;
+  };
+  std::int64_t minimum = wish.lean == nullptr ? 0 : minimum_of(*wish.lean);
+  if (wish.first_that_fits && wish.plan == "auto") {
+    StageSearch quick(graph, step, wish);
+    quick.keep_everything();
+    if (quick.found()) {
+      StagePlan plan = quick.take();
+      plan.minimum_budget_bytes = minimum;
+      return plan;
     }
-    if (best) break;
   }
-  if (!best) {
-    throw PlanError(minimum, wish.budget_bytes,
-                    "a smaller train.micro_batch or more data ranks need less");
+  std::optional<LeanPlans> own;
+  if (wish.lean == nullptr) own = find_lean_plans(graph, step, wish.plan, wish.cache_folder);
+  const LeanPlans& lean = own ? *own : *wish.lean;
+  if (own) minimum = minimum_of(lean);
+  StageSearch search(graph, step, wish);
+  search.search(lean);
+  if (!search.found()) {
+    throw PlanError(std::max(search.least_bytes(), wish.reserved_bytes), wish.budget_bytes,
+                    "operations were measured to take more scratch memory than they declare");
   }
-  best->candidates = std::move(candidates);
-  best->minimum_budget_bytes = minimum;
-  return std::move(*best);
+  StagePlan plan = search.take();
+  plan.minimum_budget_bytes = minimum;
+  return plan;
 }
 
 std::vector<std::pair<std::string, std::string>> plan_names() {

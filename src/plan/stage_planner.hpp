@@ -8,6 +8,7 @@
 
 #include "plan/generator.hpp"
 #include "plan/replay.hpp"
+#include "plan/smallest_budget.hpp"
 
 namespace garonne::plan {
 
@@ -24,7 +25,8 @@ struct StagePlan {
   Prediction prediction;
   // The best of each policy and solver: the fastest that fits, else the leanest.
   std::vector<StageCandidate> candidates;
-  // The least at which a plan of the wanted kind exists; 0 where nobody had to find out.
+  // The smallest budget of the wanted kind of plan (plan/smallest_budget.hpp), not below what is
+  // reserved; 0 where nobody had to find out.
   std::int64_t minimum_budget_bytes = 0;
 };
 
@@ -34,10 +36,13 @@ struct StageWish {
   std::int64_t reserved_bytes = 0;  // the least that something else of the same rank needs
   bool first_that_fits = false;     // be content when keep-all fits, ask nobody else
   std::string cache_folder = {};    // of options of blocks; empty = none
+  // The leanest plans by what the stage's nodes declare; null: by the graph as it is given.
+  const LeanPlans* lean = nullptr;
 };
 
-// Throws PlanError with the smallest budget that works, ConfigError (memory.plan) for an unknown
-// name. A function of its arguments only.
+// Throws PlanError with the smallest budget where `wish` has less, and with the least that was
+// found where that is enough by what nodes declare and not by what the graph says; ConfigError
+// (memory.plan) for an unknown name. A function of its arguments only.
 StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const StageWish& wish);
 
 // What memory.plan may be besides "auto", with a line of help each.

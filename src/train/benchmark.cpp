@@ -29,11 +29,7 @@ double declared_operations(const plan::ModelGraph& graph) {
 BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist::Session& session) {
   const MadeUpRun run(config, session);
   const Setup& setup = run.setup();
-  Choice choice;
-  session.agree([&] {
-    choice = choose_program(setup, run.budget_bytes(), config.memory.plan, Effort::FirstThatFits);
-  });
-  MadeUpTrainer trainer(run, choice, run.budget_bytes());
+  MadeUpTrainer trainer(run, run.choice(), run.budget_bytes());
   const plan::Program& program = trainer.program();
   const double planned_seconds = seconds_of_step(setup, program, session);
 

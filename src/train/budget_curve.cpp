@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "train/grid_plan.hpp"
 
 namespace garonne::train {
 
@@ -14,20 +15,26 @@ BudgetCurve budget_curve(const Setup& setup, int points,
   expect(points >= 2, "a curve has two points at least");
   BudgetCurve curve;
   std::set<std::tuple<std::string, std::int64_t, double>> policies;
+  Setup whole = setup;
+  whole.config.memory.plan = "auto";
+  std::int64_t least = 0;
   const auto plan_at = [&](std::int64_t budget_bytes) {
-    Choice choice = choose_program(setup, budget_bytes, "auto", Effort::All);
-    for (const auto& candidate : choice.candidates)
-      policies.emplace(candidate.name, candidate.peak_bytes, candidate.seconds);
-    return choice;
+    const GridPlan plan = plan_grid(whole, budget_bytes);
+    least = plan.minimum_budget_bytes;
+    const StagePlan& largest = plan.stages[plan.largest];
+    // What policies make of one stage says nothing about the seconds of a step of all.
+    if (plan.stages.size() == 1) {
+      for (const auto& candidate : largest.choice.candidates)
+        policies.emplace(candidate.name, candidate.peak_bytes, candidate.seconds);
+    }
+    return CurvePoint{budget_bytes, largest.choice.program.name, largest.prediction.peak_bytes,
+                      plan.seconds};
   };
-  const Choice fastest = plan_at(std::numeric_limits<std::int64_t>::max());
-  const std::int64_t least = fastest.minimum_budget_bytes;
-  const std::int64_t most = std::max(least, fastest.prediction.peak_bytes);
+  const CurvePoint fastest = plan_at(std::numeric_limits<std::int64_t>::max());
+  const std::int64_t most = std::max(least, fastest.peak_bytes);
   for (int i = 0; i < points; ++i) {
     const std::int64_t budget = least + (most - least) / (points - 1) * i;
-    const Choice choice = plan_at(i == points - 1 ? most : budget);
-    curve.points.push_back({choice.program.budget_bytes, choice.program.name,
-                            choice.prediction.peak_bytes, choice.prediction.seconds});
+    curve.points.push_back(plan_at(i == points - 1 ? most : budget));
     progress(i + 1, points);
   }
   for (const auto& [name, bytes, seconds] : policies)

@@ -28,12 +28,14 @@ struct PolicyPoint {
 };
 
 struct BudgetCurve {
-  std::vector<CurvePoint> points;     // budgets ascend from the smallest to keep-everything
-  std::vector<PolicyPoint> policies;  // by name, then bytes; no two are equal
+  std::vector<CurvePoint> points;  // budgets ascend from the smallest to keep-everything
+  // By name, then bytes; no two are equal. None in a pipeline, whose stages have plans of their
+  // own.
+  std::vector<PolicyPoint> policies;
 };
 
-// Plans at `points` >= 2 budgets, evenly from the smallest that works to the peak of the fastest
-// plan, whatever memory.plan says. `progress` is told (done, all).
+// Plans `setup` of all stages at `points` >= 2 budgets, evenly from the smallest that works to the
+// peak of the fastest plan, whatever memory.plan says. `progress` is told (done, all).
 BudgetCurve budget_curve(const Setup& setup, int points,
                          const std::function<void(int, int)>& progress);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "nn/field_model.hpp"
@@ -12,6 +13,8 @@ struct DataFacts {
   std::int64_t vocabulary = 0;
   std::string tokenizer;
   nn::FieldShape fields;
+  // To validate on; nothing where nobody looked into the data.
+  std::optional<std::int64_t> validation_samples = std::nullopt;
 };
 
 }  // namespace garonne::train

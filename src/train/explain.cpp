@@ -9,6 +9,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "train/smallest_budget.hpp"
 
 namespace garonne::train {
 namespace {
@@ -87,6 +88,8 @@ std::string run_again(const plan::ModelGraph& graph, const plan::Program& progra
 std::string other_budgets(const Setup& setup, const Choice& choice, std::int64_t budget_bytes) {
   const Choice fastest = choose_program(setup, std::numeric_limits<std::int64_t>::max(), "auto",
                                         Effort::FirstThatFits);
+  const StageFloor floor =
+      floor_of_stage(setup, setup.step.pipeline.member, budget_bytes, "auto", Effort::All);
   const std::int64_t least = choice.minimum_budget_bytes;
   const std::int64_t most = std::max(fastest.prediction.peak_bytes, least);
   std::string text = fmt::format("what other budgets cost\n  {:>12}  {:<10}{:>12}{:>10}  {}\n",
@@ -96,7 +99,10 @@ std::string other_budgets(const Setup& setup, const Choice& choice, std::int64_t
   for (int k = 0; k <= steps_of_curve; ++k) {
     const std::int64_t budget = least + (most - least) / steps_of_curve * k +
                                 (k == steps_of_curve ? (most - least) % steps_of_curve : 0);
-    const Choice other = choose_program(setup, budget, "auto", Effort::FirstThatFits);
+    const auto planned = choose_in_cut(setup, floor, budget, "auto", Effort::FirstThatFits);
+    // A stage that is cut by its seconds may need more.
+    if (!planned) continue;
+    const Choice& other = *planned;
     const double seconds = other.prediction.seconds;
     std::string gain;
     if (k > 0 && budget > before_bytes) {

@@ -188,6 +188,7 @@ FieldWorkload::FieldWorkload(const RunConfig& config)
     validation_ = data::FieldDataset::open(field_query(config, Part::Validation));
     check_same_fields(info_, validation_->info());
   }
+  facts_.validation_samples = validation_ ? validation_->info().samples : 0;
   statistics_ = statistics_of(config, info_);
   nn::FieldShape& shape = facts_.fields;
   shape.input_channels =

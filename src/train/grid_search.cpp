@@ -15,6 +15,7 @@
 #include "plan/group_links.hpp"
 #include "plan/replay.hpp"
 #include "train/cluster_costs.hpp"
+#include "train/grid_plan.hpp"
 #include "train/planning.hpp"
 
 namespace garonne::train {
@@ -42,8 +43,7 @@ class CandidatePlanner {
   bool measured() const { return measured_; }
 
   plan::GridOutcome plan(const plan::GridCandidate& candidate) {
-    Setup whole = make_setup(with_candidate(wish_.config, candidate), wish_.facts, wish_.threads);
-    measured_ = apply_cluster(wish_.cluster, wish_.costs, whole);
+    const Setup whole = setup_of(candidate);
     const plan::GridLinks links(wish_.cluster, whole.grid);
     const int stages = candidate.shape.pipeline;
     programs_.assign(static_cast<std::size_t>(stages), {});
@@ -67,7 +67,30 @@ class CandidatePlanner {
     return outcome;
   }
 
+  // The same node by node, which takes longer and finds what blocks do not. Throws PlanError with
+  // the smallest budget of the candidate.
+  plan::GridOutcome plan_by_node(const plan::GridCandidate& candidate) {
+    const Setup whole = setup_of(candidate);
+    const GridPlan grid = plan_grid(whole, wish_.budget_bytes, &wish_.cluster);
+    programs_.clear();
+    for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
+      const StagePlan& planned = grid.stages[stage];
+      programs_.push_back(program_of_rank(planned.setup, planned.choice,
+                                          whole.grid.rank_of({0, static_cast<int>(stage), 0})));
+    }
+    plan::GridOutcome outcome;
+    outcome.fits = true;
+    replay(plan::GridLinks(wish_.cluster, whole.grid), outcome);
+    return outcome;
+  }
+
  private:
+  Setup setup_of(const plan::GridCandidate& candidate) {
+    Setup whole = make_setup(with_candidate(wish_.config, candidate), wish_.facts, wish_.threads);
+    measured_ = apply_cluster(wish_.cluster, wish_.costs, whole);
+    return whole;
+  }
+
   void plan_stage(const Setup& whole, const plan::GridLinks& links, int stage) {
     try {
       Setup setup = setup_of_stage(whole, stage);
@@ -233,19 +256,22 @@ GridSearchAnswer search_grids(const GridSearchWish& wish) {
   limits.most_tensor = wish.most_tensor > 0 ? wish.most_tensor : wish.cluster.devices_per_node;
   limits.least_bucket_bytes = wish.config.grid.bucket;
   const auto candidates = plan::grid_candidates(limits, wish.cluster);
-  plan::GridEstimator estimator(wish.cluster, wish.budget_bytes, model.step,
-                                [&](int tensor, bool sequence_parallel, std::int64_t micro_batch) {
-                                  const Setup setup =
-                                      setup_of_model(wish, tensor, sequence_parallel, micro_batch);
-                                  return plan::block_costs(setup.model.graph);
-                                });
+  const auto search_within = [&](const GridSearchWish& within, CandidatePlanner& planner) {
+    plan::GridEstimator estimator(
+        within.cluster, within.budget_bytes, model.step,
+        [&](int tensor, bool sequence_parallel, std::int64_t micro_batch) {
+          const Setup setup = setup_of_model(within, tensor, sequence_parallel, micro_batch);
+          return plan::block_costs(setup.model.graph);
+        });
+    return plan::search_grids(
+        candidates, estimator, within.budget_bytes,
+        [&](const plan::GridCandidate& candidate) { return planner.plan(candidate); },
+        within.options);
+  };
   CandidatePlanner planner(wish);
   GridSearchAnswer answer;
-  answer.search = plan::search_grids(
-      candidates, estimator, wish.budget_bytes,
-      [&](const plan::GridCandidate& candidate) { return planner.plan(candidate); }, wish.options);
-  answer.measured = planner.measured();
-  const plan::GridSearch& search = answer.search;
+  answer.search = search_within(wish, planner);
+  plan::GridSearch& search = answer.search;
   if (search.refused == search.candidates) {
     throw ConfigError(
         "--ranks", fmt::format("{}", wish.ranks),
@@ -255,9 +281,20 @@ GridSearchAnswer search_grids(const GridSearchWish& wish) {
                     wish.config.train.global_batch, limits.blocks, limits.most_tensor));
   }
   if (search.best.empty()) {
-    throw PlanError(search.leanest.outcome.needed_bytes, wish.budget_bytes,
-                    fmt::format("on {}", plan::to_string(search.leanest.candidate)));
+    // Which one needs least must not depend on the budget either.
+    GridSearchWish nothing = wish;
+    nothing.budget_bytes = 1;
+    CandidatePlanner lean_planner(nothing);
+    search.leanest = search_within(nothing, lean_planner).leanest;
+    try {
+      search.leanest.outcome = planner.plan_by_node(search.leanest.candidate);
+    } catch (const PlanError& error) {
+      throw PlanError(error.needed_bytes(), wish.budget_bytes,
+                      fmt::format("on {}", plan::to_string(search.leanest.candidate)));
+    }
+    search.best.push_back(search.leanest);
   }
+  answer.measured = planner.measured();
   return answer;
 }
 

@@ -24,14 +24,14 @@ std::int64_t chunks_of(const RunConfig::GridKeys& keys) {
 void check_parts(const Setup& whole) {
   const auto& keys = whole.config.grid;
   if (keys.pipeline == 1) return;
-  const auto beginnings = plan::part_beginnings(whole.model.graph);
+  const auto beginnings = plan::part_beginnings(*whole.declared);
   const std::int64_t most = std::count(beginnings.begin(), beginnings.end(), true);
   const std::int64_t chunks = chunks_of(keys);
   if (chunks == 0 || keys.pipeline * chunks <= most) return;
   const std::string what = fmt::format(
       "{} stages of {} chunk{} are {} parts, more than the {} {}", keys.pipeline, chunks,
       chunks == 1 ? "" : "s", keys.pipeline * chunks, most,
-      most == whole.model.graph.blocks()
+      most == whole.declared->blocks()
           ? "blocks of the model (embedding, layers and head)"
           : "that its blocks (embedding, layers and head) make, as steps without gradients are not "
             "cut");

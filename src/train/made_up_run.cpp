@@ -2,6 +2,7 @@
 
 #include "base/philox.hpp"
 #include "nn/field_model.hpp"
+#include "train/grid_plan.hpp"
 #include "train/workload.hpp"
 
 namespace garonne::train {
@@ -43,22 +44,21 @@ exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
 MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : rank_(session.rank()) {
   const int threads = threads_of_rank(config, session.ranks_on_node());
   Setup whole;
-  const auto take_stage = [&] {
-    setup_ = setup_of_stage(whole, whole.grid.coordinates_of(rank_).pipeline);
-  };
+  int stage = 0;
+  StageFloor floor;
   session.agree([&] {
     check_grid(config, session.size());
     RunConfig without_validation = config;
     without_validation.evaluation.batches = 0;
     whole = make_setup(without_validation, made_up_facts(config), threads, rank_);
-    take_stage();
     budget_bytes_ = resolve_budget(config, session.ranks_on_node());
-    if (is_hopeless(setup_, budget_bytes_)) choose_program(setup_, budget_bytes_);
+    stage = whole.grid.coordinates_of(rank_).pipeline;
+    floor = floor_of_stage(whole, stage, budget_bytes_, config.memory.plan, Effort::FirstThatFits);
   });
   compute_ = std::make_unique<ComputeSession>(threads);
   costs_ = obtain_costs(whole, threads, nlohmann::json::object(), session);
   apply_costs(costs_, whole);
-  session.agree(take_stage);
+  choice_ = choose_together(whole, stage, floor, budget_bytes_, setup_, session);
   products_ = nn::Products::from_json(costs_.products);
   axes_ = std::make_unique<Axes>(setup_, session);
   optimizer_ = optim::make_optimizer(config);

@@ -26,6 +26,8 @@ class MadeUpRun {
   const nn::Products& products() const { return products_; }
   const optim::Optimizer* optimizer() const { return optimizer_.get(); }
   std::int64_t budget_bytes() const { return budget_bytes_; }
+  // What the run file's budget and plan come to.
+  const Choice& choice() const { return choice_; }
   const Axes& axes() const { return *axes_; }
   int rank() const { return rank_; }
 
@@ -33,6 +35,7 @@ class MadeUpRun {
   int rank_;
   Setup setup_;
   std::int64_t budget_bytes_ = 0;
+  Choice choice_;
   std::unique_ptr<ComputeSession> compute_;
   plan::CostTable costs_;
   nn::Products products_;

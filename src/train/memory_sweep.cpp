@@ -10,6 +10,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "nn/field_model.hpp"
+#include "train/grid_plan.hpp"
 #include "train/planning.hpp"
 
 namespace garonne::train {
@@ -33,11 +34,12 @@ SweepCell plan_cell(const RunConfig& config, const DataFacts& facts, int threads
   cell.batch = config.train.micro_batch;
   cell.sequence = config.model.sequence;
   cell.measured = apply_costs(costs, setup);
-  const Choice fastest = choose_program(setup, std::numeric_limits<std::int64_t>::max());
+  const GridPlan fastest = plan_grid(setup, std::numeric_limits<std::int64_t>::max());
   cell.minimum_budget_bytes = fastest.minimum_budget_bytes;
-  cell.fastest_peak_bytes = std::max(fastest.prediction.peak_bytes, cell.minimum_budget_bytes);
+  cell.fastest_peak_bytes =
+      std::max(fastest.stages[fastest.largest].prediction.peak_bytes, cell.minimum_budget_bytes);
   cell.fits = cell.minimum_budget_bytes <= budget_bytes;
-  cell.fastest_seconds = cell.measured ? fastest.prediction.seconds : 0;
+  cell.fastest_seconds = cell.measured ? fastest.seconds : 0;
   return cell;
 }
 

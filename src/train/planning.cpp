@@ -18,6 +18,7 @@
 #include "plan/pipeline_stage.hpp"
 #include "plan/step_costs.hpp"
 #include "train/available_memory.hpp"
+#include "train/evaluation.hpp"
 #include "train/layout_check.hpp"
 #include "train/size_check.hpp"
 
@@ -87,6 +88,8 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   setup.declaration.precision = parse_precision(config.train.precision);
   setup.declaration.threads = threads;
   setup.facts = facts;
+  if (facts.validation_samples && validation_micro_batches(config, *facts.validation_samples) == 0)
+    setup.config.evaluation.batches = 0;
   nn::GptPart part;
   part.tensor = setup.grid.coordinates_of(rank).tensor;
   part.tensor_ranks = setup.grid.shape().tensor;
@@ -110,6 +113,7 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   check_complex_weights(config, setup.model.graph);
   plan::estimate_seconds(plan::NominalRates(), setup.model.graph);
   plan::set_collective_seconds(part.tensor_ranks, setup.step.links.tensor, setup.model.graph);
+  setup.declared = std::make_shared<const plan::ModelGraph>(setup.model.graph);
 
   const Precision precision = setup.declaration.precision;
   plan::StepShape& step = setup.step;
@@ -175,18 +179,35 @@ int stage_with_loss(const Setup& whole) {
       .device;
 }
 
-Setup setup_of_stage(const Setup& whole, int stage) {
+namespace {
+
+// Puts global ranks into what a stage knows of the others.
+plan::PipelinePlace place_in_grid(plan::PipelinePlace place, const Grid& grid) {
+  place.group = grid.group(Axis::Pipeline, 0);
+  for (int& member : place.tied_group) member = grid.rank_of({0, member, 0});
+  return place;
+}
+
+}  // namespace
+
+Setup setup_of_stage(const Setup& whole, int stage, Cut cut) {
   Setup setup = whole;
   if (whole.config.grid.pipeline == 1) return setup;
   check_parts(whole);
-  plan::PipelineStage mine =
-      plan::make_pipeline_stage(whole.model.graph, schedule_of(whole), stage);
+  plan::PipelineStage mine = plan::make_pipeline_stage(
+      whole.model.graph, cut == Cut::AsDeclared ? *whole.declared : whole.model.graph,
+      schedule_of(whole), stage);
   setup.model = nn::cut_model(whole.model, mine.cut);
-  setup.step.pipeline = std::move(mine.place);
-  plan::PipelinePlace& place = setup.step.pipeline;
-  place.group = setup.grid.group(Axis::Pipeline, 0);
-  for (int& member : place.tied_group) member = setup.grid.rank_of({0, member, 0});
+  setup.step.pipeline = place_in_grid(std::move(mine.place), setup.grid);
   return setup;
+}
+
+plan::PipelineStage declared_stage(const Setup& setup, int stage) {
+  check_parts(setup);
+  plan::PipelineStage result =
+      plan::make_pipeline_stage(*setup.declared, schedule_of(setup), stage);
+  result.place = place_in_grid(std::move(result.place), setup.grid);
+  return result;
 }
 
 std::int64_t whole_parameter_elements(const nn::Model& model) {
@@ -198,54 +219,6 @@ std::int64_t whole_parameter_elements(const nn::Model& model) {
 bool apply_costs(const plan::CostTable& costs, Setup& setup) {
   return plan::apply_costs(costs, setup.config.optimizer.name, setup.config.train.precision,
                            setup.model.graph, setup.step);
-}
-
-Choice choose_program(const Setup& setup, std::int64_t budget_bytes) {
-  return choose_program(setup, budget_bytes, setup.config.memory.plan, Effort::All);
-}
-
-Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::string& wanted,
-                      Effort effort) {
-  Choice choice;
-  std::int64_t evaluation_peak = 0;
-  if (setup.config.evaluation.batches > 0) {
-    plan::StepShape step = setup.step;
-    // As many gathers ahead as fit.
-    for (step.gathers_ahead = 2;; --step.gathers_ahead) {
-      choice.evaluation =
-          plan::make_forward_program(setup.model.graph, step, setup.model.graph.loss);
-      choice.evaluation_prediction = plan::replay(choice.evaluation);
-      if (choice.evaluation_prediction.peak_bytes <= budget_bytes || step.gathers_ahead == 0) break;
-    }
-    choice.evaluation.peak_bytes = evaluation_peak = choice.evaluation_prediction.peak_bytes;
-    choice.evaluation.seconds = choice.evaluation_prediction.seconds;
-    choice.evaluation.budget_bytes = budget_bytes;
-    choice.evaluation.name = "forward-only";
-  }
-  plan::StagePlan stage = plan::plan_stage(
-      setup.model.graph, setup.step,
-      {budget_bytes, wanted, evaluation_peak, effort == Effort::FirstThatFits, cache_folder()});
-  choice.program = std::move(stage.program);
-  choice.prediction = std::move(stage.prediction);
-  choice.candidates = std::move(stage.candidates);
-  choice.minimum_budget_bytes = stage.minimum_budget_bytes;
-  return choice;
-}
-
-bool is_hopeless(const Setup& setup, std::int64_t budget_bytes) {
-  if (setup.config.grid.pipeline > 1) return false;
-  plan::ModelGraph graph = setup.model.graph;
-  for (auto& node : graph.nodes) {
-    node.forward.transient_bytes = node.forward_keep.transient_bytes =
-        node.backward.transient_bytes = node.backward_weight.transient_bytes = 0;
-    node.in_place_transient_bytes.reset();
-  }
-  try {
-    plan::plan_stage(graph, setup.step, {budget_bytes, setup.config.memory.plan, 0, true});
-    return false;
-  } catch (const PlanError&) {
-    return true;
-  }
 }
 
 // The ranks of its tied group, at the rank's own place on the other axes.

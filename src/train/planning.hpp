@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "nn/gpt.hpp"
 #include "nn/model.hpp"
 #include "plan/cost_table.hpp"
+#include "plan/pipeline_stage.hpp"
 #include "plan/replay.hpp"
 #include "plan/stage_planner.hpp"
 #include "train/data_facts.hpp"
@@ -18,6 +20,8 @@ namespace garonne::train {
 
 // Everything that follows from the configuration alone.
 struct Setup {
+  // As it was given, but without evaluation.batches where the data have nothing to validate on: a
+  // plan need not leave room for what never runs.
   RunConfig config;
   Grid grid;
   nn::Declaration declaration;
@@ -25,12 +29,22 @@ struct Setup {
   nn::GptSizes sizes;  // where the model is a GPT
   nn::Model model;
   plan::StepShape step;  // of rank 0's groups
+  // The graph of the whole model before any costs were applied: bytes are those that nodes declare,
+  // seconds follow from declared operations and round numbers for machine and links.
+  std::shared_ptr<const plan::ModelGraph> declared;
 };
 
-// What of it one pipeline stage does: its part of the model and its place in the schedule. The
-// blocks are dealt out by the seconds of the nodes, so costs are applied first. Throws ConfigError
-// (grid.pipeline, grid.schedule, grid.chunks) for what cannot be cut or scheduled.
-Setup setup_of_stage(const Setup& whole, int stage);
+// By which seconds the blocks of a model are dealt out over the stages of a pipeline: those in the
+// graph, so that all stages take equally long, or those of Setup::declared, which no profile moves.
+enum class Cut { BySeconds, AsDeclared };
+
+// What of it one pipeline stage does: its part of the model and its place in the schedule. Costs
+// are applied first. Throws ConfigError (grid.pipeline, grid.schedule, grid.chunks) for what cannot
+// be cut or scheduled.
+Setup setup_of_stage(const Setup& whole, int stage, Cut cut = Cut::BySeconds);
+
+// The stage of Setup::declared, cut as declared; `setup` is of all stages or of any.
+plan::PipelineStage declared_stage(const Setup& setup, int stage);
 
 // The stage whose program has the loss.
 int stage_with_loss(const Setup& whole);
@@ -55,23 +69,24 @@ struct Choice {
       evaluation;  // one forward-only micro-batch; no instructions when there is no validation
   plan::Prediction evaluation_prediction;
   std::vector<plan::StageCandidate> candidates;
-  // The least at which a plan of the wanted kind exists; 0 where nobody had to find out.
+  // The smallest budget (train/smallest_budget.hpp) of the stage, of all stages where that was
+  // asked for; 0 where nobody had to find out.
   std::int64_t minimum_budget_bytes = 0;
+  // Not everything fits as seconds would cut the pipeline: it is cut as declared.
+  bool cut_as_declared = false;
 };
 
 // Whether to compare all plans, or to be content when the one that runs nothing twice fits.
 enum class Effort { FirstThatFits, All };
 
-// The fastest of the wanted plans that fits `budget_bytes`; throws PlanError with the smallest
-// budget that works, ConfigError for an unknown plan.
+// The fastest of the wanted plans that fits `budget_bytes`. Throws PlanError with the smallest
+// budget where less was given; in a pipeline also where the stage as it is cut needs more than is
+// there, which plan_grid() and choose_together() know a way around (train/grid_plan.hpp).
+// ConfigError for an unknown plan.
 Choice choose_program(const Setup& setup, std::int64_t budget_bytes);
 // The same with another memory.plan than the configuration's.
 Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::string& wanted,
                       Effort effort);
-
-// Whether nothing would fit even if no operation took scratch memory. For refusing before anything
-// is measured; of a pipeline nothing can be said then, since it is cut by what is measured.
-bool is_hopeless(const Setup& setup, std::int64_t budget_bytes);
 
 // The ranks with the copies of tied parameters, in the pipeline of `rank`; none where there is one
 // copy.

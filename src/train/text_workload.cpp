@@ -37,6 +37,7 @@ TextWorkload::TextWorkload(const RunConfig& config)
   file_ = data::inspect_token_file(path_);
   facts_.vocabulary = file_.vocabulary;
   facts_.tokenizer = file_.tokenizer;
+  facts_.validation_samples = data::windows(file_.validation_tokens, sequence_);
   if (data::windows(file_.tokens, sequence_) < 1) {
     throw ConfigError("model.sequence", fmt::format("{}", sequence_),
                       fmt::format("is longer than the {} tokens of {}", file_.tokens, path_));

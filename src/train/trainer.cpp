@@ -148,17 +148,14 @@ void Trainer::prepare() {
   budget_ = session_.all_reduce_min(std::vector<std::int64_t>{budget_})[0];
   validation_micro_batches_ =
       validation_micro_batches(config_, workload_->samples(Part::Validation));
-  // A plan need not leave room for a validation that never runs.
-  if (validation_micro_batches_ == 0) {
-    whole_.config.evaluation.batches = setup_.config.evaluation.batches = 0;
-  }
 }
 
 void Trainer::plan() {
-  // A budget that is hopeless is said before anything is measured. What nodes declare is a bound,
-  // so a budget a little below it may still do.
+  // A budget that is too small is said before anything is measured.
+  const int own_stage = setup_.grid.coordinates_of(session_.rank()).pipeline;
+  StageFloor floor;
   session_.agree([&] {
-    if (is_hopeless(setup_, budget_)) choose_program(setup_, budget_);
+    floor = floor_of_stage(whole_, own_stage, budget_, config_.memory.plan, Effort::FirstThatFits);
   });
   compute_ = std::make_unique<ComputeSession>(threads_);
   plan::CostTable costs = obtain_costs(whole_, threads_, start_.manifest.products, session_);
@@ -171,7 +168,6 @@ void Trainer::plan() {
     products_ = nn::Products::from_json(costs.products);
   }
   apply_costs(costs, whole_);
-  session_.agree([&] { setup_ = setup_of_stage(whole_, setup_.step.pipeline.member); });
   // What this run was planned with; the cache may hold other models as well.
   costs_ = costs;
   std::erase_if(costs_.rows, [&](const auto& row) {
@@ -182,9 +178,7 @@ void Trainer::plan() {
            std::none_of(nodes.begin(), nodes.end(),
                         [&](const auto& node) { return node.cost_key == row.first; });
   });
-  session_.agree([&] {
-    choice_ = choose_program(setup_, budget_, config_.memory.plan, Effort::FirstThatFits);
-  });
+  choice_ = choose_together(whole_, own_stage, floor, budget_, setup_, session_);
   const std::vector<std::string> hashes = session_.gather(plan::program_hash(choice_.program));
   for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
     const int stage = whole_.grid.coordinates_of(static_cast<int>(rank)).pipeline;
@@ -225,6 +219,7 @@ void Trainer::print_start() const {
                       ? ""
                       : fmt::format(" · smallest budget {} B ({})", choice_.minimum_budget_bytes,
                                     format_bytes(choice_.minimum_budget_bytes)));
+  if (choice_.cut_as_declared) text += cut_as_declared_note;
   if (config_.memory.budget == RunConfig::automatic_budget)
     text += describe_automatic_budget(session_.ranks_on_node());
   say(text);

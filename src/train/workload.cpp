@@ -1,6 +1,10 @@
 #include "train/workload.hpp"
 
+#include <filesystem>
+#include <system_error>
+
 #include "base/error.hpp"
+#include "data/sample_order.hpp"
 #include "data/token_file.hpp"
 #include "nn/field_model.hpp"
 #include "train/field_workload.hpp"
@@ -17,7 +21,8 @@ DataFacts facts_of(const RunConfig& config) {
   if (nn::is_field_kind(config.model.kind)) return open_workload(config)->facts();
   DataFacts facts;
   facts.vocabulary = config.model.vocabulary;
-  if (facts.vocabulary > 0) return facts;
+  std::error_code error;
+  if (facts.vocabulary > 0 && !std::filesystem::exists(config.data.path, error)) return facts;
   if (config.data.path.empty()) {
     throw ConfigError("model.vocabulary", "",
                       "is needed where data.path names no file that says it");
@@ -25,6 +30,7 @@ DataFacts facts_of(const RunConfig& config) {
   const data::TokenFileInfo info = data::inspect_token_file(config.data.path);
   facts.vocabulary = info.vocabulary;
   facts.tokenizer = info.tokenizer;
+  facts.validation_samples = data::windows(info.validation_tokens, config.model.sequence);
   return facts;
 }
 

@@ -60,7 +60,7 @@ class Workload {
 // or does not go with the model, IoError where the data cannot be read.
 std::unique_ptr<Workload> open_workload(const RunConfig& config);
 
-// Without opening data where the run file alone says enough.
+// Of what is in data.path; without data where the run file alone says enough.
 DataFacts facts_of(const RunConfig& config);
 
 }  // namespace garonne::train

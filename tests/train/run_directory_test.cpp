@@ -249,24 +249,6 @@ TEST(Planning, TheSmallestBudgetThatWorksWorksAndNoSmallerOne) {
   }
 }
 
-// What is measured may be less than what is declared.
-TEST(Planning, ScratchThatIsOnlyDeclaredMakesNoBudgetHopeless) {
-  train::Setup setup = setup_of("auto");
-  const std::int64_t least = choose_program(setup, std::int64_t{1} << 40).minimum_budget_bytes;
-  for (auto& node : setup.model.graph.nodes) {
-    node.forward.transient_bytes = node.forward_keep.transient_bytes = least;
-    node.backward.transient_bytes = node.backward_weight.transient_bytes = least;
-    node.in_place_transient_bytes = least;
-  }
-  EXPECT_THROW(choose_program(setup, least), PlanError);
-  EXPECT_FALSE(is_hopeless(setup, least));
-  EXPECT_TRUE(is_hopeless(setup, 1000));
-  // What is measured says where a pipeline is cut.
-  RunConfig config = setup.config;
-  config.grid.pipeline = 2;
-  EXPECT_FALSE(is_hopeless(setup_of_stage(make_setup(config, {65, {}}, 2), 0), 1000));
-}
-
 TEST(Planning, EveryRankGetsItsOwnPlaceInTheSameProgram) {
   const train::Setup setup = setup_of("auto", 4);
   const Choice choice = choose_program(setup, std::int64_t{1} << 40);
