@@ -116,6 +116,16 @@ class GridSearchTest(ProgramTest):
         none = refused("--ranks", 4, "--memory.budget", "20KiB", code=3)
         self.assertIn("smallest budget", none)
         self.assertIn("data", none)
+        # Of the grid that it names: the search takes it there, and plan names the same number for its keys.
+        least = int(re.search(r"smallest budget that works is (\d+) bytes", none)[1])
+        data, pipeline, tensor = re.search(r"data (\d+) × pipeline (\d+) × tensor (\d+)", none).groups()
+        self.assertIn(f"works is {least} bytes", refused("--ranks", 4, "--memory.budget", least - 1, code=3))
+        found = self.search("--ranks", 4, "--memory.budget", least)["grids"][0]
+        self.assertEqual([str(found[key]) for key in ("data", "pipeline", "tensor")], [data, pipeline, tensor])
+        keys = [part for key in ("data", "pipeline", "tensor", "sequence_parallel", "schedule", "chunks", "zero", "bucket")
+                for part in (f"--grid.{key}", str(found[key]).lower())]
+        self.assertIn(f"works is {least} bytes",
+                      refused(*keys, "--train.micro_batch", found["micro_batch"], "--memory.budget", 1000, code=3))
 
     def test_four_thousand_devices(self):
         config = self.folder / "large.toml"

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: MIT
+"""Random models on random grids, the small data that they learn, and which of them cannot work."""
+import random
+
+from support import run
+
+GRIDS = [(1, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1), (4, 1, 1), (1, 2, 1), (1, 3, 1), (1, 4, 1), (1, 1, 2), (1, 1, 3), (1, 1, 4),
+         (2, 2, 1), (2, 1, 2), (1, 2, 2)]
+SCHEDULES = ["gpipe", "1f1b", "interleaved", "varuna", "chimera", "zb-h1", "zb-h2", "zb-v", "dualpipev"]
+PLANS = ["keep-all", "selective", "uniform", "full", "greedy", "rotor"]
+
+
+def random_gpt(pick, folder):
+    heads = pick([1, 2, 3, 4])
+    return {"model.heads": heads, "model.hidden": heads * pick([4, 8, 20]), "model.sequence": pick([7, 16, 33, 64]),
+            "model.dropout": pick([0, 0.1]), "data.path": folder / "text.h5"}
+
+
+def random_fourier(pick, folder):
+    keys = {"data.path": folder / "darcy.h5", "data.normalisation": "none"}
+    if pick([False, True]):
+        keys = {"data.path": folder / "sphere/train", "train.rollout": pick([1, 2]), "train.push_forward": pick([0, 1])}
+    keys |= {"model.hidden": pick([4, 9, 24]), "model.block": pick(["neuralop", "li"]), "train.noise": pick([0, 0.01]),
+             "model.modes": f"{pick([3, 4, 8, 12, 17])},{pick([3, 5, 8, 17])}", "model.padding": pick([0, 2]),
+             "model.spectral_weights": pick(["centred", "corners"]), "optimizer.complex": pick(["independent", "joint"]),
+             "train.loss": pick(["relative-l2", "relative-l2-channels", "h1", "squared-l2"])}
+    return keys
+
+
+def random_tensorised(pick, folder):
+    return random_fourier(pick, folder) | {
+        "model.factorization": pick(["tucker", "cp"]), "model.rank": pick([0.1, 0.5]),
+        "model.implementation": pick(["factorized", "reconstructed"])}
+
+
+def random_adaptive(pick, folder):
+    blocks = pick([1, 2, 4])
+    return {"data.path": folder / "sphere/train", "model.patch": 2, "model.spectral_blocks": blocks,
+            "model.hidden": blocks * pick([3, 4, 8]), "model.hard_thresholding": pick([1, 0.5]), "train.rollout": pick([1, 2])}
+
+
+def random_spherical(pick, folder):
+    return {"data.path": folder / "sphere/train", "model.hidden": pick([3, 8, 13]), "model.scale_factor": pick([1, 2, 3]),
+            "model.block": pick(["makani", "torch-harmonics"]), "model.spectral_operator": pick(["dhconv", "diagonal"]),
+            "model.big_skip": pick(["true", "false"]), "model.norm": pick(["auto", "none", "instance"]),
+            "train.rollout": pick([1, 2]), "train.push_forward": pick([0, 1]),
+            "train.loss": pick(["area-l2", "relative-l2", "squared-l2", "h1"])}
+
+
+FAMILIES = {"gpt": random_gpt, "fno": random_fourier, "tfno": random_tensorised, "afno": random_adaptive,
+            "sfno": random_spherical}
+
+
+def random_run(seed, folder):
+    """Keys of the run file, keys of the grid, and what is to be said about memory."""
+    pick = random.Random(seed).choice
+    kind = pick(sorted(FAMILIES))
+    keys = {"model.kind": kind, "model.layers": pick([1, 2, 3, 4, 5])} | FAMILIES[kind](pick, folder)
+    keys |= {"train.micro_batch": pick([1, 2, 4]), "train.precision": pick(["float64", "float64", "float32"]),
+             "train.seed": pick(range(100))}
+    grid = dict(zip(("grid.data", "grid.pipeline", "grid.tensor"), pick(GRIDS), strict=True))
+    if grid["grid.pipeline"] > 1:
+        grid["grid.schedule"] = pick(SCHEDULES)
+    if grid["grid.data"] > 1:
+        grid |= {"grid.zero": pick([0, 1, 2, 3]), "grid.bucket": pick([1000, 40000, 4194304])}
+    if grid["grid.tensor"] > 1 and kind == "gpt":
+        grid["grid.sequence_parallel"] = pick(["true", "false"])
+    return keys, grid, pick(["plenty", "plan", "budget", "least"]), pick(PLANS), pick([0.1, 0.3, 0.6, 0.9])
+
+
+def arguments_of(keys):
+    return [part for key, value in keys.items() for part in (f"--{key}", value)]
+
+
+def make_data(folder):
+    """What the models of random_run() learn: text with and without a validation part, pressures, flow on the sphere."""
+    pick = random.Random(1).choice
+    (folder / "text.txt").write_text("".join(pick("abcdefghijk \n") for _ in range(20000)))
+    run("data", "text", folder / "text.txt", "--output", folder / "text.h5")
+    (folder / "held_out.txt").write_text("".join(pick("abcdefghijk \n") for _ in range(2000)))
+    run("data", "text", folder / "text.txt", "--validation", folder / "held_out.txt", "--output", folder / "validated.h5")
+    run("data", "darcy", "--samples", 24, "--resolution", 33, "--stride", 2, "--output", folder / "darcy.h5", "--no-progress")
+    run("data", "shallow-water", "--latitudes", 18, "--longitudes", 32, "--trajectories", 4, "--test-trajectories", 0,
+        "--trajectory-length", 4, "--output", folder / "sphere", "--no-progress")
+
+
+def model_refusals(keys):
+    """The keys for one of which the model is refused on any grid; empty where it works."""
+    if "model.modes" not in keys:
+        return set()
+    points = (17, 17) if str(keys["data.path"]).endswith("darcy.h5") else (18, 32)
+    points = [count + keys["model.padding"] for count in points]
+    modes = list(map(int, keys["model.modes"].split(",")))
+    # Of the last axis there is half. Corners lie at both ends of the others; centred modes have negative ones among them.
+    corners = keys["model.spectral_weights"] == "corners"
+    wanted = [2 * modes[0], modes[1]] if corners else [modes[0], modes[1] // 2 + 1]
+    there = [points[0], points[1] // 2 + 1]
+    return {"model.modes"} if any(w > t for w, t in zip(wanted, there, strict=True)) else set()
+
+
+def blocks_to_cut(keys):
+    """How many blocks may begin a stage: those of steps without gradients, and of the step after them, may not."""
+    of_step = keys["model.layers"] + 2
+    rollout = keys.get("train.rollout", 1)
+    return of_step * rollout if keys.get("train.push_forward", 0) == 0 else 1 + of_step * (rollout - 1)
+
+
+def grid_refusals(keys, grid, global_batch):
+    """Keys for which a model that works on one rank has to be refused on this grid, and those for which it may be."""
+    must, may = set(), set()
+    stages, tensor = grid["grid.pipeline"], grid["grid.tensor"]
+    if global_batch % (grid["grid.data"] * keys["train.micro_batch"]) != 0:
+        must.add("train.global_batch")
+    if stages > 1:
+        schedule = grid["grid.schedule"]
+        chunks = 2 if schedule in ("interleaved", "zb-v", "dualpipev") else 1
+        if stages * chunks > blocks_to_cut(keys) or (schedule == "chimera" and stages % 2 != 0):
+            must.add("grid.pipeline")
+        # Steps of a rollout share their weights: whether stages share all or none hangs on where they are cut.
+        if keys.get("train.rollout", 1) > 1:
+            may.add("grid.pipeline")
+    if tensor > 1 and keys["model.kind"] == "gpt":
+        if keys["model.heads"] % tensor != 0:
+            must.add("grid.tensor")
+        elif grid.get("grid.sequence_parallel") == "true" and keys["train.micro_batch"] * keys["model.sequence"] % tensor != 0:
+            must.add("grid.sequence_parallel")
+    elif tensor > 1:
+        # Rows, modes and degrees have to be enough for all ranks.
+        may.add("grid.tensor")
+    return must, may
+
+
+def refused_key(done):
+    """The key that a process with exit code 2 was refused for."""
+    return done.stderr.split("garonne: ", 1)[1].split()[0].rstrip(":")
+
+
+def check_refusal(test, done, must, may):
+    """True where a run was refused; that has to be for one of these keys, and has to be where there is one of `must`."""
+    if done.returncode == 2:
+        test.assertIn(refused_key(done), must | may, done.stderr)
+        test.assertRegex(done.stderr, "nearest|use |leave it out|give |rather|at most|larger|needs")
+        return True
+    test.assertEqual(done.returncode, 0, done.stderr[-2000:])
+    test.assertFalse(must, "what cannot work was not refused")
+    return False
