@@ -152,9 +152,9 @@ std::vector<StepMetrics> read_metrics(const std::string& run_directory) {
     const bool cut_short = lines.eof();
     try {
       rows.push_back(row_from_json(nlohmann::json::parse(line)));
-    } catch (const nlohmann::json::exception& error) {
+    } catch (const nlohmann::json::exception&) {
       if (cut_short) break;
-      throw IoError(path, fmt::format("line {} is not understood: {}", number, error.what()));
+      throw IoError(path, fmt::format("line {} is no whole row of a step", number));
     }
   }
   if (rows.empty()) throw IoError(path, "holds no step yet");
