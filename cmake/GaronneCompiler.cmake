@@ -40,3 +40,6 @@ if(GARONNE_SANITIZERS)
     $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
   add_link_options(-fsanitize=${GARONNE_SANITIZERS})
 endif()
+
+# By which ranks find out that they run the same program (base/build_id.hpp).
+add_link_options(-Wl,--build-id=sha1)

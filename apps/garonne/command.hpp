@@ -8,6 +8,7 @@
 
 #include "base/config.hpp"
 #include "base/error.hpp"
+#include "dist/fact_agreement.hpp"
 #include "dist/session.hpp"
 
 namespace garonne::apps {
@@ -28,6 +29,10 @@ struct ConfigOptions {
   RunConfig load() const;
 };
 std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command);
+
+// What all ranks have to have alike before a command begins: the program itself, the command and
+// its options. `shows_help`: it ends with what --help or --version print.
+dist::Facts command_facts(const CLI::App& app, bool shows_help);
 
 // Throws on every rank, as one usage error, unless the command runs on one rank.
 void expect_one_rank(const dist::Session& session, const std::string& command);

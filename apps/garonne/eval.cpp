@@ -91,14 +91,13 @@ void evaluate_loss(train::TrainedModel& trained, const train::Workload& workload
 
 ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session& session) {
   const bool quiet = options.json || session.rank() != 0;
-  std::optional<train::TrainedModel> opened;
+  train::TrainedModel trained = train::open_trained_model(options.run, options.step, session);
   std::unique_ptr<train::Workload> workload;
   session.agree([&] {
-    opened.emplace(train::open_trained_model(options.run, options.step, session));
-    check_given(options, given, opened->config.model.kind);
-    workload = train::open_workload(opened->config);
+    check_given(options, given, trained.config.model.kind);
+    workload = train::open_workload(trained.config);
   });
-  train::TrainedModel& trained = *opened;
+  dist::agree_on(session, [&] { return workload->contents(); });
   nlohmann::ordered_json result = {{"run", options.run}, {"step", trained.step}};
   evaluate_loss(trained, *workload, quiet, result, session);
   if (const auto* fields = dynamic_cast<const train::FieldWorkload*>(workload.get())) {

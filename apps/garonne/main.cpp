@@ -110,6 +110,7 @@ ExitCode run(int argc, char** argv, dist::Session& session) {
       throw ConfigError(usage_message(app, error, std::vector<std::string>(argv + 1, argv + argc)));
     }
   });
+  dist::agree_on(session, [&] { return command_facts(app, done); });
   return done ? ExitCode::Done : chosen.action(session);
 }
 

@@ -359,7 +359,8 @@ std::vector<KeySpec> make_keys() {
                "auto = from the newest checkpoint that verifies; never = wants an empty directory"),
       text_key("run.device", GARONNE_MEMBER(run, device), {"cpu", "cuda"}, "where the model runs"),
       integer_key("run.threads", GARONNE_MEMBER(run, threads), 0, most_threads,
-                  "threads a rank; 0 = cores of the node over the ranks on it"),
+                  "threads a rank; 0 = cores of the node over the ranks on it, the least of all "
+                  "nodes"),
       integer_key("run.timeout", GARONNE_MEMBER(run, timeout), 0, most_wait_seconds,
                   "seconds that a rank waits for another one in training before the run is ended "
                   "(exit code 4); 0 = for ever"),

@@ -13,6 +13,7 @@
 #include "base/printable.hpp"
 #include "data/field_index.hpp"
 #include "data/field_reader.hpp"
+#include "data/file_identity.hpp"
 
 namespace garonne::data {
 
@@ -238,6 +239,20 @@ FieldDataset::~FieldDataset() = default;
 
 const FieldDatasetInfo& FieldDataset::info() const {
   return parts_->described->info;
+}
+std::vector<FileIdentity> FieldDataset::identity() const {
+  const Description& described = *parts_->described;
+  std::vector<FieldFile> used = described.index.files;
+  const auto only = [](const std::vector<FieldPlace>& places, const std::vector<int>& chosen) {
+    std::vector<FieldPlace> kept;
+    for (const int place : chosen) kept.push_back(places[static_cast<std::size_t>(place)]);
+    return kept;
+  };
+  for (FieldFile& file : used) {
+    file.targets = only(file.pairs() ? file.targets : file.channels, described.targets);
+    file.channels = only(file.channels, described.inputs);
+  }
+  return identify_field_files(used);
 }
 bool FieldDataset::masks() const {
   return parts_->described->masks();

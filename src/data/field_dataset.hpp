@@ -19,6 +19,8 @@
 
 namespace garonne::data {
 
+struct FileIdentity;  // data/file_identity.hpp
+
 // What to open.
 struct FieldQuery {
   std::string path;             // a file, a folder, or a pattern with * in its last part
@@ -107,6 +109,8 @@ class FieldDataset {
   ~FieldDataset();
 
   const FieldDatasetInfo& info() const;
+  // Of the files, and of the channels that are used in them. IoError.
+  std::vector<FileIdentity> identity() const;
   // Whether it was opened with missing = "mask".
   bool masks() const;
 

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/progress.hpp"
+#include "data/file_identity.hpp"
 #include "dist/session.hpp"
 
 namespace garonne::data {
@@ -387,6 +388,7 @@ FieldSummaries summarise_fields(const FieldQuery& query, bool pointwise, dist::S
     frames.windows = false;
     dataset.emplace(FieldDataset::open(frames));
   });
+  dist::agree_on(session, [&] { return file_facts("the data", dataset->identity()); });
   const FieldDatasetInfo& info = dataset->info();
   std::vector<Pass> passes;
   passes.emplace_back(*dataset, false, query.lead, pointwise);

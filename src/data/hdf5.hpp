@@ -66,6 +66,12 @@ class Hdf5Dataset {
   std::int64_t declared_bytes() const { return declared_bytes_; }
   std::int64_t stored_bytes() const;
 
+  // For telling copies of a file from others (file_identity.hpp): shape, type and storage in words;
+  // the hash of the first or last chunk as it is stored, of a large one of its two ends with the
+  // checksum. Where there are no chunks the two ends of the dataset count as such. IoError.
+  std::string header_text() const;
+  std::string hash_of_chunk(bool last) const;
+
   // Reads elements [first, first + values.size()) of a one-dimensional dataset. IoError when the
   // range is outside, a checksum is wrong or the file has become shorter since it was opened.
   template <typename T>
@@ -104,6 +110,7 @@ class Hdf5Dataset {
   [[noreturn]] void fail(const std::string& what) const;
   Hdf5Handle select(std::span<const std::int64_t> first, std::span<const std::int64_t> count) const;
   void check_still_whole() const;
+  std::string hash_of_header_data() const;
 
   Hdf5Handle handle_;
   std::string path_;
@@ -135,6 +142,10 @@ class Hdf5Attributes {
   double number(const std::string& name) const;
   // Whether an attribute of truth is set; `otherwise` where there is none.
   bool truth(const std::string& name, bool otherwise) const;
+
+  // Names, types and values of all as they are stored, one a line, in order of their names; of what
+  // has no fixed length, such as many strings of other programs, names and types only.
+  std::string stored_text() const;
 
   void write(const std::string& name, const std::string& value);
   void write(const std::string& name, std::span<const double> values);

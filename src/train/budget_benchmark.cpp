@@ -8,6 +8,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "train/made_up_run.hpp"
+#include "train/rank_agreement.hpp"
 
 namespace garonne::train {
 namespace {
@@ -34,14 +35,18 @@ Contender make_contender(const MadeUpRun& run, const std::string& wanted, double
   contender.row.wanted = wanted;
   try {
     const auto start = Clock::now();
-    const Choice choice = choose_program(run.setup(), budget, wanted, Effort::FirstThatFits);
+    Choice choice;
+    run.session().agree(
+        [&] { choice = choose_program(run.setup(), budget, wanted, Effort::FirstThatFits); });
+    expect_same_programs(run.setup().grid, choice.program, run.session());
     contender.row.planning_seconds = std::chrono::duration<double>(Clock::now() - start).count();
     contender.row.fits = true;
     contender.row.plan = choice.program.name;
     contender.row.planned_peak_bytes = choice.program.peak_bytes;
     contender.row.planned_seconds = choice.program.seconds;
     contender.trainer = std::make_unique<MadeUpTrainer>(run, choice, budget);
-  } catch (const PlanError&) {
+  } catch (const dist::AgreedError& error) {
+    if (error.code() != ExitCode::Infeasible) throw;
     contender.row.fits = false;
   }
   return contender;

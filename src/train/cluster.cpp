@@ -14,6 +14,7 @@
 #include "exec/profile.hpp"
 #include "optim/optimizer.hpp"
 #include "train/layout_check.hpp"
+#include "train/rank_agreement.hpp"
 
 namespace garonne::train {
 
@@ -115,7 +116,11 @@ plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::js
     text = plan::to_json(table).dump();
   }
   text = session.broadcast(text);
-  return plan::cost_table_from_json(nlohmann::json::parse(text), "the profile of rank 0");
+  plan::CostTable table =
+      plan::cost_table_from_json(nlohmann::json::parse(text), "the profile of rank 0");
+  // Rank 0 chose among the libraries that it has.
+  dist::agree_on(session, [&] { return product_facts(table.products); });
+  return table;
 }
 
 plan::CostTable measure_costs_again(const Setup& setup, int threads) {

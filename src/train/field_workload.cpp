@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
 #include "data/field_stream.hpp"
+#include "data/file_identity.hpp"
 
 namespace garonne::train {
 namespace {
@@ -133,6 +135,21 @@ data::FieldStatistics statistics_of(const RunConfig& config, const data::FieldDa
                                  info, source);
 }
 
+// Of the numbers that are used; the same ones may come from files of several kinds.
+std::string hash_of(const data::FieldStatistics& statistics) {
+  std::string text = statistics.mode;
+  const auto add = [&](const std::vector<float>& values) {
+    text.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  };
+  for (const auto* moments : {&statistics.inputs, &statistics.targets}) {
+    text += fmt::format(" {} {} ", moments->channels, moments->points);
+    add(moments->mean);
+    add(moments->deviation);
+    add(moments->difference_deviation);
+  }
+  return hash_text(text);
+}
+
 // How many points the field has along each axis, as people write it.
 std::string extent(const std::vector<std::int64_t>& points) {
   return fmt::format("{}", fmt::join(points, " x "));
@@ -229,6 +246,16 @@ nlohmann::json FieldWorkload::manifest() const {
           {"inputs", info_.input_channels},
           {"targets", info_.target_channels},
           {"samples", info_.samples}};
+}
+
+dist::Facts FieldWorkload::contents() const {
+  dist::Facts facts = data::file_facts("data.path", training_.identity());
+  if (validation_) {
+    dist::append(data::file_facts("data.validation", validation_->identity()), facts);
+  }
+  facts.push_back({"data.statistics", hash_of(statistics_),
+                   dist::advise("give every rank a copy of the same statistics"), ""});
+  return facts;
 }
 
 std::int64_t FieldWorkload::samples(Part part) const {

@@ -25,6 +25,7 @@ class FieldWorkload final : public Workload {
   const DataFacts& facts() const override { return facts_; }
   std::string summary() const override;
   nlohmann::json manifest() const override;
+  dist::Facts contents() const override;
   std::int64_t samples(Part part) const override;
   // Every sample may follow every other: a frame is far larger than what a disk reads at once.
   std::int64_t shuffle_block() const override { return 1; }

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "train/cluster_costs.hpp"
 #include "train/layout_check.hpp"
+#include "train/rank_agreement.hpp"
 
 namespace garonne::train {
 
@@ -133,6 +134,7 @@ Choice choose_together(const Setup& whole, int stage, const StageFloor& floor,
   }
   choice->cut_as_declared = cut_as_declared;
   choice->minimum_budget_bytes = all[1] != 0 ? 0 : all[2];
+  expect_same_programs(whole.grid, choice->program, session);
   return std::move(*choice);
 }
 

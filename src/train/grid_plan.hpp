@@ -41,7 +41,8 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes,
 
 // Plans this rank's stage of `whole`, whose floor was found before, with memory.plan of the
 // configuration: as seconds cut the model where all stages fit so, else as declared. `setup`
-// becomes that of the stage. Throws on all ranks ConfigError as setup_of_stage does. Collective.
+// becomes that of the stage. Throws on all ranks ConfigError as setup_of_stage does, and
+// InternalError where the ranks of a stage came to different Programs. Collective.
 Choice choose_together(const Setup& whole, int stage, const StageFloor& floor,
                        std::int64_t budget_bytes, Setup& setup, dist::Session& session);
 

@@ -3,6 +3,7 @@
 #include "base/philox.hpp"
 #include "nn/field_model.hpp"
 #include "train/grid_plan.hpp"
+#include "train/rank_agreement.hpp"
 #include "train/workload.hpp"
 
 namespace garonne::train {
@@ -10,9 +11,15 @@ namespace {
 
 constexpr std::int64_t byte_vocabulary = 256;
 
-DataFacts made_up_facts(const RunConfig& config) {
-  if (nn::is_field_kind(config.model.kind)) return facts_of(config);
+// Of fields the files say how many points and channels there are. Collective.
+DataFacts made_up_facts(const RunConfig& config, dist::Session& session) {
   DataFacts facts;
+  if (nn::is_field_kind(config.model.kind)) {
+    std::unique_ptr<Workload> workload;
+    session.agree([&] { workload = open_workload(config); });
+    dist::agree_on(session, [&] { return workload->contents(); });
+    return workload->facts();
+  }
   facts.vocabulary = config.model.vocabulary > 0 ? config.model.vocabulary : byte_vocabulary;
   return facts;
 }
@@ -41,18 +48,19 @@ exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
 
 }  // namespace
 
-MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : rank_(session.rank()) {
-  const int threads = threads_of_rank(config, session.ranks_on_node());
+MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_(session) {
+  const int threads = agree_on_run(config, session);
+  budget_bytes_ = budget_of_ranks(config, session);
+  session.agree([&] { check_grid(config, session.size()); });
+  const DataFacts facts = made_up_facts(config, session);
   Setup whole;
   int stage = 0;
   StageFloor floor;
   session.agree([&] {
-    check_grid(config, session.size());
     RunConfig without_validation = config;
     without_validation.evaluation.batches = 0;
-    whole = make_setup(without_validation, made_up_facts(config), threads, rank_);
-    budget_bytes_ = resolve_budget(config, session.ranks_on_node());
-    stage = whole.grid.coordinates_of(rank_).pipeline;
+    whole = make_setup(without_validation, facts, threads, rank());
+    stage = whole.grid.coordinates_of(rank()).pipeline;
     floor = floor_of_stage(whole, stage, budget_bytes_, config.memory.plan, Effort::FirstThatFits);
   });
   compute_ = std::make_unique<ComputeSession>(threads);

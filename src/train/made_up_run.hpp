@@ -17,7 +17,8 @@ namespace garonne::train {
 // What a run with this file needs, planned with measured costs.
 class MadeUpRun {
  public:
-  // Collective over all ranks; throws as training does where nothing fits or the grid is wrong.
+  // Collective over all ranks; throws as training does where nothing fits, the grid is wrong or
+  // ranks differ. `session` must outlive it.
   MadeUpRun(const RunConfig& config, dist::Session& session);
 
   // Of this rank's stage.
@@ -29,10 +30,11 @@ class MadeUpRun {
   // What the run file's budget and plan come to.
   const Choice& choice() const { return choice_; }
   const Axes& axes() const { return *axes_; }
-  int rank() const { return rank_; }
+  int rank() const { return session_.rank(); }
+  dist::Session& session() const { return session_; }
 
  private:
-  int rank_;
+  dist::Session& session_;
   Setup setup_;
   std::int64_t budget_bytes_ = 0;
   Choice choice_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "data/file_identity.hpp"
 #include "data/sample_order.hpp"
 #include "data/token_stream.hpp"
 
@@ -54,6 +55,10 @@ nlohmann::json TextWorkload::manifest() const {
           {"tokens", file_.tokens},
           {"vocabulary", file_.vocabulary},
           {"tokenizer", file_.tokenizer}};
+}
+
+dist::Facts TextWorkload::contents() const {
+  return data::file_facts("data.path", {data::identify_token_file(path_)});
 }
 
 std::int64_t TextWorkload::samples(Part part) const {

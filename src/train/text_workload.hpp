@@ -15,6 +15,7 @@ class TextWorkload final : public Workload {
   const DataFacts& facts() const override { return facts_; }
   std::string summary() const override;
   nlohmann::json manifest() const override;
+  dist::Facts contents() const override;
   std::int64_t samples(Part part) const override;
   std::int64_t shuffle_block() const override;
   std::string item() const override { return token_item; }

@@ -30,9 +30,10 @@ struct TrainedModel {
 };
 
 // Step -1 = the newest checkpoint that verifies; 0 = the initialisation, made again from the seed.
-// The whole model on this rank, without a word to others; threads and budget are those of a rank of
-// the session. Throws IoError when there is no such checkpoint.
+// The whole model on each rank; threads and budget are the least of all ranks. Throws IoError when
+// there is no such checkpoint, and dist::AgreedError where ranks have different ones or are not
+// alike (train/rank_agreement.hpp). Collective.
 TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step,
-                                const dist::Session& session);
+                                dist::Session& session);
 
 }  // namespace garonne::train

@@ -30,6 +30,7 @@
 #include "train/grid_table.hpp"
 #include "train/metrics_file.hpp"
 #include "train/planning.hpp"
+#include "train/rank_agreement.hpp"
 #include "train/run_directory.hpp"
 #include "train/run_lock.hpp"
 #include "train/stop_file.hpp"
@@ -126,26 +127,28 @@ void Trainer::say(const std::string& text) const {
 // Everything that can be wrong with what the user gave, agreed by all ranks before anything is
 // written.
 void Trainer::prepare() {
+  threads_ = agree_on_run(config_, session_);
+  budget_ = budget_of_ranks(config_, session_);
   session_.agree([&] {
     expect_storable(config_);
     check_grid(config_, session_.size());
     await_parting(config_.run.directory, [&](const std::string& text) { say(text + "\n"); });
     workload_ = open_workload(config_);
-    threads_ = threads_of_rank(config_, session_.ranks_on_node());
     whole_ = make_setup(config_, workload_->facts(), threads_, session_.rank());
     setup_ = setup_of_stage(whole_, whole_.grid.coordinates_of(session_.rank()).pipeline);
   });
+  const RunConfig as_saved = with_paths_of_first_rank(config_, session_);
+  dist::agree_on(session_, [&] { return workload_->contents(); });
   // Before anybody looks at what is in the directory.
   session_.agree([&] {
     if (first_rank_)
       lock_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
   });
   session_.agree([&] {
-    start_ = find_starting_point(config_, [&](const std::string& text) { warn(text); });
-    budget_ = resolve_budget(config_, session_.ranks_on_node());
+    start_ = find_starting_point(as_saved, [&](const std::string& text) { warn(text); });
   });
+  dist::agree_on(session_, [&] { return checkpoint_facts(start_); });
   session_.set_coordinates(to_string(setup_.grid.coordinates_of(session_.rank())));
-  budget_ = session_.all_reduce_min(std::vector<std::int64_t>{budget_})[0];
   validation_micro_batches_ =
       validation_micro_batches(config_, workload_->samples(Part::Validation));
 }
@@ -179,13 +182,6 @@ void Trainer::plan() {
                         [&](const auto& node) { return node.cost_key == row.first; });
   });
   choice_ = choose_together(whole_, own_stage, floor, budget_, setup_, session_);
-  const std::vector<std::string> hashes = session_.gather(plan::program_hash(choice_.program));
-  for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
-    const int stage = whole_.grid.coordinates_of(static_cast<int>(rank)).pipeline;
-    const int first = whole_.grid.rank_of({0, stage, 0});
-    expect(hashes[rank] == hashes[static_cast<std::size_t>(first)],
-           "the ranks of one stage planned different Programs");
-  }
   program_ = program_of_rank(setup_, choice_, session_.rank());
   program_.seconds = seconds_of_step(setup_, program_, session_);
   largest_planned_peak_ = session_.all_reduce_max(std::vector{program_.peak_bytes})[0];

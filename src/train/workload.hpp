@@ -10,6 +10,7 @@
 
 #include "base/config.hpp"
 #include "data/reader.hpp"
+#include "dist/fact_agreement.hpp"
 #include "exec/executor.hpp"
 #include "nn/field_rows.hpp"
 #include "train/data_facts.hpp"
@@ -44,6 +45,9 @@ class Workload {
   virtual std::string summary() const = 0;
   // For the manifest of a checkpoint.
   virtual nlohmann::json manifest() const = 0;
+  // What copies of these data have in common, for ranks to compare (data/file_identity.hpp). Reads
+  // files; throws IoError.
+  virtual dist::Facts contents() const = 0;
   virtual std::int64_t samples(Part part) const = 0;
   // Consecutive samples that are read together (data/sample_order.hpp).
   virtual std::int64_t shuffle_block() const = 0;
