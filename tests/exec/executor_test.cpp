@@ -1,5 +1,5 @@
 // The executor, end to end on a small GPT: bits and refusals.
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

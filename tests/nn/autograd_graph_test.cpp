@@ -1,7 +1,7 @@
 // A recorded graph holds neither values nor parameters, and finds them again wherever they are.
 #include "nn/autograd_graph.hpp"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>

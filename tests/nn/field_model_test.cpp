@@ -1,7 +1,7 @@
 // Models on fields against what PyTorch says of them (tests/peer/make_field_values.py).
 #include "nn/field_model.hpp"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

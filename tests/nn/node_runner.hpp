@@ -2,7 +2,7 @@
 // reverse order of the nodes.
 #pragma once
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SFNO and AFNO against PyTorch's autograd on networks written from the papers in Python
 // (make_operator_values.py): the same weights and inputs, made from integers on both sides.
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/grad_mode.h>
 

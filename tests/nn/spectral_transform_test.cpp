@@ -1,7 +1,7 @@
 // Truncated transforms by products against fast transforms and a cut.
 #include "nn/spectral_transform.hpp"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <functional>
