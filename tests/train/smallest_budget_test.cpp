@@ -46,7 +46,7 @@ std::int64_t needed_bytes(const Function& plan) {
 
 TEST(SmallestBudgetOfRuns, AProfileDoesNotMoveTheSmallestBudget) {
   for (const char* plan : {"auto", "keep-all", "greedy"}) {
-    Setup setup = make_setup(config_with(plan), {65, {}}, 2);
+    train::Setup setup = make_setup(config_with(plan), {65, {}}, 2);
     const std::int64_t least = smallest_budget(setup);
     for (const char* slow : {"", "attention", "loss_head"}) {
       if (*slow != 0) apply_profile(slow, setup);
@@ -67,11 +67,11 @@ TEST(SmallestBudgetOfRuns, PipelinesTakeTheirSmallestBudgetHoweverSecondsCutThem
   bool cut_otherwise = false;
   for (const int zero : {0, 3}) {
     config.grid.zero = zero;
-    const Setup whole = make_setup(config, {65, {}}, 2);
+    const train::Setup whole = make_setup(config, {65, {}}, 2);
     const std::int64_t least = smallest_budget(whole);
     for (const char* slow : {"", "embedding", "attention", "loss_head"}) {
       SCOPED_TRACE(std::to_string(zero) + " " + slow);
-      Setup profiled = whole;
+      train::Setup profiled = whole;
       if (*slow != 0) apply_profile(slow, profiled);
       EXPECT_EQ(smallest_budget(profiled), least);
       const GridPlan plenty = plan_grid(profiled, std::int64_t{1} << 40);
