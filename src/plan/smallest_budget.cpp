@@ -14,9 +14,10 @@
 namespace garonne::plan {
 namespace {
 
-// Every pass takes as long as any other.
+// Every pass takes as long as any other; what hands over computes nothing.
 ModelGraph with_equal_seconds(ModelGraph model) {
   for (auto& node : model.nodes) {
+    if (node.hands_over) continue;
     for (OperationCost* const cost :
          {&node.forward, &node.forward_keep, &node.backward, &node.backward_weight})
       cost->seconds = 1;
