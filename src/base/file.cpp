@@ -139,14 +139,30 @@ std::string read_text_file(const std::string& path, std::int64_t most_bytes) {
   return text;
 }
 
-std::string read_given_file(const std::string& path, const std::string& advice,
-                            std::int64_t most_bytes) {
+namespace {
+
+// Throws ConfigError of `key` and `value` where `path` is not to be read.
+std::string read_or_refuse(const std::string& key, const std::string& value,
+                           const std::string& path, const std::string& advice,
+                           std::int64_t most_bytes) {
   const OpenedFile file = open_regular(path);
   if (file.descriptor >= 0) ::close(file.descriptor);
-  if (!file.failure.empty()) throw ConfigError(path, "", file.failure + "; " + advice);
+  if (!file.failure.empty()) throw ConfigError(key, value, file.failure + "; " + advice);
   if (file.size > most_bytes)
-    throw ConfigError(path, "", beyond(file.size, most_bytes) + "; " + advice);
+    throw ConfigError(key, value, beyond(file.size, most_bytes) + "; " + advice);
   return read_text_file(path, most_bytes);
+}
+
+}  // namespace
+
+std::string read_given_file(const std::string& path, const std::string& advice,
+                            std::int64_t most_bytes) {
+  return read_or_refuse(path, "", path, advice, most_bytes);
+}
+
+std::string read_file_of_key(const std::string& key, const std::string& path,
+                             const std::string& advice, std::int64_t most_bytes) {
+  return read_or_refuse(key, path, path, advice, most_bytes);
 }
 
 void write_file_durably(const std::string& path, const std::string& text) {

@@ -64,6 +64,9 @@ std::string read_text_file(const std::string& path, std::int64_t most_bytes = mo
 // one that cannot be read, as "give the path of a run file (TOML)".
 std::string read_given_file(const std::string& path, const std::string& advice,
                             std::int64_t most_bytes = most_json_bytes);
+// The same for a file that `key` names: the ConfigError has the key and the path as its value.
+std::string read_file_of_key(const std::string& key, const std::string& path,
+                             const std::string& advice, std::int64_t most_bytes = most_json_bytes);
 
 // Writes beside it, fsyncs, renames and fsyncs the folder: the old file or the new one, never half
 // of it.

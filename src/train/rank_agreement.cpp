@@ -60,7 +60,8 @@ dist::Facts configuration_facts(const RunConfig& config) {
                        value.empty() ? value : absolute(folder).lexically_normal().string(), remedy,
                        ""});
     } else if (key.name == "grid.schedule_file" && !value.empty()) {
-      facts.push_back({key.name, hash_text(read_given_file(value, "give the path of a schedule")),
+      facts.push_back({key.name,
+                       hash_text(read_file_of_key(key.name, value, "give the path of a schedule")),
                        dist::advise("give every rank a copy of the same file"), value});
     } else {
       // Whether there is a file at all is no matter of where it lies.

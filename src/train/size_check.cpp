@@ -19,6 +19,8 @@ constexpr double bytes_of_a_parameter = 5 * 8;
 // No layer has more values than this of the size of its largest, each with its gradient.
 constexpr double values_of_a_layer = 64 * 8;
 constexpr double most_bytes = 0x1p56;
+// Summed over the micro-batches of a step: what 64 bits hold.
+constexpr double most_bytes_of_a_step = 0x1p62;
 
 // Measured: tables that grow with the square of the layers, 1.4 GiB for 512.
 constexpr std::int64_t most_planned_layers = 512;
@@ -71,11 +73,12 @@ void check_text(const RunConfig& config, const DataFacts& facts) {
       tokens * std::max({4 * hidden, vocabulary, real(model.heads) * real(model.sequence)});
   const double micro_batches =
       std::max(1.0, real(config.train.global_batch) / real(config.train.micro_batch));
-  if (largest * values_of_a_layer * (real(model.layers) + 2) * micro_batches > most_bytes) {
+  if (largest * values_of_a_layer * (real(model.layers) + 2) * micro_batches >
+      most_bytes_of_a_step) {
     refuse(config,
            {"model.hidden", "model.layers", "model.vocabulary", "model.sequence", "model.heads",
             "train.micro_batch", "train.global_batch"},
-           "makes values of more than 2^56 bytes a step");
+           "makes values of more than 2^62 bytes a step");
   }
 }
 
@@ -104,11 +107,12 @@ void check_fields(const RunConfig& config, const DataFacts& facts) {
   const double steps = real(config.train.rollout) + real(config.train.push_forward);
   const double largest =
       real(config.train.micro_batch) * std::max(points, modes) * (hidden * ratio + channels);
-  if (largest * values_of_a_layer * (real(model.layers) + 2) * steps * micro_batches > most_bytes) {
+  if (largest * values_of_a_layer * (real(model.layers) + 2) * steps * micro_batches >
+      most_bytes_of_a_step) {
     refuse(config,
            {"model.hidden", "model.layers", "model.modes", "model.padding", "model.mlp_ratio",
             "train.micro_batch", "train.global_batch", "train.rollout", "train.push_forward"},
-           "makes values of more than 2^56 bytes a step");
+           "makes values of more than 2^62 bytes a step");
   }
 }
 

@@ -20,7 +20,7 @@ PipelineSchedule make_from_file(const PipelineRequest& request) {
   if (request.file.empty())
     throw ConfigError("--file", "", "is needed for schedule file: the path of the schedule");
   PipelineSchedule schedule = pipeline_schedule_from_text(
-      read_given_file(request.file, "--file wants the path of a garonne.pipeline-schedule"),
+      read_file_of_key("--file", request.file, "give the path of a garonne.pipeline-schedule"),
       request.file);
   expect_same("--stages", request.stages, schedule.devices);
   expect_same("--micro-batches", request.micro_batches, schedule.micro_batches);
