@@ -90,7 +90,7 @@ void add_solve(CLI::App& app, Chosen& chosen) {
   command
       ->add_option("--time-limit", options->graph.time_limit_seconds,
                    "graphs: seconds; the answer then says whether the clock ended the search")
-      ->check(CLI::Range(1e-6, 1e9));
+      ->check(CLI::Range(1e-9, 1e9));
   command->add_option("--output", options->output, "write the answer there, as JSON");
   command->add_flag("--json", options->json, "print the answer as JSON");
   command->callback([=, &chosen] {
