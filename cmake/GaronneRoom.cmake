@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-# garonne_room(<room> [TORCH] [SOURCES ...] [DEVICE_SOURCES ...] [HEADERS ...] [USES <rooms>]
-#   [LINK <targets>] [PRIVATE_LINK <targets>] [DEFINITIONS <definitions>])
+# garonne_room(<room> [TORCH] [SOURCES ...] [DEVICE_SOURCES ...] [HEADERS ...]
+#   [PRIVATE_HEADERS ...] [USES <rooms>] [LINK <targets>] [PRIVATE_LINK <targets>]
+#   [DEFINITIONS <definitions>])
 #
-# Makes the library garonne_<room> with the alias garonne::<room>. LINK holds third-party targets
+# Makes the library garonne_<room> with the alias garonne::<room>. HEADERS are those that other
+# rooms include, PRIVATE_HEADERS stay inside (scripts/check-includes holds both). LINK holds third-party targets
 # that the room's headers need, PRIVATE_LINK those that only its sources need; DEFINITIONS are the
 # sources' own. TORCH says that the room may include torch; its sources then share one precompiled
 # torch header. DEVICE_SOURCES are .cpp files that nvcc compiles in a CUDA build and g++ otherwise:
@@ -35,7 +37,7 @@ endfunction()
 
 function(garonne_room room)
   cmake_parse_arguments(PARSE_ARGV 1 ROOM "TORCH" "" 
-    "SOURCES;DEVICE_SOURCES;HEADERS;USES;LINK;PRIVATE_LINK;DEFINITIONS")
+    "SOURCES;DEVICE_SOURCES;HEADERS;PRIVATE_HEADERS;USES;LINK;PRIVATE_LINK;DEFINITIONS")
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "garonne_room(${room}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
@@ -51,7 +53,7 @@ function(garonne_room room)
   list(APPEND ROOM_SOURCES ${ROOM_DEVICE_SOURCES})
 
   if(ROOM_SOURCES)
-    add_library(${target} STATIC ${ROOM_SOURCES} ${ROOM_HEADERS})
+    add_library(${target} STATIC ${ROOM_SOURCES} ${ROOM_HEADERS} ${ROOM_PRIVATE_HEADERS})
     target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/src")
     target_link_libraries(${target} PUBLIC ${used_rooms} ${ROOM_LINK}
       PRIVATE ${ROOM_PRIVATE_LINK} garonne_warnings)
@@ -67,7 +69,7 @@ function(garonne_room room)
   add_library(garonne::${room} ALIAS ${target})
 
   # The test that compiles each header alone reads these.
-  set(headers ${ROOM_HEADERS})
+  set(headers ${ROOM_HEADERS} ${ROOM_PRIVATE_HEADERS})
   list(TRANSFORM headers PREPEND "${room}/")
   set_property(GLOBAL APPEND PROPERTY GARONNE_ROOMS ${room})
   set_property(GLOBAL PROPERTY GARONNE_HEADERS_${room} ${headers})

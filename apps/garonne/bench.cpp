@@ -5,7 +5,7 @@
 #include "base/bytes.hpp"
 #include "command.hpp"
 #include "counts.hpp"
-#include "train/benchmark.hpp"
+#include "train/bench/benchmark.hpp"
 
 namespace garonne::apps {
 

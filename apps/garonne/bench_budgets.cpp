@@ -5,7 +5,7 @@
 #include "base/bytes.hpp"
 #include "command.hpp"
 #include "counts.hpp"
-#include "train/budget_benchmark.hpp"
+#include "train/bench/budget_benchmark.hpp"
 
 namespace garonne::apps {
 namespace {

@@ -8,8 +8,8 @@
 #include "base/key_limits.hpp"
 #include "command.hpp"
 #include "counts.hpp"
-#include "train/cluster.hpp"
-#include "train/link_benchmark.hpp"
+#include "train/bench/link_benchmark.hpp"
+#include "train/setup/cluster.hpp"
 
 namespace garonne::apps {
 namespace {

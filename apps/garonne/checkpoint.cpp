@@ -1,4 +1,4 @@
-#include "train/checkpoint.hpp"
+#include "train/checkpoint/checkpoint.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,10 +11,10 @@
 #include "base/printable.hpp"
 #include "command.hpp"
 #include "counts.hpp"
-#include "nn/field_model.hpp"
-#include "train/huggingface.hpp"
-#include "train/run_directory.hpp"
-#include "train/trained_model.hpp"
+#include "nn/fields/field_model.hpp"
+#include "train/checkpoint/huggingface.hpp"
+#include "train/checkpoint/trained_model.hpp"
+#include "train/run/run_directory.hpp"
 
 namespace garonne::apps {
 namespace {

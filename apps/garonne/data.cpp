@@ -6,9 +6,9 @@
 #include "command.hpp"
 #include "counts.hpp"
 #include "data/sample_order.hpp"
-#include "data/text_converter.hpp"
-#include "data/token_file.hpp"
-#include "data/token_stream.hpp"
+#include "data/tokens/text_converter.hpp"
+#include "data/tokens/token_file.hpp"
+#include "data/tokens/token_stream.hpp"
 
 namespace garonne::apps {
 namespace {

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
-#include "data/field_inspect.hpp"
-#include "data/hdf5.hpp"
-#include "data/token_file.hpp"
+#include "data/fields/field_inspect.hpp"
+#include "data/hdf5/hdf5.hpp"
+#include "data/tokens/token_file.hpp"
 
 namespace garonne::apps {
 namespace {

@@ -8,10 +8,10 @@
 #include "base/bytes.hpp"
 #include "command.hpp"
 #include "counts.hpp"
-#include "data/generate_darcy.hpp"
-#include "data/generate_navier_stokes.hpp"
-#include "data/generate_shallow_water.hpp"
-#include "data/generate_synthetic_era5.hpp"
+#include "data/generate/generate_darcy.hpp"
+#include "data/generate/generate_navier_stokes.hpp"
+#include "data/generate/generate_shallow_water.hpp"
+#include "data/generate/generate_synthetic_era5.hpp"
 
 namespace garonne::apps {
 namespace {

@@ -7,10 +7,10 @@
 #include "command.hpp"
 #include "counts.hpp"
 #include "eval_fields.hpp"
-#include "train/evaluation.hpp"
-#include "train/run_directory.hpp"
-#include "train/trained_model.hpp"
-#include "train/workload.hpp"
+#include "train/checkpoint/trained_model.hpp"
+#include "train/evaluation/evaluation.hpp"
+#include "train/run/run_directory.hpp"
+#include "train/workload/workload.hpp"
 
 namespace garonne::apps {
 namespace {

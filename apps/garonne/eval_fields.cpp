@@ -7,8 +7,8 @@
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
-#include "train/climatology.hpp"
-#include "train/skill_page.hpp"
+#include "train/evaluation/climatology.hpp"
+#include "train/report/skill_page.hpp"
 
 namespace garonne::apps {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "train/field_evaluation.hpp"
+#include "train/evaluation/field_evaluation.hpp"
 
 namespace garonne::apps {
 

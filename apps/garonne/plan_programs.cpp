@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/file.hpp"
-#include "plan/replay.hpp"
+#include "plan/program/replay.hpp"
 
 namespace garonne::apps {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "train/grid_plan.hpp"
+#include "train/plans/grid_plan.hpp"
 
 namespace garonne::apps {
 

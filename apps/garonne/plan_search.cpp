@@ -6,9 +6,9 @@
 
 #include "base/progress.hpp"
 #include "plan_programs.hpp"
-#include "train/cluster_costs.hpp"
-#include "train/grid_plan.hpp"
-#include "train/grid_search.hpp"
+#include "train/plans/cluster_costs.hpp"
+#include "train/plans/grid_plan.hpp"
+#include "train/plans/grid_search.hpp"
 
 namespace garonne::apps {
 

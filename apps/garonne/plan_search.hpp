@@ -6,9 +6,9 @@
 
 #include "base/config.hpp"
 #include "base/error.hpp"
-#include "plan/cluster.hpp"
-#include "plan/cost_table.hpp"
-#include "train/data_facts.hpp"
+#include "plan/model/cluster.hpp"
+#include "plan/model/cost_table.hpp"
+#include "train/workload/data_facts.hpp"
 
 namespace garonne::apps {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "plan/graph_solver.hpp"
+#include "plan/graph/graph_solver.hpp"
 
 namespace garonne::apps {
 

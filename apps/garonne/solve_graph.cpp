@@ -6,11 +6,11 @@
 
 #include "base/bytes.hpp"
 #include "bench_solvers.hpp"
-#include "plan/graph_json.hpp"
-#include "plan/graph_replay.hpp"
-#include "plan/graph_solver.hpp"
-#include "plan/linear_program.hpp"
-#include "plan/sample_graphs.hpp"
+#include "plan/graph/graph_json.hpp"
+#include "plan/graph/graph_replay.hpp"
+#include "plan/graph/graph_solver.hpp"
+#include "plan/graph/linear_program.hpp"
+#include "plan/graph/sample_graphs.hpp"
 #include "solve.hpp"
 
 namespace garonne::apps {

@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 #include "command.hpp"
-#include "train/stop_file.hpp"
+#include "train/stop/stop_file.hpp"
 
 namespace garonne::apps {
 namespace {

@@ -1,6 +1,6 @@
 // The largest that keys may ask for: far beyond what is trained, and small enough that no size
 // computed from a few of them overflows. What is computed from many is checked as a whole, see
-// train/size_check.hpp.
+// train/setup/size_check.hpp.
 #pragma once
 
 #include <cstdint>

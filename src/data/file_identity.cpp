@@ -7,9 +7,9 @@
 #include <set>
 
 #include "base/hash.hpp"
-#include "data/field_layout.hpp"
-#include "data/hdf5.hpp"
-#include "data/token_file.hpp"
+#include "data/hdf5/hdf5.hpp"
+#include "data/layouts/field_layout.hpp"
+#include "data/tokens/token_file.hpp"
 
 namespace garonne::data {
 namespace {

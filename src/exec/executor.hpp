@@ -13,10 +13,10 @@
 #include "dist/transport.hpp"
 #include "exec/device_tier.hpp"
 #include "exec/model_state.hpp"
+#include "nn/gemm/product.hpp"
 #include "nn/model.hpp"
-#include "nn/product.hpp"
 #include "optim/optimizer.hpp"
-#include "plan/program.hpp"
+#include "plan/program/program.hpp"
 
 namespace garonne::exec {
 

@@ -9,7 +9,7 @@
 #include "base/precision.hpp"
 #include "dist/transport.hpp"
 #include "nn/model.hpp"
-#include "plan/program.hpp"
+#include "plan/program/program.hpp"
 
 namespace garonne::exec {
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "nn/box.hpp"
-#include "nn/field_rows.hpp"
+#include "nn/fields/field_rows.hpp"
 #include "nn/node.hpp"
-#include "plan/model_graph.hpp"
-#include "plan/stage_cut.hpp"
+#include "plan/model/model_graph.hpp"
+#include "plan/pipeline/stage_cut.hpp"
 
 namespace garonne::nn {
 
@@ -35,7 +35,7 @@ struct Model {
   FieldRows rows;          // of loaded fields, where this is a member's part
 };
 
-// The nodes and parameters of one stage of a pipeline (plan/stage_cut.hpp).
+// The nodes and parameters of one stage of a pipeline (plan/pipeline/stage_cut.hpp).
 Model cut_model(const Model& whole, const plan::StageCut& cut);
 
 // Puts a model together, filling in what a node's own declaration leaves open.

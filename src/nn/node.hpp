@@ -12,7 +12,7 @@
 #include "base/precision.hpp"
 #include "dist/transport.hpp"
 #include "kernels/element_type.hpp"
-#include "plan/model_graph.hpp"
+#include "plan/model/model_graph.hpp"
 
 namespace garonne::nn {
 

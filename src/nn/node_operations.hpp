@@ -2,7 +2,7 @@
 #pragma once
 
 #include "nn/node.hpp"
-#include "plan/model_graph.hpp"
+#include "plan/model/model_graph.hpp"
 
 namespace garonne::nn {
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "data/text_converter.hpp"
+#include "data/tokens/text_converter.hpp"
 
 namespace garonne::data::testing {
 

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <random>
 
-#include "data/field_dataset.hpp"
-#include "data/token_file.hpp"
-#include "field_files.hpp"
+#include "data/fields/field_dataset.hpp"
+#include "data/fields/field_files.hpp"
+#include "data/tokens/token_file.hpp"
 #include "scratch.hpp"
 
 namespace garonne::data {

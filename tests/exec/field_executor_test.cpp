@@ -10,12 +10,12 @@
 #include <random>
 
 #include "exec/executor.hpp"
-#include "exec/profile.hpp"
+#include "exec/profile/profile.hpp"
 #include "nn/compute_session.hpp"
-#include "nn/field_model.hpp"
-#include "plan/generator.hpp"
-#include "plan/policy.hpp"
-#include "plan/replay.hpp"
+#include "nn/fields/field_model.hpp"
+#include "plan/program/replay.hpp"
+#include "plan/stage/policy.hpp"
+#include "plan/step/generator.hpp"
 
 namespace garonne::exec {
 namespace {

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "exec/executor.hpp"
-#include "exec/profile.hpp"
+#include "exec/profile/profile.hpp"
 #include "nn/compute_session.hpp"
-#include "nn/gpt.hpp"
-#include "plan/generator.hpp"
-#include "plan/policy.hpp"
-#include "plan/replay.hpp"
-#include "plan/stage_planner.hpp"
+#include "nn/gpt/gpt.hpp"
+#include "plan/program/replay.hpp"
+#include "plan/stage/policy.hpp"
+#include "plan/stage/stage_planner.hpp"
+#include "plan/step/generator.hpp"
 
 namespace garonne::exec {
 

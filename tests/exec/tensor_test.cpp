@@ -11,13 +11,13 @@
 #include "base/error.hpp"
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
-#include "exec/profile.hpp"
+#include "exec/profile/profile.hpp"
 #include "nn/compute_session.hpp"
-#include "nn/gpt.hpp"
-#include "plan/cost_table.hpp"
-#include "plan/generator.hpp"
-#include "plan/policy.hpp"
-#include "plan/replay.hpp"
+#include "nn/gpt/gpt.hpp"
+#include "plan/model/cost_table.hpp"
+#include "plan/program/replay.hpp"
+#include "plan/stage/policy.hpp"
+#include "plan/step/generator.hpp"
 
 namespace garonne::exec {
 namespace {

@@ -83,7 +83,8 @@ TEST(DropoutAdd, SamplesDoNotDependOnTheBatch) {
   const std::vector<std::int64_t> samples = some_samples(4);
   const Array x = random_array(ElementType::Float32, 4 * n, 1);
   Array whole(x.type(), 4 * n);
-  dropout_add(x.type(), nullptr, x.data(), whole.data(), some_dropout(0.3), samples.data(), 4 * n, n);
+  dropout_add(x.type(), nullptr, x.data(), whole.data(), some_dropout(0.3), samples.data(), 4 * n,
+              n);
   for (std::int64_t i = 0; i < 4; ++i) {
     Array one(x.type(), n);
     dropout_add(x.type(), nullptr, static_cast<const float*>(x.data()) + i * n, one.data(),

@@ -7,7 +7,7 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "base/error.hpp"
-#include "nn/layers.hpp"
+#include "nn/layers/layers.hpp"
 
 namespace garonne::nn {
 namespace {

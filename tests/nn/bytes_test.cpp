@@ -3,11 +3,11 @@
 
 #include <set>
 
-#include "exec/profile.hpp"
+#include "exec/profile/profile.hpp"
 #include "kernels/product.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/declared_bytes.hpp"
-#include "nn/gpt.hpp"
+#include "nn/gpt/gpt.hpp"
 
 namespace garonne::nn {
 namespace {

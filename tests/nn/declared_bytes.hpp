@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "nn/gemm/product.hpp"
 #include "nn/model.hpp"
-#include "nn/product.hpp"
-#include "plan/cost_table.hpp"
+#include "plan/model/cost_table.hpp"
 
 namespace garonne::test {
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "nn/element_type.hpp"
+#include "nn/gemm/product.hpp"
 #include "nn/model.hpp"
-#include "nn/product.hpp"
 
 namespace garonne::test {
 

@@ -4,8 +4,8 @@
 #include <ATen/Functions.h>
 
 #include "exec/model_state.hpp"
-#include "nn/gpt.hpp"
-#include "train/checkpoint.hpp"
+#include "nn/gpt/gpt.hpp"
+#include "train/checkpoint/checkpoint.hpp"
 
 namespace garonne::train::test {
 

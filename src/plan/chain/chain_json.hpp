@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/chain.hpp"
+#include "plan/chain/chain.hpp"
 #include "plan/chain/chain_replay.hpp"
 
 namespace garonne::plan {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "plan/chain.hpp"
+#include "plan/chain/chain.hpp"
 
 namespace garonne::plan {
 

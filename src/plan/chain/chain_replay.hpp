@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "plan/chain.hpp"
+#include "plan/chain/chain.hpp"
 
 namespace garonne::plan {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "plan/chain.hpp"
+#include "plan/chain/chain.hpp"
 
 namespace garonne::plan {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/chain.hpp"
+#include "plan/chain/chain.hpp"
 #include "plan/chain/chain_json.hpp"
 
 namespace garonne::plan {

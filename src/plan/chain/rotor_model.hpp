@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/chain.hpp"
+#include "plan/chain/chain.hpp"
 
 namespace garonne::plan {
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "plan/chain.hpp"
+#include "plan/chain/chain.hpp"
 #include "plan/chain/rotor_minimum.hpp"
 #include "plan/chain/rotor_model.hpp"
 #include "plan/chain/rotor_values.hpp"

@@ -1,7 +1,7 @@
 // A made-up chain of any size for benchmarks of solvers.
 #pragma once
 
-#include "plan/chain.hpp"
+#include "plan/chain/chain.hpp"
 
 namespace garonne::plan {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/chain.hpp"
+#include "plan/chain/chain.hpp"
 
 namespace garonne::plan::test {
 

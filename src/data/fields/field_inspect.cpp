@@ -1,0 +1,196 @@
+#include "data/fields/field_inspect.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.hpp"
+
+namespace garonne::data {
+namespace {
+
+// Files that a list shows at its two ends.
+constexpr std::size_t shown_files = 12;
+
+std::string step_text(const FieldDatasetInfo& info) {
+  const double step = info.frame_seconds;
+  if (step == 0) return "unknown steps";
+  if (!info.has_times) return fmt::format("steps of {:g}", step);
+  if (step >= 2 * 86400) return fmt::format("steps of {:g} days", std::round(step / 864) / 100);
+  if (step >= 3600) return fmt::format("steps of {:g} h", step / 3600);
+  return fmt::format("steps of {:g} s", step);
+}
+
+std::string frames_text(const FieldDatasetInfo& info) {
+  if (info.pairs) return fmt::format("{} pairs of inputs and targets, no time", info.frames);
+  std::string text = fmt::format("{} in {} run{} without a gap, {}", info.frames, info.runs,
+                                 info.runs == 1 ? "" : "s", step_text(info));
+  if (info.has_times) {
+    text += fmt::format("\n              {} to {}", format_time(info.first_time, info.calendar),
+                        format_time(info.last_time, info.calendar));
+  }
+  if (info.left_out > 0) {
+    text += fmt::format("\n              without {} time{} that not all channels have",
+                        info.left_out, info.left_out == 1 ? "" : "s");
+  }
+  return text;
+}
+
+std::string axis_text(const FieldDatasetInfo& info, std::size_t axis) {
+  std::string text = axis < info.axes.size() ? info.axes[axis] : fmt::format("axis {}", axis);
+  text += fmt::format(" {}", info.points[axis]);
+  if (axis < info.coordinates.size() && !info.coordinates[axis].empty()) {
+    text += fmt::format(" ({:g} to {:g})", info.coordinates[axis].front(),
+                        info.coordinates[axis].back());
+  }
+  return text;
+}
+
+// Names in lines of at most a hundred columns, under each other.
+std::string wrapped(const std::vector<std::string>& names) {
+  std::string text;
+  std::size_t column = 14;
+  for (const std::string& name : names) {
+    if (column + name.size() + 1 > 98 && column > 14) {
+      text += "\n              ";
+      column = 14;
+    }
+    text += name + " ";
+    column += name.size() + 1;
+  }
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+std::string file_line(const FieldFileInfo& file, const FieldDatasetInfo& info) {
+  std::string text = fmt::format("    {}  {}, ", file.path, format_bytes(file.bytes));
+  if (file.trajectories > 1) text += fmt::format("{} × ", file.trajectories);
+  text += fmt::format("{} frame{}", file.frames, file.frames == 1 ? "" : "s");
+  if (info.has_times && file.frames > 0) {
+    text += fmt::format(", {} to {}", format_time(file.first_time, info.calendar),
+                        format_time(file.last_time, info.calendar));
+  }
+  return text + "\n";
+}
+
+nlohmann::ordered_json summary_json(const FieldSummary& summary) {
+  nlohmann::ordered_json json = {{"channels", summary.channels},   {"mean", summary.mean},
+                                 {"deviation", summary.deviation}, {"least", summary.least},
+                                 {"greatest", summary.greatest},   {"missing", summary.missing}};
+  if (!summary.difference_deviation.empty()) {
+    json["difference_mean"] = summary.difference_mean;
+    json["difference_deviation"] = summary.difference_deviation;
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string describe(const FieldDatasetInfo& info) {
+  std::int64_t bytes = 0;
+  for (const FieldFileInfo& file : info.files) bytes += file.bytes;
+  std::string text =
+      fmt::format("{}: fields, layout {}, {} file{}, {}\n", info.path, info.layout,
+                  info.files.size(), info.files.size() == 1 ? "" : "s", format_bytes(bytes));
+  std::vector<std::string> axes;
+  for (std::size_t axis = 0; axis < info.points.size(); ++axis) {
+    axes.push_back(axis_text(info, axis));
+  }
+  text += fmt::format("  grid        {}: {}\n", info.grid, fmt::join(axes, " × "));
+  if (info.pairs) {
+    text += fmt::format("  inputs      {}\n", wrapped(info.input_channels));
+    text += fmt::format("  targets     {}\n", wrapped(info.target_channels));
+  } else {
+    text += fmt::format("  channels    {}\n              {}\n", info.channels.size(),
+                        wrapped(info.channels));
+  }
+  text += fmt::format("  frames      {}\n", frames_text(info));
+  text += fmt::format("  samples     {}\n", info.samples);
+  if (!info.files.empty()) text += fmt::format("  storage     {}\n", info.files[0].storage);
+  text += fmt::format("  statistics  {}\n",
+                      info.statistics.empty() ? "none beside the data" : info.statistics);
+  if (info.files.size() > 1) {
+    text += "  files\n";
+    for (std::size_t number = 0; number < info.files.size(); ++number) {
+      const bool left_out = info.files.size() > shown_files && number >= shown_files / 2 &&
+                            number < info.files.size() - shown_files / 2;
+      if (!left_out) text += file_line(info.files[number], info);
+      if (left_out && number == shown_files / 2) {
+        text += fmt::format("    … and {} more\n", info.files.size() - shown_files);
+      }
+    }
+  }
+  return text;
+}
+
+nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info) {
+  nlohmann::ordered_json files = nlohmann::ordered_json::array();
+  for (const FieldFileInfo& file : info.files) {
+    nlohmann::ordered_json entry = {{"path", file.path},
+                                    {"bytes", file.bytes},
+                                    {"trajectories", file.trajectories},
+                                    {"frames", file.frames},
+                                    {"storage", file.storage}};
+    if (info.has_times && file.frames > 0) {
+      entry["first_time"] = format_time(file.first_time, info.calendar);
+      entry["last_time"] = format_time(file.last_time, info.calendar);
+    }
+    files.push_back(std::move(entry));
+  }
+  return {{"format", "garonne.fields"},
+          {"version", 1},
+          {"path", info.path},
+          {"layout", info.layout},
+          {"grid", info.grid},
+          {"axes", info.axes},
+          {"points", info.points},
+          {"coordinates", info.coordinates},
+          {"channels", info.channels},
+          {"input_channels", info.input_channels},
+          {"target_channels", info.target_channels},
+          {"pairs", info.pairs},
+          {"frames", info.frames},
+          {"runs", info.runs},
+          {"left_out", info.left_out},
+          {"samples", info.samples},
+          {"frame_seconds", info.frame_seconds},
+          {"statistics", info.statistics},
+          {"files", std::move(files)}};
+}
+
+std::string describe(const FieldSummaries& summaries) {
+  std::size_t width = 8;
+  for (const auto* summary : {&summaries.inputs, &summaries.targets}) {
+    for (const std::string& channel : summary->channels) width = std::max(width, channel.size());
+  }
+  std::string text =
+      fmt::format("  {:<{}} {:>13} {:>13} {:>13} {:>13} {:>13} {:>10}\n", "channel", width, "mean",
+                  "deviation", "least", "greatest", "of changes", "missing");
+  for (const auto* summary : {&summaries.inputs, &summaries.targets}) {
+    for (std::size_t channel = 0; channel < summary->channels.size(); ++channel) {
+      const std::string changes =
+          summary->difference_deviation.empty()
+              ? "-"
+              : fmt::format("{:.6g}", summary->difference_deviation[channel]);
+      text += fmt::format("  {:<{}} {:>13.6g} {:>13.6g} {:>13.6g} {:>13.6g} {:>13} {:>10.0f}\n",
+                          summary->channels[channel], width, summary->mean[channel],
+                          summary->deviation[channel], summary->least[channel],
+                          summary->greatest[channel], changes, summary->missing[channel]);
+    }
+  }
+  return text;
+}
+
+nlohmann::ordered_json field_summaries_json(const FieldSummaries& summaries) {
+  nlohmann::ordered_json json = {{"format", "garonne.field-statistics"},
+                                 {"version", 1},
+                                 {"lead", summaries.lead},
+                                 {"inputs", summary_json(summaries.inputs)}};
+  if (!summaries.targets.channels.empty()) json["targets"] = summary_json(summaries.targets);
+  return json;
+}
+
+}  // namespace garonne::data

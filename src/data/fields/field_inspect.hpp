@@ -1,0 +1,20 @@
+// What a dataset of fields holds, for people and for programs.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "data/fields/field_dataset.hpp"
+#include "data/statistics/field_statistics.hpp"
+
+namespace garonne::data {
+
+// Several lines, the last one ended.
+std::string describe(const FieldDatasetInfo& info);
+nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info);
+
+// A table of channels: mean, deviation, least, greatest, missing values.
+std::string describe(const FieldSummaries& summaries);
+nlohmann::ordered_json field_summaries_json(const FieldSummaries& summaries);
+
+}  // namespace garonne::data

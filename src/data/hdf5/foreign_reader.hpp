@@ -1,0 +1,56 @@
+// Reads what HDF5 cannot be trusted with in files of other programs.
+//
+// Elements of variable length lie in heaps of the file, and in HDF5 1.10 a damaged heap ends in a
+// crash or an endless loop. Structures of before 1.10 have no checksums, and damage to them ends in
+// a crash now and then. So the ones are read, and the others tried, by a process of its own with
+// little time and memory: the program `garonne-hdf5-reader` beside the running one, or in bin/
+// beside its folder. It is started when something is asked for the first time; files of Garonne's
+// own need no process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/hdf5/hdf5_wire.hpp"
+
+namespace garonne::data {
+
+// For one thread at a time. Several files may share one.
+class ForeignReader {
+ public:
+  // `program` is for tests; empty = the one beside the running program.
+  explicit ForeignReader(std::string program = "", double patience_seconds = 30)
+      : program_(std::move(program)), patience_seconds_(patience_seconds) {}
+  ForeignReader(const ForeignReader&) = delete;
+  ForeignReader& operator=(const ForeignReader&) = delete;
+  ~ForeignReader() { stop(); }
+
+  // IoError where a walk through the objects of the file `path` crashes or finds no end. What HDF5
+  // merely refuses to read is left for those who want it.
+  void try_structure(const std::string& path);
+
+  // The texts of `attribute` of `object` in the file `path`, or of the dataset `object`. IoError
+  // with the path and `label` where they cannot be read, HDF5 crashes or finds no end.
+  std::vector<std::string> ask(ForeignKind kind, const std::string& path, const std::string& object,
+                               const std::string& attribute, const std::string& label);
+
+ private:
+  void start(const std::string& path);
+  void stop();
+  void send(const std::string& bytes, const std::string& path, const std::string& label);
+  void receive(void* bytes, std::size_t count, double deadline, const std::string& path,
+               const std::string& label);
+  std::uint32_t receive_number(double deadline, const std::string& path, const std::string& label);
+  // Takes the process away and says how it ended.
+  [[noreturn]] void fail(const std::string& path, const std::string& label, bool out_of_time);
+
+  std::string program_;
+  double patience_seconds_;
+  pid_t process_ = -1;
+  int socket_ = -1;
+};
+
+}  // namespace garonne::data

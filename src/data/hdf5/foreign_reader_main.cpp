@@ -1,0 +1,342 @@
+// The program garonne-hdf5-reader: reads elements of variable length for another process, which
+// asks through descriptor 0 (data/hdf5/hdf5_wire.hpp), within limits of time and memory. Whatever HDF5
+// does to it, the other process goes on.
+#include <hdf5.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "data/hdf5/hdf5_wire.hpp"
+
+namespace garonne::data {
+namespace {
+
+constexpr rlim_t most_memory = 1U << 30;
+// Of processor time, for what is asked at once.
+constexpr int most_seconds = 2;
+constexpr int most_seconds_of_structure = 20;
+// Of a file of thousands of like groups the first ones tell enough.
+constexpr std::size_t most_objects = 4096;
+constexpr std::size_t most_attribute_bytes = 1U << 20;
+constexpr std::size_t most_element_bytes = 64;
+constexpr hsize_t most_chunk_bytes = 16U << 20;
+
+void set_limit(int what, rlim_t value) {
+  const rlimit limit = {value, value};
+  setrlimit(static_cast<__rlimit_resource_t>(what), &limit);
+}
+
+void prepare() {
+  // What the other process has open is none of its business.
+  for (int descriptor = 3; descriptor < 1024; ++descriptor) close(descriptor);
+  set_limit(RLIMIT_CORE, 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  set_limit(RLIMIT_AS, most_memory);  // sanitizers reserve more than there is
+#endif
+  H5dont_atexit();
+  H5open();
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  H5PLset_loading_state(0);
+}
+
+// Ends the process by SIGPROF after so many seconds of processor time; 0 = never.
+void set_alarm(int seconds) {
+  const itimerval alarm = {{0, 0}, {seconds, 0}};
+  setitimer(ITIMER_PROF, &alarm, nullptr);
+}
+
+// False at the end of what is asked.
+bool read_bytes(void* bytes, std::size_t count) {
+  auto* next = static_cast<char*>(bytes);
+  while (count > 0) {
+    const ssize_t got = read(0, next, count);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    next += got;
+    count -= static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+bool write_bytes(const void* bytes, std::size_t count) {
+  const auto* next = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const ssize_t put = write(0, next, count);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    next += put;
+    count -= static_cast<std::size_t>(put);
+  }
+  return true;
+}
+
+bool read_text(std::string& text) {
+  std::uint32_t length = 0;
+  if (!read_bytes(&length, sizeof length) || length > most_request_bytes) return false;
+  text.resize(length);
+  return read_bytes(text.data(), length);
+}
+
+struct Answer {
+  ForeignState state = ForeignState::Failed;
+  std::vector<std::string> texts;
+  std::size_t bytes = 0;
+
+  // False when it has become too long.
+  bool add(const char* text) {
+    texts.emplace_back(text == nullptr ? "" : text);
+    bytes += sizeof(std::uint32_t) + texts.back().size();
+    return bytes <= most_answer_bytes;
+  }
+};
+
+bool write_answer(const Answer& answer) {
+  std::string bytes;
+  const auto append = [&](std::uint32_t number) {
+    bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  append(static_cast<std::uint32_t>(answer.state));
+  if (answer.state == ForeignState::Done) {
+    append(static_cast<std::uint32_t>(answer.texts.size()));
+    for (const std::string& text : answer.texts) {
+      append(static_cast<std::uint32_t>(text.size()));
+      bytes += text;
+    }
+  }
+  return write_bytes(bytes.data(), bytes.size());
+}
+
+// Closes what it holds.
+struct Owned {
+  hid_t identifier = -1;
+  herr_t (*close)(hid_t) = nullptr;
+  Owned(hid_t owned, herr_t (*closer)(hid_t)) : identifier(owned), close(closer) {}
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() {
+    if (identifier >= 0) close(identifier);
+  }
+};
+
+std::size_t count_of(hid_t space) {
+  const hssize_t count = H5Sget_simple_extent_npoints(space);
+  return count < 0 || count > most_answer_bytes ? 0 : static_cast<std::size_t>(count);
+}
+
+Answer texts_of(hid_t type, hid_t space, auto read) {
+  Answer answer;
+  std::vector<char*> pointers(count_of(space), nullptr);
+  if (H5Tis_variable_str(type) <= 0 || read(pointers.data()) < 0) return answer;
+  answer.state = ForeignState::Done;
+  for (char* pointer : pointers) {
+    if (answer.state == ForeignState::Done && !answer.add(pointer)) {
+      answer.state = ForeignState::TooLong;
+    }
+    H5free_memory(pointer);
+  }
+  return answer;
+}
+
+Answer attribute_texts(hid_t object, const std::string& name) {
+  const Owned attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose);
+  const Owned type(H5Aget_type(attribute.identifier), H5Tclose);
+  const Owned space(H5Aget_space(attribute.identifier), H5Sclose);
+  return texts_of(type.identifier, space.identifier, [&](void* values) {
+    return H5Aread(attribute.identifier, type.identifier, values);
+  });
+}
+
+Answer dataset_texts(hid_t dataset) {
+  const Owned type(H5Dget_type(dataset), H5Tclose);
+  const Owned space(H5Dget_space(dataset), H5Sclose);
+  return texts_of(type.identifier, space.identifier, [&](void* values) {
+    return H5Dread(dataset, type.identifier, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);
+  });
+}
+
+// The attribute is a list of references to datasets for each dimension.
+Answer scales(hid_t object, const std::string& name) {
+  Answer answer;
+  const Owned attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose);
+  const Owned type(H5Aget_type(attribute.identifier), H5Tclose);
+  const Owned space(H5Aget_space(attribute.identifier), H5Sclose);
+  const Owned element(H5Tget_super(type.identifier), H5Tclose);
+  if (H5Tget_class(type.identifier) != H5T_VLEN ||
+      H5Tget_class(element.identifier) != H5T_REFERENCE ||
+      H5Tget_size(element.identifier) != sizeof(hobj_ref_t)) {
+    return answer;
+  }
+  std::vector<hvl_t> lists(std::min<std::size_t>(count_of(space.identifier), H5S_MAX_RANK));
+  if (H5Aread(attribute.identifier, type.identifier, lists.data()) < 0) return answer;
+  for (const hvl_t& list : lists) {
+    char path[1024] = {};
+    if (list.len > 0) {
+      const Owned scale(H5Rdereference2(object, H5P_DEFAULT, H5R_OBJECT, list.p), H5Oclose);
+      if (scale.identifier < 0) return answer;
+      if (H5Iget_name(scale.identifier, path, sizeof path) <= 0) return answer;
+    }
+    answer.add(path[0] == '/' ? path + 1 : path);
+  }
+  H5Dvlen_reclaim(type.identifier, space.identifier, H5P_DEFAULT, lists.data());
+  answer.state = ForeignState::Done;
+  return answer;
+}
+
+hsize_t attributes_of(hid_t object) {
+  H5O_info_t info = {};
+#if H5_VERSION_GE(1, 12, 0)
+  const herr_t status = H5Oget_info3(object, &info, H5O_INFO_NUM_ATTRS);
+#elif H5_VERSION_GE(1, 10, 3)
+  const herr_t status = H5Oget_info2(object, &info, H5O_INFO_NUM_ATTRS);
+#else
+  const herr_t status = H5Oget_info(object, &info);
+#endif
+  return status < 0 ? 0 : std::min<hsize_t>(info.num_attrs, most_objects);
+}
+
+// Reads what can be read without heaps; errors are for those who need what they are about.
+void try_attribute(hid_t object, hsize_t number) {
+  const Owned attribute(
+      H5Aopen_by_idx(object, ".", H5_INDEX_NAME, H5_ITER_INC, number, H5P_DEFAULT, H5P_DEFAULT),
+      H5Aclose);
+  if (attribute.identifier < 0) return;
+  const Owned type(H5Aget_type(attribute.identifier), H5Tclose);
+  const Owned space(H5Aget_space(attribute.identifier), H5Sclose);
+  const std::size_t width = H5Tget_size(type.identifier);
+  const std::size_t count = count_of(space.identifier);
+  if (width == 0 || count == 0 || width > most_attribute_bytes / count) return;
+  const H5T_class_t kind = H5Tget_class(type.identifier);
+  const bool text = kind == H5T_STRING && H5Tis_variable_str(type.identifier) == 0;
+  if (!text && kind != H5T_INTEGER && kind != H5T_FLOAT && kind != H5T_ENUM) return;
+  std::vector<char> bytes(width * count);
+  H5Aread(attribute.identifier, type.identifier, bytes.data());
+}
+
+// Its first and its last element, for the index of its chunks.
+void try_elements(hid_t dataset, hid_t type, hid_t space) {
+  const H5T_class_t kind = H5Tget_class(type);
+  const int rank = H5Sget_simple_extent_ndims(space);
+  const Owned properties(H5Dget_create_plist(dataset), H5Pclose);
+  const H5D_layout_t layout = H5Pget_layout(properties.identifier);
+#if H5_VERSION_GE(1, 10, 5)
+  hsize_t chunks = 0;
+  H5Dget_num_chunks(dataset, space, &chunks);
+#endif
+  const hsize_t stored = H5Dget_storage_size(dataset);
+  H5Dget_offset(dataset);
+  if (rank < 1 || rank > H5S_MAX_RANK || layout != H5D_CHUNKED || stored == 0) return;
+  if ((kind != H5T_INTEGER && kind != H5T_FLOAT) || H5Tget_size(type) > most_element_bytes) return;
+  std::vector<hsize_t> extent(static_cast<std::size_t>(rank));
+  std::vector<hsize_t> chunk(static_cast<std::size_t>(rank));
+  H5Sget_simple_extent_dims(space, extent.data(), nullptr);
+  H5Pget_chunk(properties.identifier, rank, chunk.data());
+  hsize_t chunk_bytes = H5Tget_size(type);
+  for (const hsize_t size : chunk) {
+    if (size == 0 || chunk_bytes > most_chunk_bytes / size) return;
+    chunk_bytes *= size;
+  }
+  const hsize_t one = 1;
+  const Owned memory(H5Screate_simple(1, &one, nullptr), H5Sclose);
+  const std::vector<hsize_t> ones(extent.size(), 1);
+  for (const bool last : {false, true}) {
+    std::vector<hsize_t> first(extent.size(), 0);
+    for (std::size_t axis = 0; axis < extent.size(); ++axis) {
+      if (extent[axis] == 0) return;
+      if (last) first[axis] = extent[axis] - 1;
+    }
+    char element[most_element_bytes] = {};
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, first.data(), nullptr, ones.data(), nullptr);
+    H5Dread(dataset, type, memory.identifier, space, H5P_DEFAULT, element);
+  }
+}
+
+herr_t note_name(hid_t, const char* name, const H5L_info_t* link, void* names) {
+  if (link->type == H5L_TYPE_HARD) static_cast<std::vector<std::string>*>(names)->push_back(name);
+  return 0;
+}
+
+// Walks through groups from the root, level by level.
+Answer try_structure(hid_t file) {
+  std::vector<std::string> paths = {"/"};
+  for (std::size_t next = 0; next < paths.size() && next < most_objects; ++next) {
+    const std::string path = paths[next];
+    const Owned object(H5Oopen(file, path.c_str(), H5P_DEFAULT), H5Oclose);
+    if (object.identifier < 0) continue;
+    const hsize_t attributes = attributes_of(object.identifier);
+    for (hsize_t number = 0; number < attributes; ++number) {
+      try_attribute(object.identifier, number);
+    }
+    const H5I_type_t kind = H5Iget_type(object.identifier);
+    if (kind == H5I_DATASET) {
+      const Owned type(H5Dget_type(object.identifier), H5Tclose);
+      const Owned space(H5Dget_space(object.identifier), H5Sclose);
+      try_elements(object.identifier, type.identifier, space.identifier);
+    }
+    if (kind != H5I_GROUP || paths.size() >= most_objects) continue;
+    std::vector<std::string> names;
+    hsize_t place = 0;
+    H5Literate(object.identifier, H5_INDEX_NAME, H5_ITER_INC, &place, note_name, &names);
+    for (const std::string& name : names) {
+      paths.push_back(path == "/" ? path + name : path + "/" + name);
+    }
+  }
+  Answer answer;
+  answer.state = ForeignState::Done;
+  return answer;
+}
+
+hid_t open_file(const std::string& path) {
+  const Owned access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+#if H5_VERSION_GE(1, 10, 7) && !(H5_VERS_MAJOR == 1 && H5_VERS_MINOR == 12 && H5_VERS_RELEASE == 0)
+  H5Pset_file_locking(access.identifier, false, true);
+#endif
+  return H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.identifier);
+}
+
+int serve() {
+  prepare();
+  std::string open_path;
+  hid_t file = -1;
+  ForeignKind kind = {};
+  while (read_bytes(&kind, sizeof kind)) {
+    std::string path;
+    std::string name;
+    std::string attribute;
+    if (!read_text(path) || !read_text(name) || !read_text(attribute)) return 1;
+    set_alarm(kind == ForeignKind::Structure ? most_seconds_of_structure : most_seconds);
+    if (path != open_path) {
+      if (file >= 0) H5Fclose(file);
+      file = open_file(path);
+      open_path = path;
+    }
+    const Owned object(H5Oopen(file, name.c_str(), H5P_DEFAULT), H5Oclose);
+    Answer answer;
+    if (kind == ForeignKind::Structure) {
+      answer = try_structure(file);
+    } else if (object.identifier >= 0 && kind == ForeignKind::AttributeTexts) {
+      answer = attribute_texts(object.identifier, attribute);
+    } else if (object.identifier >= 0 && kind == ForeignKind::DatasetTexts) {
+      answer = dataset_texts(object.identifier);
+    } else if (object.identifier >= 0 && kind == ForeignKind::Scales) {
+      answer = scales(object.identifier, attribute);
+    }
+    set_alarm(0);
+    if (!write_answer(answer)) return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace garonne::data
+
+int main() {
+  // Without what HDF5 and others do at an end, which damaged files may upset.
+  _exit(garonne::data::serve());
+}

@@ -1,0 +1,215 @@
+#include "data/hdf5/hdf5.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <mutex>
+
+#include "base/printable.hpp"
+#include "data/hdf5/foreign_reader.hpp"
+#include "data/hdf5/hdf5_internal.hpp"
+
+namespace garonne::data {
+namespace {
+
+#if H5_VERSION_GE(1, 10, 2)
+constexpr H5F_libver_t oldest_structures = H5F_LIBVER_V110;
+#else
+constexpr H5F_libver_t oldest_structures = H5F_LIBVER_LATEST;
+#endif
+
+constexpr int checksummed_version = 3;
+
+std::recursive_mutex& library_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+std::uint64_t little_endian(const unsigned char* bytes, int count) {
+  std::uint64_t value = 0;
+  for (int index = count - 1; index >= 0; --index) value = value << 8 | bytes[index];
+  return value;
+}
+
+// Where the superblock says that the file ends; 0 when it is of a kind we do not read ourselves.
+std::uint64_t recorded_end(const unsigned char* head, std::size_t count) {
+  const unsigned version = head[8];
+  const std::size_t version_one_extra = version == 1 ? 4 : 0;
+  const std::size_t address_bytes = version < 2 ? head[13] : head[9];
+  const std::size_t addresses = version < 2 ? 24 + version_one_extra : 12;
+  if (version > 3 || address_bytes == 0 || address_bytes > 8) return 0;
+  // Base address, free space or extension, end of file.
+  const std::size_t position = addresses + 2 * address_bytes;
+  if (position + address_bytes > count) return std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t base = little_endian(head + addresses, static_cast<int>(address_bytes));
+  return base + little_endian(head + position, static_cast<int>(address_bytes));
+}
+
+// Says in plain words what HDF5 would say in its own, and keeps obviously foreign files from it.
+struct FileHead {
+  std::int64_t bytes = 0;  // of the file
+  int version = 0;  // of the superblock; from 3 on, of HDF5 1.10, all structures have checksums
+};
+FileHead check_before_opening(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) {
+    const int error = errno;
+    throw IoError(path, error == ENOENT ? "no such file" : std::strerror(error));
+  }
+  if (!S_ISREG(status.st_mode)) throw IoError(path, "not a regular file");
+  if (status.st_size == 0) throw IoError(path, "the file is empty");
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) throw IoError(path, std::strerror(errno));
+  unsigned char head[64] = {};
+  stream.read(reinterpret_cast<char*>(head), sizeof head);
+  const auto count = static_cast<std::size_t>(stream.gcount());
+  static constexpr unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1A, '\n'};
+  const std::size_t compared = std::min(count, sizeof signature);
+  if (std::memcmp(head, signature, compared) != 0) {
+    // A user block before the signature is legal, but nothing that Garonne reads has one.
+    throw IoError(path, "not an HDF5 file");
+  }
+  const std::uint64_t end =
+      count < 24 ? std::numeric_limits<std::uint64_t>::max() : recorded_end(head, count);
+  const auto bytes = static_cast<std::uint64_t>(status.st_size);
+  if (end == std::numeric_limits<std::uint64_t>::max()) {
+    throw IoError(path, fmt::format("the file is truncated: it has {} bytes only", bytes));
+  }
+  if (bytes < end) {
+    throw IoError(path, fmt::format("the file is truncated: it has {} of {} bytes", bytes, end));
+  }
+  return {status.st_size, head[8]};
+}
+
+}  // namespace
+
+// --- what the HDF5 sources share ---
+
+LibraryLock::LibraryLock() : lock_(library_mutex()) {
+  // The first one readies the library: errors are ours to print, and no plugin named in the
+  // environment is loaded for a filter of a foreign file.
+  static bool ready = false;
+  if (ready) return;
+  // After a write failed on a full disk HDF5 would try again when the process exits, and crash.
+  // Nothing is left to it: every handle here has an owner.
+  H5dont_atexit();
+  H5open();
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  H5PLset_loading_state(0);
+  ready = true;
+}
+
+std::string stack_reason() {
+  std::string reason;
+  H5Ewalk2(
+      H5E_DEFAULT, H5E_WALK_UPWARD,
+      [](unsigned, const H5E_error2_t* entry, void* text) -> herr_t {
+        auto& found = *static_cast<std::string*>(text);
+        if (found.empty() && entry->desc != nullptr) found = entry->desc;
+        return 0;
+      },
+      &reason);
+  H5Eclear2(H5E_DEFAULT);
+  // Failed system calls come with times, addresses and offsets; people need what happened and why.
+  const std::size_t quote = reason.find("error message = '");
+  if (quote != std::string::npos) {
+    const std::size_t begin = quote + std::strlen("error message = '");
+    return fmt::format("{}: {}", reason.substr(0, reason.find_first_of(":,")),
+                       reason.substr(begin, reason.find('\'', begin) - begin));
+  }
+  if (reason.empty()) return "HDF5 gave no reason";
+  if (reason.find("letcher32") != std::string::npos) {
+    return "a Fletcher-32 checksum is wrong: the file is damaged";
+  }
+  return fmt::format("the file is damaged or of a kind that is not read (\"{}\")",
+                     printable(reason, 100));
+}
+
+Hdf5Handle own(hid_t identifier, Hdf5Handle::Close close, const std::string& path,
+               const std::string& what) {
+  if (identifier < 0) throw IoError(path, fmt::format("{}: {}", what, stack_reason()));
+  return Hdf5Handle(identifier, close);
+}
+
+void check(herr_t status, const std::string& path, const std::string& what) {
+  if (status < 0) throw IoError(path, fmt::format("{}: {}", what, stack_reason()));
+}
+
+Hdf5Handle creation_properties(hid_t kind, const std::string& path, const std::string& what) {
+  Hdf5Handle properties = own(H5Pcreate(kind), H5Pclose, path, what);
+  check(H5Pset_obj_track_times(properties.get(), false), path, what);
+  return properties;
+}
+
+// --- handles ---
+
+Hdf5Handle& Hdf5Handle::operator=(Hdf5Handle&& other) noexcept {
+  if (this != &other) {
+    close();
+    identifier_ = std::exchange(other.identifier_, -1);
+    close_ = other.close_;
+  }
+  return *this;
+}
+
+Hdf5Handle::~Hdf5Handle() {
+  close();
+}
+
+bool Hdf5Handle::close() {
+  if (identifier_ < 0) return true;
+  const LibraryLock lock;
+  const std::int64_t identifier = std::exchange(identifier_, -1);
+  return close_(identifier) >= 0;
+}
+
+// --- files ---
+
+Hdf5File Hdf5File::open(const std::string& path, std::shared_ptr<ForeignReader> foreign) {
+  const FileHead head = check_before_opening(path);
+  if (!foreign) foreign = std::make_shared<ForeignReader>();
+  if (head.version < checksummed_version) foreign->try_structure(path);
+  return open_tried(path, head.bytes, std::move(foreign));
+}
+
+Hdf5File Hdf5File::open_again(const std::string& path) {
+  return open_tried(path, check_before_opening(path).bytes, nullptr);
+}
+
+Hdf5File Hdf5File::open_tried(const std::string& path, std::int64_t file_bytes,
+                              std::shared_ptr<ForeignReader> foreign) {
+  const LibraryLock lock;
+  const Hdf5Handle access = own(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, path, "file access");
+#if H5_VERSION_GE(1, 10, 7) && !(H5_VERS_MAJOR == 1 && H5_VERS_MINOR == 12 && H5_VERS_RELEASE == 0)
+  // Readers share a file that nobody writes, and parallel file systems often refuse the lock.
+  H5Pset_file_locking(access.get(), false, true);
+#endif
+  Hdf5Handle file =
+      own(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose, path, "cannot open");
+  return Hdf5File(std::move(file), path, file_bytes, std::move(foreign));
+}
+
+Hdf5File Hdf5File::create(const std::string& path) {
+  const LibraryLock lock;
+  const Hdf5Handle access = own(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, path, "file access");
+  // The structures of 1.10 carry checksums; older ones do not, and a flipped bit in them gave wrong
+  // tokens without an error.
+  check(H5Pset_libver_bounds(access.get(), oldest_structures, H5F_LIBVER_LATEST), path,
+        "file access");
+  const Hdf5Handle properties = creation_properties(H5P_FILE_CREATE, path, "file properties");
+  Hdf5Handle file = own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, properties.get(), access.get()),
+                        H5Fclose, path, "cannot create");
+  return Hdf5File(std::move(file), path, 0, std::make_shared<ForeignReader>());
+}
+
+void Hdf5File::close() {
+  const LibraryLock lock;
+  check(H5Fflush(handle_.get(), H5F_SCOPE_GLOBAL), path_, "cannot write");
+  if (!handle_.close()) throw IoError(path_, fmt::format("cannot close: {}", stack_reason()));
+}
+
+}  // namespace garonne::data

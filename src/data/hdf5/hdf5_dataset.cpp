@@ -1,0 +1,411 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include "base/bytes.hpp"
+#include "base/printable.hpp"
+#include "data/hdf5/foreign_reader.hpp"
+#include "data/hdf5/hdf5_internal.hpp"
+
+namespace garonne::data {
+namespace {
+
+constexpr std::int64_t largest_chunk_bytes = 256LL << 20;
+// Chunks that were never written may be absent: this much is let pass, in bytes and as a multiple.
+constexpr std::int64_t believed_bytes = 1LL << 20;
+constexpr std::int64_t believed_multiple = 16;
+// Of deflate: at most 258 bytes of two bits.
+constexpr std::int64_t greatest_compression = 1032;
+constexpr std::int64_t most_texts = 1LL << 20;
+constexpr std::int64_t most_text_bytes = 8LL << 20;
+constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
+
+// The product, or no_limit where that is less.
+std::int64_t bounded_product(std::int64_t one, std::int64_t other) {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(one, other, &product) ? no_limit : product;
+}
+
+NumberType number_type(hid_t type) {
+  NumberType number;
+  const std::size_t bytes = H5Tget_size(type);
+  if (bytes > std::numeric_limits<int>::max()) return number;
+  number.bytes = static_cast<int>(bytes);
+  if (bytes > sizeof(double)) return number;
+  switch (H5Tget_class(type)) {
+    case H5T_INTEGER:
+      number.family =
+          H5Tget_sign(type) == H5T_SGN_NONE ? NumberFamily::Unsigned : NumberFamily::Signed;
+      break;
+    case H5T_FLOAT:
+      number.family = NumberFamily::Floating;
+      break;
+    default:
+      break;
+  }
+  return number;
+}
+
+std::string trimmed(std::string text) {
+  text.resize(std::min(text.find('\0'), text.size()));
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Hdf5Dataset::Hdf5Dataset(Hdf5Handle handle, std::string path, std::string name, std::int64_t file,
+                         std::int64_t file_bytes, std::shared_ptr<ForeignReader> foreign)
+    : handle_(std::move(handle)),
+      path_(std::move(path)),
+      name_(std::move(name)),
+      file_(file),
+      file_bytes_(file_bytes),
+      foreign_(std::move(foreign)) {
+  const std::string label = labelled("dataset", name_);
+  const Hdf5Handle space = own(H5Dget_space(handle_.get()), H5Sclose, path_, label);
+  const int rank = H5Sget_simple_extent_ndims(space.get());
+  check(rank, path_, label);
+  std::vector<hsize_t> extent(static_cast<std::size_t>(rank));
+  if (rank > 0) check(H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr), path_, label);
+  const Hdf5Handle type = own(H5Dget_type(handle_.get()), H5Tclose, path_, label);
+  type_ = number_type(type.get());
+  declared_bytes_ = std::max<std::int64_t>(type_.bytes, 1);
+  bool empty = H5Sget_simple_extent_type(space.get()) == H5S_NULL;
+  for (const hsize_t size : extent) {
+    if (size > static_cast<hsize_t>(no_limit)) fail("has a dimension without a size");
+    shape_.push_back(static_cast<std::int64_t>(size));
+    declared_bytes_ = bounded_product(declared_bytes_, std::max<std::int64_t>(shape_.back(), 1));
+    empty = empty || size == 0;
+  }
+  if (empty) declared_bytes_ = 0;
+  read_layout();
+  check_extent();
+}
+
+void Hdf5Dataset::read_layout() {
+  const std::string label = labelled("dataset", name_);
+  const Hdf5Handle properties = own(H5Dget_create_plist(handle_.get()), H5Pclose, path_, label);
+  const H5D_layout_t layout = H5Pget_layout(properties.get());
+  if (layout == H5D_VIRTUAL || H5Pget_external_count(properties.get()) > 0) {
+    fail("its elements lie in other files, which is refused");
+  }
+  if (layout == H5D_CHUNKED) {
+    const auto rank = static_cast<int>(shape_.size());
+    std::vector<hsize_t> chunk(shape_.size());
+    check(H5Pget_chunk(properties.get(), rank, chunk.data()), path_, label);
+    chunk_elements_ = 1;
+    for (const hsize_t size : chunk) {
+      const std::int64_t limit = largest_chunk_bytes / std::max(type_.bytes, 1) / chunk_elements_;
+      if (size > static_cast<hsize_t>(limit)) fail("its chunks are larger than 256 MiB");
+      if (size == 0) fail("its chunks are empty");
+      chunk_elements_ *= static_cast<std::int64_t>(size);
+      chunk_.push_back(static_cast<std::int64_t>(size));
+    }
+  }
+  const int filters = H5Pget_nfilters(properties.get());
+  for (int index = 0; index < filters; ++index) {
+    unsigned flags = 0;
+    std::size_t values = 0;
+    unsigned configuration = 0;
+    const H5Z_filter_t filter =
+        H5Pget_filter2(properties.get(), static_cast<unsigned>(index), &flags, &values, nullptr, 0,
+                       nullptr, &configuration);
+    if (filter == H5Z_FILTER_FLETCHER32) {
+      checksummed_ = true;
+    } else if (filter == H5Z_FILTER_DEFLATE) {
+      if (compressed_) fail("is compressed twice");
+      compressed_ = true;
+    } else if (filter != H5Z_FILTER_SHUFFLE) {
+      fail(fmt::format("it uses the HDF5 filter {}; known are shuffle, deflate and Fletcher-32",
+                       static_cast<int>(filter)));
+    }
+  }
+}
+
+std::int64_t Hdf5Dataset::stored_bytes() const {
+  const LibraryLock lock;
+  const hsize_t taken = H5Dget_storage_size(handle_.get());
+  if (file_bytes_ > 0 && taken > static_cast<hsize_t>(file_bytes_)) {
+    fail(fmt::format("is said to take {} bytes of a file of {}", taken, file_bytes_));
+  }
+  const auto stored = static_cast<std::int64_t>(taken);
+  if (chunk_.empty()) return stored;
+  // Checksums and compression that did not pay make a chunk a little longer than its elements.
+  std::int64_t held = compressed_ ? bounded_product(stored, greatest_compression) : stored;
+#if H5_VERSION_GE(1, 10, 5)
+  const Hdf5Handle space =
+      own(H5Dget_space(handle_.get()), H5Sclose, path_, labelled("dataset", name_));
+  hsize_t chunks = 0;
+  check(H5Dget_num_chunks(handle_.get(), space.get(), &chunks), path_, labelled("dataset", name_));
+  const std::int64_t chunk_bytes = chunk_elements_ * std::max(type_.bytes, 1);
+  held = std::min(held, bounded_product(static_cast<std::int64_t>(std::min<hsize_t>(
+                                            chunks, static_cast<hsize_t>(no_limit))),
+                                        chunk_bytes));
+#endif
+  return held;
+}
+
+void Hdf5Dataset::check_extent() const {
+  if (file_bytes_ == 0) return;  // it is being written
+  if (chunk_.empty()) {
+    const haddr_t offset = H5Dget_offset(handle_.get());  // where it has a place of its own
+    H5Eclear2(H5E_DEFAULT);
+    const std::int64_t stored = stored_bytes();
+    if (offset != HADDR_UNDEF && offset > static_cast<haddr_t>(file_bytes_ - stored)) {
+      fail("its elements lie beyond the end of the file");
+    }
+    // HDF5 copies as much as is declared.
+    if ((offset != HADDR_UNDEF || stored > 0) && stored < declared_bytes_) {
+      fail(fmt::format("has the shape {}, but only {} bytes are stored", shape_text(shape_),
+                       stored));
+    }
+  }
+  if (!foreign_ && !chunk_.empty()) return;  // they were counted before
+  // What is no larger than the file needs no look at its chunks.
+  if (declared_bytes_ <= std::max(believed_bytes, chunk_.empty() ? 0 : file_bytes_)) return;
+  const std::int64_t stored = stored_bytes();
+  if (declared_bytes_ / believed_multiple <= stored) return;
+  fail(fmt::format(
+      "declares {} elements, {}, but what is stored holds {} bytes at most", shape_text(shape_),
+      declared_bytes_ == no_limit ? "more than can be counted" : format_bytes(declared_bytes_),
+      stored));
+}
+
+void Hdf5Dataset::fail(const std::string& what) const {
+  throw IoError(path_, fmt::format("{}: {}", labelled("dataset", name_), what));
+}
+
+Hdf5Handle Hdf5Dataset::select(std::span<const std::int64_t> first,
+                               std::span<const std::int64_t> count) const {
+  const std::size_t rank = shape_.size();
+  bool inside = first.size() == rank && count.size() == rank;
+  for (std::size_t axis = 0; inside && axis < rank; ++axis) {
+    inside = first[axis] >= 0 && count[axis] >= 0 && first[axis] <= shape_[axis] - count[axis];
+  }
+  if (!inside) {
+    fail(fmt::format("{} elements from {} on asked for, but its shape is {}", shape_text(count),
+                     shape_text(first), shape_text(shape_)));
+  }
+  Hdf5Handle space = own(H5Dget_space(handle_.get()), H5Sclose, path_, labelled("dataset", name_));
+  if (rank == 0) return space;
+  const std::vector<hsize_t> start(first.begin(), first.end());
+  const std::vector<hsize_t> length(count.begin(), count.end());
+  if (H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, length.data(),
+                          nullptr) < 0) {
+    fail(stack_reason());
+  }
+  return space;
+}
+
+// Beyond the end of a file that lost its tail HDF5 reads zeros, whose checksum is zero too.
+void Hdf5Dataset::check_still_whole() const {
+  void* descriptor = nullptr;
+  struct stat status = {};
+  if (H5Fget_vfd_handle(file_, H5P_DEFAULT, &descriptor) >= 0 && descriptor != nullptr &&
+      fstat(*static_cast<int*>(descriptor), &status) == 0 && status.st_size < file_bytes_) {
+    fail(fmt::format("the file is truncated: it has {} of the {} bytes it had when it was opened",
+                     status.st_size, file_bytes_));
+  }
+}
+
+template <typename T>
+void Hdf5Dataset::read(std::int64_t first, std::span<T> values) const {
+  const auto count = static_cast<std::int64_t>(values.size());
+  read_box(std::span(&first, 1), std::span(&count, 1), values);
+}
+
+template <typename T>
+void Hdf5Dataset::read_box(std::span<const std::int64_t> first, std::span<const std::int64_t> count,
+                           std::span<T> values) const {
+  const LibraryLock lock;
+  const Hdf5Handle file_space = select(first, count);
+  const hsize_t length = values.size();
+  const std::int64_t elements =
+      std::accumulate(count.begin(), count.end(), std::int64_t{1}, std::multiplies<>());
+  expect(elements == static_cast<std::int64_t>(length), "a box and its values differ in size");
+  if (length == 0) return;
+  if (type_.family == NumberFamily::Other) fail("does not hold numbers");
+  const Hdf5Handle memory_space =
+      own(H5Screate_simple(1, &length, nullptr), H5Sclose, path_, "memory space");
+  if (H5Dread(handle_.get(), memory_type<T>(), memory_space.get(), file_space.get(), H5P_DEFAULT,
+              values.data()) < 0) {
+    fail(fmt::format("cannot read {} elements from {} on: {}", shape_text(count), shape_text(first),
+                     stack_reason()));
+  }
+  check_still_whole();
+}
+
+template <typename T>
+std::vector<T> Hdf5Dataset::read_all(std::int64_t most) const {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : shape_) elements = bounded_product(elements, size);
+  if (elements > most) {
+    fail(fmt::format("has {} elements, {}; at most {} are read at once", elements,
+                     shape_text(shape_), most));
+  }
+  std::vector<T> values(static_cast<std::size_t>(elements));
+  const std::vector<std::int64_t> origin(shape_.size(), 0);
+  read_box<T>(origin, shape_, values);
+  return values;
+}
+
+std::vector<std::string> Hdf5Dataset::read_texts() const {
+  const LibraryLock lock;
+  const std::string label = labelled("dataset", name_);
+  const Hdf5Handle type = own(H5Dget_type(handle_.get()), H5Tclose, path_, label);
+  if (shape_.size() != 1 || H5Tget_class(type.get()) != H5T_STRING) {
+    fail("is not a list of strings");
+  }
+  const std::int64_t count = shape_[0];
+  if (count > most_texts || declared_bytes_ > most_text_bytes) {
+    fail(fmt::format("has {} texts, {}; at most {}, {}, are read", count,
+                     format_bytes(declared_bytes_), most_texts, format_bytes(most_text_bytes)));
+  }
+  std::vector<std::string> texts;
+  if (count == 0) return texts;
+  if (H5Tis_variable_str(type.get()) > 0) {
+    expect(foreign_ != nullptr, "texts of a file that was opened again");
+    texts = foreign_->ask(ForeignKind::DatasetTexts, path_, name_, "", label);
+    std::transform(texts.begin(), texts.end(), texts.begin(), trimmed);
+  } else {
+    const std::size_t width = H5Tget_size(type.get());
+    std::string bytes(width * static_cast<std::size_t>(count), '\0');
+    check(H5Dread(handle_.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), path_,
+          label);
+    for (std::size_t begin = 0; begin < bytes.size(); begin += width) {
+      texts.push_back(trimmed(bytes.substr(begin, width)));
+    }
+  }
+  check_still_whole();
+  return texts;
+}
+
+template <typename T>
+void Hdf5Dataset::write_box(std::span<const std::int64_t> first,
+                            std::span<const std::int64_t> count, std::span<const T> values) {
+  const LibraryLock lock;
+  const Hdf5Handle file_space = select(first, count);
+  const hsize_t length = values.size();
+  if (length == 0) return;
+  const Hdf5Handle memory_space =
+      own(H5Screate_simple(1, &length, nullptr), H5Sclose, path_, "memory space");
+  if (H5Dwrite(handle_.get(), memory_type<T>(), memory_space.get(), file_space.get(), H5P_DEFAULT,
+               values.data()) < 0) {
+    fail(fmt::format("cannot write: {}", stack_reason()));
+  }
+}
+
+template <typename T>
+void Hdf5Dataset::write(std::int64_t first, std::span<const T> values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  write_box(std::span(&first, 1), std::span(&count, 1), values);
+}
+
+template <typename T>
+void Hdf5Dataset::append(std::span<const T> values) {
+  if (values.empty()) return;
+  const LibraryLock lock;
+  if (shape_.size() != 1) fail(fmt::format("has {} dimensions, not 1", shape_.size()));
+  const std::int64_t first = shape_[0];
+  const hsize_t grown = static_cast<hsize_t>(first) + values.size();
+  if (H5Dset_extent(handle_.get(), &grown) < 0)
+    fail(fmt::format("cannot grow: {}", stack_reason()));
+  shape_[0] = static_cast<std::int64_t>(grown);
+  write(first, values);
+}
+
+// --- making them ---
+
+template <typename T>
+Hdf5Dataset Hdf5File::create_growing(const std::string& name, std::int64_t chunk_elements) {
+  const LibraryLock lock;
+  const std::string label = labelled("dataset", name);
+  const hsize_t none = 0;
+  const hsize_t unlimited = H5S_UNLIMITED;
+  const hsize_t chunk = static_cast<hsize_t>(chunk_elements);
+  const Hdf5Handle space = own(H5Screate_simple(1, &none, &unlimited), H5Sclose, path_, label);
+  const Hdf5Handle properties = creation_properties(H5P_DATASET_CREATE, path_, label);
+  check(H5Pset_chunk(properties.get(), 1, &chunk), path_, label);
+  check(H5Pset_fletcher32(properties.get()), path_, label);
+  Hdf5Handle dataset = own(H5Dcreate2(handle_.get(), name.c_str(), stored_type<T>(), space.get(),
+                                      H5P_DEFAULT, properties.get(), H5P_DEFAULT),
+                           H5Dclose, path_, label);
+  return Hdf5Dataset(std::move(dataset), path_, name, handle_.get(), file_bytes_, foreign_);
+}
+
+template <typename T>
+Hdf5Dataset Hdf5File::create_array(const std::string& name, std::span<const std::int64_t> shape,
+                                   std::span<const std::int64_t> chunk) {
+  const LibraryLock lock;
+  const std::string label = labelled("dataset", name);
+  const std::vector<hsize_t> extent(shape.begin(), shape.end());
+  const Hdf5Handle space =
+      own(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr), H5Sclose,
+          path_, label);
+  const Hdf5Handle properties = creation_properties(H5P_DATASET_CREATE, path_, label);
+  if (!chunk.empty()) {
+    const std::vector<hsize_t> sizes(chunk.begin(), chunk.end());
+    check(H5Pset_chunk(properties.get(), static_cast<int>(sizes.size()), sizes.data()), path_,
+          label);
+    check(H5Pset_fletcher32(properties.get()), path_, label);
+  }
+  const Hdf5Handle links = own(H5Pcreate(H5P_LINK_CREATE), H5Pclose, path_, label);
+  check(H5Pset_create_intermediate_group(links.get(), 1), path_, label);
+  Hdf5Handle dataset = own(H5Dcreate2(handle_.get(), name.c_str(), stored_type<T>(), space.get(),
+                                      links.get(), properties.get(), H5P_DEFAULT),
+                           H5Dclose, path_, label);
+  return Hdf5Dataset(std::move(dataset), path_, name, handle_.get(), file_bytes_, foreign_);
+}
+
+void Hdf5File::create_texts(const std::string& name, const std::vector<std::string>& texts) {
+  const LibraryLock lock;
+  const std::string label = labelled("dataset", name);
+  std::size_t width = 1;
+  for (const std::string& text : texts) width = std::max(width, text.size());
+  std::string bytes;
+  for (const std::string& text : texts) bytes += text + std::string(width - text.size(), '\0');
+  const Hdf5Handle type = own(H5Tcopy(H5T_C_S1), H5Tclose, path_, label);
+  check(H5Tset_size(type.get(), width), path_, label);
+  check(H5Tset_strpad(type.get(), H5T_STR_NULLPAD), path_, label);
+  const hsize_t count = texts.size();
+  const Hdf5Handle space = own(H5Screate_simple(1, &count, nullptr), H5Sclose, path_, label);
+  const Hdf5Handle properties = creation_properties(H5P_DATASET_CREATE, path_, label);
+  const Hdf5Handle dataset = own(H5Dcreate2(handle_.get(), name.c_str(), type.get(), space.get(),
+                                            H5P_DEFAULT, properties.get(), H5P_DEFAULT),
+                                 H5Dclose, path_, label);
+  if (count == 0) return;
+  check(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), path_,
+        label);
+}
+
+#define GARONNE_FOR_ELEMENT(T)                                                             \
+  template void Hdf5Dataset::read(std::int64_t, std::span<T>) const;                       \
+  template void Hdf5Dataset::write(std::int64_t, std::span<const T>);                      \
+  template void Hdf5Dataset::append(std::span<const T>);                                   \
+  template void Hdf5Dataset::read_box(std::span<const std::int64_t>,                       \
+                                      std::span<const std::int64_t>, std::span<T>) const;  \
+  template void Hdf5Dataset::write_box(std::span<const std::int64_t>,                      \
+                                       std::span<const std::int64_t>, std::span<const T>); \
+  template std::vector<T> Hdf5Dataset::read_all(std::int64_t) const;                       \
+  template Hdf5Dataset Hdf5File::create_growing<T>(const std::string&, std::int64_t);      \
+  template Hdf5Dataset Hdf5File::create_array<T>(                                          \
+      const std::string&, std::span<const std::int64_t>, std::span<const std::int64_t>);
+GARONNE_FOR_ELEMENT(std::uint16_t)
+GARONNE_FOR_ELEMENT(std::uint32_t)
+GARONNE_FOR_ELEMENT(std::int32_t)
+GARONNE_FOR_ELEMENT(std::int64_t)
+GARONNE_FOR_ELEMENT(float)
+GARONNE_FOR_ELEMENT(double)
+#undef GARONNE_FOR_ELEMENT
+
+}  // namespace garonne::data

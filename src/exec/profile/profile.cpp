@@ -1,0 +1,409 @@
+#include "exec/profile/profile.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <set>
+
+#include "base/bytes.hpp"
+#include "base/cache_folder.hpp"
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/json_input.hpp"
+#include "base/printable.hpp"
+#include "exec/device_tier.hpp"
+#include "exec/profile/timing.hpp"
+#include "kernels/reduction.hpp"
+#include "kernels/session.hpp"
+#include "nn/autograd_graph.hpp"
+#include "nn/element_type.hpp"
+#include "plan/model/step_costs.hpp"
+
+namespace garonne::exec {
+namespace {
+
+// A table has many rows, and is kept for good.
+constexpr double enough_seconds = 0.03;
+
+constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max() / 2;
+
+// A step comes to a node with cold caches: since its weights and inputs were last touched, it has
+// been through the rest of the model. Writes as many bytes as that is; more than the most fits no
+// core's part of a cache.
+class CacheSweep {
+ public:
+  explicit CacheSweep(const nn::Model& model, std::int64_t element_bytes) {
+    std::int64_t bytes = 0;
+    for (const auto& value : model.graph.values) bytes += value.bytes;
+    for (const auto& parameter : model.graph.parameters) {
+      bytes += 2 * parameter.elements * element_bytes;  // and its gradient
+    }
+    bytes = std::min(bytes, most_bytes);
+    swept_ = at::zeros({bytes / 8}, at::kLong);
+  }
+
+  void operator()() { swept_.add_(1); }
+
+ private:
+  static constexpr std::int64_t most_bytes = std::int64_t{32} << 20;
+  at::Tensor swept_;
+};
+
+at::Tensor random_tensor(std::vector<std::int64_t> shape, at::ScalarType type) {
+  return at::randn(shape, at::TensorOptions().dtype(at::kFloat)).mul_(0.1).to(type);
+}
+
+std::vector<nn::ProductShape> product_shapes(const nn::Model& model, Precision precision) {
+  std::vector<nn::ProductShape> shapes;
+  std::set<std::string> seen;
+  for (const auto& node : model.graph.nodes) {
+    const bool multiplies =
+        node.kind == "linear" || node.kind == "loss_head" || node.kind == "logits_head";
+    if (!multiplies) continue;
+    const auto& weight = model.graph.parameters[static_cast<std::size_t>(node.parameters[0])].shape;
+    const auto& output = model.graph.values[static_cast<std::size_t>(node.output)];
+    // Padding gives layers of a field more rows than the model has.
+    const std::int64_t rows =
+        node.kind == "linear" ? output.elements / weight[0] : model.batch * model.sequence;
+    for (const auto form : {nn::ProductForm::Forward, nn::ProductForm::InputGradient,
+                            nn::ProductForm::WeightGradient}) {
+      if (node.kind == "logits_head" && form != nn::ProductForm::Forward) continue;
+      const nn::ProductShape shape{form, rows, weight[0], weight[1], precision};
+      if (seen.insert(nn::product_key(shape)).second) shapes.push_back(shape);
+    }
+  }
+  return shapes;
+}
+
+// The fastest library that takes no more than nodes declare for it.
+void choose_product(const nn::ProductShape& shape, const nn::Declaration& declaration,
+                    DeviceTier& tier, nn::Products& products, double& roof) {
+  const auto type = nn::compute_scalar_type(shape.precision);
+  const at::Tensor x = random_tensor({shape.rows, shape.inputs}, type);
+  const at::Tensor dy = random_tensor({shape.rows, shape.outputs}, type);
+  const at::Tensor weight = random_tensor({shape.outputs, shape.inputs}, type);
+  const at::Tensor target =
+      at::empty({shape.outputs * shape.inputs}, nn::state_scalar_type(shape.precision));
+  const double operations = 2.0 * static_cast<double>(shape.rows) *
+                            static_cast<double>(shape.outputs) * static_cast<double>(shape.inputs);
+  const nn::ProductTransients declared =
+      nn::product_transients(declaration, shape.rows, shape.outputs, shape.inputs);
+  const auto keeps_to_declared = [&](const nn::Products& candidate) {
+    if (shape.form != nn::ProductForm::Forward) return true;
+    tier.reset_peak();
+    const at::Tensor y = candidate.forward(x, weight, at::Tensor());
+    return tier.peak_bytes() - tier.live_bytes() <= declared.forward_bytes;
+  };
+  double best = std::numeric_limits<double>::infinity();
+  for (const nn::ProductLibrary library : nn::product_candidates(shape)) {
+    nn::Products candidate;
+    candidate.choose(shape, library);
+    if (library == nn::ProductLibrary::OneDnn && !keeps_to_declared(candidate)) continue;
+    const double seconds = shortest_seconds(enough_seconds, [&] {
+      switch (shape.form) {
+        case nn::ProductForm::Forward:
+          candidate.forward(x, weight, at::Tensor());
+          break;
+        case nn::ProductForm::InputGradient:
+          candidate.input_gradient(dy, weight);
+          break;
+        case nn::ProductForm::WeightGradient:
+          candidate.weight_gradient(dy, x, target, false);
+          break;
+      }
+    });
+    roof = std::max(roof, operations / seconds);
+    if (seconds >= best) continue;
+    best = seconds;
+    products.choose(shape, library);
+  }
+}
+
+// One node with made-up inputs, run as the executor would.
+class NodeProbe {
+ public:
+  NodeProbe(const nn::Model& model, std::size_t n, Precision precision,
+            const nn::Products& products, CacheSweep& sweep, DeviceTier& tier)
+      : model_(model),
+        node_(*model.nodes[n]),
+        spec_(model.graph.nodes[n]),
+        sweep_(sweep),
+        tier_(tier) {
+    const auto type = nn::compute_scalar_type(precision);
+    context_.precision = precision;
+    context_.seed = 1;
+    context_.step = 1;
+    samples_.assign(static_cast<std::size_t>(model.batch), 0);
+    context_.samples = samples_.data();
+    context_.batch = model.batch;
+    context_.products = &products;
+    for (const int input : spec_.inputs) {
+      const plan::ValueSpec& value = model.graph.values[static_cast<std::size_t>(input)];
+      const std::int64_t rows = model.batch * model.sequence;
+      if (value.is_field) {
+        inputs_.push_back(random_tensor({value.elements}, type));
+        continue;
+      }
+      if (value.loaded) {
+        inputs_.push_back(at::zeros({rows}, at::kLong));
+        continue;
+      }
+      // A piece of the rows that sequence parallelism cuts may be no multiple of all of them.
+      const std::int64_t columns = value.elements % rows == 0 ? value.elements / rows : 1;
+      inputs_.push_back(random_tensor({value.elements / columns, columns},
+                                      value.is_double  ? at::kDouble
+                                      : value.is_state ? nn::state_scalar_type(precision)
+                                                       : type));
+    }
+    for (const int p : spec_.parameters) {
+      const auto& parameter = model.graph.parameters[static_cast<std::size_t>(p)];
+      parameters_.push_back(random_tensor(parameter.shape, type));
+      gradients_.push_back(
+          {at::zeros({parameter.elements}, nn::state_scalar_type(precision)), true});
+    }
+  }
+
+  plan::CostRow measure() {
+    plan::CostRow row;
+    const std::int64_t base = tier_.live_bytes();
+    row.forward_seconds = median_seconds(enough_seconds, sweep_, [&] { forward(nullptr); });
+    tier_.reset_peak();
+    {
+      const at::Tensor output = forward(nullptr);
+      row.value_bytes = tier_.live_bytes() - base;
+      row.forward_transient_bytes = tier_.peak_bytes() - tier_.live_bytes();
+    }
+    if (spec_.kind == "logits_head") return row;
+    row.forward_keep_seconds = median_seconds(enough_seconds, sweep_, [&] {
+      nn::Record record;
+      forward(&record);
+    });
+    nn::Record record;
+    tier_.reset_peak();
+    const at::Tensor output = forward(&record);
+    row.private_bytes = tier_.live_bytes() - base - row.value_bytes;
+    row.forward_keep_transient_bytes = tier_.peak_bytes() - tier_.live_bytes();
+    row.pinned = pinned_text(record);
+    measure_backward(output, record, row);
+    return row;
+  }
+
+ private:
+  at::Tensor forward(nn::Record* record) const {
+    return node_.forward(context_, inputs_, parameters_, record);
+  }
+
+  enum class Part { Whole, Weights, Inputs };
+
+  void measure_backward(const at::Tensor& output, nn::Record& record, plan::CostRow& row) {
+    const at::Tensor gradient = at::ones_like(output);
+    std::vector<at::Tensor> add_to(inputs_.size());
+    std::vector<bool> overwrite(inputs_.size(), false);
+    const auto run = [&](nn::Record& used, Part part) {
+      nn::BackwardArguments arguments;
+      arguments.inputs = inputs_;
+      arguments.output = output;
+      arguments.output_gradient = gradient;
+      arguments.parameters = parameters_;
+      arguments.parameter_gradients = gradients_;
+      arguments.weights = part != Part::Inputs;
+      arguments.wanted.assign(inputs_.size(), part != Part::Weights);
+      arguments.add_to = add_to;
+      arguments.overwrite = overwrite;
+      arguments.record = &used;
+      return node_.backward(context_, arguments);
+    };
+    // A graph is used up by its backward, so every run records anew and only the backward counts.
+    const auto transients = [&](nn::Record& used, Part part) {
+      const std::int64_t before = tier_.live_bytes();
+      tier_.reset_peak();
+      const auto gradients = run(used, part);
+      return tier_.peak_bytes() - std::max(tier_.live_bytes(), before);
+    };
+    const auto measure = [&](Part part, double& seconds, std::int64_t& transient_bytes) {
+      transient_bytes = transients(record, part);
+      nn::Record again;
+      seconds = median_seconds(
+          enough_seconds,
+          [&] {
+            forward(&(again = nn::Record()));
+            sweep_();
+          },
+          [&] { run(again, part); });
+    };
+    const Part with_inputs = spec_.splits_backward ? Part::Inputs : Part::Whole;
+    if (spec_.splits_backward)
+      measure(Part::Weights, row.backward_weight_seconds, row.backward_weight_transient_bytes);
+    measure(with_inputs, row.backward_seconds, row.backward_transient_bytes);
+    row.in_place_transient_bytes = row.backward_transient_bytes;
+    bool in_place = false;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const auto offered = [&](const std::vector<bool>& by_input) {
+        return !by_input.empty() && by_input[i];
+      };
+      if (offered(spec_.adds_in_place)) add_to[i] = at::zeros_like(inputs_[i]);
+      overwrite[i] = !add_to[i].defined() && offered(spec_.overwrites_gradient);
+      in_place = in_place || add_to[i].defined() || overwrite[i];
+    }
+    if (!in_place) return;
+    nn::Record again;
+    forward(&again);
+    row.in_place_transient_bytes = transients(again, with_inputs);
+  }
+
+  std::string pinned_text(const nn::Record& record) const {
+    std::string text;
+    const auto add = [&](const std::string& name) { text += (text.empty() ? "" : ", ") + name; };
+    if (record.graph) {
+      const nn::PinnedNames names = nn::pinned_names(record);
+      for (std::size_t i = 0; i < names.inputs.size(); ++i) {
+        if (names.inputs[i]) add(fmt::format("input {}", i));
+      }
+      if (names.output) add("output");
+      return text;
+    }
+    for (std::size_t i = 0; i < spec_.pins_inputs.size(); ++i) {
+      if (spec_.pins_inputs[i]) add(fmt::format("input {}", i));
+    }
+    if (spec_.pins_output) add("output");
+    return text;
+  }
+
+  const nn::Model& model_;
+  const nn::Node& node_;
+  const plan::NodeSpec& spec_;
+  CacheSweep& sweep_;
+  DeviceTier& tier_;
+  nn::Context context_;
+  std::vector<std::int64_t> samples_;
+  std::vector<at::Tensor> inputs_;
+  std::vector<at::Tensor> parameters_;
+  std::vector<nn::ParameterGradient> gradients_;
+};
+
+}  // namespace
+
+std::string machine_text(int threads) {
+  std::string processor = "unknown processor";
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    processor = line.substr(line.find(':') + 2);
+    break;
+  }
+  return fmt::format("{}, {}, {} threads, torch {}, profile 7", processor,
+                     kernels::instruction_set(), threads, TORCH_VERSION);
+}
+
+void profile_model(const nn::Model& model, const nn::Declaration& declaration,
+                   plan::CostTable& table, const std::function<void(int, int)>& progress) {
+  const at::NoGradGuard no_gradients;
+  DeviceTier tier(no_limit);
+  const DeviceScope scope(tier);
+  nn::Products products = nn::Products::from_json(table.products);
+  const auto shapes = product_shapes(model, declaration.precision);
+  std::vector<std::size_t> nodes;
+  std::set<std::string> seen;
+  for (std::size_t n = 0; n < model.graph.nodes.size(); ++n) {
+    if (model.graph.nodes[n].communicates()) continue;
+    const std::string& key = model.graph.nodes[n].cost_key;
+    if (table.rows.count(key) == 0 && seen.insert(key).second) nodes.push_back(n);
+  }
+  const int all = static_cast<int>(shapes.size() + nodes.size());
+  int done = 0;
+  for (const auto& shape : shapes) {
+    if (!products.has(shape))
+      choose_product(shape, declaration, tier, products, table.product_roof);
+    progress(++done, all);
+  }
+  table.products = products.to_json();
+  CacheSweep sweep(model, declaration.element_bytes());
+  for (const std::size_t n : nodes) {
+    NodeProbe probe(model, n, declaration.precision, products, sweep, tier);
+    table.rows.emplace(model.graph.nodes[n].cost_key, probe.measure());
+    progress(++done, all);
+  }
+}
+
+void profile_step(const optim::Optimizer& optimizer, const std::string& name, Precision precision,
+                  plan::CostTable& table) {
+  const std::string norm_key = plan::step_cost_key("norm", precision_name(precision));
+  const std::string update_key = plan::step_cost_key(name, precision_name(precision));
+  if (table.rows.count(norm_key) > 0 && table.rows.count(update_key) > 0) return;
+  const at::NoGradGuard no_gradients;
+  const auto made = [&] {
+    return random_tensor({plan::step_cost_elements}, nn::state_scalar_type(precision)).abs_();
+  };
+  optim::ParameterUpdate update;
+  update.parameter = made();
+  update.gradient = made();
+  for (std::size_t k = 0; k < optimizer.state_names().size(); ++k) update.states.push_back(made());
+  if (has_master(precision)) {
+    update.compute_copy = update.parameter.to(nn::compute_scalar_type(precision));
+  }
+  update.decays = true;
+  plan::CostRow norm;
+  norm.forward_seconds = shortest_seconds(enough_seconds, [&] {
+    kernels::sum_of_squares(nn::element_type_of(update.gradient), update.gradient.const_data_ptr(),
+                            update.gradient.numel());
+  });
+  plan::CostRow updating;
+  updating.forward_seconds =
+      shortest_seconds(enough_seconds, [&] { optimizer.update(update, 1, 1e-6, 1.0); });
+  table.rows[norm_key] = norm;
+  table.rows[update_key] = updating;
+}
+
+namespace {
+
+std::string cost_table_name(const std::string& machine) {
+  return fmt::format("costs-{}.json", hash_text(machine).substr(0, 16));
+}
+
+}  // namespace
+
+std::string cost_table_path(const std::string& machine) {
+  return cache_folder() + "/" + cost_table_name(machine);
+}
+
+plan::CostTable load_cached_costs(int threads,
+                                  const std::function<void(const std::string&)>& warn) {
+  plan::CostTable empty;
+  empty.machine = machine_text(threads);
+  const std::string folder = cache_folder();
+  if (const std::string refusal = cache_refusal(folder); !refusal.empty()) {
+    warn(
+        fmt::format("{} {}: no profile is read from there or kept there; GARONNE_CACHE names "
+                    "another folder",
+                    printable(folder), refusal));
+    return empty;
+  }
+  const std::string path = cost_table_path(empty.machine);
+  const auto text = read_cache_file(folder, cost_table_name(empty.machine));
+  if (!text) return empty;
+  try {
+    const nlohmann::json json = parse_json(*text, path);
+    // A table of another version is no mistake.
+    if (json.is_object() && json.contains("version") && json["version"].is_number_integer() &&
+        json["version"] != plan::cost_table_version)
+      return empty;
+    plan::CostTable table = plan::cost_table_from_json(json, path);
+    nn::Products::from_json(table.products);
+    return table.machine == empty.machine ? table : empty;
+  } catch (const ConfigError& damaged) {
+    warn(fmt::format("the profile {} is ignored: {}", printable(path), damaged.what()));
+    return empty;
+  }
+}
+
+bool save_cached_costs(const plan::CostTable& table) {
+  return write_cache_file(cache_folder(), cost_table_name(table.machine),
+                          plan::to_json(table).dump(1) + "\n");
+}
+
+}  // namespace garonne::exec

@@ -1,0 +1,36 @@
+// Measures nodes on this machine: the rows of the cost table and the library of each product.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "nn/gemm/product.hpp"
+#include "nn/model.hpp"
+#include "optim/optimizer.hpp"
+#include "plan/model/cost_table.hpp"
+
+namespace garonne::exec {
+
+// Processor, threads and versions: a table measured on another machine text is stale here.
+std::string machine_text(int threads);
+
+// Fills `table` with what it lacks for `model`; equal nodes are measured once. `progress` is told
+// (done, all). Local to the rank.
+void profile_model(const nn::Model& model, const nn::Declaration& declaration,
+                   plan::CostTable& table, const std::function<void(int, int)>& progress);
+
+// The same for what a step does with gradients: their norm and the update by `optimizer`, whose
+// name is its row's.
+void profile_step(const optim::Optimizer& optimizer, const std::string& name, Precision precision,
+                  plan::CostTable& table);
+
+// Where the table of a machine text is kept, in the cache folder.
+std::string cost_table_path(const std::string& machine);
+
+// The cached table, or an empty one for this machine when there is none. `warn` is told, in a
+// sentence, of a table that is not understood and of a folder that is not used.
+plan::CostTable load_cached_costs(int threads, const std::function<void(const std::string&)>& warn);
+// A cache that cannot be written is no error: returns false.
+bool save_cached_costs(const plan::CostTable& table);
+
+}  // namespace garonne::exec

@@ -1,0 +1,23 @@
+#include "kernels/bias.hpp"
+
+#include "kernels/cpu/loops.hpp"
+#include "kernels/cpu/parallel.hpp"
+
+namespace garonne::kernels {
+
+void add_bias(ElementType type, void* y, const void* bias, std::int64_t rows, std::int64_t n) {
+  const AddBiasArguments arguments{y, bias, n};
+  const auto loop = loops().add_bias[type];
+  for_ranges(rows, row_grain(n), 1,
+             [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
+}
+
+void bias_gradient(ElementType type, const void* gradient_y, void* gradient_bias, bool accumulate,
+                   std::int64_t rows, std::int64_t n) {
+  const ColumnSumArguments arguments{gradient_y, gradient_bias, accumulate, rows, n, n};
+  const auto loop = loops().column_sum[type];
+  for_ranges(n, row_grain(rows), 64,
+             [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
+}
+
+}  // namespace garonne::kernels

@@ -1,0 +1,23 @@
+#include "kernels/gelu.hpp"
+
+#include "kernels/cpu/loops.hpp"
+#include "kernels/cpu/parallel.hpp"
+
+namespace garonne::kernels {
+
+void gelu_forward(ElementType type, const void* x, void* y, std::int64_t n) {
+  const GeluArguments arguments{nullptr, x, y};
+  const auto loop = loops().gelu_forward[type];
+  for_ranges(n, element_grain / 2, 64,
+             [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
+}
+
+void gelu_backward(ElementType type, const void* gradient_y, const void* x, void* gradient_x,
+                   std::int64_t n) {
+  const GeluArguments arguments{gradient_y, x, gradient_x};
+  const auto loop = loops().gelu_backward[type];
+  for_ranges(n, element_grain / 2, 64,
+             [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
+}
+
+}  // namespace garonne::kernels

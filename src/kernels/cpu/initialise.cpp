@@ -1,0 +1,16 @@
+#include "kernels/initialise.hpp"
+
+#include "kernels/cpu/loops.hpp"
+#include "kernels/cpu/parallel.hpp"
+
+namespace garonne::kernels {
+
+void fill_normal(ElementType type, void* values, std::int64_t n, PhiloxKey key, double deviation,
+                 std::int64_t first_element, std::uint64_t step, std::uint64_t sample) {
+  const FillNormalArguments arguments{values, key, deviation, first_element, step, sample};
+  const auto loop = (*loops().fill_normal)[type];
+  for_ranges(n, 256, 64,
+             [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
+}
+
+}  // namespace garonne::kernels

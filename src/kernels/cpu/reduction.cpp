@@ -1,0 +1,38 @@
+#include "kernels/reduction.hpp"
+
+#include "base/error.hpp"
+#include "kernels/cpu/loops.hpp"
+#include "kernels/cpu/parallel.hpp"
+
+#include <array>
+
+namespace garonne::kernels {
+
+double sum_of_squares(ElementType type, const void* values, std::int64_t n) {
+  const auto loop = loops().sum_of_squares[type];
+  expect(loop != nullptr, "sum_of_squares wants Float32 or Float64");
+  // Block sums live on the stack: the kernels allocate nothing.
+  constexpr std::int64_t blocks_at_once = 512;
+  std::array<double, blocks_at_once> sums{};
+  double total = 0;
+  for (std::int64_t first = 0; first < n; first += blocks_at_once * sum_block) {
+    const std::int64_t count = std::min(n - first, blocks_at_once * sum_block);
+    const std::int64_t blocks = (count + sum_block - 1) / sum_block;
+    const SumOfSquaresArguments arguments{
+        static_cast<const char*>(values) + first * element_bytes(type), count, sums.data()};
+    for_ranges(blocks, 1, 1,
+               [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
+    for (std::int64_t block = 0; block < blocks; ++block)
+      total += sums[static_cast<std::size_t>(block)];
+  }
+  return total;
+}
+
+void add_into(ElementType type, void* destination, const void* source, std::int64_t n) {
+  const CombineArguments arguments{source, destination, true};
+  const auto loop = loops().add_into[type];
+  for_ranges(n, 2 * element_grain, 64,
+             [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
+}
+
+}  // namespace garonne::kernels

@@ -1,0 +1,47 @@
+#include "nn/fields/input_noise.hpp"
+
+#include <ATen/Functions.h>
+
+#include "base/philox.hpp"
+#include "kernels/initialise.hpp"
+
+namespace garonne::nn {
+
+InputNoise::InputNoise(const FieldShape& shape, const FieldWindow& window)
+    : points_(shape.count()), rows_(shape.rows) {
+  for (const auto& part : window.parts) {
+    if (part.channels_first) deviation_ = shape.noise;
+  }
+}
+
+void InputNoise::add(const Context& context, std::int64_t first_channel,
+                     const at::Tensor& field) const {
+  if (deviation_ <= 0 || !context.training) return;
+  const PhiloxKey key = philox_key(context.seed, "input.noise");
+  at::Tensor plane = at::empty({points_}, field.options());
+  // Elements are those of the whole field.
+  const std::int64_t slots = rows_.cut() ? static_cast<std::int64_t>(rows_.slots.size()) : 1;
+  const std::int64_t in_slot = points_ / slots;
+  const std::int64_t whole = rows_.cut() ? rows_.whole * in_slot : points_;
+  if (rows_.cut()) plane.zero_();
+  for (std::int64_t sample = 0; sample < field.size(0); ++sample) {
+    for (std::int64_t channel = 0; channel < field.size(1); ++channel) {
+      for (std::int64_t slot = 0; slot < slots; ++slot) {
+        const std::int64_t row = rows_.row(slot);
+        if (row == FieldRows::none) continue;
+        kernels::fill_normal(context.element_type(),
+                             plane.narrow(0, slot * in_slot, in_slot).data_ptr(), in_slot, key,
+                             deviation_, (first_channel + channel) * whole + row * in_slot,
+                             context.step, static_cast<std::uint64_t>(context.samples[sample]));
+      }
+      at::Tensor destination = field.select(0, sample).select(0, channel);
+      destination.add_(plane.view(destination.sizes()));
+    }
+  }
+}
+
+std::int64_t InputNoise::transient_bytes(const Declaration& declaration) const {
+  return deviation_ > 0 ? declaration.tensor(points_) : 0;
+}
+
+}  // namespace garonne::nn

@@ -1,0 +1,78 @@
+// What the author of an operator writes: a network that adds its parameters once and its nodes for
+// each application of a rollout. A new kind is one file and one line of the registry.
+//
+// Values between nodes are [batch · points, channels], row-major, points in the order of the grid.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/fields/field_model.hpp"
+
+namespace garonne::nn {
+
+// Channels of a network's input that come from one value.
+struct FieldPart {
+  int source = 0;               // which of FieldWindow::values
+  bool channels_first = false;  // [batch, channels, points] as loaded, else [batch · points, …]
+  bool differentiable = true;   // false of what is loaded and of steps without gradients
+  std::int64_t first_channel = 0;  // in the source
+  std::int64_t source_channels = 0;
+  std::int64_t channels = 0;
+};
+
+// Where the input of one application comes from: the loaded input, predictions of earlier steps, or
+// some of each.
+struct FieldWindow {
+  std::vector<int> values;       // value indices, each once
+  std::vector<FieldPart> parts;  // in the order of the input's channels
+};
+
+class FieldNetwork {
+ public:
+  virtual ~FieldNetwork() = default;
+
+  // Adds the nodes of one application in blocks of its own choice (the caller begins a new one
+  // before each application); all names begin with `prefix`. Returns the value index of the
+  // prediction, [batch · points, target_channels].
+  virtual int apply(const std::string& prefix, const FieldWindow& window) = 0;
+};
+
+struct FieldNetworkArguments {
+  ModelBuilder& builder;  // outlives the network
+  const RunConfig::Model& keys;
+  const FieldShape& shape;  // of the member whose part is made
+  std::int64_t batch = 0;
+};
+
+struct FieldKind {
+  std::string name;
+  std::vector<std::string> keys;  // of [model] that it uses, without "model." and without kind
+  // Adds the parameters. Throws ConfigError.
+  std::unique_ptr<FieldNetwork> (*make)(const FieldNetworkArguments& arguments);
+  // The rows of a member. Throws ConfigError (grid.tensor) where the field cannot be cut for so
+  // many.
+  FieldRows (*rows)(const RunConfig::Model& keys, const FieldShape& whole, const FieldCut& cut);
+};
+
+const std::vector<FieldKind>& field_kinds();
+
+// The makers that the registry knows.
+std::unique_ptr<FieldNetwork> make_fourier_network(const FieldNetworkArguments& arguments);
+std::unique_ptr<FieldNetwork> make_adaptive_network(const FieldNetworkArguments& arguments);
+std::unique_ptr<FieldNetwork> make_spherical_network(const FieldNetworkArguments& arguments);
+
+FieldRows fourier_rows(const RunConfig::Model& keys, const FieldShape& whole, const FieldCut& cut);
+FieldRows adaptive_rows(const RunConfig::Model& keys, const FieldShape& whole, const FieldCut& cut);
+FieldRows spherical_rows(const RunConfig::Model& keys, const FieldShape& whole,
+                         const FieldCut& cut);
+
+// Throws ConfigError (grid.tensor) unless `fits` the cut's members: `why`, and the nearest numbers
+// that fit.
+void check_members(const FieldCut& cut, const std::string& why,
+                   const std::function<bool(std::int64_t members)>& fits);
+
+}  // namespace garonne::nn

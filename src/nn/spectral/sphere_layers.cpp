@@ -1,0 +1,368 @@
+#include "nn/spectral/sphere_layers.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <numbers>
+
+#include "nn/element_type.hpp"
+
+namespace garonne::nn {
+
+struct SphereBasis::Table {
+  struct Free {
+    void operator()(void* bytes) const { ::operator delete (bytes, std::align_val_t{64}); }
+  };
+  std::once_flag made;
+  std::unique_ptr<void, Free> bytes;
+};
+
+SphereBasis::SphereBasis(SphereGridKind kind, std::int64_t latitudes, std::int64_t longitudes,
+                         std::int64_t degrees, std::int64_t orders, const FieldRows& rows)
+    : grid_(make_sphere_grid(kind, latitudes, longitudes)),
+      shape_{latitudes, longitudes, degrees, orders},
+      rows_(rows),
+      tables_{std::make_shared<Table>(), std::make_shared<Table>()} {
+  if (!rows.cut()) return;
+  // A slot without a row lies on the equator and weighs nothing.
+  const auto take = [&](std::vector<double>& values, double missing) {
+    std::vector<double> taken;
+    for (const std::int64_t row : rows.slots)
+      taken.push_back(row == FieldRows::none ? missing : values[static_cast<std::size_t>(row)]);
+    values = std::move(taken);
+  };
+  take(grid_.colatitudes, std::numbers::pi / 2);
+  take(grid_.cosines, 0);
+  take(grid_.sines, 1);
+  take(grid_.weights, 0);
+  grid_.latitudes = shape_.latitudes = static_cast<std::int64_t>(rows.slots.size());
+}
+
+std::string SphereBasis::text() const {
+  return fmt::format("{} {}{}x{} degrees {} orders {}", sphere_grid_name(grid_.kind),
+                     shape_.latitudes, rows_.cut() ? fmt::format(" of {}", rows_.whole) : "",
+                     shape_.longitudes, shape_.degrees, shape_.orders);
+}
+
+const void* SphereBasis::table(kernels::ElementType type) const {
+  Table& table = *tables_[type == kernels::ElementType::Float64 ? 1 : 0];
+  std::call_once(table.made, [&] {
+    const auto bytes = static_cast<std::size_t>(kernels::sphere_table_elements(shape_) *
+                                                kernels::element_bytes(type));
+    table.bytes.reset(::operator new (bytes, std::align_val_t{64}));
+    kernels::fill_sphere_table(type, shape_, kernels::LegendreFunction::Value, grid_.cosines,
+                               table.bytes.get());
+  });
+  return table.bytes.get();
+}
+
+namespace {
+
+// Grid to coefficients and back, and their adjoints: which sums are run, and with which factors.
+class SphereTransformNode : public Node {
+ public:
+  SphereTransformNode(std::shared_ptr<const SphereBasis> basis, std::int64_t batch,
+                      std::int64_t channels)
+      : basis_(std::move(basis)), batch_(batch), channels_(channels) {}
+
+ protected:
+  std::int64_t grid_elements() const { return batch_ * basis_->shape().points() * channels_; }
+  std::int64_t coefficient_elements() const {
+    return 2 * basis_->shape().rows() * batch_ * channels_;
+  }
+
+  plan::NodeSpec declare_transform(const Declaration& declaration, const std::string& kind,
+                                   bool analyses_forward) const {
+    plan::NodeSpec spec;
+    spec.kind = kind;
+    spec.cost_key = fmt::format("{} {} {}x{}", kind, basis_->text(), batch_, channels_);
+    spec.gradient_aliases = {false};
+    const std::int64_t workspace = declaration.allocation(kernels::sphere_workspace_bytes(
+        transform_type(declaration.precision), basis_->shape(), declaration.threads));
+    std::int64_t analysis = workspace;
+    std::int64_t synthesis = workspace;
+    if (declaration.precision == Precision::BFloat16) {
+      // The transform is in float32: fields are converted beside it, made ones after the workspace
+      // is gone.
+      const std::int64_t converted = declaration.allocation(4 * grid_elements());
+      const std::int64_t field = declaration.tensor(grid_elements());
+      analysis += converted;
+      synthesis = converted + std::max(workspace, field) - field;
+    }
+    spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
+        analyses_forward ? analysis : synthesis;
+    spec.backward.transient_bytes = analyses_forward ? synthesis : analysis;
+    const kernels::SphereShape& shape = basis_->shape();
+    const double columns = 2.0 * static_cast<double>(batch_ * channels_);
+    const double legendre = 2 * columns * static_cast<double>(shape.rows() * shape.northern_rows());
+    const double fourier = 2.5 * columns / 2 * static_cast<double>(shape.points()) *
+                           std::log2(static_cast<double>(shape.longitudes) + 1);
+    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
+        spec.backward.floating_point_operations = legendre + fourier;
+    return spec;
+  }
+
+  kernels::SphereFactors forward_factors() const {
+    const double step = 2 * std::numbers::pi / static_cast<double>(basis_->shape().longitudes);
+    return {basis_->grid().weights.data(), step, step};
+  }
+
+  at::Tensor analyse(Precision precision, const at::Tensor& field,
+                     const kernels::SphereFactors& factors) const {
+    const at::Tensor real = field.to(state_scalar_type(precision));
+    at::Tensor coefficients =
+        at::empty({basis_->shape().rows(), batch_, channels_, 2}, real.options());
+    run(precision, kernels::sphere_analysis, real.data_ptr(), coefficients.data_ptr(), factors);
+    return coefficients;
+  }
+
+  at::Tensor synthesise(Precision precision, const at::Tensor& coefficients,
+                        const kernels::SphereFactors& factors) const {
+    const at::Tensor field =
+        at::empty({batch_ * basis_->shape().points(), channels_}, coefficients.options());
+    run(precision, kernels::sphere_synthesis, field.data_ptr(), coefficients.data_ptr(), factors);
+    return field.to(compute_scalar_type(precision));
+  }
+
+ private:
+  static kernels::ElementType transform_type(Precision precision) {
+    return kernels::accumulation_type(element_type_of(precision));
+  }
+
+  void run(Precision precision, void (*transform)(const kernels::SphereArguments&), void* field,
+           void* coefficients, const kernels::SphereFactors& factors) const {
+    kernels::SphereArguments arguments;
+    arguments.type = transform_type(precision);
+    arguments.shape = basis_->shape();
+    arguments.table = basis_->table(arguments.type);
+    arguments.factors = factors;
+    arguments.grid = field;
+    arguments.coefficients = coefficients;
+    arguments.batch = batch_;
+    arguments.channels = channels_;
+    arguments.threads = at::get_num_threads();
+    const at::Tensor workspace = at::empty(
+        {kernels::sphere_workspace_bytes(arguments.type, arguments.shape, arguments.threads)},
+        at::TensorOptions().dtype(at::kByte));
+    arguments.workspace = workspace.data_ptr();
+    transform(arguments);
+  }
+
+  std::shared_ptr<const SphereBasis> basis_;
+  std::int64_t batch_;
+  std::int64_t channels_;
+};
+
+class SphereAnalysis : public SphereTransformNode {
+ public:
+  using SphereTransformNode::SphereTransformNode;
+
+  plan::NodeSpec declare(const Declaration& declaration) const override {
+    return declare_transform(declaration, "sphere_analysis", /*analyses_forward=*/true);
+  }
+
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
+                     const std::vector<at::Tensor>&, Record*) const override {
+    return analyse(context.precision, inputs[0], forward_factors());
+  }
+
+  std::vector<at::Tensor> backward(const Context& context,
+                                   BackwardArguments& arguments) const override {
+    kernels::SphereFactors adjoint = forward_factors();
+    adjoint.paired /= 2;
+    return {synthesise(context.precision, arguments.output_gradient, adjoint)};
+  }
+};
+
+class SphereSynthesis : public SphereTransformNode {
+ public:
+  using SphereTransformNode::SphereTransformNode;
+
+  plan::NodeSpec declare(const Declaration& declaration) const override {
+    return declare_transform(declaration, "sphere_synthesis", /*analyses_forward=*/false);
+  }
+
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
+                     const std::vector<at::Tensor>&, Record*) const override {
+    return synthesise(context.precision, inputs[0], {});
+  }
+
+  std::vector<at::Tensor> backward(const Context& context,
+                                   BackwardArguments& arguments) const override {
+    return {analyse(context.precision, arguments.output_gradient,
+                    {nullptr, /*single=*/1, /*paired=*/2})};
+  }
+};
+
+class SphereContraction : public Node {
+ public:
+  SphereContraction(SphereGroups groups, std::int64_t batch, std::int64_t inputs,
+                    std::int64_t outputs)
+      : groups_(std::move(groups)), batch_(batch), inputs_(inputs), outputs_(outputs) {}
+
+  plan::NodeSpec declare(const Declaration& declaration) const override {
+    plan::NodeSpec spec;
+    spec.kind = "sphere_contraction";
+    spec.cost_key =
+        fmt::format("sphere_contraction {} {}x{}x{}", groups_.text, batch_, inputs_, outputs_);
+    spec.gradient_aliases = {false};
+    spec.pins_inputs = {true};
+    spec.splits_backward = true;
+    // The weights of one group, or their gradient.
+    spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
+        spec.backward.transient_bytes = spec.backward_weight.transient_bytes =
+            declaration.allocation(2 * inputs_ * outputs_ * state_bytes(declaration.precision));
+    const double operations = 8.0 * static_cast<double>(groups_.rows * batch_) *
+                              static_cast<double>(inputs_) * static_cast<double>(outputs_);
+    spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
+        spec.backward.floating_point_operations = spec.backward_weight.floating_point_operations =
+            operations;
+    return spec;
+  }
+
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
+                     const std::vector<at::Tensor>& parameters, Record*) const override {
+    const at::Tensor x = complex_rows(inputs[0], inputs_);
+    const at::Tensor out = make_rows(outputs_, inputs[0]);
+    const at::Tensor y = complex_rows(out, outputs_);
+    for_each_group([&](std::int64_t group, std::int64_t first, std::int64_t rows) {
+      at::Tensor target = y.narrow(0, first, rows);
+      at::mm_out(target, x.narrow(0, first, rows), weight(context, parameters[0], group));
+    });
+    return out;
+  }
+
+  // dx = dy · conj(w)ᵀ, dw = conj(x)ᵀ · dy, with a gradient's imaginary part that of the number.
+  std::vector<at::Tensor> backward(const Context& context,
+                                   BackwardArguments& arguments) const override {
+    const at::Tensor dy = complex_rows(arguments.output_gradient, outputs_);
+    if (arguments.weights) {
+      const at::Tensor x = complex_rows(arguments.inputs[0], inputs_);
+      const ParameterGradient& gradient = arguments.parameter_gradients[0];
+      const at::Tensor all = gradient.target.view({groups_.weights, inputs_, outputs_, 2});
+      if (!gradient.accumulate && present() < groups_.weights)
+        all.narrow(0, present(), groups_.weights - present()).zero_();
+      const at::Tensor sum = at::empty({inputs_, outputs_, 2}, arguments.output_gradient.options());
+      at::Tensor product = at::view_as_complex(sum);
+      for_each_group([&](std::int64_t group, std::int64_t first, std::int64_t rows) {
+        at::mm_out(product, x.narrow(0, first, rows).t().conj(), dy.narrow(0, first, rows));
+        at::Tensor target = all.select(0, group);
+        if (gradient.accumulate) {
+          target.add_(sum);
+        } else {
+          target.copy_(sum);
+        }
+      });
+    }
+    if (!arguments.wanted[0]) return {at::Tensor()};
+    const at::Tensor out = make_rows(inputs_, arguments.output_gradient);
+    const at::Tensor dx = complex_rows(out, inputs_);
+    for_each_group([&](std::int64_t group, std::int64_t first, std::int64_t rows) {
+      at::Tensor target = dx.narrow(0, first, rows);
+      at::mm_out(target, dy.narrow(0, first, rows),
+                 weight(context, arguments.parameters[0], group).t().conj());
+    });
+    return {out};
+  }
+
+ private:
+  // Groups that there are.
+  std::int64_t present() const { return static_cast<std::int64_t>(groups_.begins.size()) - 1; }
+
+  // work(group, first row, rows), rows of all samples.
+  template <typename Work>
+  void for_each_group(const Work& work) const {
+    for (std::int64_t group = 0; group < present(); ++group) {
+      const std::int64_t first = groups_.begins[static_cast<std::size_t>(group)];
+      const std::int64_t end = groups_.begins[static_cast<std::size_t>(group) + 1];
+      work(group, first * batch_, (end - first) * batch_);
+    }
+  }
+
+  // With zeros in the rows of no group.
+  at::Tensor make_rows(std::int64_t channels, const at::Tensor& like) const {
+    at::Tensor rows = at::empty({groups_.rows, batch_, channels, 2}, like.options());
+    const std::int64_t used = groups_.begins.back();
+    if (used < groups_.rows) rows.narrow(0, used, groups_.rows - used).zero_();
+    return rows;
+  }
+
+  at::Tensor complex_rows(const at::Tensor& values, std::int64_t channels) const {
+    return at::view_as_complex(values.view({groups_.rows * batch_, channels, 2}));
+  }
+
+  // A copy: parameters and gradients may be at odd places of a bucket, and are no complex numbers
+  // there.
+  at::Tensor weight(const Context& context, const at::Tensor& weights, std::int64_t group) const {
+    const at::Tensor own = weights.view({groups_.weights, inputs_, outputs_, 2}).select(0, group);
+    const at::Tensor copy =
+        at::empty(own.sizes(), own.options().dtype(state_scalar_type(context.precision)));
+    copy.copy_(own);
+    return at::view_as_complex(copy);
+  }
+
+  SphereGroups groups_;
+  std::int64_t batch_;
+  std::int64_t inputs_;
+  std::int64_t outputs_;
+};
+
+// The first packed row of a group.
+std::int64_t first_row_of(const kernels::SphereShape& shape, SphereWeights weights,
+                          std::int64_t group) {
+  return weights == SphereWeights::ByDegree ? shape.first_row(group) : group;
+}
+
+}  // namespace
+
+std::int64_t sphere_weights(const kernels::SphereShape& shape, SphereWeights weights) {
+  return weights == SphereWeights::ByDegree ? shape.degrees : shape.rows();
+}
+
+std::vector<std::int64_t> sphere_runs(const kernels::SphereShape& shape, SphereWeights weights,
+                                      std::int64_t members) {
+  std::vector<std::int64_t> begins;
+  for (std::int64_t member = 0; member <= members; ++member) {
+    begins.push_back(
+        first_row_of(shape, weights, even_begin(sphere_weights(shape, weights), members, member)));
+  }
+  return begins;
+}
+
+SphereGroups sphere_groups(const kernels::SphereShape& shape, SphereWeights weights,
+                           const FieldCut& cut) {
+  SphereGroups groups;
+  const std::int64_t all = sphere_weights(shape, weights);
+  const std::int64_t first = even_begin(all, cut.members, cut.member);
+  for (std::int64_t group = first; group <= even_begin(all, cut.members, cut.member + 1); ++group) {
+    groups.begins.push_back(first_row_of(shape, weights, group) -
+                            first_row_of(shape, weights, first));
+  }
+  const std::vector<std::int64_t> runs = sphere_runs(shape, weights, cut.members);
+  for (std::size_t member = 0; member + 1 < runs.size(); ++member)
+    groups.rows = std::max(groups.rows, runs[member + 1] - runs[member]);
+  groups.weights = even_slots(all, cut.members);
+  groups.text = fmt::format("degrees {} orders {} by {}{}", shape.degrees, shape.orders,
+                            weights == SphereWeights::ByDegree ? "degree" : "order",
+                            cut.cuts() ? fmt::format(" over {}", cut.members) : "");
+  return groups;
+}
+
+std::unique_ptr<Node> make_sphere_analysis(std::shared_ptr<const SphereBasis> basis,
+                                           std::int64_t batch, std::int64_t channels) {
+  return std::make_unique<SphereAnalysis>(std::move(basis), batch, channels);
+}
+std::unique_ptr<Node> make_sphere_synthesis(std::shared_ptr<const SphereBasis> basis,
+                                            std::int64_t batch, std::int64_t channels) {
+  return std::make_unique<SphereSynthesis>(std::move(basis), batch, channels);
+}
+std::unique_ptr<Node> make_sphere_contraction(SphereGroups groups, std::int64_t batch,
+                                              std::int64_t inputs, std::int64_t outputs) {
+  return std::make_unique<SphereContraction>(std::move(groups), batch, inputs, outputs);
+}
+
+}  // namespace garonne::nn

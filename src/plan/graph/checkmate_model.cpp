@@ -1,0 +1,328 @@
+#include "plan/graph/checkmate_model.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "plan/graph/task_option.hpp"
+
+namespace garonne::plan {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+bool contains(const std::vector<int>& list, int value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+}  // namespace
+
+CheckmateModel::CheckmateModel(const ComputationGraph& graph, std::int64_t budget_bytes)
+    : graph_(graph),
+      budget_(static_cast<double>(std::max<std::int64_t>(budget_bytes, 1))),
+      maker_(graph.values.size(), none),
+      readers_(graph.values.size()) {
+  double seconds = 0;
+  for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
+    const Task& task = graph.tasks[t];
+    seconds += task.options[0].seconds;
+    for (const int value : task.options[0].makes) maker_[index(value)] = static_cast<int>(t);
+    for (const int value : task.reads) readers_[index(value)].push_back(static_cast<int>(t));
+    for (const int value : task.updates) readers_[index(value)].push_back(static_cast<int>(t));
+  }
+  scale_ = seconds > 0 ? 1000 / seconds : 1;
+  find_useful();
+  add_variables();
+  for (int t = 0; t < static_cast<int>(graph.tasks.size()); ++t) add_stage(t);
+}
+
+void CheckmateModel::find_useful() {
+  const int tasks = static_cast<int>(graph_.tasks.size());
+  useful_.assign(index(tasks) + 1, std::vector<bool>(index(tasks), false));
+  wanted_.assign(index(tasks) + 1, std::vector<bool>(graph_.values.size(), false));
+  for (int t = 0; t <= tasks; ++t) {
+    const auto want = [&](int value) {
+      bool wanted = graph_.values[index(value)].live_at_end;
+      for (const int reader : readers_[index(value)]) {
+        wanted = wanted || reader >= t || useful_[index(t)][index(reader)];
+      }
+      wanted_[index(t)][index(value)] = wanted;
+      return wanted;
+    };
+    for (int i = t - 1; i >= 0; --i) {
+      for (const int value : graph_.tasks[index(i)].options[0].makes) {
+        const bool wanted = want(value);
+        if (wanted && !graph_.tasks[index(i)].once) useful_[index(t)][index(i)] = true;
+      }
+    }
+    for (int v = 0; v < static_cast<int>(maker_.size()); ++v) {
+      if (maker_[index(v)] == none || maker_[index(v)] >= t) want(v);
+    }
+  }
+}
+
+void CheckmateModel::add_variables() {
+  const int tasks = static_cast<int>(graph_.tasks.size());
+  stages_.resize(index(tasks) + 1);
+  for (int t = 0; t <= tasks; ++t) {
+    Stage& stage = stages_[index(t)];
+    stage.runs.resize(index(tasks));
+    stage.kept.assign(graph_.values.size(), none);
+    for (int i = 0; i <= std::min(t, tasks - 1); ++i) {
+      if (t == tasks || (i != t && !useful_[index(t)][index(i)])) continue;
+      for (const TaskOption& option : graph_.tasks[index(i)].options) {
+        stage.runs[index(i)].push_back(
+            program_.add_variable({0, 1, option.seconds * scale_, true}));
+      }
+    }
+    for (int v = 0; v < static_cast<int>(maker_.size()); ++v) {
+      if (!wanted_[index(t)][index(v)] || maker_[index(v)] >= t) continue;
+      const bool at_end = t == tasks;
+      stage.kept[index(v)] = program_.add_variable({at_end ? 1.0 : 0.0, 1, 0, false});
+    }
+  }
+}
+
+CheckmateModel::Entries CheckmateModel::makers_of(int t, int value) const {
+  Entries entries;
+  const int maker = maker_[index(value)];
+  if (maker == none || maker > t) return entries;
+  const std::vector<int>& runs = stages_[index(t)].runs[index(maker)];
+  for (std::size_t o = 0; o < runs.size(); ++o) {
+    if (contains(graph_.tasks[index(maker)].options[o].makes, value)) {
+      entries.emplace_back(runs[o], 1.0);
+    }
+  }
+  return entries;
+}
+
+CheckmateModel::Term CheckmateModel::kept_after(int t, int value) const {
+  return {stages_[index(t) + 1].kept[index(value)], 0};
+}
+
+void CheckmateModel::at_least(Term greater, const Entries& smaller) {
+  if (smaller.empty() || (greater.variable == none && greater.constant >= 1)) return;
+  Entries entries;
+  for (const auto& [variable, coefficient] : smaller) entries.emplace_back(variable, -coefficient);
+  if (greater.variable != none) entries.emplace_back(greater.variable, 1.0);
+  program_.add_row(-greater.constant, infinity, std::move(entries));
+}
+
+// A run needs what it reads, kept or made in the stage; what is kept on was kept or made.
+void CheckmateModel::add_runs(int t) {
+  const Stage& stage = stages_[index(t)];
+  for (int i = 0; i <= t; ++i) {
+    const std::vector<int>& runs = stage.runs[index(i)];
+    if (runs.empty()) continue;
+    Entries once;
+    for (const int run : runs) once.emplace_back(run, 1.0);
+    program_.add_row(i == t ? 1 : 0, 1, once);
+    const Task& task = graph_.tasks[index(i)];
+    for (const auto* list : {&task.reads, &task.updates}) {
+      for (const int value : *list) {
+        Entries available = makers_of(t, value);
+        if (stage.kept[index(value)] != none) available.emplace_back(stage.kept[index(value)], 1.0);
+        if (i < t) {
+          for (const int run : runs) available.emplace_back(run, -1.0);
+        }
+        program_.add_row(i == t ? 1 : 0, infinity, std::move(available));
+      }
+    }
+  }
+  for (int v = 0; v < static_cast<int>(maker_.size()); ++v) {
+    Entries made = makers_of(t, v);
+    const int kept = stage.kept[index(v)];
+    if (kept != none && !made.empty()) {
+      // Who makes it again has no use for the old copy: readers come after makers in a stage.
+      Entries either = made;
+      either.emplace_back(kept, 1.0);
+      program_.add_row(0, 1, std::move(either));
+    }
+    const int after = kept_after(t, v).variable;
+    if (after == none) continue;
+    if (kept != none) made.emplace_back(kept, 1.0);
+    made.emplace_back(after, -1.0);
+    program_.add_row(0, infinity, std::move(made));
+  }
+}
+
+// Whether a value is live before each of its readers in the stage, and after the last.
+std::vector<CheckmateModel::Term> CheckmateModel::add_lifetime(int t, int value,
+                                                               const std::vector<int>& readers) {
+  std::vector<Term> live(readers.size() + 1);
+  live.back() = kept_after(t, value);
+  for (std::size_t s = readers.size(); s-- > 0;) {
+    if (readers[s] == t || (live[s + 1].variable == none && live[s + 1].constant >= 1)) {
+      live[s] = {none, 1};
+      continue;
+    }
+    live[s] = {program_.add_variable({0, 1, 0, false}), 0};
+    Entries runs;
+    for (const int run : stages_[index(t)].runs[index(readers[s])]) runs.emplace_back(run, 1.0);
+    at_least(live[s], runs);
+    if (live[s + 1].variable != none) at_least(live[s], {{live[s + 1].variable, 1.0}});
+  }
+  return live;
+}
+
+// Whether a value is live while its maker runs, where `after` says that for afterwards.
+CheckmateModel::Term CheckmateModel::add_made(int t, int value, Term after) {
+  const int maker = maker_[index(value)];
+  const Task& task = graph_.tasks[index(maker)];
+  if (after.variable == none && after.constant >= 1) return after;
+  const Entries runs = makers_of(t, value);
+  if (maker == t && runs.size() == task.options.size()) return {none, 1};
+  if (maker < t && task.options[0].makes.size() == 1) {
+    // Nothing is run again for nothing.
+    at_least(after, runs);
+    return after;
+  }
+  const Term made = {program_.add_variable({0, 1, 0, false}), 0};
+  at_least(made, runs);
+  if (after.variable != none) at_least(made, {{after.variable, 1.0}});
+  return made;
+}
+
+void CheckmateModel::add_stage(int t) {
+  add_runs(t);
+  const Stage& stage = stages_[index(t)];
+  std::vector<int> positions;
+  for (int i = 0; i <= t; ++i) {
+    if (!stage.runs[index(i)].empty()) positions.push_back(i);
+  }
+  std::vector<Entries> bytes(positions.size());
+  std::vector<double> limit(positions.size(), 1.0);
+  const auto count = [&](std::size_t place, Term term, std::int64_t size) {
+    const double part = static_cast<double>(size) / budget_;
+    if (term.variable != none) {
+      bytes[place].emplace_back(term.variable, part);
+    } else {
+      limit[place] -= term.constant * part;
+    }
+  };
+  for (int v = 0; v < static_cast<int>(maker_.size()); ++v) {
+    const int maker = maker_[index(v)];
+    const Term kept = {stage.kept[index(v)], 0};
+    const bool made_here = maker != none && maker <= t && !stage.runs[index(maker)].empty();
+    if (!made_here && kept.variable == none) continue;
+    std::vector<int> readers;
+    for (const int reader : readers_[index(v)]) {
+      if (reader <= t && !stage.runs[index(reader)].empty()) readers.push_back(reader);
+    }
+    const std::vector<Term> live = add_lifetime(t, v, readers);
+    const Term made = made_here ? add_made(t, v, live[0]) : Term{};
+    std::size_t next = 0;
+    for (std::size_t p = 0; p < positions.size(); ++p) {
+      while (next < readers.size() && readers[next] < positions[p]) ++next;
+      Term term = live[next];
+      if (made_here && positions[p] < maker) term = kept;
+      if (made_here && positions[p] == maker) term = made;
+      count(p, term, graph_.values[index(v)].bytes);
+    }
+  }
+  for (std::size_t p = 0; p < positions.size(); ++p) {
+    const std::vector<int>& runs = stage.runs[index(positions[p])];
+    for (std::size_t o = 0; o < runs.size(); ++o) {
+      count(p, {runs[o], 0}, graph_.tasks[index(positions[p])].options[o].transient_bytes);
+    }
+    // A variable may be counted for several values.
+    std::sort(bytes[p].begin(), bytes[p].end());
+    Entries merged;
+    for (const auto& [variable, part] : bytes[p]) {
+      if (part == 0) continue;
+      if (!merged.empty() && merged.back().first == variable) {
+        merged.back().second += part;
+      } else {
+        merged.emplace_back(variable, part);
+      }
+    }
+    program_.add_row(-infinity, limit[p], std::move(merged));
+  }
+}
+
+TaskSchedule CheckmateModel::schedule(const std::vector<double>& values) const {
+  TaskSchedule schedule;
+  for (int t = 0; t < static_cast<int>(graph_.tasks.size()); ++t) {
+    for (int i = 0; i <= t; ++i) {
+      const std::vector<int>& runs = stages_[index(t)].runs[index(i)];
+      for (std::size_t o = 0; o < runs.size(); ++o) {
+        if (values[index(runs[o])] > 0.5) schedule.push_back({i, static_cast<int>(o)});
+      }
+    }
+  }
+  return schedule;
+}
+
+std::optional<TaskSchedule> CheckmateModel::in_class(const TaskSchedule& schedule) const {
+  TaskSchedule result;
+  std::vector<int> options(graph_.tasks.size(), none);
+  int stage = 0;
+  for (const TaskStep& step : schedule) {
+    if (step.task > stage) return std::nullopt;
+    if (step.task < stage) {
+      // Where options differ, the first makes all.
+      int& option = options[index(step.task)];
+      option = option == none || option == step.option ? step.option : 0;
+      continue;
+    }
+    for (int i = 0; i < stage; ++i) {
+      if (options[index(i)] == none) continue;
+      if (stages_[index(stage)].runs[index(i)].empty()) return std::nullopt;
+      result.push_back({i, options[index(i)]});
+    }
+    result.push_back(step);
+    options.assign(graph_.tasks.size(), none);
+    ++stage;
+  }
+  return result;
+}
+
+std::vector<std::pair<int, double>> CheckmateModel::start(const TaskSchedule& in_class) const {
+  std::vector<std::pair<int, double>> result;
+  std::size_t next = 0;
+  for (int t = 0; t < static_cast<int>(graph_.tasks.size()); ++t) {
+    for (int i = 0; i <= t; ++i) {
+      const std::vector<int>& runs = stages_[index(t)].runs[index(i)];
+      const bool here = next < in_class.size() && in_class[next].task == i;
+      for (std::size_t o = 0; o < runs.size(); ++o) {
+        const bool taken = here && in_class[next].option == static_cast<int>(o);
+        result.emplace_back(runs[o], taken ? 1.0 : 0.0);
+      }
+      if (here) ++next;
+    }
+  }
+  return result;
+}
+
+TaskSchedule CheckmateModel::rounded(const std::vector<double>& values, double threshold) const {
+  const int tasks = static_cast<int>(graph_.tasks.size());
+  const auto kept = [&](int t, int value) {
+    const int variable = stages_[index(t)].kept[index(value)];
+    return variable != none && values[index(variable)] >= threshold;
+  };
+  TaskSchedule schedule;
+  for (int t = 0; t < tasks; ++t) {
+    std::vector<bool> needed(graph_.values.size(), false);
+    for (int v = 0; v < static_cast<int>(needed.size()); ++v) needed[index(v)] = kept(t + 1, v);
+    TaskSchedule stage;
+    for (int i = t; i >= 0; --i) {
+      const Task& task = graph_.tasks[index(i)];
+      std::vector<int> wanted;
+      for (const int value : task.options[0].makes) {
+        if (needed[index(value)] && !kept(t, value)) wanted.push_back(value);
+      }
+      if (i < t && wanted.empty()) continue;
+      stage.push_back({i, cheapest_option(graph_, i, wanted)});
+      for (const auto* list : {&task.reads, &task.updates}) {
+        for (const int value : *list) needed[index(value)] = true;
+      }
+    }
+    schedule.insert(schedule.end(), stage.rbegin(), stage.rend());
+  }
+  return schedule;
+}
+
+}  // namespace garonne::plan

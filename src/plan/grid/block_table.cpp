@@ -1,0 +1,200 @@
+#include "plan/grid/block_table.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "plan/pipeline/stage_cut.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t at(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+// As the policy "selective" has it.
+double seconds_per_byte(const ModelGraph& graph, const NodeSpec& node) {
+  std::int64_t bytes = graph.values[at(node.output)].bytes;
+  for (const std::int64_t slot : node.private_slot_bytes) bytes += slot;
+  return node.forward.seconds / static_cast<double>(std::max<std::int64_t>(bytes, 1));
+}
+
+// Facts about the values of a graph that every block asks for.
+struct Uses {
+  explicit Uses(const ModelGraph& graph)
+      : pinned(graph.values.size(), false), leaves(graph.values.size(), false) {
+    for (const auto& node : graph.nodes) {
+      for (const int value : node.pinned_values) pinned[at(value)] = true;
+    }
+    for (const int value : values_that_leave_blocks(graph)) leaves[at(value)] = true;
+    if (graph.loss >= 0) leaves[at(graph.loss)] = true;
+  }
+  std::vector<bool> pinned;
+  std::vector<bool> leaves;
+};
+
+bool runs_again(const ModelGraph& graph, const Uses& uses, int n, double threshold) {
+  const NodeSpec& node = graph.nodes[at(n)];
+  return !uses.leaves[at(node.output)] && !node.hands_over &&
+         seconds_per_byte(graph, node) <= threshold;
+}
+
+BlockOption option_at(const ModelGraph& graph, const Uses& uses, std::pair<int, int> range,
+                      double threshold) {
+  BlockOption option;
+  option.threshold = threshold;
+  std::vector<bool> wanted(graph.values.size(), false);  // by a forward that runs again
+  for (int n = range.second; n-- > range.first;) {
+    const NodeSpec& node = graph.nodes[at(n)];
+    std::int64_t record = 0;
+    for (const std::int64_t slot : node.private_slot_bytes) record += slot;
+    const bool read_again = uses.pinned[at(node.output)] || wanted[at(node.output)];
+    if (!runs_again(graph, uses, n, threshold)) {
+      option.saved_bytes += record;
+      if (read_again && !uses.leaves[at(node.output)])
+        option.saved_bytes += graph.values[at(node.output)].bytes;
+      continue;
+    }
+    if (!read_again && record == 0 && !node.needs_graph) continue;
+    option.again_seconds += node.forward.seconds;
+    for (const int input : node.inputs) wanted[at(input)] = true;
+  }
+  return option;
+}
+
+std::vector<BlockOption> options_of(const ModelGraph& graph, const Uses& uses,
+                                    std::pair<int, int> range) {
+  std::set<double> thresholds = {-1};
+  for (int n = range.first; n < range.second; ++n)
+    thresholds.insert(seconds_per_byte(graph, graph.nodes[at(n)]));
+  std::vector<BlockOption> hull;
+  for (const double threshold : thresholds) {
+    const BlockOption next = option_at(graph, uses, range, threshold);
+    if (!hull.empty() && next.saved_bytes >= hull.back().saved_bytes) continue;
+    const auto slope = [](const BlockOption& a, const BlockOption& b) {
+      return (b.again_seconds - a.again_seconds) /
+             static_cast<double>(std::max<std::int64_t>(a.saved_bytes - b.saved_bytes, 1));
+    };
+    while (hull.size() > 1 && slope(hull[hull.size() - 2], hull.back()) >= slope(hull.back(), next))
+      hull.pop_back();
+    hull.push_back(next);
+  }
+  return hull;
+}
+
+}  // namespace
+
+std::vector<BlockCost> block_costs(const ModelGraph& graph) {
+  const Uses uses(graph);
+  const auto ranges = block_ranges(graph);
+  const std::vector<bool> may_begin = part_beginnings(graph);
+  std::vector<int> first_block(graph.parameters.size(), -1);
+  std::vector<BlockCost> blocks;
+  for (std::size_t b = 0; b < ranges.size(); ++b) {
+    BlockCost cost;
+    std::set<int> parameters;
+    std::set<int> made;
+    std::set<int> inputs;
+    for (int n = ranges[b].first; n < ranges[b].second; ++n) {
+      const NodeSpec& node = graph.nodes[at(n)];
+      std::int64_t working =
+          std::max(node.backward.transient_bytes, node.forward_keep.transient_bytes) +
+          graph.values[at(node.output)].bytes;
+      for (const int input : node.inputs) {
+        const ValueSpec& value = graph.values[at(input)];
+        if (!value.differentiable) continue;
+        working += value.bytes;
+        if (!made.contains(input)) inputs.insert(input);
+      }
+      made.insert(node.output);
+      cost.working_bytes = std::max(cost.working_bytes, working);
+      parameters.insert(node.parameters.begin(), node.parameters.end());
+      const bool backward = graph.has_backward(node);
+      const double backward_seconds = backward ? node.backward.seconds : 0;
+      const double weight_seconds = backward ? node.backward_weight.seconds : 0;
+      cost.cut_seconds += node.forward_keep.seconds + backward_seconds + weight_seconds;
+      if (node.communicates()) {
+        cost.forward_link_seconds += node.forward_keep.seconds;
+        cost.backward_link_seconds += backward_seconds;
+      } else {
+        cost.forward_seconds += std::min(node.forward.seconds, node.forward_keep.seconds);
+        cost.backward_seconds += backward_seconds;
+        cost.weight_seconds += weight_seconds;
+      }
+    }
+    for (const int value : inputs) cost.input_bytes += graph.values[at(value)].bytes;
+    for (const int p : parameters) {
+      const std::int64_t elements = graph.parameters[at(p)].elements;
+      if (first_block[at(p)] < 0) {
+        first_block[at(p)] = static_cast<int>(b);
+        cost.first_used_elements += elements;
+      } else {
+        cost.used_again.emplace_back(first_block[at(p)], elements);
+      }
+    }
+    cost.may_begin_part = may_begin[b];
+    cost.options = options_of(graph, uses, ranges[b]);
+    blocks.push_back(std::move(cost));
+  }
+  return blocks;
+}
+
+std::int64_t most_on_the_way(const std::vector<PipelineOperation>& order,
+                             const std::vector<std::int64_t>& saved_bytes) {
+  std::int64_t now = 0;
+  std::int64_t most = 0;
+  if (order.empty()) {
+    for (const std::int64_t bytes : saved_bytes) most += bytes;
+  }
+  for (const auto& operation : order) {
+    if (operation.work == PipelineWork::Forward) now += saved_bytes[at(operation.chunk)];
+    most = std::max(most, now);
+    if (ends_activations(operation.work)) now -= saved_bytes[at(operation.chunk)];
+  }
+  return most;
+}
+
+std::size_t option_at_index(std::size_t index, std::size_t block, std::size_t blocks,
+                            std::size_t options) {
+  const std::size_t round = index / blocks;
+  const bool ahead = block < index % blocks;
+  return std::min(round + (ahead ? 1 : 0), options - 1);
+}
+
+BlockFamily::BlockFamily(const ModelGraph& graph) : graph_(graph), blocks_(block_costs(graph)) {
+  std::size_t most = 1;
+  for (const auto& block : blocks_) most = std::max(most, block.options.size());
+  size_ = static_cast<int>((most - 1) * blocks_.size()) + 1;
+}
+
+std::size_t BlockFamily::option_of(std::size_t block, int index) const {
+  return option_at_index(at(index), block, blocks_.size(), blocks_[block].options.size());
+}
+
+std::vector<std::int64_t> BlockFamily::saved_bytes(int index) const {
+  const auto ranges = block_ranges(graph_);
+  std::vector<std::int64_t> bytes(at(graph_.chunks()), 0);
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    bytes[at(graph_.nodes[at(ranges[b].first)].chunk)] +=
+        blocks_[b].input_bytes + blocks_[b].options[option_of(b, index)].saved_bytes;
+  }
+  return bytes;
+}
+
+NodeSchedule BlockFamily::schedule(int index) const {
+  const Uses uses(graph_);
+  const auto ranges = block_ranges(graph_);
+  KeptSet kept = keep_everything(graph_);
+  for (std::size_t b = 0; b < ranges.size(); ++b) {
+    const double threshold = blocks_[b].options[option_of(b, index)].threshold;
+    for (int n = ranges[b].first; n < ranges[b].second; ++n) {
+      if (!runs_again(graph_, uses, n, threshold)) continue;
+      kept.values[at(graph_.nodes[at(n)].output)] = false;
+      kept.records[at(n)] = false;
+    }
+  }
+  return recompute_on_demand(graph_, kept);
+}
+
+}  // namespace garonne::plan

@@ -1,0 +1,55 @@
+// The ways to lay a run out over a number of ranks.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/grid.hpp"
+#include "plan/model/cluster.hpp"
+#include "plan/pipeline/schedule.hpp"
+
+namespace garonne::plan {
+
+struct GridCandidate {
+  GridShape shape;
+  bool sequence_parallel = false;
+  std::string schedule = "1f1b";  // without meaning on one stage
+  int chunks = 1;                 // of a stage
+  int zero = 0;
+  std::int64_t micro_batch = 1;    // samples
+  std::int64_t micro_batches = 1;  // of a data rank
+  std::int64_t bucket_bytes = 0;   // of gradients that are reduced together
+
+  int parts() const { return shape.pipeline * chunks; }
+  bool operator==(const GridCandidate&) const = default;
+};
+// "data 4 × pipeline 2 × tensor 1, 1f1b, ZeRO 1, 8 micro-batches of 2".
+std::string to_string(const GridCandidate& candidate);
+
+// A pipeline schedule as searches know it.
+struct ScheduleTraits {
+  std::string name;
+  std::vector<int> chunks;  // that are worth a try
+  ChunkPlacement placement = ChunkPlacement::Looped;
+  bool splits_backward = false;
+};
+// Of all registered schedules that train one model from one direction.
+const std::vector<ScheduleTraits>& schedule_traits();
+const ScheduleTraits& traits_of(const std::string& schedule);
+
+struct GridLimits {
+  int ranks = 1;
+  std::int64_t global_batch = 1;
+  int blocks = 1;       // of the model: no more parts
+  int most_tensor = 1;  // usually the devices of a node
+  std::int64_t least_bucket_bytes = 4 << 20;
+};
+
+// All that the numbers allow, in a fixed order: sizes that divide, ZeRO stages where there are data
+// ranks, as many parts as there are blocks. Whether the model can be cut into so many tensor ranks
+// is for the model to say, whether a schedule takes so many micro-batches for the schedule.
+std::vector<GridCandidate> grid_candidates(const GridLimits& limits, const Cluster& cluster);
+
+}  // namespace garonne::plan

@@ -1,0 +1,396 @@
+#include "plan/grid/grid_estimate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/collective_bytes.hpp"
+#include "base/error.hpp"
+#include "plan/model/group_links.hpp"
+#include "plan/pipeline/schedule_registry.hpp"
+#include "plan/pipeline/simulation.hpp"
+#include "plan/pipeline/stage_cut.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t at(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+// Kept schedules may have so many operations together; then they are made again.
+constexpr std::size_t most_scheduled = 8'000'000;
+
+// As the generator gathers and reduces.
+constexpr int gathered_at_once = 3;
+
+// Gradients are summed by micro-batch, and only the own shard stays.
+bool gradient_in_shards(const GridCandidate& candidate) {
+  return candidate.zero >= 2 && candidate.shape.pipeline == 1;
+}
+
+bool gathers_after_update(const GridCandidate& candidate) {
+  return candidate.zero == 1 || candidate.zero == 2;
+}
+
+// A micro-batch after the other.
+PipelineSchedule one_stage(int micro_batches) {
+  PipelineSchedule schedule;
+  schedule.micro_batches = micro_batches;
+  schedule.order.resize(1);
+  for (int m = 0; m < micro_batches; ++m) {
+    schedule.order[0].push_back({PipelineWork::Forward, 0, m});
+    schedule.order[0].push_back({PipelineWork::Backward, 0, m});
+  }
+  return schedule;
+}
+
+}  // namespace
+
+struct GridEstimator::Model {
+  std::vector<BlockCost> blocks;
+  std::map<int, std::vector<int>> firsts;  // by number of parts: first block of each
+
+  const std::vector<int>& firsts_of(int parts) {
+    auto& found = firsts[parts];
+    if (found.empty()) {
+      std::vector<double> seconds;
+      std::vector<bool> may_begin;
+      for (const auto& block : blocks) {
+        seconds.push_back(block.cut_seconds);
+        may_begin.push_back(block.may_begin_part);
+      }
+      found = balanced_blocks(seconds, may_begin, parts);
+    }
+    return found;
+  }
+};
+
+struct GridEstimator::Shape {
+  GroupLink data;
+  GroupLink world;
+  Link hop;  // the slowest between stages that follow each other
+};
+
+struct GridEstimator::Device {
+  struct Chunk {
+    int first = 0;  // block
+    int last = 0;
+    double forward = 0;  // seconds of a micro-batch, collectives included
+    double backward = 0;
+    double weight = 0;
+    std::int64_t input_bytes = 0;
+  };
+  std::vector<Chunk> chunks;
+  std::int64_t elements = 0;
+  std::int64_t working_bytes = 0;
+  std::int64_t largest_block_elements = 0;
+  double before_forward = 0;  // seconds of the parts before its first one
+  double before_backward = 0;
+
+  double work() const {
+    double sum = 0;
+    for (const auto& chunk : chunks) sum += chunk.forward + chunk.backward + chunk.weight;
+    return sum;
+  }
+};
+
+// What a device keeps of its blocks between their passes.
+struct GridEstimator::Kept {
+  std::vector<double> again_seconds;  // by chunk: what runs a second time
+  std::int64_t peak_bytes = 0;
+};
+
+GridEstimator::GridEstimator(const Cluster& cluster, std::int64_t budget_bytes,
+                             const StepShape& step, BlocksOf blocks)
+    : cluster_(cluster), budget_bytes_(budget_bytes), step_(step), blocks_(std::move(blocks)) {}
+
+GridEstimator::~GridEstimator() = default;
+
+GridEstimator::Model& GridEstimator::model_of(const GridCandidate& candidate) {
+  auto& model =
+      models_[{candidate.shape.tensor, candidate.sequence_parallel, candidate.micro_batch}];
+  if (!model) {
+    Model made;
+    made.blocks =
+        blocks_(candidate.shape.tensor, candidate.sequence_parallel, candidate.micro_batch);
+    model = std::make_unique<Model>(std::move(made));
+  }
+  return *model;
+}
+
+const GridEstimator::Shape& GridEstimator::shape_of(const GridCandidate& candidate) {
+  const GridShape& sizes = candidate.shape;
+  auto& shape = shapes_[{sizes.data, sizes.pipeline, sizes.tensor}];
+  if (!shape) {
+    const GridLinks links(cluster_, Grid(sizes));
+    Shape made{links.data(), links.world(), cluster_.inside_node};
+    for (int stage = 0; stage + 1 < sizes.pipeline; ++stage) {
+      const GroupLink hop = links.stages(stage, stage + 1);
+      if (hop.between_nodes) made.hop = hop.link;
+    }
+    shape = std::make_unique<Shape>(made);
+  }
+  return *shape;
+}
+
+const PipelineSchedule& GridEstimator::schedule_of(const GridCandidate& candidate) {
+  const auto key = std::make_tuple(candidate.schedule, candidate.shape.pipeline,
+                                   candidate.micro_batches, candidate.chunks);
+  const auto found = schedules_.find(key);
+  if (found != schedules_.end()) return found->second;
+  PipelineRequest request;
+  request.stages = candidate.shape.pipeline;
+  request.micro_batches = static_cast<int>(candidate.micro_batches);
+  if (traits_of(candidate.schedule).chunks.size() > 1) request.chunks = candidate.chunks;
+  PipelineSchedule schedule = make_pipeline_schedule(candidate.schedule, request);
+  // Programs run again what their plan says, not what the schedule would.
+  schedule.recomputed.clear();
+  for (auto& order : schedule.order) {
+    std::erase_if(order, [](const auto& one) { return one.work == PipelineWork::Recompute; });
+    scheduled_ += order.size();
+  }
+  if (scheduled_ > most_scheduled) {
+    schedules_.clear();
+    scheduled_ = 0;
+  }
+  return schedules_[key] = std::move(schedule);
+}
+
+std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate& candidate,
+                                                             Model& model) const {
+  const int stages = candidate.shape.pipeline;
+  std::vector<Device> devices(at(stages));
+  const std::vector<int>& firsts = model.firsts_of(candidate.parts());
+  const ChunkPlacement placement =
+      stages == 1 ? ChunkPlacement::Looped : traits_of(candidate.schedule).placement;
+  const auto routes = pipeline_routes(placement, stages, candidate.chunks);
+  double forward = 0;
+  double backward = 0;
+  for (std::size_t part = 0; part < routes.front().size(); ++part) {
+    Device& device = devices[at(routes.front()[part].device)];
+    if (device.chunks.empty()) {
+      device.before_forward = forward;
+      device.before_backward = backward;
+    }
+    Device::Chunk chunk;
+    chunk.first = firsts[part];
+    chunk.last = firsts[part + 1];
+    chunk.input_bytes = model.blocks[at(chunk.first)].input_bytes;
+    for (int b = chunk.first; b < chunk.last; ++b) {
+      const BlockCost& block = model.blocks[at(b)];
+      chunk.forward += block.forward_seconds + block.forward_link_seconds;
+      chunk.backward += block.backward_seconds + block.backward_link_seconds;
+      chunk.weight += block.weight_seconds;
+      std::int64_t elements = block.first_used_elements;
+      for (const auto& [first_user, shared] : block.used_again) {
+        const bool has_it = std::any_of(
+            device.chunks.begin(), device.chunks.end(),
+            [&, user = first_user](const auto& c) { return c.first <= user && user < c.last; });
+        if (!has_it && first_user < chunk.first) elements += shared;
+      }
+      device.elements += elements;
+      device.largest_block_elements = std::max(device.largest_block_elements, elements);
+      device.working_bytes = std::max(device.working_bytes, block.working_bytes);
+    }
+    forward += chunk.forward;
+    backward += chunk.backward + chunk.weight;
+    device.chunks.push_back(chunk);
+  }
+  return devices;
+}
+
+double GridEstimator::reduction_seconds(const GridCandidate& candidate, std::int64_t elements) {
+  const bool all = candidate.zero == 0;
+  return collective_seconds(all ? "all-reduce" : "reduce-scatter",
+                            elements * step_.element_bytes.gradient, candidate.shape.data,
+                            shape_of(candidate).data.link);
+}
+
+std::int64_t GridEstimator::static_bytes(const GridCandidate& candidate,
+                                         std::int64_t elements) const {
+  const ElementBytes& bytes = step_.element_bytes;
+  const auto shard = [&](int from) {
+    return candidate.zero >= from ? elements / candidate.shape.data : elements;
+  };
+  return shard(3) * bytes.parameter +
+         shard(1) * (bytes.master +
+                     static_cast<std::int64_t>(step_.optimizer_states.size()) * bytes.state);
+}
+
+std::int64_t GridEstimator::bucket_bytes(const GridCandidate& candidate,
+                                         const Device& device) const {
+  const std::int64_t of_element = step_.element_bytes.gradient;
+  return std::min(std::max(candidate.bucket_bytes, device.largest_block_elements * of_element),
+                  device.elements * of_element);
+}
+
+std::int64_t GridEstimator::held_bytes(const GridCandidate& candidate, const Device& device) const {
+  const ElementBytes& bytes = step_.element_bytes;
+  const auto members = static_cast<std::int64_t>(candidate.shape.data);
+  const std::int64_t bucket = bucket_bytes(candidate, device);
+  const std::int64_t gradients = device.elements * bytes.gradient;
+  std::int64_t held = static_bytes(candidate, device.elements) + device.working_bytes;
+  held += gradient_in_shards(candidate) ? gradients / members + bucket : gradients;
+  if (members > 1) {
+    const std::int64_t in_flight =
+        std::min<std::int64_t>(step_.reductions_in_flight * bucket, gradients);
+    held += in_flight * (members - 1) / members;
+    if (candidate.zero == 3) held += gathered_at_once * bucket / bytes.gradient * bytes.parameter;
+  }
+  return held;
+}
+
+double GridEstimator::gather_seconds(const GridCandidate& candidate, const Device& device) {
+  return collective_seconds("all-gather", device.elements * step_.element_bytes.parameter,
+                            candidate.shape.data, shape_of(candidate).data.link);
+}
+
+std::int64_t GridEstimator::updated_elements(const GridCandidate& candidate, const Device& device) {
+  return candidate.zero > 0 ? device.elements / candidate.shape.data : device.elements;
+}
+
+GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
+                                    const std::vector<Device>& devices) {
+  const bool splits = candidate.shape.pipeline > 1 && traits_of(candidate.schedule).splits_backward;
+  const auto times = static_cast<double>(candidate.micro_batches);
+  GridBounds bounds;
+  double busy = 0;
+  double after = 0;  // the sums of the step, when everybody is done
+  for (const Device& device : devices) {
+    const double tail = splits ? 0 : device.before_backward;
+    double seconds = device.before_forward + times * device.work() + tail;
+    if (candidate.shape.data > 1 && device.chunks.size() == 1 && !splits) {
+      // No gradient is whole before the last backward.
+      const double before_last = device.before_forward + times * device.work() -
+                                 device.chunks[0].backward - device.chunks[0].weight;
+      seconds = std::max(seconds, before_last + reduction_seconds(candidate, device.elements));
+    }
+    busy = std::max(busy, seconds);
+    const auto mine = static_cast<double>(updated_elements(candidate, device));
+    double updating = mine * step_.update_seconds_per_element;
+    if (gathers_after_update(candidate))
+      updating = std::max(updating, gather_seconds(candidate, device));
+    after = std::max(after, updating);
+    const std::int64_t gradients =
+        gradient_in_shards(candidate) ? device.elements / candidate.shape.data : device.elements;
+    bounds.bytes = std::max(bounds.bytes, static_bytes(candidate, device.elements) +
+                                              gradients * step_.element_bytes.gradient);
+  }
+  bounds.seconds = busy + after;
+  return bounds;
+}
+
+GridBounds GridEstimator::bounds(const GridCandidate& candidate) {
+  return bounds_of(candidate, devices_of(candidate, model_of(candidate)));
+}
+
+// As few blocks run again as the budget asks for.
+GridEstimator::Kept GridEstimator::keep_within_budget(const Model& model, const Device& device,
+                                                      const std::vector<PipelineOperation>& order,
+                                                      std::int64_t held_bytes) const {
+  std::vector<const BlockCost*> blocks;
+  std::size_t options = 1;
+  for (const auto& chunk : device.chunks) {
+    for (int b = chunk.first; b < chunk.last; ++b) {
+      blocks.push_back(&model.blocks[at(b)]);
+      options = std::max(options, blocks.back()->options.size());
+    }
+  }
+  const auto kept_at = [&](std::size_t index) {
+    Kept kept;
+    kept.again_seconds.assign(device.chunks.size(), 0);
+    std::vector<std::int64_t> saved(device.chunks.size(), 0);
+    std::int64_t remade = 0;
+    std::size_t number = 0;
+    for (std::size_t c = 0; c < device.chunks.size(); ++c) {
+      for (int b = device.chunks[c].first; b < device.chunks[c].last; ++b, ++number) {
+        const BlockCost& block = *blocks[number];
+        const BlockOption& option =
+            block.options[option_at_index(index, number, blocks.size(), block.options.size())];
+        saved[c] += block.input_bytes + option.saved_bytes;
+        kept.again_seconds[c] += option.again_seconds;
+        remade = std::max(remade, block.options.front().saved_bytes - option.saved_bytes);
+      }
+    }
+    kept.peak_bytes = held_bytes + remade + most_on_the_way(order, saved);
+    return kept;
+  };
+  std::size_t least = 0;
+  std::size_t most = (options - 1) * blocks.size();
+  if (kept_at(0).peak_bytes <= budget_bytes_) most = 0;
+  while (least < most) {
+    const std::size_t middle = least + (most - least) / 2;
+    if (kept_at(middle).peak_bytes <= budget_bytes_)
+      most = middle;
+    else
+      least = middle + 1;
+  }
+  return kept_at(least);
+}
+
+double GridEstimator::exposed_seconds(const GridCandidate& candidate, const Device& device,
+                                      double backward_seconds) {
+  const std::int64_t gradients = device.elements * step_.element_bytes.gradient;
+  const double buckets = std::max(
+      1.0, static_cast<double>(gradients) / static_cast<double>(bucket_bytes(candidate, device)));
+  const double reducing =
+      reduction_seconds(candidate, device.elements / static_cast<std::int64_t>(buckets)) * buckets;
+  // The last bucket has nothing to hide behind.
+  return std::max(reducing / buckets, reducing - backward_seconds);
+}
+
+GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
+  Model& model = model_of(candidate);
+  const Shape& shape = shape_of(candidate);
+  const bool piped = candidate.shape.pipeline > 1;
+  const PipelineSchedule alone =
+      piped ? PipelineSchedule() : one_stage(static_cast<int>(candidate.micro_batches));
+  const PipelineSchedule& schedule = piped ? schedule_of(candidate) : alone;
+  GridEstimate estimate;
+  estimate.fits = true;
+  PipelineCosts costs;
+  double exposed = 0;  // reductions that no backward hides
+  double after = 0;
+  const std::vector<Device> devices = devices_of(candidate, model);
+  for (std::size_t r = 0; r < devices.size(); ++r) {
+    const Device& device = devices[r];
+    const Kept kept =
+        keep_within_budget(model, device, schedule.order[r], held_bytes(candidate, device));
+    estimate.bytes = std::max(estimate.bytes, kept.peak_bytes);
+    estimate.fits = estimate.fits && kept.peak_bytes <= budget_bytes_;
+
+    const double gathering = candidate.zero == 3 ? gather_seconds(candidate, device) /
+                                                       static_cast<double>(device.chunks.size())
+                                                 : 0;
+    double backward = 0;
+    for (std::size_t c = 0; c < device.chunks.size(); ++c) {
+      const auto& chunk = device.chunks[c];
+      const double again = kept.again_seconds[c];
+      costs.chunks.push_back({std::max(chunk.forward, gathering),
+                              std::max(chunk.backward + again, gathering - chunk.weight),
+                              chunk.weight});
+      backward += chunk.backward + again + chunk.weight;
+    }
+    if (candidate.shape.data > 1)
+      exposed = std::max(exposed, exposed_seconds(candidate, device, backward));
+    const auto mine = static_cast<double>(updated_elements(candidate, device));
+    double updating = mine * (step_.update_seconds_per_element + step_.norm_seconds_per_element);
+    if (gathers_after_update(candidate)) updating += gather_seconds(candidate, device);
+    after = std::max(after, updating);
+  }
+  double makespan = static_cast<double>(candidate.micro_batches) * costs.chunks[0].sum();
+  if (piped) {
+    costs.hop_seconds = message_seconds(devices.back().chunks[0].input_bytes, shape.hop);
+    makespan = simulate_pipeline(schedule, costs).makespan;
+  }
+  const double sums =
+      collective_seconds("all-reduce", 16, candidate.shape.ranks(), shape.world.link);
+  estimate.seconds =
+      std::max(makespan + exposed + sums + after, bounds_of(candidate, devices).seconds);
+  return estimate;
+}
+
+}  // namespace garonne::plan

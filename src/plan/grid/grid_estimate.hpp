@@ -1,0 +1,82 @@
+// What a candidate grid costs, by blocks: bounds that hold whatever a planner does, and estimates.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "plan/grid/block_table.hpp"
+#include "plan/grid/grid_candidate.hpp"
+#include "plan/pipeline/schedule.hpp"
+#include "plan/step/generator.hpp"
+
+namespace garonne::plan {
+
+// The costs of a model's blocks on one of so many tensor ranks, in seconds of the cluster's
+// devices. Throws ConfigError where the model cannot be cut like that.
+using BlocksOf = std::function<std::vector<BlockCost>(int tensor, bool sequence_parallel,
+                                                      std::int64_t micro_batch)>;
+
+struct GridBounds {
+  double seconds = 0;      // no Program of the candidate is done earlier
+  std::int64_t bytes = 0;  // some rank holds at least so many at once
+};
+
+struct GridEstimate {
+  double seconds = 0;
+  std::int64_t bytes = 0;  // of the rank that holds most
+  bool fits = false;       // bytes within the budget, rerunning what it takes
+};
+
+class GridEstimator {
+ public:
+  // `step`: bytes of elements, optimizer states, seconds of norm and update; groups, links and
+  // micro-batches are the candidates'.
+  GridEstimator(const Cluster& cluster, std::int64_t budget_bytes, const StepShape& step,
+                BlocksOf blocks);
+  ~GridEstimator();
+  GridEstimator(const GridEstimator&) = delete;
+  GridEstimator& operator=(const GridEstimator&) = delete;
+
+  // Both throw ConfigError where the model or the schedule cannot be had.
+  GridBounds bounds(const GridCandidate& candidate);
+  GridEstimate estimate(const GridCandidate& candidate);
+
+ private:
+  struct Model;   // blocks, and where parts begin
+  struct Shape;   // links of a grid
+  struct Device;  // of a pipeline, with its chunks
+  struct Kept;
+
+  Model& model_of(const GridCandidate& candidate);
+  const Shape& shape_of(const GridCandidate& candidate);
+  const PipelineSchedule& schedule_of(const GridCandidate& candidate);
+  std::vector<Device> devices_of(const GridCandidate& candidate, Model& model) const;
+  double reduction_seconds(const GridCandidate& candidate, std::int64_t elements);
+  std::int64_t static_bytes(const GridCandidate& candidate, std::int64_t elements) const;
+  std::int64_t bucket_bytes(const GridCandidate& candidate, const Device& device) const;
+  std::int64_t held_bytes(const GridCandidate& candidate, const Device& device) const;
+  double gather_seconds(const GridCandidate& candidate, const Device& device);
+  static std::int64_t updated_elements(const GridCandidate& candidate, const Device& device);
+  GridBounds bounds_of(const GridCandidate& candidate, const std::vector<Device>& devices);
+  Kept keep_within_budget(const Model& model, const Device& device,
+                          const std::vector<PipelineOperation>& order,
+                          std::int64_t held_bytes) const;
+  double exposed_seconds(const GridCandidate& candidate, const Device& device,
+                         double backward_seconds);
+
+  Cluster cluster_;
+  std::int64_t budget_bytes_;
+  StepShape step_;
+  BlocksOf blocks_;
+  std::map<std::tuple<int, bool, std::int64_t>, std::unique_ptr<Model>> models_;
+  std::map<std::tuple<int, int, int>, std::unique_ptr<Shape>> shapes_;
+  std::map<std::tuple<std::string, int, std::int64_t, int>, PipelineSchedule> schedules_;
+  std::size_t scheduled_ = 0;  // operations in schedules_
+};
+
+}  // namespace garonne::plan

@@ -1,0 +1,197 @@
+#include "plan/grid/grid_search.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace garonne::plan {
+namespace {
+
+// Estimates of bytes may be off by so much: a candidate beyond is doubtful.
+constexpr double estimate_slack = 1.15;
+// Where nothing fits, so many are planned to find out who needs least.
+constexpr int most_lean_plans = 8;
+constexpr std::size_t most_lean_estimates = 500;
+
+class Search {
+ public:
+  Search(const std::vector<GridCandidate>& candidates, GridEstimator& estimator,
+         std::int64_t budget_bytes, const std::function<GridOutcome(const GridCandidate&)>& plan,
+         const GridSearchOptions& options)
+      : estimator_(estimator), budget_bytes_(budget_bytes), plan_(plan), options_(options) {
+    result_.candidates = static_cast<std::int64_t>(candidates.size());
+    for (const auto& candidate : candidates) rows_.push_back({candidate, {}, {}, {}});
+  }
+
+  GridSearch run() {
+    bound();
+    descend();
+    std::stable_sort(result_.best.begin(), result_.best.end(), faster);
+    if (result_.best.size() > most()) result_.best.resize(most());
+    if (result_.best.empty()) find_leanest();
+    return std::move(result_);
+  }
+
+ private:
+  // Rows in the order in which they may be the next best: (seconds at least, row).
+  using Entry = std::tuple<double, std::size_t>;
+  using Queue = std::priority_queue<Entry, std::vector<Entry>, std::greater<>>;
+  // Estimated ones: (doubtful, seconds, row).
+  using EstimatedEntry = std::tuple<bool, double, std::size_t>;
+  using EstimatedQueue =
+      std::priority_queue<EstimatedEntry, std::vector<EstimatedEntry>, std::greater<>>;
+
+  std::size_t most() const { return static_cast<std::size_t>(options_.best); }
+  static bool faster(const RankedGrid& a, const RankedGrid& b) {
+    return a.outcome.seconds < b.outcome.seconds;
+  }
+
+  // The time of the last one that is wanted.
+  double last_wanted() const {
+    if (options_.exhaustive || result_.best.size() < most())
+      return std::numeric_limits<double>::infinity();
+    std::vector<double> seconds;
+    for (const auto& row : result_.best) seconds.push_back(row.outcome.seconds);
+    std::nth_element(seconds.begin(), seconds.begin() + options_.best - 1, seconds.end());
+    return seconds[most() - 1];
+  }
+
+  void note(std::int64_t done, const std::string& what) const {
+    if (options_.progress) options_.progress(done, result_.candidates, what);
+  }
+
+  void bound() {
+    for (std::size_t row = 0; row < rows_.size(); ++row) {
+      note(static_cast<std::int64_t>(row), "bounds");
+      try {
+        rows_[row].bounds = estimator_.bounds(rows_[row].candidate);
+      } catch (const ConfigError&) {
+        ++result_.refused;
+        continue;
+      }
+      if (rows_[row].bounds.bytes > budget_bytes_) {
+        ++result_.too_large;
+        large_.push_back(row);
+        continue;
+      }
+      bounded_.emplace(rows_[row].bounds.seconds, row);
+    }
+  }
+
+  void descend() {
+    EstimatedQueue estimated;  // among those whose bounds leave a chance
+    bool gave_up = false;
+    while (!bounded_.empty() || !estimated.empty()) {
+      const double limit = last_wanted();
+      if (!bounded_.empty() && may_be_faster(std::get<0>(bounded_.top()), estimated)) {
+        const auto [seconds, row] = bounded_.top();
+        if (seconds >= limit && !options_.exhaustive) {
+          bounded_ = Queue();
+          continue;
+        }
+        bounded_.pop();
+        estimate(row, estimated);
+        continue;
+      }
+      const std::size_t row = std::get<2>(estimated.top());
+      estimated.pop();
+      if (rows_[row].bounds.seconds >= limit) continue;
+      if (!options_.exhaustive && micro_batches_ >= options_.most_micro_batches &&
+          (!result_.best.empty() || micro_batches_ >= 4 * options_.most_micro_batches)) {
+        gave_up = true;
+        break;
+      }
+      note(result_.candidates, "planning " + to_string(rows_[row].candidate));
+      ++result_.planned;
+      micro_batches_ += rows_[row].candidate.micro_batches;
+      rows_[row].outcome = plan_(rows_[row].candidate);
+      if (rows_[row].outcome.fits)
+        result_.best.push_back(rows_[row]);
+      else
+        large_.push_back(row);
+    }
+    result_.proven = !gave_up;
+  }
+
+  // Whether a candidate that takes at least so long may be faster than the best estimate: it gets
+  // one, too.
+  static bool may_be_faster(double least_seconds, const EstimatedQueue& estimated) {
+    if (estimated.empty()) return true;
+    const auto [doubtful, seconds, row] = estimated.top();
+    return doubtful || least_seconds <= seconds;
+  }
+
+  void estimate(std::size_t row, EstimatedQueue& estimated) {
+    try {
+      rows_[row].estimate = estimator_.estimate(rows_[row].candidate);
+    } catch (const ConfigError&) {
+      ++result_.refused;
+      return;
+    }
+    const double beyond =
+        static_cast<double>(rows_[row].estimate.bytes) / static_cast<double>(budget_bytes_);
+    // These come last: estimates err on the side of more, but rarely by so much.
+    const bool doubtful =
+        !options_.exhaustive && !rows_[row].estimate.fits && beyond > estimate_slack;
+    estimated.emplace(doubtful, rows_[row].estimate.seconds, row);
+  }
+
+  void find_leanest() {
+    std::stable_sort(large_.begin(), large_.end(), [&](std::size_t a, std::size_t b) {
+      return rows_[a].bounds.bytes < rows_[b].bounds.bytes;
+    });
+    if (large_.size() > most_lean_estimates) large_.resize(most_lean_estimates);
+    Queue by_bytes;
+    for (const std::size_t row : large_) {
+      RankedGrid& candidate = rows_[row];
+      if (candidate.outcome.needed_bytes > 0) {
+        take_if_leaner(candidate);
+        continue;
+      }
+      try {
+        if (candidate.estimate.bytes == 0)
+          candidate.estimate = estimator_.estimate(candidate.candidate);
+      } catch (const ConfigError&) {
+        continue;
+      }
+      by_bytes.emplace(static_cast<double>(candidate.estimate.bytes), row);
+    }
+    for (int k = 0; k < most_lean_plans && !by_bytes.empty(); ++k) {
+      RankedGrid& candidate = rows_[std::get<1>(by_bytes.top())];
+      by_bytes.pop();
+      candidate.outcome = plan_(candidate.candidate);
+      ++result_.planned;
+      take_if_leaner(candidate);
+    }
+  }
+
+  void take_if_leaner(const RankedGrid& candidate) {
+    const std::int64_t known = result_.leanest.outcome.needed_bytes;
+    if (known == 0 || candidate.outcome.needed_bytes < known) result_.leanest = candidate;
+  }
+
+  GridEstimator& estimator_;
+  std::int64_t budget_bytes_;
+  const std::function<GridOutcome(const GridCandidate&)>& plan_;
+  const GridSearchOptions& options_;
+  std::vector<RankedGrid> rows_;
+  std::vector<std::size_t> large_;
+  Queue bounded_;
+  GridSearch result_;
+  std::int64_t micro_batches_ = 0;  // of what was planned
+};
+
+}  // namespace
+
+GridSearch search_grids(const std::vector<GridCandidate>& candidates, GridEstimator& estimator,
+                        std::int64_t budget_bytes,
+                        const std::function<GridOutcome(const GridCandidate&)>& plan,
+                        const GridSearchOptions& options) {
+  return Search(candidates, estimator, budget_bytes, plan, options).run();
+}
+
+}  // namespace garonne::plan

@@ -1,0 +1,64 @@
+// The fastest ways to lay a run out over a number of ranks: bounds first, estimates by blocks next,
+// Programs by node for those that are left.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "plan/grid/grid_candidate.hpp"
+#include "plan/grid/grid_estimate.hpp"
+
+namespace garonne::plan {
+
+// What Programs of all stages, replayed together, come to.
+struct GridOutcome {
+  bool fits = false;
+  std::int64_t needed_bytes = 0;  // the least that some plan of it needs, where it does not fit
+  double seconds = 0;             // of a step
+  double bubble_seconds = 0;      // of it, the busiest stage computes nothing
+  std::vector<std::int64_t> peak_bytes;  // by stage
+  std::vector<std::string> plans;        // by stage
+  double inside_traffic = 0;   // bytes a step that some rank sends over links inside its node
+  double between_traffic = 0;  // over links that leave it
+  // Of the busiest stage: the largest is what binds.
+  std::vector<std::pair<std::string, double>> parts;  // name, seconds
+};
+
+struct RankedGrid {
+  GridCandidate candidate;
+  GridBounds bounds;
+  GridEstimate estimate;
+  GridOutcome outcome;
+};
+
+struct GridSearchOptions {
+  int best = 10;            // so many are wanted
+  bool exhaustive = false;  // plan every candidate by node, whatever its bounds
+  // Else candidates are planned until they have so many micro-batches together, and at least
+  // until there is one that fits.
+  std::int64_t most_micro_batches = 2'000;
+  std::function<void(std::int64_t done, std::int64_t total, const std::string& what)> progress;
+};
+
+struct GridSearch {
+  std::vector<RankedGrid> best;  // fastest first
+  std::int64_t candidates = 0;
+  std::int64_t refused = 0;    // the model or the schedule cannot be had like that
+  std::int64_t too_large = 0;  // bounds or estimates say that no plan fits
+  std::int64_t planned = 0;    // by node
+  // No other candidate is faster: each was planned, or cannot be by its bounds.
+  bool proven = false;
+  // Where nothing fits: the candidate that needs least.
+  RankedGrid leanest;
+};
+
+// `plan` makes Programs of a candidate; an equal candidate always gets an equal answer, so that the
+// search is a function of its arguments. Never faster than the estimator's bounds.
+GridSearch search_grids(const std::vector<GridCandidate>& candidates, GridEstimator& estimator,
+                        std::int64_t budget_bytes,
+                        const std::function<GridOutcome(const GridCandidate&)>& plan,
+                        const GridSearchOptions& options);
+
+}  // namespace garonne::plan

@@ -1,0 +1,103 @@
+#include "plan/model/group_links.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <string>
+
+#include "base/error.hpp"
+
+namespace garonne::plan {
+namespace {
+
+// Every group along an axis once.
+std::vector<std::vector<int>> groups_along(const Grid& grid, Axis axis) {
+  std::vector<std::vector<int>> groups;
+  for (int rank = 0; rank < grid.ranks(); ++rank) {
+    const Coordinates at = grid.coordinates_of(rank);
+    const int place = axis == Axis::Tensor ? at.tensor : axis == Axis::Data ? at.data : at.pipeline;
+    if (place == 0) groups.push_back(grid.group(axis, rank));
+  }
+  return groups;
+}
+
+double phases(std::string_view kind) {
+  return kind == "all-reduce" ? 2 : 1;
+}
+
+}  // namespace
+
+double collective_seconds(std::string_view kind, std::int64_t bytes, std::int64_t members,
+                          const Link& link) {
+  if (members < 2) return 0;
+  const double steps = phases(kind) * static_cast<double>(members - 1);
+  return steps * (link.latency_seconds + static_cast<double>(bytes) / static_cast<double>(members) /
+                                             link.bytes_per_second);
+}
+
+double collective_traffic(std::string_view kind, std::int64_t bytes, std::int64_t members) {
+  if (members < 2) return 0;
+  return phases(kind) * static_cast<double>(bytes) * static_cast<double>(members - 1) /
+         static_cast<double>(members);
+}
+
+const Link& StepLinks::of_group(std::string_view group) const {
+  if (group == "tensor") return tensor;
+  if (group == "data") return data;
+  if (group == "tied") return tied;
+  if (group == "world") return world;
+  throw InternalError("no link is known for group " + std::string(group));
+}
+
+Link StepLinks::to_stage(int member) const {
+  return pipeline.empty() ? Link() : pipeline.at(static_cast<std::size_t>(member));
+}
+
+GroupLink slowest_link(const Cluster& cluster, const std::vector<std::vector<int>>& groups) {
+  std::map<int, int> leaving;  // node -> groups that leave it
+  std::vector<int> nodes;
+  for (const auto& group : groups) {
+    nodes.clear();
+    for (const int rank : group) nodes.push_back(rank / cluster.devices_per_node);
+    std::sort(nodes.begin(), nodes.end());
+    nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+    if (nodes.size() < 2) continue;
+    for (const int node : nodes) ++leaving[node];
+  }
+  if (leaving.empty()) return {cluster.inside_node, false};
+  GroupLink slowest{cluster.between_nodes, true};
+  if (cluster.shared_by_node) {
+    int most = 1;
+    for (const auto& [node, count] : leaving) most = std::max(most, count);
+    slowest.link.bytes_per_second /= most;
+  }
+  return slowest;
+}
+
+GridLinks::GridLinks(const Cluster& cluster, const Grid& grid) : cluster_(cluster), grid_(grid) {
+  tensor_ = slowest_link(cluster, groups_along(grid, Axis::Tensor));
+  data_ = slowest_link(cluster, groups_along(grid, Axis::Data));
+  std::vector<int> all(static_cast<std::size_t>(grid.ranks()));
+  std::iota(all.begin(), all.end(), 0);
+  world_ = slowest_link(cluster, {all});
+}
+
+GroupLink GridLinks::stages(int a, int b) const {
+  const int size = grid_.shape().data * grid_.shape().tensor;
+  std::vector<std::vector<int>> pairs;
+  for (int k = 0; k < size; ++k) pairs.push_back({a * size + k, b * size + k});
+  return slowest_link(cluster_, pairs);
+}
+
+StepLinks GridLinks::of_stage(int stage, const std::vector<int>& tied) const {
+  StepLinks links;
+  links.tensor = tensor_.link;
+  links.data = data_.link;
+  links.world = world_.link;
+  links.tied = tied.size() == 2 ? stages(tied[0], tied[1]).link : Link();
+  for (int other = 0; other < grid_.shape().pipeline; ++other)
+    links.pipeline.push_back(other == stage ? Link() : stages(stage, other).link);
+  return links;
+}
+
+}  // namespace garonne::plan

@@ -1,0 +1,72 @@
+// Which links the groups of a grid communicate over, and what collectives and messages cost there.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/grid.hpp"
+#include "plan/model/cluster.hpp"
+
+namespace garonne::plan {
+
+// Seconds of a collective of `bytes` (the whole buffer) among `members`, as a ring does it: members
+// − 1 steps of bytes / members, and as many again for an all-reduce, which gathers what it has
+// reduced. `kind`: "all-reduce", "reduce-scatter" or "all-gather".
+double collective_seconds(std::string_view kind, std::int64_t bytes, std::int64_t members,
+                          const Link& link);
+// Bytes that each member sends in it.
+double collective_traffic(std::string_view kind, std::int64_t bytes, std::int64_t members);
+
+inline double message_seconds(std::int64_t bytes, const Link& link) {
+  return link.latency_seconds + static_cast<double>(bytes) / link.bytes_per_second;
+}
+
+// The links of the groups that one rank is in.
+struct StepLinks {
+  Link tensor;
+  Link data;
+  Link tied;
+  Link world;
+  std::vector<Link> pipeline;  // to each member of the pipeline; empty = the default
+
+  // By the name of a channel's group: "tensor", "data", "tied", "world". Throws InternalError.
+  const Link& of_group(std::string_view group) const;
+  Link to_stage(int member) const;
+};
+
+// A link, and whether it leaves the node.
+struct GroupLink {
+  Link link;
+  bool between_nodes = false;
+};
+
+// The slowest link of groups that communicate at the same time. Rank r is on node r /
+// devices_per_node. Where the devices of a node share what leaves it, groups that leave a node
+// have equal parts of it.
+GroupLink slowest_link(const Cluster& cluster, const std::vector<std::vector<int>>& groups);
+
+// Of a whole grid; all groups along an axis keep step, so that the slowest is everybody's.
+class GridLinks {
+ public:
+  GridLinks(const Cluster& cluster, const Grid& grid);
+
+  const GroupLink& tensor() const { return tensor_; }
+  const GroupLink& data() const { return data_; }
+  const GroupLink& world() const { return world_; }
+  // Between the ranks of two pipeline stages.
+  GroupLink stages(int a, int b) const;
+
+  // Of the ranks of a stage; `tied`: the two stages that sum the gradients of tied parameters, or
+  // none.
+  StepLinks of_stage(int stage, const std::vector<int>& tied) const;
+
+ private:
+  Cluster cluster_;
+  Grid grid_;
+  GroupLink tensor_;
+  GroupLink data_;
+  GroupLink world_;
+};
+
+}  // namespace garonne::plan

@@ -1,0 +1,49 @@
+#include "plan/model/model_graph.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace garonne::plan {
+
+std::int64_t ModelGraph::parameter_elements() const {
+  std::int64_t elements = 0;
+  for (const auto& parameter : parameters) elements += parameter.elements;
+  return elements;
+}
+
+void check_model_graph(const ModelGraph& graph) {
+  std::vector<bool> made(graph.values.size(), false);
+  for (std::size_t i = 0; i < graph.values.size(); ++i) made[i] = graph.values[i].loaded;
+  int block = 0;
+  for (const auto& node : graph.nodes) {
+    expect(node.block == block || node.block == block + 1,
+           node.name + ": blocks must ascend by one");
+    block = node.block;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      // Its two contributions to one gradient would come from one instruction.
+      const bool twice = std::count(node.inputs.begin(), node.inputs.end(), node.inputs[i]) > 1;
+      expect(!twice || !graph.values.at(static_cast<std::size_t>(node.inputs[i])).differentiable,
+             node.name + " reads one differentiable value twice; copy it with a node of its own");
+    }
+    for (const int input : node.inputs) {
+      expect(made.at(static_cast<std::size_t>(input)),
+             node.name + " reads a value before it is made");
+    }
+    expect(node.output >= 0 && !made.at(static_cast<std::size_t>(node.output)),
+           node.name + " makes a value a second time");
+    made[static_cast<std::size_t>(node.output)] = true;
+    expect(node.gradient_aliases.size() == node.inputs.size(),
+           node.name + ": one alias flag an input");
+    if (!graph.has_backward(node)) {
+      expect(node.pinned_values.empty() && node.private_slot_bytes.empty() && !node.needs_graph,
+             node.name + " keeps something for a backward that it has not");
+    }
+    for (const int parameter : node.parameters) {
+      expect(parameter >= 0 && static_cast<std::size_t>(parameter) < graph.parameters.size(),
+             node.name + " uses an unknown parameter");
+    }
+  }
+}
+
+}  // namespace garonne::plan

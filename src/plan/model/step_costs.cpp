@@ -1,0 +1,23 @@
+#include "plan/model/step_costs.hpp"
+
+#include <fmt/format.h>
+
+namespace garonne::plan {
+
+std::string step_cost_key(const std::string& what, const std::string& precision) {
+  return fmt::format("{} of {} elements {}", what, step_cost_elements, precision);
+}
+
+bool apply_costs(const CostTable& table, const std::string& optimizer, const std::string& precision,
+                 ModelGraph& graph, StepShape& step) {
+  const auto seconds_per_element = [&](const std::string& what) {
+    const auto row = table.rows.find(step_cost_key(what, precision));
+    if (row == table.rows.end()) return 0.0;
+    return row->second.forward_seconds / static_cast<double>(step_cost_elements);
+  };
+  step.norm_seconds_per_element = seconds_per_element("norm");
+  step.update_seconds_per_element = seconds_per_element(optimizer);
+  return apply_costs(table, graph);
+}
+
+}  // namespace garonne::plan

@@ -1,0 +1,130 @@
+#include "plan/pipeline/pipeline_stage.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+// Where each part of the model is, by direction.
+using Routes = std::vector<PipelineRoute>;
+
+// The stages whose parts use a parameter, ascending.
+std::vector<int> stages_of(const ModelGraph& whole, const std::vector<NodeRange>& parts,
+                           const Routes& routes, int parameter) {
+  std::set<int> stages;
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    for (int n = parts[part].first; n < parts[part].last; ++n) {
+      const auto& used = whole.nodes[index(n)].parameters;
+      if (std::find(used.begin(), used.end(), parameter) == used.end()) continue;
+      for (const PipelineRoute& route : routes) stages.insert(route[part].device);
+    }
+  }
+  return {stages.begin(), stages.end()};
+}
+
+void mark_tied(const ModelGraph& whole, const std::vector<NodeRange>& parts, const Routes& routes,
+               int stage, PipelineStage& result) {
+  for (std::size_t p = 0; p < result.cut.parameters.size(); ++p) {
+    const std::vector<int> stages = stages_of(whole, parts, routes, result.cut.parameters[p]);
+    if (stages.size() == 1) continue;
+    ParameterSpec& parameter = result.cut.graph.parameters[p];
+    parameter.tied = true;
+    parameter.counted = stages.front() == stage;
+    if (result.place.tied_group.empty()) result.place.tied_group = stages;
+    if (result.place.tied_group != stages) {
+      throw ConfigError("grid.pipeline", "",
+                        fmt::format("would spread copies of {} over other stages than those of "
+                                    "another parameter; use fewer stages or grid.schedule = "
+                                    "\"zb-v\"",
+                                    parameter.name));
+    }
+  }
+}
+
+void expect_work(const PipelineSchedule& schedule, int stage) {
+  for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
+    const auto& order = schedule.order[index(stage)];
+    if (std::any_of(order.begin(), order.end(),
+                    [&](const auto& one) { return one.chunk == chunk; }))
+      continue;
+    throw ConfigError("grid.schedule", schedule.name,
+                      fmt::format("leaves a direction without work for {} micro-batch{}; raise "
+                                  "train.global_batch or lower train.micro_batch",
+                                  schedule.micro_batches, schedule.micro_batches == 1 ? "" : "es"));
+  }
+}
+
+// Weight gradients are added in the order in which they are made, which is to be that of the
+// micro-batches.
+void expect_order_of_sums(const PipelineSchedule& schedule, int stage) {
+  std::vector<int> last(index(schedule.chunks), -1);
+  for (const PipelineOperation& operation : schedule.order[index(stage)]) {
+    if (!ends_activations(operation.work)) continue;
+    int& before = last[index(operation.chunk)];
+    if (operation.micro_batch < before) {
+      throw ConfigError(
+          "grid.schedule", schedule.name,
+          fmt::format("has on device {} the {} after that of micro-batch {}; gradients of weights "
+                      "are added in the order of micro-batches",
+                      stage, describe(operation), before));
+    }
+    before = operation.micro_batch;
+  }
+}
+
+}  // namespace
+
+PipelineStage make_pipeline_stage(const ModelGraph& whole, const PipelineSchedule& schedule,
+                                  int stage) {
+  return make_pipeline_stage(whole, whole, schedule, stage);
+}
+
+PipelineStage make_pipeline_stage(const ModelGraph& whole, const ModelGraph& cut_by,
+                                  const PipelineSchedule& schedule, int stage) {
+  expect_work(schedule, stage);
+  expect_order_of_sums(schedule, stage);
+  const Routes routes = pipeline_routes(schedule.placement, schedule.devices, schedule.chunks);
+  const auto parts = balanced_parts(cut_by, static_cast<int>(routes.front().size()));
+  PipelineStage result;
+  PipelinePlace& place = result.place;
+  place.member = stage;
+  place.order = schedule.order[index(stage)];
+  place.directions = static_cast<int>(routes.size());
+  std::vector<StagePart> mine;
+  for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
+    for (const PipelineRoute& route : routes) {
+      const auto found = std::find(route.begin(), route.end(), ChunkPlace{stage, chunk});
+      if (found == route.end()) continue;
+      const int part = static_cast<int>(found - route.begin());
+      const int before = found == route.begin() ? -1 : std::prev(found)->device;
+      const int after = std::next(found) == route.end() ? -1 : std::next(found)->device;
+      // What stays on the device is no message.
+      place.chunks.push_back({part, before == stage ? -1 : before, after == stage ? -1 : after});
+      mine.push_back({part, before >= 0 && before != stage, after >= 0 && after != stage});
+    }
+  }
+  place.lane_numbers = 2 * (static_cast<int>(parts.size()) - 1);
+  for (const PipelineRoute& route : routes) {
+    for (int part = 0; part + 1 < static_cast<int>(route.size()); ++part) {
+      const int here = route[index(part)].device;
+      const int there = route[index(part) + 1].device;
+      if (here == there) continue;
+      place.lanes.push_back({here, there, 2 * part});
+      place.lanes.push_back({there, here, 2 * part + 1});
+    }
+  }
+  result.cut = cut_stage(whole, parts, mine);
+  mark_tied(whole, parts, routes, stage, result);
+  return result;
+}
+
+}  // namespace garonne::plan

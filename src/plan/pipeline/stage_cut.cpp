@@ -1,0 +1,234 @@
+#include "plan/pipeline/stage_cut.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "base/error.hpp"
+#include "plan/step/node_schedule.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+// The values that nodes from `position` on read and earlier ones make, ascending.
+std::set<int> crossing_values(const ModelGraph& whole, int position) {
+  std::set<int> made;
+  for (int n = 0; n < position; ++n) made.insert(whole.nodes[index(n)].output);
+  std::set<int> crossing;
+  for (int n = position; n < static_cast<int>(whole.nodes.size()); ++n) {
+    for (const int input : whole.nodes[index(n)].inputs) {
+      if (made.contains(input)) crossing.insert(input);
+    }
+  }
+  for (const int value : crossing) {
+    if (whole.values[index(value)].differentiable) continue;
+    throw ConfigError(
+        "grid.pipeline", "",
+        fmt::format("would cut the model before {}, where {} crosses, which has no "
+                    "gradient; stages hand over what has one",
+                    whole.nodes[index(position)].name, whole.values[index(value)].name));
+  }
+  return crossing;
+}
+
+// Copies nodes of the whole model, with what they use, into a stage.
+class StageMaker {
+ public:
+  explicit StageMaker(const ModelGraph& whole)
+      : whole_(whole), value_(whole.values.size(), -1), parameter_(whole.parameters.size(), -1) {}
+
+  // What an earlier chunk had comes again by message: between the two it was another stage's.
+  void forget_values() {
+    for (std::size_t v = 0; v < value_.size(); ++v) {
+      if (whole_.values[v].differentiable) value_[v] = -1;
+    }
+  }
+
+  void receive(int value, int chunk) {
+    ValueSpec& received = cut_.graph.values[index(place_value(value))];
+    received.loaded = true;
+    received.received_by = chunk;
+  }
+
+  void add(const NodeRange& range, int chunk) {
+    for (int n = range.first; n < range.last; ++n) {
+      NodeSpec node = whole_.nodes[index(n)];
+      node.chunk = chunk;
+      node.block = next_block(node.block);
+      for (int& input : node.inputs) input = place_value(input);
+      for (int& value : node.pinned_values) value = place_value(value);
+      node.output = place_value(node.output);
+      for (int& parameter : node.parameters) parameter = place_parameter(parameter);
+      if (whole_.nodes[index(n)].output == whole_.loss) cut_.graph.loss = node.output;
+      cut_.graph.nodes.push_back(std::move(node));
+      cut_.nodes.push_back(n);
+    }
+  }
+
+  void hand_over(int value, int chunk) {
+    NodeSpec node;
+    node.name = "hand-over." + whole_.values[index(value)].name;
+    node.kind = node.cost_key = "hand-over";
+    node.block = cut_.graph.nodes.back().block;
+    node.chunk = chunk;
+    node.hands_over = true;
+    node.inputs = {value_[index(value)]};
+    node.gradient_aliases = {false};
+    node.measured = true;
+    node.output = static_cast<int>(cut_.graph.values.size());
+    cut_.graph.values.push_back({node.name, 0, true, false, 0});
+    cut_.values.push_back(-1);
+    cut_.graph.nodes.push_back(std::move(node));
+    cut_.nodes.push_back(-1);
+  }
+
+  StageCut take() { return std::move(cut_); }
+
+ private:
+  int next_block(int block) {
+    if (block != last_block_) ++blocks_;
+    last_block_ = block;
+    return blocks_;
+  }
+
+  int place_value(int value) {
+    int& place = value_[index(value)];
+    if (place < 0) {
+      place = static_cast<int>(cut_.graph.values.size());
+      cut_.graph.values.push_back(whole_.values[index(value)]);
+      cut_.values.push_back(value);
+    }
+    return place;
+  }
+
+  int place_parameter(int parameter) {
+    int& place = parameter_[index(parameter)];
+    if (place < 0) {
+      place = static_cast<int>(cut_.graph.parameters.size());
+      cut_.graph.parameters.push_back(whole_.parameters[index(parameter)]);
+      cut_.parameters.push_back(parameter);
+    }
+    return place;
+  }
+
+  const ModelGraph& whole_;
+  StageCut cut_;
+  std::vector<int> value_;      // by value of the whole model: in the stage
+  std::vector<int> parameter_;  // likewise
+  int last_block_ = -1;
+  int blocks_ = -1;
+};
+
+}  // namespace
+
+StageCut cut_stage(const ModelGraph& whole, const std::vector<NodeRange>& parts,
+                   const std::vector<StagePart>& chunks) {
+  StageMaker maker(whole);
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const NodeRange& range = parts.at(index(chunks[c].part));
+    const int chunk = static_cast<int>(c);
+    const bool follows = c > 0 && !chunks[c - 1].hands_over && !chunks[c].receives &&
+                         chunks[c - 1].part == chunks[c].part - 1;
+    if (!follows) maker.forget_values();
+    if (chunks[c].receives) {
+      for (const int value : crossing_values(whole, range.first)) maker.receive(value, chunk);
+    }
+    maker.add(range, chunk);
+    if (chunks[c].hands_over) {
+      for (const int value : crossing_values(whole, range.last)) maker.hand_over(value, chunk);
+    }
+  }
+  return maker.take();
+}
+
+std::vector<bool> part_beginnings(const ModelGraph& whole) {
+  const int blocks = whole.blocks();
+  std::vector<bool> may_begin(index(blocks), true);
+  const auto forbid = [&](int first, int last) {
+    for (int b = first; b <= last; ++b) may_begin[index(b)] = false;
+  };
+  std::vector<int> last_read(whole.values.size(), -1);
+  for (const auto& node : whole.nodes) {
+    for (const int input : node.inputs) last_read[index(input)] = node.block;
+  }
+  for (const auto& node : whole.nodes) {
+    if (whole.values[index(node.output)].differentiable) continue;
+    forbid(node.block + 1, last_read[index(node.output)]);
+  }
+  std::vector<int> first_use(whole.parameters.size(), blocks);
+  std::vector<int> first_gradient(whole.parameters.size(), blocks);
+  for (auto node = whole.nodes.rbegin(); node != whole.nodes.rend(); ++node) {
+    for (const int p : node->parameters) {
+      first_use[index(p)] = node->block;
+      if (whole.has_backward(*node)) first_gradient[index(p)] = node->block;
+    }
+  }
+  for (std::size_t p = 0; p < first_use.size(); ++p)
+    forbid(first_use[p] + 1, std::min(first_gradient[p], blocks - 1));
+  return may_begin;
+}
+
+std::vector<int> balanced_blocks(const std::vector<double>& seconds,
+                                 const std::vector<bool>& may_begin, int parts) {
+  const int blocks = static_cast<int>(seconds.size());
+  const auto most = std::count(may_begin.begin(), may_begin.end(), true);
+  if (parts > most) {
+    throw ConfigError(
+        "grid.pipeline", fmt::format("{}", parts),
+        fmt::format("parts are more than the {} that the model can be cut into; at most {} fit",
+                    most, most));
+  }
+  std::vector<double> before(index(blocks) + 1, 0);  // seconds of the blocks before
+  for (int b = 0; b < blocks; ++b) before[index(b) + 1] = before[index(b)] + seconds[index(b)];
+  // best[k][b]: (slowest, sum of squares) of the first b blocks in k parts.
+  using Cost = std::pair<double, double>;
+  const Cost none{std::numeric_limits<double>::infinity(), 0};
+  std::vector<std::vector<Cost>> best(index(parts) + 1, std::vector<Cost>(index(blocks) + 1, none));
+  std::vector<std::vector<int>> from(index(parts) + 1, std::vector<int>(index(blocks) + 1, 0));
+  best[0][0] = {0, 0};
+  for (int k = 1; k <= parts; ++k) {
+    for (int b = k; b <= blocks; ++b) {
+      for (int a = k - 1; a < b; ++a) {
+        if (!may_begin[index(a)]) continue;
+        const Cost& rest = best[index(k) - 1][index(a)];
+        const double of_part = before[index(b)] - before[index(a)];
+        const Cost cost{std::max(rest.first, of_part), rest.second + of_part * of_part};
+        if (cost >= best[index(k)][index(b)]) continue;
+        best[index(k)][index(b)] = cost;
+        from[index(k)][index(b)] = a;
+      }
+    }
+  }
+  std::vector<int> firsts(index(parts) + 1, blocks);
+  for (int k = parts, b = blocks; k > 0; --k) b = firsts[index(k) - 1] = from[index(k)][index(b)];
+  return firsts;
+}
+
+std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts) {
+  const auto ranges = block_ranges(whole);
+  std::vector<double> seconds;
+  for (const auto& [first, last] : ranges) {
+    double sum = 0;
+    for (int n = first; n < last; ++n) {
+      const NodeSpec& node = whole.nodes[index(n)];
+      sum += node.forward_keep.seconds;
+      if (whole.has_backward(node)) sum += node.backward.seconds + node.backward_weight.seconds;
+    }
+    seconds.push_back(sum);
+  }
+  const std::vector<int> firsts = balanced_blocks(seconds, part_beginnings(whole), parts);
+  std::vector<NodeRange> result;
+  for (int k = 0; k < parts; ++k) {
+    result.push_back(
+        {ranges[index(firsts[index(k)])].first, ranges[index(firsts[index(k) + 1] - 1)].second});
+  }
+  return result;
+}
+
+}  // namespace garonne::plan

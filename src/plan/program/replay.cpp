@@ -1,0 +1,231 @@
+#include "plan/program/replay.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+// One pass over one Program.
+class Replay {
+ public:
+  explicit Replay(const Program& program)
+      : program_(program),
+        live_(program.buffers.size(), false),
+        pending_uses_(program.buffers.size(), 0),
+        pending_writes_(program.buffers.size(), 0) {}
+
+  Prediction run() {
+    start();
+    for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) step(i);
+    finish();
+    return prediction_;
+  }
+
+ private:
+  [[noreturn]] void fail(int i, const std::string& reason) const {
+    const bool inside = i >= 0 && index(i) < program_.instructions.size();
+    throw ReplayError(i, inside ? describe(program_.instructions[index(i)]) : "end of the step",
+                      reason);
+  }
+
+  const Buffer& buffer(int i, int id) const {
+    if (id < 0 || index(id) >= program_.buffers.size())
+      fail(i, fmt::format("no buffer has the id {}", id));
+    return program_.buffers[index(id)];
+  }
+
+  void start() {
+    in_pipeline_ = std::any_of(
+        program_.instructions.begin(), program_.instructions.end(), [](const Instruction& one) {
+          return one.operation == Operation::Send || one.operation == Operation::Receive;
+        });
+    for (std::size_t id = 0; id < program_.buffers.size(); ++id) {
+      const Buffer& buffer = program_.buffers[id];
+      if (buffer.bytes < 0) fail(0, buffer.name + " has a negative size");
+      if (!buffer.live_at_start) continue;
+      make_live(static_cast<int>(id));
+      if (buffer.live_at_end) prediction_.static_bytes += buffer.bytes;
+    }
+    note_peak(-1, 0);
+  }
+
+  void make_live(int id) {
+    live_[index(id)] = true;
+    const Buffer& buffer = program_.buffers[index(id)];
+    if (buffer.tier != Tier::Device) return;
+    live_bytes_ += buffer.bytes;
+    by_kind_[static_cast<std::size_t>(buffer.kind)] += buffer.bytes;
+  }
+
+  void note_peak(int i, std::int64_t transient) {
+    if (live_bytes_ + transient <= prediction_.peak_bytes && i >= 0) return;
+    prediction_.peak_bytes = live_bytes_ + transient;
+    prediction_.peak_instruction = i;
+    prediction_.peak_transient_bytes = transient;
+    prediction_.peak_by_kind = by_kind_;
+  }
+
+  void step(int i) {
+    const Instruction& instruction = program_.instructions[index(i)];
+    check_roles(i, instruction);
+    for (const int id : instruction.reads) {
+      if (!live_[index((buffer(i, id), id))])
+        fail(i, "reads " + buffer(i, id).name + ", which is not live");
+      if (pending_writes_[index(id)] > 0) {
+        fail(i, "reads " + buffer(i, id).name + " while an asynchronous instruction writes it");
+      }
+    }
+    for (const int id : instruction.writes) {
+      const bool updates = std::find(instruction.reads.begin(), instruction.reads.end(), id) !=
+                           instruction.reads.end();
+      if (live_[index((buffer(i, id), id))]) {
+        if (!updates) fail(i, "makes " + buffer(i, id).name + ", which is already live");
+        if (pending_uses_[index(id)] > 0) {
+          fail(i, "writes " + buffer(i, id).name + " while an asynchronous instruction uses it");
+        }
+      } else {
+        make_live(id);
+      }
+    }
+    if (instruction.transient_bytes < 0) fail(i, "has a negative transient");
+    check_order_of_sums(i, instruction);
+    begin_or_complete(i, instruction);
+    note_peak(i, instruction.transient_bytes);
+    prediction_.during_bytes.push_back(live_bytes_ + instruction.transient_bytes);
+    for (const int id : instruction.frees) free_buffer(i, id);
+    prediction_.live_bytes.push_back(live_bytes_);
+  }
+
+  // Everything that the executor is told to touch must be among what replay has checked.
+  void check_roles(int i, const Instruction& instruction) const {
+    const Arguments& arguments = instruction.arguments;
+    const auto known = [&](int id, const char* role) {
+      if (id < 0) return;
+      const bool read = std::find(instruction.reads.begin(), instruction.reads.end(), id) !=
+                        instruction.reads.end();
+      const bool written = std::find(instruction.writes.begin(), instruction.writes.end(), id) !=
+                           instruction.writes.end();
+      if (!read && !written)
+        fail(i, fmt::format("uses buffer {} as {} and neither reads nor writes it", id, role));
+    };
+    for (const int id : arguments.inputs) known(id, "input");
+    for (const int id : arguments.record) known(id, "record");
+    for (const int id : arguments.parameters) known(id, "parameter");
+    for (const int id : arguments.input_gradients) known(id, "input gradient");
+    for (const int id : arguments.accumulated) known(id, "accumulated gradient");
+    for (const auto& target : arguments.parameter_gradients)
+      known(target.buffer, "parameter gradient");
+    known(arguments.output, "output");
+    known(arguments.output_gradient, "output gradient");
+    known(arguments.pinned_output, "pinned output");
+    known(arguments.staging, "staging");
+  }
+
+  // Contributions to one parameter gradient: micro-batches ascend, within one the node list
+  // descends.
+  void check_order_of_sums(int i, const Instruction& instruction) {
+    for (const auto& target : instruction.arguments.parameter_gradients) {
+      const auto place = std::make_pair(target.buffer, target.offset_elements);
+      const auto now = std::make_pair(instruction.micro_batch, -instruction.node_index);
+      // Stages of a pipeline take micro-batches as they come: there each node's own ascend.
+      const auto found = last_contribution_.find(place);
+      if (found == last_contribution_.end()) {
+        if (target.accumulate) fail(i, "adds to a gradient that has no first contribution");
+        last_contribution_.emplace(place, now);
+        continue;
+      }
+      if (!target.accumulate) fail(i, "overwrites a gradient that has contributions");
+      const bool ordered =
+          in_pipeline_ ? last_of_node_[{place, instruction.node_index}] <= instruction.micro_batch
+                       : now > found->second;
+      if (!ordered) fail(i, "adds to a gradient out of the canonical order");
+      last_of_node_[{place, instruction.node_index}] = instruction.micro_batch;
+      found->second = now;
+    }
+  }
+
+  void begin_or_complete(int i, const Instruction& instruction) {
+    const bool in_background = instruction.channel && !instruction.channel->blocking;
+    now_ += in_background ? 0.0 : instruction.seconds;
+    if (in_background) {
+      for (const int id : instruction.reads) ++pending_uses_[index(id)];
+      for (const int id : instruction.writes) {
+        ++pending_uses_[index(id)];
+        ++pending_writes_[index(id)];
+      }
+      // One communication lane: a collective starts when it is issued and the lane is free.
+      channel_free_at_ = std::max(channel_free_at_, now_) + instruction.seconds;
+      pending_.emplace(i, channel_free_at_);
+    }
+    if (instruction.operation == Operation::Wait) {
+      const auto found = pending_.find(instruction.completes);
+      if (found == pending_.end()) fail(i, "waits for nothing that is under way");
+      now_ = std::max(now_, found->second);
+      const Instruction& waited = program_.instructions[index(instruction.completes)];
+      for (const int id : waited.reads) --pending_uses_[index(id)];
+      for (const int id : waited.writes) {
+        --pending_uses_[index(id)];
+        --pending_writes_[index(id)];
+      }
+      pending_.erase(found);
+    }
+  }
+
+  void free_buffer(int i, int id) {
+    const Buffer& freed = buffer(i, id);
+    if (!live_[index(id)]) fail(i, "frees " + freed.name + ", which is not live");
+    if (pending_uses_[index(id)] > 0)
+      fail(i, "frees " + freed.name + " while an asynchronous instruction uses it");
+    live_[index(id)] = false;
+    if (freed.tier != Tier::Device) return;
+    live_bytes_ -= freed.bytes;
+    by_kind_[static_cast<std::size_t>(freed.kind)] -= freed.bytes;
+  }
+
+  void finish() {
+    const int end = static_cast<int>(program_.instructions.size());
+    if (!pending_.empty()) fail(pending_.begin()->first, "is never waited for");
+    for (std::size_t id = 0; id < live_.size(); ++id) {
+      if (live_[id] == program_.buffers[id].live_at_end) continue;
+      fail(end, program_.buffers[id].name +
+                    (live_[id] ? " is still live" : " should be live and is not"));
+    }
+    prediction_.seconds = now_;
+  }
+
+  const Program& program_;
+  std::vector<bool> live_;
+  std::vector<int> pending_uses_;
+  std::vector<int> pending_writes_;
+  std::map<int, double> pending_;  // instruction -> when it completes
+  std::map<std::pair<int, std::int64_t>, std::pair<int, int>> last_contribution_;
+  std::map<std::pair<std::pair<int, std::int64_t>, int>, int> last_of_node_;  // micro-batch
+  bool in_pipeline_ = false;
+  std::int64_t live_bytes_ = 0;
+  BytesByKind by_kind_{};
+  double now_ = 0;
+  double channel_free_at_ = 0;
+  Prediction prediction_;
+};
+
+}  // namespace
+
+ReplayError::ReplayError(int instruction, const std::string& description, const std::string& reason)
+    : Error(ExitCode::Usage, fmt::format("illegal Program: instruction {}, {}: {}", instruction,
+                                         description, reason)),
+      instruction_(instruction) {}
+
+Prediction replay(const Program& program) {
+  return Replay(program).run();
+}
+
+}  // namespace garonne::plan

@@ -1,0 +1,93 @@
+#include "plan/stage/smallest_budget.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "plan/program/replay.hpp"
+#include "plan/stage/policy.hpp"
+#include "plan/step/step_planner.hpp"
+
+namespace garonne::plan {
+namespace {
+
+// Every pass takes as long as any other; what hands over computes nothing.
+ModelGraph with_equal_seconds(ModelGraph model) {
+  for (auto& node : model.nodes) {
+    if (node.hands_over) continue;
+    for (OperationCost* const cost :
+         {&node.forward, &node.forward_keep, &node.backward, &node.backward_weight})
+      cost->seconds = 1;
+  }
+  return model;
+}
+
+std::int64_t peak_of(const ModelGraph& graph, const StepShape& step, const StepSchedule& schedule) {
+  return replay(make_training_program(graph, step, schedule)).peak_bytes;
+}
+
+}  // namespace
+
+LeanPlans find_lean_plans(const ModelGraph& declared, const StepShape& step,
+                          const std::string& plan, const std::string& cache_folder) {
+  const std::vector<const StageSolver*> solvers = find_solvers(plan);
+  const OptionCache cache(cache_folder);
+  const ModelGraph timeless = with_equal_seconds(declared);
+  StepShape anywhere = step;
+  anywhere.links = StepLinks();
+  const std::vector<CommunicationShape> shapes = communication_shapes(anywhere);
+  LeanPlans lean;
+  lean.bytes = std::numeric_limits<std::int64_t>::max();
+  // How many gathers and reductions are under way is no matter of a micro-batch.
+  std::set<bool> made;
+  for (const auto& [shape, text] : shapes) {
+    if (!made.insert(shape.reduce_each_micro_batch).second) continue;
+    const StepPlanner planner(timeless, shape, cache);
+    for (const StageSolver* solver : solvers) {
+      auto schedule = planner.leanest(*solver);
+      if (schedule)
+        lean.entries.push_back({solver, shape.reduce_each_micro_batch, std::move(*schedule)});
+    }
+  }
+  if (lean.entries.empty()) {
+    throw ConfigError("memory.plan", plan,
+                      "does not apply: no single value passes between the blocks of this stage; "
+                      "use \"auto\", which plans any");
+  }
+  for (std::size_t k = 0; k < shapes.size(); ++k) {
+    for (std::size_t e = 0; e < lean.entries.size(); ++e) {
+      const LeanPlans::Entry& entry = lean.entries[e];
+      if (entry.reduce_each_micro_batch != shapes[k].step.reduce_each_micro_batch) continue;
+      const std::int64_t peak = peak_of(timeless, shapes[k].step, entry.schedule);
+      if (peak >= lean.bytes) continue;
+      lean.bytes = peak;
+      lean.entry = e;
+      lean.shape = k;
+    }
+  }
+  return lean;
+}
+
+bool keeping_everything_fits(const ModelGraph& declared, const StepShape& step,
+                             std::int64_t budget_bytes) {
+  const StepSchedule all =
+      same_for_all(policies().front().schedules(declared).front(), step.micro_batches);
+  const std::vector<CommunicationShape> shapes = communication_shapes(step);
+  return std::any_of(shapes.begin(), shapes.end(), [&](const auto& shape) {
+    return peak_of(declared, shape.step, all) <= budget_bytes;
+  });
+}
+
+void expect_budget(std::int64_t needed_bytes, std::int64_t budget_bytes, const std::string& plan) {
+  if (budget_bytes >= needed_bytes) return;
+  throw PlanError(needed_bytes, budget_bytes,
+                  plan == "auto" ? "a smaller train.micro_batch or more data ranks with "
+                                   "smaller micro-batches need less"
+                                 : "that is for memory.plan = \"" + plan +
+                                       "\"; use \"auto\", which may need less");
+}
+
+}  // namespace garonne::plan

@@ -1,0 +1,173 @@
+#include "plan/stage/stage_chain.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "plan/stage/block_options.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+struct Cut {
+  int position;  // before this node
+  int value;     // the one that crosses
+};
+
+// Positions that exactly one value crosses. One without a gradient is no place between two
+// backwards: what makes it belongs to the block that reads it.
+std::vector<Cut> find_cuts(const ModelGraph& model) {
+  const int nodes = static_cast<int>(model.nodes.size());
+  std::vector<int> made_by(model.values.size(), -1);
+  std::vector<int> last_reader(model.values.size(), -1);
+  for (int n = 0; n < nodes; ++n) {
+    made_by[index(model.nodes[index(n)].output)] = n;
+    for (const int input : model.nodes[index(n)].inputs) last_reader[index(input)] = n;
+  }
+  std::vector<Cut> cuts;
+  std::set<int> crossing;
+  for (int n = 0; n + 1 < nodes; ++n) {
+    crossing.insert(model.nodes[index(n)].output);
+    for (auto value = crossing.begin(); value != crossing.end();) {
+      value = last_reader[index(*value)] <= n ? crossing.erase(value) : std::next(value);
+    }
+    const bool alone = crossing.size() == 1;
+    if (alone && model.values[index(*crossing.begin())].differentiable)
+      cuts.push_back({n + 1, *crossing.begin()});
+  }
+  return cuts;
+}
+
+// Equal for blocks that cost and connect the same.
+std::string signature(const TaskGraph& tasks, int begin, int end) {
+  std::map<int, int> number;
+  std::string text;
+  const auto add = [&](int value) {
+    const auto [entry, fresh] = number.emplace(value, static_cast<int>(number.size()));
+    text += fmt::format("{}", entry->second);
+    if (fresh) text += fmt::format(":{}", tasks.graph.values[index(value)].bytes);
+    text += ' ';
+  };
+  const auto add_task = [&](int t) {
+    const Task& task = tasks.graph.tasks[index(t)];
+    for (const auto& option : task.options) {
+      text += fmt::format("{} {} > ", option.seconds, option.transient_bytes);
+      for (const int value : option.makes) add(value);
+    }
+    text += "< ";
+    for (const int value : task.reads) add(value);
+    text += "~ ";
+    for (const int value : task.updates) add(value);
+  };
+  for (int n = begin; n < end; ++n) add_task(n);
+  for (std::size_t t = index(tasks.nodes); t < tasks.step_of_task.size(); ++t) {
+    const int node = tasks.step_of_task[t].node;
+    if (node >= begin && node < end) add_task(static_cast<int>(t));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<StageChain> make_stage_chain(const ModelGraph& model, const TaskGraph& tasks,
+                                           const OptionCache& cache) {
+  const std::vector<Cut> cuts = find_cuts(model);
+  if (cuts.empty()) return std::nullopt;
+  StageChain stage;
+  bool first_input = true;
+  for (const auto& value : model.values) {
+    if (!value.loaded) continue;
+    (first_input ? stage.chain.input_bytes : stage.resident_bytes) += value.bytes;
+    first_input = false;
+  }
+  std::map<std::string, BlockOptions> solved;
+  int begin = 0;
+  int input = -1;
+  for (std::size_t k = 0; k <= cuts.size(); ++k) {
+    const bool last = k == cuts.size();
+    const int end = last ? static_cast<int>(model.nodes.size()) : cuts[k].position;
+    const int output = last ? model.nodes.back().output : cuts[k].value;
+    const std::string key = signature(tasks, begin, end);
+    auto known = solved.find(key);
+    if (known == solved.end()) {
+      std::optional<BlockOptions> options = cache.load(key);
+      if (!options) {
+        options = make_block_options(model, tasks, begin, end, input, output);
+        cache.store(key, *options);
+      }
+      known = solved.emplace(key, std::move(*options)).first;
+    }
+    stage.chain.blocks.push_back(known->second.block);
+    stage.chain.blocks.back().name = model.nodes[index(begin)].name;
+    stage.kept.push_back(known->second.kept);
+    stage.nodes.emplace_back(begin, end);
+    stage.value.push_back(input);
+    begin = end;
+    input = output;
+  }
+  stage.value.push_back(input);
+  return stage;
+}
+
+NodeSchedule expand(const ModelGraph& model, const StageChain& stage,
+                    const std::vector<ChainOperation>& operations) {
+  ScheduleWriter writer(model);
+  std::vector<bool> saved(stage.nodes.size(), false);
+  const auto run_forward = [&](int block) {
+    for (int n = stage.nodes[index(block)].first; n < stage.nodes[index(block)].second; ++n) {
+      writer.forward(n);
+    }
+  };
+  const auto forget = [&](int block, const std::vector<bool>* kept) {
+    const auto [begin, end] = stage.nodes[index(block)];
+    for (int n = begin; n < end; ++n) {
+      if (kept != nullptr && (*kept)[index(n - begin)]) continue;
+      writer.forget_record(n);
+      const int output = model.nodes[index(n)].output;
+      if (output != stage.value[index(block + 1)]) writer.forget_value(output);
+    }
+  };
+  const auto forget_plain = [&](int value) {
+    const bool inside = value > 0 && saved[index(value - 1)];
+    if (stage.value[index(value)] >= 0 && !inside) writer.forget_value(stage.value[index(value)]);
+  };
+  for (const auto& operation : operations) {
+    const int block = operation.block;
+    switch (operation.kind) {
+      case ChainOperationKind::ForwardDiscard:
+        run_forward(block);
+        forget(block, nullptr);
+        forget_plain(block);
+        break;
+      case ChainOperationKind::ForwardCheckpoint:
+        run_forward(block);
+        forget(block, nullptr);
+        break;
+      case ChainOperationKind::ForwardKeep:
+        run_forward(block);
+        forget(block, &stage.kept[index(block)][index(operation.option)]);
+        saved[index(block)] = true;
+        break;
+      case ChainOperationKind::Drop:
+        forget_plain(block);
+        break;
+      case ChainOperationKind::Backward:
+        for (int n = stage.nodes[index(block)].second - 1; n >= stage.nodes[index(block)].first;
+             --n) {
+          writer.backward(n);
+        }
+        saved[index(block)] = false;
+        forget_plain(block);
+        break;
+    }
+  }
+  return writer.take();
+}
+
+}  // namespace garonne::plan

@@ -1,0 +1,34 @@
+// A stage as a chain of blocks with options, for the solvers of chains: blocks are the runs of
+// nodes between values that everything passes through (the "separators" of Rockmate, ICML 2023),
+// options the ways to keep something inside a block and to make the rest again.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "plan/chain/chain.hpp"
+#include "plan/stage/option_cache.hpp"
+#include "plan/stage/task_graph.hpp"
+
+namespace garonne::plan {
+
+struct StageChain {
+  Chain chain;
+  std::vector<std::pair<int, int>> nodes;  // [begin, end) of each block
+  std::vector<int> value;                  // model value i of the chain; value 0 is -1, the input
+  // By block and option: which of the block's nodes keep value and record.
+  std::vector<std::vector<std::vector<bool>>> kept;
+  // Inputs that are loaded with the first one and stay.
+  std::int64_t resident_bytes = 0;
+};
+
+// None where no value separates the nodes (skip connections over everything).
+std::optional<StageChain> make_stage_chain(const ModelGraph& model, const TaskGraph& tasks,
+                                           const OptionCache& cache = OptionCache(""));
+
+// What a chain schedule means for the nodes.
+NodeSchedule expand(const ModelGraph& model, const StageChain& stage,
+                    const std::vector<ChainOperation>& operations);
+
+}  // namespace garonne::plan

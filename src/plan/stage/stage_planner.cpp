@@ -1,0 +1,261 @@
+#include "plan/stage/stage_planner.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "plan/model/communication_shape.hpp"
+#include "plan/stage/policy.hpp"
+#include "plan/step/step_planner.hpp"
+
+namespace garonne::plan {
+namespace {
+
+// Keeps the best answers while candidates come in.
+class Selection {
+ public:
+  Selection(const ModelGraph& graph, const StepShape& step, std::int64_t budget_bytes,
+            std::int64_t reserved_bytes)
+      : graph_(graph), step_(step), budget_bytes_(budget_bytes), reserved_bytes_(reserved_bytes) {}
+
+  // Returns the replayed peak.
+  std::int64_t consider(const std::string& name, const StepSchedule& schedule) {
+    Program program = make_training_program(graph_, step_, schedule);
+    Prediction prediction = replay(program);
+    const std::int64_t needed = std::max(prediction.peak_bytes, reserved_bytes_);
+    least_bytes_ = std::min(least_bytes_, prediction.peak_bytes);
+    const StageCandidate candidate{name, prediction.peak_bytes, prediction.seconds,
+                                   needed <= budget_bytes_};
+    note(candidate);
+    const std::int64_t peak = prediction.peak_bytes;
+    if (!candidate.fits || (found_ && !better(prediction, plan_.prediction))) return peak;
+    found_ = true;
+    program.name = name;
+    program.budget_bytes = budget_bytes_;
+    program.peak_bytes = prediction.peak_bytes;
+    program.seconds = prediction.seconds;
+    plan_.program = std::move(program);
+    plan_.prediction = std::move(prediction);
+    return peak;
+  }
+
+  bool found() const { return found_; }
+  StagePlan take() { return std::move(plan_); }
+  // The lowest peak so far.
+  std::int64_t least_bytes() const { return least_bytes_; }
+
+ private:
+  static bool better(const Prediction& a, const Prediction& b) {
+    return std::make_pair(a.seconds, a.peak_bytes) < std::make_pair(b.seconds, b.peak_bytes);
+  }
+
+  void note(const StageCandidate& candidate) {
+    const auto known =
+        std::find_if(plan_.candidates.begin(), plan_.candidates.end(),
+                     [&](const auto& other) { return other.name == candidate.name; });
+    if (known == plan_.candidates.end()) {
+      plan_.candidates.push_back(candidate);
+      return;
+    }
+    const bool replaces = candidate.fits != known->fits
+                              ? candidate.fits
+                              : (candidate.fits ? candidate.seconds < known->seconds
+                                                : candidate.peak_bytes < known->peak_bytes);
+    if (replaces) *known = candidate;
+  }
+
+  const ModelGraph& graph_;
+  const StepShape& step_;
+  std::int64_t budget_bytes_;
+  std::int64_t reserved_bytes_;
+  StagePlan plan_;
+  std::int64_t least_bytes_ = std::numeric_limits<std::int64_t>::max();
+  bool found_ = false;
+};
+
+// Reductions in flight and the sums of the step are not in the tasks: where they push the Program
+// over the budget, the solver is asked again with so much less.
+constexpr int most_attempts = 5;
+
+// In a pipeline several micro-batches are under way at once: what one of them may take is searched
+// for.
+constexpr int pipeline_attempts = 8;
+
+void consider_in_pipeline(const StepPlanner& planner, const StageSolver& solver,
+                          std::int64_t budget_bytes, const StepSchedule& lean,
+                          Selection& selection) {
+  std::int64_t too_little = 0;
+  std::int64_t too_much = budget_bytes;
+  std::int64_t target = budget_bytes;
+  for (int attempt = 0; attempt < pipeline_attempts; ++attempt) {
+    const auto schedule = planner.fastest(solver, target, lean);
+    const bool fits = schedule && selection.consider(solver.name, *schedule) <= budget_bytes;
+    if (fits && target == budget_bytes) return;
+    (fits || !schedule ? too_little : too_much) = target;
+    target = too_little + (too_much - too_little) / 2;
+  }
+}
+
+void consider_solver(const StepPlanner& planner, const StageSolver& solver,
+                     std::int64_t budget_bytes, const StepSchedule& lean, Selection& selection) {
+  std::int64_t target = budget_bytes;
+  for (int attempt = 0; attempt < most_attempts; ++attempt) {
+    const auto schedule = planner.fastest(solver, target, lean);
+    if (!schedule) return;
+    const std::int64_t peak = selection.consider(solver.name, *schedule);
+    if (peak <= budget_bytes) return;
+    target -= peak - budget_bytes;
+  }
+}
+
+// Of several ways to communicate, only the outermost are searched: searches take long.
+bool is_searched(const std::vector<CommunicationShape>& shapes, std::size_t k) {
+  return k == 0 || k + 1 == shapes.size() ||
+         shapes[k].step.reduce_each_micro_batch != shapes[k - 1].step.reduce_each_micro_batch;
+}
+
+class StageSearch {
+ public:
+  StageSearch(const ModelGraph& graph, const StepShape& step, const StageWish& wish)
+      : graph_(graph),
+        wish_(wish),
+        solvers_(find_solvers(wish.plan)),
+        cache_(wish.cache_folder),
+        shapes_(communication_shapes(step)) {}
+
+  // Nothing is faster than running nothing twice.
+  void keep_everything() {
+    const StepSchedule all =
+        same_for_all(policies().front().schedules(graph_).front(), shapes_[0].step.micro_batches);
+    for (const auto& shape : shapes_) {
+      Selection selection = make_selection(shape);
+      selection.consider(stage_solvers().front().name, all);
+      take(std::move(selection), shape);
+    }
+  }
+
+  void search(const LeanPlans& lean) {
+    for (std::size_t k = 0; k < shapes_.size(); ++k) {
+      Selection selection = make_selection(shapes_[k]);
+      if (is_searched(shapes_, k)) {
+        search(shapes_[k], lean, selection);
+      } else {
+        for (std::size_t e = 0; e < lean.entries.size(); ++e) {
+          const LeanPlans::Entry& entry = lean.entries[e];
+          const bool everything = entry.solver == &stage_solvers().front();
+          const bool leanest = k == lean.shape && e == lean.entry;
+          if (is_for(shapes_[k], entry) && (everything || leanest))
+            selection.consider(entry.solver->name, entry.schedule);
+        }
+      }
+      take(std::move(selection), shapes_[k]);
+    }
+  }
+
+  bool found() const { return best_.has_value(); }
+  std::int64_t least_bytes() const { return least_bytes_; }
+  StagePlan take() {
+    best_->candidates = std::move(candidates_);
+    return std::move(*best_);
+  }
+
+ private:
+  Selection make_selection(const CommunicationShape& shape) const {
+    return {graph_, shape.step, wish_.budget_bytes, wish_.reserved_bytes};
+  }
+
+  static bool is_for(const CommunicationShape& shape, const LeanPlans::Entry& entry) {
+    return entry.reduce_each_micro_batch == shape.step.reduce_each_micro_batch;
+  }
+
+  void search(const CommunicationShape& shape, const LeanPlans& lean, Selection& selection) const {
+    const StepSchedule* start = nullptr;
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (const auto& entry : lean.entries) {
+      if (!is_for(shape, entry)) continue;
+      const std::int64_t peak = selection.consider(entry.solver->name, entry.schedule);
+      if (peak >= least) continue;
+      least = peak;
+      start = &entry.schedule;
+    }
+    // What is least must not depend on the budget: a plan that a search happens to find below it is
+    // none, or the least would be a matter of what was asked before.
+    if (!selection.found() || start == nullptr) return;
+    const StepPlanner planner(graph_, shape.step, cache_);
+    for (const StageSolver* solver : solvers_) {
+      if (shape.step.pipeline.order.empty()) {
+        consider_solver(planner, *solver, wish_.budget_bytes, *start, selection);
+      } else {
+        consider_in_pipeline(planner, *solver, wish_.budget_bytes, *start, selection);
+      }
+    }
+  }
+
+  void take(Selection selection, const CommunicationShape& shape) {
+    least_bytes_ = std::min(least_bytes_, selection.least_bytes());
+    const bool found = selection.found();
+    StagePlan plan = selection.take();
+    for (auto& candidate : plan.candidates) {
+      candidate.name += shape.text;
+      candidates_.push_back(std::move(candidate));
+    }
+    if (!found) return;
+    plan.program.name += shape.text;
+    const auto key = [](const StagePlan& one) {
+      return std::make_pair(one.prediction.seconds, one.prediction.peak_bytes);
+    };
+    if (!best_ || key(plan) < key(*best_)) best_ = std::move(plan);
+  }
+
+  const ModelGraph& graph_;
+  const StageWish& wish_;
+  std::vector<const StageSolver*> solvers_;
+  OptionCache cache_;
+  std::vector<CommunicationShape> shapes_;
+  std::optional<StagePlan> best_;
+  std::vector<StageCandidate> candidates_;
+  std::int64_t least_bytes_ = std::numeric_limits<std::int64_t>::max();
+};
+
+}  // namespace
+
+StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const StageWish& wish) {
+  const auto minimum_of = [&](const LeanPlans& lean) {
+    const std::int64_t minimum = std::max(lean.bytes, wish.reserved_bytes);
+    expect_budget(minimum, wish.budget_bytes, wish.plan);
+    return minimum;
+  };
+  std::int64_t minimum = wish.lean == nullptr ? 0 : minimum_of(*wish.lean);
+  if (wish.first_that_fits && wish.plan == "auto") {
+    StageSearch quick(graph, step, wish);
+    quick.keep_everything();
+    if (quick.found()) {
+      StagePlan plan = quick.take();
+      plan.minimum_budget_bytes = minimum;
+      return plan;
+    }
+  }
+  std::optional<LeanPlans> own;
+  if (wish.lean == nullptr) own = find_lean_plans(graph, step, wish.plan, wish.cache_folder);
+  const LeanPlans& lean = own ? *own : *wish.lean;
+  if (own) minimum = minimum_of(lean);
+  StageSearch search(graph, step, wish);
+  search.search(lean);
+  if (!search.found()) {
+    throw PlanError(std::max(search.least_bytes(), wish.reserved_bytes), wish.budget_bytes,
+                    "operations were measured to take more scratch memory than they declare");
+  }
+  StagePlan plan = search.take();
+  plan.minimum_budget_bytes = minimum;
+  return plan;
+}
+
+std::vector<std::pair<std::string, std::string>> plan_names() {
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const auto& solver : stage_solvers()) names.emplace_back(solver.name, solver.help);
+  return names;
+}
+
+}  // namespace garonne::plan

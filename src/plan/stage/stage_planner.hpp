@@ -1,0 +1,51 @@
+// The fastest Program of one stage that fits a budget: tries every applicable policy and solver on
+// the stage's micro-batches and replays what they answer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/program/replay.hpp"
+#include "plan/stage/smallest_budget.hpp"
+#include "plan/step/generator.hpp"
+
+namespace garonne::plan {
+
+// What one policy or solver came to.
+struct StageCandidate {
+  std::string name;
+  std::int64_t peak_bytes = 0;
+  double seconds = 0;
+  bool fits = false;
+};
+
+struct StagePlan {
+  Program program;  // replayed: name, budget, peak and seconds are set
+  Prediction prediction;
+  // The best of each policy and solver: the fastest that fits, else the leanest.
+  std::vector<StageCandidate> candidates;
+  // The smallest budget of the wanted kind of plan (plan/stage/smallest_budget.hpp), not below what is
+  // reserved; 0 where nobody had to find out.
+  std::int64_t minimum_budget_bytes = 0;
+};
+
+struct StageWish {
+  std::int64_t budget_bytes = 0;
+  std::string plan = "auto";        // or a name of plan_names()
+  std::int64_t reserved_bytes = 0;  // the least that something else of the same rank needs
+  bool first_that_fits = false;     // be content when keep-all fits, ask nobody else
+  std::string cache_folder = {};    // of options of blocks; empty = none
+  // The leanest plans by what the stage's nodes declare; null: by the graph as it is given.
+  const LeanPlans* lean = nullptr;
+};
+
+// Throws PlanError with the smallest budget where `wish` has less, and with the least that was
+// found where that is enough by what nodes declare and not by what the graph says; ConfigError
+// (memory.plan) for an unknown name. A function of its arguments only.
+StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const StageWish& wish);
+
+// What memory.plan may be besides "auto", with a line of help each.
+std::vector<std::pair<std::string, std::string>> plan_names();
+
+}  // namespace garonne::plan

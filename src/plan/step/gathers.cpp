@@ -1,0 +1,150 @@
+#include "plan/step/gathers.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+// Instructions between which a bucket's parameters stay whole.
+struct Run {
+  int bucket = -1;
+  int first = -1;
+  int buffer = -1;
+  int gather = -1;  // instruction of the new Program
+};
+
+class GatherWriter {
+ public:
+  GatherWriter(Program& program, const StepShape& step)
+      : program_(program), step_(step), run_of_(program.instructions.size()) {
+    for (std::size_t number = 0; number < program_.buckets.size(); ++number) {
+      const int parameter = program_.buckets[number].parameters.front();
+      bucket_of_[program_.parameters[index(parameter)].parameter] = static_cast<int>(number);
+    }
+  }
+
+  void write() {
+    find_runs();
+    std::vector<Instruction> before = std::move(program_.instructions);
+    program_.instructions.clear();
+    std::vector<int> moved(before.size(), -1);
+    std::size_t issued = 0;
+    std::size_t started = 0;
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      const std::size_t first = started;
+      while (started < runs_.size() && runs_[started].first == static_cast<int>(i)) ++started;
+      if (started > first) {
+        const std::size_t most = started + static_cast<std::size_t>(step_.gathers_ahead);
+        for (; issued < std::min(most, runs_.size()); ++issued) {
+          gather(runs_[issued], before[i].micro_batch);
+        }
+        for (std::size_t r = first; r < started; ++r) wait(runs_[r]);
+      }
+      redirect(before[i], i);
+      if (before[i].completes >= 0) before[i].completes = moved[index(before[i].completes)];
+      moved[i] = static_cast<int>(program_.instructions.size());
+      program_.instructions.push_back(std::move(before[i]));
+    }
+  }
+
+ private:
+  void find_runs() {
+    std::map<int, int> open;  // bucket -> run
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+      std::vector<int> used;
+      for (const int id : program_.instructions[i].reads) {
+        const auto found = bucket_of_.find(id);
+        if (found == bucket_of_.end()) continue;
+        if (std::find(used.begin(), used.end(), found->second) == used.end())
+          used.push_back(found->second);
+      }
+      if (used.empty()) continue;
+      std::map<int, int> still;
+      for (const int bucket : used) {
+        const auto found = open.find(bucket);
+        if (found != open.end()) {
+          still.insert(*found);
+        } else {
+          still[bucket] = static_cast<int>(runs_.size());
+          runs_.push_back({bucket, static_cast<int>(i), -1, -1});
+        }
+        run_of_[i][bucket] = still[bucket];
+      }
+      open = std::move(still);
+    }
+    std::vector<bool> taken(program_.buckets.size(), false);
+    for (auto& run : runs_) {
+      const Bucket& bucket = program_.buckets[index(run.bucket)];
+      const int whole = program_.parameters[index(bucket.parameters.front())].parameter;
+      run.buffer = whole;
+      if (taken[index(run.bucket)]) {
+        run.buffer = static_cast<int>(program_.buffers.size());
+        program_.buffers.push_back(Buffer(program_.buffers[index(whole)]));
+      }
+      taken[index(run.bucket)] = true;
+    }
+  }
+
+  void redirect(Instruction& instruction, std::size_t i) const {
+    const auto replace = [&](std::vector<int>& ids) {
+      for (int& id : ids) {
+        const auto bucket = bucket_of_.find(id);
+        if (bucket == bucket_of_.end()) continue;
+        id = runs_[index(run_of_[i].at(bucket->second))].buffer;
+      }
+    };
+    replace(instruction.reads);
+    replace(instruction.arguments.parameters);
+  }
+
+  void gather(Run& run, int micro_batch) {
+    const Bucket& bucket = program_.buckets[index(run.bucket)];
+    Instruction instruction;
+    instruction.operation = Operation::AllGather;
+    instruction.node = program_.buffers[index(run.buffer)].name;
+    instruction.node_index = run.bucket;
+    instruction.micro_batch = micro_batch;
+    instruction.arguments.inputs = instruction.reads = {bucket.shard.parameter};
+    instruction.arguments.output = run.buffer;
+    instruction.writes = {run.buffer};
+    const std::int64_t bytes = bucket.shard.elements *
+                               static_cast<std::int64_t>(step_.data_group.size()) *
+                               step_.element_bytes.parameter;
+    instruction.seconds = collective_seconds(
+        "all-gather", bytes, static_cast<std::int64_t>(step_.data_group.size()), step_.links.data);
+    instruction.channel = Channel{"all-gather", "data", step_.data_group, -1, tag_++, bytes, false};
+    run.gather = static_cast<int>(program_.instructions.size());
+    program_.instructions.push_back(std::move(instruction));
+  }
+
+  void wait(const Run& run) {
+    Instruction instruction;
+    instruction.operation = Operation::Wait;
+    instruction.completes = run.gather;
+    instruction.node = program_.instructions[index(run.gather)].node;
+    instruction.micro_batch = program_.instructions[index(run.gather)].micro_batch;
+    program_.instructions.push_back(std::move(instruction));
+  }
+
+  Program& program_;
+  const StepShape& step_;
+  std::map<int, int> bucket_of_;            // by buffer of the whole range
+  std::vector<Run> runs_;                   // by first use
+  std::vector<std::map<int, int>> run_of_;  // by instruction: bucket -> run
+  int tag_ = 0;
+};
+
+}  // namespace
+
+void place_gathers(Program& program, const StepShape& step) {
+  GatherWriter(program, step).write();
+}
+
+}  // namespace garonne::plan

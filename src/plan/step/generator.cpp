@@ -1,0 +1,81 @@
+#include "plan/step/generator.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "plan/step/gathers.hpp"
+#include "plan/step/program_builder.hpp"
+#include "plan/step/step_writer.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+}  // namespace
+
+Program make_training_program(const ModelGraph& graph, const StepShape& step,
+                              const StepSchedule& schedule) {
+  check_model_graph(graph);
+  expect(std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [&](const NodeSpec& node) { return graph.starts_backward(node); }),
+         "a training Program needs a loss, or a stage that follows");
+  expect(schedule.of_micro_batch.size() == index(step.micro_batches), "one schedule a micro-batch");
+  ProgramBuilder builder(graph, step);
+  builder.make_buckets();
+  builder.add_parameters(/*training=*/true);
+  builder.add_gradients();
+  write_step(builder, graph, step, schedule);
+  builder.finish_step();
+  Program program = builder.take();
+  if (program.zero == 3) place_gathers(program, step);
+  assign_frees(program);
+  return program;
+}
+
+Program make_forward_program(const ModelGraph& graph, const StepShape& step, int output) {
+  check_model_graph(graph);
+  ProgramBuilder builder(graph, step);
+  if (builder.in_shards()) builder.make_buckets();
+  builder.add_parameters(/*training=*/true);
+  write_forward(builder, graph, step, output);
+  Program program = builder.take();
+  if (program.zero == 3) place_gathers(program, step);
+  assign_frees(program);
+  return program;
+}
+
+std::int64_t static_bytes(const ModelGraph& graph, const StepShape& step) {
+  ProgramBuilder builder(graph, step);
+  if (builder.in_shards()) builder.make_buckets();
+  builder.add_parameters(/*training=*/true);
+  const Program program = builder.take();
+  std::int64_t bytes = 0;
+  for (const Buffer& buffer : program.buffers) bytes += buffer.live_at_end ? buffer.bytes : 0;
+  return bytes;
+}
+
+void assign_frees(Program& program) {
+  std::vector<int> last(program.buffers.size(), -1);
+  for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
+    const Instruction& instruction = program.instructions[index(i)];
+    for (const int buffer : instruction.reads) {
+      if (buffer < 0) expect(false, describe(instruction) + " reads what is not there");
+      last[index(buffer)] = i;
+    }
+    for (const int buffer : instruction.writes) last[index(buffer)] = i;
+    if (instruction.completes < 0) continue;
+    const Instruction& waited = program.instructions[index(instruction.completes)];
+    for (const int buffer : waited.reads) last[index(buffer)] = i;
+    for (const int buffer : waited.writes) last[index(buffer)] = i;
+  }
+  for (std::size_t buffer = 0; buffer < last.size(); ++buffer) {
+    if (last[buffer] >= 0 && !program.buffers[buffer].live_at_end) {
+      program.instructions[index(last[buffer])].frees.push_back(static_cast<int>(buffer));
+    }
+  }
+}
+
+}  // namespace garonne::plan

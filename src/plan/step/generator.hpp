@@ -1,0 +1,97 @@
+// Makes Programs: given the order of nodes in each micro-batch, lays out one whole step for one
+// rank.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/model/group_links.hpp"
+#include "plan/model/model_graph.hpp"
+#include "plan/pipeline/schedule.hpp"
+#include "plan/program/program.hpp"
+#include "plan/step/node_schedule.hpp"
+
+namespace garonne::plan {
+
+// Bytes per element of what a step stores.
+struct ElementBytes {
+  std::int64_t parameter = 4;
+  std::int64_t master = 0;  // 0 = the parameter is its own master
+  std::int64_t gradient = 4;
+  std::int64_t state = 4;
+};
+
+// What a stage does in a pipeline. Members are indices into `group`.
+struct PipelinePlace {
+  struct Chunk {
+    int part = 0;     // of the model, from 0
+    int before = -1;  // member with the part before; -1 = none, or this rank
+    int after = -1;
+  };
+  // Messages of one kind over one boundary between parts: those of a lane are received in the order
+  // in which they are sent.
+  struct Lane {
+    int from = 0;
+    int to = 0;
+    int number = 0;
+  };
+  std::vector<int> group;  // global ranks of this rank's pipeline, in order
+  int member = 0;
+  std::vector<Chunk> chunks;
+  // Of all stages, in one order on all of them; a message's is its tag modulo `lane_numbers`.
+  std::vector<Lane> lanes;
+  int lane_numbers = 1;
+  std::vector<PipelineOperation> order;  // of this device; empty = one micro-batch after the other
+  // 2: a micro-batch passes one of two chunks, each of a whole model of its own. Evaluation goes
+  // through the first.
+  int directions = 1;
+  std::vector<int> tied_group;  // global ranks with the copies of tied parameters
+};
+
+// What a step looks like around the model.
+struct StepShape {
+  int micro_batches = 1;  // of this rank
+  ElementBytes element_bytes;
+  std::int64_t granularity = 64;  // allocations are rounded up to it
+  std::int64_t bucket_bytes =
+      0;  // gradients are reduced in buckets of about this; 0 = one a parameter
+  int reductions_in_flight = 4;  // so many staging buffers live at most
+  // Global ranks, in order; one member = nothing to reduce.
+  std::vector<int> data_group;
+  std::vector<int> tensor_group;  // may be empty where nothing is cut
+  // Of gradients that are summed over the tensor group; 0 = one a parameter.
+  std::int64_t tensor_bucket_bytes = 0;
+  std::vector<int> world_group;  // all ranks of the grid: sums of the step
+  PipelinePlace pipeline;
+  // ZeRO stage over the data group: 1 optimizer states and masters in shards, 2 gradients too, 3
+  // parameters too. Without effect on one data rank.
+  int zero = 0;
+  // From stage 2, with several micro-batches: reduce each one's gradients and add to the shard;
+  // else keep the whole sum until the last.
+  bool reduce_each_micro_batch = false;
+  int gathers_ahead = 1;  // stage 3: all-gathers are issued so many uses before their own
+  StepLinks links;
+  double norm_seconds_per_element = 0;
+  double update_seconds_per_element = 0;
+  std::vector<std::string> optimizer_states;  // names, as {"first_moment", "second_moment"}
+};
+
+// One training step. The buffers of parameters and states come first and in parameter order. The
+// Program is complete but not replayed: peak and seconds are 0. Throws InternalError for a schedule
+// that reads what is not there.
+Program make_training_program(const ModelGraph& graph, const StepShape& step,
+                              const StepSchedule& schedule);
+
+// One forward of one micro-batch without records: evaluation and generation. `output` names the
+// value that stays live at the end (the loss, or the logits).
+Program make_forward_program(const ModelGraph& graph, const StepShape& step, int output);
+
+// Bytes of what is live between steps: parameters, masters and optimizer states, of one rank.
+std::int64_t static_bytes(const ModelGraph& graph, const StepShape& step);
+
+// Attaches every buffer that ends with its last use to the `frees` of that instruction; buffers of
+// an asynchronous instruction count as used by the instruction that waits for it.
+void assign_frees(Program& program);
+
+}  // namespace garonne::plan

@@ -1,0 +1,291 @@
+// The instructions of one micro-batch, and where its values, gradients and records are. For the
+// generator's own use.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "plan/step/node_schedule.hpp"
+#include "plan/step/program_builder.hpp"
+
+namespace garonne::plan {
+
+// Where the values of one micro-batch are, forward and backward.
+class MicroBatchWriter {
+ public:
+  MicroBatchWriter(ProgramBuilder& builder, const ModelGraph& graph, int micro_batch)
+      : builder_(builder),
+        graph_(graph),
+        micro_batch_(micro_batch),
+        value_(graph.values.size(), -1),
+        gradient_(graph.values.size(), -1),
+        held_(graph.nodes.size(), -1),
+        weights_done_(graph.nodes.size(), false),
+        record_(graph.nodes.size()) {}
+
+  // `received`: values of other stages come by messages of their own.
+  void load(bool received) {
+    Instruction instruction = make(Operation::Load, "micro-batch", -1);
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      if (!graph_.values[v].loaded || (received && graph_.values[v].differentiable)) continue;
+      value_[v] = new_buffer(graph_.values[v].name, BufferKind::Value, graph_.values[v].bytes);
+      instruction.writes.push_back(value_[v]);
+    }
+    instruction.arguments.inputs = instruction.writes;
+    builder_.add(std::move(instruction));
+  }
+
+  // Posts the receive of the chunk's input; the instruction to wait for.
+  void receive_value(int v, Channel channel) {
+    Instruction instruction = make(Operation::Receive, graph_.values[index(v)].name, -1);
+    value_[index(v)] =
+        new_buffer(graph_.values[index(v)].name, BufferKind::Value, graph_.values[index(v)].bytes);
+    instruction.writes = {value_[index(v)]};
+    instruction.arguments.output = value_[index(v)];
+    communicate(std::move(instruction), std::move(channel));
+  }
+
+  void send_gradient(int v, Channel channel) {
+    Instruction instruction = make(Operation::Send, graph_.values[index(v)].name + ".gradient", -1);
+    expect(gradient_[index(v)] >= 0, instruction.node + " is sent and was not made");
+    instruction.reads = {gradient_[index(v)]};
+    instruction.arguments.inputs = instruction.reads;
+    gradient_[index(v)] = -1;
+    communicate(std::move(instruction), std::move(channel));
+  }
+
+  // The forward of a node that hands over.
+  void send_value(int n, std::optional<Channel> channel) {
+    const NodeSpec& node = graph_.nodes[index(n)];
+    Instruction instruction = make(Operation::Send, node.name, n);
+    instruction.reads = {value_[index(node.inputs[0])]};
+    instruction.arguments.inputs = instruction.reads;
+    const ValueSpec& output = graph_.values[index(node.output)];
+    value_[index(node.output)] = new_buffer(output.name, BufferKind::Value, 0);
+    instruction.writes = {value_[index(node.output)]};
+    instruction.arguments.output = value_[index(node.output)];
+    communicate(std::move(instruction), std::move(channel));
+  }
+
+  // Its backward.
+  void receive_gradient(int n, std::optional<Channel> channel) {
+    const NodeSpec& node = graph_.nodes[index(n)];
+    const int input = node.inputs[0];
+    Instruction instruction = make(Operation::Receive, node.name, n);
+    const ValueSpec& value = graph_.values[index(input)];
+    gradient_[index(input)] =
+        new_buffer(value.name + ".gradient", BufferKind::ValueGradient, value.bytes);
+    instruction.writes = {gradient_[index(input)]};
+    instruction.arguments.output = gradient_[index(input)];
+    communicate(std::move(instruction), std::move(channel));
+  }
+
+  // `keep` makes the node's record; a recomputation makes new buffers for the values it makes
+  // again.
+  void forward(int n, bool keep, bool recompute) {
+    const NodeSpec& node = graph_.nodes[index(n)];
+    Instruction instruction =
+        make(keep ? Operation::ForwardKeep : Operation::Forward, node.name, n);
+    instruction.recompute = recompute;
+    const OperationCost& cost = keep ? node.forward_keep : node.forward;
+    instruction.transient_bytes = cost.transient_bytes;
+    instruction.seconds = cost.seconds;
+    Arguments& arguments = instruction.arguments;
+    for (const int input : node.inputs) arguments.inputs.push_back(value_[index(input)]);
+    instruction.reads = arguments.inputs;
+    read_parameters(node, instruction);
+    const ValueSpec& output = graph_.values[index(node.output)];
+    arguments.output = new_buffer(output.name, BufferKind::Value, output.bytes);
+    value_[index(node.output)] = arguments.output;
+    instruction.writes.push_back(arguments.output);
+    if (keep) {
+      for (std::size_t slot = 0; slot < node.private_slot_bytes.size(); ++slot) {
+        arguments.record.push_back(new_buffer(fmt::format("{}.record{}", node.name, slot),
+                                              BufferKind::Record, node.private_slot_bytes[slot]));
+      }
+      record_[index(n)] = arguments.record;
+      instruction.writes.insert(instruction.writes.end(), arguments.record.begin(),
+                                arguments.record.end());
+    }
+    builder_.set_collective(node.forward_collective, instruction);
+    builder_.add(std::move(instruction));
+  }
+
+  void emit_loss(int loss_sum, bool first) {
+    Instruction instruction = make(Operation::EmitLoss, "loss", -1);
+    instruction.arguments.inputs = {value_[index(graph_.loss)]};
+    instruction.reads = instruction.arguments.inputs;
+    if (!first) instruction.reads.push_back(loss_sum);
+    instruction.writes = {loss_sum};
+    instruction.arguments.output = loss_sum;
+    builder_.add(std::move(instruction));
+  }
+
+  void backward(int n, Pass pass) {
+    const NodeSpec& node = graph_.nodes[index(n)];
+    const bool weights = pass != Pass::BackwardInput;
+    const bool inputs = pass != Pass::BackwardWeight;
+    const Operation operation = pass == Pass::Backward         ? Operation::Backward
+                                : pass == Pass::BackwardWeight ? Operation::BackwardWeight
+                                                               : Operation::BackwardInput;
+    Instruction instruction = make(operation, node.name, n);
+    const OperationCost& cost = pass == Pass::BackwardWeight ? node.backward_weight : node.backward;
+    instruction.transient_bytes = cost.transient_bytes;
+    instruction.seconds = cost.seconds;
+    Arguments& arguments = instruction.arguments;
+    // The loss starts the chain rule itself: its gradient is the number one, not a buffer.
+    if (!graph_.starts_backward(node)) {
+      // The weight part may run long after the input part.
+      if (pass == Pass::BackwardInput && !weights_done_[index(n)])
+        held_[index(n)] = gradient_[index(node.output)];
+      const bool later = pass == Pass::BackwardWeight && held_[index(n)] >= 0;
+      arguments.output_gradient = later ? held_[index(n)] : gradient_[index(node.output)];
+      expect(arguments.output_gradient >= 0, node.name + " has no gradient of its output");
+      instruction.reads.push_back(arguments.output_gradient);
+    }
+    if (inputs) read_parameters(node, instruction);
+    for (const int input : node.inputs) {
+      const bool pinned = weights && std::find(node.pinned_values.begin(), node.pinned_values.end(),
+                                               input) != node.pinned_values.end();
+      arguments.inputs.push_back(pinned ? value_[index(input)] : -1);
+      if (pinned) instruction.reads.push_back(value_[index(input)]);
+    }
+    if (weights && std::find(node.pinned_values.begin(), node.pinned_values.end(), node.output) !=
+                       node.pinned_values.end()) {
+      arguments.pinned_output = value_[index(node.output)];
+      instruction.reads.push_back(arguments.pinned_output);
+    }
+    if (weights) arguments.record = record_[index(n)];
+    instruction.reads.insert(instruction.reads.end(), arguments.record.begin(),
+                             arguments.record.end());
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (inputs) {
+        write_input_gradient(node, i, instruction);
+      } else {
+        arguments.input_gradients.push_back(-1);
+        arguments.accumulated.push_back(-1);
+      }
+    }
+    if (weights) {
+      for (const int parameter : node.parameters) {
+        arguments.parameter_gradients.push_back(builder_.target_of(parameter, instruction));
+      }
+    }
+    if (inputs) {
+      builder_.set_collective(node.backward_collective, instruction);
+      gradient_[index(node.output)] = -1;
+    }
+    if (weights) {
+      weights_done_[index(n)] = true;
+      held_[index(n)] = -1;
+    }
+    builder_.add(std::move(instruction));
+  }
+
+  int value(int v) const { return value_[index(v)]; }
+
+ private:
+  static std::size_t index(int id) { return static_cast<std::size_t>(id); }
+
+  // Without a channel the stage is looked at alone.
+  void communicate(Instruction instruction, std::optional<Channel> channel) {
+    if (channel) {
+      channel->bytes = bytes_of(instruction);
+      instruction.seconds = builder_.message_seconds(channel->bytes, channel->peer);
+    }
+    instruction.channel = std::move(channel);
+    builder_.add(std::move(instruction));
+  }
+
+  std::int64_t bytes_of(const Instruction& message) const {
+    const bool sends = message.operation == Operation::Send;
+    return builder_.bytes(sends ? message.reads[0] : message.writes[0]);
+  }
+
+  Instruction make(Operation operation, const std::string& name, int node_index) const {
+    Instruction instruction;
+    instruction.operation = operation;
+    instruction.node = name;
+    instruction.node_index = node_index;
+    instruction.micro_batch = micro_batch_;
+    return instruction;
+  }
+
+  int new_buffer(const std::string& name, BufferKind kind, std::int64_t bytes) {
+    return builder_.new_buffer(fmt::format("{}#{}", name, micro_batch_), kind, bytes);
+  }
+
+  void read_parameters(const NodeSpec& node, Instruction& instruction) const {
+    for (const int parameter : node.parameters) {
+      const int buffer = builder_.parameter_buffer(parameter);
+      instruction.arguments.parameters.push_back(buffer);
+      instruction.reads.push_back(buffer);
+    }
+  }
+
+  // What another input's gradient is an alias of cannot be written over.
+  static bool aliases_any(const NodeSpec& node) {
+    return std::find(node.gradient_aliases.begin(), node.gradient_aliases.end(), true) !=
+           node.gradient_aliases.end();
+  }
+
+  static int write_in_place(const NodeSpec& node, int buffer, Instruction& instruction) {
+    instruction.writes.push_back(buffer);
+    if (node.in_place_transient_bytes) instruction.transient_bytes = *node.in_place_transient_bytes;
+    return buffer;
+  }
+
+  // A second contribution is added in place where the node can do so and no other name shares the
+  // storage; else into the new storage, and the old one is given back with its last name.
+  void write_input_gradient(const NodeSpec& node, std::size_t i, Instruction& instruction) {
+    Arguments& arguments = instruction.arguments;
+    const int input = node.inputs[i];
+    const ValueSpec& value = graph_.values[index(input)];
+    if (!value.differentiable) {
+      arguments.input_gradients.push_back(-1);
+      arguments.accumulated.push_back(-1);
+      return;
+    }
+    const int existing = gradient_[index(input)];
+    int buffer = -1;
+    const auto names = [&](int id) {
+      return std::count(gradient_.begin(), gradient_.end(), id) +
+             std::count(held_.begin(), held_.end(), id);
+    };
+    if (node.gradient_aliases[i] && existing < 0) {
+      buffer = arguments.output_gradient;
+    } else if (existing < 0 && arguments.output_gradient >= 0 &&
+               !node.overwrites_gradient.empty() && node.overwrites_gradient[i] &&
+               names(arguments.output_gradient) == 1 && !aliases_any(node)) {
+      buffer = write_in_place(node, arguments.output_gradient, instruction);
+    } else if (existing >= 0 && !node.adds_in_place.empty() && node.adds_in_place[i] &&
+               names(existing) == 1) {
+      buffer = write_in_place(node, existing, instruction);
+    } else {
+      buffer = new_buffer(value.name + ".gradient", BufferKind::ValueGradient, value.bytes);
+      instruction.writes.push_back(buffer);
+    }
+    if (existing >= 0) instruction.reads.push_back(existing);
+    arguments.input_gradients.push_back(buffer);
+    arguments.accumulated.push_back(existing);
+    gradient_[index(input)] = buffer;
+  }
+
+  ProgramBuilder& builder_;
+  const ModelGraph& graph_;
+  int micro_batch_;
+  std::vector<int> value_;     // buffer of each value now
+  std::vector<int> gradient_;  // buffer of each value's gradient now
+  // By node: the output's gradient, from the input part of a split backward to the weight part.
+  std::vector<int> held_;
+  std::vector<bool> weights_done_;  // by node
+  std::vector<std::vector<int>> record_;
+};
+
+}  // namespace garonne::plan

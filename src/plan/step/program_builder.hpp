@@ -1,0 +1,99 @@
+// The part of a Program that does not depend on which records are kept: static buffers, gradient
+// buckets, reductions, norm and update.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/program/program.hpp"
+#include "plan/step/generator.hpp"
+
+namespace garonne::plan {
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const ModelGraph& graph, const StepShape& step);
+
+  // Cuts the parameters into buckets in the order in which backward finishes them. First of all,
+  // where parameters are in shards.
+  void make_buckets();
+  // Parameters, masters and moments, live at start and end; `training` adds the latter two.
+  void add_parameters(bool training);
+  // The buffers of the buckets' gradients, and the sums of the step.
+  void add_gradients();
+
+  int new_buffer(std::string name, BufferKind kind, std::int64_t bytes);
+  void add(Instruction instruction);
+  // The index of the instruction added last.
+  int last_instruction() const { return static_cast<int>(program_.instructions.size()) - 1; }
+  // Waits for an asynchronous instruction.
+  void wait(int instruction);
+  std::int64_t bytes(int buffer) const {
+    return program_.buffers.at(static_cast<std::size_t>(buffer)).bytes;
+  }
+  double message_seconds(std::int64_t bytes, int peer) const {
+    return plan::message_seconds(bytes, step_.links.to_stage(peer));
+  }
+  int parameter_buffer(int parameter) const;
+  // The place of a weight gradient; adds the bucket to the instruction's reads and writes.
+  GradientTarget target_of(int parameter, Instruction& instruction);
+  // Says that the instruction of a node meets those of its tensor group, where it does.
+  void set_collective(const NodeCollective& collective, Instruction& instruction);
+  // Called after the weight gradients of node `n` in one micro-batch: where those of the bucket are
+  // complete, reduces it.
+  void finished_weights(int n, int micro_batch);
+  // Waits, loss, norm, updates, report.
+  void finish_step();
+  // Hands `output` to the caller at the end of a forward-only Program; -1 = nothing.
+  void report(int output);
+  // ZeRO with more than one data rank.
+  bool in_shards() const { return step_.zero > 0 && reduces(); }
+  bool reduces_each_micro_batch() const {
+    return in_shards() && step_.zero >= 2 && step_.reduce_each_micro_batch;
+  }
+  int loss_sum() const { return program_.loss_sum; }
+  Program take() { return std::move(program_); }
+
+ private:
+  bool sums_over_tensor(int parameter) const;
+  bool reduces() const { return step_.data_group.size() > 1; }
+  struct Group {
+    const char* name;
+    const std::vector<int>& members;
+  };
+  void all_reduce(const std::string& name, const Group& group, int buffer, std::int64_t elements,
+                  std::int64_t element_bytes);
+  void reduce_scatter(std::size_t number, int micro_batch);
+  void gather_updated(const Bucket& bucket);
+  int next_tag(const std::string& group) { return tags_[group]++; }
+  void wait_for_oldest();
+  bool is_tied(const Bucket& bucket) const;
+  void finish_tied(int number);
+  int micro_batches_of(int chunk) const;
+  void keep_shard(const Instruction& reduced);
+  void update(const Bucket& bucket, std::size_t number);
+  void add_flat_parameters(bool training);
+  std::int64_t padded_elements(const Bucket& bucket) const;
+  int add_static(const std::string& name, BufferKind kind, std::int64_t bytes);
+  std::string bucket_name(const Bucket& bucket) const;
+  void submit(Instruction instruction);
+
+  const ModelGraph& graph_;
+  const StepShape& step_;
+  Program program_;
+  std::vector<int> bucket_of_;           // by parameter
+  std::vector<std::int64_t> offset_of_;  // elements, by parameter
+  std::vector<bool> written_;            // this parameter's gradient has its first contribution
+  std::vector<bool> bucket_live_;
+  std::vector<bool> bucket_reduced_;  // its buffer is a reduction's: the next sum needs another
+  std::vector<bool> shard_live_;
+  std::vector<int> weights_to_come_;  // by node: micro-batches
+  std::vector<int> nodes_to_come_;    // by bucket: uses by nodes that are not finished
+  std::vector<int> uses_;             // by bucket
+  std::vector<int> in_flight_;        // instruction indices of reductions not yet waited for
+  std::map<std::string, int> tags_;   // by group: stages number what they share alike
+};
+
+}  // namespace garonne::plan

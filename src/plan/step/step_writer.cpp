@@ -1,0 +1,300 @@
+#include "plan/step/step_writer.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "plan/step/micro_batch_writer.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+// Where each step of a micro-batch's schedule runs: with the forward or the backward of its chunk,
+// or with the weight part of the backward.
+struct ChunkSteps {
+  NodeSchedule forward;
+  NodeSchedule backward;
+};
+
+// By chunk: a number that chunks share where one reads what another makes. Between others all goes
+// over other stages, so that nothing of one is recomputed for the other.
+std::vector<int> groups_of_chunks(const ModelGraph& graph) {
+  std::vector<int> group(index(graph.chunks()));
+  std::iota(group.begin(), group.end(), 0);
+  std::vector<int> chunk_of(graph.values.size(), -1);
+  for (const NodeSpec& node : graph.nodes) {
+    for (const int input : node.inputs) {
+      const int maker = chunk_of[index(input)];
+      if (maker < 0) continue;
+      const int mine = group[index(node.chunk)];
+      const int other = group[index(maker)];
+      std::replace(group.begin(), group.end(), mine, other);
+    }
+    chunk_of[index(node.output)] = node.chunk;
+  }
+  return group;
+}
+
+std::vector<ChunkSteps> cut_by_chunk(const ModelGraph& graph, const NodeSchedule& schedule) {
+  const std::vector<int> group_of = groups_of_chunks(graph);
+  std::vector<ChunkSteps> chunks(index(graph.chunks()));
+  std::vector<bool> ran(graph.nodes.size(), false);
+  // Recomputations go with the step that they are for: the next of their group of chunks. Solvers
+  // take all chunks for one chain, and with schedules of two directions a micro-batch comes to some
+  // of them only.
+  std::vector<NodeSchedule> again(chunks.size());
+  for (const NodeStep& step : schedule) {
+    const auto chunk = index(graph.nodes[index(step.node)].chunk);
+    NodeSchedule& pending = again[index(group_of[chunk])];
+    if (step.forward() && ran[index(step.node)]) {
+      pending.push_back(step);
+      continue;
+    }
+    ran[index(step.node)] = true;
+    NodeSchedule& steps = step.forward() ? chunks[chunk].forward : chunks[chunk].backward;
+    steps.insert(steps.end(), pending.begin(), pending.end());
+    pending.clear();
+    steps.push_back(step);
+  }
+  expect(std::all_of(again.begin(), again.end(), [](const auto& left) { return left.empty(); }),
+         "a schedule ends with a forward that nothing needs");
+  return chunks;
+}
+
+// Gradients that were sent and may still be on their way, of each chunk: more would deadlock in no
+// schedule, fewer in some.
+constexpr std::size_t gradients_on_their_way = 2;
+
+// Writes the micro-batches of a step in the order of the stage's pipeline schedule.
+class StepWriter {
+ public:
+  StepWriter(ProgramBuilder& builder, const ModelGraph& graph, const StepShape& step,
+             const StepSchedule& schedule)
+      : builder_(builder),
+        graph_(graph),
+        step_(step),
+        order_(step.pipeline.order),
+        ran_(index(step.micro_batches), std::vector<bool>(graph.nodes.size(), false)),
+        received_(index(graph.chunks())),
+        hands_over_(index(graph.chunks())),
+        sent_gradients_(index(graph.chunks())) {
+    for (int m = 0; m < step.micro_batches; ++m) {
+      writers_.emplace_back(builder, graph, m);
+      if (step.pipeline.order.empty()) {
+        const int chunks = step.pipeline.directions > 1 ? 1 : graph.chunks();
+        for (int c = 0; c < chunks; ++c) order_.push_back({PipelineWork::Forward, c, m});
+        for (int c = chunks - 1; c >= 0; --c) order_.push_back({PipelineWork::Backward, c, m});
+      }
+    }
+    for (const auto& micro_batch : schedule.schedules)
+      steps_.push_back(cut_by_chunk(graph, micro_batch));
+    steps_of_ = schedule.of_micro_batch;
+    find_boundaries();
+    posted_.resize(order_.size(), false);
+    waits_.resize(order_.size());
+    sent_.resize(index(step.micro_batches) * graph.nodes.size(), -1);
+    loaded_.resize(index(step.micro_batches), false);
+  }
+
+  void write() {
+    for (std::size_t k = 0; k < order_.size(); ++k) {
+      const PipelineOperation& operation = order_[k];
+      if (!loaded_[index(operation.micro_batch)]) {
+        writers_[index(operation.micro_batch)].load(in_pipeline());
+        loaded_[index(operation.micro_batch)] = true;
+      }
+      post_receive(k);
+      if (k + 1 < order_.size()) post_receive(k + 1);
+      for (const int instruction : waits_[k]) builder_.wait(instruction);
+      run(operation);
+    }
+    for (auto& chunk : sent_gradients_) {
+      for (const auto& messages : chunk) {
+        for (const int instruction : messages) builder_.wait(instruction);
+      }
+    }
+  }
+
+  // Forwards alone; `output` is the caller's, -1 = this stage has none to give.
+  void write_forward(int output) {
+    std::erase_if(order_,
+                  [](const auto& operation) { return operation.work != PipelineWork::Forward; });
+    posted_.resize(order_.size());
+    waits_.resize(order_.size());
+    write();
+    for (const int instruction : sent_) {
+      if (instruction >= 0) builder_.wait(instruction);
+    }
+    builder_.report(output < 0 ? -1 : writers_[0].value(output));
+  }
+
+ private:
+  bool in_pipeline() const { return !step_.pipeline.chunks.empty(); }
+
+  void find_boundaries() {
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const NodeSpec& node = graph_.nodes[n];
+      if (node.hands_over) hands_over_[index(node.chunk)].push_back(static_cast<int>(n));
+    }
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      const int chunk = graph_.values[v].received_by;
+      if (chunk >= 0) received_[index(chunk)].push_back(static_cast<int>(v));
+    }
+  }
+
+  // Forward messages cross the boundary behind part `boundary`, gradients come back over it. Those
+  // of one micro-batch over one boundary meet in their order.
+  Channel channel(const char* kind, int peer, int boundary, bool forward, int micro_batch) const {
+    const PipelinePlace& place = step_.pipeline;
+    // Transports promise tags below 32768; what wraps around meets in its order.
+    const int rounds = std::max(1, 32768 / place.lane_numbers);
+    Channel result;
+    result.kind = kind;
+    result.group = "pipeline";
+    result.members = place.group;
+    result.peer = peer;
+    result.tag = micro_batch % rounds * place.lane_numbers + 2 * boundary + (forward ? 0 : 1);
+    return result;
+  }
+
+  // Once, for the operation at `k`; the message travels while the one before it computes.
+  void post_receive(std::size_t k) {
+    if (!in_pipeline() || posted_[k]) return;
+    posted_[k] = true;
+    const PipelineOperation& operation = order_[k];
+    const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(operation.chunk)];
+    MicroBatchWriter& writer = writers_[index(operation.micro_batch)];
+    const int m = operation.micro_batch;
+    if (operation.work == PipelineWork::Forward && place.before >= 0) {
+      for (const int value : received_[index(operation.chunk)]) {
+        writer.receive_value(value, channel("receive", place.before, place.part - 1, true, m));
+        waits_[k].push_back(builder_.last_instruction());
+      }
+    } else if (gives_input_gradient(operation.work) && place.after >= 0) {
+      for (const int node : hands_over_[index(operation.chunk)]) {
+        writer.receive_gradient(node, channel("receive", place.after, place.part, false, m));
+        waits_[k].push_back(builder_.last_instruction());
+      }
+    }
+  }
+
+  void run(const PipelineOperation& operation) {
+    const int m = operation.micro_batch;
+    const ChunkSteps& steps = steps_[index(steps_of_[index(m)])][index(operation.chunk)];
+    switch (operation.work) {
+      case PipelineWork::Forward:
+        for (const NodeStep& step : steps.forward) forward(step, m);
+        return;
+      case PipelineWork::Backward:
+        for (const NodeStep& step : steps.backward) backward(step, m);
+        return send_gradient(operation);
+      case PipelineWork::BackwardInput:
+        for (const NodeStep& step : steps.backward) {
+          if (step.forward() || step.pass != Pass::BackwardWeight) backward(step, m);
+        }
+        return send_gradient(operation);
+      case PipelineWork::BackwardWeight:
+        for (const NodeStep& step : steps.backward) {
+          if (!step.forward() && step.pass == Pass::BackwardWeight) backward(step, m);
+        }
+        return;
+      case PipelineWork::Recompute:
+        return;  // with the backward, which knows what it needs
+    }
+  }
+
+  void forward(const NodeStep& step, int m) {
+    const NodeSpec& node = graph_.nodes[index(step.node)];
+    MicroBatchWriter& writer = writers_[index(m)];
+    const bool first = !ran_[index(m)][index(step.node)];
+    ran_[index(m)][index(step.node)] = true;
+    if (node.hands_over) {
+      expect(first, node.name + " hands over more than once");
+      if (!in_pipeline()) return writer.send_value(step.node, std::nullopt);
+      const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(node.chunk)];
+      writer.send_value(step.node, channel("send", place.after, place.part, true, m));
+      sent_[index(m) * graph_.nodes.size() + index(step.node)] = builder_.last_instruction();
+      return;
+    }
+    writer.forward(step.node, step.keep, /*recompute=*/!first);
+    if (first && node.output == graph_.loss && builder_.loss_sum() >= 0) {
+      writer.emit_loss(builder_.loss_sum(), !loss_emitted_);
+      loss_emitted_ = true;
+    }
+  }
+
+  void backward(const NodeStep& step, int m) {
+    if (step.forward()) return forward(step, m);
+    const NodeSpec& node = graph_.nodes[index(step.node)];
+    if (node.hands_over) {
+      if (!in_pipeline()) return writers_[index(m)].receive_gradient(step.node, std::nullopt);
+      // The gradient is here, so what it is the gradient of has long arrived.
+      builder_.wait(sent_[index(m) * graph_.nodes.size() + index(step.node)]);
+      return;
+    }
+    writers_[index(m)].backward(step.node, step.pass);
+    if (step.pass != Pass::BackwardInput) builder_.finished_weights(step.node, m);
+  }
+
+  void send_gradient(const PipelineOperation& operation) {
+    const std::vector<int>& values = received_[index(operation.chunk)];
+    if (!in_pipeline() || values.empty()) return;
+    const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(operation.chunk)];
+    auto& on_their_way = sent_gradients_[index(operation.chunk)];
+    if (on_their_way.size() == gradients_on_their_way) {
+      for (const int instruction : on_their_way.front()) builder_.wait(instruction);
+      on_their_way.erase(on_their_way.begin());
+    }
+    on_their_way.emplace_back();
+    for (const int value : values) {
+      writers_[index(operation.micro_batch)].send_gradient(
+          value, channel("send", place.before, place.part - 1, false, operation.micro_batch));
+      on_their_way.back().push_back(builder_.last_instruction());
+    }
+  }
+
+  ProgramBuilder& builder_;
+  const ModelGraph& graph_;
+  const StepShape& step_;
+  std::vector<PipelineOperation> order_;
+  std::vector<MicroBatchWriter> writers_;
+  std::vector<std::vector<ChunkSteps>> steps_;  // by schedule and chunk
+  std::vector<int> steps_of_;                   // the schedule of a micro-batch
+  std::vector<std::vector<bool>> ran_;          // by micro-batch and node
+  std::vector<std::vector<int>> received_;      // by chunk: the values from another stage
+  std::vector<std::vector<int>> hands_over_;    // by chunk: the nodes
+  std::vector<bool> posted_;                    // by operation: its receives
+  std::vector<std::vector<int>> waits_;         // by operation: its receives
+  std::vector<int> sent_;                       // by micro-batch and node: the send
+  // By chunk, oldest first: the messages of a micro-batch.
+  std::vector<std::vector<std::vector<int>>> sent_gradients_;
+  std::vector<bool> loaded_;  // by micro-batch
+  bool loss_emitted_ = false;
+};
+
+}  // namespace
+
+void write_step(ProgramBuilder& builder, const ModelGraph& graph, const StepShape& step,
+                const StepSchedule& schedule) {
+  StepWriter(builder, graph, step, schedule).write();
+}
+
+void write_forward(ProgramBuilder& builder, const ModelGraph& graph, const StepShape& step,
+                   int output) {
+  StepShape once = step;
+  once.micro_batches = 1;
+  once.pipeline.order.clear();
+  NodeSchedule schedule;
+  for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n)
+    schedule.push_back({n, Pass::Forward, false});
+  StepWriter(builder, graph, once, same_for_all(std::move(schedule), 1)).write_forward(output);
+}
+
+}  // namespace garonne::plan

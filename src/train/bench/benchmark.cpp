@@ -1,0 +1,80 @@
+#include "train/bench/benchmark.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "nn/fields/field_model.hpp"
+#include "train/bench/made_up_run.hpp"
+#include "train/plans/grid_plan.hpp"
+
+namespace garonne::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double declared_operations(const plan::ModelGraph& graph) {
+  double operations = 0;
+  for (const auto& node : graph.nodes) {
+    operations += node.forward.floating_point_operations + node.backward.floating_point_operations +
+                  node.backward_weight.floating_point_operations;
+  }
+  return operations;
+}
+
+}  // namespace
+
+BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist::Session& session) {
+  const MadeUpRun run(config, session);
+  const Setup& setup = run.setup();
+  MadeUpTrainer trainer(run, run.choice(), run.budget_bytes());
+  const plan::Program& program = trainer.program();
+  const double planned_seconds = seconds_of_step(setup, program, session);
+
+  BenchmarkResult result;
+  std::vector<double> seconds;
+  exec::StepOutputs last;
+  constexpr std::int64_t warm_up = 2;
+  for (std::int64_t step = 1; step <= steps + warm_up; ++step) {
+    const auto start = Clock::now();
+    last = trainer.step(step);
+    if (step > warm_up)
+      seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    result.peak_bytes = std::max(result.peak_bytes, last.peak_bytes);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  result.step_seconds = seconds[seconds.size() / 2];
+  result.planned_seconds = planned_seconds;
+  result.planned_peak_bytes = session.all_reduce_max(std::vector{program.peak_bytes})[0];
+  if (program.peak_bytes < result.planned_peak_bytes) result.peak_bytes = 0;
+  result.peak_bytes = session.all_reduce_max(std::vector{result.peak_bytes})[0];
+  result.samples_per_second = static_cast<double>(config.train.global_batch) / result.step_seconds;
+  if (!nn::is_field_kind(config.model.kind)) {
+    result.tokens_per_second =
+        result.samples_per_second * static_cast<double>(setup.sizes.sequence);
+  }
+  struct rusage usage {};
+  getrusage(RUSAGE_SELF, &usage);
+  result.resident_bytes = usage.ru_maxrss * 1024;
+  result.operations_per_second =
+      declared_operations(setup.model.graph) * program.micro_batches / result.step_seconds;
+  result.product_roof = run.costs().product_roof;
+  std::map<std::string, double> by_kind;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const plan::Instruction& instruction = program.instructions[i];
+    std::string kind(plan::to_string(instruction.operation));
+    const bool of_node =
+        plan::is_forward(instruction.operation) || plan::is_backward(instruction.operation);
+    if (of_node)
+      kind += " " + setup.model.graph.nodes[static_cast<std::size_t>(instruction.node_index)].kind;
+    by_kind[kind] += last.measurements[i].seconds;
+  }
+  result.seconds_by_kind.assign(by_kind.begin(), by_kind.end());
+  std::sort(result.seconds_by_kind.begin(), result.seconds_by_kind.end(),
+            [](const auto& a, const auto& b) { return a.second > b.second; });
+  return result;
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,111 @@
+#include "train/bench/budget_benchmark.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <memory>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "train/bench/made_up_run.hpp"
+#include "train/setup/rank_agreement.hpp"
+
+namespace garonne::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Contender {
+  BudgetRow row;
+  std::unique_ptr<MadeUpTrainer> trainer;
+  std::vector<double> seconds;
+};
+
+// Plans one contender; nothing to run where nothing fits.
+Contender make_contender(const MadeUpRun& run, const std::string& wanted, double share,
+                         std::int64_t budget) {
+  Contender contender;
+  contender.row.share = share;
+  contender.row.budget_bytes = budget;
+  contender.row.wanted = wanted;
+  try {
+    const auto start = Clock::now();
+    Choice choice;
+    run.session().agree(
+        [&] { choice = choose_program(run.setup(), budget, wanted, Effort::FirstThatFits); });
+    expect_same_programs(run.setup().grid, choice.program, run.session());
+    contender.row.planning_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    contender.row.fits = true;
+    contender.row.plan = choice.program.name;
+    contender.row.planned_peak_bytes = choice.program.peak_bytes;
+    contender.row.planned_seconds = choice.program.seconds;
+    contender.trainer = std::make_unique<MadeUpTrainer>(run, choice, budget);
+  } catch (const dist::AgreedError& error) {
+    if (error.code() != ExitCode::Infeasible) throw;
+    contender.row.fits = false;
+  }
+  return contender;
+}
+
+}  // namespace
+
+std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const BudgetOptions& options,
+                                            dist::Session& session) {
+  session.agree([&] {
+    if (config.grid.pipeline == 1) return;
+    throw ConfigError("grid.pipeline", std::to_string(config.grid.pipeline),
+                      "has stages with budgets of their own; plans are compared on one stage: set "
+                      "--grid.pipeline 1");
+  });
+  const MadeUpRun run(config, session);
+  std::vector<Contender> contenders;
+  constexpr std::int64_t plenty = std::numeric_limits<std::int64_t>::max() / 4;
+  contenders.push_back(make_contender(run, "keep-all", 1, plenty));
+  const plan::Prediction whole = plan::replay(contenders[0].trainer->program());
+  for (const double share : options.shares) {
+    const auto activations = static_cast<double>(whole.peak_bytes - whole.static_bytes);
+    const auto budget = whole.static_bytes + static_cast<std::int64_t>(share * activations);
+    std::vector<std::string> wanted = {"auto"};
+    if (options.policies) wanted.insert(wanted.end(), {"uniform", "selective", "full"});
+    for (const auto& name : wanted) {
+      contenders.push_back(make_contender(run, name, share, budget));
+    }
+  }
+
+  constexpr std::int64_t warm_up = 2;
+  for (std::int64_t turn = 1; turn <= options.steps + warm_up; ++turn) {
+    // There and back, so that a machine that slows down wrongs nobody.
+    for (std::size_t k = 0; k < contenders.size(); ++k) {
+      Contender& contender = contenders[turn % 2 == 0 ? k : contenders.size() - 1 - k];
+      if (!contender.trainer) continue;
+      const auto start = Clock::now();
+      const exec::StepOutputs outputs = contender.trainer->step(turn);
+      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      contender.row.peak_bytes = std::max(contender.row.peak_bytes, outputs.peak_bytes);
+      if (turn > warm_up) contender.seconds.push_back(seconds);
+    }
+  }
+
+  std::vector<BudgetRow> rows;
+  const Contender& base = contenders.front();
+  for (auto& contender : contenders) {
+    if (contender.trainer) {
+      std::vector<double> ratios;
+      for (std::size_t turn = 0; turn < base.seconds.size(); ++turn) {
+        ratios.push_back(contender.seconds[turn] / base.seconds[turn] - 1);
+      }
+      contender.row.step_seconds = median(contender.seconds);
+      contender.row.added_share = median(ratios);
+      contender.row.planned_added = contender.row.planned_seconds / base.row.planned_seconds - 1;
+    }
+    rows.push_back(contender.row);
+  }
+  return rows;
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,114 @@
+#include "train/bench/made_up_run.hpp"
+
+#include "base/philox.hpp"
+#include "nn/fields/field_model.hpp"
+#include "train/plans/grid_plan.hpp"
+#include "train/setup/rank_agreement.hpp"
+#include "train/workload/workload.hpp"
+
+namespace garonne::train {
+namespace {
+
+constexpr std::int64_t byte_vocabulary = 256;
+
+// Of fields the files say how many points and channels there are. Collective.
+DataFacts made_up_facts(const RunConfig& config, dist::Session& session) {
+  DataFacts facts;
+  if (nn::is_field_kind(config.model.kind)) {
+    std::unique_ptr<Workload> workload;
+    session.agree([&] { workload = open_workload(config); });
+    dist::agree_on(session, [&] { return workload->contents(); });
+    return workload->facts();
+  }
+  facts.vocabulary = config.model.vocabulary > 0 ? config.model.vocabulary : byte_vocabulary;
+  return facts;
+}
+
+exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
+  exec::HostBatch batch;
+  for (std::int64_t i = 0; i < setup.config.train.micro_batch; ++i) batch.samples.push_back(i);
+  for (const auto& value : setup.model.graph.values) {
+    if (!value.loaded || value.differentiable) continue;
+    const PhiloxKey key = philox_key(1, value.name);
+    const auto random = [&](std::int64_t i) {
+      return philox_at(key, number, 0, static_cast<std::uint64_t>(i)).word[0];
+    };
+    if (value.is_field) {
+      auto& values = batch.fields[value.name];
+      for (std::int64_t i = 0; i < value.elements; ++i)
+        values.push_back(static_cast<float>(random(i)) / 2147483648.0F - 1.0F);
+    } else {
+      auto& tokens = batch.values[value.name];
+      for (std::int64_t i = 0; i < value.elements; ++i)
+        tokens.push_back(static_cast<std::int64_t>(random(i)) % setup.sizes.vocabulary);
+    }
+  }
+  return batch;
+}
+
+}  // namespace
+
+MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_(session) {
+  const int threads = agree_on_run(config, session);
+  budget_bytes_ = budget_of_ranks(config, session);
+  session.agree([&] { check_grid(config, session.size()); });
+  const DataFacts facts = made_up_facts(config, session);
+  Setup whole;
+  int stage = 0;
+  StageFloor floor;
+  session.agree([&] {
+    RunConfig without_validation = config;
+    without_validation.evaluation.batches = 0;
+    whole = make_setup(without_validation, facts, threads, rank());
+    stage = whole.grid.coordinates_of(rank()).pipeline;
+    floor = floor_of_stage(whole, stage, budget_bytes_, config.memory.plan, Effort::FirstThatFits);
+  });
+  compute_ = std::make_unique<ComputeSession>(threads);
+  costs_ = obtain_costs(whole, threads, nlohmann::json::object(), session);
+  apply_costs(costs_, whole);
+  choice_ = choose_together(whole, stage, floor, budget_bytes_, setup_, session);
+  products_ = nn::Products::from_json(costs_.products);
+  axes_ = std::make_unique<Axes>(setup_, session);
+  optimizer_ = optim::make_optimizer(config);
+}
+
+MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::int64_t limit_bytes)
+    : run_(run), program_(program_of_rank(run.setup(), choice, run.rank())), tier_(limit_bytes) {
+  const Setup& setup = run.setup();
+  {
+    const exec::DeviceScope scope(tier_);
+    state_ = exec::initial_state(setup.model, setup.declaration.precision,
+                                 static_cast<std::uint64_t>(setup.config.train.seed), program_,
+                                 program_.coordinates.data);
+  }
+  exec::gather_parameters(state_, run.axes().data());
+  executor_ = std::make_unique<exec::Executor>(setup.model, program_,
+                                               exec::Machine{.tier = &tier_,
+                                                             .state = &state_,
+                                                             .products = &run.products(),
+                                                             .optimizer = run.optimizer(),
+                                                             .data = run.axes().data(),
+                                                             .tensor = run.axes().tensor(),
+                                                             .pipeline = run.axes().pipeline(),
+                                                             .tied = run.axes().tied(),
+                                                             .world = run.axes().world(),
+                                                             .watch_gradient = {}});
+}
+
+exec::StepOutputs MadeUpTrainer::step(std::int64_t number) {
+  const RunConfig& config = run_.setup().config;
+  exec::StepInputs inputs;
+  inputs.seed = static_cast<std::uint64_t>(config.train.seed);
+  inputs.step = number;
+  inputs.loss_scale = static_cast<double>(config.train.micro_batch) /
+                      static_cast<double>(config.train.global_batch);
+  inputs.learning_rate = config.optimizer.learning_rate;
+  inputs.clip_norm = config.optimizer.clip_norm;
+  inputs.load = [&](int micro_batch) {
+    return made_up_batch(run_.setup(),
+                         static_cast<std::uint64_t>(number * program_.micro_batches + micro_batch));
+  };
+  return executor_->run(inputs);
+}
+
+}  // namespace garonne::train

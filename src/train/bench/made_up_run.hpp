@@ -1,0 +1,66 @@
+// A run on made-up tokens, for measuring: everything of a run file but its data, files and
+// validation. Nothing is read or written but the profile's cache.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/config.hpp"
+#include "dist/session.hpp"
+#include "exec/executor.hpp"
+#include "optim/optimizer.hpp"
+#include "train/setup/cluster.hpp"
+#include "train/setup/planning.hpp"
+
+namespace garonne::train {
+
+// What a run with this file needs, planned with measured costs.
+class MadeUpRun {
+ public:
+  // Collective over all ranks; throws as training does where nothing fits, the grid is wrong or
+  // ranks differ. `session` must outlive it.
+  MadeUpRun(const RunConfig& config, dist::Session& session);
+
+  // Of this rank's stage.
+  const Setup& setup() const { return setup_; }
+  const plan::CostTable& costs() const { return costs_; }
+  const nn::Products& products() const { return products_; }
+  const optim::Optimizer* optimizer() const { return optimizer_.get(); }
+  std::int64_t budget_bytes() const { return budget_bytes_; }
+  // What the run file's budget and plan come to.
+  const Choice& choice() const { return choice_; }
+  const Axes& axes() const { return *axes_; }
+  int rank() const { return session_.rank(); }
+  dist::Session& session() const { return session_; }
+
+ private:
+  dist::Session& session_;
+  Setup setup_;
+  std::int64_t budget_bytes_ = 0;
+  Choice choice_;
+  std::unique_ptr<ComputeSession> compute_;
+  plan::CostTable costs_;
+  nn::Products products_;
+  std::unique_ptr<Axes> axes_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+};
+
+// One Program of such a run with a device tier, parameters and states of its own.
+class MadeUpTrainer {
+ public:
+  // `choice` and `run` must outlive it. The tier refuses what goes beyond `limit_bytes`.
+  MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::int64_t limit_bytes);
+
+  // Steps count from 1. Collective over all ranks.
+  exec::StepOutputs step(std::int64_t number);
+  const plan::Program& program() const { return program_; }
+
+ private:
+  const MadeUpRun& run_;
+  plan::Program program_;
+  exec::DeviceTier tier_;
+  exec::ModelState state_;
+  std::unique_ptr<exec::Executor> executor_;
+};
+
+}  // namespace garonne::train

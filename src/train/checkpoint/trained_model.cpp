@@ -1,0 +1,112 @@
+#include "train/checkpoint/trained_model.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.hpp"
+#include "exec/profile/profile.hpp"
+#include "train/checkpoint/checkpoint.hpp"
+#include "train/run/run_directory.hpp"
+#include "train/setup/rank_agreement.hpp"
+#include "train/workload/workload.hpp"
+
+namespace garonne::train {
+
+exec::Machine TrainedModel::machine() {
+  exec::Machine machine;
+  machine.tier = tier.get();
+  machine.state = &state;
+  machine.products = &products;
+  machine.optimizer = optimizer.get();
+  return machine;
+}
+
+namespace {
+
+StartingPoint saved_point(const RunConfig& config, std::int64_t step,
+                          const std::function<void(const std::string&)>& warn) {
+  const std::string& run_directory = config.run.directory;
+  StartingPoint start;
+  if (step < 0) {
+    start = find_starting_point(config, warn);
+    if (start.checkpoint.empty())
+      throw IoError(run_directory, "has no checkpoint yet; --step 0 is the initialisation");
+  } else if (step > 0) {
+    const auto steps = list_checkpoints(run_directory);
+    if (std::find(steps.begin(), steps.end(), step) == steps.end()) {
+      throw IoError(
+          run_directory,
+          fmt::format("has no checkpoint of step {}; there are {}", step,
+                      steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
+    }
+    start.checkpoint = checkpoint_path(run_directory, step);
+    start.manifest = verify_checkpoint_of_step(run_directory, step);
+    start.step = start.manifest.step;
+  }
+  return start;
+}
+
+}  // namespace
+
+TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step,
+                                dist::Session& session) {
+  const auto warn = [&](const std::string& text) {
+    if (session.rank() == 0) fmt::print(stderr, "warning: {}\n", text);
+  };
+  TrainedModel trained;
+  session.agree([&] { trained.config = run_directory_config(run_directory); });
+  // Each rank may have a copy of its own.
+  trained.config.run.directory.clear();
+  const int threads = agree_on_run(trained.config, session);
+  // One rank does what the grid did.
+  trained.config.grid = RunConfig::GridKeys();
+  trained.config.run.directory = run_directory;
+  trained.config.run.resume = "auto";
+  trained.budget_bytes = budget_of_ranks(trained.config, session);
+  StartingPoint start;
+  session.agree([&] { start = saved_point(trained.config, step, warn); });
+  const Manifest& manifest = start.manifest;
+  dist::agree_on(session, [&] {
+    dist::Facts facts = checkpoint_facts(start);
+    dist::append(product_facts(manifest.products), facts);
+    return facts;
+  });
+  trained.step = start.step;
+  session.agree([&] {
+    DataFacts facts;
+    if (!start.checkpoint.empty() && !nn::is_field_kind(trained.config.model.kind)) {
+      facts.vocabulary = vocabulary_of(manifest, start.checkpoint);
+      if (facts.vocabulary == 0 && trained.config.model.vocabulary == 0)
+        throw IoError(start.checkpoint + "/manifest.json",
+                      "does not say the vocabulary of the data");
+      const auto tokenizer = manifest.data.find("tokenizer");
+      facts.tokenizer = tokenizer != manifest.data.end() && tokenizer->is_string()
+                            ? tokenizer->get<std::string>()
+                            : "byte";
+    } else {
+      facts = open_workload(trained.config)->facts();
+    }
+    trained.setup = make_setup(trained.config, facts, threads);
+    trained.compute = std::make_unique<ComputeSession>(threads);
+    // What was measured on this machine is nearer the truth than what nodes declare.
+    apply_costs(exec::load_cached_costs(threads, warn), trained.setup);
+    try {
+      if (manifest.products.is_object())
+        trained.products = nn::Products::from_json(manifest.products);
+    } catch (const ConfigError& unavailable) {
+      warn(fmt::format("{}; last bits may differ", unavailable.what()));
+    }
+    trained.optimizer = optim::make_optimizer(trained.config);
+    trained.tier = std::make_unique<exec::DeviceTier>(trained.budget_bytes);
+    const auto names = trained.optimizer->state_names();
+    const exec::DeviceScope scope(*trained.tier);
+    trained.state = exec::initial_state(trained.setup.model, trained.setup.declaration.precision,
+                                        static_cast<std::uint64_t>(trained.config.train.seed),
+                                        static_cast<int>(names.size()));
+    if (!start.checkpoint.empty())
+      load_checkpoint(start.checkpoint, manifest, trained.setup.model, names, trained.state);
+  });
+  return trained;
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,116 @@
+#include "train/evaluation/evaluation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "base/error.hpp"
+#include "base/philox.hpp"
+#include "data/tokens/tokenizer.hpp"
+
+namespace garonne::train {
+
+std::int64_t validation_micro_batches(const RunConfig& config, std::int64_t validation_samples) {
+  return std::min(config.evaluation.batches, validation_samples / config.train.micro_batch);
+}
+
+double validation_loss(const Setup& setup, const plan::Program& program,
+                       const exec::Machine& machine, const Workload& workload,
+                       const std::shared_ptr<data::Reader>& reader, std::int64_t micro_batches,
+                       dist::Session& session, std::int64_t& peak_bytes) {
+  const auto ranks = static_cast<std::int64_t>(setup.grid.shape().data);
+  const auto mine = static_cast<std::int64_t>(setup.grid.coordinates_of(session.rank()).data);
+  const std::int64_t rounds = (micro_batches + ranks - 1) / ranks;
+  const std::int64_t batch = setup.config.train.micro_batch;
+  const auto samples_of = [=](std::int64_t round) {
+    std::vector<std::int64_t> samples;
+    // A rank that has nothing left runs along where parameters are gathered.
+    const std::int64_t place = round * ranks + mine;
+    const std::int64_t first = (place < micro_batches ? place : 0) * batch;
+    for (std::int64_t i = 0; i < batch; ++i) samples.push_back(first + i);
+    return samples;
+  };
+  const std::int64_t my_rounds =
+      mine < micro_batches ? (micro_batches - mine + ranks - 1) / ranks : 0;
+  const std::int64_t runs = program.zero == 3 ? rounds : my_rounds;
+  const auto stream =
+      workload.open(reader, Part::Validation, {samples_of, 0, runs, setup.model.rows});
+  exec::Executor executor(setup.model, program, machine);
+  exec::StepInputs inputs;
+  inputs.training = false;
+  inputs.load = [&](int) { return stream->next(); };
+  const int loss_stage = stage_with_loss(setup);
+  std::vector<double> losses(static_cast<std::size_t>(rounds), 0.0);
+  for (std::int64_t round = 0; round < runs; ++round) {
+    const exec::StepOutputs outputs = executor.run(inputs);
+    if (round < my_rounds && !outputs.report.empty())
+      losses[static_cast<std::size_t>(round)] = outputs.report[0];
+    peak_bytes = std::max(peak_bytes, outputs.peak_bytes);
+  }
+  const std::vector<double> all = session.all_gather(losses);
+  double sum = 0;
+  for (std::int64_t j = 0; j < micro_batches; ++j) {
+    const int owner = setup.grid.rank_of({static_cast<int>(j % ranks), loss_stage, 0});
+    sum += all[static_cast<std::size_t>(owner * rounds + j / ranks)];
+  }
+  return sum / static_cast<double>(micro_batches);
+}
+
+std::string generate(const Setup& setup, const Generation& generation,
+                     const std::string& tokenizer_name, exec::Machine machine,
+                     std::int64_t budget_bytes) {
+  const auto tokenizer = data::make_tokenizer(tokenizer_name);
+  const nn::Model model = nn::make_gpt_generator(setup.sizes, setup.declaration);
+  plan::StepShape step = setup.step;
+  step.micro_batches = 1;
+  plan::Program program =
+      plan::make_forward_program(model.graph, step, model.graph.nodes.back().output);
+  const plan::Prediction prediction = plan::replay(program);
+  if (prediction.peak_bytes > budget_bytes) {
+    throw PlanError(prediction.peak_bytes, budget_bytes, "that is for generating text");
+  }
+  exec::Executor executor(model, program, machine);
+
+  std::vector<std::uint32_t> tokens;
+  tokenizer->encode(std::as_bytes(std::span(generation.prompt)), tokens);
+  if (tokens.empty()) {
+    // Something has to be continued; a line break says least.
+    const std::string line_break = "\n";
+    tokenizer->encode(std::as_bytes(std::span(line_break)), tokens);
+  }
+  const std::size_t prompt = tokens.size();
+  const PhiloxKey key = philox_key(generation.seed, "generate");
+  const auto window = static_cast<std::size_t>(setup.sizes.sequence);
+  for (std::int64_t n = 0; n < generation.tokens; ++n) {
+    const std::size_t first = tokens.size() > window ? tokens.size() - window : 0;
+    const std::size_t length = tokens.size() - first;
+    exec::StepInputs inputs;
+    inputs.training = false;
+    inputs.load = [&](int) {
+      // Attention is causal: what stands after the last token changes nothing before it.
+      std::vector<std::int64_t> padded(window, 0);
+      for (std::size_t i = 0; i < length; ++i) padded[i] = tokens[first + i];
+      return exec::HostBatch{{0}, {{"tokens", std::move(padded)}}, {}};
+    };
+    const std::vector<double> logits = executor.run(inputs).report;
+    const auto vocabulary = static_cast<std::size_t>(
+        std::min<std::int64_t>(setup.sizes.vocabulary, tokenizer->vocabulary()));
+    const double* row =
+        logits.data() + (length - 1) * static_cast<std::size_t>(setup.sizes.vocabulary);
+    const double greatest = *std::max_element(row, row + vocabulary);
+    std::vector<double> weights(vocabulary);
+    double total = 0;
+    for (std::size_t v = 0; v < vocabulary; ++v) {
+      weights[v] = std::exp((row[v] - greatest) / generation.temperature);
+      total += weights[v];
+    }
+    const PhiloxBlock random = philox_at(key, 0, 0, static_cast<std::uint64_t>(n));
+    double left = total * static_cast<double>(random.word[0]) / 4294967296.0;
+    std::size_t chosen = 0;
+    while (chosen + 1 < vocabulary && left >= weights[chosen]) left -= weights[chosen++];
+    tokens.push_back(static_cast<std::uint32_t>(chosen));
+  }
+  return tokenizer->decode(std::span(tokens).subspan(prompt));
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,51 @@
+#include "train/plans/cluster_costs.hpp"
+
+#include "base/precision.hpp"
+
+namespace garonne::train {
+
+plan::Cluster this_machine(const RunConfig& config, const plan::CostTable& costs, int ranks,
+                           int ranks_on_node) {
+  plan::Cluster cluster;
+  cluster.name = "this machine";
+  cluster.source = costs.rows.empty() ? "round numbers" : "measured nodes, round numbers for links";
+  cluster.devices_per_node = ranks_on_node;
+  cluster.nodes = (ranks + ranks_on_node - 1) / ranks_on_node;
+  cluster.memory_bytes = resolve_budget(config, ranks_on_node);
+  const plan::NominalRates rates;
+  cluster.float32_flops = cluster.float64_flops = cluster.bfloat16_flops =
+      costs.product_roof > 0 ? costs.product_roof : rates.operations_per_second;
+  cluster.bytes_per_second = rates.bytes_per_second;
+  return cluster;
+}
+
+bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, Setup& whole) {
+  const Precision precision = whole.declaration.precision;
+  plan::ModelGraph& graph = whole.model.graph;
+  plan::estimate_seconds({cluster.flops(precision), cluster.bytes_per_second}, graph);
+  const plan::GridLinks links(cluster, whole.grid);
+  plan::set_collective_seconds(whole.grid.shape().tensor, links.tensor().link, graph);
+  const bool measured = apply_costs(costs, whole);
+  // Of an element: what the update reads and writes.
+  plan::StepShape& step = whole.step;
+  const plan::ElementBytes& bytes = step.element_bytes;
+  const auto states = static_cast<std::int64_t>(step.optimizer_states.size());
+  const std::int64_t updated = bytes.gradient + 2 * (states * bytes.state + bytes.master) +
+                               (bytes.master > 0 ? bytes.parameter : 2 * bytes.parameter);
+  if (step.update_seconds_per_element <= 0)
+    step.update_seconds_per_element = static_cast<double>(updated) / cluster.bytes_per_second;
+  if (step.norm_seconds_per_element <= 0) {
+    step.norm_seconds_per_element = static_cast<double>(bytes.gradient) / cluster.bytes_per_second;
+  }
+  step.links = links.of_stage(0, {});
+  return measured;
+}
+
+void set_links(const plan::GridLinks& links, int stage, Setup& setup) {
+  std::vector<int> tied;
+  for (const int rank : setup.step.pipeline.tied_group)
+    tied.push_back(setup.grid.coordinates_of(rank).pipeline);
+  setup.step.links = links.of_stage(stage, tied);
+}
+
+}  // namespace garonne::train

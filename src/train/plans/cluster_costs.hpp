@@ -1,0 +1,25 @@
+// Seconds of a model on a machine that is not this one.
+#pragma once
+
+#include <cstdint>
+
+#include "plan/model/cluster.hpp"
+#include "plan/model/cost_table.hpp"
+#include "plan/model/group_links.hpp"
+#include "train/setup/planning.hpp"
+
+namespace garonne::train {
+
+// This machine as a cluster: so many ranks a node, and the fastest product that was measured where
+// there is a table. Links are round numbers.
+plan::Cluster this_machine(const RunConfig& config, const plan::CostTable& costs, int ranks,
+                           int ranks_on_node);
+
+// Puts the cluster's rates into the nodes and the step, measured costs over them where `costs` has
+// them, and the links of rank 0's groups into what communicates. True when all nodes were measured.
+bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, Setup& whole);
+
+// The links of one stage (setup_of_stage).
+void set_links(const plan::GridLinks& links, int stage, Setup& setup);
+
+}  // namespace garonne::train

@@ -1,0 +1,139 @@
+#include "train/plans/explain.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "train/plans/smallest_budget.hpp"
+
+namespace garonne::train {
+namespace {
+
+constexpr std::size_t most_rows = 10;
+constexpr int steps_of_curve = 8;
+
+std::string live_at_peak(const plan::Program& program, const plan::Prediction& prediction) {
+  std::set<int> live;
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    if (program.buffers[id].live_at_start) live.insert(static_cast<int>(id));
+  }
+  for (int i = 0; i <= prediction.peak_instruction; ++i) {
+    const plan::Instruction& instruction = program.instructions[static_cast<std::size_t>(i)];
+    live.insert(instruction.writes.begin(), instruction.writes.end());
+    if (i == prediction.peak_instruction) break;
+    for (const int id : instruction.frees) live.erase(id);
+  }
+  std::vector<const plan::Buffer*> buffers;
+  std::int64_t static_bytes = 0;
+  for (const int id : live) {
+    const plan::Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
+    if (buffer.live_at_start && buffer.live_at_end) {
+      static_bytes += buffer.bytes;
+    } else {
+      buffers.push_back(&buffer);
+    }
+  }
+  std::stable_sort(buffers.begin(), buffers.end(),
+                   [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
+  std::string text = fmt::format(
+      "what binds: {}\n",
+      prediction.peak_instruction < 0
+          ? std::string("the start of the step")
+          : plan::describe(
+                program.instructions[static_cast<std::size_t>(prediction.peak_instruction)]));
+  const auto row = [&](const std::string& name, std::string_view kind, std::int64_t bytes) {
+    text += fmt::format("  {:<44}{:<16}{:>12}\n", name, kind, format_bytes(bytes));
+  };
+  row("parameters and optimizer states", "static", static_bytes);
+  std::int64_t others = 0;
+  for (std::size_t k = 0; k < buffers.size(); ++k) {
+    if (k < most_rows) {
+      row(buffers[k]->name, plan::to_string(buffers[k]->kind), buffers[k]->bytes);
+    } else {
+      others += buffers[k]->bytes;
+    }
+  }
+  if (others > 0) row(fmt::format("{} others", buffers.size() - most_rows), "", others);
+  if (prediction.peak_transient_bytes > 0) {
+    row("scratch memory while it runs", "transient", prediction.peak_transient_bytes);
+  }
+  return text;
+}
+
+std::string run_again(const plan::ModelGraph& graph, const plan::Program& program) {
+  std::map<std::string, std::pair<int, double>> kinds;
+  double whole = 0;
+  for (const auto& instruction : program.instructions) {
+    whole += instruction.seconds;
+    if (!instruction.recompute) continue;
+    auto& [count, seconds] =
+        kinds[graph.nodes[static_cast<std::size_t>(instruction.node_index)].kind];
+    ++count;
+    seconds += instruction.seconds;
+  }
+  if (kinds.empty()) return "nothing is run again\n";
+  std::string text = "what is run again\n";
+  for (const auto& [kind, entry] : kinds) {
+    text += fmt::format("  {:<16}{:>5} times {:>10.2f} ms  {:4.1f} % of the step\n", kind,
+                        entry.first, 1e3 * entry.second, 100 * entry.second / whole);
+  }
+  return text;
+}
+
+std::string other_budgets(const Setup& setup, const Choice& choice, std::int64_t budget_bytes) {
+  const Choice fastest = choose_program(setup, std::numeric_limits<std::int64_t>::max(), "auto",
+                                        Effort::FirstThatFits);
+  const StageFloor floor =
+      floor_of_stage(setup, setup.step.pipeline.member, budget_bytes, "auto", Effort::All);
+  const std::int64_t least = choice.minimum_budget_bytes;
+  const std::int64_t most = std::max(fastest.prediction.peak_bytes, least);
+  std::string text = fmt::format("what other budgets cost\n  {:>12}  {:<10}{:>12}{:>10}  {}\n",
+                                 "budget", "plan", "step", "added", "each MiB more saves");
+  double before_seconds = 0;
+  std::int64_t before_bytes = 0;
+  for (int k = 0; k <= steps_of_curve; ++k) {
+    const std::int64_t budget = least + (most - least) / steps_of_curve * k +
+                                (k == steps_of_curve ? (most - least) % steps_of_curve : 0);
+    const auto planned = choose_in_cut(setup, floor, budget, "auto", Effort::FirstThatFits);
+    // A stage that is cut by its seconds may need more.
+    if (!planned) continue;
+    const Choice& other = *planned;
+    const double seconds = other.prediction.seconds;
+    std::string gain;
+    if (k > 0 && budget > before_bytes) {
+      gain = fmt::format("{:.3f} ms", 1e3 * (before_seconds - seconds) * 1048576 /
+                                          static_cast<double>(budget - before_bytes));
+    }
+    const bool here =
+        budget_bytes >= budget &&
+        (k == steps_of_curve || budget_bytes < budget + (most - least) / steps_of_curve);
+    text += fmt::format("  {:>12}  {:<10}{:>9.1f} ms{:>8.1f} %  {:<14}{}\n", format_bytes(budget),
+                        other.program.name, 1e3 * seconds,
+                        100 * (seconds / fastest.prediction.seconds - 1), gain,
+                        here ? "<- your budget is from here on" : "");
+    before_seconds = seconds;
+    before_bytes = budget;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string explain(const Setup& setup, const Choice& choice, std::int64_t budget_bytes,
+                    bool measured) {
+  std::string text = live_at_peak(choice.program, choice.prediction) +
+                     run_again(setup.model.graph, choice.program) +
+                     other_budgets(setup, choice, budget_bytes);
+  if (!measured) {
+    text +=
+        "seconds are estimates from declared operations and bytes; `garonne profile` measures\n";
+  }
+  return text;
+}
+
+}  // namespace garonne::train

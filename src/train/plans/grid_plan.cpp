@@ -1,0 +1,163 @@
+#include "train/plans/grid_plan.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/error.hpp"
+#include "train/plans/cluster_costs.hpp"
+#include "train/plans/layout_check.hpp"
+#include "train/setup/rank_agreement.hpp"
+
+namespace garonne::train {
+
+namespace {
+
+// The setups of all stages; none where seconds cut the model as it cannot be cut.
+std::optional<std::vector<Setup>> stages_of(const Setup& whole, Cut cut,
+                                            const plan::GridLinks* links) {
+  std::vector<Setup> stages;
+  try {
+    for (int stage = 0; stage < whole.grid.shape().pipeline; ++stage) {
+      stages.push_back(setup_of_stage(whole, stage, cut));
+      if (links != nullptr) set_links(*links, stage, stages.back());
+    }
+  } catch (const ConfigError&) {
+    if (cut == Cut::AsDeclared) throw;
+    return std::nullopt;
+  }
+  return stages;
+}
+
+// None where the stage does not fit as its seconds cut it; as it was declared it does.
+std::optional<Choice> choose_or_not(const Setup& setup, const StageFloor& floor,
+                                    std::int64_t budget_bytes, Effort effort, Cut cut) {
+  const std::string& wanted = setup.config.memory.plan;
+  if (cut == Cut::AsDeclared) return choose_as_cut(setup, floor, budget_bytes, wanted, effort);
+  return choose_in_cut(setup, floor, budget_bytes, wanted, effort);
+}
+
+// None where some stage does not fit.
+std::optional<std::vector<StagePlan>> plan_stages(std::vector<Setup> stages,
+                                                  const std::vector<StageFloor>& floors,
+                                                  std::int64_t budget_bytes, Cut cut) {
+  std::vector<StagePlan> plans;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    StagePlan planned;
+    planned.setup = std::move(stages[stage]);
+    auto choice = choose_or_not(planned.setup, floors[stage], budget_bytes, Effort::All, cut);
+    if (!choice) return std::nullopt;
+    planned.choice = std::move(*choice);
+    plans.push_back(std::move(planned));
+  }
+  return plans;
+}
+
+std::vector<StageFloor> floors_of(const Setup& whole, std::int64_t budget_bytes) {
+  std::vector<StageFloor> floors;
+  std::optional<PlanError> worst;
+  for (int stage = 0; stage < whole.grid.shape().pipeline; ++stage) {
+    try {
+      floors.push_back(
+          floor_of_stage(whole, stage, budget_bytes, whole.config.memory.plan, Effort::All));
+    } catch (const PlanError& error) {
+      if (!worst || error.needed_bytes() > worst->needed_bytes()) worst = error;
+    }
+  }
+  if (worst) throw *worst;
+  return floors;
+}
+
+}  // namespace
+
+GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cluster* cluster) {
+  check_zero(whole.config);
+  GridPlan grid;
+  std::optional<plan::GridLinks> links;
+  if (cluster != nullptr) links.emplace(*cluster, whole.grid);
+  const std::vector<StageFloor> floors = floors_of(whole, budget_bytes);
+  for (const auto& floor : floors)
+    grid.minimum_budget_bytes = std::max(grid.minimum_budget_bytes, floor.bytes);
+  std::optional<std::vector<StagePlan>> plans;
+  for (const Cut cut : {Cut::BySeconds, Cut::AsDeclared}) {
+    grid.cut_as_declared = cut == Cut::AsDeclared;
+    auto stages = stages_of(whole, cut, links ? &*links : nullptr);
+    if (stages) plans = plan_stages(std::move(*stages), floors, budget_bytes, cut);
+    if (plans) break;
+  }
+  grid.stages = std::move(*plans);
+  std::vector<plan::Program> programs;
+  for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
+    const StagePlan& planned = grid.stages[stage];
+    programs.push_back(program_of_rank(planned.setup, planned.choice,
+                                       whole.grid.rank_of({0, static_cast<int>(stage), 0})));
+  }
+  double busiest = 0;
+  for (const auto& program : programs) {
+    double seconds = 0;
+    for (const auto& instruction : program.instructions) {
+      if (!instruction.channel) seconds += instruction.seconds;
+    }
+    busiest = std::max(busiest, seconds);
+  }
+  std::vector<plan::Prediction> predictions = plan::replay_pipeline(std::move(programs));
+  for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
+    grid.stages[stage].prediction = std::move(predictions[stage]);
+    grid.seconds = std::max(grid.seconds, grid.stages[stage].prediction.seconds);
+    if (grid.stages[stage].prediction.peak_bytes >
+        grid.stages[grid.largest].prediction.peak_bytes) {
+      grid.largest = stage;
+    }
+  }
+  grid.bubble_seconds = std::max(0.0, grid.seconds - busiest);
+  return grid;
+}
+
+Choice choose_together(const Setup& whole, int stage, const StageFloor& floor,
+                       std::int64_t budget_bytes, Setup& setup, dist::Session& session) {
+  const auto choose = [&](Cut cut) -> std::optional<Choice> {
+    try {
+      setup = setup_of_stage(whole, stage, cut);
+    } catch (const ConfigError&) {
+      if (cut == Cut::AsDeclared) throw;
+      return std::nullopt;
+    }
+    return choose_or_not(setup, floor, budget_bytes, Effort::FirstThatFits, cut);
+  };
+  std::optional<Choice> choice;
+  session.agree([&] { choice = choose(Cut::BySeconds); });
+  const auto all = session.all_reduce_max(
+      std::vector<std::int64_t>{choice ? 0 : 1, floor.bytes == 0 ? 1 : 0, floor.bytes});
+  const bool cut_as_declared = all[0] != 0;
+  if (cut_as_declared) {
+    session.agree([&] { choice = choose(Cut::AsDeclared); });
+  }
+  choice->cut_as_declared = cut_as_declared;
+  choice->minimum_budget_bytes = all[1] != 0 ? 0 : all[2];
+  expect_same_programs(whole.grid, choice->program, session);
+  return std::move(*choice);
+}
+
+double seconds_of_step(const Setup& setup, const plan::Program& program, dist::Session& session) {
+  if (setup.grid.shape().pipeline == 1) return program.seconds;
+  const Coordinates place = setup.grid.coordinates_of(session.rank());
+  const bool representative = place.data == 0 && place.tensor == 0;
+  const auto texts = session.gather(
+      representative ? plan::to_json(program, {session.rank()}, {}).dump() : std::string());
+  double seconds = 0;
+  if (session.rank() == 0) {
+    std::vector<plan::Program> stages;
+    for (const auto& text : texts) {
+      if (text.empty()) continue;
+      stages.push_back(
+          plan::program_from_json(nlohmann::json::parse(text), "the Program of a stage"));
+    }
+    if (setup.config.grid.transport == "nccl")
+      plan::check_lanes(stages, setup.step.pipeline.lane_numbers);
+    for (const auto& prediction : plan::replay_pipeline(std::move(stages)))
+      seconds = std::max(seconds, prediction.seconds);
+  }
+  return session.all_reduce_max(std::vector<double>{seconds})[0];
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,54 @@
+// The Programs of all stages of a grid, planned on one machine and replayed together.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dist/session.hpp"
+#include "plan/model/cluster.hpp"
+#include "train/plans/smallest_budget.hpp"
+#include "train/setup/planning.hpp"
+
+namespace garonne::train {
+
+// What is said where a pipeline is not cut by its seconds.
+constexpr const char* cut_as_declared_note =
+    "note: stages of equal seconds do not fit the budget; the model is cut by declared "
+    "operations\n";
+
+struct StagePlan {
+  Setup setup;
+  Choice choice;
+  plan::Prediction prediction;  // seconds: until this stage is done, among the others
+};
+
+struct GridPlan {
+  std::vector<StagePlan> stages;
+  double seconds = 0;         // of a step
+  double bubble_seconds = 0;  // of it, the slowest stage computes nothing
+  // The stage with the highest peak, and the least budget that works for all.
+  std::size_t largest = 0;
+  std::int64_t minimum_budget_bytes = 0;
+  // Not all stages fit as their seconds would cut the model: it is cut as declared.
+  bool cut_as_declared = false;
+};
+
+// `budget_bytes` for each rank. Costs are applied to `whole` before; the links of its groups are
+// the cluster's, or those of `whole` where there is none. Throws PlanError with the smallest budget
+// (train/plans/smallest_budget.hpp) where less was given; ConfigError as setup_of_stage does.
+GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes,
+                   const plan::Cluster* cluster = nullptr);
+
+// Plans this rank's stage of `whole`, whose floor was found before, with memory.plan of the
+// configuration: as seconds cut the model where all stages fit so, else as declared. `setup`
+// becomes that of the stage. Throws on all ranks ConfigError as setup_of_stage does, and
+// InternalError where the ranks of a stage came to different Programs. Collective.
+Choice choose_together(const Setup& whole, int stage, const StageFloor& floor,
+                       std::int64_t budget_bytes, Setup& setup, dist::Session& session);
+
+// Seconds of a step in which every rank runs its `program`: in a pipeline the stages are replayed
+// together, which throws ReplayError where what they send does not meet, or over NCCL could not
+// pass in the lanes of the transport. `setup` is that of the rank's stage. Collective.
+double seconds_of_step(const Setup& setup, const plan::Program& program, dist::Session& session);
+
+}  // namespace garonne::train

@@ -1,0 +1,301 @@
+#include "train/plans/grid_search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/error.hpp"
+#include "plan/grid/block_planner.hpp"
+#include "plan/model/group_links.hpp"
+#include "plan/program/replay.hpp"
+#include "train/plans/cluster_costs.hpp"
+#include "train/plans/grid_plan.hpp"
+#include "train/setup/planning.hpp"
+
+namespace garonne::train {
+namespace {
+
+// What decides which blocks of a stage run again: equal stages get equal plans.
+std::string kind_of_stage(const Setup& setup) {
+  const plan::StepShape& step = setup.step;
+  std::string text =
+      fmt::format("{} {} {} {} {} ", step.micro_batches, step.zero, step.bucket_bytes,
+                  step.data_group.size(), step.tensor_group.size());
+  for (const auto& node : setup.model.graph.nodes)
+    text += fmt::format("{} {};", node.cost_key, node.chunk);
+  for (const auto& one : step.pipeline.order) {
+    text += fmt::format("{}.{}.{} ", static_cast<int>(one.work), one.chunk, one.micro_batch);
+  }
+  return text;
+}
+
+// One candidate: Programs of all stages, replayed together.
+class CandidatePlanner {
+ public:
+  explicit CandidatePlanner(const GridSearchWish& wish) : wish_(wish) {}
+
+  bool measured() const { return measured_; }
+
+  plan::GridOutcome plan(const plan::GridCandidate& candidate) {
+    const Setup whole = setup_of(candidate);
+    const plan::GridLinks links(wish_.cluster, whole.grid);
+    const int stages = candidate.shape.pipeline;
+    programs_.assign(static_cast<std::size_t>(stages), {});
+    needed_.assign(static_cast<std::size_t>(stages), 0);
+    failure_ = nullptr;
+    std::atomic<int> next = 0;
+    const auto work = [&] {
+      for (int stage = next++; stage < stages; stage = next++) plan_stage(whole, links, stage);
+    };
+    const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+    std::vector<std::thread> threads;
+    for (unsigned k = 1; k < std::min(cores, static_cast<unsigned>(stages)); ++k)
+      threads.emplace_back(work);
+    work();
+    for (auto& thread : threads) thread.join();
+    if (failure_) std::rethrow_exception(failure_);
+    plan::GridOutcome outcome;
+    outcome.needed_bytes = *std::max_element(needed_.begin(), needed_.end());
+    outcome.fits = outcome.needed_bytes == 0;
+    if (outcome.fits) replay(links, outcome);
+    return outcome;
+  }
+
+  // The same node by node, which takes longer and finds what blocks do not. Throws PlanError with
+  // the smallest budget of the candidate.
+  plan::GridOutcome plan_by_node(const plan::GridCandidate& candidate) {
+    const Setup whole = setup_of(candidate);
+    const GridPlan grid = plan_grid(whole, wish_.budget_bytes, &wish_.cluster);
+    programs_.clear();
+    for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
+      const StagePlan& planned = grid.stages[stage];
+      programs_.push_back(program_of_rank(planned.setup, planned.choice,
+                                          whole.grid.rank_of({0, static_cast<int>(stage), 0})));
+    }
+    plan::GridOutcome outcome;
+    outcome.fits = true;
+    replay(plan::GridLinks(wish_.cluster, whole.grid), outcome);
+    return outcome;
+  }
+
+ private:
+  Setup setup_of(const plan::GridCandidate& candidate) {
+    Setup whole = make_setup(with_candidate(wish_.config, candidate), wish_.facts, wish_.threads);
+    measured_ = apply_cluster(wish_.cluster, wish_.costs, whole);
+    return whole;
+  }
+
+  void plan_stage(const Setup& whole, const plan::GridLinks& links, int stage) {
+    try {
+      Setup setup = setup_of_stage(whole, stage);
+      set_links(links, stage, setup);
+      const std::string kind = kind_of_stage(setup);
+      std::optional<int> known;
+      {
+        const std::lock_guard lock(mutex_);
+        const auto found = known_.find(kind);
+        if (found != known_.end()) known = found->second;
+      }
+      check_evaluation(setup);
+      plan::BlockPlan planned =
+          plan::plan_by_blocks(setup.model.graph, setup.step, wish_.budget_bytes, known);
+      {
+        const std::lock_guard lock(mutex_);
+        known_[kind] = planned.index;
+      }
+      Choice choice;
+      choice.program = std::move(planned.program);
+      programs_[static_cast<std::size_t>(stage)] =
+          program_of_rank(setup, choice, whole.grid.rank_of({0, stage, 0}));
+    } catch (const PlanError& error) {
+      needed_[static_cast<std::size_t>(stage)] = error.needed_bytes();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      failure_ = std::current_exception();
+    }
+  }
+
+  // Validation is under the same budget.
+  void check_evaluation(const Setup& setup) const {
+    if (setup.config.evaluation.batches == 0) return;
+    plan::StepShape step = setup.step;
+    step.gathers_ahead = 0;
+    const std::int64_t peak =
+        plan::replay(plan::make_forward_program(setup.model.graph, step, setup.model.graph.loss))
+            .peak_bytes;
+    if (peak > wish_.budget_bytes) throw PlanError(peak, wish_.budget_bytes, "for validation");
+  }
+
+  void replay(const plan::GridLinks& links, plan::GridOutcome& outcome) {
+    std::size_t busiest = 0;
+    std::vector<double> computing;
+    std::vector<double> again;
+    for (std::size_t stage = 0; stage < programs_.size(); ++stage) {
+      const plan::Program& program = programs_[stage];
+      double own = 0;
+      double repeated = 0;
+      double inside = 0;
+      double between = 0;
+      std::map<int, bool> leaves_to;  // by stage
+      for (const auto& instruction : program.instructions) {
+        if (!instruction.channel) {
+          (instruction.recompute ? repeated : own) += instruction.seconds;
+          continue;
+        }
+        const plan::Channel& channel = *instruction.channel;
+        if (instruction.operation == plan::Operation::Receive) continue;
+        double bytes = static_cast<double>(channel.bytes);
+        bool leaves = links.world().between_nodes;
+        if (instruction.operation == plan::Operation::Send) {
+          const auto [known, fresh] = leaves_to.try_emplace(channel.peer, false);
+          if (fresh) {
+            known->second = links.stages(static_cast<int>(stage), channel.peer).between_nodes;
+          }
+          leaves = known->second;
+        } else {
+          bytes = plan::collective_traffic(channel.kind, channel.bytes,
+                                           static_cast<std::int64_t>(channel.members.size()));
+          if (channel.group == "tensor") leaves = links.tensor().between_nodes;
+          if (channel.group == "data") leaves = links.data().between_nodes;
+        }
+        (leaves ? between : inside) += bytes;
+      }
+      outcome.inside_traffic = std::max(outcome.inside_traffic, inside);
+      outcome.between_traffic = std::max(outcome.between_traffic, between);
+      outcome.peak_bytes.push_back(program.peak_bytes);
+      outcome.plans.push_back(program.name);
+      computing.push_back(own);
+      again.push_back(repeated);
+      if (own + repeated > computing[busiest] + again[busiest]) busiest = stage;
+    }
+    const std::vector<plan::Prediction> predictions = plan::replay_pipeline(std::move(programs_));
+    for (const auto& prediction : predictions)
+      outcome.seconds = std::max(outcome.seconds, prediction.seconds);
+    const plan::WaitedSeconds& waited = predictions[busiest].waited;
+    const auto place = [](bool between) { return between ? "between nodes" : "inside nodes"; };
+    const double rest = outcome.seconds - computing[busiest] - again[busiest] - waited.tensor -
+                        waited.data - waited.pipeline - waited.world;
+    outcome.bubble_seconds = std::max(0.0, outcome.seconds - computing[busiest] - again[busiest]);
+    outcome.parts = {
+        {"compute", computing[busiest]},
+        {"memory (blocks run again)", again[busiest]},
+        {fmt::format("tensor link {}", place(links.tensor().between_nodes)), waited.tensor},
+        {fmt::format("data link {}", place(links.data().between_nodes)), waited.data},
+        {"pipeline link", waited.pipeline},
+        {"sums of the step", waited.world},
+        {"bubble", std::max(0.0, rest)}};
+  }
+
+  const GridSearchWish& wish_;
+  std::map<std::string, int> known_;  // by kind of stage: the index of its family
+  std::mutex mutex_;
+  std::vector<plan::Program> programs_;  // by stage
+  std::vector<std::int64_t> needed_;     // by stage; 0 = it fits
+  std::exception_ptr failure_;
+  bool measured_ = false;
+};
+
+// A setup of the model alone, on one data rank and in one stage.
+Setup setup_of_model(const GridSearchWish& wish, int tensor, bool sequence_parallel,
+                     std::int64_t micro_batch) {
+  plan::GridCandidate candidate;
+  candidate.shape = {1, 1, tensor};
+  candidate.sequence_parallel = sequence_parallel;
+  candidate.micro_batch = micro_batch;
+  candidate.bucket_bytes = wish.config.grid.bucket;
+  RunConfig config = with_candidate(wish.config, candidate);
+  config.train.global_batch = micro_batch;
+  Setup setup = make_setup(config, wish.facts, wish.threads);
+  apply_cluster(wish.cluster, wish.costs, setup);
+  return setup;
+}
+
+}  // namespace
+
+RunConfig with_candidate(const RunConfig& config, const plan::GridCandidate& candidate) {
+  RunConfig result = config;
+  result.grid.data = candidate.shape.data;
+  result.grid.pipeline = candidate.shape.pipeline;
+  result.grid.tensor = candidate.shape.tensor;
+  result.grid.sequence_parallel = candidate.sequence_parallel;
+  result.grid.schedule = candidate.schedule;
+  const bool chosen =
+      candidate.shape.pipeline > 1 && plan::traits_of(candidate.schedule).chunks.size() > 1;
+  result.grid.chunks = chosen ? candidate.chunks : 0;
+  result.grid.zero = candidate.zero;
+  result.grid.bucket = candidate.bucket_bytes;
+  result.train.micro_batch = candidate.micro_batch;
+  return result;
+}
+
+std::string keys_of(const plan::GridCandidate& candidate) {
+  const RunConfig config = with_candidate(RunConfig(), candidate);
+  std::string text = fmt::format("[grid]\ndata = {}\npipeline = {}\ntensor = {}\n",
+                                 config.grid.data, config.grid.pipeline, config.grid.tensor);
+  if (config.grid.tensor > 1)
+    text += fmt::format("sequence_parallel = {}\n", config.grid.sequence_parallel);
+  if (config.grid.pipeline > 1) text += fmt::format("schedule = \"{}\"\n", config.grid.schedule);
+  if (config.grid.chunks > 0) text += fmt::format("chunks = {}\n", config.grid.chunks);
+  if (config.grid.data > 1)
+    text += fmt::format("zero = {}\nbucket = {}\n", config.grid.zero, config.grid.bucket);
+  return text + fmt::format("[train]\nmicro_batch = {}\n", config.train.micro_batch);
+}
+
+GridSearchAnswer search_grids(const GridSearchWish& wish) {
+  const Setup model = setup_of_model(wish, 1, false, 1);
+  plan::GridLimits limits;
+  limits.ranks = wish.ranks;
+  limits.global_batch = wish.config.train.global_batch;
+  limits.blocks = model.model.graph.blocks();
+  limits.most_tensor = wish.most_tensor > 0 ? wish.most_tensor : wish.cluster.devices_per_node;
+  limits.least_bucket_bytes = wish.config.grid.bucket;
+  const auto candidates = plan::grid_candidates(limits, wish.cluster);
+  const auto search_within = [&](const GridSearchWish& within, CandidatePlanner& planner) {
+    plan::GridEstimator estimator(
+        within.cluster, within.budget_bytes, model.step,
+        [&](int tensor, bool sequence_parallel, std::int64_t micro_batch) {
+          const Setup setup = setup_of_model(within, tensor, sequence_parallel, micro_batch);
+          return plan::block_costs(setup.model.graph);
+        });
+    return plan::search_grids(
+        candidates, estimator, within.budget_bytes,
+        [&](const plan::GridCandidate& candidate) { return planner.plan(candidate); },
+        within.options);
+  };
+  CandidatePlanner planner(wish);
+  GridSearchAnswer answer;
+  answer.search = search_within(wish, planner);
+  plan::GridSearch& search = answer.search;
+  if (search.refused == search.candidates) {
+    throw ConfigError(
+        "--ranks", fmt::format("{}", wish.ranks),
+        fmt::format("no grid of so many ranks works: train.global_batch = {} has to be a multiple "
+                    "of the data ranks, the {} blocks of the model are the most stages, and {} "
+                    "tensor ranks the most that a node has",
+                    wish.config.train.global_batch, limits.blocks, limits.most_tensor));
+  }
+  if (search.best.empty()) {
+    // Which one needs least must not depend on the budget either.
+    GridSearchWish nothing = wish;
+    nothing.budget_bytes = 1;
+    CandidatePlanner lean_planner(nothing);
+    search.leanest = search_within(nothing, lean_planner).leanest;
+    try {
+      search.leanest.outcome = planner.plan_by_node(search.leanest.candidate);
+    } catch (const PlanError& error) {
+      throw PlanError(error.needed_bytes(), wish.budget_bytes,
+                      fmt::format("on {}", plan::to_string(search.leanest.candidate)));
+    }
+    search.best.push_back(search.leanest);
+  }
+  answer.measured = planner.measured();
+  return answer;
+}
+
+}  // namespace garonne::train

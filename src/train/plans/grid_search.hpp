@@ -1,0 +1,45 @@
+// The search over grids for one run file: the models that candidates need, and their Programs.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/config.hpp"
+#include "plan/grid/grid_search.hpp"
+#include "plan/model/cluster.hpp"
+#include "plan/model/cost_table.hpp"
+#include "train/workload/data_facts.hpp"
+
+namespace garonne::train {
+
+struct GridSearchWish {
+  RunConfig config;  // its grid and micro-batch are what is looked for
+  DataFacts facts;
+  int threads = 1;  // of a rank
+  int ranks = 1;
+  int most_tensor = 0;  // 0 = the devices of a node
+  plan::Cluster cluster;
+  plan::CostTable costs;  // measured on the cluster's devices; may be empty
+  std::int64_t budget_bytes = 0;
+  plan::GridSearchOptions options;
+};
+
+struct GridSearchAnswer {
+  plan::GridSearch search;
+  bool measured = false;  // all seconds of nodes of the best grid
+};
+
+// Throws ConfigError where no candidate can be had at all, PlanError where none fits.
+GridSearchAnswer search_grids(const GridSearchWish& wish);
+
+// The configuration with the keys of a candidate.
+RunConfig with_candidate(const RunConfig& config, const plan::GridCandidate& candidate);
+// Those keys as lines of a run file.
+std::string keys_of(const plan::GridCandidate& candidate);
+
+// The table for a terminal, and the format "garonne.grids".
+std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswer& answer);
+nlohmann::ordered_json to_json(const GridSearchWish& wish, const GridSearchAnswer& answer);
+
+}  // namespace garonne::train

@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/bytes.hpp"
+#include "train/plans/grid_search.hpp"
+
+namespace garonne::train {
+namespace {
+
+const std::pair<std::string, double>& binding(const plan::GridOutcome& outcome) {
+  return *std::max_element(outcome.parts.begin(), outcome.parts.end(),
+                           [](const auto& a, const auto& b) { return a.second < b.second; });
+}
+
+std::string schedule_name(const plan::GridCandidate& candidate) {
+  if (candidate.shape.pipeline == 1) return "-";
+  return candidate.schedule == "interleaved" ? fmt::format("interleaved/{}", candidate.chunks)
+                                             : candidate.schedule;
+}
+
+std::string traffic(double bytes) {
+  return bytes == 0 ? "-" : format_bytes(static_cast<std::int64_t>(bytes));
+}
+
+}  // namespace
+
+std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswer& answer) {
+  const plan::GridSearch& search = answer.search;
+  std::string text =
+      fmt::format("{} ranks on {}: nodes of {}, {} a rank; global batch {}, {}\n", wish.ranks,
+                  wish.cluster.name, wish.cluster.devices_per_node, format_bytes(wish.budget_bytes),
+                  wish.config.train.global_batch, wish.config.train.precision);
+  text += fmt::format(
+      "{:>2}  {:>5} {:>4} {:>6}  {:<13} {:>4} {:>5} {:>5} {:>11} {:>7}  {:<23} {:>10} {:>10}  {}\n",
+      "", "data", "pipe", "tensor", "schedule", "ZeRO", "batch", "times", "ms a step", "bubble",
+      "peak by stage", "inside", "between", "most time goes to");
+  for (std::size_t k = 0; k < search.best.size(); ++k) {
+    const auto& [candidate, bounds, estimate, outcome] = search.best[k];
+    const auto [least, most] =
+        std::minmax_element(outcome.peak_bytes.begin(), outcome.peak_bytes.end());
+    const std::string peaks =
+        *least == *most ? format_bytes(*most)
+                        : fmt::format("{} .. {}", format_bytes(*least), format_bytes(*most));
+    text += fmt::format(
+        "{:>2}  {:>5} {:>4} {:>6}  {:<13} {:>4} {:>5} {:>5} {:>11.3f} {:>5.1f} %  {:<23} {:>10} "
+        "{:>10}  {}\n",
+        k + 1, candidate.shape.data, candidate.shape.pipeline,
+        fmt::format("{}{}", candidate.shape.tensor, candidate.sequence_parallel ? " sp" : ""),
+        schedule_name(candidate), candidate.zero, candidate.micro_batch, candidate.micro_batches,
+        1e3 * outcome.seconds, 100 * outcome.bubble_seconds / outcome.seconds, peaks,
+        traffic(outcome.inside_traffic), traffic(outcome.between_traffic), binding(outcome).first);
+  }
+  text += fmt::format(
+      "{} grids: {} cannot be cut like that, {} need more memory, {} were planned by node{}\n",
+      search.candidates, search.refused, search.too_large, search.planned,
+      search.proven ? "; no other can be faster" : "; others were left by estimates");
+  text += fmt::format(
+      "seconds: {}; blocks run again where memory asks for it. Plan the best with "
+      "the keys below for a faster choice node by node.\n",
+      answer.measured ? "measured costs of this machine" : wish.cluster.source);
+  text += keys_of(search.best.front().candidate);
+  return text;
+}
+
+nlohmann::ordered_json to_json(const GridSearchWish& wish, const GridSearchAnswer& answer) {
+  const plan::GridSearch& search = answer.search;
+  nlohmann::ordered_json grids = nlohmann::ordered_json::array();
+  for (const auto& [candidate, bounds, estimate, outcome] : search.best) {
+    nlohmann::ordered_json parts = nlohmann::ordered_json::object();
+    for (const auto& [name, seconds] : outcome.parts) parts[name] = seconds;
+    const RunConfig config = with_candidate(wish.config, candidate);
+    grids.push_back({{"data", config.grid.data},
+                     {"pipeline", config.grid.pipeline},
+                     {"tensor", config.grid.tensor},
+                     {"sequence_parallel", config.grid.sequence_parallel},
+                     {"schedule", config.grid.schedule},
+                     {"chunks", config.grid.chunks},
+                     {"zero", config.grid.zero},
+                     {"bucket", config.grid.bucket},
+                     {"micro_batch", config.train.micro_batch},
+                     {"micro_batches", candidate.micro_batches},
+                     {"seconds", outcome.seconds},
+                     {"bubble_seconds", outcome.bubble_seconds},
+                     {"seconds_at_least", bounds.seconds},
+                     {"seconds_estimated", estimate.seconds},
+                     {"peak_bytes", outcome.peak_bytes},
+                     {"plans", outcome.plans},
+                     {"inside_node_bytes", outcome.inside_traffic},
+                     {"between_nodes_bytes", outcome.between_traffic},
+                     {"binds", binding(outcome).first},
+                     {"parts", std::move(parts)}});
+  }
+  return {{"format", "garonne.grids"},
+          {"version", 1},
+          {"ranks", wish.ranks},
+          {"cluster", wish.cluster.name},
+          {"devices_per_node", wish.cluster.devices_per_node},
+          {"budget_bytes", wish.budget_bytes},
+          {"costs", answer.measured ? "measured" : "nominal"},
+          {"candidates", search.candidates},
+          {"refused", search.refused},
+          {"too_large", search.too_large},
+          {"planned", search.planned},
+          {"proven", search.proven},
+          {"grids", std::move(grids)}};
+}
+
+}  // namespace garonne::train

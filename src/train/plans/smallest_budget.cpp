@@ -1,0 +1,117 @@
+#include "train/plans/smallest_budget.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/cache_folder.hpp"
+#include "base/error.hpp"
+
+namespace garonne::train {
+namespace {
+
+std::vector<std::string> names_of(const plan::ModelGraph& graph) {
+  std::vector<std::string> names;
+  for (const auto& node : graph.nodes) names.push_back(node.name);
+  return names;
+}
+
+// The Program of a validation; one that does not fit comes with as little under way as can be.
+void add_validation(const Setup& setup, std::int64_t budget_bytes, Choice& choice) {
+  plan::StepShape step = setup.step;
+  // As many gathers ahead as fit.
+  for (step.gathers_ahead = 2;; --step.gathers_ahead) {
+    choice.evaluation = plan::make_forward_program(setup.model.graph, step, setup.model.graph.loss);
+    choice.evaluation_prediction = plan::replay(choice.evaluation);
+    if (choice.evaluation_prediction.peak_bytes <= budget_bytes || step.gathers_ahead == 0) break;
+  }
+  choice.evaluation.peak_bytes = choice.evaluation_prediction.peak_bytes;
+  choice.evaluation.seconds = choice.evaluation_prediction.seconds;
+  choice.evaluation.budget_bytes = budget_bytes;
+  choice.evaluation.name = "forward-only";
+}
+
+// The stage that a setup is of, if it is of one.
+int stage_of(const Setup& setup) {
+  return setup.step.pipeline.order.empty() ? -1 : setup.step.pipeline.member;
+}
+
+}  // namespace
+
+StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_bytes,
+                          const std::string& wanted, Effort effort) {
+  plan::StepShape step = setup.step;
+  std::optional<plan::PipelineStage> cut;
+  if (setup.config.grid.pipeline > 1 && stage >= 0) {
+    cut = declared_stage(setup, stage);
+    step.pipeline = cut->place;
+  }
+  const plan::ModelGraph& graph = cut ? cut->cut.graph : *setup.declared;
+  StageFloor floor;
+  floor.nodes = names_of(graph);
+  std::int64_t validation = 0;
+  if (setup.config.evaluation.batches > 0) {
+    plan::StepShape forward = step;
+    forward.gathers_ahead = 0;
+    validation = plan::replay(plan::make_forward_program(graph, forward, graph.loss)).peak_bytes;
+  }
+  const bool may_keep = wanted == "auto" || wanted == plan::stage_solvers().front().name;
+  if (effort == Effort::FirstThatFits && may_keep && validation <= budget_bytes &&
+      plan::keeping_everything_fits(graph, step, budget_bytes)) {
+    return floor;
+  }
+  floor.lean = plan::find_lean_plans(graph, step, wanted, cache_folder());
+  floor.bytes = std::max(floor.lean->bytes, validation);
+  plan::expect_budget(floor.bytes, budget_bytes, wanted);
+  return floor;
+}
+
+std::int64_t smallest_budget(const Setup& whole) {
+  std::int64_t bytes = 0;
+  for (int stage = 0; stage < whole.grid.shape().pipeline; ++stage) {
+    bytes = std::max(bytes, floor_of_stage(whole, stage, std::numeric_limits<std::int64_t>::max(),
+                                           whole.config.memory.plan, Effort::All)
+                                .bytes);
+  }
+  return bytes;
+}
+
+Choice choose_as_cut(const Setup& setup, const StageFloor& floor, std::int64_t budget_bytes,
+                     const std::string& wanted, Effort effort) {
+  Choice choice;
+  if (setup.config.evaluation.batches > 0) add_validation(setup, budget_bytes, choice);
+  plan::StageWish wish{budget_bytes, wanted, choice.evaluation.peak_bytes,
+                       effort == Effort::FirstThatFits, cache_folder()};
+  // Schedules are of nodes: those of another cut are none of this one.
+  if (floor.lean && names_of(setup.model.graph) == floor.nodes) wish.lean = &*floor.lean;
+  plan::StagePlan stage = plan::plan_stage(setup.model.graph, setup.step, wish);
+  choice.program = std::move(stage.program);
+  choice.prediction = std::move(stage.prediction);
+  choice.candidates = std::move(stage.candidates);
+  choice.minimum_budget_bytes = floor.bytes;
+  return choice;
+}
+
+std::optional<Choice> choose_in_cut(const Setup& setup, const StageFloor& floor,
+                                    std::int64_t budget_bytes, const std::string& wanted,
+                                    Effort effort) {
+  try {
+    return choose_as_cut(setup, floor, budget_bytes, wanted, effort);
+  } catch (const PlanError&) {
+    return std::nullopt;
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+Choice choose_program(const Setup& setup, std::int64_t budget_bytes) {
+  return choose_program(setup, budget_bytes, setup.config.memory.plan, Effort::All);
+}
+
+Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::string& wanted,
+                      Effort effort) {
+  const StageFloor floor = floor_of_stage(setup, stage_of(setup), budget_bytes, wanted, effort);
+  return choose_as_cut(setup, floor, budget_bytes, wanted, effort);
+}
+
+}  // namespace garonne::train

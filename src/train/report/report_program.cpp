@@ -1,0 +1,230 @@
+#include "train/report/report_program.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/json_input.hpp"
+
+namespace garonne::train {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+int report_kind(plan::BufferKind kind) {
+  switch (kind) {
+    case plan::BufferKind::Parameter:
+    case plan::BufferKind::MasterParameter:
+      return 0;
+    case plan::BufferKind::OptimizerState:
+      return 1;
+    case plan::BufferKind::Gradient:
+      return 2;
+    case plan::BufferKind::Value:
+      return 3;
+    case plan::BufferKind::Record:
+      return 4;
+    case plan::BufferKind::ValueGradient:
+      return 5;
+    case plan::BufferKind::Communication:
+    case plan::BufferKind::GatheredParameter:
+      return 6;
+    case plan::BufferKind::Scalar:
+      return 7;
+  }
+  throw InternalError("a buffer of no kind");
+}
+
+RankProgram read_rank_program(const std::string& path) {
+  const nlohmann::json json =
+      parse_json(read_text_file(path, most_run_json_bytes), path, FileOwner::Run);
+  RankProgram rank;
+  rank.program = plan::program_from_json(json, path, FileOwner::Run);
+  try {
+    rank.prediction = plan::replay(rank.program);
+  } catch (const plan::ReplayError& illegal) {
+    throw IoError(path, illegal.what());
+  }
+  rank.measured = plan::measurements_from_json(json, path, FileOwner::Run);
+  if (rank.measured.empty())
+    throw IoError(path, "was not measured; `garonne train` writes it when it ends");
+  return rank;
+}
+
+// The structure, which ranks share.
+ordered_json program_json(const RankProgram& rank) {
+  const plan::Program& program = rank.program;
+  std::map<std::string, std::size_t> place;
+  ordered_json nodes = ordered_json::array();
+  ordered_json operations = ordered_json::array();
+  ordered_json node_of = ordered_json::array();
+  ordered_json micro_batches = ordered_json::array();
+  ordered_json recompute = ordered_json::array();
+  ordered_json seconds = ordered_json::array();
+  ordered_json completes = ordered_json::array();
+  for (const auto& instruction : program.instructions) {
+    const auto [entry, is_new] = place.emplace(instruction.node, place.size());
+    if (is_new) nodes.push_back(instruction.node);
+    operations.push_back(to_string(instruction.operation));
+    node_of.push_back(entry->second);
+    micro_batches.push_back(instruction.micro_batch);
+    recompute.push_back(instruction.recompute ? 1 : 0);
+    seconds.push_back(instruction.seconds);
+    completes.push_back(instruction.completes);
+  }
+  ordered_json bytes = ordered_json::array();
+  const std::vector<ReportBytes> during = bytes_during(program);
+  for (std::size_t kind = 0; kind < report_kinds; ++kind) {
+    ordered_json series = ordered_json::array();
+    for (const auto& at : during) series.push_back(at[kind]);
+    bytes.push_back(std::move(series));
+  }
+  return {{"name", program.name},
+          {"budget_bytes", program.budget_bytes},
+          {"peak_bytes", rank.prediction.peak_bytes},
+          {"peak_instruction", rank.prediction.peak_instruction},
+          {"seconds", rank.prediction.seconds},
+          {"micro_batches", program.micro_batches},
+          {"node_names", std::move(nodes)},
+          {"kinds", report_kind_names},
+          {"operation", std::move(operations)},
+          {"node", std::move(node_of)},
+          {"micro_batch", std::move(micro_batches)},
+          {"recompute", std::move(recompute)},
+          {"instruction_seconds", std::move(seconds)},
+          {"completes", std::move(completes)},
+          {"live_bytes", rank.prediction.live_bytes},
+          {"bytes", std::move(bytes)}};
+}
+
+}  // namespace
+
+std::vector<RankProgram> read_rank_programs(const std::string& run_directory, int ranks) {
+  const auto path = [&](int rank) {
+    return fmt::format("{}/program/rank_{}.json", run_directory, rank);
+  };
+  std::error_code error;
+  if (!std::filesystem::exists(path(0), error)) return {};
+  std::vector<RankProgram> programs;
+  for (int rank = 0; rank < ranks; ++rank) programs.push_back(read_rank_program(path(rank)));
+  return programs;
+}
+
+std::vector<ReportBytes> bytes_during(const plan::Program& program) {
+  std::vector<bool> live(program.buffers.size(), false);
+  ReportBytes now{};
+  const auto set_live = [&](std::size_t id, bool value) {
+    const plan::Buffer& buffer = program.buffers[id];
+    if (live[id] == value) return;
+    live[id] = value;
+    if (buffer.tier == plan::Tier::Device)
+      now[index(report_kind(buffer.kind))] += value ? buffer.bytes : -buffer.bytes;
+  };
+  for (std::size_t id = 0; id < program.buffers.size(); ++id)
+    set_live(id, program.buffers[id].live_at_start);
+  std::vector<ReportBytes> during;
+  for (const auto& instruction : program.instructions) {
+    for (const int id : instruction.writes) set_live(index(id), true);
+    during.push_back(now);
+    during.back()[report_kinds - 1] += instruction.transient_bytes;
+    for (const int id : instruction.frees) set_live(index(id), false);
+  }
+  return during;
+}
+
+std::vector<NodeRow> node_rows(const RankProgram& rank) {
+  std::vector<NodeRow> rows;
+  std::map<std::string, std::size_t> place;
+  const plan::Program& program = rank.program;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const plan::Instruction& instruction = program.instructions[i];
+    const bool forward = instruction.operation == plan::Operation::Forward ||
+                         instruction.operation == plan::Operation::ForwardKeep;
+    if (!forward && !plan::is_backward(instruction.operation)) continue;
+    const auto [entry, is_new] = place.emplace(instruction.node, rows.size());
+    if (is_new) {
+      rows.emplace_back();
+      rows.back().node = instruction.node;
+    }
+    NodeRow& row = rows[entry->second];
+    row.transient_bytes = std::max(row.transient_bytes, instruction.transient_bytes);
+    const double measured = rank.measured[i].seconds;
+    if (!forward) {
+      row.backwards += instruction.operation != plan::Operation::BackwardInput;
+      row.backward_seconds += instruction.seconds;
+      row.measured_backward_seconds += measured;
+      continue;
+    }
+    ++row.forwards;
+    if (instruction.recompute) ++row.recomputations;
+    row.forward_seconds += instruction.seconds;
+    row.measured_forward_seconds += measured;
+    const int output = instruction.arguments.output;
+    if (output >= 0) row.output_bytes = program.buffers[index(output)].bytes;
+    std::int64_t record = 0;
+    for (const int slot : instruction.arguments.record)
+      record += program.buffers[index(slot)].bytes;
+    row.record_bytes = std::max(row.record_bytes, record);
+  }
+  return rows;
+}
+
+ordered_json programs_json(const std::vector<RankProgram>& ranks,
+                           const std::map<std::string, std::string>& kinds) {
+  std::map<std::string, std::size_t> distinct;  // by hash, without what belongs to a rank alone
+  ordered_json programs = ordered_json::array();
+  ordered_json rank_rows = ordered_json::array();
+  for (const auto& rank : ranks) {
+    plan::Program shared = rank.program;
+    for (auto& instruction : shared.instructions) {
+      if (instruction.channel) instruction.channel->members.clear();
+    }
+    const auto [entry, is_new] = distinct.emplace(plan::program_hash(shared), programs.size());
+    if (is_new) programs.push_back(program_json(rank));
+    ordered_json seconds = ordered_json::array();
+    ordered_json live = ordered_json::array();
+    ordered_json peaks = ordered_json::array();
+    for (const auto& measurement : rank.measured) {
+      seconds.push_back(measurement.seconds);
+      live.push_back(measurement.live_bytes);
+      peaks.push_back(measurement.peak_bytes);
+    }
+    rank_rows.push_back({{"rank", rank.program.rank},
+                         {"program", entry->second},
+                         {"measured_seconds", std::move(seconds)},
+                         {"measured_live_bytes", std::move(live)},
+                         {"measured_peak_bytes", std::move(peaks)}});
+  }
+  ordered_json nodes = ordered_json::array();
+  if (!ranks.empty()) {
+    for (const auto& row : node_rows(ranks[0])) {
+      const auto kind = kinds.find(row.node);
+      nodes.push_back({{"node", row.node},
+                       {"kind", kind == kinds.end() ? std::string() : kind->second},
+                       {"forwards", row.forwards},
+                       {"recomputations", row.recomputations},
+                       {"backwards", row.backwards},
+                       {"forward_seconds", row.forward_seconds},
+                       {"backward_seconds", row.backward_seconds},
+                       {"measured_forward_seconds", row.measured_forward_seconds},
+                       {"measured_backward_seconds", row.measured_backward_seconds},
+                       {"output_bytes", row.output_bytes},
+                       {"record_bytes", row.record_bytes},
+                       {"transient_bytes", row.transient_bytes}});
+    }
+  }
+  return {{"programs", std::move(programs)},
+          {"ranks", std::move(rank_rows)},
+          {"nodes", std::move(nodes)}};
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,30 @@
+// The gradients of one step, on the host, as a state that checkpoints can write.
+#pragma once
+
+#include "exec/model_state.hpp"
+#include "nn/model.hpp"
+#include "plan/program/program.hpp"
+
+namespace garonne::train {
+
+// Takes what Machine::watch_gradient sees of one step on one rank: complete gradients of the mean
+// loss of the global batch, before clipping; under ZeRO the own shards.
+class GradientCapture {
+ public:
+  // Allocates from the calling thread's tier, which is to be the host. `member`: of the data group.
+  GradientCapture(const nn::Model& model, Precision precision, const plan::Program& program,
+                  int member);
+
+  // Copies; nothing after `finish`.
+  void take(int parameter, const at::Tensor& gradient);
+  void finish() { finished_ = true; }
+
+  // Gradients in the place of parameters; no optimizer states.
+  const exec::ModelState& gradients() const { return gradients_; }
+
+ private:
+  exec::ModelState gradients_;
+  bool finished_ = false;
+};
+
+}  // namespace garonne::train

@@ -1,0 +1,165 @@
+#include "train/run/metrics_file.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+
+namespace garonne::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// More numbers of lines than these nobody reads.
+constexpr std::size_t most_lines_named = 10;
+
+StepMetrics row_from_json(const nlohmann::json& row) {
+  StepMetrics metrics;
+  metrics.step = row.at("step").get<std::int64_t>();
+  metrics.loss = row.at("loss").get<double>();
+  metrics.gradient_norm = row.at("gradient_norm").get<double>();
+  metrics.learning_rate = row.at("learning_rate").get<double>();
+  metrics.seconds = row.at("seconds").get<double>();
+  // Rows of before there was another item than tokens.
+  metrics.item = row.contains("tokens_per_second") ? token_item : sample_item;
+  metrics.samples_per_second = row.value("samples_per_second", 0.0);
+  metrics.items_per_second = row.value("tokens_per_second", metrics.samples_per_second);
+  metrics.peak_bytes = row.at("peak_bytes").get<std::int64_t>();
+  metrics.planned_peak_bytes = row.at("planned_peak_bytes").get<std::int64_t>();
+  // null where it was not finite.
+  if (row.contains("validation_loss") && !row.at("validation_loss").is_null())
+    metrics.validation_loss = row.at("validation_loss").get<double>();
+  return metrics;
+}
+
+// The step of a line, nothing where it is no whole row.
+std::optional<std::int64_t> step_of(const std::string& line) {
+  try {
+    const auto row = nlohmann::json::parse(line);
+    if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer())
+      return std::nullopt;
+    const std::int64_t step = row_from_json(row).step;
+    return step >= 1 ? std::optional(step) : std::nullopt;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+// What a metrics file holds for a run that goes on after `last_step`.
+struct Sorted {
+  std::map<std::int64_t, std::string> rows;  // by step
+  std::vector<std::int64_t> damaged;         // numbers of lines, from 1
+  std::string damaged_text;
+  std::int64_t repeated = 0;
+  std::int64_t later = 0;  // the last step beyond
+};
+
+Sorted sort_lines(const std::string& text, std::int64_t last_step) {
+  Sorted sorted;
+  std::int64_t number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    const std::string line = text.substr(begin, end - begin);
+    begin = end == std::string::npos ? text.size() : end + 1;
+    ++number;
+    const auto step = step_of(line);
+    if (!step) {
+      // A last line without its end was being written when the run was killed.
+      if (end == std::string::npos) continue;
+      sorted.damaged.push_back(number);
+      sorted.damaged_text += line + "\n";
+    } else if (*step > last_step) {
+      sorted.later = std::max(sorted.later, *step);
+    } else if (!sorted.rows.insert_or_assign(*step, line).second) {
+      ++sorted.repeated;
+    }
+  }
+  return sorted;
+}
+
+void put_aside(const std::string& path, const std::string& lines) {
+  std::ofstream file(path, std::ios::app | std::ios::binary);
+  file << lines;
+  if (!file.flush()) throw IoError(path, "cannot be written; is the disk full?");
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(const std::string& run_directory, std::int64_t last_step,
+                         const std::function<void(const std::string&)>& warn)
+    : path_(run_directory + "/metrics.jsonl") {
+  std::error_code error;
+  const std::string text =
+      fs::exists(path_, error) ? read_text_file(path_, most_metrics_bytes) : "";
+  const Sorted sorted = sort_lines(text, last_step);
+  if (!sorted.damaged.empty()) {
+    put_aside(path_ + ".damaged", sorted.damaged_text);
+    const std::size_t named = std::min(sorted.damaged.size(), most_lines_named);
+    warn(fmt::format(
+        "{}: line{} {}{} {} damaged and moved to metrics.jsonl.damaged; the other rows stay", path_,
+        sorted.damaged.size() == 1 ? "" : "s",
+        fmt::join(sorted.damaged.begin(),
+                  sorted.damaged.begin() + static_cast<std::ptrdiff_t>(named), ", "),
+        named < sorted.damaged.size() ? fmt::format(" and {} more", sorted.damaged.size() - named)
+                                      : "",
+        sorted.damaged.size() == 1 ? "is" : "are"));
+  }
+  if (sorted.repeated > 0) {
+    warn(fmt::format("{}: {} row{} another of the same step behind; the last of each step stays",
+                     path_, sorted.repeated, sorted.repeated == 1 ? " has" : "s have"));
+  }
+  if (last_step == 0 && sorted.later > 0) {
+    warn(
+        fmt::format("the run in {} came to step {} and never saved a checkpoint: it starts again "
+                    "from step 1",
+                    run_directory, sorted.later));
+  }
+  std::string kept;
+  for (const auto& [step, line] : sorted.rows) kept += line + "\n";
+  if (kept != text || text.empty()) write_file_durably(path_, kept);
+  file_.open(path_, std::ios::app);
+  if (!file_) throw IoError(path_, "cannot be written");
+}
+
+void MetricsFile::append(const StepMetrics& metrics) {
+  nlohmann::ordered_json row = {{"step", metrics.step},
+                                {"loss", metrics.loss},
+                                {"gradient_norm", metrics.gradient_norm},
+                                {"learning_rate", metrics.learning_rate},
+                                {"seconds", metrics.seconds},
+                                {"samples_per_second", metrics.samples_per_second},
+                                {"peak_bytes", metrics.peak_bytes},
+                                {"planned_peak_bytes", metrics.planned_peak_bytes}};
+  if (metrics.item == token_item) row["tokens_per_second"] = metrics.items_per_second;
+  if (metrics.validation_loss) row["validation_loss"] = *metrics.validation_loss;
+  file_ << row.dump() << '\n';
+  if (!file_.flush()) throw IoError(path_, "cannot be written; is the disk full?");
+}
+
+std::vector<StepMetrics> read_metrics(const std::string& run_directory) {
+  const std::string path = run_directory + "/metrics.jsonl";
+  std::istringstream lines(read_text_file(path, most_metrics_bytes));
+  std::vector<StepMetrics> rows;
+  std::int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const bool cut_short = lines.eof();
+    try {
+      rows.push_back(row_from_json(nlohmann::json::parse(line)));
+    } catch (const nlohmann::json::exception&) {
+      if (cut_short) break;
+      throw IoError(path, fmt::format("line {} is no whole row of a step", number));
+    }
+  }
+  if (rows.empty()) throw IoError(path, "holds no step yet");
+  return rows;
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,37 @@
+// A run directory: what is in it, and how a used one is continued.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/config.hpp"
+#include "train/checkpoint/checkpoint.hpp"
+
+namespace garonne::train {
+
+// Where a run starts: nothing, or a verified checkpoint.
+struct StartingPoint {
+  std::int64_t step = 0;
+  std::string checkpoint;  // empty = from the seed
+  Manifest manifest;
+};
+
+// Looks at the directory by the rules for used ones: the newest checkpoint that verifies, damaged
+// ones and copies of other steps named through `note` and skipped; throws ConfigError for resume =
+// "never" in a directory that holds more than a lock and for keys that may not change, IoError when
+// checkpoints are there and none verifies, and when none is there though the run saved some.
+StartingPoint find_starting_point(const RunConfig& config,
+                                  const std::function<void(const std::string&)>& note);
+
+// Throws ConfigError for a text that is no UTF-8, which no file of a run could hold.
+void expect_storable(const RunConfig& config);
+
+// Makes the directory and writes config.toml. Throws IoError.
+void prepare_run_directory(const RunConfig& config);
+
+// Reads the configuration that a run directory was made with. Throws IoError when it is no run
+// directory.
+RunConfig run_directory_config(const std::string& run_directory);
+
+}  // namespace garonne::train

@@ -1,0 +1,139 @@
+#include "train/setup/cluster.hpp"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "base/progress.hpp"
+#include "dist/transports.hpp"
+#include "exec/profile/profile.hpp"
+#include "optim/optimizer.hpp"
+#include "train/plans/layout_check.hpp"
+#include "train/setup/rank_agreement.hpp"
+
+namespace garonne::train {
+
+int threads_of_rank(const RunConfig& config, int ranks_on_node) {
+  if (config.run.threads > 0) return static_cast<int>(config.run.threads);
+  const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  cpu_set_t bound;
+  CPU_ZERO(&bound);
+  const int allowed = sched_getaffinity(0, sizeof(bound), &bound) == 0 ? CPU_COUNT(&bound) : cores;
+  return std::max(1, std::min(allowed, cores / std::max(1, ranks_on_node)));
+}
+
+ComputeSession::ComputeSession(int threads) : kernels_(threads) {
+  at::set_num_threads(threads);
+}
+
+void check_grid(const RunConfig& config, int ranks) {
+  const std::int64_t wanted = config.grid.data * config.grid.pipeline * config.grid.tensor;
+  if (wanted != ranks) {
+    const std::int64_t others = config.grid.pipeline * config.grid.tensor;
+    throw ConfigError(
+        "grid", "",
+        fmt::format("data {} × pipeline {} × tensor {} wants {} ranks and {} were started; use "
+                    "`mpirun -n {}`{}",
+                    config.grid.data, config.grid.pipeline, config.grid.tensor, wanted, ranks,
+                    wanted,
+                    ranks % others == 0 ? fmt::format(" or set --grid.data {}", ranks / others)
+                                        : std::string()));
+  }
+  check_zero(config);
+  if (config.grid.transport == "nccl") {
+    dist::expect_nccl_built();
+    throw ConfigError("grid.transport", "nccl",
+                      "carries what lies on GPUs; with run.device = \"cpu\" use \"mpi\"");
+  }
+  if (config.run.device == "cuda") {
+    throw NotBuiltError("CUDA training", "this version trains on CPUs; set run.device = \"cpu\"");
+  }
+}
+
+Axes::Axes(const Setup& setup, dist::Session& session) {
+  const RunConfig& config = setup.config;
+  const Grid& grid = setup.grid;
+  if (grid.ranks() == 1) return;
+  const std::string name = config.grid.transport == "auto" ? "mpi" : config.grid.transport;
+  thread_ = std::make_unique<dist::CommunicationThread>(session);
+  const auto over = [&](std::vector<int> members, const dist::TransportOptions& options = {}) {
+    return members.size() == 1
+               ? nullptr
+               : dist::make_transport(name, session, *thread_, std::move(members), options);
+  };
+  const plan::PipelinePlace& place = setup.step.pipeline;
+  dist::TransportOptions messages;
+  messages.lanes = place.lane_numbers;
+  for (const auto& lane : place.lanes)
+    messages.message_lanes.push_back({lane.from, lane.to, lane.number});
+  data_ = over(grid.group(Axis::Data, session.rank()));
+  tensor_ = over(grid.group(Axis::Tensor, session.rank()));
+  pipeline_ = over(grid.group(Axis::Pipeline, session.rank()), messages);
+  if (const auto tied = tied_members(setup, session.rank()); !tied.empty()) tied_ = over(tied);
+  std::vector<int> everybody(static_cast<std::size_t>(grid.ranks()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  world_ = over(std::move(everybody));
+}
+
+namespace {
+
+// Adds what `table` lacks, with a progress bar.
+void measure(const Setup& setup, plan::CostTable& table) {
+  std::unique_ptr<Progress> progress;
+  exec::profile_model(setup.model, setup.declaration, table, [&](int done, int all) {
+    if (!progress) progress = std::make_unique<Progress>("profile", all);
+    progress->advance_to(done);
+  });
+  exec::profile_step(*optim::make_optimizer(setup.config), setup.config.optimizer.name,
+                     setup.declaration.precision, table);
+}
+
+void warn(const std::string& text) {
+  fmt::print(stderr, "warning: {}\n", text);
+}
+
+void save(const plan::CostTable& table) {
+  if (exec::save_cached_costs(table)) return;
+  fmt::print("note: the profile could not be cached in {}\n", exec::cost_table_path(table.machine));
+}
+
+}  // namespace
+
+plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices,
+                             dist::Session& session) {
+  std::string text;
+  if (session.rank() == 0) {
+    plan::CostTable table = exec::load_cached_costs(threads, warn);
+    const auto before = plan::to_json(table);
+    measure(setup, table);
+    if (plan::to_json(table) != before) save(table);
+    for (const auto& [key, library] : choices.items()) table.products[key] = library;
+    text = plan::to_json(table).dump();
+  }
+  text = session.broadcast(text);
+  plan::CostTable table =
+      plan::cost_table_from_json(nlohmann::json::parse(text), "the profile of rank 0");
+  // Rank 0 chose among the libraries that it has.
+  dist::agree_on(session, [&] { return product_facts(table.products); });
+  return table;
+}
+
+plan::CostTable measure_costs_again(const Setup& setup, int threads) {
+  plan::CostTable table = exec::load_cached_costs(threads, warn);
+  plan::CostTable again;
+  again.machine = table.machine;
+  // Other libraries would be other bits.
+  again.products = table.products;
+  measure(setup, again);
+  table.products = again.products;
+  plan::merge_shorter(again, table);
+  save(table);
+  return table;
+}
+
+}  // namespace garonne::train

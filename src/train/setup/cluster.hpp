@@ -1,0 +1,68 @@
+// What a rank needs around a model: threads, kernels, transport, data, costs; made once at start.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/config.hpp"
+#include "base/grid.hpp"
+#include "dist/communication_thread.hpp"
+#include "dist/session.hpp"
+#include "dist/transport.hpp"
+#include "kernels/session.hpp"
+#include "plan/model/cost_table.hpp"
+#include "train/setup/planning.hpp"
+
+namespace garonne::train {
+
+// Threads of a rank: run.threads, or the cores of the node over the ranks on it, at most those that
+// the launcher bound this process to.
+int threads_of_rank(const RunConfig& config, int ranks_on_node);
+
+// Sets the threads of the tensor library and of the kernels. One a process.
+class ComputeSession {
+ public:
+  explicit ComputeSession(int threads);
+  int threads() const { return kernels_.threads(); }
+
+ private:
+  kernels::KernelSession kernels_;
+};
+
+// Throws ConfigError when the grid and the number of ranks differ, or when the device is not in
+// this build (NotBuiltError).
+void check_grid(const RunConfig& config, int ranks);
+
+// The transports of this rank: over its group on each axis and over all ranks; none where a group
+// has one member.
+class Axes {
+ public:
+  // Collective over all ranks.
+  Axes(const Setup& setup, dist::Session& session);
+  dist::Transport* data() const { return data_.get(); }
+  dist::Transport* tensor() const { return tensor_.get(); }
+  dist::Transport* pipeline() const { return pipeline_.get(); }
+  dist::Transport* tied() const { return tied_.get(); }
+  dist::Transport* world() const { return world_.get(); }
+
+ private:
+  std::unique_ptr<dist::CommunicationThread> thread_;
+  std::unique_ptr<dist::Transport> data_;
+  std::unique_ptr<dist::Transport> tensor_;
+  std::unique_ptr<dist::Transport> pipeline_;
+  std::unique_ptr<dist::Transport> tied_;
+  std::unique_ptr<dist::Transport> world_;
+};
+
+// The cost table of this machine with every node of the model in it: from the cache, else measured
+// by rank 0 (with a progress bar) and sent to the others. `choices` holds what a run directory or
+// checkpoint has settled for products; those win. Collective over all ranks.
+plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices,
+                             dist::Session& session);
+
+// Measures every node of the model once more, keeps what took less time, and caches that: for a
+// table that was made while the machine did other things. On one rank.
+plan::CostTable measure_costs_again(const Setup& setup, int threads);
+
+}  // namespace garonne::train

@@ -1,0 +1,300 @@
+#include "train/setup/planning.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include "base/bytes.hpp"
+#include "base/cache_folder.hpp"
+#include "base/error.hpp"
+#include "base/precision.hpp"
+#include "nn/fields/field_model.hpp"
+#include "optim/optimizer.hpp"
+#include "plan/model/step_costs.hpp"
+#include "plan/pipeline/pipeline_stage.hpp"
+#include "plan/pipeline/schedule_registry.hpp"
+#include "train/evaluation/evaluation.hpp"
+#include "train/plans/layout_check.hpp"
+#include "train/setup/available_memory.hpp"
+#include "train/setup/size_check.hpp"
+
+namespace garonne::train {
+
+namespace {
+
+nn::GptSizes gpt_sizes(const RunConfig::Model& keys, std::int64_t vocabulary) {
+  if (keys.vocabulary > 0 && keys.vocabulary < vocabulary) {
+    throw ConfigError("model.vocabulary", fmt::format("{}", keys.vocabulary),
+                      fmt::format("is smaller than the data's vocabulary of {}", vocabulary));
+  }
+  return {
+      keys.layers, keys.hidden, keys.heads, keys.sequence, std::max(keys.vocabulary, vocabulary),
+      keys.dropout};
+}
+
+void refuse_field_training(const RunConfig& config) {
+  const RunConfig defaults;
+  for (const auto& key : config_keys()) {
+    if (key.name != "train.push_forward" && key.name != "train.noise" &&
+        key.name != "data.missing") {
+      continue;
+    }
+    if (key.get(config) == key.get(defaults)) continue;
+    throw ConfigError(
+        key.name, key.get(config),
+        fmt::format("has no meaning for model.kind = {}; leave it out", config.model.kind));
+  }
+}
+
+void check_complex_weights(const RunConfig& config, const plan::ModelGraph& graph) {
+  if (config.optimizer.complex == "independent") return;
+  const auto complex = [](const plan::ParameterSpec& parameter) { return parameter.complex; };
+  if (std::any_of(graph.parameters.begin(), graph.parameters.end(), complex)) return;
+  throw ConfigError("optimizer.complex", config.optimizer.complex,
+                    fmt::format("has no meaning for model.kind = {}, whose weights are real; "
+                                "leave it out",
+                                config.model.kind));
+}
+
+}  // namespace
+
+std::string describe_sizes(const Setup& setup) {
+  if (nn::is_field_kind(setup.config.model.kind)) {
+    const nn::FieldShape& fields = setup.facts.fields;
+    return fmt::format(
+               "{} layers, hidden {}, {} points, {} channel{} to {}{}", setup.config.model.layers,
+               setup.config.model.hidden, fmt::join(fields.points, " x "), fields.input_channels,
+               fields.input_channels == 1 ? "" : "s", fields.target_channels,
+               fields.rollout == 1 ? "" : fmt::format(", {} steps a sample", fields.rollout)) +
+           (fields.push_forward == 0
+                ? ""
+                : fmt::format(", after {} without gradients", fields.push_forward));
+  }
+  return fmt::format("{} layers, hidden {}, {} heads, sequence {}, vocabulary {}",
+                     setup.sizes.layers, setup.sizes.hidden, setup.sizes.heads,
+                     setup.sizes.sequence, setup.sizes.vocabulary);
+}
+
+Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, int rank) {
+  check_sizes(config, facts);
+  Setup setup;
+  setup.config = config;
+  setup.grid = Grid({static_cast<int>(config.grid.data), static_cast<int>(config.grid.pipeline),
+                     static_cast<int>(config.grid.tensor)});
+  setup.declaration.precision = parse_precision(config.train.precision);
+  setup.declaration.threads = threads;
+  setup.facts = facts;
+  if (facts.validation_samples && validation_micro_batches(config, *facts.validation_samples) == 0)
+    setup.config.evaluation.batches = 0;
+  nn::GptPart part;
+  part.tensor = setup.grid.coordinates_of(rank).tensor;
+  part.tensor_ranks = setup.grid.shape().tensor;
+  part.sequence_parallel = config.grid.sequence_parallel;
+  if (nn::is_field_kind(config.model.kind)) {
+    if (part.sequence_parallel) {
+      throw ConfigError("grid.sequence_parallel", "true",
+                        fmt::format("has no meaning for model.kind = {}: grid.tensor deals out the "
+                                    "rows of its fields everywhere; leave it out",
+                                    config.model.kind));
+    }
+    setup.model = nn::make_field_model(config.model, config.train.loss, facts.fields,
+                                       config.train.micro_batch, setup.declaration,
+                                       {part.tensor, part.tensor_ranks});
+  } else {
+    refuse_field_training(config);
+    setup.sizes = gpt_sizes(config.model, facts.vocabulary);
+    setup.model = nn::make_gpt(setup.sizes, config.train.micro_batch, setup.declaration, part);
+  }
+
+  check_complex_weights(config, setup.model.graph);
+  plan::estimate_seconds(plan::NominalRates(), setup.model.graph);
+  plan::set_collective_seconds(part.tensor_ranks, setup.step.links.tensor, setup.model.graph);
+  setup.declared = std::make_shared<const plan::ModelGraph>(setup.model.graph);
+
+  const Precision precision = setup.declaration.precision;
+  plan::StepShape& step = setup.step;
+  step.micro_batches = static_cast<int>(micro_batches_per_rank(config));
+  check_planned_nodes(config, setup.model.graph, step.micro_batches);
+  step.element_bytes.parameter = compute_bytes(precision);
+  step.element_bytes.master = has_master(precision) ? state_bytes(precision) : 0;
+  step.element_bytes.gradient = state_bytes(precision);
+  step.element_bytes.state = state_bytes(precision);
+  step.optimizer_states = optim::make_optimizer(config)->state_names();
+  step.data_group = setup.grid.group(Axis::Data, 0);
+  step.tensor_group = setup.grid.group(Axis::Tensor, 0);
+  step.tensor_bucket_bytes = config.grid.bucket;
+  step.world_group.resize(static_cast<std::size_t>(setup.grid.ranks()));
+  std::iota(step.world_group.begin(), step.world_group.end(), 0);
+  step.zero = step.data_group.size() > 1 ? static_cast<int>(config.grid.zero) : 0;
+  step.bucket_bytes = step.data_group.size() > 1 ? config.grid.bucket : 0;
+  return setup;
+}
+
+namespace {
+
+// What a schedule calls what it is asked for, as the run file does.
+std::string key_of_request(const std::string& option) {
+  for (const auto& [asked, key] :
+       {std::pair{"--stages", "grid.pipeline"}, std::pair{"--chunks", "grid.chunks"},
+        std::pair{"--group-size", "grid.group_size"}, std::pair{"--file", "grid.schedule_file"},
+        std::pair{"--schedule", "grid.schedule"}}) {
+    if (option == asked) return key;
+  }
+  return option;
+}
+
+plan::PipelineSchedule schedule_of(const Setup& whole) {
+  const auto& keys = whole.config.grid;
+  plan::PipelineRequest request;
+  request.stages = static_cast<int>(keys.pipeline);
+  request.micro_batches = whole.step.micro_batches;
+  if (keys.chunks > 0) request.chunks = static_cast<int>(keys.chunks);
+  if (keys.group_size > 0) request.group_size = static_cast<int>(keys.group_size);
+  request.file = keys.schedule_file;
+  try {
+    return plan::make_pipeline_schedule(keys.schedule, request);
+  } catch (const ConfigError& error) {
+    if (error.key().empty()) throw;
+    if (error.key() == "--micro-batches") {
+      throw ConfigError("train.global_batch", "",
+                        fmt::format("makes {} micro-batches a step on a rank: {}", error.value(),
+                                    error.reason()));
+    }
+    throw ConfigError(key_of_request(error.key()), error.value(), error.reason());
+  }
+}
+
+}  // namespace
+
+int stage_with_loss(const Setup& whole) {
+  if (whole.config.grid.pipeline == 1) return 0;
+  const plan::PipelineSchedule schedule = schedule_of(whole);
+  return plan::pipeline_routes(schedule.placement, schedule.devices, schedule.chunks)
+      .front()
+      .back()
+      .device;
+}
+
+namespace {
+
+// Puts global ranks into what a stage knows of the others.
+plan::PipelinePlace place_in_grid(plan::PipelinePlace place, const Grid& grid) {
+  place.group = grid.group(Axis::Pipeline, 0);
+  for (int& member : place.tied_group) member = grid.rank_of({0, member, 0});
+  return place;
+}
+
+}  // namespace
+
+Setup setup_of_stage(const Setup& whole, int stage, Cut cut) {
+  Setup setup = whole;
+  if (whole.config.grid.pipeline == 1) return setup;
+  check_parts(whole);
+  plan::PipelineStage mine = plan::make_pipeline_stage(
+      whole.model.graph, cut == Cut::AsDeclared ? *whole.declared : whole.model.graph,
+      schedule_of(whole), stage);
+  setup.model = nn::cut_model(whole.model, mine.cut);
+  setup.step.pipeline = place_in_grid(std::move(mine.place), setup.grid);
+  return setup;
+}
+
+plan::PipelineStage declared_stage(const Setup& setup, int stage) {
+  check_parts(setup);
+  plan::PipelineStage result =
+      plan::make_pipeline_stage(*setup.declared, schedule_of(setup), stage);
+  result.place = place_in_grid(std::move(result.place), setup.grid);
+  return result;
+}
+
+std::int64_t whole_parameter_elements(const nn::Model& model) {
+  std::int64_t elements = 0;
+  for (const auto& box : model.boxes) elements += nn::whole_box(box.global).elements();
+  return elements;
+}
+
+bool apply_costs(const plan::CostTable& costs, Setup& setup) {
+  return plan::apply_costs(costs, setup.config.optimizer.name, setup.config.train.precision,
+                           setup.model.graph, setup.step);
+}
+
+// The ranks of its tied group, at the rank's own place on the other axes.
+std::vector<int> tied_members(const Setup& setup, int rank) {
+  std::vector<int> members;
+  for (const int other : setup.step.pipeline.tied_group) {
+    Coordinates place = setup.grid.coordinates_of(rank);
+    place.pipeline = setup.grid.coordinates_of(other).pipeline;
+    members.push_back(setup.grid.rank_of(place));
+  }
+  return members;
+}
+
+plan::Program program_of_rank(const Setup& setup, const Choice& choice, int rank) {
+  plan::Program program = choice.program;
+  program.rank = rank;
+  program.coordinates = setup.grid.coordinates_of(rank);
+  for (auto& instruction : program.instructions) {
+    if (!instruction.channel) continue;
+    plan::Channel& channel = *instruction.channel;
+    if (channel.group == "data") channel.members = setup.grid.group(Axis::Data, rank);
+    if (channel.group == "tensor") channel.members = setup.grid.group(Axis::Tensor, rank);
+    if (channel.group == "pipeline") channel.members = setup.grid.group(Axis::Pipeline, rank);
+    if (channel.group == "tied") channel.members = tied_members(setup, rank);
+  }
+  return program;
+}
+
+MemoryTable memory_table(const plan::Prediction& prediction, std::int64_t budget_bytes) {
+  const auto bytes = [&](plan::BufferKind kind) {
+    return prediction.peak_by_kind[static_cast<std::size_t>(kind)];
+  };
+  MemoryTable table;
+  table.parameters = bytes(plan::BufferKind::Parameter) + bytes(plan::BufferKind::MasterParameter);
+  table.gradients = bytes(plan::BufferKind::Gradient);
+  table.optimizer = bytes(plan::BufferKind::OptimizerState);
+  table.activations = bytes(plan::BufferKind::Value) + bytes(plan::BufferKind::Record) +
+                      bytes(plan::BufferKind::ValueGradient);
+  table.communication = bytes(plan::BufferKind::Communication);
+  table.gathered = bytes(plan::BufferKind::GatheredParameter);
+  table.transients = prediction.peak_transient_bytes + bytes(plan::BufferKind::Scalar);
+  table.peak = prediction.peak_bytes;
+  table.free = budget_bytes - table.peak;
+  return table;
+}
+
+std::string format_memory_table(const MemoryTable& table, std::int64_t budget_bytes) {
+  std::string text = "memory of a rank at the planned peak\n";
+  const std::int64_t whole = budget_bytes > 0 ? budget_bytes : table.peak;
+  const auto row = [&](const char* name, std::int64_t bytes) {
+    text += fmt::format("  {:<14}{:>16} B {:>12}  {:5.1f} %\n", name, bytes, format_bytes(bytes),
+                        100.0 * static_cast<double>(bytes) / static_cast<double>(whole));
+  };
+  row("parameters", table.parameters);
+  row("gradients", table.gradients);
+  row("optimizer", table.optimizer);
+  row("activations", table.activations);
+  row("transients", table.transients);
+  row("communication", table.communication);
+  if (table.gathered > 0) row("gathered", table.gathered);
+  row("peak", table.peak);
+  if (budget_bytes > 0) {
+    row("free", table.free);
+    row("budget", budget_bytes);
+  }
+  return text;
+}
+
+std::int64_t resolve_budget(const RunConfig& config, int ranks_on_node) {
+  if (config.memory.budget != RunConfig::automatic_budget) return config.memory.budget;
+  const AvailableMemory found = available_memory(MemorySources::of_this_process(), ranks_on_node);
+  if (found.bytes > 0) return found.bytes;
+  throw ConfigError("memory.budget", "auto",
+                    (found.source.empty() ? "what is free cannot be found out here"
+                                          : "nothing is free by " + found.source) +
+                        "; give a number of bytes");
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,277 @@
+#include "train/workload/field_workload.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <sstream>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "data/fields/field_stream.hpp"
+#include "data/file_identity.hpp"
+
+namespace garonne::train {
+namespace {
+
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream stream(text);
+  for (std::string name; std::getline(stream, name, ',');) {
+    const std::size_t first = name.find_first_not_of(' ');
+    if (first != std::string::npos)
+      names.push_back(name.substr(first, name.find_last_not_of(' ') - first + 1));
+  }
+  return names;
+}
+
+// Consecutive rows of the field in consecutive slots.
+struct RowRun {
+  data::FieldSlab slab;
+  std::int64_t first_slot = 0;
+};
+
+std::vector<RowRun> runs_of(const nn::FieldRows& rows) {
+  std::vector<RowRun> runs;
+  std::int64_t before = nn::FieldRows::none;
+  for (std::size_t slot = 0; slot < rows.slots.size(); ++slot) {
+    const std::int64_t row = rows.slots[slot];
+    if (row != nn::FieldRows::none) {
+      if (before == nn::FieldRows::none || row != before + 1)
+        runs.push_back({{row, 0}, static_cast<std::int64_t>(slot)});
+      ++runs.back().slab.rows;
+    }
+    before = row;
+  }
+  return runs;
+}
+
+// What a model takes of a batch. `unused`: target frames of a sample that no loss looks at, the
+// first ones.
+exec::HostBatch host_batch(data::FieldBatch loaded, std::int64_t frames, std::int64_t unused) {
+  exec::HostBatch batch;
+  batch.samples = std::move(loaded.samples);
+  const auto frame = static_cast<std::int64_t>(loaded.target.size()) / frames;
+  loaded.target.erase(loaded.target.begin(), loaded.target.begin() + unused * frame);
+  batch.fields = {{"input", std::move(loaded.input)}, {"target", std::move(loaded.target)}};
+  if (!loaded.mask.empty()) batch.fields["mask"] = std::move(loaded.mask);
+  return batch;
+}
+
+class FieldBatches final : public BatchStream {
+ public:
+  FieldBatches(data::FieldStream stream, std::int64_t unused)
+      : stream_(std::move(stream)), unused_(unused) {}
+  exec::HostBatch next() override {
+    return host_batch(stream_.next(), stream_.info().target_frames, unused_);
+  }
+
+ private:
+  data::FieldStream stream_;
+  std::int64_t unused_;
+};
+
+// The rows of one part of a cut field: a stream for each run of them, so that only they are read.
+class CutFieldBatches final : public BatchStream {
+ public:
+  using OpenSlab = std::function<data::FieldStream(data::FieldSlab)>;
+
+  CutFieldBatches(const nn::FieldRows& rows, std::int64_t points_in_row, const OpenSlab& open,
+                  std::int64_t unused)
+      : slots_(static_cast<std::int64_t>(rows.slots.size())),
+        points_in_row_(points_in_row),
+        unused_(unused),
+        runs_(runs_of(rows)) {
+    for (const auto& run : runs_) streams_.push_back(open(run.slab));
+  }
+
+  exec::HostBatch next() override {
+    exec::HostBatch batch;
+    for (std::size_t r = 0; r < runs_.size(); ++r) {
+      exec::HostBatch loaded =
+          host_batch(streams_[r].next(), streams_[r].info().target_frames, unused_);
+      for (const auto& [name, values] : loaded.fields) put(values, runs_[r], batch.fields[name]);
+      batch.samples = std::move(loaded.samples);
+    }
+    return batch;
+  }
+
+ private:
+  // [leading, rows of the run, points] to their slots of [leading, slots, points].
+  void put(const std::vector<float>& loaded, const RowRun& run, std::vector<float>& all) const {
+    const std::int64_t plane = run.slab.rows * points_in_row_;
+    const std::int64_t lines = static_cast<std::int64_t>(loaded.size()) / plane;
+    all.resize(static_cast<std::size_t>(lines * slots_ * points_in_row_), 0.0F);
+    for (std::int64_t line = 0; line < lines; ++line) {
+      std::copy_n(loaded.data() + line * plane, plane,
+                  all.data() + (line * slots_ + run.first_slot) * points_in_row_);
+    }
+  }
+
+  std::int64_t slots_;
+  std::int64_t points_in_row_;
+  std::int64_t unused_;
+  std::vector<RowRun> runs_;
+  std::vector<data::FieldStream> streams_;
+};
+
+data::FieldStatistics statistics_of(const RunConfig& config, const data::FieldDatasetInfo& info) {
+  const std::string& mode = config.data.normalisation;
+  data::check_normalisation(mode);
+  if (mode == "none") return {};
+  const std::string source =
+      config.data.statistics.empty() ? info.statistics : config.data.statistics;
+  if (source.empty()) {
+    throw ConfigError(
+        "data.statistics", "",
+        fmt::format("is needed for data.normalisation = {}: there are none beside {}; make them "
+                    "with `garonne data statistics {} --output FILE.h5{}`, or set "
+                    "data.normalisation = none",
+                    mode, info.path, info.path, mode == "pointwise" ? " --pointwise" : ""));
+  }
+  return data::choose_statistics(data::load_field_summaries(source, info, config.data.lead), mode,
+                                 info, source);
+}
+
+// Of the numbers that are used; the same ones may come from files of several kinds.
+std::string hash_of(const data::FieldStatistics& statistics) {
+  std::string text = statistics.mode;
+  const auto add = [&](const std::vector<float>& values) {
+    text.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  };
+  for (const auto* moments : {&statistics.inputs, &statistics.targets}) {
+    text += fmt::format(" {} {} ", moments->channels, moments->points);
+    add(moments->mean);
+    add(moments->deviation);
+    add(moments->difference_deviation);
+  }
+  return hash_text(text);
+}
+
+// How many points the field has along each axis, as people write it.
+std::string extent(const std::vector<std::int64_t>& points) {
+  return fmt::format("{}", fmt::join(points, " x "));
+}
+
+void check_same_fields(const data::FieldDatasetInfo& one, const data::FieldDatasetInfo& other) {
+  if (one.points != other.points || one.input_channels != other.input_channels ||
+      one.target_channels != other.target_channels) {
+    throw ConfigError(
+        "data.validation", other.path,
+        fmt::format("holds other fields than {}: {} points and channels {} against {} and {}",
+                    one.path, extent(other.points), fmt::join(other.input_channels, ", "),
+                    extent(one.points), fmt::join(one.input_channels, ", ")));
+  }
+}
+
+data::FieldDataset open_training(const RunConfig& config) {
+  if (config.data.path.empty()) {
+    throw ConfigError("data.path", "",
+                      "is missing: the fields to train on (see `garonne data --help`)");
+  }
+  return data::FieldDataset::open(field_query(config, Part::Training));
+}
+
+}  // namespace
+
+data::FieldQuery field_query(const RunConfig& config, Part part) {
+  data::FieldQuery query;
+  const bool validation = part == Part::Validation;
+  query.path =
+      validation && !config.data.validation.empty() ? config.data.validation : config.data.path;
+  query.period =
+      validation ? data::FieldPeriod::parse("data.validation_period", config.data.validation_period)
+                 : data::FieldPeriod::parse("data.period", config.data.period);
+  query.layout = config.data.layout;
+  query.input_channels = split_names(config.data.inputs);
+  query.target_channels = split_names(config.data.targets);
+  query.history = config.data.history;
+  query.lead = config.data.lead;
+  query.rollout = config.train.push_forward + config.train.rollout;
+  query.stride = config.data.stride;
+  query.missing = config.data.missing;
+  return query;
+}
+
+bool has_validation(const RunConfig& config) {
+  return !config.data.validation.empty() || !config.data.validation_period.empty();
+}
+
+FieldWorkload::FieldWorkload(const RunConfig& config)
+    : training_(open_training(config)), info_(training_.info()), loss_(config.train.loss) {
+  if (has_validation(config)) {
+    validation_ = data::FieldDataset::open(field_query(config, Part::Validation));
+    check_same_fields(info_, validation_->info());
+  }
+  facts_.validation_samples = validation_ ? validation_->info().samples : 0;
+  statistics_ = statistics_of(config, info_);
+  nn::FieldShape& shape = facts_.fields;
+  shape.input_channels =
+      info_.input_frames * static_cast<std::int64_t>(info_.input_channels.size());
+  shape.target_channels = static_cast<std::int64_t>(info_.target_channels.size());
+  shape.points = info_.points;
+  shape.grid = info_.grid;
+  shape.rollout = config.train.rollout;
+  shape.push_forward = config.train.push_forward;
+  shape.masked = config.data.missing == "mask";
+  shape.noise = config.train.noise;
+  const bool on_sphere =
+      info_.grid == "equiangular" || info_.grid == "legendre-gauss" || info_.grid == "regional";
+  if (on_sphere && !info_.coordinates.empty())
+    shape.area_weights = data::area_weights(info_.coordinates.front());
+  if (config.train.decode) {
+    if (statistics_.mode == "none") {
+      throw ConfigError("train.decode", "true", "means nothing with data.normalisation = none");
+    }
+    shape.target_mean.assign(statistics_.targets.mean.begin(), statistics_.targets.mean.end());
+    shape.target_deviation.assign(statistics_.targets.deviation.begin(),
+                                  statistics_.targets.deviation.end());
+  }
+}
+
+std::string FieldWorkload::summary() const {
+  std::string text =
+      fmt::format("{} · {} · {} on {} points · {} samples", info_.path, info_.layout,
+                  fmt::join(info_.input_channels, ", "), extent(info_.points), info_.samples);
+  if (validation_) text += fmt::format(", {} for validation", validation_->info().samples);
+  return text;
+}
+
+nlohmann::json FieldWorkload::manifest() const {
+  return {{"path", info_.path},
+          {"layout", info_.layout},
+          {"points", info_.points},
+          {"inputs", info_.input_channels},
+          {"targets", info_.target_channels},
+          {"samples", info_.samples}};
+}
+
+dist::Facts FieldWorkload::contents() const {
+  dist::Facts facts = data::file_facts("data.path", training_.identity());
+  if (validation_) {
+    dist::append(data::file_facts("data.validation", validation_->identity()), facts);
+  }
+  facts.push_back({"data.statistics", hash_of(statistics_),
+                   dist::advise("give every rank a copy of the same statistics"), ""});
+  return facts;
+}
+
+std::int64_t FieldWorkload::samples(Part part) const {
+  if (part == Part::Training) return info_.samples;
+  return validation_ ? validation_->info().samples : 0;
+}
+
+std::unique_ptr<BatchStream> FieldWorkload::open(std::shared_ptr<data::Reader> reader, Part part,
+                                                 StreamOrder order) const {
+  const auto open_slab = [&](data::FieldSlab slab) {
+    return data::FieldStream(reader, part == Part::Training ? training_ : validation_.value(), slab,
+                             statistics_, order.samples_of, order.first_ordinal, order.end_ordinal);
+  };
+  const std::int64_t unused = facts_.fields.push_forward;
+  if (!order.rows.cut()) return std::make_unique<FieldBatches>(open_slab({}), unused);
+  return std::make_unique<CutFieldBatches>(order.rows, info_.plane(/*rows=*/1), open_slab, unused);
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,51 @@
+// Samples of a dataset of fields (data/fields/field_dataset.hpp): states and what follows them.
+#pragma once
+
+#include <optional>
+
+#include "data/fields/field_dataset.hpp"
+#include "data/statistics/field_statistics.hpp"
+#include "train/run/metrics_file.hpp"
+#include "train/workload/workload.hpp"
+
+namespace garonne::train {
+
+// What a run file asks of its data. Throws ConfigError for periods that are none.
+data::FieldQuery field_query(const RunConfig& config, Part part);
+// Whether a run file names data for validation: other files, or other dates.
+bool has_validation(const RunConfig& config);
+
+class FieldWorkload final : public Workload {
+ public:
+  // Reads headers and statistics. Throws ConfigError where the statistics that data.normalisation
+  // wants are not there, with the command that makes them, or where the validation data are of
+  // another shape; IoError as FieldDataset::open.
+  explicit FieldWorkload(const RunConfig& config);
+
+  const DataFacts& facts() const override { return facts_; }
+  std::string summary() const override;
+  nlohmann::json manifest() const override;
+  dist::Facts contents() const override;
+  std::int64_t samples(Part part) const override;
+  // Every sample may follow every other: a frame is far larger than what a disk reads at once.
+  std::int64_t shuffle_block() const override { return 1; }
+  std::string item() const override { return sample_item; }
+  std::int64_t items_per_sample() const override { return 1; }
+  std::string loss_unit() const override { return loss_; }
+  std::unique_ptr<BatchStream> open(std::shared_ptr<data::Reader> reader, Part part,
+                                    StreamOrder order) const override;
+
+  const data::FieldDatasetInfo& info() const { return info_; }
+  const data::FieldStatistics& statistics() const { return statistics_; }
+
+ private:
+  // Described once, and read by the streams.
+  data::FieldDataset training_;
+  const data::FieldDatasetInfo& info_;
+  std::optional<data::FieldDataset> validation_;
+  data::FieldStatistics statistics_;
+  std::string loss_;
+  DataFacts facts_;
+};
+
+}  // namespace garonne::train

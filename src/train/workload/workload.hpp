@@ -1,0 +1,70 @@
+// What a run learns from: what its model has to know of the data, and micro-batches of samples.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "data/reader.hpp"
+#include "dist/fact_agreement.hpp"
+#include "exec/executor.hpp"
+#include "nn/fields/field_rows.hpp"
+#include "train/workload/data_facts.hpp"
+
+namespace garonne::train {
+
+// Micro-batches in the order asked for, read ahead of their use. For one consuming thread.
+class BatchStream {
+ public:
+  virtual ~BatchStream() = default;
+  // Waits for it. Throws IoError for data that cannot be read or are not what they should be.
+  virtual exec::HostBatch next() = 0;
+};
+
+enum class Part { Training, Validation };
+
+// Which samples a stream serves.
+struct StreamOrder {
+  // Sample numbers of the micro-batch with this ordinal; called on the reader's thread.
+  std::function<std::vector<std::int64_t>(std::int64_t ordinal)> samples_of;
+  std::int64_t first_ordinal = 0;
+  std::int64_t end_ordinal = 0;  // the first not wanted
+  nn::FieldRows rows;            // of fields: those that are served, zeros in slots without one
+};
+
+class Workload {
+ public:
+  virtual ~Workload() = default;
+
+  virtual const DataFacts& facts() const = 0;
+  // One line for people.
+  virtual std::string summary() const = 0;
+  // For the manifest of a checkpoint.
+  virtual nlohmann::json manifest() const = 0;
+  // What copies of these data have in common, for ranks to compare (data/file_identity.hpp). Reads
+  // files; throws IoError.
+  virtual dist::Facts contents() const = 0;
+  virtual std::int64_t samples(Part part) const = 0;
+  // Consecutive samples that are read together (data/sample_order.hpp).
+  virtual std::int64_t shuffle_block() const = 0;
+  // What speed is counted in, one of those of metrics_file.hpp: so many of it a sample.
+  virtual std::string item() const = 0;
+  virtual std::int64_t items_per_sample() const = 0;
+  // Of the loss; empty where it has none.
+  virtual std::string loss_unit() const = 0;
+  virtual std::unique_ptr<BatchStream> open(std::shared_ptr<data::Reader> reader, Part part,
+                                            StreamOrder order) const = 0;
+};
+
+// The data of a run file, by the kind of its model. Throws ConfigError where data.path is missing
+// or does not go with the model, IoError where the data cannot be read.
+std::unique_ptr<Workload> open_workload(const RunConfig& config);
+
+// Of what is in data.path; without data where the run file alone says enough.
+DataFacts facts_of(const RunConfig& config);
+
+}  // namespace garonne::train

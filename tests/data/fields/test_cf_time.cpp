@@ -1,0 +1,65 @@
+#include <gtest/gtest.h>
+
+#include "data/fields/cf_time.hpp"
+
+namespace garonne::data {
+namespace {
+
+struct Case {
+  const char* units;
+  const char* calendar;
+  double value;
+  const char* date;
+};
+
+// Dates made by cftime 1.6: num2date(value, units, calendar).strftime("%Y-%m-%d %H:%M").
+TEST(CfTime, DatesAreThoseOfCftime) {
+  for (const Case& one : {
+           Case{"hours since 1970-01-01 00:00:00", "360_day", -946800, "1860-06-01 00:00"},
+           Case{"hours since 1970-01-01 00:00:00", "gregorian", 318096, "2006-04-16 00:00"},
+           Case{"days since 0001-01-01", "standard", 735599.25, "2014-12-31 06:00"},
+           Case{"days since 0001-01-01", "proleptic_gregorian", 735599.25, "2015-01-02 06:00"},
+           Case{"days since 1850-01-01", "noleap", 40000.5, "1959-08-04 12:00"},
+           Case{"seconds since 2000-02-28 12:00:00 +02:00", "standard", 172800, "2000-03-01 10:00"},
+           Case{"seconds since 2000-02-28 12:00:00 -06:30", "standard", 0, "2000-02-28 18:30"},
+           Case{"minutes since 1582-10-04 23:00", "standard", 120, "1582-10-15 01:00"},
+           Case{"days since 2000-1-1T06:00:00Z", "366_day", 400, "2001-02-04 06:00"},
+           Case{"days since 1500-03-01", "julian", -1, "1500-02-29 00:00"},
+           Case{"months since 2001-02-01", "360_day", 13, "2002-03-01 00:00"},
+       }) {
+    const auto calendar = calendar_named(one.calendar);
+    ASSERT_TRUE(calendar) << one.calendar;
+    const auto time = parse_cf_time(one.units, *calendar);
+    ASSERT_TRUE(time) << one.units;
+    EXPECT_EQ(format_time(one.value * time->unit_seconds + time->origin_seconds, *calendar),
+              one.date)
+        << one.units << " " << one.calendar;
+  }
+}
+
+TEST(CfTime, WhatMeansNothingDefiniteIsNotRead) {
+  for (const char* units :
+       {"months since 2001-01-01", "days since yesterday", "days", "furlongs since 2001-01-01",
+        "days since 2001-13-01", "days since 2001-02-30"}) {
+    EXPECT_FALSE(parse_cf_time(units, Calendar::Standard)) << units;
+  }
+  EXPECT_FALSE(calendar_named("martian"));
+  EXPECT_TRUE(is_cf_time("days since 2001-01-01"));
+  EXPECT_FALSE(is_cf_time("days"));
+}
+
+// Every day of each calendar has another date, and the next day the next one.
+TEST(CfTime, DaysFollowEachOther) {
+  for (const Calendar calendar : {Calendar::Standard, Calendar::Gregorian, Calendar::Julian,
+                                  Calendar::Days360, Calendar::Days365, Calendar::Days366}) {
+    std::string before;
+    for (double day = -150000; day < 20000; day += 1) {
+      const std::string date = format_time(day * 86400, calendar);
+      ASSERT_LT(before, date) << day;
+      before = date;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace garonne::data

@@ -1,0 +1,54 @@
+// What oneDNN takes for float32 products beside operands and result, against the declared bound.
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "exec/device_tier.hpp"
+#include "nn/compute_session.hpp"
+#include "nn/gemm/product.hpp"
+
+namespace garonne::nn {
+namespace {
+
+std::int64_t workspace_bytes(const ProductShape& shape, bool with_bias) {
+  Products products;
+  products.choose(shape, ProductLibrary::OneDnn);
+  exec::DeviceTier tier(std::int64_t{1} << 40);
+  const exec::DeviceScope scope(tier);
+  const at::Tensor x = at::zeros({shape.rows, shape.inputs});
+  const at::Tensor weight = at::zeros({shape.outputs, shape.inputs});
+  const at::Tensor bias = with_bias ? at::zeros({shape.outputs}) : at::Tensor();
+  tier.reset_peak();
+  const at::Tensor y = products.forward(x, weight, bias);
+  return tier.peak_bytes() - tier.live_bytes();
+}
+
+TEST(ProductWorkspace, OfFloat32IsWithinWhatIsDeclared) {
+  for (const int threads : {1, 2}) {
+    garonne::test::use_threads(threads);
+    Declaration declaration;
+    declaration.threads = threads;
+    std::mt19937 random(3);
+    const auto size = [&](std::uint32_t most_bits) {
+      return 1 + static_cast<std::int64_t>(random() % (1U << (random() % most_bits)));
+    };
+    for (int k = 0; k < 400; ++k) {
+      ProductShape shape{ProductForm::Forward, size(12), size(12), size(13), Precision::Float32};
+      if (k % 3 == 0) {
+        shape.rows = (shape.rows + 63) / 64 * 64;
+        shape.outputs = (shape.outputs + 15) / 16 * 16;
+        shape.inputs = (shape.inputs + 15) / 16 * 16;
+      }
+      SCOPED_TRACE(product_key(shape) + " threads " + std::to_string(threads));
+      const std::int64_t bytes = workspace_bytes(shape, k % 2 == 0);
+      const std::int64_t declared =
+          product_transients(declaration, shape.rows, shape.outputs, shape.inputs).forward_bytes;
+      EXPECT_LE(bytes, declared);
+    }
+  }
+  garonne::test::use_threads(2);
+}
+
+}  // namespace
+}  // namespace garonne::nn

@@ -1,0 +1,230 @@
+// Searches over grids: candidates, bounds, estimates, and the ten best against planning everything.
+#include "plan/grid/grid_search.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "base/error.hpp"
+#include "plan/grid/block_planner.hpp"
+#include "plan/grid/block_table.hpp"
+#include "plan/step/graphs.hpp"
+
+namespace garonne::plan {
+namespace {
+
+Cluster small_cluster() {
+  Cluster cluster;
+  cluster.devices_per_node = 4;
+  cluster.nodes = 16;
+  cluster.memory_bytes = std::int64_t{1} << 30;
+  cluster.inside_node = {1e-6, 10e9};
+  cluster.between_nodes = {5e-6, 1e9};
+  return cluster;
+}
+
+GridLimits limits(int ranks, std::int64_t batch) {
+  GridLimits limits;
+  limits.ranks = ranks;
+  limits.global_batch = batch;
+  limits.blocks = 6;
+  limits.most_tensor = 4;
+  return limits;
+}
+
+TEST(GridCandidates, AreWhatDividesAndNothingTwice) {
+  const auto candidates = grid_candidates(limits(8, 16), small_cluster());
+  std::set<std::string> seen;
+  std::set<std::string> schedules;
+  for (const auto& candidate : candidates) {
+    EXPECT_EQ(candidate.shape.ranks(), 8);
+    EXPECT_LE(candidate.shape.tensor, 4);
+    EXPECT_LE(candidate.parts(), 6);
+    EXPECT_EQ(candidate.shape.data * candidate.micro_batch * candidate.micro_batches, 16);
+    EXPECT_TRUE(candidate.zero == 0 || candidate.shape.data > 1);
+    EXPECT_TRUE(!candidate.sequence_parallel || candidate.shape.tensor > 1);
+    EXPECT_TRUE(seen.insert(to_string(candidate)).second) << to_string(candidate);
+    schedules.insert(candidate.schedule);
+  }
+  EXPECT_EQ(schedules, (std::set<std::string>{"gpipe", "1f1b", "interleaved", "varuna", "zb-h1",
+                                              "zb-h2", "zb-v", "dualpipev"}));
+  // One rank alone: a candidate for each micro-batch that divides 16.
+  EXPECT_EQ(grid_candidates(limits(1, 16), small_cluster()).size(), 5u);
+  // Seven stages are more than the blocks, and seven data ranks do not divide the batch.
+  EXPECT_TRUE(grid_candidates(limits(7, 16), small_cluster()).empty());
+}
+
+// grid.bucket = 0 is a bucket for each parameter, from which larger ones grow all the same.
+TEST(GridCandidates, BucketsGrowFromNothingToo) {
+  GridLimits none = limits(8, 16);
+  none.least_bucket_bytes = 0;
+  GridLimits one = limits(8, 16);
+  one.least_bucket_bytes = 1;
+  const auto candidates = grid_candidates(none, small_cluster());
+  const auto expected = grid_candidates(one, small_cluster());
+  ASSERT_EQ(candidates.size(), expected.size());
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    EXPECT_EQ(candidates[i].bucket_bytes, expected[i].bucket_bytes);
+}
+
+TEST(BlockFamily, KeepsLessAndLess) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    const ModelGraph graph = test::random_graph(seed);
+    const BlockFamily family(graph);
+    const StepShape step = test::step_shape(2, 1, 0);
+    for (int index = 1; index < family.size(); ++index)
+      EXPECT_LE(family.saved_bytes(index)[0], family.saved_bytes(index - 1)[0]) << seed;
+    double seconds = 0;
+    for (const int index : {0, family.size() - 1}) {
+      const Program program = make_training_program(
+          graph, step, same_for_all(family.schedule(index), step.micro_batches));
+      const Prediction prediction = replay(program);
+      EXPECT_GE(prediction.seconds, seconds);
+      seconds = prediction.seconds;
+    }
+  }
+}
+
+TEST(BlockFamily, CountsWhatIsOnTheWay) {
+  const auto forward = [](int m) { return PipelineOperation{PipelineWork::Forward, 0, m}; };
+  const auto backward = [](int m) { return PipelineOperation{PipelineWork::Backward, 0, m}; };
+  EXPECT_EQ(most_on_the_way(
+                {forward(0), forward(1), backward(0), forward(2), backward(1), backward(2)}, {7}),
+            14);
+  EXPECT_EQ(most_on_the_way({}, {7, 5}), 12);
+}
+
+TEST(BlockPlanner, FindsTheFirstThatFits) {
+  const ModelGraph graph = test::chain(8, 3);
+  const StepShape step = test::step_shape(3, 1, 0);
+  const BlockFamily family(graph);
+  const auto peak = [&](int index) {
+    return replay(make_training_program(graph, step, same_for_all(family.schedule(index), 3)))
+        .peak_bytes;
+  };
+  const std::int64_t most = peak(0);
+  const std::int64_t least = peak(family.size() - 1);
+  ASSERT_LT(least, most);
+  for (std::int64_t budget = least; budget <= most; budget += (most - least) / 17) {
+    const BlockPlan plan = plan_by_blocks(graph, step, budget);
+    EXPECT_LE(plan.prediction.peak_bytes, budget);
+    EXPECT_EQ(plan.prediction.peak_bytes, peak(plan.index));
+    if (plan.index > 0) {
+      EXPECT_GT(peak(plan.index - 1), budget);
+    }
+    EXPECT_EQ(plan_by_blocks(graph, step, budget, plan.index).index, plan.index);
+  }
+  EXPECT_THROW(plan_by_blocks(graph, step, least / 2), PlanError);
+}
+
+// Six blocks whose seconds and bytes shrink with tensor ranks and grow with the micro-batch.
+std::vector<BlockCost> made_up_blocks(int tensor, std::int64_t micro_batch) {
+  if (tensor == 4) throw ConfigError("grid.tensor", "4", "three heads");
+  std::vector<BlockCost> blocks;
+  const double work = static_cast<double>(micro_batch) / tensor;
+  for (int b = 0; b < 6; ++b) {
+    BlockCost block;
+    block.forward_seconds = (b == 0 ? 0.2e-3 : 1e-3) * work;
+    block.backward_seconds = block.forward_seconds;
+    block.weight_seconds = block.forward_seconds;
+    block.forward_link_seconds = block.backward_link_seconds = tensor > 1 ? 0.1e-3 * work : 0;
+    block.cut_seconds = 3 * block.forward_seconds + 2 * block.forward_link_seconds;
+    block.input_bytes = b == 0 ? 0 : micro_batch << 20;
+    block.working_bytes = 4 * block.input_bytes;
+    block.first_used_elements = (std::int64_t{4} << 20) / tensor;
+    const auto saved = static_cast<std::int64_t>(work * (20 << 20));
+    block.options = {{-1, saved, 0}, {1, saved / 4, 0.3e-3 * work}, {2, 0, 1e-3 * work}};
+    blocks.push_back(block);
+  }
+  return blocks;
+}
+
+// Takes a bit longer than the estimate says, by a number that only the candidate decides.
+GridOutcome pretend(GridEstimator& estimator, const GridCandidate& candidate, unsigned seed) {
+  const GridBounds bounds = estimator.bounds(candidate);
+  const GridEstimate estimate = estimator.estimate(candidate);
+  std::mt19937 generator(seed);
+  for (const char letter : to_string(candidate)) {
+    generator.seed(static_cast<unsigned>(generator()) ^ static_cast<unsigned char>(letter));
+  }
+  const double noise = static_cast<double>(generator() % 1000) / 1000.0;
+  GridOutcome outcome;
+  outcome.fits = estimate.fits;
+  outcome.needed_bytes = outcome.fits ? 0 : estimate.bytes;
+  outcome.seconds = std::max(bounds.seconds, (0.8 + 0.6 * noise) * estimate.seconds);
+  return outcome;
+}
+
+TEST(GridSearch, FindsTheTenBestOfAll) {
+  for (const std::int64_t budget : {std::int64_t{200} << 20, std::int64_t{600} << 20}) {
+    for (unsigned seed = 0; seed < 3; ++seed) {
+      StepShape step = test::step_shape(1, 1, 4 << 20);
+      step.update_seconds_per_element = 1e-10;
+      const auto candidates = grid_candidates(limits(8, 16), small_cluster());
+      GridEstimator estimator(small_cluster(), budget, step,
+                              [](int tensor, bool, std::int64_t micro_batch) {
+                                return made_up_blocks(tensor, micro_batch);
+                              });
+      const auto plan = [&](const GridCandidate& candidate) {
+        return pretend(estimator, candidate, seed);
+      };
+      GridSearchOptions options;
+      options.most_micro_batches = 1'000'000;
+      const GridSearch quick = search_grids(candidates, estimator, budget, plan, options);
+      options.exhaustive = true;
+      const GridSearch all = search_grids(candidates, estimator, budget, plan, options);
+      ASSERT_EQ(quick.best.size(), all.best.size());
+      ASSERT_EQ(quick.best.size(), 10u);
+      for (std::size_t k = 0; k < quick.best.size(); ++k)
+        EXPECT_EQ(quick.best[k].outcome.seconds, all.best[k].outcome.seconds) << k;
+      EXPECT_TRUE(quick.proven);
+      EXPECT_LT(quick.planned, all.planned / 2);
+      EXPECT_GT(all.refused, 0);
+    }
+  }
+}
+
+TEST(GridSearch, SaysWhoNeedsLeastWhereNothingFits) {
+  const StepShape step = test::step_shape(1, 1, 4 << 20);
+  const auto candidates = grid_candidates(limits(4, 8), small_cluster());
+  const std::int64_t budget = 1 << 20;
+  GridEstimator estimator(small_cluster(), budget, step,
+                          [](int tensor, bool, std::int64_t micro_batch) {
+                            return made_up_blocks(tensor, micro_batch);
+                          });
+  std::int64_t least = std::int64_t{1} << 60;
+  for (const auto& candidate : candidates) {
+    try {
+      least = std::min(least, estimator.estimate(candidate).bytes);
+    } catch (const ConfigError&) {
+      continue;
+    }
+  }
+  const GridSearch search = search_grids(
+      candidates, estimator, budget,
+      [&](const GridCandidate& candidate) { return pretend(estimator, candidate, 0); }, {});
+  EXPECT_TRUE(search.best.empty());
+  EXPECT_EQ(search.leanest.outcome.needed_bytes, least);
+}
+
+TEST(GridEstimator, NeverEstimatesBelowItsBounds) {
+  const StepShape step = test::step_shape(1, 1, 4 << 20);
+  for (const std::int64_t budget : {std::int64_t{50} << 20, std::int64_t{1} << 40}) {
+    GridEstimator estimator(small_cluster(), budget, step,
+                            [](int tensor, bool, std::int64_t micro_batch) {
+                              return made_up_blocks(tensor, micro_batch);
+                            });
+    for (const auto& candidate : grid_candidates(limits(8, 32), small_cluster())) {
+      if (candidate.shape.tensor == 4) continue;
+      const GridBounds bounds = estimator.bounds(candidate);
+      const GridEstimate estimate = estimator.estimate(candidate);
+      EXPECT_GE(estimate.seconds, bounds.seconds) << to_string(candidate);
+      EXPECT_GE(estimate.bytes, bounds.bytes) << to_string(candidate);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace garonne::plan

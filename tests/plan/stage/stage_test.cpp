@@ -1,0 +1,253 @@
+// From models to tasks, blocks with options and chains, and back: what the planner thinks of a
+// schedule must be what replay says of the Program.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+
+#include "base/error.hpp"
+#include "plan/chain/chain_json.hpp"
+#include "plan/graph/liveness.hpp"
+#include "plan/program/replay.hpp"
+#include "plan/stage/stage_chain.hpp"
+#include "plan/stage/stage_planner.hpp"
+#include "plan/stage/stage_solver.hpp"
+#include "plan/stage/task_graph.hpp"
+#include "plan/step/graphs.hpp"
+
+namespace garonne::plan::test {
+namespace {
+
+NodeSchedule random_schedule(const ModelGraph& graph, unsigned seed) {
+  std::mt19937 random(seed);
+  KeptSet kept = keep_everything(graph);
+  for (std::size_t v = 0; v < kept.values.size(); ++v) kept.values[v] = random() % 2 == 0;
+  for (std::size_t n = 0; n < kept.records.size(); ++n) kept.records[n] = random() % 2 == 0;
+  return recompute_on_demand(graph, kept);
+}
+
+bool same_steps(const NodeSchedule& a, const NodeSchedule& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.node == y.node && x.pass == y.pass && x.keep == y.keep;
+  });
+}
+
+TEST(TaskGraph, TracesWhatReplayPredicts) {
+  for (unsigned seed = 1; seed <= 80; ++seed) {
+    SCOPED_TRACE(seed);
+    const ModelGraph graph = random_graph(seed);
+    const StepShape step = step_shape(1, 1, seed % 3 == 0 ? 1000 : 0);
+    const TaskGraph tasks = make_task_graph(graph, step, GradientBuckets::Made);
+    for (unsigned again = 0; again < 4; ++again) {
+      const NodeSchedule schedule = random_schedule(graph, 10 * seed + again);
+      const TaskSchedule as_tasks = to_task_schedule(tasks, schedule);
+      EXPECT_TRUE(same_steps(schedule, to_node_schedule(graph, tasks, as_tasks)));
+      const LivenessTrace trace = trace_liveness(tasks.graph, as_tasks);
+      const Program program = make_training_program(graph, step, same_for_all(schedule, 1));
+      const Prediction prediction = replay(program);
+      EXPECT_DOUBLE_EQ(trace.seconds, prediction.seconds);
+      // Between the two lie the sums of the step, which the tasks count from the start.
+      EXPECT_GE(trace.peak_bytes + tasks.static_bytes, prediction.peak_bytes);
+      EXPECT_LE(trace.peak_bytes + tasks.static_bytes, prediction.peak_bytes + 3 * 64);
+    }
+  }
+}
+
+// Every policy and solver, from the least budget to that of keeping everything.
+TEST(StagePlanner, PlansNodesWithoutGradients) {
+  for (unsigned seed = 1; seed <= 6; ++seed) {
+    const ModelGraph whole = random_graph(seed);
+    const ModelGraph graph = without_gradients(whole, static_cast<int>(whole.nodes.size()) * 2 / 3);
+    const StepShape step = step_shape(2, 1, 0);
+    for (const auto& [plan, help] : plan_names()) {
+      SCOPED_TRACE(std::to_string(seed) + " " + plan);
+      StagePlan fast;
+      try {
+        fast = plan_stage(graph, step, {1LL << 40, plan});
+      } catch (const ConfigError& error) {
+        EXPECT_EQ(plan, "rotor") << "the others work on any model";
+        EXPECT_EQ(error.key(), "memory.plan");
+        continue;
+      }
+      const std::int64_t least = fast.minimum_budget_bytes;
+      ASSERT_GT(least, 0);
+      for (const int quarter : {0, 2}) {
+        const std::int64_t budget =
+            least + std::max<std::int64_t>(0, fast.prediction.peak_bytes - least) * quarter / 4;
+        const StagePlan found = plan_stage(graph, step, {budget, plan});
+        EXPECT_LE(replay(found.program).peak_bytes, budget);
+        EXPECT_GE(found.prediction.seconds, fast.prediction.seconds - 1e-9);
+      }
+    }
+  }
+}
+
+// A stage of one node cannot be cut into a chain.
+TEST(StagePlanner, PlansOneNode) {
+  ModelGraph graph = chain(0, 0);
+  graph.parameters.push_back({"weight", {10}, 10});
+  graph.nodes[0].parameters = {0};
+  ASSERT_NO_THROW(check_model_graph(graph));
+  const StepShape step = step_shape(2, 1, 0);
+  EXPECT_FALSE(make_stage_problem(graph, step, GradientBuckets::Made).chain.has_value());
+  const StagePlan fast = plan_stage(graph, step, {1LL << 40, "auto"});
+  EXPECT_LE(fast.minimum_budget_bytes, fast.prediction.peak_bytes);
+  const StagePlan least = plan_stage(graph, step, {fast.minimum_budget_bytes, "auto"});
+  EXPECT_EQ(replay(least.program).peak_bytes, fast.minimum_budget_bytes);
+  EXPECT_THROW(plan_stage(graph, step, {1LL << 40, "rotor"}), ConfigError);
+}
+
+TEST(TaskGraph, LaterMicroBatchesFindTheirBuckets) {
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(seed);
+    const ModelGraph graph = random_graph(seed);
+    const StepShape step = step_shape(3, 1, 0);
+    const TaskGraph later = make_task_graph(graph, step, GradientBuckets::There);
+    const NodeSchedule schedule = random_schedule(graph, seed);
+    const LivenessTrace trace = trace_liveness(later.graph, to_task_schedule(later, schedule));
+    const Prediction prediction =
+        replay(make_training_program(graph, step, same_for_all(schedule, 3)));
+    EXPECT_GE(trace.peak_bytes + later.static_bytes, prediction.peak_bytes);
+    EXPECT_LE(trace.peak_bytes + later.static_bytes, prediction.peak_bytes + 3 * 64);
+  }
+}
+
+// Blocks as in a transformer: a residual stream with two branches a layer.
+ModelGraph residual_model(int layers) {
+  ModelGraph graph;
+  const auto value = [&](const std::string& name, std::int64_t bytes, bool loaded = false) {
+    graph.values.push_back({name, bytes, !loaded, loaded, bytes / 4});
+    return static_cast<int>(graph.values.size()) - 1;
+  };
+  const auto node = [&](const std::string& name, int block, std::vector<int> inputs,
+                        std::int64_t bytes, double seconds, bool pins) {
+    NodeSpec spec;
+    spec.name = spec.kind = spec.cost_key = name;
+    spec.block = block;
+    spec.output = value(name, bytes);
+    if (pins) spec.pinned_values = {inputs[0]};
+    spec.gradient_aliases.assign(inputs.size(), inputs.size() == 2 && !pins);
+    spec.adds_in_place.assign(inputs.size(), false);
+    spec.inputs = std::move(inputs);
+    spec.forward.seconds = spec.forward_keep.seconds = seconds;
+    spec.backward.seconds = 2 * seconds;
+    spec.parameters = {static_cast<int>(graph.parameters.size())};
+    graph.parameters.push_back({name, {160}, 160, true});
+    graph.nodes.push_back(spec);
+    return spec.output;
+  };
+  const int tokens = value("tokens", 64, true);
+  int x = node("embedding", 0, {tokens}, 6400, 1, true);
+  for (int layer = 0; layer < layers; ++layer) {
+    const std::string prefix = "layer." + std::to_string(layer) + ".";
+    for (const char* branch : {"first", "second"}) {
+      const std::string start = prefix + branch + ".";
+      const int norm = node(start + "norm", layer + 1, {x}, 6400, 0.1, true);
+      const int up = node(start + "up", layer + 1, {norm}, 4 * 6400, 4, true);
+      const int act = node(start + "act", layer + 1, {up}, 4 * 6400, 0.4, true);
+      const int down = node(start + "down", layer + 1, {act}, 6400, 4, true);
+      x = node(start + "residual", layer + 1, {x, down}, 6400, 0.1, false);
+    }
+  }
+  graph.loss = node("loss", layers + 1, {x}, 64, 1, true);
+  return graph;
+}
+
+TEST(StageChain, CutsWhereOneValuePasses) {
+  const ModelGraph graph = residual_model(3);
+  const StepShape step = step_shape(1, 1, 0);
+  const TaskGraph tasks = make_task_graph(graph, step, GradientBuckets::Made);
+  const auto stage = make_stage_chain(graph, tasks);
+  ASSERT_TRUE(stage.has_value());
+  // Embedding, two branches a layer, loss.
+  EXPECT_EQ(stage->chain.blocks.size(), 2U + 6U);
+  EXPECT_EQ(stage->chain.input_bytes, 64);
+  for (std::size_t b = 0; b < stage->chain.blocks.size(); ++b) {
+    const ChainBlock& block = stage->chain.blocks[b];
+    EXPECT_EQ(block.options.front().name, "keep");
+    std::set<std::string> names;
+    for (const auto& option : block.options) {
+      EXPECT_TRUE(names.insert(option.name).second);
+      EXPECT_GE(option.saved_bytes, block.output_bytes);
+    }
+    EXPECT_EQ(block.gradient_bytes, 640 * (stage->nodes[b].second - stage->nodes[b].first));
+  }
+  // Of norm, up and act (the input is at hand): again none, act, norm, norm and act, up and what
+  // it takes, all.
+  const ChainBlock& branch = stage->chain.blocks[1];
+  EXPECT_EQ(branch.options.front().saved_bytes, 10 * 6400);
+  EXPECT_EQ(branch.options.back().saved_bytes, 6400);
+  EXPECT_GE(branch.options.size(), 4U);
+}
+
+TEST(StageChain, FindsItsOptionsInTheCache) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("garonne-options-" + std::to_string(getpid()));
+  const OptionCache cache(folder.string());
+  const ModelGraph graph = residual_model(3);
+  const StepShape step = step_shape(1, 1, 0);
+  const TaskGraph tasks = make_task_graph(graph, step, GradientBuckets::Made);
+  const auto solved = make_stage_chain(graph, tasks, cache);
+  const auto files = [&] {
+    return std::distance(std::filesystem::directory_iterator(folder),
+                         std::filesystem::directory_iterator());
+  };
+  // Embedding, loss, and one branch for all equal ones.
+  EXPECT_EQ(files(), 3);
+  const auto found = make_stage_chain(graph, tasks, cache);
+  EXPECT_EQ(to_json(found->chain), to_json(solved->chain));
+  EXPECT_EQ(found->kept, solved->kept);
+  // Other costs are other blocks; what is not understood is solved again.
+  ModelGraph slower = graph;
+  for (auto& node : slower.nodes) node.forward.seconds *= 2;
+  make_stage_chain(slower, make_task_graph(slower, step, GradientBuckets::Made), cache);
+  EXPECT_EQ(files(), 6);
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ofstream(entry.path()) << "{\"format\": 3";
+  }
+  EXPECT_EQ(to_json(make_stage_chain(graph, tasks, cache)->chain), to_json(solved->chain));
+  std::filesystem::remove_all(folder);
+}
+
+// A chain schedule by hand: its seconds are those of the Program, its bytes never less.
+TEST(StageChain, ExpandsToWhatItMeans) {
+  using Kind = ChainOperationKind;
+  const ModelGraph graph = residual_model(2);
+  const StepShape step = step_shape(1, 1, 0);
+  const TaskGraph tasks = make_task_graph(graph, step, GradientBuckets::Made);
+  const StageChain stage = *make_stage_chain(graph, tasks);
+  const int blocks = static_cast<int>(stage.chain.blocks.size());
+  std::mt19937 random(5);
+  for (int trial = 0; trial < 50; ++trial) {
+    std::vector<ChainOperation> operations;
+    std::vector<int> option(stage.chain.blocks.size());
+    double seconds = 0;
+    for (int b = 0; b < blocks; ++b) {
+      const auto& options = stage.chain.blocks[at(b)].options;
+      option[at(b)] = static_cast<int>(random() % options.size());
+      const ChainOption& chosen = options[at(option[at(b)])];
+      seconds += chosen.forward.seconds + chosen.backward.seconds;
+    }
+    const int again = trial % 3 == 0 ? 0 : 1 + static_cast<int>(random() % 3);
+    // The first blocks from a checkpoint, the rest kept.
+    for (int b = 0; b < again; ++b) {
+      operations.push_back({b == 0 ? Kind::ForwardCheckpoint : Kind::ForwardDiscard, b, -1});
+      seconds += stage.chain.blocks[at(b)].forward.seconds;
+    }
+    for (int b = again; b < blocks; ++b)
+      operations.push_back({Kind::ForwardKeep, b, option[at(b)]});
+    for (int b = blocks - 1; b >= again; --b) operations.push_back({Kind::Backward, b, -1});
+    for (int b = 0; b < again; ++b) operations.push_back({Kind::ForwardKeep, b, option[at(b)]});
+    for (int b = again - 1; b >= 0; --b) operations.push_back({Kind::Backward, b, -1});
+    const Prediction prediction = replay(
+        make_training_program(graph, step, same_for_all(expand(graph, stage, operations), 1)));
+    EXPECT_NEAR(prediction.seconds, seconds, 1e-9);
+  }
+}
+
+}  // namespace
+}  // namespace garonne::plan::test

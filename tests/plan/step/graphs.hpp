@@ -1,0 +1,37 @@
+// What the tests of the planner share: small models without tensors.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/model/model_graph.hpp"
+#include "plan/step/generator.hpp"
+
+namespace garonne::plan::test {
+
+inline std::size_t at(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+// Blocks of equal nodes, each pinning its input and keeping something private; then the loss.
+ModelGraph chain(int blocks, int nodes_a_block);
+
+// Any legal model: residual fan-out, aliasing gradients, additions in place, pinned values and
+// outputs, private slots, one parameter used by two nodes. The same for the same seed.
+ModelGraph random_graph(unsigned seed);
+
+// The first `nodes` of them without gradients: no backward, nothing kept. Parameters that no other
+// node uses go to the next one that has a backward.
+ModelGraph without_gradients(ModelGraph graph, int nodes);
+
+// Every schedule of every policy, with the policy's name.
+std::vector<std::pair<std::string, NodeSchedule>> policy_schedules(const ModelGraph& graph);
+// The one schedule of "keep-all" or "full".
+NodeSchedule schedule_of(const ModelGraph& graph, const std::string& policy);
+
+// A step of `micro_batches` on each of `ranks` data ranks.
+StepShape step_shape(int micro_batches, int ranks, std::int64_t bucket_bytes);
+
+}  // namespace garonne::plan::test

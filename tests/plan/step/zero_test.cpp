@@ -1,0 +1,209 @@
+// Programs under ZeRO: bytes by the formula, what is whole when it is read, sums and gathers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.hpp"
+#include "plan/program/replay.hpp"
+#include "plan/stage/stage_planner.hpp"
+#include "plan/step/graphs.hpp"
+
+namespace garonne::plan {
+namespace {
+
+using namespace test;
+
+StepShape zero_shape(int stage, int micro_batches, int ranks, std::int64_t bucket_bytes) {
+  StepShape step = step_shape(micro_batches, ranks, bucket_bytes);
+  step.zero = stage;
+  return step;
+}
+
+// Element by element of the definition: bytes of an element, whole or over the data ranks, with
+// buckets padded to shards of a multiple of 256 elements.
+std::int64_t static_bytes_by_formula(const Program& program, const StepShape& step) {
+  const auto ranks = static_cast<std::int64_t>(step.data_group.size());
+  const ElementBytes& bytes = step.element_bytes;
+  std::int64_t sum = 0;
+  for (const auto& bucket : program.buckets) {
+    std::int64_t shard = 0;
+    while (shard * ranks < bucket.elements) shard += 256;
+    const std::int64_t states =
+        bytes.master + bytes.state * static_cast<std::int64_t>(step.optimizer_states.size());
+    sum += (step.zero < 3 ? shard * ranks : shard) * bytes.parameter + shard * states;
+  }
+  return sum;
+}
+
+// Gradients once the last bucket is reduced: what waits for the update.
+std::int64_t gradient_bytes_before_norm(const Program& program) {
+  std::set<int> live;
+  for (const auto& instruction : program.instructions) {
+    if (instruction.operation == Operation::SumSquares) break;
+    for (const int id : instruction.writes) live.insert(id);
+    for (const int id : instruction.frees) live.erase(id);
+  }
+  std::int64_t bytes = 0;
+  for (const int id : live) {
+    if (program.buffers[at(id)].kind == BufferKind::Gradient)
+      bytes += program.buffers[at(id)].bytes;
+  }
+  return bytes;
+}
+
+// Follows each bucket: nodes read what has been gathered from shards that nothing has updated
+// since, every contribution is in a sum, every sum is in the shard, every shard is updated.
+void check_meaning(const ModelGraph& graph, const StepShape& step, const Program& program) {
+  std::map<int, int> bucket_of;
+  for (std::size_t number = 0; number < program.buckets.size(); ++number) {
+    for (const int p : program.buckets[number].parameters) bucket_of[p] = static_cast<int>(number);
+  }
+  std::map<int, int> gathered;       // buffer -> bucket
+  std::map<int, int> contributions;  // bucket -> not yet reduced
+  std::map<int, int> reduced;        // buffer -> contributions in it
+  std::map<int, int> kept;           // bucket -> contributions in the shard
+  std::map<int, int> wanted;         // bucket -> contributions of a step
+  std::set<int> updated;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    const Arguments& arguments = instruction.arguments;
+    for (std::size_t k = 0; k < arguments.parameters.size(); ++k) {
+      const int p = graph.nodes[at(instruction.node_index)].parameters[k];
+      const Bucket& bucket = program.buckets[at(bucket_of[p])];
+      if (step.zero < 3) {
+        EXPECT_EQ(arguments.parameters[k], bucket.shard.parameter);
+      } else {
+        ASSERT_TRUE(gathered.count(arguments.parameters[k])) << describe(instruction);
+        EXPECT_EQ(gathered[arguments.parameters[k]], bucket_of[p]);
+      }
+    }
+    if (is_backward(instruction.operation)) {
+      for (std::size_t k = 0; k < arguments.parameter_gradients.size(); ++k) {
+        const int b = bucket_of[graph.nodes[at(instruction.node_index)].parameters[k]];
+        ++contributions[b];
+        ++wanted[b];
+      }
+    }
+    if (instruction.operation == Operation::ReduceScatter) {
+      reduced[arguments.inputs[0]] = contributions[instruction.node_index];
+      contributions[instruction.node_index] = 0;
+      if (step.zero == 1) kept[instruction.node_index] += reduced[arguments.inputs[0]];
+    }
+    if (instruction.operation == Operation::KeepShard) {
+      kept[instruction.node_index] += reduced[arguments.inputs[0]];
+      const GradientTarget& target = arguments.parameter_gradients[0];
+      EXPECT_EQ(target.buffer, program.buckets[at(instruction.node_index)].shard.gradient);
+    }
+    if (instruction.operation == Operation::Wait) {
+      const Instruction& waited = program.instructions[at(instruction.completes)];
+      if (waited.operation == Operation::AllGather && step.zero == 3)
+        gathered[waited.arguments.output] = waited.node_index;
+    }
+    if (instruction.operation == Operation::Update) {
+      EXPECT_EQ(kept[instruction.node_index], wanted[instruction.node_index]);
+      updated.insert(instruction.node_index);
+      gathered.clear();
+    }
+    for (const int id : instruction.frees) gathered.erase(id);
+  }
+  EXPECT_EQ(updated.size(), program.buckets.size());
+}
+
+void check(const ModelGraph& graph, const StepShape& step, const NodeSchedule& schedule) {
+  const Program program =
+      make_training_program(graph, step, same_for_all(schedule, step.micro_batches));
+  Prediction prediction;
+  ASSERT_NO_THROW(prediction = replay(program));
+  EXPECT_EQ(prediction.static_bytes, static_bytes_by_formula(program, step));
+  EXPECT_EQ(prediction.static_bytes, static_bytes(graph, step));
+  std::int64_t shards = 0;
+  for (const auto& bucket : program.buckets) shards += bucket.shard.elements;
+  const auto ranks = static_cast<std::int64_t>(step.data_group.size());
+  EXPECT_EQ(gradient_bytes_before_norm(program),
+            shards * step.element_bytes.gradient * (step.zero == 1 ? ranks : 1));
+  check_meaning(graph, step, program);
+  EXPECT_NO_THROW(replay_together(std::vector<Program>(step.data_group.size(), program)));
+}
+
+TEST(Zero, MakesRightProgramsOfAnyModel) {
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    const ModelGraph graph = random_graph(seed);
+    for (const auto& [name, schedule] : policy_schedules(graph)) {
+      for (int stage = 1; stage <= 3; ++stage) {
+        for (const int ranks : {2, 3}) {
+          for (const int micro_batches : {1, 3}) {
+            for (const bool each : {false, true}) {
+              if (HasFailure()) return;
+              SCOPED_TRACE("seed " + std::to_string(seed) + " " + name + " stage " +
+                           std::to_string(stage) + " ranks " + std::to_string(ranks));
+              StepShape step = zero_shape(stage, micro_batches, ranks, 1000);
+              step.element_bytes = seed % 2 == 0 ? ElementBytes{2, 4, 4, 4} : ElementBytes();
+              step.reduce_each_micro_batch = each;
+              step.gathers_ahead = static_cast<int>(seed % 3);
+              check(graph, step, schedule);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Zero, IsNothingOnOneDataRank) {
+  const ModelGraph graph = random_graph(3);
+  const NodeSchedule schedule = schedule_of(graph, "full");
+  const auto hash = [&](int stage) {
+    return program_hash(
+        make_training_program(graph, zero_shape(stage, 2, 1, 0), same_for_all(schedule, 2)));
+  };
+  EXPECT_EQ(hash(0), hash(3));
+}
+
+TEST(Zero, PiecesCoverEveryParameterOnce) {
+  const ModelGraph graph = random_graph(5);
+  const Program program = make_training_program(graph, zero_shape(2, 1, 3, 1 << 20),
+                                                same_for_all(schedule_of(graph, "full"), 1));
+  std::map<int, std::int64_t> next;
+  for (const auto& bucket : program.buckets) {
+    for (int member = 0; member < 3; ++member) {
+      for (const auto& piece : shard_pieces(bucket, member)) {
+        EXPECT_EQ(piece.first, next[piece.parameter]);
+        EXPECT_LE(piece.offset + piece.elements, bucket.shard.elements);
+        next[piece.parameter] += piece.elements;
+      }
+    }
+  }
+  for (std::size_t p = 0; p < graph.parameters.size(); ++p)
+    EXPECT_EQ(next[static_cast<int>(p)], graph.parameters[p].elements);
+}
+
+TEST(Zero, EvaluationGathersToo) {
+  const ModelGraph graph = chain(4, 2);
+  std::int64_t before = 0;
+  for (int ahead = 0; ahead <= 2; ++ahead) {
+    StepShape step = zero_shape(3, 1, 2, 1 << 20);
+    step.gathers_ahead = ahead;
+    const Program program = make_forward_program(graph, step, graph.loss);
+    EXPECT_EQ(replay(program).static_bytes, static_bytes_by_formula(program, step));
+    EXPECT_GE(replay(program).peak_bytes, before);
+    before = replay(program).peak_bytes;
+    EXPECT_NO_THROW(replay_together({program, program}));
+  }
+}
+
+TEST(Zero, PlannerTakesTheWayToCommunicateThatFits) {
+  const ModelGraph graph = chain(6, 2);
+  const StepShape step = zero_shape(3, 2, 2, 1 << 20);
+  const std::int64_t enough = std::int64_t{1} << 40;
+  const StagePlan fast = plan_stage(graph, step, {enough});
+  EXPECT_NE(fast.program.name.find("gathers ahead"), std::string::npos);
+  const StagePlan lean = plan_stage(graph, step, {fast.minimum_budget_bytes});
+  EXPECT_LE(lean.prediction.peak_bytes, fast.minimum_budget_bytes);
+  EXPECT_GE(lean.prediction.seconds, fast.prediction.seconds);
+  EXPECT_THROW(plan_stage(graph, step, {fast.minimum_budget_bytes - 1}), PlanError);
+}
+
+}  // namespace
+}  // namespace garonne::plan

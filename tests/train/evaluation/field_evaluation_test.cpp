@@ -1,0 +1,362 @@
+// Forecasts and climatologies beside plain sums over the same small files.
+#include "train/evaluation/field_evaluation.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <numbers>
+#include <random>
+
+#include "base/error.hpp"
+#include "data/hdf5/hdf5.hpp"
+#include "data/statistics/npy.hpp"
+#include "nn/compute_session.hpp"
+#include "train/evaluation/climatology.hpp"
+#include "train/scratch.hpp"
+
+namespace garonne::train::test {
+namespace {
+
+constexpr std::int64_t rows = 6;
+constexpr std::int64_t columns = 8;
+constexpr std::size_t plane = rows * columns;
+constexpr double day = 86400;
+using Shape = std::vector<std::int64_t>;
+
+template <typename T>
+void put(data::Hdf5File& file, const std::string& name, const Shape& shape,
+         const std::vector<T>& values) {
+  auto dataset = file.create_array<T>(name, shape);
+  dataset.template write_box<T>(Shape(shape.size(), 0), shape, values);
+}
+
+std::vector<double> line(double first, double step, std::int64_t count) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < count; ++i) values.push_back(first + step * static_cast<double>(i));
+  return values;
+}
+
+// A yearly file: frames [frames, channels, rows, columns] a day apart.
+void write_frames(const std::string& path, const std::vector<std::string>& channels,
+                  const std::vector<float>& frames, double first_day = 0) {
+  const auto count = static_cast<std::int64_t>(frames.size() / plane / channels.size());
+  auto file = data::Hdf5File::create(path);
+  put<float>(file, "fields", {count, static_cast<std::int64_t>(channels.size()), rows, columns},
+             frames);
+  put<double>(file, "timestamp", {count}, line(first_day * day, day, count));
+  put<double>(file, "lat", {rows}, line(60, -5, rows));
+  put<double>(file, "lon", {columns}, line(0, 10, columns));
+  file.create_texts("channel", channels);
+  file.close();
+}
+
+std::vector<float> random_frames(std::int64_t values, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal(1, 2);
+  std::vector<float> frames(static_cast<std::size_t>(values) * plane);
+  for (float& value : frames) value = normal(engine);
+  return frames;
+}
+
+struct Kept {
+  std::size_t sample;
+  std::size_t lead;
+  double seconds;
+  std::vector<float> truth;
+  std::vector<float> forecast;
+};
+
+struct Evaluated {
+  data::SkillSetting setting;
+  data::SkillResults results;
+  std::vector<Kept> maps;
+  std::int64_t peak_bytes = 0;
+  std::int64_t planned_peak_bytes = 0;
+
+  double at(const std::vector<double>& values, std::size_t source, std::size_t lead,
+            std::size_t channel) const {
+    return values[(source * static_cast<std::size_t>(setting.leads) + lead) *
+                      setting.channels.size() +
+                  channel];
+  }
+};
+
+// A small operator at its initialisation.
+RunConfig small_config(const Scratch& scratch, const std::string& train, const std::string& test) {
+  RunConfig config;
+  const auto set = [&](const std::string& name, const std::string& value) {
+    for (const auto& key : config_keys()) {
+      if (key.name == name) key.set(config, value);
+    }
+  };
+  set("model.kind", "fno");
+  set("model.layers", "2");
+  set("model.hidden", "5");
+  set("model.modes", "2,2");
+  set("data.path", scratch.path(train));
+  set("data.validation", test.empty() ? "" : scratch.path(test));
+  set("data.normalisation", "none");
+  set("train.loss", "squared-l2");
+  set("train.micro_batch", "1");
+  set("train.global_batch", "1");
+  set("memory.budget", "64 MiB");
+  set("run.directory", scratch.path("run"));
+  set("run.threads", "1");
+  return config;
+}
+
+// As open_trained_model makes it at step 0, but for the session of kernels: a process has one.
+TrainedModel initial_model(const RunConfig& config) {
+  TrainedModel trained;
+  trained.config = config;
+  trained.setup = make_setup(config, FieldWorkload(config).facts(), 1);
+  trained.optimizer = optim::make_optimizer(config);
+  trained.budget_bytes = config.memory.budget;
+  trained.tier = std::make_unique<exec::DeviceTier>(trained.budget_bytes);
+  const exec::DeviceScope scope(*trained.tier);
+  trained.state = exec::initial_state(trained.setup.model, trained.setup.declaration.precision,
+                                      static_cast<std::uint64_t>(config.train.seed),
+                                      static_cast<int>(trained.optimizer->state_names().size()));
+  return trained;
+}
+
+Evaluated evaluate(const RunConfig& config, const FieldEvaluationOptions& options) {
+  TrainedModel trained = initial_model(config);
+  const FieldWorkload workload(trained.config);
+  FieldEvaluation evaluation(trained, workload, config.run.directory, options);
+  Evaluated made;
+  dist::Session session = dist::Session::single();
+  made.results = evaluation.run(session, [&](std::size_t sample, std::size_t lead, double seconds,
+                                             std::span<const float> truth,
+                                             std::span<const float> forecast) {
+    made.maps.push_back(
+        {sample, lead, seconds, {truth.begin(), truth.end()}, {forecast.begin(), forecast.end()}});
+  });
+  made.setting = evaluation.setting();
+  made.peak_bytes = evaluation.peak_bytes();
+  made.planned_peak_bytes = evaluation.planned_peak_bytes();
+  return made;
+}
+
+double mean_square(std::span<const float> one, std::span<const float> other,
+                   const std::vector<double>& weights) {
+  double sum = 0;
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    const double apart = static_cast<double>(one[i]) - static_cast<double>(other[i]);
+    sum += weights[i / columns] * apart * apart;
+  }
+  return sum / static_cast<double>(one.size());
+}
+
+TEST(FieldEvaluation, NumbersAreThoseOfTheFields) {
+  const Scratch scratch;
+  const auto train = random_frames(5 * 2, 1);
+  const auto test = random_frames(7 * 2, 2);
+  write_frames(scratch.path("train.h5"), {"a", "b"}, train);
+  write_frames(scratch.path("test.h5"), {"a", "b"}, test, 100);
+  FieldEvaluationOptions options;
+  options.lead_steps = 3;
+  options.maps = 100;
+  const Evaluated made = evaluate(small_config(scratch, "train.h5", "test.h5"), options);
+
+  EXPECT_EQ(made.setting.samples, 4);
+  EXPECT_EQ(made.setting.weighting, "cell-area");
+  EXPECT_EQ(made.setting.lead_seconds, day);
+  EXPECT_EQ(made.setting.sources,
+            (std::vector<std::string>{"model", "persistence", "climatology"}));
+  EXPECT_LE(made.peak_bytes, made.planned_peak_bytes);
+  EXPECT_GT(made.peak_bytes, 0);
+  ASSERT_EQ(made.maps.size(), 12U);
+  const auto field = [&](const std::vector<float>& frames, std::size_t frame, std::size_t channel) {
+    return std::span(frames).subspan((frame * 2 + channel) * plane, plane);
+  };
+  for (std::size_t channel = 0; channel < 2; ++channel) {
+    std::vector<float> usual(plane);
+    for (std::size_t i = 0; i < plane; ++i) {
+      double sum = 0;
+      for (std::size_t frame = 0; frame < 5; ++frame) {
+        sum += static_cast<double>(field(train, frame, channel)[i]);
+      }
+      usual[i] = static_cast<float>(sum / 5);
+    }
+    for (std::size_t lead = 0; lead < 3; ++lead) {
+      std::vector<double> squares(3);
+      for (std::size_t sample = 0; sample < 4; ++sample) {
+        const Kept& map = made.maps[sample * 3 + lead];
+        EXPECT_EQ(map.sample, sample);
+        EXPECT_EQ(map.lead, lead);
+        EXPECT_EQ(map.seconds, (101 + static_cast<double>(sample + lead)) * day);
+        const auto truth = field(test, sample + lead + 1, channel);
+        const auto kept = std::span(map.truth).subspan(channel * plane, plane);
+        EXPECT_TRUE(std::equal(truth.begin(), truth.end(), kept.begin()));
+        const auto& weights = made.setting.row_weights;
+        squares[0] +=
+            mean_square(std::span(map.forecast).subspan(channel * plane, plane), truth, weights);
+        squares[1] += mean_square(field(test, sample, channel), truth, weights);
+        squares[2] += mean_square(usual, truth, weights);
+      }
+      for (std::size_t source = 0; source < 3; ++source) {
+        EXPECT_NEAR(made.at(made.results.rmse, source, lead, channel),
+                    std::sqrt(squares[source] / 4), 1e-6);
+      }
+      EXPECT_TRUE(std::isnan(made.at(made.results.anomaly_correlation, 2, lead, channel)));
+    }
+  }
+}
+
+// The second step of a forecast is the first one of a forecast from where the first step led to.
+TEST(FieldEvaluation, ForecastsGoOnFromThemselves) {
+  const Scratch scratch;
+  // "b" is an input that the model does not predict, and its future is known.
+  const auto test = random_frames(4 * 2, 3);
+  write_frames(scratch.path("train.h5"), {"a", "b"}, random_frames(6 * 2, 4));
+  write_frames(scratch.path("test.h5"), {"a", "b"}, test);
+  RunConfig config = small_config(scratch, "train.h5", "test.h5");
+  config.data.inputs = "a,b";
+  config.data.targets = "a";
+  config.data.history = 1;
+  FieldEvaluationOptions options;
+  options.lead_steps = 2;
+  const Evaluated two = evaluate(config, options);
+  ASSERT_EQ(two.maps.size(), 2U);
+
+  std::vector<float> gone_on(test.begin() + 2 * plane, test.end());  // from the second frame on
+  std::copy(two.maps[0].forecast.begin(), two.maps[0].forecast.end(),
+            gone_on.begin() + 2 * plane);  // "a" of the next
+  write_frames(scratch.path("on.h5"), {"a", "b"}, gone_on);
+  config.data.validation = scratch.path("on.h5");
+  config.run.directory = scratch.path("on");
+  options.lead_steps = 1;
+  const Evaluated one = evaluate(config, options);
+  ASSERT_EQ(one.maps.size(), 1U);
+  ASSERT_EQ(one.maps[0].truth, two.maps[1].truth);
+  EXPECT_EQ(one.maps[0].forecast, two.maps[1].forecast);
+  EXPECT_NE(two.maps[0].forecast, two.maps[1].forecast);
+}
+
+// Normalised data in, the same model: what comes out has the units of the data.
+TEST(FieldEvaluation, ForecastsHaveTheUnitsOfTheData) {
+  const Scratch scratch;
+  auto frames = random_frames(5, 5);
+  write_frames(scratch.path("train.h5"), {"a"}, frames);
+  FieldEvaluationOptions options;
+  options.lead_steps = 3;
+  const Evaluated unscaled = evaluate(small_config(scratch, "train.h5", ""), options);
+  EXPECT_EQ(unscaled.setting.data, scratch.path("train.h5"));
+
+  for (float& value : frames) value = 270 + 8 * value;
+  write_frames(scratch.path("kelvin.h5"), {"a"}, frames);
+  std::filesystem::create_directory(scratch.path("statistics"));
+  for (const auto& [name, value] : {std::pair{"global_means", 270.0F}, {"global_stds", 8.0F}}) {
+    data::write_npy<float>(scratch.path("statistics/") + name + ".npy", {1, 1, 1, 1},
+                           std::vector<float>{value});
+  }
+  RunConfig config = small_config(scratch, "kelvin.h5", "");
+  config.data.normalisation = "channel";
+  config.data.statistics = scratch.path("statistics");
+  config.run.directory = scratch.path("kelvin");
+  const Evaluated scaled = evaluate(config, options);
+  ASSERT_EQ(scaled.maps.size(), unscaled.maps.size());
+  for (std::size_t map = 0; map < scaled.maps.size(); ++map) {
+    for (std::size_t i = 0; i < plane; ++i) {
+      EXPECT_NEAR(scaled.maps[map].forecast[i], 270 + 8 * unscaled.maps[map].forecast[i], 2e-3);
+    }
+  }
+  EXPECT_NEAR(scaled.results.rmse[0], 8 * unscaled.results.rmse[0], 1e-3);
+}
+
+TEST(FieldEvaluation, PairsHaveOneStepAndNoPersistence) {
+  const Scratch scratch;
+  const auto inputs = random_frames(6, 7);
+  const auto targets = random_frames(6, 8);
+  auto file = data::Hdf5File::create(scratch.path("pairs.h5"));
+  put<float>(file, "nu", {6, rows, columns}, inputs);
+  put<float>(file, "tensor", {6, 1, rows, columns}, targets);
+  file.close();
+  const RunConfig config = small_config(scratch, "pairs.h5", "");
+  const Evaluated made = evaluate(config, {});
+  EXPECT_EQ(made.setting.sources, (std::vector<std::string>{"model", "climatology"}));
+  EXPECT_EQ(made.setting.leads, 1);
+  EXPECT_EQ(made.setting.samples, 6);
+  EXPECT_EQ(made.setting.weighting, "uniform");
+  ASSERT_EQ(made.maps.size(), 1U);
+  EXPECT_TRUE(std::equal(made.maps[0].truth.begin(), made.maps[0].truth.end(), targets.begin()));
+  FieldEvaluationOptions two;
+  two.lead_steps = 2;
+  EXPECT_THROW(evaluate(config, two), ConfigError);
+}
+
+TEST(FieldEvaluation, WhatCannotBeIsRefused) {
+  const Scratch scratch;
+  write_frames(scratch.path("train.h5"), {"a"}, random_frames(5, 9));
+  const RunConfig config = small_config(scratch, "train.h5", "");
+  const auto with = [](auto change) {
+    FieldEvaluationOptions options;
+    change(options);
+    return options;
+  };
+  EXPECT_EQ(evaluate(config, {}).setting.leads, 4);
+  EXPECT_THROW(evaluate(config, with([](auto& o) { o.lead_steps = 5; })), ConfigError);
+  EXPECT_THROW(evaluate(config, with([](auto& o) { o.samples = 0; })), ConfigError);
+  EXPECT_THROW(evaluate(config, with([](auto& o) { o.weighting = "quadrature"; })), ConfigError);
+  EXPECT_THROW(evaluate(config, with([](auto& o) { o.climatology = "annual"; })),
+               dist::AgreedError);
+  EXPECT_THROW(evaluate(config, with([](auto& o) { o.climatology = "usual"; })), dist::AgreedError);
+}
+
+// --- climatology ---
+
+std::vector<float> days_of(std::int64_t count, const std::function<double(double)>& at_day) {
+  std::vector<float> frames;
+  for (std::int64_t frame = 0; frame < count; ++frame) {
+    for (std::size_t i = 0; i < plane; ++i) {
+      frames.push_back(
+          static_cast<float>(at_day(static_cast<double>(frame)) + 0.1 * static_cast<double>(i)));
+    }
+  }
+  return frames;
+}
+
+TEST(Climatology, AnnualCyclesAreFound) {
+  const Scratch scratch;
+  const auto cycle = [](double at) {
+    const double angle = 2 * std::numbers::pi * at / 365.2425;
+    return 280 + 12 * std::cos(angle - 0.7) + 3 * std::sin(2 * angle);
+  };
+  write_frames(scratch.path("years.h5"), {"a"}, days_of(500, cycle));
+  data::FieldQuery query;
+  query.path = scratch.path("years.h5");
+  dist::Session session = dist::Session::single();
+  const Climatology found = Climatology::of(query, "auto", session);
+  EXPECT_EQ(found.kind(), "annual");
+  EXPECT_EQ(found.frames(), 500);
+  std::vector<float> state(plane);
+  for (const double at : {0.0, 33.0, 250.5, 700.0}) {
+    found.at(at * day, state);
+    for (std::size_t i = 0; i < plane; ++i) {
+      EXPECT_NEAR(state[i], cycle(at) + 0.1 * static_cast<double>(i), 2e-3);
+    }
+  }
+  const Climatology mean = Climatology::of(query, "mean", session);
+  double sum = 0;
+  for (int at = 0; at < 500; ++at) sum += cycle(at);
+  mean.at(77 * day, state);
+  EXPECT_NEAR(state[0], sum / 500, 1e-3);
+}
+
+TEST(Climatology, LessThanAYearHasAMean) {
+  const Scratch scratch;
+  write_frames(scratch.path("days.h5"), {"a"}, days_of(300, [](double at) { return at; }));
+  data::FieldQuery query;
+  query.path = scratch.path("days.h5");
+  dist::Session session = dist::Session::single();
+  const Climatology found = Climatology::of(query, "auto", session);
+  EXPECT_EQ(found.kind(), "mean");
+  std::vector<float> state(plane);
+  found.at(0, state);
+  EXPECT_NEAR(state[0], 149.5, 1e-4);
+}
+
+}  // namespace
+}  // namespace garonne::train::test
