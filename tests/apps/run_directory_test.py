@@ -33,9 +33,11 @@ class RunningTest(ProgramTest):
 
     def started(self, directory, *overrides, ranks=0):
         launcher = ["mpirun", "-n", str(ranks)] if ranks else []
-        job = subprocess.Popen([*launcher, BINARY, "train", str(self.config), "--run.directory", str(directory),
-                                "--train.steps", "1000000", *map(str, overrides)],
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # Into a file: a pipe that nobody reads is full after some hundred steps, and the run waits for ever.
+        with open(self.folder / f"{pathlib.Path(directory).name}.log", "w") as log:
+            job = subprocess.Popen([*launcher, BINARY, "train", str(self.config), "--run.directory", str(directory),
+                                    "--train.steps", "1000000", *map(str, overrides)],
+                                   stdout=log, stderr=subprocess.STDOUT)
         self.addCleanup(self.end, job)
         deadline = time.time() + 60
         while time.time() < deadline and not ((directory / "metrics.jsonl").exists() and metrics(directory)):
@@ -43,13 +45,11 @@ class RunningTest(ProgramTest):
             time.sleep(0.05)
         return job
 
-
     @staticmethod
     def end(job):
         if job.poll() is None:
             job.kill()
             job.wait()
-        job.stdout.close()
 
 
 class LockTest(RunningTest):
@@ -90,7 +90,7 @@ class LockTest(RunningTest):
                 time.sleep(0.05)
             holder = json.loads((directory / "lock").read_text())["process"]
             os.kill(holder, signal.SIGKILL)
-            job.communicate(timeout=30)
+            job.wait(timeout=30)
             self.assertTrue((directory / "lock").exists())
             done = self.train(directory, "--train.steps", 1000000, "--train.stop_after", 1, check=75)
             self.assertIn(f"the lock of process {holder} on ", done.stdout)
@@ -189,7 +189,7 @@ class StartTest(RunningTest):
         directory = self.directory("run")
         job = self.started(directory)
         job.kill()
-        job.communicate()
+        job.wait()
         came_to = metrics(directory)[-1]["step"]
         done = self.train(directory, "--train.steps", 3)
         self.assertIn(f"came to step {came_to} and never saved a checkpoint", done.stdout)
