@@ -1,0 +1,94 @@
+#include "train/training_text.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.hpp"
+#include "base/version.hpp"
+#include "train/plans/grid_plan.hpp"
+#include "train/setup/available_memory.hpp"
+
+namespace garonne::train {
+namespace {
+
+// Between planned and measured seconds, beyond which the profile is doubted.
+constexpr double disagreement = 0.25;
+
+std::string products_text(const nn::Products& products) {
+  std::map<std::string, int> counts;
+  const nlohmann::json chosen = products.to_json();
+  for (const auto& [key, library] : chosen.items()) ++counts[library.get<std::string>()];
+  std::string line;
+  for (const auto& [name, count] : counts)
+    line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count);
+  return line + " (chosen by measurement, choices.json)";
+}
+
+}  // namespace
+
+std::string start_text(const PlannedTraining& planned) {
+  const RunConfig& config = planned.config;
+  const plan::Program& program = planned.program;
+  const std::int64_t least = planned.choice.minimum_budget_bytes;
+  std::string text = version_text();
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  text += fmt::format("model     {} · {} · {:.2f} M parameters, {}\n", config.model.kind,
+                      describe_sizes(planned.whole),
+                      static_cast<double>(whole_parameter_elements(planned.whole.model)) / 1e6,
+                      config.train.precision);
+  text += fmt::format("data      {}\n", planned.workload.summary());
+  text += fmt::format(
+      "grid      {} · {} thread{} a rank · {} micro-batch{} of {} samples a rank and step\n",
+      to_string(planned.setup.grid.shape()), planned.threads, planned.threads == 1 ? "" : "s",
+      program.micro_batches, program.micro_batches == 1 ? "" : "es", config.train.micro_batch);
+  text += fmt::format("products  {}\n", products_text(planned.products));
+  text += fmt::format(
+      "plan      {} · predicted peak {} · {:.1f} ms a step{}\n", program.name,
+      format_bytes(program.peak_bytes), 1e3 * program.seconds,
+      least == 0 ? "" : fmt::format(" · smallest budget {} B ({})", least, format_bytes(least)));
+  if (planned.choice.cut_as_declared) text += cut_as_declared_note;
+  if (config.memory.budget == RunConfig::automatic_budget)
+    text += describe_automatic_budget(planned.ranks_on_node);
+  return text;
+}
+
+std::string step_text(const StepMetrics& metrics) {
+  constexpr double mebibyte = 1048576.0;
+  return fmt::format(
+      "step {:>7}  loss {:>8.4f}  norm {:>8.3f}  lr {:.2e}  {:>8.1f} ms  {:>9.0f} "
+      "{}/s  peak {:.2f}/{:.2f} MiB\n",
+      metrics.step, metrics.loss, metrics.gradient_norm, metrics.learning_rate,
+      1e3 * metrics.seconds, metrics.items_per_second, metrics.item,
+      static_cast<double>(metrics.peak_bytes) / mebibyte,
+      static_cast<double>(metrics.planned_peak_bytes) / mebibyte);
+}
+
+std::string summary_text(const std::vector<PeakBytes>& peaks, std::int64_t budget_bytes,
+                         double planned_seconds, double median_seconds,
+                         const exec::StepOutputs& last) {
+  std::string text = "plan beside measurement\n";
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    const auto& [planned, measured] = peaks[rank];
+    text += fmt::format(
+        "  rank {:<4} peak planned {:>14} B  measured {:>14} B  ({:6.2f} %)  budget {} B\n", rank,
+        planned, measured, 100.0 * static_cast<double>(measured) / static_cast<double>(planned),
+        budget_bytes);
+  }
+  double computed = 0;
+  for (const auto& measurement : last.measurements) computed += measurement.seconds;
+  text += fmt::format(
+      "  a step    planned {:.1f} ms  measured {:.1f} ms (median), {:.1f} ms in instructions of "
+      "the last\n",
+      1e3 * planned_seconds, 1e3 * median_seconds, 1e3 * computed);
+  if (std::abs(planned_seconds - median_seconds) > disagreement * median_seconds) {
+    text +=
+        "  planned and measured seconds disagree: one of them was measured while the machine "
+        "did other things;\n  `garonne profile CONFIG --again` measures the nodes once more\n";
+  }
+  return text;
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,48 @@
+// What training says of itself: how it starts, each step, and plan beside measurement at the end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "exec/executor.hpp"
+#include "nn/gemm/product.hpp"
+#include "plan/program/program.hpp"
+#include "train/run/metrics_file.hpp"
+#include "train/setup/planning.hpp"
+#include "train/workload/workload.hpp"
+
+namespace garonne::train {
+
+// What a run starts with, on one rank.
+struct PlannedTraining {
+  const RunConfig& config;
+  const Setup& whole;  // of all stages
+  const Setup& setup;  // of this rank's stage
+  const Choice& choice;
+  const plan::Program& program;
+  const nn::Products& products;
+  const Workload& workload;
+  int threads = 1;
+  int ranks_on_node = 1;
+};
+
+// Some lines: version, model, data, grid, products, plan.
+std::string start_text(const PlannedTraining& planned);
+
+// A line.
+std::string step_text(const StepMetrics& metrics);
+
+// The largest bytes of one rank over a whole run, validation included.
+struct PeakBytes {
+  std::int64_t planned = 0;
+  std::int64_t measured = 0;
+};
+
+// Some lines; `peaks` by rank, `last` and `median_seconds` of the steps of this run.
+std::string summary_text(const std::vector<PeakBytes>& peaks, std::int64_t budget_bytes,
+                         double planned_seconds, double median_seconds,
+                         const exec::StepOutputs& last);
+
+}  // namespace garonne::train
