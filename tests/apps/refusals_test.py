@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Bad input of every kind: one clear message, the documented exit code, nothing lost, nothing hung."""
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
-import time
 import unittest
 
-from support import BINARY, ProgramTest, metrics, run
+from support import ProgramTest, RunningTest, metrics, processes_of_ranks, run
 
 
 class UsageTest(ProgramTest):
@@ -190,50 +188,30 @@ class CheckpointTest(ProgramTest):
         self.assertEqual([row["step"] for row in metrics(directory)], [1, 2, 3, 4])
 
 
-class FailureTest(ProgramTest):
+class FailureTest(RunningTest):
     def test_a_loss_that_is_not_finite_is_refused(self):
         directory = self.directory("run")
         done = self.train(directory, "--optimizer.learning_rate", 1e30, "--optimizer.warmup_steps", 0,
                           "--optimizer.clip_norm", 0, "--train.steps", 50, check=6)
         self.assertIn("learning_rate", done.stderr)
 
-    def test_a_killed_rank_ends_the_job(self):
-        directory = self.directory("run")
-        command = ["mpirun", "-n", "2", BINARY, "train", str(self.config), "--run.directory", str(directory),
-                   "--grid.data", "2", "--train.steps", "1000000"]
-        job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        deadline = time.time() + 60
-        while time.time() < deadline and not ((directory / "metrics.jsonl").exists() and metrics(directory)):
-            time.sleep(0.1)
-        victim = -1
-        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-            try:
-                name, fields = stat.read_text().rsplit(")", 1)
-            except OSError:  # a process that has just ended
-                continue
-            if "(garonne" in name and int(fields.split()[1]) == job.pid:
-                victim = max(victim, int(stat.parent.name))
-        self.assertGreater(victim, 0)
-        killed = time.time()
-        os.kill(victim, signal.SIGKILL)
-        output, _ = job.communicate(timeout=20)
-        self.assertLess(time.time() - killed, 10)
-        self.assertEqual(job.returncode, 128 + signal.SIGKILL)
-        self.assertIn("rank", output)
+    def test_a_killed_rank_ends_the_job_and_is_named(self):
+        for grid, victim in ((("--grid.data", 2), 1), (("--grid.pipeline", 2, "--grid.data", 1), 0)):
+            with self.subTest(" ".join(map(str, grid))):
+                directory = self.directory(grid[0])
+                job = self.started(directory, *grid, ranks=2)
+                processes = processes_of_ranks(job)
+                self.assertEqual(sorted(processes), [0, 1])
+                os.kill(processes[victim], signal.SIGKILL)
+                self.assertEqual(job.wait(timeout=60), 128 + signal.SIGKILL)
+                self.assertRegex(self.said(directory), rf"process rank {victim} with PID \d+ on node \S+ exited on signal 9")
 
     def test_a_signal_saves_and_stops(self):
-        for ranks in (1, 2):
+        for ranks in (0, 2):
             directory = self.directory(f"run-{ranks}")
-            launcher = ["mpirun", "-n", "2"] if ranks == 2 else []
-            job = subprocess.Popen([*launcher, BINARY, "train", str(self.config), "--run.directory", str(directory),
-                                    "--grid.data", str(ranks), "--train.steps", "1000000"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            deadline = time.time() + 60
-            while time.time() < deadline and not ((directory / "metrics.jsonl").exists() and metrics(directory)):
-                time.sleep(0.1)
+            job = self.started(directory, "--grid.data", max(1, ranks), ranks=ranks)
             job.send_signal(signal.SIGUSR1)
-            output, _ = job.communicate(timeout=30)
-            self.assertEqual(job.returncode, 75, output)
+            self.assertEqual(job.wait(timeout=60), 75, self.said(directory)[-3000:])
             self.assertEqual(metrics(directory)[-1]["step"],
                              max(int(p.name[5:]) for p in (directory / "checkpoints").iterdir()))
 

@@ -5,11 +5,10 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import time
 import unittest
 
-from support import BINARY, FieldsTest, ProgramTest, metrics, run, series
+from support import FieldsTest, ProgramTest, RunningTest, metrics, run, series
 
 
 def contents(directory):
@@ -26,30 +25,6 @@ def flip(path, position=0.5):
     content = bytearray(path.read_bytes())
     content[int(position * (len(content) - 1))] ^= 1
     path.write_bytes(content)
-
-
-class RunningTest(ProgramTest):
-    """Runs that are still at work while the test goes on."""
-
-    def started(self, directory, *overrides, ranks=0):
-        launcher = ["mpirun", "-n", str(ranks)] if ranks else []
-        # Into a file: a pipe that nobody reads is full after some hundred steps, and the run waits for ever.
-        with open(self.folder / f"{pathlib.Path(directory).name}.log", "w") as log:
-            job = subprocess.Popen([*launcher, BINARY, "train", str(self.config), "--run.directory", str(directory),
-                                    "--train.steps", "1000000", *map(str, overrides)],
-                                   stdout=log, stderr=subprocess.STDOUT)
-        self.addCleanup(self.end, job)
-        deadline = time.time() + 60
-        while time.time() < deadline and not ((directory / "metrics.jsonl").exists() and metrics(directory)):
-            self.assertIsNone(job.poll(), "it ended")
-            time.sleep(0.05)
-        return job
-
-    @staticmethod
-    def end(job):
-        if job.poll() is None:
-            job.kill()
-            job.wait()
 
 
 class LockTest(RunningTest):

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 
 BINARY = os.environ.get("GARONNE_BINARY", "build/bin/garonne")
@@ -194,6 +195,53 @@ class ProgramTest(unittest.TestCase):
     def tensor_files(self, directory, step):
         folder = pathlib.Path(directory) / "checkpoints" / f"step-{step}"
         return {file.name: file.read_bytes() for file in sorted(folder.glob("*.safetensors"))}
+
+
+class RunningTest(ProgramTest):
+    """Runs that are still at work while the test goes on."""
+
+    def started(self, directory, *overrides, ranks=0):
+        """A run without end that has come to its first row; what it says is in said(directory)."""
+        launcher = ["mpirun", "-n", str(ranks)] if ranks else []
+        # Into a file: a pipe that nobody reads is full after some hundred steps, and the run waits for ever.
+        with open(self.log_of(directory), "w") as log:
+            job = subprocess.Popen([*launcher, BINARY, "train", str(self.config), "--run.directory", str(directory),
+                                    "--train.steps", "1000000", *map(str, overrides)],
+                                   stdout=log, stderr=subprocess.STDOUT)
+        self.addCleanup(self.end, job)
+        deadline = time.time() + 60
+        while time.time() < deadline and not ((directory / "metrics.jsonl").exists() and metrics(directory)):
+            self.assertIsNone(job.poll(), "it ended")
+            time.sleep(0.05)
+        return job
+
+    def log_of(self, directory):
+        return self.folder / f"{pathlib.Path(directory).name}.log"
+
+    def said(self, directory):
+        return self.log_of(directory).read_text(errors="replace")
+
+    @staticmethod
+    def end(job):
+        if job.poll() is None:
+            job.kill()
+            job.wait()
+
+
+def processes_of_ranks(launcher):
+    """rank -> process of the ranks that a running mpirun has started."""
+    found = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            name, fields = (folder / "stat").read_text().rsplit(")", 1)
+            if "(garonne" not in name or int(fields.split()[1]) != launcher.pid:
+                continue
+            variables = (folder / "environ").read_text().split("\0")
+        except OSError:  # a process that has just ended
+            continue
+        ranks = [value.split("=", 1)[1] for value in variables if value.startswith("OMPI_COMM_WORLD_RANK=")]
+        found[int(ranks[0])] = int(folder.name)
+    return found
 
 
 class FieldsTest:
