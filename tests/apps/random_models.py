@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Random models on random grids, the small data that they learn, and which of them cannot work."""
+import os
+import pathlib
 import random
+import shutil
+import tempfile
+import unittest
 
 from support import run
 
@@ -82,6 +87,31 @@ def make_data(folder):
     run("data", "darcy", "--samples", 24, "--resolution", 33, "--stride", 2, "--output", folder / "darcy.h5", "--no-progress")
     run("data", "shallow-water", "--latitudes", 18, "--longitudes", 32, "--trajectories", 4, "--test-trajectories", 0,
         "--trajectory-length", 4, "--output", folder / "sphere", "--no-progress")
+
+
+class RandomModelsTest(unittest.TestCase):
+    """A folder with the data of random_run() and a run file, with TRAIN in it, that every run goes by."""
+
+    TRAIN = ""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-random-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        os.environ["GARONNE_CACHE"] = str(cls.folder / "cache")
+        make_data(cls.folder)
+        cls.config = cls.folder / "run.toml"
+        cls.config.write_text(f"[train]\n{cls.TRAIN}\n[run]\nthreads = 1\n[evaluation]\nevery = 0\n[checkpoint]\nevery = 0\n")
+
+
+def seeds_of(variable, otherwise):
+    """Those from A to below B where the variable of the environment says A:B."""
+    given = os.environ.get(variable)
+    return range(*map(int, given.split(":"))) if given else otherwise
+
+
+def ranks_of(grid):
+    return grid["grid.data"] * grid["grid.pipeline"] * grid["grid.tensor"]
 
 
 def model_refusals(keys):

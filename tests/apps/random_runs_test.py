@@ -3,13 +3,10 @@
 
 GARONNE_RANDOM_RUNS = A:B does the seeds from A to below B."""
 import json
-import os
-import pathlib
-import shutil
-import tempfile
 import unittest
 
-from random_models import arguments_of, check_refusal, grid_refusals, make_data, model_refusals, random_run
+from random_models import (RandomModelsTest, arguments_of, check_refusal, grid_refusals, model_refusals, random_run, ranks_of,
+                           seeds_of)
 from support import check_peaks_of_ranks, run, series
 
 # Seeds whose runs once went wrong.
@@ -17,16 +14,8 @@ FOUND_DEFECTS = [129, 344, 373]
 GLOBAL_BATCH = 24
 
 
-class RandomRunsTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-random-"))
-        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
-        os.environ["GARONNE_CACHE"] = str(cls.folder / "cache")
-        make_data(cls.folder)
-        cls.config = cls.folder / "run.toml"
-        cls.config.write_text(f"[train]\nsteps = 2\nglobal_batch = {GLOBAL_BATCH}\n[run]\nthreads = 1\n[evaluation]\nevery = 0\n"
-                              "[checkpoint]\nevery = 0\n")
+class RandomRunsTest(RandomModelsTest):
+    TRAIN = f"steps = 2\nglobal_batch = {GLOBAL_BATCH}"
 
     def check_run(self, seed):
         keys, grid, memory, plan, share = random_run(seed, self.folder)
@@ -35,7 +24,7 @@ class RandomRunsTest(unittest.TestCase):
         if check_refusal(self, first, model_refusals(keys), set()):
             return False
         arguments = arguments_of(keys | grid)
-        ranks = grid["grid.data"] * grid["grid.pipeline"] * grid["grid.tensor"]
+        ranks = ranks_of(grid)
         must, may = grid_refusals(keys, grid, GLOBAL_BATCH)
         planned = run("plan", self.config, *arguments, "--memory.plan", "keep-all", "--memory.budget", "64GiB", check=None)
         refused = check_refusal(self, planned, must, may)
@@ -62,8 +51,7 @@ class RandomRunsTest(unittest.TestCase):
         return True
 
     def test_bytes_and_losses(self):
-        given = os.environ.get("GARONNE_RANDOM_RUNS")
-        seeds = range(*map(int, given.split(":"))) if given else [*range(12), *FOUND_DEFECTS]
+        seeds = seeds_of("GARONNE_RANDOM_RUNS", [*range(12), *FOUND_DEFECTS])
         trained = 0
         for seed in seeds:
             keys, grid, *memory = random_run(seed, self.folder)

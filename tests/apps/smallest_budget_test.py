@@ -5,14 +5,13 @@ after a profile.
 GARONNE_RANDOM_BUDGETS = A:B does the seeds from A to below B."""
 import json
 import os
-import pathlib
 import random
 import re
 import shutil
-import tempfile
 import unittest
 
-from random_models import GRIDS, SCHEDULES, arguments_of, check_refusal, grid_refusals, make_data, model_refusals, random_run
+from random_models import (GRIDS, SCHEDULES, RandomModelsTest, arguments_of, check_refusal, grid_refusals, model_refusals,
+                           random_run, ranks_of, seeds_of)
 from support import check_peaks_of_ranks, run
 
 # Which once had two numbers: ZeRO 3 with several micro-batches, alone and in a pipeline.
@@ -40,15 +39,8 @@ def random_case(seed, folder):
     return keys, grid, of_rank * grid["grid.data"] * keys["train.micro_batch"], plan
 
 
-class SmallestBudgetTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-budgets-"))
-        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
-        os.environ["GARONNE_CACHE"] = str(cls.folder / "none")
-        make_data(cls.folder)
-        cls.config = cls.folder / "run.toml"
-        cls.config.write_text("[train]\nsteps = 1\n[run]\nthreads = 1\n[evaluation]\nevery = 0\n[checkpoint]\nevery = 0\n")
+class SmallestBudgetTest(RandomModelsTest):
+    TRAIN = "steps = 1"
 
     def refused_with(self, done):
         """The smallest budget that a refusal names; it is the only reason."""
@@ -60,7 +52,7 @@ class SmallestBudgetTest(unittest.TestCase):
     def check_case(self, name, keys, grid, batch, plan):
         os.environ["GARONNE_CACHE"] = str(self.folder / f"cache-{name}")
         arguments = [*arguments_of(keys | grid), "--train.global_batch", batch, "--memory.plan", plan]
-        ranks = grid["grid.data"] * grid["grid.pipeline"] * grid["grid.tensor"]
+        ranks = ranks_of(grid)
         directory = self.folder / f"run-{name}"
 
         def planned(budget, **options):
@@ -94,9 +86,7 @@ class SmallestBudgetTest(unittest.TestCase):
         return True
 
     def test_is_one_number(self):
-        given = os.environ.get("GARONNE_RANDOM_BUDGETS")
-        cases = {f"seed {seed}": random_case(seed, self.folder)
-                 for seed in (range(*map(int, given.split(":"))) if given else range(6))}
+        cases = {f"seed {seed}": random_case(seed, self.folder) for seed in seeds_of("GARONNE_RANDOM_BUDGETS", range(6))}
         for keys, grid, batch in FOUND_DEFECTS:
             cases[f"found {len(cases)}"] = keys | {"data.path": self.folder / "text.h5"}, grid, batch, "auto"
         worked = 0
