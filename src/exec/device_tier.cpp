@@ -10,7 +10,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "exec/arena.hpp"
+#include "device/arena.hpp"
 
 namespace garonne::exec {
 
@@ -29,7 +29,7 @@ class DeviceTier::Ledger : public std::enable_shared_from_this<Ledger> {
   std::int64_t live_ = 0;
   std::int64_t peak_ = 0;
   std::string activity_;
-  Arena arena_;
+  device::Arena arena_;
 };
 
 namespace {

@@ -1,4 +1,4 @@
-// Address space of a device tier on CPUs: blocks are cut from it and its pages stay with it, so
+// Address space of a tier of memory on hosts: blocks are cut from it and its pages stay with it, so
 // that a step that allocates what the last one did finds its memory warm.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace garonne::exec {
+namespace garonne::device {
 
 // Best fit with coalescing. Not safe for several threads at once.
 class Arena {
@@ -24,8 +24,9 @@ class Arena {
 
   static constexpr std::int64_t alignment = 64;
 
-  // `bytes` is a positive multiple of the alignment. Throws std::bad_alloc where the system has no
-  // address space left.
+  // `bytes` is a positive multiple of the alignment; where all blocks are multiples of a larger
+  // power of two up to the size of a page, so are their addresses. Throws std::bad_alloc where the
+  // system has no address space left.
   void* allocate(std::int64_t bytes);
   void release(void* block, std::int64_t bytes);
 
@@ -57,4 +58,4 @@ class Arena {
   std::set<Range> free_by_size_;
 };
 
-}  // namespace garonne::exec
+}  // namespace garonne::device

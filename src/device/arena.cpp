@@ -1,4 +1,4 @@
-#include "exec/arena.hpp"
+#include "device/arena.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <new>
 #include <numeric>
 
-namespace garonne::exec {
+namespace garonne::device {
 namespace {
 
 // Address space costs nothing until it is used; where it is limited, less must do.
@@ -157,4 +157,4 @@ std::int64_t Arena::resident_bytes() const {
   return resident_pages_ * page_bytes_;
 }
 
-}  // namespace garonne::exec
+}  // namespace garonne::device
