@@ -1,0 +1,25 @@
+// The error of work that was put on a lane: it is thrown where somebody waits, far from where the
+// work was put, so it says what the work was.
+#pragma once
+
+#include <string>
+
+#include "base/device.hpp"
+#include "base/error.hpp"
+
+namespace garonne::device {
+
+// "copy-out lane, value 3 of micro-batch 1: REASON", with the exit code of what was thrown.
+class LaneError : public Error {
+ public:
+  LaneError(Lane lane, const std::string& activity, ExitCode code, const std::string& reason);
+
+  Lane lane() const { return lane_; }
+  const std::string& activity() const { return activity_; }
+
+ private:
+  Lane lane_;
+  std::string activity_;
+};
+
+}  // namespace garonne::device

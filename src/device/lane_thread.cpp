@@ -1,0 +1,108 @@
+#include "device/lane_thread.hpp"
+
+#ifdef __linux__
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#endif
+
+#include <exception>
+#include <utility>
+
+#include "device/lane_error.hpp"
+
+namespace garonne::device {
+namespace {
+
+void prepare_this_thread(Lane lane) {
+#ifdef __linux__
+  // Signals belong to the main thread, which turns them into requests to stop.
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  prctl(PR_SET_NAME, std::string(to_string(lane)).c_str());
+#else
+  (void)lane;
+#endif
+}
+
+}  // namespace
+
+LaneThread::LaneThread(Lane lane, LaneClock& clock, std::function<Lateness(Mark)> lateness)
+    : lane_(lane), clock_(clock), lateness_(std::move(lateness)) {
+  thread_ = std::thread([this] {
+    prepare_this_thread(lane_);
+    serve();
+  });
+}
+
+LaneThread::~LaneThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void LaneThread::put(Work work) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(work));
+  }
+  changed_.notify_all();
+}
+
+std::string LaneThread::activity() const {
+  const std::lock_guard lock(mutex_);
+  return activity_.empty() && !queue_.empty() ? queue_.front().activity : activity_;
+}
+
+void LaneThread::serve() {
+  Work work;
+  while (take(work) && carry_out(std::move(work))) {
+  }
+}
+
+bool LaneThread::take(Work& work) {
+  std::unique_lock lock(mutex_);
+  activity_.clear();
+  changed_.wait(lock, [&] { return ending_ || !queue_.empty(); });
+  if (ending_) return false;
+  work = std::move(queue_.front());
+  queue_.pop_front();
+  activity_ = work.activity;
+  return true;
+}
+
+bool LaneThread::carry_out(Work work) {
+  const Mark mark{lane_, work.number};
+  const Lateness late = work.function && lateness_ ? lateness_(mark) : Lateness{};
+  // Held back before it asks for what it follows, which would be held back no longer.
+  if (late.until_asked_for && !clock_.sleep_until_asked_for(mark)) return false;
+  if (!clock_.follow(work.after)) return false;
+  if (late.seconds > 0 && !clock_.sleep(std::chrono::duration<double>(late.seconds))) return false;
+  for (int yield = 0; yield < late.yields; ++yield) std::this_thread::yield();
+  if (work.function) {
+    try {
+      work.function();
+      work.function = nullptr;  // what it captured goes before the mark is reached
+    } catch (const Error& error) {
+      fail(work.activity, error.code(), error.what());
+      return false;
+    } catch (const std::exception& error) {
+      // Libraries put stacks of addresses on further lines.
+      const std::string reason = error.what();
+      fail(work.activity, ExitCode::Other, reason.substr(0, reason.find('\n')));
+      return false;
+    }
+  }
+  clock_.reach(mark);
+  return true;
+}
+
+void LaneThread::fail(const std::string& activity, ExitCode code, const std::string& reason) {
+  clock_.fail(std::make_exception_ptr(LaneError(lane_, activity, code, reason)));
+}
+
+}  // namespace garonne::device

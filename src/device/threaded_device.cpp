@@ -1,0 +1,145 @@
+#include "device/threaded_device.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+#include "base/error.hpp"
+#include "device/lane_error.hpp"
+
+namespace garonne::device {
+namespace {
+
+std::size_t index(Lane lane) {
+  return static_cast<std::size_t>(lane);
+}
+
+// Who waits for whom when a peer is gone is a matter of communication, all else of this process.
+ExitCode code_of_wait(Lane lane) {
+  return lane == Lane::Message || lane == Lane::Collective ? ExitCode::Communication
+                                                           : ExitCode::Refused;
+}
+
+}  // namespace
+
+ThreadedDevice::ThreadedDevice(LaneSettings settings) : settings_(std::move(settings)) {}
+
+ThreadedDevice::~ThreadedDevice() {
+  stop();
+}
+
+void ThreadedDevice::stop() {
+  clock_.stop();
+  for (auto& thread : threads_) thread.reset();
+}
+
+bool ThreadedDevice::calls_are_compute(Lane lane) const {
+  return lane == Lane::Compute && !settings_.compute_thread;
+}
+
+Queue ThreadedDevice::queue(Lane lane) const {
+  return {kind(), nullptr, lane == Lane::Compute ? settings_.threads : 1};
+}
+
+Mark ThreadedDevice::mark(Lane lane) const {
+  return {lane, put_[index(lane)]};
+}
+
+void ThreadedDevice::check(Mark mark) const {
+  expect(mark.number <= put_[index(mark.lane)],
+         fmt::format("mark {} of the {} lane, which was given {} pieces of work", mark.number,
+                     to_string(mark.lane), put_[index(mark.lane)]));
+}
+
+void ThreadedDevice::wait(Mark mark) {
+  check(mark);
+  const std::chrono::duration<double> limit(settings_.longest_wait_seconds);
+  if (clock_.wait(mark, limit)) return;
+  const auto& thread = threads_[index(mark.lane)];
+  const std::string activity = thread ? thread->activity() : "";
+  throw LaneError(mark.lane, activity.empty() ? "between two activities" : activity,
+                  code_of_wait(mark.lane),
+                  fmt::format("not done after a wait of {} s", settings_.longest_wait_seconds));
+}
+
+bool ThreadedDevice::done(Mark mark) {
+  check(mark);
+  return clock_.reached(mark);
+}
+
+void ThreadedDevice::order(Lane later, Mark earlier) {
+  if (calls_are_compute(later)) {
+    wait(earlier);
+    return;
+  }
+  check(earlier);
+  put(later, nullptr, fmt::format("order after the {} lane", to_string(earlier.lane)), {earlier});
+}
+
+Mark ThreadedDevice::put_copy(Lane lane, Span to, Span from, std::string activity,
+                              std::span<const Mark> after) {
+  return put_run(
+      lane,
+      [this, lane, to, from] {
+        if (to.bytes == 0) return;
+        if (settings_.copy) {
+          settings_.copy(lane, to, from);
+        } else {
+          std::memcpy(to.data, from.data, static_cast<std::size_t>(to.bytes));
+        }
+      },
+      std::move(activity), after);
+}
+
+Mark ThreadedDevice::put_run(Lane lane, std::function<void()> work, std::string activity,
+                             std::span<const Mark> after) {
+  if (calls_are_compute(lane)) return run_here(work, after);
+  for (const Mark mark : after) check(mark);
+  std::vector<Mark> follows(after.begin(), after.end());
+  if (lane != Lane::Compute) follows.push_back(mark(Lane::Compute));
+  return put(lane, std::move(work), std::move(activity), std::move(follows));
+}
+
+Mark ThreadedDevice::run_here(const std::function<void()>& work, std::span<const Mark> after) {
+  for (const Mark mark : after) wait(mark);
+  work();
+  const Mark mark{Lane::Compute, ++put_[index(Lane::Compute)]};
+  clock_.reach(mark);
+  return mark;
+}
+
+Mark ThreadedDevice::put(Lane lane, std::function<void()> work, std::string activity,
+                         std::vector<Mark> after) {
+  auto& thread = threads_[index(lane)];
+  if (!thread) thread = std::make_unique<LaneThread>(lane, clock_, settings_.lateness);
+  const Mark mark{lane, ++put_[index(lane)]};
+  thread->put({mark.number, std::move(after), std::move(work), std::move(activity)});
+  return mark;
+}
+
+Mark ThreadedDevice::timed_mark(Lane lane) {
+  const Mark mark{lane, put_[index(lane)] + 1};
+  return put_run(lane,
+                 [this, mark] {
+                   const std::lock_guard lock(times_mutex_);
+                   times_[{mark.lane, mark.number}] = std::chrono::steady_clock::now();
+                 },
+                 "timed mark", {});
+}
+
+double ThreadedDevice::seconds(Mark from, Mark to) const {
+  const std::lock_guard lock(times_mutex_);
+  const auto begin = times_.find({from.lane, from.number});
+  const auto end = times_.find({to.lane, to.number});
+  expect(begin != times_.end() && end != times_.end(),
+         "seconds between marks that are not timed or not reached");
+  return std::chrono::duration<double>(end->second - begin->second).count();
+}
+
+void ThreadedDevice::forget_times() {
+  const std::lock_guard lock(times_mutex_);
+  times_.clear();
+}
+
+}  // namespace garonne::device

@@ -1,0 +1,81 @@
+#include "device/tier_memory.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+
+namespace garonne::device {
+
+// A sixteenth more than the limit for room between blocks.
+TierMemory::TierMemory(TierSettings settings)
+    : settings_(std::move(settings)), arena_(settings_.limit_bytes + settings_.limit_bytes / 16) {
+  const std::int64_t granularity = settings_.granularity;
+  expect(granularity >= Arena::alignment && granularity <= sysconf(_SC_PAGESIZE) &&
+             std::has_single_bit(static_cast<std::uint64_t>(granularity)),
+         fmt::format("a tier with a granularity of {} bytes", granularity));
+}
+
+Span TierMemory::allocate(std::int64_t bytes, const std::string& activity) {
+  expect(bytes >= 0, fmt::format("{}: an allocation of {} bytes", activity, bytes));
+  if (bytes == 0) return {settings_.tier, nullptr, 0};
+  const std::int64_t limit = settings_.limit_bytes;
+  Span block{settings_.tier, nullptr, bytes};
+  std::int64_t counted = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    // Not rounded before it is known to be no more than the limit: rounding may overflow.
+    if (bytes <= limit) counted = round_up(bytes, settings_.granularity);
+    if (bytes > limit || counted > limit - live_) {
+      throw RefusedError(fmt::format(
+          "{}: {} bytes more than the {} live ones of the {} tier would pass its {} bytes ({})",
+          activity, std::max(bytes, counted), live_, to_string(settings_.tier), limit,
+          format_bytes(limit)));
+    }
+    block.data = static_cast<std::byte*>(arena_.allocate(counted));
+    blocks_.emplace(block.data, counted);
+    live_ += counted;
+    peak_ = std::max(peak_, live_);
+  }
+  if (settings_.spoil) settings_.spoil({block.tier, block.data, counted});
+  return block;
+}
+
+void TierMemory::release(Span block) {
+  if (block.data == nullptr) return;
+  std::int64_t counted = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(block.data);
+    expect(found != blocks_.end() && block.tier == settings_.tier,
+           fmt::format("what is given back is no block of the {} tier", to_string(settings_.tier)));
+    counted = found->second;
+    blocks_.erase(found);
+  }
+  if (settings_.spoil) settings_.spoil({block.tier, block.data, counted});
+  const std::lock_guard lock(mutex_);
+  live_ -= counted;
+  arena_.release(block.data, counted);
+}
+
+std::int64_t TierMemory::live_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return live_;
+}
+
+std::int64_t TierMemory::peak_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return peak_;
+}
+
+void TierMemory::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  peak_ = live_;
+}
+
+}  // namespace garonne::device

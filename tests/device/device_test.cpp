@@ -1,0 +1,362 @@
+// Lanes, marks, copies, failures, limits and ends of the devices that work with threads.
+#include <dirent.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "device/cpu_device.hpp"
+#include "device/emulated_device.hpp"
+#include "device/lane_error.hpp"
+
+namespace garonne::device {
+namespace {
+
+// One of each way of working; emulated ones with delays, which change nothing of what is promised.
+struct Kind {
+  std::string name;
+  std::function<std::unique_ptr<Device>(double longest_wait_seconds)> make;
+};
+
+std::unique_ptr<Device> emulated(bool compute_thread, std::uint64_t seed, double longest_wait) {
+  return std::make_unique<EmulatedDevice>(EmulatedSettings{.limit_bytes = 1 << 20,
+                                                           .delay_seed = seed,
+                                                           .compute_thread = compute_thread,
+                                                           .longest_wait_seconds = longest_wait});
+}
+
+class Devices : public testing::TestWithParam<Kind> {
+ protected:
+  std::unique_ptr<Device> make(double longest_wait_seconds = 60) const {
+    return GetParam().make(longest_wait_seconds);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Devices,
+    testing::Values(Kind{"cpu", [](double wait) { return std::make_unique<CpuDevice>(2, wait); }},
+                    Kind{"emulated", [](double wait) { return emulated(false, 1, wait); }},
+                    Kind{"late", [](double wait) { return emulated(true, 2, wait); }}),
+    [](const auto& kind) { return kind.param.name; });
+
+Span span(Tier tier, std::vector<float>& values) {
+  return {tier, reinterpret_cast<std::byte*>(values.data()),
+          static_cast<std::int64_t>(values.size() * sizeof(float))};
+}
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST_P(Devices, ACopyBringsTheBytes) {
+  std::vector<float> from(1000);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
+  std::vector<float> host(1000);
+  std::vector<float> back(1000);
+  const auto device = make();
+  const Mark out =
+      device->copy(Lane::CopyOut, span(Tier::Host, host), span(Tier::Device, from), "out");
+  const std::array after = {out};
+  const Mark in =
+      device->copy(Lane::CopyIn, span(Tier::Device, back), span(Tier::Host, host), "in", after);
+  device->order(Lane::Compute, in);
+  device->wait(device->mark(Lane::Compute));
+  EXPECT_EQ(host, from);
+  EXPECT_EQ(back, from);
+  EXPECT_TRUE(device->done(out)) << "what a lane followed is done, too";
+}
+
+TEST_P(Devices, AnEmptyCopyIsOne) {
+  const auto device = make();
+  device->wait(
+      device->copy(Lane::CopyOut, {Tier::Host, nullptr, 0}, {Tier::Device, nullptr, 0}, "nothing"));
+}
+
+TEST_P(Devices, ALaneKeepsItsOrder) {
+  std::vector<int> done;
+  const auto device = make();
+  for (int number = 0; number < 50; ++number) {
+    device->run(
+        Lane::DiskWrite, [&done, number] { done.push_back(number); }, "step");
+  }
+  device->wait(device->mark(Lane::DiskWrite));
+  ASSERT_EQ(done.size(), 50U);
+  for (int number = 0; number < 50; ++number)
+    EXPECT_EQ(done[static_cast<std::size_t>(number)], number);
+}
+
+// Every piece of work adds one digit to a number that no lock guards.
+TEST_P(Devices, LanesForkFromComputeFollowEachOtherAndJoin) {
+  for (int turn = 0; turn < 20; ++turn) {
+    std::int64_t digits = 0;
+    const auto add = [&digits](int digit) {
+      return [&digits, digit] { digits = digits * 10 + digit; };
+    };
+    const auto device = make();
+    device->run(Lane::Compute, add(1), "first");
+    const std::array out = {device->run(Lane::CopyOut, add(2), "forks")};
+    const std::array write = {device->run(Lane::DiskWrite, add(3), "follows", out)};
+    const Mark update = device->run(Lane::HostCompute, add(4), "follows", write);
+    device->order(Lane::CopyIn, update);
+    device->run(Lane::CopyIn, add(5), "is ordered");
+    device->order(Lane::Compute, device->mark(Lane::CopyIn));
+    device->run(Lane::Compute, add(6), "joins");
+    device->wait(device->mark(Lane::Compute));
+    ASSERT_EQ(digits, 123456);
+  }
+}
+
+TEST_P(Devices, WhatNobodyPutIsReached) {
+  const auto device = make();
+  EXPECT_TRUE(device->done({}));
+  EXPECT_TRUE(device->done(device->mark(Lane::CopyIn)));
+  EXPECT_NO_THROW(device->wait(device->mark(Lane::CopyIn)));
+  EXPECT_NO_THROW(device->order(Lane::CopyOut, device->mark(Lane::CopyIn)));
+}
+
+TEST_P(Devices, AskingIsEnoughForWorkToGoOn) {
+  const auto device = make();
+  for (int turn = 0; turn < 10; ++turn) {
+    const Mark mark = device->run(
+        Lane::DiskRead, [] {}, "read");
+    while (!device->done(mark)) std::this_thread::yield();
+  }
+}
+
+// A tensor that work holds must not be freed at one moment in this run and at another in the next.
+TEST_P(Devices, WhatWorkCapturedIsGoneWhenItsMarkIsReached) {
+  const auto device = make();
+  for (const Lane lane : {Lane::Compute, Lane::CopyOut, Lane::HostCompute}) {
+    for (int turn = 0; turn < 20; ++turn) {
+      auto captured = std::make_shared<int>(turn);
+      const std::weak_ptr<int> watched = captured;
+      const Mark mark = device->run(
+          lane, [captured] {}, "holds");
+      captured.reset();
+      device->wait(mark);
+      ASSERT_TRUE(watched.expired());
+    }
+  }
+}
+
+TEST_P(Devices, AFailureIsToldWhereSomebodyWaits) {
+  bool ran = false;
+  const auto device = make();
+  const Mark failed = device->run(
+      Lane::DiskWrite, [] { throw IoError("/scratch/states", "the disk is full"); },
+      "states of layer 3");
+  const Mark later = device->run(
+      Lane::DiskWrite, [&ran] { ran = true; }, "states of layer 4");
+  const std::array after = {failed};
+  const Mark follows = device->run(
+      Lane::CopyIn, [&ran] { ran = true; }, "follows", after);
+  for (const Mark mark : {failed, later, follows}) {
+    try {
+      device->wait(mark);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const LaneError& error) {
+      EXPECT_EQ(error.code(), ExitCode::Data) << "the exit code is that of the reason";
+      EXPECT_EQ(error.lane(), Lane::DiskWrite);
+      EXPECT_EQ(error.activity(), "states of layer 3");
+      EXPECT_EQ(std::string(error.what()),
+                "disk-write lane, states of layer 3: /scratch/states: the disk is full");
+    }
+  }
+  EXPECT_THROW(device->done(later), LaneError);
+  EXPECT_FALSE(ran) << "nothing can be trusted after a failure";
+}
+
+TEST_P(Devices, AForeignFailureHasOneLine) {
+  const auto device = make();
+  device->run(
+      Lane::HostCompute, [] { throw std::runtime_error("singular\nframe 1\nframe 2"); }, "update");
+  const std::string text = message_of([&] { device->wait(device->mark(Lane::HostCompute)); });
+  EXPECT_EQ(text, "host-compute lane, update: singular");
+}
+
+TEST_P(Devices, AWaitThatTakesTooLongSaysForWhat) {
+  std::promise<void> gate;
+  {
+    const auto device = make(0.05);
+    // Whatever happens below, the lane must come to its end.
+    const std::shared_ptr<void> opened(nullptr, [&](void*) { gate.set_value(); });
+    const Mark stuck = device->run(
+        Lane::Message, [open = gate.get_future().share()] { open.wait(); }, "value 7 to rank 3");
+    try {
+      device->wait(stuck);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const LaneError& error) {
+      EXPECT_EQ(error.code(), ExitCode::Communication);
+      EXPECT_EQ(std::string(error.what()),
+                "message lane, value 7 to rank 3: not done after a wait of 0.05 s");
+    }
+  }
+}
+
+TEST_P(Devices, ItEndsWithWorkUnderWay) {
+  for (int turn = 0; turn < 20; ++turn) {
+    std::atomic<int> carried_out = 0;
+    auto captured = std::make_shared<int>(0);
+    const std::weak_ptr<int> watched = captured;
+    std::vector<float> host(100);
+    std::vector<float> values(100, 1);
+    {
+      const auto device = make();
+      for (const Lane lane : {Lane::CopyOut, Lane::HostCompute}) {
+        for (int piece = 0; piece < 50; ++piece) {
+          device->run(
+              lane, [&carried_out, captured] { ++carried_out; }, "one of many");
+        }
+      }
+      device->copy(Lane::CopyOut, span(Tier::Host, host), span(Tier::Device, values), "last");
+      device->order(Lane::HostCompute, device->mark(Lane::CopyOut));
+      device->run(
+          Lane::HostCompute, [&carried_out, captured] { ++carried_out; }, "waits");
+      captured.reset();
+    }
+    EXPECT_TRUE(watched.expired()) << "what was dropped is destroyed";
+    const int at_the_end = carried_out;
+    std::this_thread::yield();
+    EXPECT_EQ(carried_out, at_the_end);
+  }
+}
+
+TEST_P(Devices, RefusesWhatIsNoCopy) {
+  const auto device = make();
+  std::vector<float> one(8);
+  std::vector<float> other(8);
+  std::vector<float> shorter(7);
+  const Span on_device = span(Tier::Device, one);
+  const Span on_host = span(Tier::Host, other);
+  EXPECT_THROW(device->copy(Lane::CopyOut, on_device, on_host, "wrong way"), InternalError);
+  EXPECT_THROW(device->copy(Lane::CopyIn, on_host, on_device, "wrong way"), InternalError);
+  EXPECT_THROW(device->copy(Lane::DiskWrite, on_host, on_device, "no file"), InternalError);
+  EXPECT_THROW(device->copy(Lane::Message, on_host, on_device, "no copy"), InternalError);
+  EXPECT_THROW(device->copy(Lane::Compute, on_host, on_device, "between tiers"), InternalError);
+  EXPECT_THROW(device->copy(Lane::CopyOut, span(Tier::Host, shorter), on_device, "short"),
+               InternalError);
+  Span overlapping = on_device;
+  overlapping.tier = Tier::Host;
+  overlapping.data += 28;
+  EXPECT_THROW(device->copy(Lane::CopyOut, overlapping, on_device, "itself"), InternalError);
+  overlapping.data += 4;
+  overlapping.bytes = 0;
+  EXPECT_THROW(device->run(Lane::CopyOut, nullptr, "no work"), InternalError);
+  EXPECT_EQ(device->mark(Lane::CopyOut).number, 0U) << "nothing of this was put";
+}
+
+TEST_P(Devices, RefusesMarksThatItNeverGave) {
+  const auto device = make();
+  const std::array foreign = {Mark{Lane::CopyIn, 1}};
+  EXPECT_THROW(device->wait(foreign[0]), InternalError);
+  EXPECT_THROW(device->done(foreign[0]), InternalError);
+  EXPECT_THROW(device->order(Lane::CopyOut, foreign[0]), InternalError);
+  EXPECT_THROW(device->run(
+                   Lane::CopyOut, [] {}, "follows", foreign),
+               InternalError);
+}
+
+TEST_P(Devices, TimedMarksHaveWhatIsBetweenThem) {
+  const auto device = make();
+  for (const Lane lane : {Lane::Compute, Lane::CopyOut}) {
+    const Mark before = device->timed_mark(lane);
+    device->run(
+        lane, [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }, "20 ms");
+    const Mark after = device->timed_mark(lane);
+    device->wait(after);
+    EXPECT_GE(device->seconds(before, after), 0.02);
+    EXPECT_EQ(device->seconds(after, before), -device->seconds(before, after));
+    device->forget_times();
+    EXPECT_THROW(device->seconds(before, after), InternalError);
+    const Mark plain = device->run(
+        lane, [] {}, "not timed");
+    device->wait(plain);
+    EXPECT_THROW(device->seconds(plain, plain), InternalError);
+  }
+}
+
+TEST_P(Devices, KernelsOnLanesHaveOneThread) {
+  const auto device = make();
+  EXPECT_EQ(device->queue(Lane::HostCompute).threads, 1);
+  EXPECT_EQ(device->queue(Lane::HostCompute).native, nullptr);
+  EXPECT_EQ(device->queue(Lane::Compute).device, device->kind());
+  EXPECT_GT(device->memory().total_bytes, 0);
+  EXPECT_GE(device->memory().free_bytes, 0);
+  EXPECT_LE(device->memory().free_bytes, device->memory().total_bytes);
+}
+
+int threads_of_process() {
+  int threads = 0;
+  DIR* folder = opendir("/proc/self/task");
+  while (const dirent* entry = readdir(folder)) threads += entry->d_name[0] != '.';
+  closedir(folder);
+  return threads;
+}
+
+TEST(CpuDevice, StartsALaneWhenItIsFirstUsed) {
+  std::thread([] {}).join();  // the thread sanitizer starts one of its own with the first
+  const int before = threads_of_process();
+  {
+    CpuDevice device(3);
+    EXPECT_EQ(device.kind(), DeviceKind::Cpu);
+    EXPECT_EQ(device.queue(Lane::Compute).threads, 3);
+    const std::thread::id here = std::this_thread::get_id();
+    std::thread::id compute;
+    device.run(
+        Lane::Compute, [&] { compute = std::this_thread::get_id(); }, "here");
+    EXPECT_EQ(compute, here) << "at once, on the thread that calls";
+    EXPECT_EQ(threads_of_process(), before);
+    std::thread::id first;
+    std::thread::id second;
+    std::array<char, 16> name{};
+    sigset_t blocked;
+    device.run(
+        Lane::CopyIn,
+        [&] {
+          first = std::this_thread::get_id();
+          prctl(PR_GET_NAME, name.data());
+          pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+        },
+        "first");
+    device.wait(device.run(
+        Lane::CopyIn, [&] { second = std::this_thread::get_id(); }, "second"));
+    EXPECT_EQ(threads_of_process(), before + 1);
+    EXPECT_EQ(first, second);
+    EXPECT_NE(first, here);
+    EXPECT_STREQ(name.data(), "copy-in");
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) EXPECT_EQ(sigismember(&blocked, signal), 1);
+    device.wait(device.run(
+        Lane::DiskRead, [] {}, "another"));
+    EXPECT_EQ(threads_of_process(), before + 2);
+  }
+  EXPECT_EQ(threads_of_process(), before);
+}
+
+TEST(CpuDevice, WhatFailsOnTheCallingThreadIsThrownThere) {
+  CpuDevice device;
+  EXPECT_THROW(device.run(
+                   Lane::Compute, [] { throw RefusedError("no"); }, "here"),
+               RefusedError);
+  EXPECT_NO_THROW(device.wait(device.run(
+      Lane::CopyIn, [] {}, "goes on")));
+}
+
+}  // namespace
+}  // namespace garonne::device
