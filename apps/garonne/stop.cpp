@@ -33,6 +33,9 @@ ExitCode stop(const StopOptions& options) {
                                 "withdrawn",
                                 options.timeout));
     }
+    // It may have ended for another reason, with the request unread.
+    if (!train::may_be_running(options.run_directory))
+      train::forget_stop_request(options.run_directory);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   train::await_parting(options.run_directory,

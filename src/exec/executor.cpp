@@ -10,6 +10,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "dist/session.hpp"
 #include "exec/executor_running.hpp"
 #include "kernels/reduction.hpp"
 #include "nn/element_type.hpp"
@@ -365,12 +366,14 @@ void Executor::norm(const plan::Instruction& instruction, Running& running) {
   make(instruction, instruction.arguments.output, result, running);
   const double loss = *running.buffers[index(program_.loss_sum)].const_data_ptr<double>();
   if (!std::isfinite(loss) || !std::isfinite(sum)) {
-    throw RefusedError(fmt::format(
+    const std::string what = fmt::format(
         "step {}: the {} is {}; nothing was updated. Lower optimizer.learning_rate or set "
         "optimizer.clip_norm, in another run.directory: the same command would go on from the last "
         "checkpoint with the same rate",
         running.inputs.step, std::isfinite(loss) ? "gradient norm" : "loss",
-        std::isfinite(loss) ? std::sqrt(sum) : loss));
+        std::isfinite(loss) ? std::sqrt(sum) : loss);
+    // These are sums over all ranks, so all of them see the same.
+    throw dist::AgreedError(ExitCode::Refused, what);
   }
   running.gradient_scale = optim::clip_scale(std::sqrt(sum), running.inputs.clip_norm);
 }

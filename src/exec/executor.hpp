@@ -73,10 +73,10 @@ class Executor {
   // `program` must have been accepted by replay; it and the model must outlive the executor.
   Executor(const nn::Model& model, const plan::Program& program, const Machine& machine);
 
-  // Runs one step; collective over the groups of the Program. Throws RefusedError (allocator, loss
-  // or gradient norm not finite) with the instruction's name, CommunicationError from the
-  // transport. After an exception the state is that of the last whole update, or partly updated
-  // when an update was interrupted.
+  // Runs one step; collective over the groups of the Program. Throws RefusedError (allocator) with
+  // the instruction's name, dist::AgreedError of the same code where loss or gradient norm are not
+  // finite, which all ranks see alike, CommunicationError from the transport. After an exception
+  // the state is that of the last whole update, or partly updated when an update was interrupted.
   StepOutputs run(const StepInputs& inputs);
 
  private:

@@ -130,8 +130,8 @@ void Trainer::prepare() {
   dist::agree_on(session_, [&] { return workload_->contents(); });
   // Before anybody looks at what is in the directory.
   session_.agree([&] {
-    if (first_rank_)
-      lock_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
+    if (lock_) lock_->take();
+    stop_->watch_directory();
   });
   session_.agree([&] {
     start_ = find_starting_point(as_saved, [&](const std::string& text) { warn(text); });
@@ -331,11 +331,7 @@ void Trainer::begin() {
        .last_step = config_.train.steps,
        .saved_step = [this] { return saver_->saved_step(); },
        .save = [this](std::int64_t step,
-                      FileMeeting& meeting) { saver_->save_apart(step, unwritten_, meeting); },
-       .leave =
-           [this] {
-             if (lock_) lock_->let_go();
-           }});
+                      FileMeeting& meeting) { saver_->save_apart(step, unwritten_, meeting); }});
   if (first_rank_) bar_ = std::make_unique<Progress>("train", config_.train.steps);
   say(fmt::format("ready after {:.2f} s\n", seconds_since(started_)));
 }
@@ -400,7 +396,11 @@ ExitCode Trainer::end() {
 }
 
 ExitCode Trainer::run() {
-  stop_ = std::make_unique<StopWatch>(session_, config_.run.directory);
+  if (first_rank_)
+    lock_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
+  stop_ = std::make_unique<StopWatch>(session_, config_.run.directory, [this] {
+    if (lock_) lock_->let_go();
+  });
   say(stop_->how_to_stop());
   prepare();
   if (start_.step >= config_.train.steps) {
@@ -408,7 +408,7 @@ ExitCode Trainer::run() {
                     config_.train.steps));
     return ExitCode::Done;
   }
-  stop_->watch_directory();
+  if (first_rank_) forget_stopped(config_.run.directory);
   watch_waits();
   plan();
   axes_ = std::make_unique<Axes>(setup_, session_);

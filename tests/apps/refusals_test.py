@@ -189,11 +189,16 @@ class CheckpointTest(ProgramTest):
 
 
 class FailureTest(RunningTest):
-    def test_a_loss_that_is_not_finite_is_refused(self):
-        directory = self.directory("run")
-        done = self.train(directory, "--optimizer.learning_rate", 1e30, "--optimizer.warmup_steps", 0,
-                          "--optimizer.clip_norm", 0, "--train.steps", 50, check=6)
-        self.assertIn("learning_rate", done.stderr)
+    def test_a_loss_that_is_not_finite_is_refused_once(self):
+        for grid in ((), ("--grid.data", 2), ("--grid.data", 2, "--grid.zero", 3), ("--grid.pipeline", 2), ("--grid.tensor", 2)):
+            with self.subTest(" ".join(map(str, grid))):
+                directory = self.directory("-".join(map(str, grid)) + "run")
+                done = self.train(directory, "--optimizer.learning_rate", 1e30, "--optimizer.warmup_steps", 0,
+                                  "--optimizer.clip_norm", 0, "--train.steps", 50, *grid, ranks=2 if grid else 0, check=6)
+                errors = [line for line in done.stderr.splitlines() if "is nan" in line or "is inf" in line or "is -nan" in line]
+                self.assertEqual(len(errors), 1, done.stderr)
+                self.assertRegex(errors[0], r"^garonne: step \d+: the (loss|gradient norm) is .*learning_rate")
+                self.assertFalse((directory / "lock").exists())
 
     def test_a_killed_rank_ends_the_job_and_is_named(self):
         for grid, victim in ((("--grid.data", 2), 1), (("--grid.pipeline", 2, "--grid.data", 1), 0)):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Stopping a run from outside: which signal to whom, what is saved, what the exit code is. The quick cases by default;
 all of them with GARONNE_ALL_STOPS=1."""
+import json
 import os
 import pathlib
 import signal
@@ -125,14 +126,24 @@ class StopTest(ProgramTest):
         self.assertEqual(job.wait(timeout=60), 75)
         self.check_saved(directory, 2)
 
-    def test_a_request_before_training_says_so(self):
-        job, log = self.start(self.folder / "early", *QUICK, "--model.hidden", 64, ranks=2)
-        self.wait_for_text(job, log, "to stop")
-        job.send_signal(signal.SIGUSR1)
-        self.assertEqual(job.wait(timeout=60), 75)
-        text = pathlib.Path(log).read_text()
-        if "step       1 " not in text:
-            self.assertIn("stopped before training began", text)
+    def test_a_request_before_training_says_so_and_leaves_no_lock(self):
+        for ranks, ask in ((2, "signal"), (0, "signal"), (0, "stop")):
+            with self.subTest(f"{ranks} {ask}"):
+                directory = self.folder / f"early-{ranks}-{ask}" / "deep"
+                # Of this width nothing is measured yet, which takes its time.
+                job, log = self.start(directory, *QUICK, "--model.hidden", 4 * (13 + 2 * ranks + len(ask)), ranks=ranks)
+                self.wait_for("lock", (directory / "lock").exists, job)
+                if ask == "signal":
+                    job.send_signal(signal.SIGUSR1)
+                else:
+                    run("stop", directory)
+                self.assertEqual(job.wait(timeout=60), 75)
+                self.assertFalse((directory / "lock").exists())
+                self.assertFalse((directory / "stop").exists())
+                if "step       1 " not in pathlib.Path(log).read_text():
+                    self.assertIn("stopped before training began", pathlib.Path(log).read_text())
+                    self.assertFalse(directory.parent.exists())
+                    self.assertNotIn("warning", self.train(directory, *QUICK, "--train.steps", 1).stdout)
 
     def test_garonne_stop(self):
         directory = self.folder / "asked"
@@ -144,11 +155,40 @@ class StopTest(ProgramTest):
         self.assertEqual(job.wait(timeout=60), 75)
         step = self.check_saved(directory, 2)
         self.assertIn(f"stopped after step {step}", asked.stdout)
-        # A request that nobody hears is withdrawn, and one that is left over stops no later run.
-        self.assertIn("no run stopped", run("stop", directory, "--wait", "--timeout", 1, check=5).stderr)
-        run("stop", directory)
+        # A request that is left over stops no later run.
+        (directory / "stop").write_text("stop\n")
         self.train(directory, *self.to_go_on(directory, 2), *QUICK, "--train.stop_after", 3, ranks=2, check=75)
         self.assertEqual(self.check_saved(directory, step + 3), step + 3)
+
+    def test_garonne_stop_where_no_run_works(self):
+        directory = self.folder / "over"
+        self.train(directory, *QUICK, "--train.steps", 2)
+        refused = run("stop", directory, check=5)
+        self.assertIn("no run works there", refused.stderr)
+        self.assertFalse((directory / "stop").exists())
+        # Killed, with its lock left.
+        job, log = self.start(directory, *QUICK)
+        self.wait_for_text(job, log, "step       4 ")
+        job.kill()
+        job.wait()
+        refused = run("stop", directory, "--wait", check=5)
+        self.assertRegex(refused.stderr, rf"no run works there.*process {job.pid} on .* has ended")
+        self.assertFalse((directory / "stop").exists())
+        # On another machine, where nobody can tell: a request that nobody hears is withdrawn.
+        lock = json.loads((directory / "lock").read_text()) | {"host": "node07", "boot": "another"}
+        (directory / "lock").write_text(json.dumps(lock))
+        self.assertIn("no run stopped", run("stop", directory, "--wait", "--timeout", 1, check=5).stderr)
+        self.assertFalse((directory / "stop").exists())
+        # It ends with the request unread.
+        command = [BINARY, "stop", str(directory), "--wait"]
+        waiting = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: waiting.poll() is None and waiting.kill())
+        self.wait_for("request", (directory / "stop").exists)
+        (directory / "lock").unlink()
+        output, _ = waiting.communicate(timeout=60)
+        self.assertIn("the run has ended", output)
+        self.assertEqual(waiting.returncode, 0)
+        self.assertFalse((directory / "stop").exists())
 
     def test_a_rank_that_was_stopped_is_named(self):
         job, log = self.start(self.folder / "stuck", *QUICK, "--run.timeout", 4, ranks=2)

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "dist/session.hpp"
 #include "exec/gpt_rank.hpp"
 
 namespace garonne::exec {
@@ -160,7 +161,8 @@ TEST(Executor, ANumberThatIsNoneIsRefusedBeforeTheUpdate) {
   try {
     rank.step(2);
     ADD_FAILURE() << "not refused";
-  } catch (const RefusedError& error) {
+  } catch (const dist::AgreedError& error) {
+    EXPECT_EQ(error.code(), ExitCode::Refused);
     for (const char* part : {"step 2", "learning_rate", "checkpoint"}) {
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
     }

@@ -223,6 +223,14 @@ struct RunLock::Seen {
   bool operator==(const Seen&) const = default;
 };
 
+std::optional<FoundLock> RunLock::find(const std::string& run_directory) {
+  const auto seen = Seen::at(run_directory + "/lock");
+  if (!seen) return std::nullopt;
+  const auto holder = holder_of(seen->text);
+  if (!holder) return FoundLock{};
+  return FoundLock{*holder, state_of_holder(*holder, this_holder())};
+}
+
 RunLock::RunLock(const std::string& run_directory, std::function<void(const std::string&)> note,
                  const LockTimes& times)
     : folder_(run_directory),
@@ -230,21 +238,7 @@ RunLock::RunLock(const std::string& run_directory, std::function<void(const std:
       note_(std::move(note)),
       times_(times),
       here_(this_holder()),
-      text_(to_json(here_).dump(1) + "\n") {
-  try {
-    make_folder();
-    do {
-      while (!make_file()) judge();
-      // Another that judged the same lock may have moved this one by mistake.
-      if (took_over_) std::this_thread::sleep_for(times_.settle);
-    } while (took_over_ && !in_place());
-    looked_ = Clock::now();
-    thread_ = std::thread([this] { give_signs_of_life(); });
-  } catch (...) {
-    release();
-    throw;
-  }
-}
+      text_(to_json(here_).dump(1) + "\n") {}
 
 RunLock::~RunLock() {
   {
@@ -253,21 +247,36 @@ RunLock::~RunLock() {
   }
   stopped_.notify_all();
   if (thread_.joinable()) thread_.join();
-  release();
+  remove();
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void RunLock::remove_file() noexcept {
+void RunLock::take() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!gone_) make_folder();
+  }
+  do {
+    while (!make_unless_gone()) judge();
+    // Another that judged the same lock may have moved this one by mistake.
+    if (took_over_) std::this_thread::sleep_for(times_.settle);
+  } while (took_over_ && !gone_ && !in_place());
+  looked_ = Clock::now();
+  thread_ = std::thread([this] { give_signs_of_life(); });
+}
+
+// In one go, so that nothing is made after let_go().
+bool RunLock::make_unless_gone() {
+  const std::lock_guard lock(mutex_);
+  return gone_ || make_file();
+}
+
+void RunLock::remove() noexcept {
   try {
     if (descriptor_ >= 0 && in_place()) ::unlink(path_.c_str());
   } catch (const Error&) {
     // What cannot be read is left for the next start to judge.
   }
-}
-
-void RunLock::release() {
-  remove_file();
-  if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = -1;
   for (auto folder = made_folders_.rbegin(); folder != made_folders_.rend(); ++folder)
     ::rmdir(folder->c_str());
 }
@@ -326,6 +335,8 @@ bool RunLock::make_file() {
       if (write_all(named, text_)) {
         if (descriptor_ >= 0) ::close(descriptor_);
         descriptor_ = named;
+        // Nor can one that was moved by mistake be put back without risk to another.
+        took_over_ = true;
         return true;
       }
       reason = errno;
@@ -422,7 +433,7 @@ void RunLock::check() {
 void RunLock::let_go() noexcept {
   const std::lock_guard lock(mutex_);
   gone_ = true;
-  remove_file();
+  remove();
 }
 
 void RunLock::give_signs_of_life() {

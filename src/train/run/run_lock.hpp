@@ -1,11 +1,13 @@
 // The lock of a run directory: one run at a time writes into it.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,20 +42,23 @@ enum class HolderState { Running, Gone, Unknown };
 // processes cannot be seen.
 HolderState state_of_holder(const LockHolder& holder, const LockHolder& here);
 
+// Of a lock that is there. A text that names nobody is of an unknown holder.
+struct FoundLock {
+  LockHolder holder;
+  HolderState state = HolderState::Unknown;
+};
+
 struct LockTimes {
   std::chrono::milliseconds sign_of_life{10'000};  // the holder touches the file so often
   std::chrono::milliseconds watch{90'000};  // a file that is not touched so long is left over
   std::chrono::milliseconds settle{100};    // between a take-over and the look whether it lasted
 };
 
-// Holds `<run directory>/lock` from construction to destruction. Needs no locks of the file system:
-// the file appears with its text by one call, and only one process can make it. A thread touches
-// it, so that those on other machines see that the run lives.
+// Holds `<run directory>/lock` from take() to destruction. Needs no locks of the file system: the
+// file appears with its text by one call, and only one process can make it. A thread touches it, so
+// that those on other machines see that the run lives.
 class RunLock {
  public:
-  // Makes the folder where it is missing. A lock whose holder is gone for sure is taken over, which
-  // `note` hears; of a holder that cannot be judged the file is watched. Throws IoError that names
-  // the holder, or where the file cannot be made.
   RunLock(const std::string& run_directory, std::function<void(const std::string&)> note,
           const LockTimes& times = {});
   RunLock(const RunLock&) = delete;
@@ -61,27 +66,37 @@ class RunLock {
   // Removes the file, and folders that were made for it and hold nothing else.
   ~RunLock();
 
+  // What the lock of a run directory says; nothing where there is none. Throws IoError where it
+  // cannot be read.
+  static std::optional<FoundLock> find(const std::string& run_directory);
+
+  // Makes the folder where it is missing. A lock whose holder is gone for sure is taken over, which
+  // `note` hears; of a holder that cannot be judged the file is watched. Throws IoError that names
+  // the holder, or where the file cannot be made. To be called once.
+  void take();
+
   // To be called before writing into the folder; looks at the file at most once a second. Throws
   // IoError where somebody else holds the lock by now, as after this process was stopped for longer
   // than others watch. A file that was removed is made again.
   void check();
 
-  // Removes the file and makes it no more, for a process that is about to end without destroying
-  // anything. Any thread.
+  // Removes what the destructor would and makes nothing more, for a process that is about to end
+  // without destroying anything. Any thread, also while another one is in take(), which then takes
+  // nothing.
   void let_go() noexcept;
 
  private:
   struct Seen;
 
   void make_folder();
+  bool make_unless_gone();
   bool make_file();
   bool in_place() const;
   void judge();
   void watch(const Seen& seen);
   void take_away(const Seen& seen);
   void give_signs_of_life();
-  void remove_file() noexcept;
-  void release();
+  void remove() noexcept;
 
   std::string folder_;
   std::string path_;
@@ -96,7 +111,7 @@ class RunLock {
   std::mutex mutex_;
   std::condition_variable stopped_;
   bool stopping_ = false;
-  bool gone_ = false;
+  std::atomic<bool> gone_{false};
   std::thread thread_;
 };
 

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "train/run/run_lock.hpp"
 
 namespace garonne::train {
 namespace {
@@ -53,10 +54,24 @@ std::string pulse_of(const fs::path& folder) {
 }  // namespace
 
 void ask_to_stop(const std::string& run_directory) {
+  const auto found = RunLock::find(run_directory);
   std::error_code error;
-  if (!fs::is_directory(run_directory + "/checkpoints", error))
+  if (!found && !fs::is_directory(run_directory + "/checkpoints", error))
     throw IoError(run_directory, "is no run directory: it has no checkpoints folder");
+  if (!found)
+    throw IoError(run_directory,
+                  "no run works there that could be stopped: it has no file \"lock\"");
+  if (found->state == HolderState::Gone) {
+    throw IoError(run_directory,
+                  fmt::format("no run works there that could be stopped: {} has ended",
+                              found->holder.text()));
+  }
   write_file_durably(run_directory + "/stop", "stop\n");
+}
+
+bool may_be_running(const std::string& run_directory) {
+  const auto found = RunLock::find(run_directory);
+  return found && found->state != HolderState::Gone;
 }
 
 bool is_asked_to_stop(const std::string& run_directory) {

@@ -12,10 +12,14 @@
 namespace garonne::train {
 
 // `<run>/stop`: the run stops after the step in progress, and removes the file when it has.
-// Throws IoError where the file cannot be written, or the folder is no run directory.
+// Throws IoError where the file cannot be written, where the folder is no run directory, and where
+// no run works in it.
 void ask_to_stop(const std::string& run_directory);
 bool is_asked_to_stop(const std::string& run_directory);
 void forget_stop_request(const std::string& run_directory);
+// Whether a run works in the folder, as far as can be told from here: by its lock, unless the
+// holder is surely gone.
+bool may_be_running(const std::string& run_directory);
 
 // `<run>/stopped`: the step after which the run has stopped on request, with its checkpoint in
 // place; there until the run is started again. Writing throws IoError.

@@ -70,9 +70,10 @@ std::string read_all(int descriptor) {
 
 }  // namespace
 
-StopWatch::StopWatch(dist::Session& session, std::string run_directory)
+StopWatch::StopWatch(dist::Session& session, std::string run_directory, std::function<void()> leave)
     : session_(session),
       run_directory_(std::move(run_directory)),
+      leave_(std::move(leave)),
       token_(make_token(session)),
       signals_(session.uses_mpi()),
       side_(session) {
@@ -99,7 +100,6 @@ std::string StopWatch::how_to_stop() const {
 void StopWatch::watch_directory() {
   if (session_.rank() != 0) return;
   forget_stop_request(run_directory_);
-  forget_stopped(run_directory_);
   watches_directory_ = true;
 }
 
@@ -130,7 +130,7 @@ void StopWatch::say(const std::string& text) const {
 void StopWatch::end_process(ExitCode code, const std::string& text) {
   say(text);
   if (watches_directory_) forget_stop_request(run_directory_);
-  if (training_.leave) training_.leave();
+  leave_();
   // Without the end of MPI, for which the others might have to be waited for.
   _exit(static_cast<int>(code));
 }

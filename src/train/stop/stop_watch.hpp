@@ -28,22 +28,21 @@ struct WatchedTraining {
   // Writes the checkpoint of the state after the step; in a process of its own, which has nothing
   // of the run but a copy of its memory, and meets the other ranks only as given.
   std::function<void(std::int64_t step, FileMeeting& meeting)> save;
-  // Before the process ends.
-  std::function<void()> leave;
 };
 
-// From its construction on, signals do not end the process by themselves. Before training() and
+// From its construction on, signals do not end the process by themselves. Before training and
 // after it, as long as nothing can be lost, a request ends the process at once, with exit code 75.
 class StopWatch {
  public:
-  // Collective over all ranks.
-  StopWatch(dist::Session& session, std::string run_directory);
+  // `leave` is called before a request ends the process, on the thread of the watch and at any
+  // time. Collective over all ranks.
+  StopWatch(dist::Session& session, std::string run_directory, std::function<void()> leave);
   ~StopWatch();
   StopWatch(const StopWatch&) = delete;
   StopWatch& operator=(const StopWatch&) = delete;
 
   // From now on requests of `garonne stop` count, too; earlier ones are forgotten. To be called
-  // once the run directory is this run's.
+  // once the run holds the lock of its directory.
   void watch_directory();
 
   // How to stop this run under the launcher it is under, for a line at the start.
@@ -67,6 +66,7 @@ class StopWatch {
 
   dist::Session& session_;
   const std::string run_directory_;
+  const std::function<void()> leave_;
   const std::string token_;
   const SignalGuard signals_;
   dist::SideChannel side_;

@@ -2,11 +2,19 @@
 #include "train/run/run_lock.hpp"
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "train/scratch.hpp"
@@ -26,6 +34,14 @@ struct Notes {
 
 void ignore(const std::string&) {}
 
+struct TakenLock : RunLock {
+  TakenLock(const std::string& folder, std::function<void(const std::string&)> note,
+            const LockTimes& times = {})
+      : RunLock(folder, std::move(note), times) {
+    take();
+  }
+};
+
 nlohmann::json lock_in(const std::string& folder) {
   return nlohmann::json::parse(read_bytes(folder + "/lock"));
 }
@@ -38,7 +54,7 @@ void write_lock(const std::string& folder, const nlohmann::json& json) {
 nlohmann::json lock_of_another(const std::string& folder, const nlohmann::json& changes) {
   nlohmann::json json;
   {
-    const RunLock lock(folder, ignore);
+    const TakenLock lock(folder, ignore);
     json = lock_in(folder);
   }
   json.update(changes);
@@ -48,16 +64,17 @@ nlohmann::json lock_of_another(const std::string& folder, const nlohmann::json& 
 
 TEST(RunLock, HoldsOffASecondRunAndSaysWhoHasIt) {
   const Scratch scratch;
-  const RunLock lock(scratch.path(), ignore);
+  const TakenLock lock(scratch.path(), ignore);
   const auto json = lock_in(scratch.path());
   EXPECT_EQ(json["process"], ::getpid());
   EXPECT_EQ(json["format"], "garonne.lock");
   const std::string before = read_bytes(scratch.path("lock"));
   const std::string who =
       "process " + std::to_string(::getpid()) + " on " + json["host"].get<std::string>();
-  expect_io_error(scratch.path("lock"), who, [&] { const RunLock second(scratch.path(), ignore); });
+  expect_io_error(scratch.path("lock"), who,
+                  [&] { const TakenLock second(scratch.path(), ignore); });
   expect_io_error(scratch.path("lock"), json["since"].get<std::string>(),
-                  [&] { const RunLock second(scratch.path(), ignore); });
+                  [&] { const TakenLock second(scratch.path(), ignore); });
   EXPECT_EQ(read_bytes(scratch.path("lock")), before);
   std::vector<fs::path> left(fs::directory_iterator(scratch.path()), fs::directory_iterator());
   EXPECT_EQ(left.size(), 1U) << "nothing but the lock";
@@ -65,16 +82,16 @@ TEST(RunLock, HoldsOffASecondRunAndSaysWhoHasIt) {
 
 TEST(RunLock, LeavesNothingAtTheEnd) {
   const Scratch scratch;
-  { const RunLock lock(scratch.path("a/b/"), ignore); }
+  { const TakenLock lock(scratch.path("a/b/"), ignore); }
   EXPECT_FALSE(fs::exists(scratch.path("a"))) << "folders that were made for it go";
   {
-    const RunLock lock(scratch.path("a/b"), ignore);
+    const TakenLock lock(scratch.path("a/b"), ignore);
     write_bytes(scratch.path("a/b/config.toml"), "x");
   }
   EXPECT_TRUE(fs::exists(scratch.path("a/b/config.toml")));
   EXPECT_FALSE(fs::exists(scratch.path("a/b/lock")));
   write_bytes(scratch.path("file"), "");
-  EXPECT_THROW(RunLock(scratch.path("file"), ignore), IoError);
+  EXPECT_THROW(TakenLock(scratch.path("file"), ignore), IoError);
 }
 
 TEST(RunLock, JudgesHolders) {
@@ -126,13 +143,15 @@ TEST(RunLock, JudgesHolders) {
 }
 
 // A child that holds the lock until it is killed.
-pid_t holding_child(const std::string& folder) {
+pid_t holding_child(
+    const std::string& folder, const std::function<void()>& prepare = [] {}) {
   std::array<int, 2> ready{};
   if (::pipe(ready.data()) != 0) return -1;
   const pid_t child = ::fork();
   if (child == 0) {
+    prepare();
     try {
-      const RunLock lock(folder, ignore);
+      const TakenLock lock(folder, ignore);
       (void)!::write(ready[1], "x", 1);
       for (;;) ::pause();
     } catch (const Error&) {
@@ -151,13 +170,13 @@ TEST(RunLock, IsTakenOverFromAKilledProcess) {
     const Scratch scratch;
     const pid_t child = holding_child(scratch.path());
     ASSERT_GT(child, 0);
-    EXPECT_THROW(RunLock(scratch.path(), ignore), IoError);
+    EXPECT_THROW(TakenLock(scratch.path(), ignore), IoError);
     ::kill(child, SIGKILL);
     siginfo_t ended{};
     ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | (waited_for ? 0 : WNOWAIT));
     Notes notes;
     {
-      const RunLock lock(scratch.path(), notes.take());
+      const TakenLock lock(scratch.path(), notes.take());
       EXPECT_EQ(lock_in(scratch.path())["process"], ::getpid());
     }
     if (!waited_for) ::waitpid(child, nullptr, 0);
@@ -173,13 +192,13 @@ TEST(RunLock, OfWhomNobodyCanAskTheFileIsWatched) {
   write_lock(scratch.path(), lock_of_another(scratch.path(), {{"host", "node07"}, {"boot", "b"}}));
   // It gives a sign of life as soon as it is watched.
   try {
-    const RunLock lock(scratch.path(),
-                       [&](const std::string& note) {
-                         EXPECT_NE(note.find("node07"), std::string::npos) << note;
-                         const struct timespec times[2] = {{1000, 0}, {1000, 0}};
-                         ::utimensat(AT_FDCWD, scratch.path("lock").c_str(), times, 0);
-                       },
-                       {20ms, 60s, 1ms});
+    const TakenLock lock(scratch.path(),
+                         [&](const std::string& note) {
+                           EXPECT_NE(note.find("node07"), std::string::npos) << note;
+                           const struct timespec times[2] = {{1000, 0}, {1000, 0}};
+                           ::utimensat(AT_FDCWD, scratch.path("lock").c_str(), times, 0);
+                         },
+                         {20ms, 60s, 1ms});
     ADD_FAILURE() << "two hold it";
   } catch (const IoError& error) {
     EXPECT_NE(std::string(error.what()).find("node07"), std::string::npos) << error.what();
@@ -187,7 +206,7 @@ TEST(RunLock, OfWhomNobodyCanAskTheFileIsWatched) {
   }
   // It gives none.
   Notes notes;
-  const RunLock lock(scratch.path(), notes.take(), {20ms, 100ms, 1ms});
+  const TakenLock lock(scratch.path(), notes.take(), {20ms, 100ms, 1ms});
   ASSERT_EQ(notes.texts.size(), 2U);
   EXPECT_NE(notes.texts[1].find("no sign of life"), std::string::npos) << notes.texts[1];
 }
@@ -197,17 +216,17 @@ TEST(RunLock, FilesThatAreNoLocksAreWatchedToo) {
     const Scratch scratch;
     write_bytes(scratch.path("lock"), text);
     Notes notes;
-    const RunLock lock(scratch.path(), notes.take(), {10ms, 30ms, 1ms});
+    const TakenLock lock(scratch.path(), notes.take(), {10ms, 30ms, 1ms});
     EXPECT_EQ(notes.texts.size(), 2U) << text;
   }
   const Scratch scratch;
   fs::create_directory(scratch.path("lock"));
-  EXPECT_THROW(RunLock(scratch.path(), ignore), IoError);
+  EXPECT_THROW(TakenLock(scratch.path(), ignore), IoError);
 }
 
 TEST(RunLock, GivesSignsOfLife) {
   const Scratch scratch;
-  const RunLock lock(scratch.path(), ignore, {5ms, 60s, 1ms});
+  const TakenLock lock(scratch.path(), ignore, {5ms, 60s, 1ms});
   const struct timespec long_ago[2] = {{1000, 0}, {1000, 0}};
   ::utimensat(AT_FDCWD, scratch.path("lock").c_str(), long_ago, 0);
   struct stat status {};
@@ -220,7 +239,7 @@ TEST(RunLock, GivesSignsOfLife) {
 
 TEST(RunLock, ARunThatLostItWritesNoMore) {
   const Scratch scratch;
-  RunLock lock(scratch.path(), ignore);
+  TakenLock lock(scratch.path(), ignore);
   lock.check();
   const nlohmann::json mine = lock_in(scratch.path());
   fs::remove(scratch.path("lock"));
@@ -237,19 +256,20 @@ TEST(RunLock, ARunThatLostItWritesNoMore) {
 
 TEST(RunLock, IsLetGoBeforeAHastyEnd) {
   const Scratch scratch;
-  RunLock lock(scratch.path(), ignore);
+  TakenLock lock(scratch.path(), ignore);
   lock.let_go();
   EXPECT_TRUE(fs::is_empty(scratch.path()));
   std::this_thread::sleep_for(1100ms);
   lock.check();
   EXPECT_TRUE(fs::is_empty(scratch.path())) << "it is not made again";
-  const RunLock next(scratch.path(), ignore);
+  const TakenLock next(scratch.path(), ignore);
 }
 
-// Of many that start at once on the lock of a dead process, one works.
-TEST(RunLock, OneOfManyTakesOver) {
+// Of many that start at once on the lock of a dead process, one works. `prepare` is run by each of
+// them first.
+void let_many_take_over(int rounds, const std::function<void()>& prepare) {
   constexpr int runners = 6;
-  for (int round = 0; round < 15; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const Scratch scratch;
     write_lock(scratch.path(), lock_of_another(scratch.path(), {{"process", 999'999'999}}));
     std::array<int, 2> start{};
@@ -263,9 +283,10 @@ TEST(RunLock, OneOfManyTakesOver) {
         ::close(start[1]);
         ::close(end[1]);
         char byte = 0;
+        prepare();
         (void)!::read(start[0], &byte, 1);  // until the parent closes it
         try {
-          const RunLock lock(scratch.path(), ignore);
+          const TakenLock lock(scratch.path(), ignore);
           (void)!::write(answers[1], "1", 1);
           (void)!::read(end[0], &byte, 1);
         } catch (const Error&) {
@@ -287,6 +308,122 @@ TEST(RunLock, OneOfManyTakesOver) {
     for (const pid_t child : children) ::waitpid(child, nullptr, 0);
     for (const int descriptor : {start[0], answers[0], answers[1], end[0]}) ::close(descriptor);
     EXPECT_TRUE(fs::is_empty(scratch.path()));
+  }
+}
+
+TEST(RunLock, OneOfManyTakesOver) {
+  let_many_take_over(15, [] {});
+}
+
+// As on a file system without hard links, in this process from now on: the kernel answers for it.
+void refuse_links() {
+  const auto answer = [](unsigned number) {
+    return std::array{sock_filter(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1)),
+                      sock_filter(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM))};
+  };
+  std::vector<sock_filter> filter = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+  std::vector<unsigned> calls = {__NR_linkat};
+#ifdef __NR_link
+  calls.push_back(__NR_link);
+#endif
+  for (const unsigned call : calls)
+    for (const sock_filter& part : answer(call)) filter.push_back(part);
+  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    ::_exit(9);
+}
+
+// Runs `work` in a process that cannot make links; its exit code.
+int without_links(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    refuse_links();
+    int code = 0;
+    try {
+      work();
+    } catch (const Error& error) {
+      code = static_cast<int>(error.code());
+    }
+    ::_exit(code + (testing::Test::HasFailure() ? 100 : 0));
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(RunLock, WorksWithoutHardLinks) {
+  const Scratch scratch;
+  EXPECT_EQ(without_links([&] {
+              write_bytes(scratch.path("file"), "");
+              EXPECT_EQ(::link(scratch.path("file").c_str(), scratch.path("link").c_str()), -1);
+              EXPECT_EQ(errno, EPERM) << "not what this is to show";
+              fs::remove(scratch.path("file"));
+              {
+                const TakenLock lock(scratch.path("run"), ignore);
+                const auto json = lock_in(scratch.path("run"));
+                EXPECT_EQ(json["process"], ::getpid());
+                EXPECT_THROW(TakenLock(scratch.path("run"), ignore), IoError);
+                EXPECT_EQ(lock_in(scratch.path("run")), json);
+                std::vector<fs::path> left(fs::directory_iterator(scratch.path("run")),
+                                           fs::directory_iterator());
+                EXPECT_EQ(left.size(), 1U) << "nothing but the lock";
+              }
+              EXPECT_FALSE(fs::exists(scratch.path("run")));
+            }),
+            0);
+  // Who has links, or has none, is held off by who has none, or has.
+  const pid_t child = holding_child(scratch.path(), refuse_links);
+  ASSERT_GT(child, 0);
+  EXPECT_THROW(TakenLock(scratch.path(), ignore), IoError);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  const TakenLock lock(scratch.path(), ignore);
+  EXPECT_EQ(without_links([&] { const TakenLock second(scratch.path(), ignore); }),
+            static_cast<int>(ExitCode::Data));
+  EXPECT_EQ(lock_in(scratch.path())["process"], ::getpid());
+}
+
+TEST(RunLock, OneOfManyTakesOverWithoutHardLinks) {
+  let_many_take_over(5, refuse_links);
+}
+
+TEST(RunLock, IsFound) {
+  const Scratch scratch;
+  EXPECT_FALSE(RunLock::find(scratch.path()).has_value());
+  {
+    const TakenLock lock(scratch.path(), ignore);
+    const auto found = RunLock::find(scratch.path());
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->state, HolderState::Running);
+    EXPECT_EQ(found->holder.process, ::getpid());
+  }
+  write_lock(scratch.path(), lock_of_another(scratch.path(), {{"process", 999'999'999}}));
+  EXPECT_EQ(RunLock::find(scratch.path())->state, HolderState::Gone);
+  write_lock(scratch.path(), lock_of_another(scratch.path(), {{"boot", "b"}, {"host", "node07"}}));
+  EXPECT_EQ(RunLock::find(scratch.path())->state, HolderState::Unknown);
+  write_bytes(scratch.path("lock"), "{");
+  EXPECT_EQ(RunLock::find(scratch.path())->state, HolderState::Unknown);
+}
+
+// A process that is told to end while it takes the lock leaves none.
+TEST(RunLock, IsNotTakenOnceItIsLetGo) {
+  const Scratch scratch;
+  {
+    RunLock lock(scratch.path("a/b"), ignore);
+    lock.let_go();
+    lock.take();
+    lock.check();
+    EXPECT_FALSE(fs::exists(scratch.path("a")));
+  }
+  for (int round = 0; round < 20; ++round) {
+    RunLock lock(scratch.path("a/b"), ignore);
+    std::thread other([&] { lock.let_go(); });
+    lock.take();
+    other.join();
+    EXPECT_FALSE(fs::exists(scratch.path("a")));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <thread>
 #include <vector>
 
+#include "train/run/run_lock.hpp"
 #include "train/scratch.hpp"
 #include "train/stop/file_meeting.hpp"
 #include "train/stop/step_gate.hpp"
@@ -144,9 +145,14 @@ TEST(FileMeeting, GivesUpOnAMemberThatIsGone) {
 
 TEST(StopFile, IsThereUntilForgotten) {
   const Scratch scratch;
-  EXPECT_THROW(ask_to_stop(scratch.path()), IoError);
+  expect_io_error(scratch.path(), "is no run directory", [&] { ask_to_stop(scratch.path()); });
   fs::create_directories(scratch.path("checkpoints"));
+  expect_io_error(scratch.path(), "no run works there", [&] { ask_to_stop(scratch.path()); });
   EXPECT_FALSE(is_asked_to_stop(scratch.path()));
+  EXPECT_FALSE(may_be_running(scratch.path()));
+  RunLock lock(scratch.path(), [](const std::string&) {});
+  lock.take();
+  EXPECT_TRUE(may_be_running(scratch.path()));
   ask_to_stop(scratch.path());
   EXPECT_TRUE(is_asked_to_stop(scratch.path()));
   forget_stop_request(scratch.path());
