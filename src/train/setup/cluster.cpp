@@ -18,13 +18,19 @@
 
 namespace garonne::train {
 
-int threads_of_rank(const RunConfig& config, int ranks_on_node) {
-  if (config.run.threads > 0) return static_cast<int>(config.run.threads);
-  const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+Cores Cores::of_this_process() {
+  Cores cores;
+  cores.of_node = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   cpu_set_t bound;
   CPU_ZERO(&bound);
-  const int allowed = sched_getaffinity(0, sizeof(bound), &bound) == 0 ? CPU_COUNT(&bound) : cores;
-  return std::max(1, std::min(allowed, cores / std::max(1, ranks_on_node)));
+  cores.allowed =
+      sched_getaffinity(0, sizeof(bound), &bound) == 0 ? CPU_COUNT(&bound) : cores.of_node;
+  return cores;
+}
+
+int threads_of_rank(const RunConfig& config, int ranks_on_node, const Cores& cores) {
+  if (config.run.threads > 0) return static_cast<int>(config.run.threads);
+  return std::max(1, std::min(cores.allowed, cores.of_node / std::max(1, ranks_on_node)));
 }
 
 ComputeSession::ComputeSession(int threads) : kernels_(threads) {

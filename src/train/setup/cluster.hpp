@@ -16,9 +16,18 @@
 
 namespace garonne::train {
 
-// Threads of a rank: run.threads, or the cores of the node over the ranks on it, at most those that
-// the launcher bound this process to.
-int threads_of_rank(const RunConfig& config, int ranks_on_node);
+// What a process may compute on.
+struct Cores {
+  int of_node = 1;
+  int allowed = 1;  // those that the launcher bound the process to
+
+  static Cores of_this_process();
+};
+
+// Threads of a rank: run.threads, or the cores of the node over the ranks on it, at most those
+// allowed.
+int threads_of_rank(const RunConfig& config, int ranks_on_node,
+                    const Cores& cores = Cores::of_this_process());
 
 // Sets the threads of the tensor library and of the kernels. One a process.
 class ComputeSession {

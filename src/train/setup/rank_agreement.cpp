@@ -124,14 +124,14 @@ dist::Facts checkpoint_facts(const StartingPoint& start) {
            remedy, start.checkpoint}};
 }
 
-int agree_on_run(const RunConfig& config, dist::Session& session) {
+int agree_on_run(const RunConfig& config, dist::Session& session, const Cores& cores) {
   dist::agree_on(session, [&] {
     dist::Facts facts = configuration_facts(config);
     dist::append(machine_facts(), facts);
     return facts;
   });
   return static_cast<int>(session.all_reduce_min(
-      std::vector<std::int64_t>{threads_of_rank(config, session.ranks_on_node())})[0]);
+      std::vector<std::int64_t>{threads_of_rank(config, session.ranks_on_node(), cores)})[0]);
 }
 
 RunConfig with_paths_of_first_rank(RunConfig config, dist::Session& session) {

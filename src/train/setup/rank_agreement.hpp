@@ -11,6 +11,7 @@
 #include "dist/fact_agreement.hpp"
 #include "dist/session.hpp"
 #include "train/run/run_directory.hpp"
+#include "train/setup/cluster.hpp"
 #include "train/setup/planning.hpp"
 #include "train/workload/workload.hpp"
 
@@ -31,7 +32,8 @@ dist::Facts checkpoint_facts(const StartingPoint& start);
 // Refuses ranks whose configuration or machine differ (dist::agree_on), before anything that
 // depends on either is collective. Returns the threads of a rank: run.threads, else what the rank
 // with the fewest has. Collective.
-int agree_on_run(const RunConfig& config, dist::Session& session);
+int agree_on_run(const RunConfig& config, dist::Session& session,
+                 const Cores& cores = Cores::of_this_process());
 
 // The configuration with rank 0's paths of files that are read, for what is written and read by all
 // ranks: checkpoints and their manifests. Collective.
