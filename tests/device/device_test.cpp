@@ -118,8 +118,10 @@ TEST_P(Devices, LanesForkFromComputeFollowEachOtherAndJoin) {
     device->run(Lane::CopyIn, add(5), "is ordered");
     device->order(Lane::Compute, device->mark(Lane::CopyIn));
     device->run(Lane::Compute, add(6), "joins");
+    const std::array last = {device->run(Lane::CopyOut, add(7), "forks again")};
+    device->run(Lane::Compute, add(8), "joins by its list", last);
     device->wait(device->mark(Lane::Compute));
-    ASSERT_EQ(digits, 123456);
+    ASSERT_EQ(digits, 12345678);
   }
 }
 
@@ -181,6 +183,34 @@ TEST_P(Devices, AFailureIsToldWhereSomebodyWaits) {
   }
   EXPECT_THROW(device->done(later), LaneError);
   EXPECT_FALSE(ran) << "nothing can be trusted after a failure";
+}
+
+// Of two failures, the second follows from the first more often than not.
+TEST_P(Devices, TheFirstFailureIsTheOneThatIsTold) {
+  std::promise<void> started;
+  std::promise<void> gate;
+  std::atomic<bool> ran = false;
+  const auto device = make();
+  const Mark second = device->run(
+      Lane::DiskRead,
+      [&started, open = gate.get_future().share()] {
+        started.set_value();
+        open.wait();
+        throw RefusedError("second");
+      },
+      "under way");
+  EXPECT_FALSE(device->done(second));
+  started.get_future().wait();
+  const Mark first = device->run(
+      Lane::CopyOut, [] { throw RefusedError("first"); }, "fails meanwhile");
+  EXPECT_EQ(message_of([&] { device->wait(first); }), "copy-out lane, fails meanwhile: first");
+  const Mark new_work = device->run(
+      Lane::HostCompute, [&ran] { ran = true; }, "of no use");
+  EXPECT_THROW(device->done(new_work), LaneError);
+  gate.set_value();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(message_of([&] { device->wait(second); }), "copy-out lane, fails meanwhile: first");
+  EXPECT_FALSE(ran) << "on no lane";
 }
 
 TEST_P(Devices, AForeignFailureHasOneLine) {

@@ -138,7 +138,8 @@ TEST(Lateness, IsTheSameForTheSameSeedAndOfEveryKind) {
   int yields = 0;
   int sleeps = 0;
   int held = 0;
-  int differ = 0;
+  int other_seed = 0;
+  int other_lane = 0;
   for (std::uint64_t number = 1; number <= 400; ++number) {
     const Lateness late = lateness_of(7, {Lane::CopyIn, number}, 0.01);
     const Lateness again = lateness_of(7, {Lane::CopyIn, number}, 0.01);
@@ -151,11 +152,13 @@ TEST(Lateness, IsTheSameForTheSameSeedAndOfEveryKind) {
     yields += late.yields > 0;
     sleeps += late.seconds > 0;
     at_once += !late.until_asked_for && late.yields == 0 && late.seconds == 0;
-    differ += late.until_asked_for != lateness_of(8, {Lane::CopyIn, number}, 0.01).until_asked_for;
-    differ += late.until_asked_for != lateness_of(7, {Lane::CopyOut, number}, 0.01).until_asked_for;
+    const bool asked_for = late.until_asked_for;
+    other_seed += asked_for != lateness_of(8, {Lane::CopyIn, number}, 0.01).until_asked_for;
+    other_lane += asked_for != lateness_of(7, {Lane::CopyOut, number}, 0.01).until_asked_for;
   }
   for (const int kind : {at_once, yields, sleeps, held}) EXPECT_NEAR(kind, 100, 40);
-  EXPECT_GT(differ, 100) << "of another seed, and of another lane";
+  EXPECT_GT(other_seed, 80);
+  EXPECT_GT(other_lane, 80);
 }
 
 // What is held is done late, not never: as late as somebody needs it.
