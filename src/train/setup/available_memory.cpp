@@ -108,7 +108,9 @@ void add_control_groups(const MemorySources& sources, Least& least) {
     const std::size_t one = line.find(':');
     const std::size_t two = one == std::string::npos ? one : line.find(':', one + 1);
     if (two == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(one + 1, two - one - 1) + ",";
+    // With a comma before and after each.
+    std::string controllers = line.substr(one, two - one + 1);
+    controllers.front() = controllers.back() = ',';
     std::string path = line.substr(two + 1);
     if (path.empty() || path.front() != '/' || path.find("..") != std::string::npos) path = "";
     while (path.ends_with('/')) path.pop_back();

@@ -46,7 +46,7 @@ std::int64_t needed_bytes(const Function& plan) {
 
 TEST(SmallestBudgetOfRuns, AProfileDoesNotMoveTheSmallestBudget) {
   for (const char* plan : {"auto", "keep-all", "greedy"}) {
-    train::Setup setup = make_setup(config_with(plan), {65, {}}, 2);
+    train::Setup setup = make_setup(config_with(plan), {65, {}, {}}, 2);
     const std::int64_t least = smallest_budget(setup);
     for (const char* slow : {"", "attention"}) {
       if (*slow != 0) apply_profile(slow, setup);
@@ -67,7 +67,7 @@ TEST(SmallestBudgetOfRuns, PipelinesTakeTheirSmallestBudgetHoweverSecondsCutThem
   bool cut_otherwise = false;
   for (const int zero : {0, 3}) {
     config.grid.zero = zero;
-    const train::Setup whole = make_setup(config, {65, {}}, 2);
+    const train::Setup whole = make_setup(config, {65, {}, {}}, 2);
     const std::int64_t least = smallest_budget(whole);
     for (const char* slow : {"", "loss_head"}) {
       SCOPED_TRACE(std::to_string(zero) + " " + slow);

@@ -217,7 +217,7 @@ Setup setup_of(const std::string& plan, std::int64_t ranks = 1) {
   config.model.sequence = 64;
   config.memory.plan = plan;
   config.grid.data = ranks;
-  return make_setup(config, {65, {}}, 2);
+  return make_setup(config, {65, {}, {}}, 2);
 }
 
 TEST(Planning, TheSmallestBudgetThatWorksWorksAndNoSmallerOne) {
@@ -282,18 +282,18 @@ TEST(Planning, TheMemoryTableAddsUp) {
 TEST(Planning, RefusesWhatDoesNotFitTogether) {
   RunConfig config;
   config.train.global_batch = 15;
-  EXPECT_THROW(make_setup(config, {65, {}}, 1), ConfigError);
+  EXPECT_THROW(make_setup(config, {65, {}, {}}, 1), ConfigError);
   config = RunConfig();
   config.model.vocabulary = 64;
-  EXPECT_THROW(make_setup(config, {65, {}}, 1), ConfigError);
+  EXPECT_THROW(make_setup(config, {65, {}, {}}, 1), ConfigError);
   config.model.vocabulary = 128;
-  EXPECT_EQ(make_setup(config, {65, {}}, 1).sizes.vocabulary, 128);
+  EXPECT_EQ(make_setup(config, {65, {}, {}}, 1).sizes.vocabulary, 128);
   config = RunConfig();
   config.model.heads = 3;
-  EXPECT_THROW(make_setup(config, {65, {}}, 1), ConfigError);
+  EXPECT_THROW(make_setup(config, {65, {}, {}}, 1), ConfigError);
   config = RunConfig();
   config.memory.plan = "nothing";
-  EXPECT_THROW(choose_program(make_setup(config, {65, {}}, 1), 1000), ConfigError);
+  EXPECT_THROW(choose_program(make_setup(config, {65, {}, {}}, 1), 1000), ConfigError);
 }
 
 TEST(Planning, Budgets) {
