@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Random models on random grids, the small data that they learn, and which of them cannot work."""
+import itertools
 import os
 import pathlib
 import random
@@ -128,11 +129,62 @@ def model_refusals(keys):
     return {"model.modes"} if any(w > t for w, t in zip(wanted, there, strict=True)) else set()
 
 
-def blocks_to_cut(keys):
-    """How many blocks may begin a stage: those of steps without gradients, and of the step after them, may not."""
-    of_step = keys["model.layers"] + 2
-    rollout = keys.get("train.rollout", 1)
-    return of_step * rollout if keys.get("train.push_forward", 0) == 0 else 1 + of_step * (rollout - 1)
+def blocks_of_steps(keys):
+    """By block of the model: the step of the rollout that it is of, and its number in that step. Steps without gradients
+    come first, and are one with the step after them."""
+    without = keys.get("train.push_forward", 0)
+    steps = without + keys.get("train.rollout", 1)
+    return [(max(0, step - without), block) for step in range(steps) for block in range(keys["model.layers"] + 2)]
+
+
+def beginnings(keys):
+    """The blocks that may begin a stage: those of steps without gradients, and of the step after them, may not."""
+    blocks = blocks_of_steps(keys)
+    joined = keys.get("train.push_forward", 0) > 0
+    return [number for number, (step, _) in enumerate(blocks) if number == 0 or step > 0 or not joined]
+
+
+def devices_of_parts(stages, schedule):
+    """Devices that have each part of the model, in its order."""
+    up_and_down = [*range(stages), *reversed(range(stages))]
+    return {"interleaved": [{device} for device in [*range(stages)] * 2], "zb-v": [{device} for device in up_and_down],
+            "dualpipev": [{device} for device in up_and_down],
+            "chimera": [{device, stages - 1 - device} for device in range(stages)]}.get(
+                schedule, [{device} for device in range(stages)])
+
+
+def shares_weights_well(keys, firsts, devices):
+    """Steps of a rollout share their weights, and the devices that share any have to share with the same others."""
+    users = {}
+    for number, (_, block) in enumerate(blocks_of_steps(keys)):
+        part = sum(first <= number for first in firsts) - 1
+        users.setdefault(block, set()).update(devices[part])
+    groups = {frozenset(group) for group in users.values() if len(group) > 1}
+    return all(one == other or not one & other for one in groups for other in groups)
+
+
+def cuts_that_work(keys, stages, schedule):
+    """Whether any way to cut the model into stages works, and whether all do: seconds decide which is taken."""
+    devices = devices_of_parts(stages, schedule)
+    later = beginnings(keys)[1:]
+    found = [shares_weights_well(keys, (0, *firsts), devices) for firsts in itertools.combinations(later, len(devices) - 1)]
+    return any(found), bool(found) and all(found)
+
+
+def members_that_have_rows(keys, tensor):
+    """Whether every tensor rank of an operator has rows, and modes or degrees."""
+    rows, columns = (17, 17) if str(keys["data.path"]).endswith("darcy.h5") else (18, 32)
+    if keys["model.kind"] == "afno":
+        return tensor <= rows // keys["model.patch"]
+    if keys["model.kind"] == "sfno":
+        factor = keys["model.scale_factor"]
+        makani = keys["model.block"] == "makani"
+        inside = rows // factor if makani else (rows - 1) // factor + 1
+        degrees = min(inside, columns // factor // 2 + (1 if makani else 0))
+        return tensor <= min(rows // 2, inside // 2, degrees)
+    modes = int(keys["model.modes"].split(",")[0]) * (2 if keys["model.spectral_weights"] == "corners" else 1)
+    padded = rows + keys["model.padding"]
+    return tensor <= min(modes, padded) and padded * (tensor - 1) // tensor < rows
 
 
 def grid_refusals(keys, grid, global_batch):
@@ -142,21 +194,18 @@ def grid_refusals(keys, grid, global_batch):
     if global_batch % (grid["grid.data"] * keys["train.micro_batch"]) != 0:
         must.add("train.global_batch")
     if stages > 1:
-        schedule = grid["grid.schedule"]
-        chunks = 2 if schedule in ("interleaved", "zb-v", "dualpipev") else 1
-        if stages * chunks > blocks_to_cut(keys) or (schedule == "chimera" and stages % 2 != 0):
+        works, always = cuts_that_work(keys, stages, grid["grid.schedule"])
+        if not works or (grid["grid.schedule"] == "chimera" and stages % 2 != 0):
             must.add("grid.pipeline")
-        # Steps of a rollout share their weights: whether stages share all or none hangs on where they are cut.
-        if keys.get("train.rollout", 1) > 1:
+        elif not always:
             may.add("grid.pipeline")
     if tensor > 1 and keys["model.kind"] == "gpt":
         if keys["model.heads"] % tensor != 0:
             must.add("grid.tensor")
         elif grid.get("grid.sequence_parallel") == "true" and keys["train.micro_batch"] * keys["model.sequence"] % tensor != 0:
             must.add("grid.sequence_parallel")
-    elif tensor > 1:
-        # Rows, modes and degrees have to be enough for all ranks.
-        may.add("grid.tensor")
+    elif tensor > 1 and not members_that_have_rows(keys, tensor):
+        must.add("grid.tensor")
     return must, may
 
 

@@ -36,8 +36,9 @@ class RandomRunsTest(RandomModelsTest):
             extra = ["--memory.budget", least if memory == "least" else int(least + share * max(0, most - least))]
         done = run("train", self.config, *arguments, *extra, "--run.directory", directory, ranks=ranks, check=None, timeout=300)
         if plan == "rotor" and extra[:1] == ["--memory.plan"] and done.returncode == 2:
-            # It needs a value that all of a stage passes through.
+            # It needs a value that all of a stage passes through, as every whole model has between blocks.
             self.assertIn("memory.plan = rotor", done.stderr)
+            self.assertGreater(grid["grid.pipeline"], 1, "a wrong refusal")
             return False
         if refused:
             self.assertEqual((done.returncode, done.stderr.count("garonne: ")), (2, 1), "what garonne plan refuses trains")
