@@ -9,6 +9,7 @@
 #include <numbers>
 #include <vector>
 
+#include "base/device.hpp"
 #include "base/key_limits.hpp"
 #include "base/philox.hpp"
 #include "base/sphere_grid.hpp"
@@ -71,7 +72,7 @@ TransformTimes time_transforms(const TransformCase& item) {
                                call.type, call.shape, item.threads)) /
                                sizeof(T) +
                            64);
-  kernels::fill_normal(call.type, coefficients.data(),
+  kernels::fill_normal(Queue(), call.type, coefficients.data(),
                        static_cast<std::int64_t>(coefficients.size()), PhiloxKey{1, 2}, 1.0, 0);
   for (std::int64_t l = 0; l < item.degrees; ++l) {
     for (std::int64_t c = 0; c < item.channels; ++c)
@@ -87,11 +88,11 @@ TransformTimes time_transforms(const TransformCase& item) {
   call.threads = item.threads;
   TransformTimes times;
   call.coefficients = coefficients.data();
-  times.synthesis = shortest(item.seconds, [&] { kernels::sphere_synthesis(call); });
+  times.synthesis = shortest(item.seconds, [&] { kernels::sphere_synthesis(Queue(), call); });
   const double step = 2 * std::numbers::pi / static_cast<double>(item.longitudes);
   call.factors = {grid.weights.data(), step, step};
   call.coefficients = back.data();
-  times.analysis = shortest(item.seconds, [&] { kernels::sphere_analysis(call); });
+  times.analysis = shortest(item.seconds, [&] { kernels::sphere_analysis(Queue(), call); });
   double errors = 0;
   double squares = 0;
   for (std::size_t i = 0; i < back.size(); ++i) {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/bytes.hpp"
+#include "base/device.hpp"
 #include "base/error.hpp"
 #include "dist/session.hpp"
 #include "exec/executor_running.hpp"
@@ -332,7 +333,7 @@ void Executor::sum_squares(const plan::Instruction& instruction, Running& runnin
       if (machine_.watch_gradient) machine_.watch_gradient(piece.parameter, gradient);
       if (!ids.counted || (here.tensor != 0 && ids.replicated)) continue;
       squares[index(piece.parameter)] = kernels::sum_of_squares(
-          nn::element_type_of(gradient), gradient.const_data_ptr(), gradient.numel());
+          Queue(), nn::element_type_of(gradient), gradient.const_data_ptr(), gradient.numel());
     }
     for (std::size_t k = 0; program_.zero == 0 && k < bucket.parameters.size(); ++k) {
       const at::Tensor& buffer = running.buffers[index(bucket.buffer)];
@@ -343,7 +344,7 @@ void Executor::sum_squares(const plan::Instruction& instruction, Running& runnin
       if (machine_.watch_gradient) machine_.watch_gradient(p, gradient);
       const bool counts = ids.counted && here.data == 0 && (here.tensor == 0 || !ids.replicated);
       if (!counts) continue;
-      squares[index(p)] = kernels::sum_of_squares(nn::element_type_of(gradient),
+      squares[index(p)] = kernels::sum_of_squares(Queue(), nn::element_type_of(gradient),
                                                   gradient.const_data_ptr(), gradient.numel());
     }
   }
@@ -393,7 +394,7 @@ void Executor::update(const plan::Instruction& instruction, Running& running) {
     if (state.master.defined()) update.compute_copy = state.parameter;
     update.decays = model_.graph.parameters[index(p)].decays;
     update.complex = model_.graph.parameters[index(p)].complex;
-    machine_.optimizer->update(update, running.inputs.step, running.inputs.learning_rate,
+    machine_.optimizer->update(Queue(), update, running.inputs.step, running.inputs.learning_rate,
                                running.gradient_scale);
   }
 }
@@ -414,7 +415,7 @@ void Executor::update_shard(const plan::Bucket& bucket, Running& running) {
     if (shard.master.defined()) update.compute_copy = part(shard.parameter);
     update.decays = model_.graph.parameters[index(piece.parameter)].decays;
     update.complex = model_.graph.parameters[index(piece.parameter)].complex;
-    machine_.optimizer->update(update, running.inputs.step, running.inputs.learning_rate,
+    machine_.optimizer->update(Queue(), update, running.inputs.step, running.inputs.learning_rate,
                                running.gradient_scale);
   }
 }

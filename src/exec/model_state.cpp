@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/device.hpp"
 #include "base/philox.hpp"
 #include "kernels/convert.hpp"
 #include "kernels/initialise.hpp"
@@ -30,8 +31,9 @@ void fill_initial(const nn::Model& model, int parameter, std::uint64_t seed, std
   const std::int64_t end = box.elements();
   const auto fill = [&](std::int64_t in_box, std::int64_t in_global, std::int64_t elements,
                         double factor) {
-    kernels::fill_normal(nn::element_type_of(destination), start + (in_box - first) * bytes,
-                         elements, philox_key(seed, model.graph.parameters[p].name),
+    kernels::fill_normal(Queue(), nn::element_type_of(destination),
+                         start + (in_box - first) * bytes, elements,
+                         philox_key(seed, model.graph.parameters[p].name),
                          initialisation.deviation * factor, in_global);
   };
   for (const nn::Run& run : nn::runs_of(box, std::min(first, end), std::min(last, end))) {
@@ -119,13 +121,13 @@ void gather_parameters(ModelState& state, dist::Transport* data) {
 void refresh_compute_copies(ModelState& state) {
   for (auto& shard : state.shards) {
     if (!shard.master.defined()) continue;
-    kernels::to_bfloat16(shard.master.const_data_ptr<float>(), shard.parameter.data_ptr(),
+    kernels::to_bfloat16(Queue(), shard.master.const_data_ptr<float>(), shard.parameter.data_ptr(),
                          shard.parameter.numel());
   }
   for (auto& parameter : state.parameters) {
     if (!parameter.master.defined()) continue;
-    kernels::to_bfloat16(parameter.master.const_data_ptr<float>(), parameter.parameter.data_ptr(),
-                         parameter.parameter.numel());
+    kernels::to_bfloat16(Queue(), parameter.master.const_data_ptr<float>(),
+                         parameter.parameter.data_ptr(), parameter.parameter.numel());
   }
 }
 

@@ -1,6 +1,7 @@
 // Cross entropy of rows of logits, and its gradient in place of the logits.
 #pragma once
 
+#include "base/device.hpp"
 #include "kernels/element_type.hpp"
 
 #include <cstdint>
@@ -11,7 +12,7 @@ namespace garonne::kernels {
 // double for Float64. Returns the sum of the row losses in row order, in nats (not divided by rows,
 // not scaled). With write_gradient the logits become (softmax - onehot) * gradient_scale.
 // InternalError on a target outside the vocabulary.
-double cross_entropy(ElementType type,
+double cross_entropy(const Queue& queue, ElementType type,
                      void* logits,                 // T [rows, vocabulary]
                      const std::int64_t* targets,  // [rows]
                      double gradient_scale, bool write_gradient,
@@ -28,7 +29,7 @@ struct VocabularyPiece {
 
 // By row: logsumexp over the piece (-inf where it is empty), and the target's logit or 0 where the
 // target is in another piece. Targets are not checked.
-void logit_statistics(ElementType type,
+void logit_statistics(const Queue& queue, ElementType type,
                       const void* logits,           // T [rows, width]
                       const std::int64_t* targets,  // [rows]
                       const VocabularyPiece& piece,
@@ -38,8 +39,8 @@ void logit_statistics(ElementType type,
 
 // The chain rule through logit_statistics: gradient = exp(logit - log_sum) · log_sum_gradient, plus
 // target_gradient at the target; 0 in the padding.
-void logit_gradient(ElementType type, const void* logits, const std::int64_t* targets,
-                    const VocabularyPiece& piece,
+void logit_gradient(const Queue& queue, ElementType type, const void* logits,
+                    const std::int64_t* targets, const VocabularyPiece& piece,
                     const double* log_sums,           // [rows]
                     const double* log_sum_gradients,  // [rows]
                     const double* target_gradients,   // [rows]

@@ -3,6 +3,7 @@
 // one.
 #pragma once
 
+#include "base/device.hpp"
 #include "base/philox.hpp"
 #include "kernels/element_type.hpp"
 
@@ -24,7 +25,7 @@ struct Dropout {
 // philox_at(key, step, s, e / 4).word[e % 4]. The backward is the same call with the gradient as x.
 // `out` may alias neither input. All tensors are `elements` long: whole samples, or a piece of them
 // that begins at dropout.first_element.
-void dropout_add(ElementType type,
+void dropout_add(const Queue& queue, ElementType type,
                  const void* residual,  // T [elements] or null (= 0)
                  const void* x,         // T [elements]
                  void* out,             // T [elements]

@@ -1,6 +1,7 @@
 // Token plus position embedding, with dropout on the sum.
 #pragma once
 
+#include "base/device.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/element_type.hpp"
 
@@ -12,7 +13,7 @@ namespace garonne::kernels {
 // vocabulary. The element index for dropout runs over [sequence, hidden] of one sample. `rows` are
 // whole samples, or a piece of them that begins at element dropout.first_element, a multiple of
 // hidden.
-void embedding_forward(ElementType type,
+void embedding_forward(const Queue& queue, ElementType type,
                        const std::int64_t* tokens,  // [rows]
                        const void* token_table,     // T [vocabulary, hidden]
                        const void* position_table,  // T [>= sequence, hidden]
@@ -24,7 +25,7 @@ void embedding_forward(ElementType type,
 // Contributions to one element are added in order of (sample, position), whatever the threads.
 // Without accumulation a table is zeroed first, rows that nothing adds to included. Either table
 // may be null.
-void embedding_backward(ElementType type,
+void embedding_backward(const Queue& queue, ElementType type,
                         const void* gradient_out,    // T [rows, hidden]
                         const std::int64_t* tokens,  // [rows]
                         void* gradient_token_table,  // G [vocabulary, hidden] or null
@@ -37,7 +38,7 @@ void embedding_backward(ElementType type,
 
 // The piece of a table that has rows first_token … first_token + table_rows - 1: out = table[token
 // - first_token], zeros for tokens outside. The sum over all pieces is the lookup.
-void embedding_rows(ElementType type,
+void embedding_rows(const Queue& queue, ElementType type,
                     const std::int64_t* tokens,  // [rows]
                     const void* table,           // T [table_rows, hidden]
                     std::int64_t first_token, std::int64_t table_rows,
@@ -46,7 +47,7 @@ void embedding_rows(ElementType type,
 
 // Adds the rows of tokens inside the piece, in row order; without accumulation the gradient is
 // zeroed first.
-void embedding_rows_backward(ElementType type,
+void embedding_rows_backward(const Queue& queue, ElementType type,
                              const void* gradient_out,    // T [rows, hidden]
                              const std::int64_t* tokens,  // [rows]
                              std::int64_t first_token, std::int64_t table_rows,

@@ -2,6 +2,7 @@
 // and noise.
 #pragma once
 
+#include "base/device.hpp"
 #include "base/philox.hpp"
 #include "kernels/element_type.hpp"
 
@@ -13,7 +14,7 @@ namespace garonne::kernels {
 // philox_at(key, step, sample, element / 4), computed in double and rounded to `type` (any).
 // values[i] is element first_element + i of the tensor: the same bits however the tensor is cut,
 // whatever the threads and whatever the processor (x86-64).
-void fill_normal(ElementType type,
+void fill_normal(const Queue& queue, ElementType type,
                  void* values,  // type [n]
                  std::int64_t n, PhiloxKey key, double deviation, std::int64_t first_element,
                  std::uint64_t step = 0, std::uint64_t sample = 0);

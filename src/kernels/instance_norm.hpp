@@ -2,6 +2,7 @@
 // over its points, then a gain and a bias a channel.
 #pragma once
 
+#include "base/device.hpp"
 #include "kernels/element_type.hpp"
 
 #include <cstdint>
@@ -15,7 +16,7 @@ std::int64_t instance_norm_workspace_bytes(std::int64_t batch, std::int64_t poin
 
 // Statistics are added up in double, in blocks of points that do not depend on threads.
 // 1 / sqrt(variance + epsilon) with the variance over all points (no correction).
-void instance_norm_forward(ElementType type,
+void instance_norm_forward(const Queue& queue, ElementType type,
                            const void* x,     // T [batch, points, channels]
                            const void* gain,  // T [channels]
                            const void* bias,  // T [channels]
@@ -27,11 +28,11 @@ void instance_norm_forward(ElementType type,
                            std::int64_t channels);
 
 // gradient_x may be gradient_y. The parameters' gradients are of G.
-void instance_norm_backward(ElementType type, const void* gradient_y, const void* x,
-                            const void* gain, const void* mean, const void* inverse_deviation,
-                            void* gradient_x, void* gradient_gain, void* gradient_bias,
-                            bool accumulate_parameters, void* workspace, std::int64_t batch,
-                            std::int64_t points, std::int64_t channels);
+void instance_norm_backward(const Queue& queue, ElementType type, const void* gradient_y,
+                            const void* x, const void* gain, const void* mean,
+                            const void* inverse_deviation, void* gradient_x, void* gradient_gain,
+                            void* gradient_bias, bool accumulate_parameters, void* workspace,
+                            std::int64_t batch, std::int64_t points, std::int64_t channels);
 
 // The same norm in parts, for statistics that come from elsewhere too. Workspaces as above.
 
@@ -43,7 +44,7 @@ struct PointRun {
 
 // Of one sample and the points of `runs`: the mean of each channel, and the sum of the squares of
 // what is beside it; 0 where there is no point.
-void instance_norm_moments(ElementType type,
+void instance_norm_moments(const Queue& queue, ElementType type,
                            const void* x,  // T [points, channels]
                            std::span<const PointRun> runs,
                            double* mean,     // [channels]
@@ -51,15 +52,15 @@ void instance_norm_moments(ElementType type,
                            void* workspace, std::int64_t channels);
 
 // y = (x - mean) · inverse deviation · gain + bias, of one sample; y is not x.
-void instance_norm_apply(ElementType type, const void* x, const void* gain, const void* bias,
-                         const void* mean, const void* inverse_deviation, void* y,
+void instance_norm_apply(const Queue& queue, ElementType type, const void* x, const void* gain,
+                         const void* bias, const void* mean, const void* inverse_deviation, void* y,
                          std::int64_t points, std::int64_t channels);
 
 // The gradient of one sample with mean and deviation held fast, and sums over its points of the
 // gradient of y and of its product with the normalised x. gradient_x may be gradient_y.
-void instance_norm_apply_backward(ElementType type, const void* gradient_y, const void* x,
-                                  const void* gain, const void* mean, const void* inverse_deviation,
-                                  void* gradient_x,
+void instance_norm_apply_backward(const Queue& queue, ElementType type, const void* gradient_y,
+                                  const void* x, const void* gain, const void* mean,
+                                  const void* inverse_deviation, void* gradient_x,
                                   double* sums,  // [2, channels]
                                   void* workspace, std::int64_t points, std::int64_t channels);
 

@@ -2,6 +2,7 @@
 // inverse_deviation = 1 / sqrt(variance + epsilon) and the biased variance.
 #pragma once
 
+#include "base/device.hpp"
 #include "kernels/element_type.hpp"
 
 #include <cstdint>
@@ -10,7 +11,7 @@ namespace garonne::kernels {
 
 // Statistics are computed in G, the variance around the mean. `mean` and `inverse_deviation` may be
 // null. y may be x.
-void layer_norm_forward(ElementType type,
+void layer_norm_forward(const Queue& queue, ElementType type,
                         const void* x,     // T [rows, hidden]
                         const void* gain,  // T [hidden]
                         const void* bias,  // T [hidden]
@@ -27,7 +28,7 @@ std::int64_t layer_norm_workspace_bytes(ElementType type, std::int64_t rows, std
 // in order: bits do not depend on the threads. gradient_x may be gradient_y (without accumulate_x),
 // no other overlap. gradient_x may be null (parameters only), and so may gradient_gain and
 // gradient_bias together (input only; the workspace is then not used and may be null).
-void layer_norm_backward(ElementType type,
+void layer_norm_backward(const Queue& queue, ElementType type,
                          const void* gradient_y,         // T [rows, hidden]
                          const void* x,                  // T [rows, hidden]
                          const void* gain,               // T [hidden]

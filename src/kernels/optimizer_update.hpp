@@ -1,6 +1,7 @@
 // One pass of an optimizer over its parameters.
 #pragma once
 
+#include "base/device.hpp"
 #include "kernels/element_type.hpp"
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct AdamW {
 // + (1 - beta2) |g|^2 of the complex number; n is even. `type` is Float32 or Float64 (InternalError
 // otherwise). bfloat16_copy, where not null, gets the new parameters rounded to nearest, ties to
 // even.
-void adamw_update(ElementType type,
+void adamw_update(const Queue& queue, ElementType type,
                   void* parameter,       // type [n]
                   void* first_moment,    // type [n]
                   void* second_moment,   // type [n]

@@ -2,6 +2,7 @@
 // a thread of the kernels' own pool, because its own threads fight the OpenMP runtime's.
 #pragma once
 
+#include "base/device.hpp"
 #include "kernels/element_type.hpp"
 
 #include <cstdint>
@@ -23,16 +24,17 @@ std::string openblas_description();
 // n]. With beta = 0, C is only written. type is Float32 or Float64 (InternalError otherwise, and on
 // extents or row lengths above 2^31 - 1). NotBuiltError when OpenBLAS is not available. Bits are a
 // function of the shape and of the thread count.
-void openblas_product(ElementType type, bool transpose_a, bool transpose_b, std::int64_t m,
-                      std::int64_t n, std::int64_t k, double alpha, const void* a, std::int64_t lda,
-                      const void* b, std::int64_t ldb, double beta, void* c, std::int64_t ldc);
+void openblas_product(const Queue& queue, ElementType type, bool transpose_a, bool transpose_b,
+                      std::int64_t m, std::int64_t n, std::int64_t k, double alpha, const void* a,
+                      std::int64_t lda, const void* b, std::int64_t ldb, double beta, void* c,
+                      std::int64_t ldc);
 
 // `batch` such products, entry i at a + i * stride_a (in elements) and so on; each entry is done
 // whole by one thread, so bits do not depend on the thread count. The matrices C must not overlap.
-void openblas_product_batched(ElementType type, bool transpose_a, bool transpose_b, std::int64_t m,
-                              std::int64_t n, std::int64_t k, double alpha, const void* a,
-                              std::int64_t lda, std::int64_t stride_a, const void* b,
-                              std::int64_t ldb, std::int64_t stride_b, double beta, void* c,
-                              std::int64_t ldc, std::int64_t stride_c, std::int64_t batch);
+void openblas_product_batched(const Queue& queue, ElementType type, bool transpose_a,
+                              bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                              double alpha, const void* a, std::int64_t lda, std::int64_t stride_a,
+                              const void* b, std::int64_t ldb, std::int64_t stride_b, double beta,
+                              void* c, std::int64_t ldc, std::int64_t stride_c, std::int64_t batch);
 
 }  // namespace garonne::kernels

@@ -1,6 +1,7 @@
 // Sums over and into gradients.
 #pragma once
 
+#include "base/device.hpp"
 #include "kernels/element_type.hpp"
 
 #include <cstdint>
@@ -9,12 +10,12 @@ namespace garonne::kernels {
 
 // The sum of squares in double, in an order that depends on n only. `type` is Float32 or Float64
 // (InternalError otherwise).
-double sum_of_squares(ElementType type,
+double sum_of_squares(const Queue& queue, ElementType type,
                       const void* values,  // type [n]
                       std::int64_t n);
 
 // destination += source; any type, BFloat16 added in float and rounded.
-void add_into(ElementType type,
+void add_into(const Queue& queue, ElementType type,
               void* destination,   // type [n]
               const void* source,  // type [n]
               std::int64_t n);

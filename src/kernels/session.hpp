@@ -1,6 +1,8 @@
 // Life of the thread pool that the kernels run on.
 #pragma once
 
+#include "base/device.hpp"
+
 namespace garonne::kernels {
 
 // Starts Kokkos, and stops it when destroyed. Kokkos can be started once in a process, so a second
@@ -24,6 +26,10 @@ class KernelSession {
  private:
   int most_threads_;
 };
+
+// The threads that kernels on `queue` use: those that it allows of the session's, 1 without a
+// session.
+int threads_of(const Queue& queue);
 
 // "avx512", "avx2" or "baseline": the instructions that the inner loops use, the best that the
 // processor has unless the environment variable GARONNE_INSTRUCTIONS names one of them (ConfigError

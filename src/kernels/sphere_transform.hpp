@@ -8,6 +8,7 @@
 // differences. Vector registers run along the channels, in the Fourier sums too: no transposition.
 #pragma once
 
+#include "base/device.hpp"
 #include "kernels/element_type.hpp"
 
 #include <cstdint>
@@ -69,7 +70,7 @@ std::int64_t sphere_workspace_bytes(ElementType type, const SphereShape& shape, 
 
 // coefficients(l, m) = Σ_k function(l, m, k) factor(k, m) Σ_j exp(-i m λ_j) grid(k, j), with
 // λ_j = 2π j / longitudes. With factors {quadrature weights, 2π / longitudes twice} the transform.
-void sphere_analysis(const SphereArguments& arguments);
+void sphere_analysis(const Queue& queue, const SphereArguments& arguments);
 
 // grid(k, j) = Re Σ_m factor(k, m) (single: 1, paired: 2 times) exp(i m λ_j) Σ_l function(l, m, k)
 // coefficients(l, m), imaginary parts of orders that stand alone left out. With all factors 1 the
@@ -77,6 +78,6 @@ void sphere_analysis(const SphereArguments& arguments);
 //
 // As maps between reals: the adjoint of analysis with (rows, single, paired) is synthesis with
 // (rows, single, paired / 2), that of synthesis is analysis with (rows, single, 2 paired).
-void sphere_synthesis(const SphereArguments& arguments);
+void sphere_synthesis(const Queue& queue, const SphereArguments& arguments);
 
 }  // namespace garonne::kernels

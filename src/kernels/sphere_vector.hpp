@@ -1,6 +1,7 @@
 // Divergence and vorticity of tangential vector fields on the unit sphere, and back.
 #pragma once
 
+#include "base/device.hpp"
 #include "kernels/sphere_transform.hpp"
 
 namespace garonne::kernels {
@@ -24,10 +25,10 @@ struct SphereVectorArguments {
 
 // Four scalar analyses. Exact for fields of the degrees of the shape where the quadrature is.
 // Allocates as much as the results, and the workspace of the scalar transform.
-void sphere_vector_analysis(const SphereVectorArguments& arguments);
+void sphere_vector_analysis(const Queue& queue, const SphereVectorArguments& arguments);
 
 // Four scalar syntheses. The coefficient of degree 0, which no vector field has, is not read.
 // Allocates as much as the two fields and the coefficients, and the workspace.
-void sphere_vector_synthesis(const SphereVectorArguments& arguments);
+void sphere_vector_synthesis(const Queue& queue, const SphereVectorArguments& arguments);
 
 }  // namespace garonne::kernels

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.hpp"
 #include "base/precision.hpp"
 #include "dist/transport.hpp"
 #include "kernels/element_type.hpp"
@@ -32,6 +33,7 @@ struct Declaration {
 
 // What a node is told about the step it runs in.
 struct Context {
+  Queue queue;  // that nodes put their kernels into
   Precision precision = Precision::Float32;
   std::uint64_t seed = 0;
   std::uint64_t step = 0;

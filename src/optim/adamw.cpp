@@ -17,8 +17,8 @@ class AdamW : public Optimizer {
     return {"first_moment", "second_moment"};
   }
 
-  void update(const ParameterUpdate& update, std::int64_t step, double learning_rate,
-              double gradient_scale) const override {
+  void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
+              double learning_rate, double gradient_scale) const override {
     kernels::AdamW options;
     options.learning_rate = learning_rate;
     options.beta1 = keys_.beta1;
@@ -31,7 +31,7 @@ class AdamW : public Optimizer {
     options.bias_correction2 = 1.0 - std::pow(keys_.beta2, static_cast<double>(step));
     const auto type = update.parameter.scalar_type() == at::kDouble ? kernels::ElementType::Float64
                                                                     : kernels::ElementType::Float32;
-    kernels::adamw_update(type, update.parameter.data_ptr(), update.states[0].data_ptr(),
+    kernels::adamw_update(queue, type, update.parameter.data_ptr(), update.states[0].data_ptr(),
                           update.states[1].data_ptr(), update.gradient.const_data_ptr(),
                           update.parameter.numel(), options, gradient_scale,
                           update.compute_copy.defined() ? update.compute_copy.data_ptr() : nullptr);

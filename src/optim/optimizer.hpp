@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/device.hpp"
 
 namespace garonne::optim {
 
@@ -29,8 +30,8 @@ class Optimizer {
   virtual ~Optimizer() = default;
   virtual std::vector<std::string> state_names() const = 0;
   // `step` counts from 1; the gradient is multiplied by `gradient_scale` (clipping) on the fly.
-  virtual void update(const ParameterUpdate& update, std::int64_t step, double learning_rate,
-                      double gradient_scale) const = 0;
+  virtual void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
+                      double learning_rate, double gradient_scale) const = 0;
 };
 
 // By optimizer.name; throws ConfigError for an unknown one.

@@ -2,6 +2,7 @@
 // counts.
 #pragma once
 
+#include "base/device.hpp"
 #include "kernels/element_type.hpp"
 
 #include <gtest/gtest.h>
@@ -61,6 +62,8 @@ void expect_thread_independent(const std::function<Array()>& make);
 
 // Restricts the session of the test program.
 void use_threads(int threads);
+
+inline constexpr Queue host;
 
 inline constexpr ElementType all_types[] = {ElementType::Float32, ElementType::Float64,
                                             ElementType::BFloat16};

@@ -55,7 +55,7 @@ TEST(Convert, RoundsToNearestEven) {
       source.set(2, 1.0 + 0x1p-8 + 0x1p-20);
     }
     Array got(ElementType::BFloat16, n);
-    to_bfloat16(static_cast<const float*>(source.data()), got.data(), n);
+    to_bfloat16(host, static_cast<const float*>(source.data()), got.data(), n);
     Array wanted(ElementType::BFloat16, n);
     for (std::int64_t i = 0; i < n; ++i) wanted.set(i, source[i]);
     EXPECT_TRUE(got.same_bits(wanted)) << n;
@@ -67,7 +67,7 @@ TEST(Convert, KeepsNotANumberAndInfinity) {
   const float source[] = {std::bit_cast<float>(0x7F800001U), std::bit_cast<float>(0xFFFFFFFFU),
                           infinity, -infinity, std::numeric_limits<float>::max()};
   std::uint16_t got[5];
-  to_bfloat16(source, got, 5);
+  to_bfloat16(host, source, got, 5);
   for (int i = 0; i < 2; ++i)
     EXPECT_TRUE((got[i] & 0x7F80U) == 0x7F80U && (got[i] & 0x7FU) != 0) << i;
   EXPECT_EQ(got[2], 0x7F80U);
@@ -86,9 +86,9 @@ TEST(Convert, AccumulatesFrom) {
         sums.push_back(destination[i] + source[i]);
         copies.push_back(source[i]);
       }
-      accumulate_from(type, source.data(), destination.data(), n, true);
+      accumulate_from(host, type, source.data(), destination.data(), n, true);
       expect_near(destination, sums, rounding(accumulation_type(type)), 0, "+=");
-      accumulate_from(type, source.data(), destination.data(), n, false);
+      accumulate_from(host, type, source.data(), destination.data(), n, false);
       expect_near(destination, copies, 0, 0, "=");
     }
   }
@@ -101,7 +101,7 @@ TEST(Reduction, AddsInto) {
       Array destination = random_array(type, n, 5);
       std::vector<double> wanted;
       for (std::int64_t i = 0; i < n; ++i) wanted.push_back(destination[i] + source[i]);
-      add_into(type, destination.data(), source.data(), n);
+      add_into(host, type, destination.data(), source.data(), n);
       expect_near(destination, wanted, 1.01 * rounding(type), 0, "add_into");
     }
   }
@@ -114,14 +114,14 @@ TEST(Reduction, SumsSquares) {
       double wanted = 0;
       for (std::int64_t i = 0; i < n; ++i) wanted += values[i] * values[i];
       use_threads(1);
-      const double alone = sum_of_squares(type, values.data(), n);
+      const double alone = sum_of_squares(host, type, values.data(), n);
       use_threads(2);
-      const double together = sum_of_squares(type, values.data(), n);
+      const double together = sum_of_squares(host, type, values.data(), n);
       EXPECT_NEAR(alone, wanted, 1e-12 * wanted);
       EXPECT_EQ(alone, together) << "bits depend on the thread count";
     }
   }
-  EXPECT_THROW(sum_of_squares(ElementType::BFloat16, nullptr, 0), InternalError);
+  EXPECT_THROW(sum_of_squares(host, ElementType::BFloat16, nullptr, 0), InternalError);
 }
 
 TEST(AdamWUpdate, FollowsTheFormula) {
@@ -151,7 +151,7 @@ TEST(AdamWUpdate, FollowsTheFormula) {
           seconds.push_back(v);
         }
         Array copy(ElementType::BFloat16, n);
-        adamw_update(type, parameter.data(), first.data(), second.data(), gradient.data(), n,
+        adamw_update(host, type, parameter.data(), first.data(), second.data(), gradient.data(), n,
                      options, scale, with_copy ? copy.data() : nullptr);
         const double unit = rounding(type);
         expect_near(parameter, parameters, 4 * unit, 4 * unit, "parameter");
@@ -165,16 +165,16 @@ TEST(AdamWUpdate, FollowsTheFormula) {
       }
     }
   }
-  EXPECT_THROW(
-      adamw_update(ElementType::BFloat16, nullptr, nullptr, nullptr, nullptr, 0, {}, 1, nullptr),
-      InternalError);
+  EXPECT_THROW(adamw_update(host, ElementType::BFloat16, nullptr, nullptr, nullptr, nullptr, 0, {},
+                            1, nullptr),
+               InternalError);
 }
 
 TEST(FillNormal, FollowsBoxAndMuller) {
   const PhiloxKey key = philox_key(1, "weight");
   for (const ElementType type : all_types) {
     Array got(type, 1001);
-    fill_normal(type, got.data(), got.count(), key, 0.02, 0);
+    fill_normal(host, type, got.data(), got.count(), key, 0.02, 0);
     std::vector<double> wanted;
     for (std::uint64_t e = 0; e < 1001; ++e) {
       const PhiloxBlock block = philox_at(key, 0, 0, e / 4);
@@ -191,7 +191,7 @@ TEST(FillNormal, FollowsBoxAndMuller) {
 TEST(FillNormal, StepsAndSamplesHaveNumbersOfTheirOwn) {
   const PhiloxKey key = philox_key(4, "noise");
   Array got(ElementType::Float64, 9);
-  fill_normal(got.type(), got.data(), got.count(), key, 1.0, 3, 5, (1ULL << 33) + 7);
+  fill_normal(host, got.type(), got.data(), got.count(), key, 1.0, 3, 5, (1ULL << 33) + 7);
   std::vector<double> wanted;
   for (std::uint64_t e = 3; e < 12; ++e) {
     const PhiloxBlock block = philox_at(key, 5, (1ULL << 33) + 7, e / 4);
@@ -207,19 +207,19 @@ TEST(FillNormal, StepsAndSamplesHaveNumbersOfTheirOwn) {
 TEST(FillNormal, BitsDoNotDependOnTheCut) {
   const PhiloxKey key = philox_key(2, "weight");
   Array whole(ElementType::Float32, 5000);
-  fill_normal(whole.type(), whole.data(), whole.count(), key, 1.0, 0);
+  fill_normal(host, whole.type(), whole.data(), whole.count(), key, 1.0, 0);
   for (const std::int64_t first : {0L, 1L, 2L, 3L, 4L, 1023L, 4999L}) {
     for (const std::int64_t n : {1L, 2L, 3L, 700L}) {
       if (first + n > whole.count()) continue;
       Array part(ElementType::Float32, n);
-      fill_normal(part.type(), part.data(), n, key, 1.0, first);
+      fill_normal(host, part.type(), part.data(), n, key, 1.0, first);
       for (std::int64_t i = 0; i < n; ++i)
         ASSERT_EQ(part[i], whole[first + i]) << first << " " << i;
     }
   }
   expect_thread_independent([&] {
     Array again(ElementType::Float64, 5000);
-    fill_normal(again.type(), again.data(), again.count(), key, 1.0, 0);
+    fill_normal(host, again.type(), again.data(), again.count(), key, 1.0, 0);
     return again;
   });
 }
@@ -228,7 +228,7 @@ TEST(FillNormal, BitsDoNotDependOnTheCut) {
 // them.
 TEST(FillNormal, HasKnownBits) {
   Array values(ElementType::Float64, 5000);
-  fill_normal(values.type(), values.data(), values.count(), philox_key(1, "weight"), 1.0, 0);
+  fill_normal(host, values.type(), values.data(), values.count(), philox_key(1, "weight"), 1.0, 0);
   std::uint64_t hash = 0xCBF29CE484222325ULL;
   for (std::int64_t i = 0; i < values.count(); ++i) {
     hash = (hash ^ std::bit_cast<std::uint64_t>(values[i])) * 0x100000001B3ULL;
@@ -239,7 +239,7 @@ TEST(FillNormal, HasKnownBits) {
 TEST(FillNormal, HasItsMoments) {
   const std::int64_t n = 1 << 20;
   Array values(ElementType::Float32, n);
-  fill_normal(values.type(), values.data(), n, philox_key(3, "weight"), 0.5, 0);
+  fill_normal(host, values.type(), values.data(), n, philox_key(3, "weight"), 0.5, 0);
   double mean = 0;
   double square = 0;
   double fourth = 0;

@@ -58,8 +58,9 @@ struct Norm {
       x.set(i, x[i] + 50 * static_cast<double>(i % e.channels));
   }
   void forward() {
-    instance_norm_forward(type, x.data(), gain.data(), bias.data(), epsilon, y.data(), mean.data(),
-                          inverse.data(), workspace.data(), e.batch, e.points, e.channels);
+    instance_norm_forward(host, type, x.data(), gain.data(), bias.data(), epsilon, y.data(),
+                          mean.data(), inverse.data(), workspace.data(), e.batch, e.points,
+                          e.channels);
   }
 
   ElementType type;
@@ -114,7 +115,7 @@ TEST(InstanceNorm, Backward) {
         const double before = accumulate ? 0.5 : 1e9;
         Array of_gain(sums, e.channels, before);
         Array of_bias(sums, e.channels, before);
-        instance_norm_backward(type, given.data(), norm.x.data(), norm.gain.data(),
+        instance_norm_backward(host, type, given.data(), norm.x.data(), norm.gain.data(),
                                norm.mean.data(), norm.inverse.data(), gradient.data(),
                                of_gain.data(), of_bias.data(), accumulate, norm.workspace.data(),
                                e.batch, e.points, e.channels);
@@ -168,7 +169,7 @@ TEST(InstanceNorm, MomentsOfSomePoints) {
       }
       std::vector<double> mean(static_cast<std::size_t>(e.channels), 1e9);
       std::vector<double> squares = mean;
-      instance_norm_moments(type, norm.x.data(), counted, mean.data(), squares.data(),
+      instance_norm_moments(host, type, norm.x.data(), counted, mean.data(), squares.data(),
                             norm.workspace.data(), e.channels);
       const auto count = static_cast<long double>(e.points - 1);
       for (std::int64_t c = 0; c < e.channels; ++c) {
@@ -197,13 +198,13 @@ TEST(InstanceNorm, ApplyingIsTheForwardAndItsBackwardWithoutStatistics) {
     Norm norm(type, e);
     norm.forward();
     Array y(type, norm.count, 1e9);
-    instance_norm_apply(type, norm.x.data(), norm.gain.data(), norm.bias.data(), norm.mean.data(),
-                        norm.inverse.data(), y.data(), e.points, e.channels);
+    instance_norm_apply(host, type, norm.x.data(), norm.gain.data(), norm.bias.data(),
+                        norm.mean.data(), norm.inverse.data(), y.data(), e.points, e.channels);
     for (std::int64_t i = 0; i < norm.count; ++i) ASSERT_EQ(y[i], norm.y[i]);
     const Array given = random_array(type, norm.count, 6);
     Array gradient(type, norm.count, 1e9);
     std::vector<double> sums(static_cast<std::size_t>(2 * e.channels), 1e9);
-    instance_norm_apply_backward(type, given.data(), norm.x.data(), norm.gain.data(),
+    instance_norm_apply_backward(host, type, given.data(), norm.x.data(), norm.gain.data(),
                                  norm.mean.data(), norm.inverse.data(), gradient.data(),
                                  sums.data(), norm.workspace.data(), e.points, e.channels);
     const ElementType wide = accumulation_type(type);

@@ -53,8 +53,8 @@ TEST(LayerNorm, Forward) {
       Array y(type, rows * hidden);
       Array mean(sums, rows);
       Array inverse(sums, rows);
-      layer_norm_forward(type, x.data(), gain.data(), bias.data(), epsilon, y.data(), mean.data(),
-                         inverse.data(), rows, hidden);
+      layer_norm_forward(host, type, x.data(), gain.data(), bias.data(), epsilon, y.data(),
+                         mean.data(), inverse.data(), rows, hidden);
       std::vector<double> wanted;
       std::vector<double> means;
       std::vector<double> inverses;
@@ -72,8 +72,8 @@ TEST(LayerNorm, Forward) {
       expect_near(inverse, inverses, scaled(sums, 40), 0, "inverse deviation");
       expect_near(y, wanted, scaled(type, 2), scaled(sums, 200), "y");
       Array again(type, rows * hidden);
-      layer_norm_forward(type, x.data(), gain.data(), bias.data(), epsilon, again.data(), nullptr,
-                         nullptr, rows, hidden);
+      layer_norm_forward(host, type, x.data(), gain.data(), bias.data(), epsilon, again.data(),
+                         nullptr, nullptr, rows, hidden);
       EXPECT_TRUE(again.same_bits(y));
     }
   }
@@ -120,7 +120,7 @@ TEST(LayerNorm, Backward) {
       Array gradient_bias(sums, hidden, 0.25);
       const auto run = [&](bool accumulate_x, bool accumulate_parameters, bool with_x,
                            bool with_parameters) {
-        layer_norm_backward(type, gradient_y.data(), x.data(), gain.data(), mean.data(),
+        layer_norm_backward(host, type, gradient_y.data(), x.data(), gain.data(), mean.data(),
                             inverse.data(), with_x ? gradient_x.data() : nullptr, accumulate_x,
                             with_parameters ? gradient_gain.data() : nullptr,
                             with_parameters ? gradient_bias.data() : nullptr, accumulate_parameters,
@@ -161,8 +161,8 @@ TEST(LayerNorm, BitsDoNotDependOnThreads) {
     Array inverse(sums, rows);
     Array y(type, rows * hidden);
     expect_thread_independent([&] {
-      layer_norm_forward(type, x.data(), gain.data(), gain.data(), 1e-5, y.data(), mean.data(),
-                         inverse.data(), rows, hidden);
+      layer_norm_forward(host, type, x.data(), gain.data(), gain.data(), 1e-5, y.data(),
+                         mean.data(), inverse.data(), rows, hidden);
       return y;
     });
     Array workspace(ElementType::Float64, layer_norm_workspace_bytes(type, rows, hidden) / 8 + 1);
@@ -171,7 +171,7 @@ TEST(LayerNorm, BitsDoNotDependOnThreads) {
         Array gradient_x(type, rows * hidden);
         Array gradient_gain(sums, hidden);
         Array gradient_bias(sums, hidden);
-        layer_norm_backward(type, gradient_y.data(), x.data(), gain.data(), mean.data(),
+        layer_norm_backward(host, type, gradient_y.data(), x.data(), gain.data(), mean.data(),
                             inverse.data(), gradient_x.data(), false, gradient_gain.data(),
                             gradient_bias.data(), false, workspace.data(), rows, hidden);
         return which == 0 ? gradient_x : which == 1 ? gradient_gain : gradient_bias;
@@ -205,13 +205,13 @@ TEST(Gelu, ForwardAndBackward) {
       }
       const double unit = rounding(accumulation_type(type));
       Array y(type, n);
-      gelu_forward(type, x.data(), y.data(), n);
+      gelu_forward(host, type, x.data(), y.data(), n);
       expect_near(y, values, scaled(type, 2) + 4 * unit, 4 * unit, "gelu");
       Array gradient_x(type, n);
-      gelu_backward(type, gradient_y.data(), x.data(), gradient_x.data(), n);
+      gelu_backward(host, type, gradient_y.data(), x.data(), gradient_x.data(), n);
       expect_near(gradient_x, slopes, scaled(type, 2) + 8 * unit, 16 * unit, "gelu backward");
       expect_thread_independent([&] {
-        gelu_backward(type, gradient_y.data(), x.data(), gradient_x.data(), n);
+        gelu_backward(host, type, gradient_y.data(), x.data(), gradient_x.data(), n);
         return gradient_x;
       });
     }
@@ -222,7 +222,7 @@ TEST(Gelu, NotANumberStays) {
   for (const ElementType type : all_types) {
     const Array x(type, 17, std::numeric_limits<double>::quiet_NaN());
     Array y(type, 17);
-    gelu_forward(type, x.data(), y.data(), 17);
+    gelu_forward(host, type, x.data(), y.data(), 17);
     for (std::int64_t i = 0; i < 17; ++i) EXPECT_TRUE(std::isnan(y[i]));
   }
 }
@@ -241,16 +241,16 @@ TEST(Bias, AddAndGradient) {
       }
       Array gradient(sums, n, 7);
       const double tolerance = scaled(sums, 4 + 2.0 * static_cast<double>(rows));
-      bias_gradient(type, y.data(), gradient.data(), false, rows, n);
+      bias_gradient(host, type, y.data(), gradient.data(), false, rows, n);
       expect_near(gradient, columns, 0, tolerance, "bias gradient");
-      bias_gradient(type, y.data(), gradient.data(), true, rows, n);
+      bias_gradient(host, type, y.data(), gradient.data(), true, rows, n);
       for (double& value : columns) value *= 2;
       expect_near(gradient, columns, 0, 2 * tolerance, "bias gradient +=");
       expect_thread_independent([&] {
-        bias_gradient(type, y.data(), gradient.data(), false, rows, n);
+        bias_gradient(host, type, y.data(), gradient.data(), false, rows, n);
         return gradient;
       });
-      add_bias(type, y.data(), bias.data(), rows, n);
+      add_bias(host, type, y.data(), bias.data(), rows, n);
       expect_near(y, added, 1.01 * rounding(type), 0, "add_bias");
     }
   }
@@ -287,18 +287,18 @@ TEST(CrossEntropy, LossAndGradient) {
       Array row_losses(ElementType::Float64, rows);
       Array work = logits;
       const double without =
-          cross_entropy(type, work.data(), targets.data(), scale, false,
+          cross_entropy(host, type, work.data(), targets.data(), scale, false,
                         static_cast<double*>(row_losses.data()), rows, vocabulary);
       EXPECT_TRUE(work.same_bits(logits));
       EXPECT_NEAR(without, sum, tolerance * static_cast<double>(rows));
       expect_near(row_losses, losses, 0, tolerance, "row losses");
-      const double with = cross_entropy(type, work.data(), targets.data(), scale, true,
+      const double with = cross_entropy(host, type, work.data(), targets.data(), scale, true,
                                         static_cast<double*>(row_losses.data()), rows, vocabulary);
       EXPECT_EQ(with, without);
       expect_near(work, gradients, scaled(type, 2) + tolerance, scale * 4 * unit, "gradient");
       expect_thread_independent([&] {
         work = logits;
-        cross_entropy(type, work.data(), targets.data(), scale, true,
+        cross_entropy(host, type, work.data(), targets.data(), scale, true,
                       static_cast<double*>(row_losses.data()), rows, vocabulary);
         return work;
       });
@@ -310,7 +310,7 @@ TEST(CrossEntropy, RefusesTargetsOutside) {
   float logits[4] = {};
   double loss = 0;
   for (const std::int64_t target : {-1L, 4L}) {
-    EXPECT_THROW(cross_entropy(ElementType::Float32, logits, &target, 1, true, &loss, 1, 4),
+    EXPECT_THROW(cross_entropy(host, ElementType::Float32, logits, &target, 1, true, &loss, 1, 4),
                  InternalError);
   }
 }
@@ -322,7 +322,8 @@ TEST(CrossEntropy, IsNotFiniteWhereALogitIsNot) {
     Array logits(ElementType::Float32, 300);
     logits.set(200, value);
     double loss = 0;
-    const double sum = cross_entropy(logits.type(), logits.data(), &target, 1, true, &loss, 1, 300);
+    const double sum =
+        cross_entropy(host, logits.type(), logits.data(), &target, 1, true, &loss, 1, 300);
     EXPECT_FALSE(std::isfinite(sum));
   }
 }

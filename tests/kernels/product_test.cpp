@@ -50,8 +50,8 @@ TEST(OpenBlas, Product) {
             wanted.push_back(j < n ? 2 * sum + beta * c[i * ldc + j] : c[i * ldc + j]);
           }
         }
-        openblas_product(type, transpose_a, transpose_b, m, n, k, 2, a.data(), lda, b.data(), ldb,
-                         beta, c.data(), ldc);
+        openblas_product(host, type, transpose_a, transpose_b, m, n, k, 2, a.data(), lda, b.data(),
+                         ldb, beta, c.data(), ldc);
         expect_near(c, wanted, 4 * rounding(type),
                     40.0 * static_cast<double>(k + 1) * rounding(type), "product");
       }
@@ -83,7 +83,7 @@ TEST(OpenBlas, Batched) {
     }
     Array c(type, batch * m * n, std::nan(""));
     const auto run = [&] {
-      openblas_product_batched(type, false, true, m, n, k, 1, a.data(), k, m * k, b.data(), k,
+      openblas_product_batched(host, type, false, true, m, n, k, 1, a.data(), k, m * k, b.data(), k,
                                n * k, 0, c.data(), n, m * n, batch);
       return c;
     };
@@ -97,7 +97,7 @@ TEST(OpenBlas, RepeatsItsBits) {
   const Array a = random_array(ElementType::Float32, 300 * 70, 1);
   Array c(ElementType::Float32, 300 * 300);
   const auto run = [&] {
-    openblas_product(c.type(), false, true, 300, 300, 70, 1, a.data(), 70, a.data(), 70, 0,
+    openblas_product(host, c.type(), false, true, 300, 300, 70, 1, a.data(), 70, a.data(), 70, 0,
                      c.data(), 300);
     return c;
   };
@@ -107,7 +107,7 @@ TEST(OpenBlas, RepeatsItsBits) {
 
 TEST(OpenBlas, RefusesBFloat16) {
   if (!openblas_available()) GTEST_SKIP() << openblas_description();
-  EXPECT_THROW(openblas_product(ElementType::BFloat16, false, false, 1, 1, 1, 1, nullptr, 1,
+  EXPECT_THROW(openblas_product(host, ElementType::BFloat16, false, false, 1, 1, 1, 1, nullptr, 1,
                                 nullptr, 1, 0, nullptr, 1),
                InternalError);
 }

@@ -50,11 +50,11 @@ TEST(DropoutAdd, FollowsTheCounters) {
           added.push_back(residual[i] + alone.back());
         }
         Array out(type, batch * per_sample);
-        dropout_add(type, nullptr, x.data(), out.data(), dropout, samples.data(),
+        dropout_add(host, type, nullptr, x.data(), out.data(), dropout, samples.data(),
                     batch * per_sample, per_sample);
         expect_near(out, alone, 2 * rounding(type), 0, "dropout");
         const auto add = [&] {
-          dropout_add(type, residual.data(), x.data(), out.data(), dropout, samples.data(),
+          dropout_add(host, type, residual.data(), x.data(), out.data(), dropout, samples.data(),
                       batch * per_sample, per_sample);
           return out;
         };
@@ -71,7 +71,8 @@ TEST(DropoutAdd, DropsItsShare) {
   Array out(ElementType::Float32, n);
   const std::int64_t sample = 4;
   for (const double probability : {0.1, 0.5}) {
-    dropout_add(x.type(), nullptr, x.data(), out.data(), some_dropout(probability), &sample, n, n);
+    dropout_add(host, x.type(), nullptr, x.data(), out.data(), some_dropout(probability), &sample,
+                n, n);
     double dropped = 0;
     for (std::int64_t i = 0; i < n; ++i) dropped += out[i] == 0 ? 1 : 0;
     EXPECT_NEAR(dropped / static_cast<double>(n), probability, 0.003);
@@ -83,11 +84,11 @@ TEST(DropoutAdd, SamplesDoNotDependOnTheBatch) {
   const std::vector<std::int64_t> samples = some_samples(4);
   const Array x = random_array(ElementType::Float32, 4 * n, 1);
   Array whole(x.type(), 4 * n);
-  dropout_add(x.type(), nullptr, x.data(), whole.data(), some_dropout(0.3), samples.data(), 4 * n,
-              n);
+  dropout_add(host, x.type(), nullptr, x.data(), whole.data(), some_dropout(0.3), samples.data(),
+              4 * n, n);
   for (std::int64_t i = 0; i < 4; ++i) {
     Array one(x.type(), n);
-    dropout_add(x.type(), nullptr, static_cast<const float*>(x.data()) + i * n, one.data(),
+    dropout_add(host, x.type(), nullptr, static_cast<const float*>(x.data()) + i * n, one.data(),
                 some_dropout(0.3), samples.data() + i, n, n);
     for (std::int64_t j = 0; j < n; ++j) ASSERT_EQ(one[j], whole[i * n + j]);
   }
@@ -129,16 +130,17 @@ TEST(Embedding, ForwardAndBackward) {
           }
         }
         Array out(type, rows * hidden);
-        embedding_forward(type, tokens.data(), token_table.data(), position_table.data(),
+        embedding_forward(host, type, tokens.data(), token_table.data(), position_table.data(),
                           out.data(), dropout, samples.data(), rows, sequence, hidden);
         expect_near(out, wanted, 2 * rounding(type), 8 * rounding(sums), "embedding");
         Array token_gradient(sums, vocabulary * hidden, 9);
         Array position_gradient(sums, positions * hidden, 9);
         const auto backward = [&](bool accumulate, bool with_tokens, bool with_positions) {
-          embedding_backward(
-              type, gradient.data(), tokens.data(), with_tokens ? token_gradient.data() : nullptr,
-              accumulate, with_positions ? position_gradient.data() : nullptr, accumulate, dropout,
-              samples.data(), rows, sequence, hidden, vocabulary, positions);
+          embedding_backward(host, type, gradient.data(), tokens.data(),
+                             with_tokens ? token_gradient.data() : nullptr, accumulate,
+                             with_positions ? position_gradient.data() : nullptr, accumulate,
+                             dropout, samples.data(), rows, sequence, hidden, vocabulary,
+                             positions);
         };
         const double tolerance = 200 * rounding(sums);
         backward(false, true, true);

@@ -80,14 +80,14 @@ struct Problem {
     Array coefficients(call.type, coefficient_elements(), 1e9);
     call.grid = field.data();
     call.coefficients = coefficients.data();
-    sphere_analysis(call);
+    sphere_analysis(host, call);
     return coefficients;
   }
   Array synthesise(Array& coefficients) {
     Array field(call.type, grid_elements(), 1e9);
     call.grid = field.data();
     call.coefficients = coefficients.data();
-    sphere_synthesis(call);
+    sphere_synthesis(host, call);
     return field;
   }
 
@@ -272,12 +272,12 @@ TEST(SphereTransform, BitsDoNotDependOnThreads) {
 TEST(SphereTransform, RefusesWhatItCannotDo) {
   SphereArguments call;
   call.shape = {8, 8, 4, 5};
-  EXPECT_THROW(sphere_analysis(call), InternalError);
+  EXPECT_THROW(sphere_analysis(host, call), InternalError);
   call.shape = {8, 8, 8, 6};
-  EXPECT_THROW(sphere_synthesis(call), InternalError);
+  EXPECT_THROW(sphere_synthesis(host, call), InternalError);
   call.shape = {8, 8, 4, 4};
   call.type = ElementType::BFloat16;
-  EXPECT_THROW(sphere_analysis(call), InternalError);
+  EXPECT_THROW(sphere_analysis(host, call), InternalError);
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ struct VectorProblem {
     arguments.batch = 1;
     arguments.channels = call.channels;
     arguments.workspace = workspace.data();
-    sphere_synthesis(arguments);
+    sphere_synthesis(host, arguments);
     return field;
   }
 
@@ -90,7 +90,7 @@ TEST(SphereVector, SolidRotationAndFlowBetweenPoles) {
         problem.southward.set((k * 40 + j) * 2 + 1, sine);
       }
     }
-    sphere_vector_analysis(problem.call);
+    sphere_vector_analysis(host, problem.call);
     const Array divergence = problem.scalar(problem.divergence);
     const Array vorticity = problem.scalar(problem.vorticity);
     for (std::int64_t k = 0; k < 21; ++k) {
@@ -117,7 +117,7 @@ TEST(SphereVector, GradientOfAHarmonic) {
       problem.eastward.set(k * 32 + j, -std::cos(theta) * std::sin(angle));
     }
   }
-  sphere_vector_analysis(problem.call);
+  sphere_vector_analysis(host, problem.call);
   const Array divergence = problem.scalar(problem.divergence);
   const Array vorticity = problem.scalar(problem.vorticity);
   for (std::int64_t k = 0; k < 16; ++k) {
@@ -158,12 +158,12 @@ TEST(SphereVector, RoundTrip) {
       }
       problem.call.divergence = problem.divergence.data();
       problem.call.vorticity = problem.vorticity.data();
-      sphere_vector_synthesis(problem.call);
+      sphere_vector_synthesis(host, problem.call);
       Array divergence(type, count, 1e9);
       Array vorticity(type, count, 1e9);
       problem.call.divergence = divergence.data();
       problem.call.vorticity = vorticity.data();
-      sphere_vector_analysis(problem.call);
+      sphere_vector_analysis(host, problem.call);
       const double tolerance = 1000 * rounding(type) * largest(problem.divergence);
       for (std::int64_t i = 0; i < count; ++i) {
         ASSERT_NEAR(divergence[i], problem.divergence[i], tolerance);

@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "base/device.hpp"
 #include "base/error.hpp"
 #include "nn/compute_session.hpp"
 #include "optim/optimizer.hpp"
@@ -42,7 +43,7 @@ void compare_with_reference(const std::string& decay, at::ScalarType type, doubl
     const at::Tensor gradient =
         at::randn({1037}, type) * std::pow(10.0, static_cast<double>(step % 5) - 2);
     update.gradient = gradient.clone();
-    optimizer->update(update, step, learning_rate, gradient_scale);
+    optimizer->update(Queue(), update, step, learning_rate, gradient_scale);
     EXPECT_TRUE(at::equal(update.gradient, gradient)) << "gradients are read only";
     for (auto& group : theirs.param_groups()) group.options().set_lr(learning_rate);
     reference.mutable_grad() = gradient * gradient_scale;
@@ -77,7 +78,7 @@ TEST(AdamW, WritesTheComputeCopyOfAMaster) {
   update.gradient = at::randn({100});
   update.compute_copy = at::zeros({100}, at::kBFloat16);
   update.decays = true;
-  optimizer->update(update, 1, 0.1, 1.0);
+  optimizer->update(Queue(), update, 1, 0.1, 1.0);
   EXPECT_TRUE(at::equal(update.compute_copy, update.parameter.to(at::kBFloat16)));
 }
 
@@ -110,7 +111,7 @@ TEST(AdamW, JointMomentsOfComplexNumbers) {
         const double rate = 1e-2 * static_cast<double>(step % 7 + 1);
         const double scale = step % 2 == 0 ? 0.25 : 1.0;
         update.gradient = at::randn({2 * numbers}, real);
-        optimizer->update(update, step, rate, scale);
+        optimizer->update(Queue(), update, step, rate, scale);
         at::Tensor slope = as_complex(update.gradient) * scale;
         if (decay == "l2") slope = slope + 0.1 * wanted;
         first = 0.8 * first + 0.2 * slope;
@@ -143,7 +144,7 @@ TEST(AdamW, RealParametersHaveMomentsOfTheirOwn) {
     update.states = {at::zeros({64}), at::zeros({64})};
     update.gradient = gradient;
     update.complex = complex;
-    make_optimizer(config)->update(update, 1, 0.1, 1.0);
+    make_optimizer(config)->update(Queue(), update, 1, 0.1, 1.0);
     return update.parameter;
   };
   const at::Tensor independent = updated("independent", true);
@@ -163,7 +164,7 @@ TEST(AdamW, WritesTheComputeCopyOfComplexMasters) {
   update.gradient = at::randn({130});
   update.compute_copy = at::zeros({130}, at::kBFloat16);
   update.complex = true;
-  optimizer->update(update, 1, 0.1, 1.0);
+  optimizer->update(Queue(), update, 1, 0.1, 1.0);
   EXPECT_TRUE(at::equal(update.compute_copy, update.parameter.to(at::kBFloat16)));
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/bytes.hpp"
 #include "base/cache_folder.hpp"
+#include "base/device.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/json_input.hpp"
@@ -96,7 +97,7 @@ void choose_product(const nn::ProductShape& shape, const nn::Declaration& declar
   const auto keeps_to_declared = [&](const nn::Products& candidate) {
     if (shape.form != nn::ProductForm::Forward) return true;
     tier.reset_peak();
-    const at::Tensor y = candidate.forward(x, weight, at::Tensor());
+    const at::Tensor y = candidate.forward(Queue(), x, weight, at::Tensor());
     return tier.peak_bytes() - tier.live_bytes() <= declared.forward_bytes;
   };
   double best = std::numeric_limits<double>::infinity();
@@ -107,13 +108,13 @@ void choose_product(const nn::ProductShape& shape, const nn::Declaration& declar
     const double seconds = shortest_seconds(enough_seconds, [&] {
       switch (shape.form) {
         case nn::ProductForm::Forward:
-          candidate.forward(x, weight, at::Tensor());
+          candidate.forward(Queue(), x, weight, at::Tensor());
           break;
         case nn::ProductForm::InputGradient:
-          candidate.input_gradient(dy, weight);
+          candidate.input_gradient(Queue(), dy, weight);
           break;
         case nn::ProductForm::WeightGradient:
-          candidate.weight_gradient(dy, x, target, false);
+          candidate.weight_gradient(Queue(), dy, x, target, false);
           break;
       }
     });
@@ -349,12 +350,12 @@ void profile_step(const optim::Optimizer& optimizer, const std::string& name, Pr
   update.decays = true;
   plan::CostRow norm;
   norm.forward_seconds = shortest_seconds(enough_seconds, [&] {
-    kernels::sum_of_squares(nn::element_type_of(update.gradient), update.gradient.const_data_ptr(),
-                            update.gradient.numel());
+    kernels::sum_of_squares(Queue(), nn::element_type_of(update.gradient),
+                            update.gradient.const_data_ptr(), update.gradient.numel());
   });
   plan::CostRow updating;
   updating.forward_seconds =
-      shortest_seconds(enough_seconds, [&] { optimizer.update(update, 1, 1e-6, 1.0); });
+      shortest_seconds(enough_seconds, [&] { optimizer.update(Queue(), update, 1, 1e-6, 1.0); });
   table.rows[norm_key] = norm;
   table.rows[update_key] = updating;
 }

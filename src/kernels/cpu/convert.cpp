@@ -1,22 +1,25 @@
 #include "kernels/convert.hpp"
 
+#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
 
 namespace garonne::kernels {
 
-void to_bfloat16(const float* source, void* destination, std::int64_t n) {
+void to_bfloat16(const Queue& queue, const float* source, void* destination, std::int64_t n) {
+  expect_host(queue);
   const CombineArguments arguments{source, destination, false};
   const auto loop = loops().to_bfloat16[ElementType::Float32];
-  for_ranges(n, 2 * element_grain, 64,
+  for_ranges(queue, n, 2 * element_grain, 64,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 
-void accumulate_from(ElementType type, const void* source, void* destination, std::int64_t n,
-                     bool accumulate) {
+void accumulate_from(const Queue& queue, ElementType type, const void* source, void* destination,
+                     std::int64_t n, bool accumulate) {
+  expect_host(queue);
   const CombineArguments arguments{source, destination, accumulate};
   const auto loop = loops().accumulate_from[type];
-  for_ranges(n, 2 * element_grain, 64,
+  for_ranges(queue, n, 2 * element_grain, 64,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 

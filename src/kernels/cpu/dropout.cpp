@@ -1,16 +1,18 @@
 #include "kernels/dropout.hpp"
 
+#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
 
 namespace garonne::kernels {
 
-void dropout_add(ElementType type, const void* residual, const void* x, void* out,
-                 const Dropout& dropout, const std::int64_t* samples, std::int64_t elements,
-                 std::int64_t elements_per_sample) {
+void dropout_add(const Queue& queue, ElementType type, const void* residual, const void* x,
+                 void* out, const Dropout& dropout, const std::int64_t* samples,
+                 std::int64_t elements, std::int64_t elements_per_sample) {
+  expect_host(queue);
   const DropoutArguments arguments{residual, x, out, dropout, samples, elements_per_sample};
   const auto loop = loops().dropout_add[type];
-  for_ranges(elements, element_grain, 64,
+  for_ranges(queue, elements, element_grain, 64,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/embedding.hpp"
 
+#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
 
@@ -9,37 +10,39 @@ namespace garonne::kernels {
 
 namespace {
 
-void fill_zero(void* destination, std::int64_t bytes) {
-  for_ranges(bytes, 65536, 64, [&](std::int64_t begin, std::int64_t end) {
+void fill_zero(const Queue& queue, void* destination, std::int64_t bytes) {
+  for_ranges(queue, bytes, 65536, 64, [&](std::int64_t begin, std::int64_t end) {
     std::memset(static_cast<char*>(destination) + begin, 0, static_cast<std::size_t>(end - begin));
   });
 }
 
 }  // namespace
 
-void embedding_forward(ElementType type, const std::int64_t* tokens, const void* token_table,
-                       const void* position_table, void* out, const Dropout& dropout,
-                       const std::int64_t* samples, std::int64_t rows, std::int64_t sequence,
-                       std::int64_t hidden) {
+void embedding_forward(const Queue& queue, ElementType type, const std::int64_t* tokens,
+                       const void* token_table, const void* position_table, void* out,
+                       const Dropout& dropout, const std::int64_t* samples, std::int64_t rows,
+                       std::int64_t sequence, std::int64_t hidden) {
+  expect_host(queue);
   const EmbeddingForwardArguments arguments{tokens,  token_table, position_table, out,
                                             dropout, samples,     sequence,       hidden};
   const auto loop = loops().embedding_forward[type];
-  for_ranges(rows, row_grain(hidden), 1,
+  for_ranges(queue, rows, row_grain(hidden), 1,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 
-void embedding_backward(ElementType type, const void* gradient_out, const std::int64_t* tokens,
-                        void* gradient_token_table, bool accumulate_token_table,
-                        void* gradient_position_table, bool accumulate_position_table,
-                        const Dropout& dropout, const std::int64_t* samples, std::int64_t rows,
-                        std::int64_t sequence, std::int64_t hidden, std::int64_t vocabulary,
-                        std::int64_t positions) {
+void embedding_backward(const Queue& queue, ElementType type, const void* gradient_out,
+                        const std::int64_t* tokens, void* gradient_token_table,
+                        bool accumulate_token_table, void* gradient_position_table,
+                        bool accumulate_position_table, const Dropout& dropout,
+                        const std::int64_t* samples, std::int64_t rows, std::int64_t sequence,
+                        std::int64_t hidden, std::int64_t vocabulary, std::int64_t positions) {
+  expect_host(queue);
   const std::int64_t row_bytes = hidden * element_bytes(accumulation_type(type));
   if (gradient_token_table && !accumulate_token_table) {
-    fill_zero(gradient_token_table, vocabulary * row_bytes);
+    fill_zero(queue, gradient_token_table, vocabulary * row_bytes);
   }
   if (gradient_position_table && !accumulate_position_table) {
-    fill_zero(gradient_position_table, positions * row_bytes);
+    fill_zero(queue, gradient_position_table, positions * row_bytes);
   }
   const EmbeddingBackwardArguments arguments{gradient_out,
                                              tokens,
@@ -54,15 +57,17 @@ void embedding_backward(ElementType type, const void* gradient_out, const std::i
                                              vocabulary};
   const auto loop = loops().embedding_backward[type];
   // Cut along columns, not rows: two rows may hold the same token.
-  for_ranges(hidden, std::max<std::int64_t>(element_grain / std::max<std::int64_t>(rows, 1), 1), 64,
+  for_ranges(queue, hidden,
+             std::max<std::int64_t>(element_grain / std::max<std::int64_t>(rows, 1), 1), 64,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 
-void embedding_rows(ElementType type, const std::int64_t* tokens, const void* table,
-                    std::int64_t first_token, std::int64_t table_rows, void* out, std::int64_t rows,
-                    std::int64_t hidden) {
+void embedding_rows(const Queue& queue, ElementType type, const std::int64_t* tokens,
+                    const void* table, std::int64_t first_token, std::int64_t table_rows, void* out,
+                    std::int64_t rows, std::int64_t hidden) {
+  expect_host(queue);
   const std::int64_t bytes = hidden * element_bytes(type);
-  for_ranges(rows, row_grain(hidden), 1, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(queue, rows, row_grain(hidden), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t from = tokens[row] - first_token;
       char* to = static_cast<char*>(out) + row * bytes;
@@ -76,18 +81,20 @@ void embedding_rows(ElementType type, const std::int64_t* tokens, const void* ta
   });
 }
 
-void embedding_rows_backward(ElementType type, const void* gradient_out, const std::int64_t* tokens,
-                             std::int64_t first_token, std::int64_t table_rows,
-                             void* gradient_table, bool accumulate, std::int64_t rows,
-                             std::int64_t hidden) {
+void embedding_rows_backward(const Queue& queue, ElementType type, const void* gradient_out,
+                             const std::int64_t* tokens, std::int64_t first_token,
+                             std::int64_t table_rows, void* gradient_table, bool accumulate,
+                             std::int64_t rows, std::int64_t hidden) {
+  expect_host(queue);
   if (!accumulate) {
-    fill_zero(gradient_table, table_rows * hidden * element_bytes(accumulation_type(type)));
+    fill_zero(queue, gradient_table, table_rows * hidden * element_bytes(accumulation_type(type)));
   }
   const EmbeddingBackwardArguments arguments{gradient_out, tokens,      gradient_table, nullptr,
                                              Dropout(),    nullptr,     rows,           rows,
                                              hidden,       first_token, table_rows};
   const auto loop = loops().embedding_backward[type];
-  for_ranges(hidden, std::max<std::int64_t>(element_grain / std::max<std::int64_t>(rows, 1), 1), 64,
+  for_ranges(queue, hidden,
+             std::max<std::int64_t>(element_grain / std::max<std::int64_t>(rows, 1), 1), 64,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 

@@ -1,22 +1,25 @@
 #include "kernels/gelu.hpp"
 
+#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
 
 namespace garonne::kernels {
 
-void gelu_forward(ElementType type, const void* x, void* y, std::int64_t n) {
+void gelu_forward(const Queue& queue, ElementType type, const void* x, void* y, std::int64_t n) {
+  expect_host(queue);
   const GeluArguments arguments{nullptr, x, y};
   const auto loop = loops().gelu_forward[type];
-  for_ranges(n, element_grain / 2, 64,
+  for_ranges(queue, n, element_grain / 2, 64,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 
-void gelu_backward(ElementType type, const void* gradient_y, const void* x, void* gradient_x,
-                   std::int64_t n) {
+void gelu_backward(const Queue& queue, ElementType type, const void* gradient_y, const void* x,
+                   void* gradient_x, std::int64_t n) {
+  expect_host(queue);
   const GeluArguments arguments{gradient_y, x, gradient_x};
   const auto loop = loops().gelu_backward[type];
-  for_ranges(n, element_grain / 2, 64,
+  for_ranges(queue, n, element_grain / 2, 64,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 

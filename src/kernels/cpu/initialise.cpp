@@ -1,15 +1,18 @@
 #include "kernels/initialise.hpp"
 
+#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
 
 namespace garonne::kernels {
 
-void fill_normal(ElementType type, void* values, std::int64_t n, PhiloxKey key, double deviation,
-                 std::int64_t first_element, std::uint64_t step, std::uint64_t sample) {
+void fill_normal(const Queue& queue, ElementType type, void* values, std::int64_t n, PhiloxKey key,
+                 double deviation, std::int64_t first_element, std::uint64_t step,
+                 std::uint64_t sample) {
+  expect_host(queue);
   const FillNormalArguments arguments{values, key, deviation, first_element, step, sample};
   const auto loop = (*loops().fill_normal)[type];
-  for_ranges(n, 256, 64,
+  for_ranges(queue, n, 256, 64,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 

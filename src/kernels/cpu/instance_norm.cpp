@@ -1,5 +1,6 @@
 #include "kernels/instance_norm.hpp"
 
+#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
 
@@ -15,13 +16,13 @@ std::int64_t blocks_of(std::int64_t points) {
 }
 
 // Runs the loop over blocks of points and adds the blocks up: sums [2, channels] of one sample.
-void add_up(const Loop<InstanceSumArguments>& loops_of_type, ElementType type,
+void add_up(const Queue& queue, const Loop<InstanceSumArguments>& loops_of_type, ElementType type,
             InstanceSumArguments arguments, double* sums) {
   const std::int64_t width = 2 * arguments.channels;
   arguments.blocks = blocks_of(arguments.points);
   arguments.sums = sums + width;
   const auto loop = loops_of_type[type];
-  for_ranges(arguments.blocks,
+  for_ranges(queue, arguments.blocks,
              std::max<std::int64_t>(
                  row_grain(arguments.channels) * arguments.blocks / arguments.points, 1),
              1, [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
@@ -62,10 +63,11 @@ std::int64_t instance_norm_workspace_bytes(std::int64_t, std::int64_t points,
   return (2 + 1 + 2 + 2 * blocks_of(points)) * channels * 8;
 }
 
-void instance_norm_forward(ElementType type, const void* x, const void* gain, const void* bias,
-                           double epsilon, void* y, void* mean, void* inverse_deviation,
-                           void* workspace, std::int64_t batch, std::int64_t points,
-                           std::int64_t channels) {
+void instance_norm_forward(const Queue& queue, ElementType type, const void* x, const void* gain,
+                           const void* bias, double epsilon, void* y, void* mean,
+                           void* inverse_deviation, void* workspace, std::int64_t batch,
+                           std::int64_t points, std::int64_t channels) {
+  expect_host(queue);
   double* const shift = static_cast<double*>(workspace) + 2 * channels;
   double* const sums = shift + channels;
   const bool is_double = type == ElementType::Float64;
@@ -81,7 +83,7 @@ void instance_norm_forward(ElementType type, const void* x, const void* gain, co
     statistics.points = points;
     statistics.channels = channels;
     loops().instance_shift[type](statistics, 0, channels);
-    add_up(loops().instance_statistics, type, statistics, sums);
+    add_up(queue, loops().instance_statistics, type, statistics, sums);
     const auto count = static_cast<double>(points);
     if (is_double) {
       finish_statistics(sums, shift, count, epsilon, static_cast<double*>(means),
@@ -95,16 +97,17 @@ void instance_norm_forward(ElementType type, const void* x, const void* gain, co
         means,  inverses, nullptr, static_cast<char*>(y) + entry * sample_bytes,
         points, channels};
     const auto loop = loops().instance_forward[type];
-    for_ranges(points, row_grain(channels), 1,
+    for_ranges(queue, points, row_grain(channels), 1,
                [&](std::int64_t begin, std::int64_t end) { loop(apply, begin, end); });
   }
 }
 
-void instance_norm_backward(ElementType type, const void* gradient_y, const void* x,
-                            const void* gain, const void* mean, const void* inverse_deviation,
-                            void* gradient_x, void* gradient_gain, void* gradient_bias,
-                            bool accumulate_parameters, void* workspace, std::int64_t batch,
-                            std::int64_t points, std::int64_t channels) {
+void instance_norm_backward(const Queue& queue, ElementType type, const void* gradient_y,
+                            const void* x, const void* gain, const void* mean,
+                            const void* inverse_deviation, void* gradient_x, void* gradient_gain,
+                            void* gradient_bias, bool accumulate_parameters, void* workspace,
+                            std::int64_t batch, std::int64_t points, std::int64_t channels) {
+  expect_host(queue);
   double* const all = static_cast<double*>(workspace);
   double* const sums = all + 3 * channels;
   const std::int64_t sample_bytes = points * channels * element_bytes(type);
@@ -122,7 +125,7 @@ void instance_norm_backward(ElementType type, const void* gradient_y, const void
     products.inverse_deviation = inverses;
     products.points = points;
     products.channels = channels;
-    add_up(loops().instance_products, type, products, sums);
+    add_up(queue, loops().instance_products, type, products, sums);
     for (std::int64_t j = 0; j < 2 * channels; ++j) all[j] += sums[j];
     if (gradient_x == nullptr) continue;
     const InstanceApplyArguments apply{
@@ -130,7 +133,7 @@ void instance_norm_backward(ElementType type, const void* gradient_y, const void
         means,  inverses, sums, static_cast<char*>(gradient_x) + entry * sample_bytes,
         points, channels};
     const auto loop = loops().instance_backward[type];
-    for_ranges(points, row_grain(channels), 1,
+    for_ranges(queue, points, row_grain(channels), 1,
                [&](std::int64_t begin, std::int64_t end) { loop(apply, begin, end); });
   }
   if (type == ElementType::Float64) {
@@ -140,8 +143,10 @@ void instance_norm_backward(ElementType type, const void* gradient_y, const void
   }
 }
 
-void instance_norm_moments(ElementType type, const void* x, std::span<const PointRun> runs,
-                           double* mean, double* squares, void* workspace, std::int64_t channels) {
+void instance_norm_moments(const Queue& queue, ElementType type, const void* x,
+                           std::span<const PointRun> runs, double* mean, double* squares,
+                           void* workspace, std::int64_t channels) {
+  expect_host(queue);
   double* const shift = static_cast<double*>(workspace) + 2 * channels;
   double* const sums = shift + channels;
   std::fill_n(mean, channels, 0.0);
@@ -159,7 +164,7 @@ void instance_norm_moments(ElementType type, const void* x, std::span<const Poin
   for (const PointRun& run : runs) {
     statistics.x = points_of(run);
     statistics.points = run.count;
-    add_up(loops().instance_statistics, type, statistics, sums);
+    add_up(queue, loops().instance_statistics, type, statistics, sums);
     points += run.count;
     for (std::int64_t c = 0; c < channels; ++c) {
       mean[c] += sums[c];
@@ -174,20 +179,22 @@ void instance_norm_moments(ElementType type, const void* x, std::span<const Poin
   }
 }
 
-void instance_norm_apply(ElementType type, const void* x, const void* gain, const void* bias,
-                         const void* mean, const void* inverse_deviation, void* y,
+void instance_norm_apply(const Queue& queue, ElementType type, const void* x, const void* gain,
+                         const void* bias, const void* mean, const void* inverse_deviation, void* y,
                          std::int64_t points, std::int64_t channels) {
+  expect_host(queue);
   const InstanceApplyArguments apply{x,       nullptr, gain,   bias,    mean, inverse_deviation,
                                      nullptr, y,       points, channels};
   const auto loop = loops().instance_forward[type];
-  for_ranges(points, row_grain(channels), 1,
+  for_ranges(queue, points, row_grain(channels), 1,
              [&](std::int64_t begin, std::int64_t end) { loop(apply, begin, end); });
 }
 
-void instance_norm_apply_backward(ElementType type, const void* gradient_y, const void* x,
-                                  const void* gain, const void* mean, const void* inverse_deviation,
-                                  void* gradient_x, double* sums, void* workspace,
-                                  std::int64_t points, std::int64_t channels) {
+void instance_norm_apply_backward(const Queue& queue, ElementType type, const void* gradient_y,
+                                  const void* x, const void* gain, const void* mean,
+                                  const void* inverse_deviation, void* gradient_x, double* sums,
+                                  void* workspace, std::int64_t points, std::int64_t channels) {
+  expect_host(queue);
   double* const none = static_cast<double*>(workspace);
   double* const added = none + 3 * channels;
   InstanceSumArguments products{};
@@ -197,14 +204,14 @@ void instance_norm_apply_backward(ElementType type, const void* gradient_y, cons
   products.inverse_deviation = inverse_deviation;
   products.points = points;
   products.channels = channels;
-  add_up(loops().instance_products, type, products, added);
+  add_up(queue, loops().instance_products, type, products, added);
   std::copy_n(added, 2 * channels, sums);
   // The share of the statistics is left out.
   std::fill_n(none, 2 * channels, 0.0);
   const InstanceApplyArguments apply{x,    gradient_y, gain,   nullptr, mean, inverse_deviation,
                                      none, gradient_x, points, channels};
   const auto loop = loops().instance_backward[type];
-  for_ranges(points, row_grain(channels), 1,
+  for_ranges(queue, points, row_grain(channels), 1,
              [&](std::int64_t begin, std::int64_t end) { loop(apply, begin, end); });
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/layer_norm.hpp"
 
 #include "base/error.hpp"
+#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
 
@@ -17,13 +18,14 @@ std::int64_t row_partitions(std::int64_t rows) {
 
 }  // namespace
 
-void layer_norm_forward(ElementType type, const void* x, const void* gain, const void* bias,
-                        double epsilon, void* y, void* mean, void* inverse_deviation,
-                        std::int64_t rows, std::int64_t hidden) {
+void layer_norm_forward(const Queue& queue, ElementType type, const void* x, const void* gain,
+                        const void* bias, double epsilon, void* y, void* mean,
+                        void* inverse_deviation, std::int64_t rows, std::int64_t hidden) {
+  expect_host(queue);
   const LayerNormForwardArguments arguments{x,     gain, bias, epsilon, y, mean, inverse_deviation,
                                             hidden};
   const auto loop = loops().layer_norm_forward[type];
-  for_ranges(rows, row_grain(hidden), 1,
+  for_ranges(queue, rows, row_grain(hidden), 1,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 
@@ -31,11 +33,12 @@ std::int64_t layer_norm_workspace_bytes(ElementType type, std::int64_t rows, std
   return row_partitions(rows) * 2 * hidden * element_bytes(accumulation_type(type));
 }
 
-void layer_norm_backward(ElementType type, const void* gradient_y, const void* x, const void* gain,
-                         const void* mean, const void* inverse_deviation, void* gradient_x,
-                         bool accumulate_x, void* gradient_gain, void* gradient_bias,
-                         bool accumulate_parameters, void* workspace, std::int64_t rows,
-                         std::int64_t hidden) {
+void layer_norm_backward(const Queue& queue, ElementType type, const void* gradient_y,
+                         const void* x, const void* gain, const void* mean,
+                         const void* inverse_deviation, void* gradient_x, bool accumulate_x,
+                         void* gradient_gain, void* gradient_bias, bool accumulate_parameters,
+                         void* workspace, std::int64_t rows, std::int64_t hidden) {
+  expect_host(queue);
   expect((gradient_gain == nullptr) == (gradient_bias == nullptr),
          "layer_norm_backward wants both parameter gradients or none");
   const bool with_parameters = gradient_gain != nullptr;
@@ -47,7 +50,7 @@ void layer_norm_backward(ElementType type, const void* gradient_y, const void* x
       partitions,        rows,       hidden};
   const auto loop = loops().layer_norm_backward[type];
   const std::int64_t partition_rows = std::max<std::int64_t>(rows / partitions, 1);
-  for_ranges(partitions, std::max<std::int64_t>(row_grain(hidden) / partition_rows, 1), 1,
+  for_ranges(queue, partitions, std::max<std::int64_t>(row_grain(hidden) / partition_rows, 1), 1,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
   if (!with_parameters) return;
   const ElementType sums = accumulation_type(type);
@@ -60,7 +63,7 @@ void layer_norm_backward(ElementType type, const void* gradient_y, const void* x
                                      partitions,
                                      hidden,
                                      2 * hidden};
-    for_ranges(hidden, std::max<std::int64_t>(element_grain / partitions, 64), 64,
+    for_ranges(queue, hidden, std::max<std::int64_t>(element_grain / partitions, 64), 64,
                [&](std::int64_t begin, std::int64_t end) { sum_loop(columns, begin, end); });
   }
 }

@@ -1,20 +1,22 @@
 #include "kernels/optimizer_update.hpp"
 
 #include "base/error.hpp"
+#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
 
 namespace garonne::kernels {
 
-void adamw_update(ElementType type, void* parameter, void* first_moment, void* second_moment,
-                  const void* gradient, std::int64_t n, const AdamW& options, double gradient_scale,
-                  void* bfloat16_copy) {
+void adamw_update(const Queue& queue, ElementType type, void* parameter, void* first_moment,
+                  void* second_moment, const void* gradient, std::int64_t n, const AdamW& options,
+                  double gradient_scale, void* bfloat16_copy) {
+  expect_host(queue);
   const auto loop = loops().adamw[type];
   expect(loop != nullptr, "adamw_update wants Float32 or Float64 parameters");
   expect(!options.pairs || n % 2 == 0, "half of a complex number is left over");
   const AdamWArguments arguments{parameter, first_moment,   second_moment, gradient,
                                  options,   gradient_scale, bfloat16_copy};
-  for_ranges(n, element_grain / 2, 64,
+  for_ranges(queue, n, element_grain / 2, 64,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 

@@ -1,15 +1,15 @@
 // How kernels use the thread pool; private to this room, the only header that sees Kokkos.
 #pragma once
 
+#include "base/device.hpp"
+#include "kernels/session.hpp"
+
 #include <Kokkos_Core.hpp>
 
 #include <algorithm>
 #include <cstdint>
 
 namespace garonne::kernels {
-
-// The threads that the live session allows; 1 without one.
-int parallel_threads();
 
 // Elements that one thread should at least have to be worth waking, for a loop of a few operations
 // each.
@@ -25,12 +25,13 @@ constexpr std::int64_t row_grain(std::int64_t width) {
 // costs some microseconds; ranges begin at multiples of `alignment`, so that two threads do not
 // write one cache line.
 template <typename Work>
-void for_ranges(std::int64_t count, std::int64_t grain, std::int64_t alignment, const Work& work) {
+void for_ranges(const Queue& queue, std::int64_t count, std::int64_t grain, std::int64_t alignment,
+                const Work& work) {
   if (count <= 0) return;
   const std::int64_t units = (count + alignment - 1) / alignment;
   const std::int64_t pieces =
       std::clamp<std::int64_t>(count / std::max<std::int64_t>(grain, 1), 1,
-                               std::min<std::int64_t>(parallel_threads(), units));
+                               std::min<std::int64_t>(threads_of(queue), units));
   if (pieces == 1) {
     work(std::int64_t{0}, count);
     return;

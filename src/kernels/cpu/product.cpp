@@ -1,6 +1,7 @@
 #include "kernels/product.hpp"
 
 #include "base/error.hpp"
+#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/parallel.hpp"
 
 #include <dlfcn.h>
@@ -143,9 +144,11 @@ std::string openblas_description() {
   return open_blas().description;
 }
 
-void openblas_product(ElementType type, bool transpose_a, bool transpose_b, std::int64_t m,
-                      std::int64_t n, std::int64_t k, double alpha, const void* a, std::int64_t lda,
-                      const void* b, std::int64_t ldb, double beta, void* c, std::int64_t ldc) {
+void openblas_product(const Queue& queue, ElementType type, bool transpose_a, bool transpose_b,
+                      std::int64_t m, std::int64_t n, std::int64_t k, double alpha, const void* a,
+                      std::int64_t lda, const void* b, std::int64_t ldb, double beta, void* c,
+                      std::int64_t ldc) {
+  expect_host(queue);
   const Shape whole{transpose_a, transpose_b, m, n, k, lda, ldb, ldc};
   check(type, whole);
   if (m == 0 || n == 0) return;
@@ -156,7 +159,7 @@ void openblas_product(ElementType type, bool transpose_a, bool transpose_b, std:
   const double work_of_item =
       static_cast<double>(along_m ? n : m) * static_cast<double>(std::max<std::int64_t>(k, 1));
   const auto grain = static_cast<std::int64_t>(least_work / work_of_item) + 1;
-  for_ranges(extent, grain, tile, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(queue, extent, grain, tile, [&](std::int64_t begin, std::int64_t end) {
     Shape slice = whole;
     if (along_m) {
       slice.m = end - begin;
@@ -168,18 +171,20 @@ void openblas_product(ElementType type, bool transpose_a, bool transpose_b, std:
   });
 }
 
-void openblas_product_batched(ElementType type, bool transpose_a, bool transpose_b, std::int64_t m,
-                              std::int64_t n, std::int64_t k, double alpha, const void* a,
-                              std::int64_t lda, std::int64_t stride_a, const void* b,
-                              std::int64_t ldb, std::int64_t stride_b, double beta, void* c,
-                              std::int64_t ldc, std::int64_t stride_c, std::int64_t batch) {
+void openblas_product_batched(const Queue& queue, ElementType type, bool transpose_a,
+                              bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                              double alpha, const void* a, std::int64_t lda, std::int64_t stride_a,
+                              const void* b, std::int64_t ldb, std::int64_t stride_b, double beta,
+                              void* c, std::int64_t ldc, std::int64_t stride_c,
+                              std::int64_t batch) {
+  expect_host(queue);
   const Shape shape{transpose_a, transpose_b, m, n, k, lda, ldb, ldc};
   check(type, shape);
   if (m == 0 || n == 0) return;
   const double work_of_entry = static_cast<double>(m) * static_cast<double>(n) *
                                static_cast<double>(std::max<std::int64_t>(k, 1));
   const auto grain = static_cast<std::int64_t>(least_work / work_of_entry) + 1;
-  for_ranges(batch, grain, 1, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(queue, batch, grain, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t entry = begin; entry < end; ++entry) {
       run(type, shape, alpha, a, entry * stride_a, b, entry * stride_b, beta, c, entry * stride_c);
     }

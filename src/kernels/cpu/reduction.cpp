@@ -1,6 +1,7 @@
 #include "kernels/reduction.hpp"
 
 #include "base/error.hpp"
+#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
 
@@ -8,7 +9,8 @@
 
 namespace garonne::kernels {
 
-double sum_of_squares(ElementType type, const void* values, std::int64_t n) {
+double sum_of_squares(const Queue& queue, ElementType type, const void* values, std::int64_t n) {
+  expect_host(queue);
   const auto loop = loops().sum_of_squares[type];
   expect(loop != nullptr, "sum_of_squares wants Float32 or Float64");
   // Block sums live on the stack: the kernels allocate nothing.
@@ -20,7 +22,7 @@ double sum_of_squares(ElementType type, const void* values, std::int64_t n) {
     const std::int64_t blocks = (count + sum_block - 1) / sum_block;
     const SumOfSquaresArguments arguments{
         static_cast<const char*>(values) + first * element_bytes(type), count, sums.data()};
-    for_ranges(blocks, 1, 1,
+    for_ranges(queue, blocks, 1, 1,
                [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
     for (std::int64_t block = 0; block < blocks; ++block)
       total += sums[static_cast<std::size_t>(block)];
@@ -28,10 +30,12 @@ double sum_of_squares(ElementType type, const void* values, std::int64_t n) {
   return total;
 }
 
-void add_into(ElementType type, void* destination, const void* source, std::int64_t n) {
+void add_into(const Queue& queue, ElementType type, void* destination, const void* source,
+              std::int64_t n) {
+  expect_host(queue);
   const CombineArguments arguments{source, destination, true};
   const auto loop = loops().add_into[type];
-  for_ranges(n, 2 * element_grain, 64,
+  for_ranges(queue, n, 2 * element_grain, 64,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 
@@ -17,8 +18,9 @@ std::atomic<int> threads_in_use = 1;
 
 }  // namespace
 
-int parallel_threads() {
-  return threads_in_use.load(std::memory_order_relaxed);
+int threads_of(const Queue& queue) {
+  const int session = threads_in_use.load(std::memory_order_relaxed);
+  return queue.threads > 0 ? std::min(queue.threads, session) : session;
 }
 
 KernelSession::KernelSession(int threads) : most_threads_(threads) {
@@ -40,7 +42,7 @@ KernelSession::~KernelSession() {
 }
 
 int KernelSession::threads() const {
-  return parallel_threads();
+  return threads_in_use.load(std::memory_order_relaxed);
 }
 
 void KernelSession::use_threads(int threads) {

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/legendre_table.hpp"
+#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
 
@@ -34,12 +35,12 @@ std::int64_t scratch_bytes(const SphereShape& shape) {
 }
 
 // Runs one stage of a chunk on slices of [0, count), a thread each.
-void run(const SphereArguments& arguments, Loop<SphereLoopArguments> loop_of_type,
-         SphereLoopArguments chunk, std::int64_t count) {
+void run(const Queue& queue, const SphereArguments& arguments,
+         Loop<SphereLoopArguments> loop_of_type, SphereLoopArguments chunk, std::int64_t count) {
   const auto loop = loop_of_type[arguments.type];
   const std::int64_t slots = std::min<std::int64_t>(arguments.threads, count);
   char* const scratch = static_cast<char*>(arguments.workspace) + spectrum_bytes(arguments.shape);
-  for_ranges(slots, 1, 1, [&](std::int64_t begin, std::int64_t end) {
+  for_ranges(queue, slots, 1, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t slot = begin; slot < end; ++slot) {
       SphereLoopArguments mine = chunk;
       mine.scratch = scratch + slot * scratch_bytes(arguments.shape);
@@ -137,19 +138,21 @@ std::int64_t sphere_workspace_bytes(ElementType type, const SphereShape& shape, 
   return spectrum_bytes(shape) + threads * scratch_bytes(shape);
 }
 
-void sphere_analysis(const SphereArguments& arguments) {
+void sphere_analysis(const Queue& queue, const SphereArguments& arguments) {
+  expect_host(queue);
   const SphereLoops& sphere = *loops().sphere;
   for_chunks(arguments, [&](const SphereLoopArguments& chunk) {
-    run(arguments, sphere.fourier_analysis, chunk, arguments.shape.northern_rows());
-    run(arguments, sphere.legendre_analysis, chunk, arguments.shape.orders);
+    run(queue, arguments, sphere.fourier_analysis, chunk, arguments.shape.northern_rows());
+    run(queue, arguments, sphere.legendre_analysis, chunk, arguments.shape.orders);
   });
 }
 
-void sphere_synthesis(const SphereArguments& arguments) {
+void sphere_synthesis(const Queue& queue, const SphereArguments& arguments) {
+  expect_host(queue);
   const SphereLoops& sphere = *loops().sphere;
   for_chunks(arguments, [&](const SphereLoopArguments& chunk) {
-    run(arguments, sphere.legendre_synthesis, chunk, arguments.shape.orders);
-    run(arguments, sphere.fourier_synthesis, chunk, arguments.shape.northern_rows());
+    run(queue, arguments, sphere.legendre_synthesis, chunk, arguments.shape.orders);
+    run(queue, arguments, sphere.fourier_synthesis, chunk, arguments.shape.northern_rows());
   });
 }
 

@@ -1,5 +1,7 @@
 #include "kernels/sphere_vector.hpp"
 
+#include "kernels/cpu/expect_host.hpp"
+
 #include <numbers>
 #include <vector>
 
@@ -10,18 +12,19 @@ namespace {
 // Scalar transforms of one call, with a workspace of their own.
 class Transforms {
  public:
-  Transforms(const SphereVectorArguments& given, const SphereFactors& factors)
-      : given_(given),
+  Transforms(const Queue& queue, const SphereVectorArguments& given, const SphereFactors& factors)
+      : queue_(queue),
+        given_(given),
         factors_(factors),
         workspace_(static_cast<std::size_t>(
                        sphere_workspace_bytes(given.type, given.shape, given.threads)) +
                    64) {}
 
   void analyse(LegendreFunction function, const void* field, void* coefficients) {
-    sphere_analysis(call(function, const_cast<void*>(field), coefficients));
+    sphere_analysis(queue_, call(function, const_cast<void*>(field), coefficients));
   }
   void synthesise(LegendreFunction function, const void* coefficients, void* field) {
-    sphere_synthesis(call(function, field, const_cast<void*>(coefficients)));
+    sphere_synthesis(queue_, call(function, field, const_cast<void*>(coefficients)));
   }
 
  private:
@@ -43,6 +46,7 @@ class Transforms {
     return arguments;
   }
 
+  Queue queue_;
   const SphereVectorArguments& given_;
   SphereFactors factors_;
   std::vector<unsigned char> workspace_;
@@ -64,10 +68,10 @@ void add_turned(const std::vector<T>& from, T sign, T* to) {
 // u · ∇Y and u · (r̂ × ∇Y), integrated: divergence = -(D u_s - i M u_e), vorticity = -(D u_e + i M
 // u_s), with D the sums with dP̄/dθ and M those with m P̄ / sin θ.
 template <typename T>
-void analyse(const SphereVectorArguments& given) {
+void analyse(const Queue& queue, const SphereVectorArguments& given) {
   const double step = 2 * std::numbers::pi / static_cast<double>(given.shape.longitudes);
   // The sign of both is in the factors.
-  Transforms transforms(given, {given.weights, -step, -step});
+  Transforms transforms(queue, given, {given.weights, -step, -step});
   std::vector<T> turned(2 * coefficient_pairs(given));
   T* const divergence = static_cast<T*>(given.divergence);
   T* const vorticity = static_cast<T*>(given.vorticity);
@@ -102,8 +106,8 @@ void solve_laplacian(const SphereVectorArguments& given, const void* coefficient
 
 // u_s = ∂Φ/∂θ - (1/sin θ) ∂Ψ/∂λ, u_e = (1/sin θ) ∂Φ/∂λ + ∂Ψ/∂θ
 template <typename T>
-void synthesise(const SphereVectorArguments& given) {
-  Transforms transforms(given, {});
+void synthesise(const Queue& queue, const SphereVectorArguments& given) {
+  Transforms transforms(queue, given, {});
   std::vector<T> potential;
   std::vector<T> turned;
   std::vector<T> part(
@@ -122,19 +126,21 @@ void synthesise(const SphereVectorArguments& given) {
 
 }  // namespace
 
-void sphere_vector_analysis(const SphereVectorArguments& arguments) {
+void sphere_vector_analysis(const Queue& queue, const SphereVectorArguments& arguments) {
+  expect_host(queue);
   if (arguments.type == ElementType::Float32) {
-    analyse<float>(arguments);
+    analyse<float>(queue, arguments);
   } else {
-    analyse<double>(arguments);
+    analyse<double>(queue, arguments);
   }
 }
 
-void sphere_vector_synthesis(const SphereVectorArguments& arguments) {
+void sphere_vector_synthesis(const Queue& queue, const SphereVectorArguments& arguments) {
+  expect_host(queue);
   if (arguments.type == ElementType::Float32) {
-    synthesise<float>(arguments);
+    synthesise<float>(queue, arguments);
   } else {
-    synthesise<double>(arguments);
+    synthesise<double>(queue, arguments);
   }
 }
 

@@ -29,7 +29,7 @@ void InputNoise::add(const Context& context, std::int64_t first_channel,
       for (std::int64_t slot = 0; slot < slots; ++slot) {
         const std::int64_t row = rows_.row(slot);
         if (row == FieldRows::none) continue;
-        kernels::fill_normal(context.element_type(),
+        kernels::fill_normal(context.queue, context.element_type(),
                              plane.narrow(0, slot * in_slot, in_slot).data_ptr(), in_slot, key,
                              deviation_, (first_channel + channel) * whole + row * in_slot,
                              context.step, static_cast<std::uint64_t>(context.samples[sample]));

@@ -75,7 +75,7 @@ class FieldLift : public Node {
 
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
-    return context.products->forward(features(context, inputs), parameters[0],
+    return context.products->forward(context.queue, features(context, inputs), parameters[0],
                                      bias_ ? parameters[1] : at::Tensor());
   }
 
@@ -83,10 +83,10 @@ class FieldLift : public Node {
                                    BackwardArguments& arguments) const override {
     const at::Tensor& given = arguments.output_gradient;
     const auto& targets = arguments.parameter_gradients;
-    context.products->weight_gradient(given, features(context, arguments.inputs), targets[0].target,
-                                      targets[0].accumulate);
+    context.products->weight_gradient(context.queue, given, features(context, arguments.inputs),
+                                      targets[0].target, targets[0].accumulate);
     if (bias_) {
-      kernels::bias_gradient(context.element_type(), given.const_data_ptr(),
+      kernels::bias_gradient(context.queue, context.element_type(), given.const_data_ptr(),
                              targets[1].target.data_ptr(), targets[1].accumulate, rows_, outputs_);
     }
     std::vector<at::Tensor> gradients(window_.values.size());
@@ -94,7 +94,8 @@ class FieldLift : public Node {
     for (std::size_t s = 0; s < gradients.size(); ++s) {
       if (!arguments.wanted[s] || !differentiable(s)) continue;
       if (!of_features.defined())
-        of_features = context.products->input_gradient(given, arguments.parameters[0]);
+        of_features =
+            context.products->input_gradient(context.queue, given, arguments.parameters[0]);
       gradients[s] = at::empty({rows_, source_channels(s)}, given.options()).zero_();
       std::int64_t at = 0;
       for (const auto& part : window_.parts) {
@@ -256,7 +257,7 @@ class GatedAdd : public Node {
       at::Tensor piece = products.narrow(0, 0, rows);
       at::mul_out(piece, given.narrow(0, first, rows).to(type),
                   skip.narrow(0, first, rows).to(type));
-      kernels::bias_gradient(element_type_of(piece), piece.const_data_ptr(),
+      kernels::bias_gradient(context.queue, element_type_of(piece), piece.const_data_ptr(),
                              target.target.data_ptr(), target.accumulate || first > 0, rows,
                              channels_);
     }

@@ -112,7 +112,7 @@ Products Products::from_json(const nlohmann::json& json) {
   return products;
 }
 
-at::Tensor Products::forward(const at::Tensor& x, const at::Tensor& weight,
+at::Tensor Products::forward(const Queue& queue, const at::Tensor& x, const at::Tensor& weight,
                              const at::Tensor& bias) const {
   const std::int64_t inputs = weight.size(1);
   const std::int64_t outputs = weight.size(0);
@@ -122,19 +122,19 @@ at::Tensor Products::forward(const at::Tensor& x, const at::Tensor& weight,
   if (library == ProductLibrary::OneDnn) return onednn_linear(flat, weight, bias);
   at::Tensor y = at::empty({rows, outputs}, x.options());
   if (library == ProductLibrary::OpenBlas) {
-    kernels::openblas_product(element_type_of(x), false, true, rows, outputs, inputs, 1.0,
+    kernels::openblas_product(queue, element_type_of(x), false, true, rows, outputs, inputs, 1.0,
                               flat.data_ptr(), inputs, weight.data_ptr(), inputs, 0.0, y.data_ptr(),
                               outputs);
   } else {
     at::mm_out(y, flat, weight.t());
   }
   if (bias.defined())
-    kernels::add_bias(element_type_of(y), y.data_ptr(), bias.data_ptr(), rows, outputs);
+    kernels::add_bias(queue, element_type_of(y), y.data_ptr(), bias.data_ptr(), rows, outputs);
   return y;
 }
 
-at::Tensor Products::input_gradient(const at::Tensor& gradient, const at::Tensor& weight,
-                                    double scale) const {
+at::Tensor Products::input_gradient(const Queue& queue, const at::Tensor& gradient,
+                                    const at::Tensor& weight, double scale) const {
   const std::int64_t inputs = weight.size(1);
   const std::int64_t outputs = weight.size(0);
   const std::int64_t rows = gradient.numel() / outputs;
@@ -143,8 +143,8 @@ at::Tensor Products::input_gradient(const at::Tensor& gradient, const at::Tensor
   const ProductLibrary library =
       choice(shape_of(ProductForm::InputGradient, gradient, rows, outputs, inputs));
   if (library == ProductLibrary::OpenBlas) {
-    kernels::openblas_product(element_type_of(result), false, false, rows, inputs, outputs, scale,
-                              flat.data_ptr(), outputs, weight.data_ptr(), inputs, 0.0,
+    kernels::openblas_product(queue, element_type_of(result), false, false, rows, inputs, outputs,
+                              scale, flat.data_ptr(), outputs, weight.data_ptr(), inputs, 0.0,
                               result.data_ptr(), inputs);
   } else if (scale == 1) {
     at::mm_out(result, flat, weight);
@@ -154,8 +154,8 @@ at::Tensor Products::input_gradient(const at::Tensor& gradient, const at::Tensor
   return result;
 }
 
-void Products::weight_gradient(const at::Tensor& gradient, const at::Tensor& x, at::Tensor target,
-                               bool accumulate, double scale) const {
+void Products::weight_gradient(const Queue& queue, const at::Tensor& gradient, const at::Tensor& x,
+                               at::Tensor target, bool accumulate, double scale) const {
   const std::int64_t outputs = gradient.size(-1);
   const std::int64_t inputs = x.size(-1);
   const std::int64_t rows = x.numel() / inputs;
@@ -164,7 +164,7 @@ void Products::weight_gradient(const at::Tensor& gradient, const at::Tensor& x, 
   if (x.scalar_type() == at::kBFloat16) {
     at::Tensor product = at::mm(dy.t(), flat);
     if (scale != 1) product.mul_(scale);
-    kernels::accumulate_from(element_type_of(product), product.data_ptr(), target.data_ptr(),
+    kernels::accumulate_from(queue, element_type_of(product), product.data_ptr(), target.data_ptr(),
                              outputs * inputs, accumulate);
     return;
   }
@@ -172,7 +172,7 @@ void Products::weight_gradient(const at::Tensor& gradient, const at::Tensor& x, 
   const ProductLibrary library =
       choice(shape_of(ProductForm::WeightGradient, x, rows, outputs, inputs));
   if (library == ProductLibrary::OpenBlas) {
-    kernels::openblas_product(element_type_of(x), true, false, outputs, inputs, rows, scale,
+    kernels::openblas_product(queue, element_type_of(x), true, false, outputs, inputs, rows, scale,
                               dy.data_ptr(), outputs, flat.data_ptr(), inputs,
                               accumulate ? 1.0 : 0.0, matrix.data_ptr(), inputs);
   } else {

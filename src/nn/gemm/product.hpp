@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.hpp"
 #include "base/precision.hpp"
 #include "nn/node.hpp"
 
@@ -51,13 +52,14 @@ class Products {
   static Products from_json(const nlohmann::json& json);
 
   // y = x · Wᵀ, in a new storage. `bias` may be undefined.
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
+  at::Tensor forward(const Queue& queue, const at::Tensor& x, const at::Tensor& weight,
+                     const at::Tensor& bias) const;
   // dx = scale · dy · W, in a new storage.
-  at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& weight,
-                            double scale = 1) const;
+  at::Tensor input_gradient(const Queue& queue, const at::Tensor& gradient,
+                            const at::Tensor& weight, double scale = 1) const;
   // target (+)= scale · dyᵀ · x; target is flat, n·k elements, in the gradient type.
-  void weight_gradient(const at::Tensor& gradient, const at::Tensor& x, at::Tensor target,
-                       bool accumulate, double scale = 1) const;
+  void weight_gradient(const Queue& queue, const at::Tensor& gradient, const at::Tensor& x,
+                       at::Tensor target, bool accumulate, double scale = 1) const;
 
  private:
   std::map<std::string, ProductLibrary> choices_;
@@ -76,7 +78,8 @@ ProductTransients product_transients(const Declaration& declaration, std::int64_
                                      std::int64_t outputs, std::int64_t inputs);
 
 // Workspace of oneDNN's float32 forward, an upper bound found by measuring: the weights in blocks
-// of 64 outputs, for each thread. A library that takes more is not chosen (exec/profile/profile.cpp).
+// of 64 outputs, for each thread. A library that takes more is not chosen
+// (exec/profile/profile.cpp).
 std::int64_t float32_workspace_bytes(const Declaration& declaration, std::int64_t inputs);
 
 // Workspace of one bfloat16 product [m, k] · [k, n].

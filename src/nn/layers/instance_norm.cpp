@@ -41,10 +41,11 @@ class InstanceNorm : public Node {
     at::Tensor mean = at::empty({batch_, channels_}, options);
     at::Tensor inverse_deviation = at::empty({batch_, channels_}, options);
     at::Tensor workspace = at::empty({workspace_bytes()}, options.dtype(at::kByte));
-    kernels::instance_norm_forward(
-        context.element_type(), inputs[0].const_data_ptr(), parameters[0].const_data_ptr(),
-        parameters[1].const_data_ptr(), epsilon_, y.data_ptr(), mean.data_ptr(),
-        inverse_deviation.data_ptr(), workspace.data_ptr(), batch_, points_, channels_);
+    kernels::instance_norm_forward(context.queue, context.element_type(),
+                                   inputs[0].const_data_ptr(), parameters[0].const_data_ptr(),
+                                   parameters[1].const_data_ptr(), epsilon_, y.data_ptr(),
+                                   mean.data_ptr(), inverse_deviation.data_ptr(),
+                                   workspace.data_ptr(), batch_, points_, channels_);
     if (record != nullptr) record->slots = {mean, inverse_deviation};
     return y;
   }
@@ -56,11 +57,11 @@ class InstanceNorm : public Node {
     auto& gradients = arguments.parameter_gradients;
     at::Tensor workspace = at::empty({workspace_bytes()}, x.options().dtype(at::kByte));
     kernels::instance_norm_backward(
-        context.element_type(), arguments.output_gradient.const_data_ptr(), x.const_data_ptr(),
-        arguments.parameters[0].const_data_ptr(), arguments.record->slots[0].const_data_ptr(),
-        arguments.record->slots[1].const_data_ptr(), gradient.data_ptr(),
-        gradients[0].target.data_ptr(), gradients[1].target.data_ptr(), gradients[0].accumulate,
-        workspace.data_ptr(), batch_, points_, channels_);
+        context.queue, context.element_type(), arguments.output_gradient.const_data_ptr(),
+        x.const_data_ptr(), arguments.parameters[0].const_data_ptr(),
+        arguments.record->slots[0].const_data_ptr(), arguments.record->slots[1].const_data_ptr(),
+        gradient.data_ptr(), gradients[0].target.data_ptr(), gradients[1].target.data_ptr(),
+        gradients[0].accumulate, workspace.data_ptr(), batch_, points_, channels_);
     return {gradient};
   }
 

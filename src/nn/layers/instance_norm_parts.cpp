@@ -77,7 +77,7 @@ class InstanceMoments : public Node {
         at::empty({workspace_bytes()}, inputs[0].options().dtype(at::kByte));
     auto* values = moments.data_ptr<double>();
     for (std::int64_t b = 0; b < batch_; ++b) {
-      kernels::instance_norm_moments(context.element_type(),
+      kernels::instance_norm_moments(context.queue, context.element_type(),
                                      sample_of(inputs[0], b, points_ * channels_), counted_,
                                      values + b * channels_, values + (batch_ + b) * channels_,
                                      workspace.data_ptr(), channels_);
@@ -120,11 +120,11 @@ class InstanceMoments : public Node {
     const at::Tensor one = at::empty({channels_}, x.options()).fill_(1);
     at::Tensor gradient = at::empty({batch_ * points_, channels_}, x.options());
     for (std::int64_t b = 0; b < batch_; ++b) {
-      kernels::instance_norm_apply(context.element_type(), sample_of(x, b, points_ * channels_),
-                                   one.const_data_ptr(), sample_of(constant, b, channels_),
-                                   sample_of(mean, b, channels_), sample_of(factor, b, channels_),
-                                   made_sample_of(gradient, b, points_ * channels_), points_,
-                                   channels_);
+      kernels::instance_norm_apply(
+          context.queue, context.element_type(), sample_of(x, b, points_ * channels_),
+          one.const_data_ptr(), sample_of(constant, b, channels_), sample_of(mean, b, channels_),
+          sample_of(factor, b, channels_), made_sample_of(gradient, b, points_ * channels_),
+          points_, channels_);
       for (const auto& run : absent_)
         gradient.narrow(0, b * points_ + run.first, run.count).zero_();
     }
@@ -182,7 +182,7 @@ class InstanceNormOfMoments : public Node {
     const Statistics statistics = statistics_of(context, inputs[1]);
     for (std::int64_t b = 0; b < batch_; ++b) {
       kernels::instance_norm_apply(
-          context.element_type(), sample_of(inputs[0], b, points_ * channels_),
+          context.queue, context.element_type(), sample_of(inputs[0], b, points_ * channels_),
           parameters[0].const_data_ptr(), parameters[1].const_data_ptr(),
           sample_of(statistics.mean, b, channels_), sample_of(statistics.inverse, b, channels_),
           made_sample_of(y, b, points_ * channels_), points_, channels_);
@@ -204,7 +204,8 @@ class InstanceNormOfMoments : public Node {
     gain.copy_(arguments.parameters[0]);
     for (std::int64_t b = 0; b < batch_; ++b) {
       kernels::instance_norm_apply_backward(
-          context.element_type(), sample_of(arguments.output_gradient, b, points_ * channels_),
+          context.queue, context.element_type(),
+          sample_of(arguments.output_gradient, b, points_ * channels_),
           sample_of(x, b, points_ * channels_), arguments.parameters[0].const_data_ptr(),
           sample_of(statistics.mean, b, channels_), sample_of(statistics.inverse, b, channels_),
           made_sample_of(gradient, b, points_ * channels_),

@@ -41,7 +41,8 @@ class Embedding : public Node {
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
     at::Tensor out = at::empty({rows_.count(), hidden_}, parameters[0].options());
-    kernels::embedding_forward(context.element_type(), inputs[0].const_data_ptr<std::int64_t>(),
+    kernels::embedding_forward(context.queue, context.element_type(),
+                               inputs[0].const_data_ptr<std::int64_t>(),
                                parameters[0].const_data_ptr(), parameters[1].const_data_ptr(),
                                out.data_ptr(), dropout_of(context, name_, dropout_),
                                context.samples, rows_.count(), rows_.sequence, hidden_);
@@ -51,12 +52,12 @@ class Embedding : public Node {
   std::vector<at::Tensor> backward(const Context& context,
                                    BackwardArguments& arguments) const override {
     auto& gradients = arguments.parameter_gradients;
-    kernels::embedding_backward(context.element_type(), arguments.output_gradient.const_data_ptr(),
-                                arguments.inputs[0].const_data_ptr<std::int64_t>(),
-                                gradients[0].target.data_ptr(), gradients[0].accumulate,
-                                gradients[1].target.data_ptr(), gradients[1].accumulate,
-                                dropout_of(context, name_, dropout_), context.samples,
-                                rows_.count(), rows_.sequence, hidden_, vocabulary_, positions_);
+    kernels::embedding_backward(
+        context.queue, context.element_type(), arguments.output_gradient.const_data_ptr(),
+        arguments.inputs[0].const_data_ptr<std::int64_t>(), gradients[0].target.data_ptr(),
+        gradients[0].accumulate, gradients[1].target.data_ptr(), gradients[1].accumulate,
+        dropout_of(context, name_, dropout_), context.samples, rows_.count(), rows_.sequence,
+        hidden_, vocabulary_, positions_);
     return {at::Tensor()};
   }
 
@@ -102,7 +103,7 @@ class LayerNorm : public Node {
       mean = record->slots[0].data_ptr();
       inverse_deviation = record->slots[1].data_ptr();
     }
-    kernels::layer_norm_forward(context.element_type(), inputs[0].const_data_ptr(),
+    kernels::layer_norm_forward(context.queue, context.element_type(), inputs[0].const_data_ptr(),
                                 parameters[0].const_data_ptr(), parameters[1].const_data_ptr(),
                                 epsilon_, y.data_ptr(), mean, inverse_deviation, rows_.count(),
                                 hidden_);
@@ -119,11 +120,11 @@ class LayerNorm : public Node {
         kernels::layer_norm_workspace_bytes(context.element_type(), rows_.count(), hidden_);
     at::Tensor workspace = at::empty({workspace_bytes}, x.options().dtype(at::kByte));
     kernels::layer_norm_backward(
-        context.element_type(), arguments.output_gradient.const_data_ptr(), x.const_data_ptr(),
-        arguments.parameters[0].const_data_ptr(), arguments.record->slots[0].const_data_ptr(),
-        arguments.record->slots[1].const_data_ptr(), gradient.data_ptr(), add,
-        gradients[0].target.data_ptr(), gradients[1].target.data_ptr(), gradients[0].accumulate,
-        workspace.data_ptr(), rows_.count(), hidden_);
+        context.queue, context.element_type(), arguments.output_gradient.const_data_ptr(),
+        x.const_data_ptr(), arguments.parameters[0].const_data_ptr(),
+        arguments.record->slots[0].const_data_ptr(), arguments.record->slots[1].const_data_ptr(),
+        gradient.data_ptr(), add, gradients[0].target.data_ptr(), gradients[1].target.data_ptr(),
+        gradients[0].accumulate, workspace.data_ptr(), rows_.count(), hidden_);
     return {gradient};
   }
 
@@ -153,7 +154,7 @@ class DropoutAdd : public Node {
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
     at::Tensor out = at::empty_like(inputs[0]);
-    kernels::dropout_add(context.element_type(), inputs[0].const_data_ptr(),
+    kernels::dropout_add(context.queue, context.element_type(), inputs[0].const_data_ptr(),
                          inputs[1].const_data_ptr(), out.data_ptr(),
                          dropout_of(context, name_, dropout_, rows_.first * hidden_),
                          context.samples, rows_.count() * hidden_, rows_.sequence * hidden_);
@@ -164,7 +165,7 @@ class DropoutAdd : public Node {
                                    BackwardArguments& arguments) const override {
     if (dropout_ == 0) return {arguments.output_gradient, arguments.output_gradient};
     at::Tensor gradient = at::empty_like(arguments.output_gradient);
-    kernels::dropout_add(context.element_type(), nullptr,
+    kernels::dropout_add(context.queue, context.element_type(), nullptr,
                          arguments.output_gradient.const_data_ptr(), gradient.data_ptr(),
                          dropout_of(context, name_, dropout_, rows_.first * hidden_),
                          context.samples, rows_.count() * hidden_, rows_.sequence * hidden_);
@@ -197,8 +198,8 @@ class Gelu : public Node {
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
     at::Tensor y = at::empty_like(inputs[0]);
-    kernels::gelu_forward(context.element_type(), inputs[0].const_data_ptr(), y.data_ptr(),
-                          y.numel());
+    kernels::gelu_forward(context.queue, context.element_type(), inputs[0].const_data_ptr(),
+                          y.data_ptr(), y.numel());
     return y;
   }
 
@@ -206,9 +207,9 @@ class Gelu : public Node {
                                    BackwardArguments& arguments) const override {
     at::Tensor gradient =
         arguments.overwrite[0] ? arguments.output_gradient : at::empty_like(arguments.inputs[0]);
-    kernels::gelu_backward(context.element_type(), arguments.output_gradient.const_data_ptr(),
-                           arguments.inputs[0].const_data_ptr(), gradient.data_ptr(),
-                           gradient.numel());
+    kernels::gelu_backward(
+        context.queue, context.element_type(), arguments.output_gradient.const_data_ptr(),
+        arguments.inputs[0].const_data_ptr(), gradient.data_ptr(), gradient.numel());
     return {gradient};
   }
 

@@ -49,7 +49,7 @@ class Linear : public Node {
 
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
-    return context.products->forward(inputs[0], parameters[0],
+    return context.products->forward(context.queue, inputs[0], parameters[0],
                                      bias_ ? parameters[1] : at::Tensor());
   }
 
@@ -59,17 +59,17 @@ class Linear : public Node {
     const at::Tensor gradient = arguments.output_gradient.view({rows_.count(), outputs_});
     auto& gradients = arguments.parameter_gradients;
     if (arguments.weights) {
-      context.products->weight_gradient(gradient,
+      context.products->weight_gradient(context.queue, gradient,
                                         arguments.inputs[0].view({rows_.count(), inputs_}),
                                         gradients[0].target, gradients[0].accumulate);
       if (bias_) {
-        kernels::bias_gradient(context.element_type(), gradient.const_data_ptr(),
+        kernels::bias_gradient(context.queue, context.element_type(), gradient.const_data_ptr(),
                                gradients[1].target.data_ptr(), gradients[1].accumulate,
                                rows_.count(), outputs_);
       }
     }
     if (!arguments.wanted[0]) return {at::Tensor()};
-    return {context.products->input_gradient(gradient, arguments.parameters[0])};
+    return {context.products->input_gradient(context.queue, gradient, arguments.parameters[0])};
   }
 
  private:
@@ -211,11 +211,12 @@ class LossHead : public Node {
 
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record* record) const override {
-    const at::Tensor logits = context.products->forward(inputs[0], parameters[0], at::Tensor());
+    const at::Tensor logits =
+        context.products->forward(context.queue, inputs[0], parameters[0], at::Tensor());
     at::Tensor row_losses = at::empty({rows_.count()}, inputs[0].options().dtype(at::kDouble));
     const double mean_of_rows = 1.0 / static_cast<double>(rows_.count());
     const double sum =
-        kernels::cross_entropy(context.element_type(), logits.data_ptr(),
+        kernels::cross_entropy(context.queue, context.element_type(), logits.data_ptr(),
                                inputs[1].const_data_ptr<std::int64_t>(), mean_of_rows,
                                /*write_gradient=*/record != nullptr, row_losses.data_ptr<double>(),
                                rows_.count(), vocabulary_);
@@ -229,11 +230,11 @@ class LossHead : public Node {
                                    BackwardArguments& arguments) const override {
     const at::Tensor& gradient = arguments.record->slots[0];
     auto& target = arguments.parameter_gradients[0];
-    context.products->weight_gradient(gradient, arguments.inputs[0], target.target,
+    context.products->weight_gradient(context.queue, gradient, arguments.inputs[0], target.target,
                                       target.accumulate, arguments.loss_scale);
-    return {
-        context.products->input_gradient(gradient, arguments.parameters[0], arguments.loss_scale),
-        at::Tensor()};
+    return {context.products->input_gradient(context.queue, gradient, arguments.parameters[0],
+                                             arguments.loss_scale),
+            at::Tensor()};
   }
 
  private:
@@ -261,7 +262,7 @@ class LogitsHead : public Node {
 
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
-    return context.products->forward(inputs[0], parameters[0], at::Tensor());
+    return context.products->forward(context.queue, inputs[0], parameters[0], at::Tensor());
   }
 
   std::vector<at::Tensor> backward(const Context&, BackwardArguments&) const override {

@@ -34,7 +34,8 @@ class TokenRows : public Node {
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
     at::Tensor out = at::empty({rows_.count(), hidden_}, parameters[0].options());
-    kernels::embedding_rows(context.element_type(), inputs[0].const_data_ptr<std::int64_t>(),
+    kernels::embedding_rows(context.queue, context.element_type(),
+                            inputs[0].const_data_ptr<std::int64_t>(),
                             parameters[0].const_data_ptr(), piece_.first, piece_.width,
                             out.data_ptr(), rows_.count(), hidden_);
     return out;
@@ -44,7 +45,7 @@ class TokenRows : public Node {
                                    BackwardArguments& arguments) const override {
     const ParameterGradient& table = arguments.parameter_gradients[0];
     kernels::embedding_rows_backward(
-        context.element_type(), arguments.output_gradient.const_data_ptr(),
+        context.queue, context.element_type(), arguments.output_gradient.const_data_ptr(),
         arguments.inputs[0].const_data_ptr<std::int64_t>(), piece_.first, piece_.width,
         table.target.data_ptr(), table.accumulate, rows_.count(), hidden_);
     return {at::Tensor()};
@@ -84,7 +85,7 @@ class PositionEmbedding : public Node {
                      const std::vector<at::Tensor>& parameters, Record*) const override {
     at::Tensor out = at::empty_like(inputs[0]);
     // The rows of the input are a table that is read in order.
-    kernels::embedding_forward(context.element_type(), row_numbers_.data(),
+    kernels::embedding_forward(context.queue, context.element_type(), row_numbers_.data(),
                                inputs[0].const_data_ptr(), parameters[0].const_data_ptr(),
                                out.data_ptr(), dropout(context), context.samples, rows_.count(),
                                rows_.sequence, hidden_);
@@ -95,13 +96,13 @@ class PositionEmbedding : public Node {
                                    BackwardArguments& arguments) const override {
     const at::Tensor& given = arguments.output_gradient;
     const ParameterGradient& table = arguments.parameter_gradients[0];
-    kernels::embedding_backward(context.element_type(), given.const_data_ptr(), row_numbers_.data(),
-                                nullptr, false, table.target.data_ptr(), table.accumulate,
-                                dropout(context), context.samples, rows_.count(), rows_.sequence,
-                                hidden_, 0, positions_);
+    kernels::embedding_backward(context.queue, context.element_type(), given.const_data_ptr(),
+                                row_numbers_.data(), nullptr, false, table.target.data_ptr(),
+                                table.accumulate, dropout(context), context.samples, rows_.count(),
+                                rows_.sequence, hidden_, 0, positions_);
     if (dropout_ == 0) return {given};
     at::Tensor gradient = at::empty_like(given);
-    kernels::dropout_add(context.element_type(), nullptr, given.const_data_ptr(),
+    kernels::dropout_add(context.queue, context.element_type(), nullptr, given.const_data_ptr(),
                          gradient.data_ptr(), dropout(context), context.samples,
                          rows_.count() * hidden_, rows_.sequence * hidden_);
     return {gradient};
@@ -138,16 +139,17 @@ class Bias : public Node {
                      const std::vector<at::Tensor>& parameters, Record*) const override {
     at::Tensor out = at::empty_like(inputs[0]);
     out.copy_(inputs[0]);
-    kernels::add_bias(context.element_type(), out.data_ptr(), parameters[0].const_data_ptr(),
-                      rows_.count(), hidden_);
+    kernels::add_bias(context.queue, context.element_type(), out.data_ptr(),
+                      parameters[0].const_data_ptr(), rows_.count(), hidden_);
     return out;
   }
 
   std::vector<at::Tensor> backward(const Context& context,
                                    BackwardArguments& arguments) const override {
     const ParameterGradient& bias = arguments.parameter_gradients[0];
-    kernels::bias_gradient(context.element_type(), arguments.output_gradient.const_data_ptr(),
-                           bias.target.data_ptr(), bias.accumulate, rows_.count(), hidden_);
+    kernels::bias_gradient(context.queue, context.element_type(),
+                           arguments.output_gradient.const_data_ptr(), bias.target.data_ptr(),
+                           bias.accumulate, rows_.count(), hidden_);
     return {arguments.output_gradient};
   }
 
@@ -176,7 +178,7 @@ class LogitStatistics : public Node {
                      const std::vector<at::Tensor>&, Record*) const override {
     at::Tensor out = at::empty({2, rows_.count()}, inputs[0].options().dtype(at::kDouble));
     auto* log_sums = out.data_ptr<double>();
-    kernels::logit_statistics(context.element_type(), inputs[0].const_data_ptr(),
+    kernels::logit_statistics(context.queue, context.element_type(), inputs[0].const_data_ptr(),
                               inputs[1].const_data_ptr<std::int64_t>(), piece_, log_sums,
                               log_sums + rows_.count(), rows_.count());
     return out;
@@ -186,7 +188,8 @@ class LogitStatistics : public Node {
                                    BackwardArguments& arguments) const override {
     at::Tensor gradient = at::empty_like(arguments.inputs[0]);
     const auto* given = arguments.output_gradient.const_data_ptr<double>();
-    kernels::logit_gradient(context.element_type(), arguments.inputs[0].const_data_ptr(),
+    kernels::logit_gradient(context.queue, context.element_type(),
+                            arguments.inputs[0].const_data_ptr(),
                             arguments.inputs[1].const_data_ptr<std::int64_t>(), piece_,
                             arguments.output.const_data_ptr<double>(), given, given + rows_.count(),
                             gradient.data_ptr(), rows_.count());

@@ -257,7 +257,7 @@ class SpectralBlockLinear : public Node {
       for (std::int64_t part = 0; part < 2; ++part) {
         const at::Tensor rows = through.view({sizes_.batch, 2, -1}).select(0, b).select(0, part);
         at::Tensor target = bias.target.narrow(0, part * channels, channels);
-        kernels::bias_gradient(kernels::accumulation_type(context.element_type()),
+        kernels::bias_gradient(context.queue, kernels::accumulation_type(context.element_type()),
                                rows.const_data_ptr(), target.data_ptr(), bias.accumulate || b > 0,
                                sizes_.modes, channels);
       }

@@ -69,7 +69,7 @@ class SpectralLayer : public Node {
     spectrum.reset();
     // A constant is what the zero frequency stands for: no pass over the points.
     product.select(1, 0).select(1, transform_.zero_mode()).add_(for_transform(parameters[1]));
-    at::Tensor y = context.products->forward(x, parameters[0], at::Tensor());
+    at::Tensor y = context.products->forward(context.queue, x, parameters[0], at::Tensor());
     const at::Tensor sum = for_transform(y);
     transform_.synthesise(product, sum, /*adjoint=*/false);
     if (sum.is_same(y)) return y;
@@ -80,7 +80,8 @@ class SpectralLayer : public Node {
                                    BackwardArguments& arguments) const override {
     const at::Tensor given = arguments.output_gradient.view({rows_, outputs_});
     auto& gradients = arguments.parameter_gradients;
-    context.products->weight_gradient(given, arguments.inputs[0].view({rows_, inputs_}),
+    context.products->weight_gradient(context.queue, given,
+                                      arguments.inputs[0].view({rows_, inputs_}),
                                       gradients[0].target, gradients[0].accumulate);
     at::Tensor spectrum = transform_.analyse(for_transform(given), /*adjoint=*/true);
     add_bias_gradient(spectrum, gradients[1]);
@@ -116,11 +117,12 @@ class SpectralLayer : public Node {
   at::Tensor skip_gradient(const Context& context, const BackwardArguments& arguments) const {
     const at::Tensor given = arguments.output_gradient.view({rows_, outputs_});
     if (!arguments.add_to[0].defined())
-      return context.products->input_gradient(given, arguments.parameters[0]);
+      return context.products->input_gradient(context.queue, given, arguments.parameters[0]);
     at::Tensor existing = arguments.add_to[0].view({rows_, inputs_});
     if (existing.scalar_type() != at::kBFloat16)
       return existing.addmm_(given, arguments.parameters[0]);
-    return existing.add_(context.products->input_gradient(given, arguments.parameters[0]));
+    return existing.add_(
+        context.products->input_gradient(context.queue, given, arguments.parameters[0]));
   }
 
   // Conversions and the parameters of the contraction in the type of the transforms.

@@ -212,8 +212,8 @@ class SpectralSynthesis : public Node {
 
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
-    at::Tensor y =
-        context.products->forward(inputs[0].view({rows(), inputs_}), parameters[0], parameters[1]);
+    at::Tensor y = context.products->forward(context.queue, inputs[0].view({rows(), inputs_}),
+                                             parameters[0], parameters[1]);
     const at::Tensor sum = for_transform(y);
     transform_->synthesise(inputs[1].view({batch_, 2, transform_->modes(), outputs_}), sum,
                            /*adjoint=*/false);
@@ -225,9 +225,10 @@ class SpectralSynthesis : public Node {
                                    BackwardArguments& arguments) const override {
     const at::Tensor given = arguments.output_gradient.view({rows(), outputs_});
     auto& gradients = arguments.parameter_gradients;
-    context.products->weight_gradient(given, arguments.inputs[0].view({rows(), inputs_}),
+    context.products->weight_gradient(context.queue, given,
+                                      arguments.inputs[0].view({rows(), inputs_}),
                                       gradients[0].target, gradients[0].accumulate);
-    kernels::bias_gradient(context.element_type(), given.const_data_ptr(),
+    kernels::bias_gradient(context.queue, context.element_type(), given.const_data_ptr(),
                            gradients[1].target.data_ptr(), gradients[1].accumulate, rows(),
                            outputs_);
     // Before the transform, whose scratch then comes on top of it, whether it is new or not.
@@ -242,7 +243,7 @@ class SpectralSynthesis : public Node {
   at::Tensor skip_gradient(const Context& context, const BackwardArguments& arguments) const {
     const at::Tensor given = arguments.output_gradient.view({rows(), outputs_});
     if (!arguments.add_to[0].defined())
-      return context.products->input_gradient(given, arguments.parameters[0]);
+      return context.products->input_gradient(context.queue, given, arguments.parameters[0]);
     at::Tensor existing = arguments.add_to[0].view({rows(), inputs_});
     return existing.addmm_(given, arguments.parameters[0]);
   }

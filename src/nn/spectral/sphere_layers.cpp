@@ -111,21 +111,21 @@ class SphereTransformNode : public Node {
     return {basis_->grid().weights.data(), step, step};
   }
 
-  at::Tensor analyse(Precision precision, const at::Tensor& field,
+  at::Tensor analyse(const Context& context, const at::Tensor& field,
                      const kernels::SphereFactors& factors) const {
-    const at::Tensor real = field.to(state_scalar_type(precision));
+    const at::Tensor real = field.to(state_scalar_type(context.precision));
     at::Tensor coefficients =
         at::empty({basis_->shape().rows(), batch_, channels_, 2}, real.options());
-    run(precision, kernels::sphere_analysis, real.data_ptr(), coefficients.data_ptr(), factors);
+    run(context, kernels::sphere_analysis, real.data_ptr(), coefficients.data_ptr(), factors);
     return coefficients;
   }
 
-  at::Tensor synthesise(Precision precision, const at::Tensor& coefficients,
+  at::Tensor synthesise(const Context& context, const at::Tensor& coefficients,
                         const kernels::SphereFactors& factors) const {
     const at::Tensor field =
         at::empty({batch_ * basis_->shape().points(), channels_}, coefficients.options());
-    run(precision, kernels::sphere_synthesis, field.data_ptr(), coefficients.data_ptr(), factors);
-    return field.to(compute_scalar_type(precision));
+    run(context, kernels::sphere_synthesis, field.data_ptr(), coefficients.data_ptr(), factors);
+    return field.to(compute_scalar_type(context.precision));
   }
 
  private:
@@ -133,10 +133,10 @@ class SphereTransformNode : public Node {
     return kernels::accumulation_type(element_type_of(precision));
   }
 
-  void run(Precision precision, void (*transform)(const kernels::SphereArguments&), void* field,
-           void* coefficients, const kernels::SphereFactors& factors) const {
+  void run(const Context& context, void (*transform)(const Queue&, const kernels::SphereArguments&),
+           void* field, void* coefficients, const kernels::SphereFactors& factors) const {
     kernels::SphereArguments arguments;
-    arguments.type = transform_type(precision);
+    arguments.type = transform_type(context.precision);
     arguments.shape = basis_->shape();
     arguments.table = basis_->table(arguments.type);
     arguments.factors = factors;
@@ -149,7 +149,7 @@ class SphereTransformNode : public Node {
         {kernels::sphere_workspace_bytes(arguments.type, arguments.shape, arguments.threads)},
         at::TensorOptions().dtype(at::kByte));
     arguments.workspace = workspace.data_ptr();
-    transform(arguments);
+    transform(context.queue, arguments);
   }
 
   std::shared_ptr<const SphereBasis> basis_;
@@ -167,14 +167,14 @@ class SphereAnalysis : public SphereTransformNode {
 
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
-    return analyse(context.precision, inputs[0], forward_factors());
+    return analyse(context, inputs[0], forward_factors());
   }
 
   std::vector<at::Tensor> backward(const Context& context,
                                    BackwardArguments& arguments) const override {
     kernels::SphereFactors adjoint = forward_factors();
     adjoint.paired /= 2;
-    return {synthesise(context.precision, arguments.output_gradient, adjoint)};
+    return {synthesise(context, arguments.output_gradient, adjoint)};
   }
 };
 
@@ -188,13 +188,12 @@ class SphereSynthesis : public SphereTransformNode {
 
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
-    return synthesise(context.precision, inputs[0], {});
+    return synthesise(context, inputs[0], {});
   }
 
   std::vector<at::Tensor> backward(const Context& context,
                                    BackwardArguments& arguments) const override {
-    return {analyse(context.precision, arguments.output_gradient,
-                    {nullptr, /*single=*/1, /*paired=*/2})};
+    return {analyse(context, arguments.output_gradient, {nullptr, /*single=*/1, /*paired=*/2})};
   }
 };
 

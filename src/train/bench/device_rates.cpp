@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/device.hpp"
 #include "exec/profile/timing.hpp"
 #include "nn/element_type.hpp"
 #include "nn/gemm/product.hpp"
@@ -26,8 +27,8 @@ double product_flops(Precision precision) {
   for (const nn::ProductLibrary library : nn::product_candidates(shape)) {
     nn::Products products;
     products.choose(shape, library);
-    const double seconds =
-        exec::shortest_seconds(enough_seconds, [&] { products.forward(x, weight, at::Tensor()); });
+    const double seconds = exec::shortest_seconds(
+        enough_seconds, [&] { products.forward(Queue(), x, weight, at::Tensor()); });
     best = std::max(best, 2.0 * product_size * product_size * product_size / seconds);
   }
   return best;

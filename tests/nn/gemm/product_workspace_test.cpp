@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "base/device.hpp"
 #include "exec/device_tier.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/gemm/product.hpp"
@@ -20,7 +21,7 @@ std::int64_t workspace_bytes(const ProductShape& shape, bool with_bias) {
   const at::Tensor weight = at::zeros({shape.outputs, shape.inputs});
   const at::Tensor bias = with_bias ? at::zeros({shape.outputs}) : at::Tensor();
   tier.reset_peak();
-  const at::Tensor y = products.forward(x, weight, bias);
+  const at::Tensor y = products.forward(Queue(), x, weight, bias);
   return tier.peak_bytes() - tier.live_bytes();
 }
 
