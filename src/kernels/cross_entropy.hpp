@@ -9,15 +9,15 @@
 namespace garonne::kernels {
 
 // row loss = logsumexp(logits) - logits[target], computed in float for Float32 and BFloat16 and in
-// double for Float64. Returns the sum of the row losses in row order, in nats (not divided by rows,
-// not scaled). With write_gradient the logits become (softmax - onehot) * gradient_scale.
-// InternalError on a target outside the vocabulary.
-double cross_entropy(const Queue& queue, ElementType type,
-                     void* logits,                 // T [rows, vocabulary]
-                     const std::int64_t* targets,  // [rows]
-                     double gradient_scale, bool write_gradient,
-                     double* row_losses,  // [rows], always written
-                     std::int64_t rows, std::int64_t vocabulary);
+// double for Float64. loss = the sum of the row losses in row order, in nats, times `scale`. With
+// write_gradient the logits become (softmax - onehot) * scale. InternalError on a target outside
+// the vocabulary.
+void cross_entropy(const Queue& queue, ElementType type,
+                   void* logits,                 // T [rows, vocabulary]
+                   const std::int64_t* targets,  // [rows]
+                   double scale, bool write_gradient,
+                   double* row_losses,  // [rows], always written
+                   double* loss, std::int64_t rows, std::int64_t vocabulary);
 
 // A rank's piece of the vocabulary: the rows of logits are `width` long, their first `columns` are
 // tokens first … first + columns - 1, the rest is padding.
@@ -46,5 +46,18 @@ void logit_gradient(const Queue& queue, ElementType type, const void* logits,
                     const double* target_gradients,   // [rows]
                     void* gradient,                   // T [rows, width]
                     std::int64_t rows);
+
+// What the pieces' logit_statistics give together: loss = the mean over rows, in their order, of
+// logsumexp over all pieces - the target's logit.
+void gathered_cross_entropy(const Queue& queue,
+                            const double* statistics,  // [pieces, 2, rows]: log sums, target logits
+                            double* loss, std::int64_t pieces, std::int64_t rows);
+
+// Its gradient times `outer`.
+void gathered_cross_entropy_gradient(const Queue& queue,
+                                     const double* statistics,  // [pieces, 2, rows]
+                                     double outer,
+                                     double* gradient,  // [pieces, 2, rows]
+                                     std::int64_t pieces, std::int64_t rows);
 
 }  // namespace garonne::kernels

@@ -4,6 +4,7 @@
 
 #include "base/device.hpp"
 #include "kernels/element_type.hpp"
+#include "kernels/point_run.hpp"
 
 #include <cstdint>
 #include <span>
@@ -34,34 +35,30 @@ void instance_norm_backward(const Queue& queue, ElementType type, const void* gr
                             void* gradient_bias, bool accumulate_parameters, void* workspace,
                             std::int64_t batch, std::int64_t points, std::int64_t channels);
 
-// The same norm in parts, for statistics that come from elsewhere too. Workspaces as above.
+// The same norm in parts, for statistics that come from elsewhere too
+// (kernels/instance_moments.hpp). Workspaces as above.
 
-// Points first … first + count of a sample.
-struct PointRun {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-};
-
-// Of one sample and the points of `runs`: the mean of each channel, and the sum of the squares of
+// Over the points of `runs` of each sample: the mean of each channel, and the sum of the squares of
 // what is beside it; 0 where there is no point.
 void instance_norm_moments(const Queue& queue, ElementType type,
-                           const void* x,  // T [points, channels]
+                           const void* x,  // T [batch, points, channels]
                            std::span<const PointRun> runs,
-                           double* mean,     // [channels]
-                           double* squares,  // [channels]
-                           void* workspace, std::int64_t channels);
+                           double* moments,  // [2, batch, channels]: means, then squares
+                           void* workspace, std::int64_t batch, std::int64_t points,
+                           std::int64_t channels);
 
-// y = (x - mean) · inverse deviation · gain + bias, of one sample; y is not x.
+// y = (x - mean) · inverse deviation · gain + bias; y is not x.
 void instance_norm_apply(const Queue& queue, ElementType type, const void* x, const void* gain,
                          const void* bias, const void* mean, const void* inverse_deviation, void* y,
-                         std::int64_t points, std::int64_t channels);
+                         std::int64_t batch, std::int64_t points, std::int64_t channels);
 
-// The gradient of one sample with mean and deviation held fast, and sums over its points of the
+// The gradient with mean and deviation held fast, and sums over the points of each sample of the
 // gradient of y and of its product with the normalised x. gradient_x may be gradient_y.
 void instance_norm_apply_backward(const Queue& queue, ElementType type, const void* gradient_y,
                                   const void* x, const void* gain, const void* mean,
                                   const void* inverse_deviation, void* gradient_x,
-                                  double* sums,  // [2, channels]
-                                  void* workspace, std::int64_t points, std::int64_t channels);
+                                  double* sums,  // [batch, 2, channels]
+                                  void* workspace, std::int64_t batch, std::int64_t points,
+                                  std::int64_t channels);
 
 }  // namespace garonne::kernels

@@ -1,6 +1,7 @@
 // What nodes of several kinds share.
 #pragma once
 
+#include "kernels/scalar.hpp"
 #include "nn/node.hpp"
 #include "plan/model/model_graph.hpp"
 
@@ -14,9 +15,9 @@ inline void set_operations(plan::NodeSpec& spec, double forward, double backward
 }
 
 // The gradient of a loss: what comes in, or the loss's scale where nothing comes after it.
-inline double outer_gradient(const BackwardArguments& arguments) {
-  return arguments.output_gradient.defined() ? arguments.output_gradient.item<double>()
-                                             : arguments.loss_scale;
+inline kernels::Scalar outer_gradient(const BackwardArguments& arguments) {
+  if (!arguments.output_gradient.defined()) return {nullptr, arguments.loss_scale};
+  return kernels::Scalar{arguments.output_gradient.const_data_ptr<double>()};
 }
 
 }  // namespace garonne::nn

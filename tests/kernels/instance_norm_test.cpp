@@ -167,26 +167,28 @@ TEST(InstanceNorm, MomentsOfSomePoints) {
       for (const PointRun& run : runs) {
         if (run.count > 0) counted.push_back(run);
       }
-      std::vector<double> mean(static_cast<std::size_t>(e.channels), 1e9);
-      std::vector<double> squares = mean;
-      instance_norm_moments(host, type, norm.x.data(), counted, mean.data(), squares.data(),
-                            norm.workspace.data(), e.channels);
+      std::vector<double> moments(static_cast<std::size_t>(2 * e.batch * e.channels), 1e9);
+      instance_norm_moments(host, type, norm.x.data(), counted, moments.data(),
+                            norm.workspace.data(), e.batch, e.points, e.channels);
       const auto count = static_cast<long double>(e.points - 1);
-      for (std::int64_t c = 0; c < e.channels; ++c) {
+      for (std::int64_t i = 0; i < e.batch * e.channels; ++i) {
+        const auto x = [&](std::int64_t point) {
+          return norm.x[(i / e.channels * e.points + point) * e.channels + i % e.channels];
+        };
         long double sum = 0;
         for (const PointRun& run : counted) {
-          for (std::int64_t k = run.first; k < run.first + run.count; ++k)
-            sum += norm.x[k * e.channels + c];
+          for (std::int64_t k = run.first; k < run.first + run.count; ++k) sum += x(k);
         }
         const long double wanted = e.points == 1 ? 0 : sum / count;
         long double beside = 0;
         for (const PointRun& run : counted) {
           for (std::int64_t k = run.first; k < run.first + run.count; ++k)
-            beside += (norm.x[k * e.channels + c] - wanted) * (norm.x[k * e.channels + c] - wanted);
+            beside += (x(k) - wanted) * (x(k) - wanted);
         }
-        const auto at = static_cast<std::size_t>(c);
-        EXPECT_NEAR(mean[at], static_cast<double>(wanted), 1e-12 * (1 + std::abs(mean[at])));
-        EXPECT_NEAR(squares[at], static_cast<double>(beside), 1e-11 * (1 + squares[at]));
+        const double mean = moments[static_cast<std::size_t>(i)];
+        const double squares = moments[static_cast<std::size_t>(e.batch * e.channels + i)];
+        EXPECT_NEAR(mean, static_cast<double>(wanted), 1e-12 * (1 + std::abs(mean)));
+        EXPECT_NEAR(squares, static_cast<double>(beside), 1e-11 * (1 + squares));
       }
     }
   }
@@ -194,32 +196,35 @@ TEST(InstanceNorm, MomentsOfSomePoints) {
 
 TEST(InstanceNorm, ApplyingIsTheForwardAndItsBackwardWithoutStatistics) {
   for (const ElementType type : types) {
-    const Extents e{1, 200, 17};
+    const Extents e{3, 200, 17};
     Norm norm(type, e);
     norm.forward();
     Array y(type, norm.count, 1e9);
     instance_norm_apply(host, type, norm.x.data(), norm.gain.data(), norm.bias.data(),
-                        norm.mean.data(), norm.inverse.data(), y.data(), e.points, e.channels);
+                        norm.mean.data(), norm.inverse.data(), y.data(), e.batch, e.points,
+                        e.channels);
     for (std::int64_t i = 0; i < norm.count; ++i) ASSERT_EQ(y[i], norm.y[i]);
     const Array given = random_array(type, norm.count, 6);
     Array gradient(type, norm.count, 1e9);
-    std::vector<double> sums(static_cast<std::size_t>(2 * e.channels), 1e9);
+    std::vector<double> sums(static_cast<std::size_t>(2 * e.batch * e.channels), 1e9);
     instance_norm_apply_backward(host, type, given.data(), norm.x.data(), norm.gain.data(),
                                  norm.mean.data(), norm.inverse.data(), gradient.data(),
-                                 sums.data(), norm.workspace.data(), e.points, e.channels);
+                                 sums.data(), norm.workspace.data(), e.batch, e.points, e.channels);
     const ElementType wide = accumulation_type(type);
-    for (std::int64_t c = 0; c < e.channels; ++c) {
+    for (std::int64_t s = 0; s < e.batch * e.channels; ++s) {
+      const std::int64_t b = s / e.channels;
+      const std::int64_t c = s % e.channels;
       double sum = 0;
       double product = 0;
       for (std::int64_t k = 0; k < e.points; ++k) {
-        const std::int64_t i = k * e.channels + c;
-        const double factor = norm.gain[c] * norm.inverse[c];
+        const std::int64_t i = (b * e.points + k) * e.channels + c;
+        const double factor = norm.gain[c] * norm.inverse[s];
         EXPECT_NEAR(gradient[i], given[i] * factor, 4 * rounding(type) * (1 + std::abs(factor)));
         sum += given[i];
-        product += given[i] * (norm.x[i] - norm.mean[c]) * norm.inverse[c];
+        product += given[i] * (norm.x[i] - norm.mean[s]) * norm.inverse[s];
       }
-      EXPECT_NEAR(sums[static_cast<std::size_t>(c)], sum, 1e-10);
-      EXPECT_NEAR(sums[static_cast<std::size_t>(e.channels + c)], product,
+      EXPECT_NEAR(sums[static_cast<std::size_t>(2 * b * e.channels + c)], sum, 1e-10);
+      EXPECT_NEAR(sums[static_cast<std::size_t>((2 * b + 1) * e.channels + c)], product,
                   64 * rounding(wide) * std::sqrt(static_cast<double>(e.points)) * 8);
     }
   }

@@ -7,13 +7,17 @@
 #include "kernels/cross_entropy.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
+#include "kernels/field_loss.hpp"
 #include "kernels/gelu.hpp"
 #include "kernels/initialise.hpp"
+#include "kernels/instance_moments.hpp"
 #include "kernels/instance_norm.hpp"
 #include "kernels/layer_norm.hpp"
 #include "kernels/optimizer_update.hpp"
 #include "kernels/product.hpp"
 #include "kernels/reduction.hpp"
+#include "kernels/row_deal.hpp"
+#include "kernels/scalar.hpp"
 #include "kernels/session.hpp"
 #include "kernels/sphere_transform.hpp"
 #include "kernels/sphere_vector.hpp"
@@ -40,7 +44,13 @@ const Refusal refusals[] = {
     {"accumulate_from",
      [](const Queue& q) { accumulate_from(q, type, nullptr, nullptr, 0, false); }},
     {"cross_entropy",
-     [](const Queue& q) { cross_entropy(q, type, nullptr, nullptr, 1, false, nullptr, 0, 0); }},
+     [](const Queue& q) {
+       cross_entropy(q, type, nullptr, nullptr, 1, false, nullptr, nullptr, 0, 0);
+     }},
+    {"gathered_cross_entropy",
+     [](const Queue& q) { gathered_cross_entropy(q, nullptr, nullptr, 0, 0); }},
+    {"gathered_cross_entropy_gradient",
+     [](const Queue& q) { gathered_cross_entropy_gradient(q, nullptr, 1, nullptr, 0, 0); }},
     {"logit_statistics",
      [](const Queue& q) { logit_statistics(q, type, nullptr, nullptr, {}, nullptr, nullptr, 0); }},
     {"logit_gradient",
@@ -79,17 +89,40 @@ const Refusal refusals[] = {
      }},
     {"instance_norm_moments",
      [](const Queue& q) {
-       instance_norm_moments(q, type, nullptr, {}, nullptr, nullptr, nullptr, 0);
+       instance_norm_moments(q, type, nullptr, {}, nullptr, nullptr, 0, 0, 0);
      }},
     {"instance_norm_apply",
      [](const Queue& q) {
-       instance_norm_apply(q, type, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 0, 0);
+       instance_norm_apply(q, type, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 0, 0, 0);
      }},
     {"instance_norm_apply_backward",
      [](const Queue& q) {
        instance_norm_apply_backward(q, type, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                                    nullptr, nullptr, 0, 0);
+                                    nullptr, nullptr, 0, 0, 0);
      }},
+    {"instance_moments_gradient",
+     [](const Queue& q) {
+       instance_moments_gradient(q, type, nullptr, {}, nullptr, nullptr, nullptr, {}, 0, 0, 0);
+     }},
+    {"gathered_statistics",
+     [](const Queue& q) { gathered_statistics(q, type, {}, nullptr, nullptr); }},
+    {"gathered_statistics_gradient",
+     [](const Queue& q) { gathered_statistics_gradient(q, {}, nullptr, nullptr, nullptr); }},
+    {"instance_parameter_gradients",
+     [](const Queue& q) {
+       instance_parameter_gradients(q, type, nullptr, nullptr, false, nullptr, false, 0, 0);
+     }},
+    {"field_norms", [](const Queue& q) { field_norms(q, {}, nullptr); }},
+    {"field_norms_gradient", [](const Queue& q) { field_norms_gradient(q, {}, nullptr, nullptr); }},
+    {"field_loss", [](const Queue& q) { field_loss(q, {}, nullptr); }},
+    {"field_loss_gradient", [](const Queue& q) { field_loss_gradient(q, {}, {}, nullptr); }},
+    {"gathered_field_loss", [](const Queue& q) { gathered_field_loss(q, {}, nullptr); }},
+    {"gathered_field_loss_gradient",
+     [](const Queue& q) { gathered_field_loss_gradient(q, {}, {}, nullptr); }},
+    {"gather_rows", [](const Queue& q) { gather_rows(q, nullptr, {}, nullptr, 0, 0, 0); }},
+    {"deal_rows", [](const Queue& q) { deal_rows(q, nullptr, {}, nullptr, 0, 0, 0); }},
+    {"mean_of", [](const Queue& q) { mean_of(q, {}, nullptr); }},
+    {"mean_of_gradient", [](const Queue& q) { mean_of_gradient(q, {}, 1, nullptr); }},
     {"layer_norm_forward",
      [](const Queue& q) {
        layer_norm_forward(q, type, nullptr, nullptr, nullptr, 0, nullptr, nullptr, nullptr, 0, 1);

@@ -5,13 +5,51 @@
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 
 namespace garonne::kernels {
 
-double cross_entropy(const Queue& queue, ElementType type, void* logits,
-                     const std::int64_t* targets, double gradient_scale, bool write_gradient,
-                     double* row_losses, std::int64_t rows, std::int64_t vocabulary) {
+namespace {
+
+// What all pieces say about a row.
+class GatheredRow {
+ public:
+  GatheredRow(const double* statistics, std::int64_t row, std::int64_t pieces, std::int64_t rows)
+      : statistics_(statistics), row_(row), pieces_(pieces), rows_(rows) {}
+
+  std::int64_t place(std::int64_t piece) const { return piece * 2 * rows_ + row_; }
+
+  double target_logit() const {
+    double sum = 0;
+    for (std::int64_t piece = 0; piece < pieces_; ++piece) sum += statistics_[place(piece) + rows_];
+    return sum;
+  }
+
+  double log_sum() const {
+    double most = -std::numeric_limits<double>::infinity();
+    for (std::int64_t piece = 0; piece < pieces_; ++piece)
+      most = std::max(most, statistics_[place(piece)]);
+    double total = 0;
+    for (std::int64_t piece = 0; piece < pieces_; ++piece)
+      total += std::exp(statistics_[place(piece)] - most);
+    return most + std::log(total);
+  }
+
+ private:
+  const double* statistics_;
+  std::int64_t row_;
+  std::int64_t pieces_;
+  std::int64_t rows_;
+};
+
+}  // namespace
+
+void cross_entropy(const Queue& queue, ElementType type, void* logits, const std::int64_t* targets,
+                   double scale, bool write_gradient, double* row_losses, double* loss,
+                   std::int64_t rows, std::int64_t vocabulary) {
   expect_host(queue);
   for (std::int64_t row = 0; row < rows; ++row) {
     if (targets[row] < 0 || targets[row] >= vocabulary) {
@@ -20,14 +58,14 @@ double cross_entropy(const Queue& queue, ElementType type, void* logits,
                           std::to_string(vocabulary));
     }
   }
-  const CrossEntropyArguments arguments{logits,         targets,    gradient_scale,
+  const CrossEntropyArguments arguments{logits,         targets,    scale,
                                         write_gradient, row_losses, vocabulary};
   const auto loop = loops().cross_entropy[type];
   for_ranges(queue, rows, row_grain(4 * vocabulary), 1,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
   double total = 0;
   for (std::int64_t row = 0; row < rows; ++row) total += row_losses[row];
-  return total;
+  *loss = total * scale;
 }
 
 void logit_statistics(const Queue& queue, ElementType type, const void* logits,
@@ -52,6 +90,32 @@ void logit_gradient(const Queue& queue, ElementType type, const void* logits,
   const auto loop = loops().logit_gradient[type];
   for_ranges(queue, rows, row_grain(4 * piece.width), 1,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
+}
+
+void gathered_cross_entropy(const Queue& queue, const double* statistics, double* loss,
+                            std::int64_t pieces, std::int64_t rows) {
+  expect_host(queue);
+  double sum = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const GatheredRow gathered(statistics, row, pieces, rows);
+    sum += gathered.log_sum() - gathered.target_logit();
+  }
+  *loss = sum / static_cast<double>(rows);
+}
+
+void gathered_cross_entropy_gradient(const Queue& queue, const double* statistics, double outer,
+                                     double* gradient, std::int64_t pieces, std::int64_t rows) {
+  expect_host(queue);
+  const double scale = outer / static_cast<double>(rows);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const GatheredRow gathered(statistics, row, pieces, rows);
+    const double whole = gathered.log_sum();
+    for (std::int64_t piece = 0; piece < pieces; ++piece) {
+      const std::int64_t at = gathered.place(piece);
+      gradient[at] = scale * std::exp(statistics[at] - whole);
+      gradient[at + rows] = -scale;
+    }
+  }
 }
 
 }  // namespace garonne::kernels

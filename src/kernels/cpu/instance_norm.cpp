@@ -55,6 +55,41 @@ void add_parameters(const double* sums, void* gain, void* bias, bool accumulate,
   }
 }
 
+void moments_of_sample(const Queue& queue, ElementType type, const void* x,
+                       std::span<const PointRun> runs, double* mean, double* squares,
+                       void* workspace, std::int64_t channels) {
+  double* const shift = static_cast<double*>(workspace) + 2 * channels;
+  double* const sums = shift + channels;
+  std::fill_n(mean, channels, 0.0);
+  std::fill_n(squares, channels, 0.0);
+  if (runs.empty()) return;
+  const auto points_of = [&](const PointRun& run) {
+    return static_cast<const char*>(x) + run.first * channels * element_bytes(type);
+  };
+  InstanceSumArguments statistics{};
+  statistics.shift = shift;
+  statistics.channels = channels;
+  statistics.x = points_of(runs[0]);
+  loops().instance_shift[type](statistics, 0, channels);
+  std::int64_t points = 0;
+  for (const PointRun& run : runs) {
+    statistics.x = points_of(run);
+    statistics.points = run.count;
+    add_up(queue, loops().instance_statistics, type, statistics, sums);
+    points += run.count;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      mean[c] += sums[c];
+      squares[c] += sums[channels + c];
+    }
+  }
+  const auto count = static_cast<double>(points);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double offset = mean[c] / count;
+    mean[c] = shift[c] + offset;
+    squares[c] = std::max(0.0, squares[c] - count * offset * offset);
+  }
+}
+
 }  // namespace
 
 // Sums of all samples, a shift, sums of one, then of its blocks.
@@ -144,75 +179,73 @@ void instance_norm_backward(const Queue& queue, ElementType type, const void* gr
 }
 
 void instance_norm_moments(const Queue& queue, ElementType type, const void* x,
-                           std::span<const PointRun> runs, double* mean, double* squares,
-                           void* workspace, std::int64_t channels) {
+                           std::span<const PointRun> runs, double* moments, void* workspace,
+                           std::int64_t batch, std::int64_t points, std::int64_t channels) {
   expect_host(queue);
-  double* const shift = static_cast<double*>(workspace) + 2 * channels;
-  double* const sums = shift + channels;
-  std::fill_n(mean, channels, 0.0);
-  std::fill_n(squares, channels, 0.0);
-  if (runs.empty()) return;
-  const auto points_of = [&](const PointRun& run) {
-    return static_cast<const char*>(x) + run.first * channels * element_bytes(type);
-  };
-  InstanceSumArguments statistics{};
-  statistics.shift = shift;
-  statistics.channels = channels;
-  statistics.x = points_of(runs[0]);
-  loops().instance_shift[type](statistics, 0, channels);
-  std::int64_t points = 0;
-  for (const PointRun& run : runs) {
-    statistics.x = points_of(run);
-    statistics.points = run.count;
-    add_up(queue, loops().instance_statistics, type, statistics, sums);
-    points += run.count;
-    for (std::int64_t c = 0; c < channels; ++c) {
-      mean[c] += sums[c];
-      squares[c] += sums[channels + c];
-    }
-  }
-  const auto count = static_cast<double>(points);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const double offset = mean[c] / count;
-    mean[c] = shift[c] + offset;
-    squares[c] = std::max(0.0, squares[c] - count * offset * offset);
+  for (std::int64_t entry = 0; entry < batch; ++entry) {
+    moments_of_sample(queue, type,
+                      static_cast<const char*>(x) + entry * points * channels * element_bytes(type),
+                      runs, moments + entry * channels, moments + (batch + entry) * channels,
+                      workspace, channels);
   }
 }
 
 void instance_norm_apply(const Queue& queue, ElementType type, const void* x, const void* gain,
                          const void* bias, const void* mean, const void* inverse_deviation, void* y,
-                         std::int64_t points, std::int64_t channels) {
+                         std::int64_t batch, std::int64_t points, std::int64_t channels) {
   expect_host(queue);
-  const InstanceApplyArguments apply{x,       nullptr, gain,   bias,    mean, inverse_deviation,
-                                     nullptr, y,       points, channels};
+  const std::int64_t sample_bytes = points * channels * element_bytes(type);
+  const std::int64_t state_bytes = channels * element_bytes(accumulation_type(type));
   const auto loop = loops().instance_forward[type];
-  for_ranges(queue, points, row_grain(channels), 1,
-             [&](std::int64_t begin, std::int64_t end) { loop(apply, begin, end); });
+  for (std::int64_t entry = 0; entry < batch; ++entry) {
+    const InstanceApplyArguments apply{
+        static_cast<const char*>(x) + entry * sample_bytes,
+        nullptr,
+        gain,
+        bias,
+        static_cast<const char*>(mean) + entry * state_bytes,
+        static_cast<const char*>(inverse_deviation) + entry * state_bytes,
+        nullptr,
+        static_cast<char*>(y) + entry * sample_bytes,
+        points,
+        channels};
+    for_ranges(queue, points, row_grain(channels), 1,
+               [&](std::int64_t begin, std::int64_t end) { loop(apply, begin, end); });
+  }
 }
 
 void instance_norm_apply_backward(const Queue& queue, ElementType type, const void* gradient_y,
                                   const void* x, const void* gain, const void* mean,
                                   const void* inverse_deviation, void* gradient_x, double* sums,
-                                  void* workspace, std::int64_t points, std::int64_t channels) {
+                                  void* workspace, std::int64_t batch, std::int64_t points,
+                                  std::int64_t channels) {
   expect_host(queue);
   double* const none = static_cast<double*>(workspace);
   double* const added = none + 3 * channels;
-  InstanceSumArguments products{};
-  products.x = x;
-  products.gradient_y = gradient_y;
-  products.mean = mean;
-  products.inverse_deviation = inverse_deviation;
-  products.points = points;
-  products.channels = channels;
-  add_up(queue, loops().instance_products, type, products, added);
-  std::copy_n(added, 2 * channels, sums);
+  const std::int64_t sample_bytes = points * channels * element_bytes(type);
+  const std::int64_t state_bytes = channels * element_bytes(accumulation_type(type));
   // The share of the statistics is left out.
   std::fill_n(none, 2 * channels, 0.0);
-  const InstanceApplyArguments apply{x,    gradient_y, gain,   nullptr, mean, inverse_deviation,
-                                     none, gradient_x, points, channels};
-  const auto loop = loops().instance_backward[type];
-  for_ranges(queue, points, row_grain(channels), 1,
-             [&](std::int64_t begin, std::int64_t end) { loop(apply, begin, end); });
+  for (std::int64_t entry = 0; entry < batch; ++entry) {
+    InstanceSumArguments products{};
+    products.x = static_cast<const char*>(x) + entry * sample_bytes;
+    products.gradient_y = static_cast<const char*>(gradient_y) + entry * sample_bytes;
+    products.mean = static_cast<const char*>(mean) + entry * state_bytes;
+    products.inverse_deviation = static_cast<const char*>(inverse_deviation) + entry * state_bytes;
+    products.points = points;
+    products.channels = channels;
+    add_up(queue, loops().instance_products, type, products, added);
+    std::copy_n(added, 2 * channels, sums + 2 * entry * channels);
+    const InstanceApplyArguments apply{
+        products.x,    products.gradient_y,
+        gain,          nullptr,
+        products.mean, products.inverse_deviation,
+        none,          static_cast<char*>(gradient_x) + entry * sample_bytes,
+        points,        channels};
+    const auto loop = loops().instance_backward[type];
+    for_ranges(queue, points, row_grain(channels), 1,
+               [&](std::int64_t begin, std::int64_t end) { loop(apply, begin, end); });
+  }
 }
 
 }  // namespace garonne::kernels

@@ -2,7 +2,8 @@
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
-#include "base/error.hpp"
+#include "kernels/field_loss.hpp"
+#include "kernels/scalar.hpp"
 #include "nn/fields/field_layers.hpp"
 #include "nn/fields/field_loss_terms.hpp"
 #include "nn/node_operations.hpp"
@@ -33,16 +34,20 @@ class FieldLoss : public Node {
     return spec;
   }
 
-  at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
     at::Tensor loss = at::empty({}, inputs[0].options().dtype(at::kDouble));
-    loss.fill_(terms_.mean_loss(inputs));
+    const at::Tensor scratch = terms_.make_scratch(inputs[0]);
+    kernels::field_loss(context.queue, terms_.comparison(inputs, scratch), loss.data_ptr<double>());
     return loss;
   }
 
-  std::vector<at::Tensor> backward(const Context&, BackwardArguments& arguments) const override {
+  std::vector<at::Tensor> backward(const Context& context,
+                                   BackwardArguments& arguments) const override {
     at::Tensor gradient = at::empty_like(arguments.inputs[0]);
-    terms_.write_mean_gradient(arguments.inputs, outer_gradient(arguments), gradient);
+    const at::Tensor scratch = terms_.make_scratch(gradient);
+    kernels::field_loss_gradient(context.queue, terms_.comparison(arguments.inputs, scratch),
+                                 outer_gradient(arguments), gradient.data_ptr());
     return gradients_of(gradient, terms_.inputs());
   }
 
@@ -64,25 +69,21 @@ class FieldNormsNode : public Node {
     return spec;
   }
 
-  at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
-    const std::int64_t groups = terms_.groups();
-    at::Tensor sums = at::empty({3, groups}, inputs[0].options().dtype(at::kDouble));
-    auto* values = sums.data_ptr<double>();
-    for (std::int64_t group = 0; group < groups; ++group) {
-      const FieldNorms norms = terms_.norms(inputs, group, at::Tensor());
-      values[group] = norms.error;
-      values[groups + group] = norms.wanted;
-      values[2 * groups + group] = norms.weights;
-    }
-    return sums;
+    at::Tensor norms = at::empty({3, terms_.groups()}, inputs[0].options().dtype(at::kDouble));
+    kernels::field_norms(context.queue, terms_.comparison(inputs, at::Tensor()),
+                         norms.data_ptr<double>());
+    return norms;
   }
 
-  std::vector<at::Tensor> backward(const Context&, BackwardArguments& arguments) const override {
+  std::vector<at::Tensor> backward(const Context& context,
+                                   BackwardArguments& arguments) const override {
     at::Tensor gradient = at::empty_like(arguments.inputs[0]);
-    const auto* by_error = arguments.output_gradient.const_data_ptr<double>();
-    for (std::int64_t group = 0; group < terms_.groups(); ++group)
-      terms_.write_gradient(arguments.inputs, group, 2 * by_error[group], at::Tensor(), gradient);
+    // The squares of the error come first.
+    kernels::field_norms_gradient(context.queue, terms_.comparison(arguments.inputs, at::Tensor()),
+                                  arguments.output_gradient.const_data_ptr<double>(),
+                                  gradient.data_ptr());
     return gradients_of(gradient, terms_.inputs());
   }
 
@@ -104,42 +105,24 @@ class GatheredFieldLoss : public Node {
     return spec;
   }
 
-  at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
     at::Tensor loss = at::empty({}, inputs[0].options());
-    double sum = 0;
-    for (std::int64_t group = 0; group < terms_.groups(); ++group)
-      sum += terms_.loss(norms_of(inputs[0], group));
-    loss.fill_(sum / static_cast<double>(terms_.groups()));
+    kernels::gathered_field_loss(context.queue, gathered(inputs[0]), loss.data_ptr<double>());
     return loss;
   }
 
-  std::vector<at::Tensor> backward(const Context&, BackwardArguments& arguments) const override {
-    const std::int64_t groups = terms_.groups();
-    const double outer = outer_gradient(arguments) / static_cast<double>(groups);
-    at::Tensor gradient = at::empty({members_, 3, groups}, arguments.inputs[0].options());
-    gradient.zero_();
-    auto* values = gradient.data_ptr<double>();
-    for (std::int64_t group = 0; group < groups; ++group) {
-      const double by_error = outer * terms_.slope(norms_of(arguments.inputs[0], group)) / 2;
-      for (std::int64_t member = 0; member < members_; ++member)
-        values[3 * member * groups + group] = by_error;
-    }
+  std::vector<at::Tensor> backward(const Context& context,
+                                   BackwardArguments& arguments) const override {
+    at::Tensor gradient = at::empty({members_, 3, terms_.groups()}, arguments.inputs[0].options());
+    kernels::gathered_field_loss_gradient(context.queue, gathered(arguments.inputs[0]),
+                                          outer_gradient(arguments), gradient.data_ptr<double>());
     return {gradient};
   }
 
  private:
-  // In the order of the members.
-  FieldNorms norms_of(const at::Tensor& gathered, std::int64_t group) const {
-    const auto* values = gathered.const_data_ptr<double>();
-    FieldNorms norms;
-    for (std::int64_t member = 0; member < members_; ++member) {
-      const double* const sums = values + 3 * member * terms_.groups() + group;
-      norms.error += sums[0];
-      norms.wanted += sums[terms_.groups()];
-      norms.weights += sums[2 * terms_.groups()];
-    }
-    return norms;
+  kernels::GatheredNorms gathered(const at::Tensor& norms) const {
+    return terms_.gathered(norms.view({members_, 3, terms_.groups()}));
   }
 
   FieldLossTerms terms_;
@@ -158,21 +141,23 @@ class MeanLoss : public Node {
     return spec;
   }
 
-  at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
-    double sum = 0;
-    for (const auto& loss : inputs) sum += loss.item<double>();
+    std::vector<kernels::Scalar> losses;
+    for (const auto& loss : inputs)
+      losses.push_back(kernels::Scalar{loss.const_data_ptr<double>()});
     at::Tensor mean = at::empty({}, inputs[0].options());
-    mean.fill_(sum / static_cast<double>(losses_));
+    kernels::mean_of(context.queue, losses, mean.data_ptr<double>());
     return mean;
   }
 
-  std::vector<at::Tensor> backward(const Context&, BackwardArguments& arguments) const override {
-    const double outer = outer_gradient(arguments);
+  std::vector<at::Tensor> backward(const Context& context,
+                                   BackwardArguments& arguments) const override {
     std::vector<at::Tensor> gradients;
     for (std::int64_t k = 0; k < losses_; ++k) {
       at::Tensor gradient = at::empty({}, at::TensorOptions().dtype(at::kDouble));
-      gradient.fill_(outer / static_cast<double>(losses_));
+      kernels::mean_of_gradient(context.queue, outer_gradient(arguments), losses_,
+                                gradient.data_ptr<double>());
       gradients.push_back(gradient);
     }
     return gradients;

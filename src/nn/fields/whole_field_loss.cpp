@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "kernels/field_loss.hpp"
+#include "kernels/row_deal.hpp"
 #include "nn/element_type.hpp"
 #include "nn/fields/field_layers.hpp"
 #include "nn/fields/field_loss_terms.hpp"
@@ -93,24 +95,31 @@ class WholeFieldLoss : public Node {
     return spec;
   }
 
-  at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
     at::Tensor loss = at::empty({}, inputs[0].options());
-    loss.fill_(terms_.mean_loss(whole_fields(inputs[0])));
+    const std::vector<at::Tensor> fields = whole_fields(context, inputs[0]);
+    const at::Tensor scratch = terms_.make_scratch(fields[0]);
+    kernels::field_loss(context.queue, terms_.comparison(fields, scratch), loss.data_ptr<double>());
     return loss;
   }
 
-  std::vector<at::Tensor> backward(const Context&, BackwardArguments& arguments) const override {
-    const std::vector<at::Tensor> fields = whole_fields(arguments.inputs[0]);
+  std::vector<at::Tensor> backward(const Context& context,
+                                   BackwardArguments& arguments) const override {
+    const std::vector<at::Tensor> fields = whole_fields(context, arguments.inputs[0]);
     const at::Tensor by_prediction = at::empty_like(fields[0]);
-    terms_.write_mean_gradient(fields, outer_gradient(arguments), by_prediction);
+    {
+      const at::Tensor scratch = terms_.make_scratch(by_prediction);
+      kernels::field_loss_gradient(context.queue, terms_.comparison(fields, scratch),
+                                   outer_gradient(arguments), by_prediction.data_ptr());
+    }
     at::Tensor gradient =
         at::empty({members() * parts(), part_elements()}, by_prediction.options());
     gradient.zero_();
-    for (std::size_t member = 0; member < rows_of_members_.size(); ++member) {
-      for_rows(gradient, member, 0, [&](double* slot, std::int64_t at, std::int64_t count) {
-        std::copy_n(by_prediction.const_data_ptr<double>() + at, count, slot);
-      });
+    for (std::int64_t member = 0; member < members(); ++member) {
+      kernels::deal_rows(context.queue, by_prediction.const_data_ptr<double>(), slots_of(member),
+                         part_of(gradient, member, 0).data_ptr<double>(), batch_, rows_,
+                         in_row_ * channels_);
     }
     return {gradient};
   }
@@ -130,39 +139,29 @@ class WholeFieldLoss : public Node {
   std::int64_t part_elements() const { return batch_ * slots() * in_row_ * channels_; }
   std::int64_t members() const { return static_cast<std::int64_t>(rows_of_members_.size()); }
 
-  // Prediction, target and mask of all rows.
-  std::vector<at::Tensor> whole_fields(const at::Tensor& gathered) const {
+  // The rows of a member by slot.
+  const std::vector<std::int64_t>& slots_of(std::int64_t member) const {
+    return rows_of_members_[static_cast<std::size_t>(member)].slots;
+  }
+  at::Tensor part_of(const at::Tensor& gathered, std::int64_t member, std::int64_t part) const {
+    return gathered.view({members() * parts(), part_elements()}).select(0, member * parts() + part);
+  }
+
+  // Prediction, target and mask of all rows. Channels come last in predictions, before the points
+  // in the others.
+  std::vector<at::Tensor> whole_fields(const Context& context, const at::Tensor& gathered) const {
     std::vector<at::Tensor> fields;
     for (std::int64_t part = 0; part < parts(); ++part) {
       fields.push_back(at::empty({elements()}, gathered.options()));
-      auto* whole = fields.back().data_ptr<double>();
-      for (std::size_t member = 0; member < rows_of_members_.size(); ++member) {
-        for_rows(gathered, member, part,
-                 [&](const double* slot, std::int64_t at, std::int64_t count) {
-                   std::copy_n(slot, count, whole + at);
-                 });
+      for (std::int64_t member = 0; member < members(); ++member) {
+        kernels::gather_rows(context.queue,
+                             part_of(gathered, member, part).const_data_ptr<double>(),
+                             slots_of(member), fields.back().data_ptr<double>(),
+                             part == 0 ? batch_ : batch_ * channels_, rows_,
+                             part == 0 ? in_row_ * channels_ : in_row_);
       }
     }
     return fields;
-  }
-
-  // Calls use(row in a slot, where it begins in the whole field, elements) for the rows that a
-  // member has. Channels come last in predictions, before the points in the others.
-  template <typename Use>
-  void for_rows(const at::Tensor& gathered, std::size_t member, std::int64_t part,
-                const Use& use) const {
-    const std::int64_t lines = part == 0 ? batch_ : batch_ * channels_;
-    const std::int64_t count = part == 0 ? in_row_ * channels_ : in_row_;
-    const FieldRows& rows = rows_of_members_[member];
-    double* const first = gathered.data_ptr<double>() +
-                          (static_cast<std::int64_t>(member) * parts() + part) * part_elements();
-    for (std::int64_t line = 0; line < lines; ++line) {
-      for (std::int64_t slot = 0; slot < slots(); ++slot) {
-        const std::int64_t row = rows.row(slot);
-        if (row == FieldRows::none) continue;
-        use(first + (line * slots() + slot) * count, (line * rows_ + row) * count, count);
-      }
-    }
   }
 
   FieldLossTerms terms_;

@@ -95,18 +95,15 @@ class LayerNorm : public Node {
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record* record) const override {
     at::Tensor y = at::empty_like(inputs[0]);
-    void* mean = nullptr;
-    void* inverse_deviation = nullptr;
     if (record != nullptr) {
       const auto options = inputs[0].options().dtype(state_scalar_type(context.precision));
       record->slots = {at::empty({rows_.count()}, options), at::empty({rows_.count()}, options)};
-      mean = record->slots[0].data_ptr();
-      inverse_deviation = record->slots[1].data_ptr();
     }
-    kernels::layer_norm_forward(context.queue, context.element_type(), inputs[0].const_data_ptr(),
-                                parameters[0].const_data_ptr(), parameters[1].const_data_ptr(),
-                                epsilon_, y.data_ptr(), mean, inverse_deviation, rows_.count(),
-                                hidden_);
+    kernels::layer_norm_forward(
+        context.queue, context.element_type(), inputs[0].const_data_ptr(),
+        parameters[0].const_data_ptr(), parameters[1].const_data_ptr(), epsilon_, y.data_ptr(),
+        record == nullptr ? nullptr : record->slots[0].data_ptr(),
+        record == nullptr ? nullptr : record->slots[1].data_ptr(), rows_.count(), hidden_);
     return y;
   }
 

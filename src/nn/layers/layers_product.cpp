@@ -215,14 +215,12 @@ class LossHead : public Node {
         context.products->forward(context.queue, inputs[0], parameters[0], at::Tensor());
     at::Tensor row_losses = at::empty({rows_.count()}, inputs[0].options().dtype(at::kDouble));
     const double mean_of_rows = 1.0 / static_cast<double>(rows_.count());
-    const double sum =
-        kernels::cross_entropy(context.queue, context.element_type(), logits.data_ptr(),
-                               inputs[1].const_data_ptr<std::int64_t>(), mean_of_rows,
-                               /*write_gradient=*/record != nullptr, row_losses.data_ptr<double>(),
-                               rows_.count(), vocabulary_);
-    if (record != nullptr) record->slots = {logits};
     at::Tensor loss = at::empty({}, inputs[0].options().dtype(at::kDouble));
-    loss.fill_(sum * mean_of_rows);
+    kernels::cross_entropy(context.queue, context.element_type(), logits.data_ptr(),
+                           inputs[1].const_data_ptr<std::int64_t>(), mean_of_rows,
+                           /*write_gradient=*/record != nullptr, row_losses.data_ptr<double>(),
+                           loss.data_ptr<double>(), rows_.count(), vocabulary_);
+    if (record != nullptr) record->slots = {logits};
     return loss;
   }
 

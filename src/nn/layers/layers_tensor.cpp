@@ -3,11 +3,10 @@
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
-#include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "kernels/bias.hpp"
+#include "kernels/cross_entropy.hpp"
 #include "kernels/embedding.hpp"
 #include "nn/layers/layers.hpp"
 #include "nn/node_dropout.hpp"
@@ -177,22 +176,22 @@ class LogitStatistics : public Node {
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
     at::Tensor out = at::empty({2, rows_.count()}, inputs[0].options().dtype(at::kDouble));
-    auto* log_sums = out.data_ptr<double>();
     kernels::logit_statistics(context.queue, context.element_type(), inputs[0].const_data_ptr(),
-                              inputs[1].const_data_ptr<std::int64_t>(), piece_, log_sums,
-                              log_sums + rows_.count(), rows_.count());
+                              inputs[1].const_data_ptr<std::int64_t>(), piece_,
+                              out.data_ptr<double>(), out.data_ptr<double>() + rows_.count(),
+                              rows_.count());
     return out;
   }
 
   std::vector<at::Tensor> backward(const Context& context,
                                    BackwardArguments& arguments) const override {
     at::Tensor gradient = at::empty_like(arguments.inputs[0]);
-    const auto* given = arguments.output_gradient.const_data_ptr<double>();
-    kernels::logit_gradient(context.queue, context.element_type(),
-                            arguments.inputs[0].const_data_ptr(),
-                            arguments.inputs[1].const_data_ptr<std::int64_t>(), piece_,
-                            arguments.output.const_data_ptr<double>(), given, given + rows_.count(),
-                            gradient.data_ptr(), rows_.count());
+    const at::Tensor& given = arguments.output_gradient;
+    kernels::logit_gradient(
+        context.queue, context.element_type(), arguments.inputs[0].const_data_ptr(),
+        arguments.inputs[1].const_data_ptr<std::int64_t>(), piece_,
+        arguments.output.const_data_ptr<double>(), given.const_data_ptr<double>(),
+        given.const_data_ptr<double>() + rows_.count(), gradient.data_ptr(), rows_.count());
     return {gradient, at::Tensor()};
   }
 
@@ -216,51 +215,24 @@ class GatheredLoss : public Node {
     return spec;
   }
 
-  at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
-    const auto* statistics = inputs[0].const_data_ptr<double>();
-    double sum = 0;
-    for (std::int64_t row = 0; row < rows_.count(); ++row) {
-      double target_logit = 0;
-      for (int piece = 0; piece < pieces_; ++piece) {
-        target_logit += statistics[place(piece, row) + rows_.count()];
-      }
-      sum += log_sum(statistics, row) - target_logit;
-    }
     at::Tensor loss = at::empty({}, inputs[0].options());
-    *loss.data_ptr<double>() = sum / static_cast<double>(rows_.count());
+    kernels::gathered_cross_entropy(context.queue, inputs[0].const_data_ptr<double>(),
+                                    loss.data_ptr<double>(), pieces_, rows_.count());
     return loss;
   }
 
-  std::vector<at::Tensor> backward(const Context&, BackwardArguments& arguments) const override {
-    const auto* statistics = arguments.inputs[0].const_data_ptr<double>();
+  std::vector<at::Tensor> backward(const Context& context,
+                                   BackwardArguments& arguments) const override {
     at::Tensor gradient = at::empty_like(arguments.inputs[0]);
-    auto* to = gradient.data_ptr<double>();
-    const double scale = arguments.loss_scale / static_cast<double>(rows_.count());
-    for (std::int64_t row = 0; row < rows_.count(); ++row) {
-      const double whole = log_sum(statistics, row);
-      for (int piece = 0; piece < pieces_; ++piece) {
-        const std::int64_t at = place(piece, row);
-        to[at] = scale * std::exp(statistics[at] - whole);
-        to[at + rows_.count()] = -scale;
-      }
-    }
+    kernels::gathered_cross_entropy_gradient(
+        context.queue, arguments.inputs[0].const_data_ptr<double>(), arguments.loss_scale,
+        gradient.data_ptr<double>(), pieces_, rows_.count());
     return {gradient};
   }
 
  private:
-  std::int64_t place(int piece, std::int64_t row) const { return piece * 2 * rows_.count() + row; }
-
-  double log_sum(const double* statistics, std::int64_t row) const {
-    double most = -std::numeric_limits<double>::infinity();
-    for (int piece = 0; piece < pieces_; ++piece)
-      most = std::max(most, statistics[place(piece, row)]);
-    double total = 0;
-    for (int piece = 0; piece < pieces_; ++piece)
-      total += std::exp(statistics[place(piece, row)] - most);
-    return most + std::log(total);
-  }
-
   Rows rows_;
   int pieces_;
 };

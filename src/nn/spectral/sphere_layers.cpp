@@ -116,7 +116,7 @@ class SphereTransformNode : public Node {
     const at::Tensor real = field.to(state_scalar_type(context.precision));
     at::Tensor coefficients =
         at::empty({basis_->shape().rows(), batch_, channels_, 2}, real.options());
-    run(context, kernels::sphere_analysis, real.data_ptr(), coefficients.data_ptr(), factors);
+    run(context, kernels::sphere_analysis, real, coefficients, factors);
     return coefficients;
   }
 
@@ -124,7 +124,7 @@ class SphereTransformNode : public Node {
                         const kernels::SphereFactors& factors) const {
     const at::Tensor field =
         at::empty({batch_ * basis_->shape().points(), channels_}, coefficients.options());
-    run(context, kernels::sphere_synthesis, field.data_ptr(), coefficients.data_ptr(), factors);
+    run(context, kernels::sphere_synthesis, field, coefficients, factors);
     return field.to(compute_scalar_type(context.precision));
   }
 
@@ -134,22 +134,23 @@ class SphereTransformNode : public Node {
   }
 
   void run(const Context& context, void (*transform)(const Queue&, const kernels::SphereArguments&),
-           void* field, void* coefficients, const kernels::SphereFactors& factors) const {
-    kernels::SphereArguments arguments;
-    arguments.type = transform_type(context.precision);
-    arguments.shape = basis_->shape();
-    arguments.table = basis_->table(arguments.type);
-    arguments.factors = factors;
-    arguments.grid = field;
-    arguments.coefficients = coefficients;
-    arguments.batch = batch_;
-    arguments.channels = channels_;
-    arguments.threads = at::get_num_threads();
-    const at::Tensor workspace = at::empty(
-        {kernels::sphere_workspace_bytes(arguments.type, arguments.shape, arguments.threads)},
-        at::TensorOptions().dtype(at::kByte));
-    arguments.workspace = workspace.data_ptr();
-    transform(context.queue, arguments);
+           const at::Tensor& field, const at::Tensor& coefficients,
+           const kernels::SphereFactors& factors) const {
+    const kernels::ElementType type = transform_type(context.precision);
+    const int threads = at::get_num_threads();
+    const at::Tensor workspace =
+        at::empty({kernels::sphere_workspace_bytes(type, basis_->shape(), threads)},
+                  at::TensorOptions().dtype(at::kByte));
+    transform(context.queue, kernels::SphereArguments{.type = type,
+                                                      .shape = basis_->shape(),
+                                                      .table = basis_->table(type),
+                                                      .factors = factors,
+                                                      .grid = field.data_ptr(),
+                                                      .coefficients = coefficients.data_ptr(),
+                                                      .batch = batch_,
+                                                      .channels = channels_,
+                                                      .workspace = workspace.data_ptr(),
+                                                      .threads = threads});
   }
 
   std::shared_ptr<const SphereBasis> basis_;
