@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/bytes.hpp"
 #include "kernels/bias.hpp"
 #include "kernels/cross_entropy.hpp"
-#include "nn/autograd_graph.hpp"
 #include "nn/element_type.hpp"
 #include "nn/gemm/product.hpp"
 #include "nn/layers/layers.hpp"
@@ -79,7 +79,7 @@ class Linear : public Node {
   bool bias_;
 };
 
-class Attention : public AutogradNode {
+class Attention : public Node {
  public:
   Attention(Rows rows, std::int64_t heads, std::int64_t head_size)
       : rows_(rows), heads_(heads), head_size_(head_size) {}
@@ -92,7 +92,6 @@ class Attention : public AutogradNode {
     // The log-sum-exp of each row of scores.
     spec.private_slot_bytes = {
         declaration.allocation(rows_.count() * heads_ * state_bytes(declaration.precision))};
-    spec.needs_graph = true;
     spec.gradient_aliases = {false};
     spec.pins_inputs = {true};
     spec.pins_output = true;
@@ -104,21 +103,39 @@ class Attention : public AutogradNode {
     return spec;
   }
 
- protected:
-  Differentiable function(const Context&) const override {
-    return [this](const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>&) {
-      const auto parts =
-          inputs[0].view({rows_.batch, rows_.sequence, 3, heads_, head_size_}).unbind(/*dim=*/2);
-      // [batch, heads, sequence, head size]
-      const auto result = at::_scaled_dot_product_flash_attention_for_cpu(
-          parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2),
-          /*dropout_p=*/0.0,
-          /*is_causal=*/true);
-      return std::get<0>(result).transpose(1, 2).reshape({rows_.count(), heads_ * head_size_});
-    };
+  at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
+                     const std::vector<at::Tensor>&, Record* record) const override {
+    const auto [query, key, value] = parts(inputs[0]);
+    const auto [result, log_sums] = at::_scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, /*dropout_p=*/0.0, /*is_causal=*/true);
+    if (record != nullptr) record->slots = {log_sums};
+    // Detached, since a view would hold the tensor that it is one of.
+    return result.transpose(1, 2).reshape({rows_.count(), heads_ * head_size_}).detach();
+  }
+
+  std::vector<at::Tensor> backward(const Context&, BackwardArguments& arguments) const override {
+    const auto [query, key, value] = parts(arguments.inputs[0]);
+    const auto [of_query, of_key, of_value] =
+        at::_scaled_dot_product_flash_attention_for_cpu_backward(
+            by_head(arguments.output_gradient), query, key, value, by_head(arguments.output),
+            arguments.record->slots[0], /*dropout_p=*/0.0, /*is_causal=*/true);
+    const at::Tensor gradient = at::stack(
+        {of_query.transpose(1, 2), of_key.transpose(1, 2), of_value.transpose(1, 2)}, /*dim=*/2);
+    return {gradient.view_as(arguments.inputs[0])};
   }
 
  private:
+  // [rows, heads · head size] as [batch, heads, sequence, head size].
+  at::Tensor by_head(const at::Tensor& rows) const {
+    return rows.view({rows_.batch, rows_.sequence, heads_, head_size_}).transpose(1, 2);
+  }
+  // Queries, keys and values, the same.
+  std::array<at::Tensor, 3> parts(const at::Tensor& x) const {
+    const at::Tensor all = x.view({rows_.batch, rows_.sequence, 3, heads_, head_size_});
+    const auto part = [&](std::int64_t which) { return all.select(2, which).transpose(1, 2); };
+    return {part(0), part(1), part(2)};
+  }
+
   // The tensor library's blocked attention takes scratch memory of its own. Sizes as its sources
   // choose them; held against measurement by a test in all types, since another version may choose
   // others.
