@@ -29,7 +29,7 @@ RunConfig small_config() {
 }
 
 TEST(ReportProgram, BytesByKindAddUpToWhatReplaySays) {
-  const auto setup = make_setup(small_config(), {64, {}}, 1);
+  const auto setup = make_setup(small_config(), {64, {}, {}}, 1);
   const Choice fastest =
       choose_program(setup, std::numeric_limits<std::int64_t>::max(), "auto", Effort::All);
   const std::int64_t least = fastest.minimum_budget_bytes;
@@ -73,7 +73,7 @@ TEST(MemorySweep, SizesAreThoseOfTheRunFileAndPowersOfTwoAround) {
   RunConfig config = small_config();
   config.model.sequence = 24;
   const MemorySweep sweep =
-      memory_sweep(config, {true, true}, {64, {}}, 1, {}, 1 << 20, [](int, int) {});
+      memory_sweep(config, {true, true}, {64, {}, {}}, 1, {}, 1 << 20, [](int, int) {});
   EXPECT_EQ(sweep.batches, (std::vector<std::int64_t>{1, 2, 4, 8, 16}));
   EXPECT_EQ(sweep.sequences, (std::vector<std::int64_t>{4, 8, 16, 24, 32, 64, 128}));
   ASSERT_EQ(sweep.cells.size(), 35u);
@@ -82,7 +82,7 @@ TEST(MemorySweep, SizesAreThoseOfTheRunFileAndPowersOfTwoAround) {
     single.train.micro_batch = cell.batch;
     single.train.global_batch = cell.batch * 6;
     single.model.sequence = cell.sequence;
-    const auto setup = make_setup(single, {64, {}}, 1);
+    const auto setup = make_setup(single, {64, {}, {}}, 1);
     const Choice choice = choose_program(setup, std::numeric_limits<std::int64_t>::max());
     EXPECT_EQ(cell.minimum_budget_bytes, choice.minimum_budget_bytes);
     EXPECT_EQ(cell.fastest_peak_bytes, choice.prediction.peak_bytes);
