@@ -1,6 +1,8 @@
 #include "plan/stage/stage_solver.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "plan/chain/rotor_table.hpp"
 #include "plan/graph/graph_solver.hpp"
@@ -15,6 +17,10 @@ namespace {
 std::int64_t most_traces(const StageProblem& problem) {
   const auto tasks = static_cast<std::int64_t>(problem.tasks.graph.tasks.size());
   return std::clamp<std::int64_t>(1'000'000 / std::max<std::int64_t>(tasks, 1), 1'000, 20'000);
+}
+
+bool too_long(const StageProblem& problem, std::size_t steps) {
+  return static_cast<std::int64_t>(steps) > problem.most_steps;
 }
 
 StageSolver solver_of(const Policy& policy) {
@@ -34,29 +40,68 @@ std::vector<NodeSchedule> greedy_leanest(const StageProblem& problem);
 // larger budget may fit, too: the planner traces them all.
 constexpr double largest_chain_budget = 1.3;
 constexpr int chain_budgets = 48;
-constexpr std::int64_t chain_slots = 2'000;
+
+// Of 4 bytes each; chains of up to 255 blocks have all slots.
+RotorOptions chain_options(const Chain& chain) {
+  constexpr std::int64_t most_cells = std::int64_t{1} << 26;
+  const auto blocks = static_cast<std::int64_t>(chain.blocks.size());
+  RotorOptions options;
+  options.slots = std::clamp<std::int64_t>(most_cells / (blocks * (blocks + 1) / 2), 200, 2'000);
+  return options;
+}
+
+// What is there for the chain where all of the micro-batch may take `budget_bytes`; 0 for nothing.
+std::int64_t available_to_chain(const StageProblem& problem, std::int64_t budget_bytes) {
+  const NodeSchedule all = recompute_on_demand(problem.model, keep_everything(problem.model));
+  const LivenessTrace keep_all =
+      trace_liveness(problem.tasks.graph, to_task_schedule(problem.tasks, all));
+  return std::max<std::int64_t>(
+      0, std::min(budget_bytes, keep_all.peak_bytes) - problem.chain->resident_bytes);
+}
+
+// None where there is no sequence, or one of too many steps.
+std::optional<NodeSchedule> chain_schedule(const StageProblem& problem, const RotorTable& table,
+                                           std::int64_t budget_bytes) {
+  const auto sequence = table.sequence(budget_bytes);
+  if (!sequence) return std::nullopt;
+  NodeSchedule schedule = expand(problem.model, *problem.chain, *sequence);
+  if (too_long(problem, schedule.size())) return std::nullopt;
+  return schedule;
+}
 
 std::vector<NodeSchedule> rotor(const StageProblem& problem, std::int64_t budget_bytes,
                                 const NodeSchedule&) {
   if (!problem.chain) return {};
-  const StageChain& stage = *problem.chain;
-  const NodeSchedule all = recompute_on_demand(problem.model, keep_everything(problem.model));
-  const LivenessTrace keep_all =
-      trace_liveness(problem.tasks.graph, to_task_schedule(problem.tasks, all));
-  const std::int64_t available = std::min(budget_bytes, keep_all.peak_bytes) - stage.resident_bytes;
-  if (available <= 0) return {};
+  const std::int64_t available = available_to_chain(problem, budget_bytes);
+  if (available == 0) return {};
   const auto most =
       static_cast<std::int64_t>(largest_chain_budget * static_cast<double>(available));
-  RotorOptions options;
-  options.slots = chain_slots;
-  const RotorTable table(stage.chain, most, options);
+  const RotorTable table(problem.chain->chain, most, chain_options(problem.chain->chain));
   const std::int64_t least = table.minimum_budget_bytes();
   std::vector<NodeSchedule> found;
   for (int k = 0; k < chain_budgets && least <= most; ++k) {
-    const auto sequence = table.sequence(least + (most - least) * k / (chain_budgets - 1));
-    if (sequence) found.push_back(expand(problem.model, stage, *sequence));
+    auto schedule =
+        chain_schedule(problem, table, least + (most - least) * k / (chain_budgets - 1));
+    if (schedule) found.push_back(std::move(*schedule));
   }
   return found;
+}
+
+// Of deep models the least budget takes too many steps: then about the least that does not.
+std::vector<NodeSchedule> rotor_shortest(const StageProblem& problem, std::int64_t too_little) {
+  const std::int64_t all = available_to_chain(problem, std::numeric_limits<std::int64_t>::max());
+  auto enough = static_cast<std::int64_t>(largest_chain_budget * static_cast<double>(all));
+  if (enough <= too_little) return {};
+  const RotorTable table(problem.chain->chain, enough, chain_options(problem.chain->chain));
+  std::optional<NodeSchedule> found = chain_schedule(problem, table, enough);
+  while (found && enough - too_little > enough / 1024) {
+    const std::int64_t between = too_little + (enough - too_little) / 2;
+    auto leaner = chain_schedule(problem, table, between);
+    (leaner ? enough : too_little) = between;
+    if (leaner) found = std::move(leaner);
+  }
+  if (!found) return {};
+  return {std::move(*found)};
 }
 
 std::vector<NodeSchedule> rotor_leanest(const StageProblem& problem) {
@@ -65,10 +110,11 @@ std::vector<NodeSchedule> rotor_leanest(const StageProblem& problem) {
   RotorOptions options;
   options.slots = 1;
   const RotorTable table(problem.chain->chain, 1, options);
-  const RotorTable least(problem.chain->chain, table.minimum_budget_bytes(), options);
-  const auto sequence = least.sequence(table.minimum_budget_bytes());
-  if (!sequence) return {};
-  return {expand(problem.model, *problem.chain, *sequence)};
+  const std::int64_t bytes = table.minimum_budget_bytes();
+  const RotorTable least(problem.chain->chain, bytes, options);
+  auto schedule = chain_schedule(problem, least, bytes);
+  if (schedule) return {std::move(*schedule)};
+  return rotor_shortest(problem, bytes);
 }
 
 // What more rounds find on transformers of 4 to 24 layers is within a few parts in a thousand.
@@ -114,6 +160,7 @@ Traced descended(const StageProblem& problem, Traced best) {
   for (int attempt = 0; attempt < 12 && step > best.peak_bytes / 1024; ++attempt) {
     const std::int64_t target = best.peak_bytes - step;
     Traced lower = improved(problem, best, target);
+    if (too_long(problem, lower.schedule.size())) break;
     if (lower.peak_bytes > target) step /= 2;
     if (lower.peak_bytes < best.peak_bytes) best = std::move(lower);
   }
@@ -129,8 +176,9 @@ std::vector<NodeSchedule> search(const StageProblem& problem, std::int64_t budge
   start = best_of(problem, greedy(problem, budget_bytes, lean), budget_bytes, std::move(start));
   start = best_of(problem, rotor(problem, budget_bytes, lean), budget_bytes, std::move(start));
   if (!start) return {};
-  return {to_node_schedule(problem.model, problem.tasks,
-                           improved(problem, *start, budget_bytes).schedule)};
+  Traced better = improved(problem, *start, budget_bytes);
+  if (too_long(problem, better.schedule.size())) better = std::move(*start);
+  return {to_node_schedule(problem.model, problem.tasks, better.schedule)};
 }
 
 std::vector<NodeSchedule> search_leanest_of_all(const StageProblem& problem) {
@@ -160,7 +208,8 @@ std::vector<NodeSchedule> greedy_leanest(const StageProblem& problem) {
 
 StageProblem make_stage_problem(const ModelGraph& model, const StepShape& step,
                                 GradientBuckets buckets, const OptionCache& cache) {
-  StageProblem problem{model, make_task_graph(model, step, buckets), std::nullopt};
+  StageProblem problem{model, make_task_graph(model, step, buckets), std::nullopt,
+                       most_steps_of_program / std::max(step.micro_batches, 1)};
   problem.chain = make_stage_chain(model, problem.tasks, cache);
   return problem;
 }

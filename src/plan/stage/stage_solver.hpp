@@ -13,10 +13,15 @@
 
 namespace garonne::plan {
 
+// Of all micro-batches of a step together, where nodes run more than once: the leanest schedules of
+// deep models run them so often that nothing could hold the Program.
+inline constexpr std::int64_t most_steps_of_program = std::int64_t{1} << 20;
+
 struct StageProblem {
   const ModelGraph& model;
   TaskGraph tasks;
   std::optional<StageChain> chain;
+  std::int64_t most_steps = most_steps_of_program;  // of its schedule
 };
 StageProblem make_stage_problem(const ModelGraph& model, const StepShape& step,
                                 GradientBuckets buckets,

@@ -101,6 +101,40 @@ TEST(StagePlanner, PlansOneNode) {
   EXPECT_THROW(plan_stage(graph, step, {1LL << 40, "rotor"}), ConfigError);
 }
 
+// The leanest schedule of a chain runs its nodes quadratically often.
+TEST(StageSolver, SchedulesOfDeepModelsAreNoLongerThanAProgramCanBe) {
+  const ModelGraph graph = chain(24, 2);
+  const StepShape step = step_shape(40, 1, 0);
+  StageProblem problem = make_stage_problem(graph, step, GradientBuckets::Made);
+  EXPECT_EQ(problem.most_steps, most_steps_of_program / 40);
+  const auto peak = [&](const NodeSchedule& schedule) {
+    return trace_liveness(problem.tasks.graph, to_task_schedule(problem.tasks, schedule))
+        .peak_bytes;
+  };
+  const NodeSchedule full = schedule_of(graph, "full");
+  for (const auto& solver : stage_solvers()) {
+    if (solver.name != "rotor" && solver.name != "search") continue;
+    SCOPED_TRACE(solver.name);
+    problem.most_steps = most_steps_of_program;
+    const std::vector<NodeSchedule> leanest = solver.leanest(problem);
+    ASSERT_EQ(leanest.size(), 1U);
+    const std::size_t least = full.size() + full.size() / 4;
+    EXPECT_GT(leanest[0].size(), 2 * least) << "not what this is to show";
+    std::int64_t before = peak(leanest[0]);
+    for (const std::size_t most : {2 * least, least}) {
+      problem.most_steps = static_cast<std::int64_t>(most);
+      const std::vector<NodeSchedule> shorter = solver.leanest(problem);
+      ASSERT_EQ(shorter.size(), 1U);
+      EXPECT_LE(shorter[0].size(), most);
+      EXPECT_GE(peak(shorter[0]), before);
+      EXPECT_LE(peak(shorter[0]), peak(full));
+      before = peak(shorter[0]);
+      for (const auto& schedule : solver.solve(problem, before, shorter[0]))
+        EXPECT_LE(schedule.size(), most);
+    }
+  }
+}
+
 TEST(TaskGraph, LaterMicroBatchesFindTheirBuckets) {
   for (unsigned seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(seed);
