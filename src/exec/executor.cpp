@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -21,6 +22,12 @@ namespace garonne::exec {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Whether the buffer is there before.
+bool updates(const plan::Instruction& instruction, int buffer) {
+  return std::find(instruction.reads.begin(), instruction.reads.end(), buffer) !=
+         instruction.reads.end();
+}
 
 at::Tensor loaded_tensor(const HostBatch& batch, const std::string& name, Precision precision) {
   const auto field = batch.fields.find(name);
@@ -43,41 +50,22 @@ at::Tensor loaded_tensor(const HostBatch& batch, const std::string& name, Precis
 }  // namespace
 
 Executor::Executor(const nn::Model& model, const plan::Program& program, const Machine& machine)
-    : model_(model),
-      program_(program),
-      machine_(machine),
-      bucket_of_(program.parameters.size(), -1),
-      offset_of_(program.parameters.size(), 0) {
-  for (std::size_t number = 0; number < program.buckets.size(); ++number) {
-    const plan::Bucket& bucket = program.buckets[number];
-    for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
-      bucket_of_[index(bucket.parameters[k])] = static_cast<int>(number);
-      offset_of_[index(bucket.parameters[k])] = bucket.offsets[k];
-    }
+    : model_(model), program_(program), machine_(machine) {
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    const plan::Buffer& buffer = program.buffers[id];
+    if (!buffer.live_at_start) continue;
+    const auto found = machine.state->buffers.find(buffer.name);
+    expect(found != machine.state->buffers.end(), "the state has no " + buffer.name);
+    lasting_.emplace_back(static_cast<int>(id), &found->second);
   }
 }
 
 StepOutputs Executor::run(const StepInputs& inputs) {
   const at::NoGradGuard no_gradients;
   const DeviceScope scope(*machine_.tier);
-  Running running{inputs, std::vector<at::Tensor>(program_.buffers.size()), {}, {}, {}, 1, {}};
+  Running running{inputs, std::vector<at::Tensor>(program_.buffers.size()), {}, {}, {}, {}};
   running.samples.resize(index(program_.micro_batches));
-  for (std::size_t number = 0; program_.zero > 0 && number < program_.buckets.size(); ++number) {
-    const plan::BucketShard& ids = program_.buckets[number].shard;
-    const ShardState& shard = machine_.state->shards.at(number);
-    running.buffers[index(ids.parameter)] = program_.zero < 3 ? shard.whole : shard.parameter;
-    if (ids.master >= 0) running.buffers[index(ids.master)] = shard.master;
-    for (std::size_t k = 0; k < ids.states.size(); ++k)
-      running.buffers[index(ids.states[k])] = shard.states[k];
-  }
-  for (std::size_t p = 0; program_.zero == 0 && p < program_.parameters.size(); ++p) {
-    const plan::ParameterBuffers& ids = program_.parameters[p];
-    const ParameterState& state = machine_.state->parameters[p];
-    running.buffers[index(ids.parameter)] = state.parameter;
-    if (ids.master >= 0) running.buffers[index(ids.master)] = state.master;
-    for (std::size_t k = 0; k < ids.states.size(); ++k)
-      running.buffers[index(ids.states[k])] = state.states[k];
-  }
+  for (const auto& [id, tensor] : lasting_) running.buffers[index(id)] = *tensor;
   running.outputs.measurements.reserve(program_.instructions.size());
   for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
     const plan::Instruction& instruction = program_.instructions[number];
@@ -115,7 +103,7 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
       const int sum = instruction.arguments.output;
       const at::Tensor& loss = running.buffers[index(instruction.arguments.inputs[0])];
       at::Tensor& total = running.buffers[index(sum)];
-      const bool first = !total.defined();
+      const bool first = !updates(instruction, sum);
       if (first) make(instruction, sum, at::zeros({2}, loss.options()), running);
       double& value = *total.data_ptr<double>();
       value = (first ? 0.0 : value) + *loss.const_data_ptr<double>() * running.inputs.loss_scale;
@@ -192,13 +180,10 @@ nn::Context Executor::context_of(const plan::Instruction& instruction,
 
 void Executor::load(const plan::Instruction& instruction, Running& running) {
   HostBatch batch = running.inputs.load(instruction.micro_batch);
-  std::vector<std::string> names;
-  for (const auto& value : model_.graph.values) {
-    if (value.loaded && !value.differentiable) names.push_back(value.name);
-  }
-  for (std::size_t i = 0; i < instruction.arguments.inputs.size(); ++i) {
-    make(instruction, instruction.arguments.inputs[i],
-         loaded_tensor(batch, names.at(i), machine_.state->precision), running);
+  for (const plan::LoadedValue& loaded : instruction.arguments.loaded) {
+    const std::string& name = model_.graph.values[index(loaded.value)].name;
+    make(instruction, loaded.buffer, loaded_tensor(batch, name, machine_.state->precision),
+         running);
   }
   running.samples[index(instruction.micro_batch)] = std::move(batch.samples);
 }
@@ -222,42 +207,39 @@ void Executor::forward(const plan::Instruction& instruction, bool keep, Running&
   running.records[{instruction.micro_batch, instruction.node_index}] = std::move(record);
 }
 
-// Under ZeRO a parameter is a view of its bucket's flat range.
+at::Tensor Executor::part(const plan::Range& range, const Running& running) const {
+  const at::Tensor& buffer = running.buffers[index(range.buffer)];
+  return (buffer.dim() == 1 ? buffer : buffer.view({-1})).narrow(0, range.offset, range.elements);
+}
+
 std::vector<at::Tensor> Executor::parameters_of(const plan::Instruction& instruction,
                                                 const Running& running) const {
   const plan::NodeSpec& node = model_.graph.nodes[index(instruction.node_index)];
   std::vector<at::Tensor> parameters;
   for (std::size_t k = 0; k < instruction.arguments.parameters.size(); ++k) {
-    const at::Tensor& buffer = running.buffers[index(instruction.arguments.parameters[k])];
-    if (program_.zero == 0) {
-      parameters.push_back(buffer);
-      continue;
-    }
-    const int p = node.parameters[k];
-    const plan::ParameterSpec& spec = model_.graph.parameters[index(p)];
-    parameters.push_back(buffer.narrow(0, offset_of_[index(p)], spec.elements).view(spec.shape));
+    const plan::Range& range = instruction.arguments.parameters[k];
+    const at::Tensor& buffer = running.buffers[index(range.buffer)];
+    const auto& shape = model_.graph.parameters[index(node.parameters[k])].shape;
+    parameters.push_back(buffer.sizes() == shape ? buffer : part(range, running).view(shape));
   }
   return parameters;
 }
 
-at::Tensor Executor::gradient_target(const plan::GradientTarget& target, int parameter,
-                                     const plan::Instruction& instruction, Running& running) const {
-  const plan::Bucket& bucket = program_.buckets[index(bucket_of_[index(parameter)])];
-  at::Tensor& buffer = running.buffers[index(target.buffer)];
-  if (!buffer.defined()) {
-    const std::int64_t padded = bucket.shard.elements * program_.shards_of_bucket;
-    const std::int64_t elements = std::max(bucket.elements, padded);
-    make(instruction, target.buffer,
-         at::empty({elements}, nn::state_scalar_type(machine_.state->precision)), running);
-    buffer.narrow(0, bucket.elements, elements - bucket.elements).zero_();
+// The buffers of gradients that the instruction is the first to write to.
+void Executor::make_targets(const plan::Instruction& instruction, Running& running) const {
+  for (const plan::GradientTarget& target : instruction.arguments.parameter_gradients) {
+    const int id = target.range.buffer;
+    if (running.buffers[index(id)].defined()) continue;
+    make(instruction, id,
+         at::empty({program_.buffers[index(id)].elements},
+                   nn::state_scalar_type(machine_.state->precision)),
+         running);
   }
-  return buffer.narrow(0, target.offset_elements,
-                       model_.graph.parameters[index(parameter)].elements);
+  for (const plan::Range& range : instruction.arguments.zeroed) part(range, running).zero_();
 }
 
 void Executor::backward(const plan::Instruction& instruction, Running& running) {
   const plan::Arguments& arguments = instruction.arguments;
-  const plan::NodeSpec& spec = model_.graph.nodes[index(instruction.node_index)];
   const auto tensor = [&](int id) { return id < 0 ? at::Tensor() : running.buffers[index(id)]; };
   // The weight part, or the whole, uses the record up.
   const auto found = instruction.operation == plan::Operation::BackwardInput
@@ -276,96 +258,72 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
     given.inputs.push_back(tensor(arguments.inputs[i]));
     const int gradient = arguments.input_gradients[i];
     given.wanted.push_back(gradient >= 0);
-    const bool in_place = gradient >= 0 && gradient == arguments.accumulated[i];
-    given.add_to.push_back(in_place ? tensor(gradient) : at::Tensor());
-    given.overwrite.push_back(gradient >= 0 && gradient == arguments.output_gradient &&
-                              !spec.overwrites_gradient.empty() && spec.overwrites_gradient[i]);
+    const plan::Placement placement = arguments.placements[i];
+    given.add_to.push_back(placement == plan::Placement::AddInPlace ? tensor(gradient)
+                                                                    : at::Tensor());
+    given.overwrite.push_back(placement == plan::Placement::Overwrite);
   }
   given.parameters = parameters_of(instruction, running);
   given.weights = instruction.operation != plan::Operation::BackwardInput;
-  for (std::size_t p = 0; p < arguments.parameter_gradients.size(); ++p) {
-    const plan::GradientTarget& target = arguments.parameter_gradients[p];
-    given.parameter_gradients.push_back(
-        {gradient_target(target, spec.parameters[p], instruction, running), target.accumulate});
-  }
+  make_targets(instruction, running);
+  for (const plan::GradientTarget& target : arguments.parameter_gradients)
+    given.parameter_gradients.push_back({part(target.range, running), target.accumulate});
   const std::vector<at::Tensor> gradients = model_.nodes[index(instruction.node_index)]->backward(
       context_of(instruction, running), given);
   for (std::size_t i = 0; i < arguments.inputs.size(); ++i) {
     const int id = arguments.input_gradients[i];
     if (id < 0) continue;
-    const int existing = arguments.accumulated[i];
-    if (existing >= 0 && existing != id) {
-      const at::Tensor& fresh = gradients[i];
-      const bool alias = fresh.storage().unsafeGetStorageImpl() ==
-                         given.output_gradient.storage().unsafeGetStorageImpl();
-      // An alias of the incoming gradient belongs to others, too: the sum takes a storage of its
-      // own.
-      if (alias) {
-        make(instruction, id, fresh.add(running.buffers[index(existing)].view_as(fresh)), running);
-        continue;
-      }
-      // What another stage has sent has the shape of a message.
-      fresh.add_(running.buffers[index(existing)].view_as(fresh));
+    const at::Tensor& made = gradients[i];
+    const bool shares = given.output_gradient.defined() &&
+                        made.storage().unsafeGetStorageImpl() ==
+                            given.output_gradient.storage().unsafeGetStorageImpl();
+    const plan::Placement placement = arguments.placements[i];
+    const bool aliases = placement == plan::Placement::Alias ||
+                         placement == plan::Placement::Overwrite ||
+                         placement == plan::Placement::SumWithAlias;
+    expect(shares == aliases || placement == plan::Placement::AddInPlace,
+           plan::describe(instruction) + " has a gradient in another storage than planned");
+    // What another stage has sent has the shape of a message.
+    const auto existing = [&] {
+      return running.buffers[index(arguments.accumulated[i])].view_as(made);
+    };
+    if (placement == plan::Placement::SumWithAlias) {
+      make(instruction, id, made.add(existing()), running);
+      continue;
     }
-    make(instruction, id, gradients[i], running);
+    if (placement == plan::Placement::AddExisting) made.add_(existing());
+    make(instruction, id, made, running);
   }
-}
-
-// Own shard of the sum, wherever it is.
-at::Tensor Executor::shard_gradient(const plan::Bucket& bucket, const Running& running) const {
-  if (bucket.shard.gradient >= 0) return running.buffers[index(bucket.shard.gradient)];
-  return running.buffers[index(bucket.buffer)].narrow(
-      0, bucket.shard.elements * machine_.state->member, bucket.shard.elements);
 }
 
 void Executor::sum_squares(const plan::Instruction& instruction, Running& running) {
-  const Coordinates& here = program_.coordinates;
-  // By parameter and not by bucket, so that the sum does not depend on how gradients are grouped.
-  std::vector<double> squares(program_.parameters.size(), 0.0);
-  for (const auto& bucket : program_.buckets) {
-    // Every data rank counts its own shard.
-    for (const auto& piece : program_.zero == 0
-                                 ? std::vector<plan::ShardPiece>()
-                                 : plan::shard_pieces(bucket, machine_.state->member)) {
-      const plan::ParameterBuffers& ids = program_.parameters[index(piece.parameter)];
-      const at::Tensor gradient =
-          shard_gradient(bucket, running).narrow(0, piece.offset, piece.elements);
-      if (machine_.watch_gradient) machine_.watch_gradient(piece.parameter, gradient);
-      if (!ids.counted || (here.tensor != 0 && ids.replicated)) continue;
-      squares[index(piece.parameter)] = kernels::sum_of_squares(
-          Queue(), nn::element_type_of(gradient), gradient.const_data_ptr(), gradient.numel());
-    }
-    for (std::size_t k = 0; program_.zero == 0 && k < bucket.parameters.size(); ++k) {
-      const at::Tensor& buffer = running.buffers[index(bucket.buffer)];
-      const int p = bucket.parameters[k];
-      const plan::ParameterBuffers& ids = program_.parameters[index(p)];
-      const at::Tensor gradient =
-          buffer.narrow(0, bucket.offsets[k], model_.graph.parameters[index(p)].elements);
-      if (machine_.watch_gradient) machine_.watch_gradient(p, gradient);
-      const bool counts = ids.counted && here.data == 0 && (here.tensor == 0 || !ids.replicated);
-      if (!counts) continue;
-      squares[index(p)] = kernels::sum_of_squares(Queue(), nn::element_type_of(gradient),
-                                                  gradient.const_data_ptr(), gradient.numel());
-    }
-  }
+  // Piece by piece, so that the sum does not depend on how gradients are grouped.
   double sum = 0;
-  for (const double square : squares) sum += square;
+  for (const int id : instruction.arguments.pieces) {
+    const plan::Piece& piece = program_.pieces[index(id)];
+    const at::Tensor gradient = part(piece.gradient, running);
+    if (machine_.watch_gradient) machine_.watch_gradient(piece.parameter, gradient);
+    if (!piece.counted) continue;
+    sum += kernels::sum_of_squares(Queue(), nn::element_type_of(gradient),
+                                   gradient.const_data_ptr(), gradient.numel());
+  }
   at::Tensor& sums = running.buffers[index(instruction.arguments.output)];
-  if (!sums.defined()) {
+  if (!updates(instruction, instruction.arguments.output)) {
     make(instruction, instruction.arguments.output, at::zeros({2}, at::kDouble), running);
   }
   auto* values = sums.data_ptr<double>();
-  // Tensor ranks all know the loss of their samples.
-  if (here.tensor != 0) values[0] = 0;
+  if (instruction.arguments.drops_loss) values[0] = 0;
   values[1] = sum;
 }
 
 void Executor::norm(const plan::Instruction& instruction, Running& running) {
-  const double sum = running.buffers[index(program_.loss_sum)].const_data_ptr<double>()[1];
+  const double* const sums =
+      running.buffers[index(instruction.arguments.inputs[0])].const_data_ptr<double>();
+  const double loss = sums[0];
+  const double sum = sums[1];
   at::Tensor result = at::empty({1}, at::kDouble);
   *result.data_ptr<double>() = std::sqrt(sum);
   make(instruction, instruction.arguments.output, result, running);
-  const double loss = *running.buffers[index(program_.loss_sum)].const_data_ptr<double>();
   if (!std::isfinite(loss) || !std::isfinite(sum)) {
     const std::string what = fmt::format(
         "step {}: the {} is {}; nothing was updated. Lower optimizer.learning_rate or set "
@@ -376,59 +334,36 @@ void Executor::norm(const plan::Instruction& instruction, Running& running) {
     // These are sums over all ranks, so all of them see the same.
     throw dist::AgreedError(ExitCode::Refused, what);
   }
-  running.gradient_scale = optim::clip_scale(std::sqrt(sum), running.inputs.clip_norm);
 }
 
+// Whether a parameter decays is its own: each is updated by itself.
 void Executor::update(const plan::Instruction& instruction, Running& running) {
-  const plan::Bucket& bucket = program_.buckets[index(instruction.node_index)];
-  if (program_.zero > 0) return update_shard(bucket, running);
-  const at::Tensor& buffer = running.buffers[index(bucket.buffer)];
-  for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
-    const int p = bucket.parameters[k];
-    ParameterState& state = machine_.state->parameters[index(p)];
+  const double norm =
+      *running.buffers[index(instruction.arguments.inputs[0])].const_data_ptr<double>();
+  for (const int id : instruction.arguments.pieces) {
+    const plan::Piece& piece = program_.pieces[index(id)];
+    const plan::ParameterSpec& spec = model_.graph.parameters[index(piece.parameter)];
     optim::ParameterUpdate update;
-    update.parameter = state.trained();
-    update.states = state.states;
-    update.gradient =
-        buffer.narrow(0, bucket.offsets[k], model_.graph.parameters[index(p)].elements);
-    if (state.master.defined()) update.compute_copy = state.parameter;
-    update.decays = model_.graph.parameters[index(p)].decays;
-    update.complex = model_.graph.parameters[index(p)].complex;
+    update.parameter = part(piece.trained, running);
+    for (const plan::Range& state : piece.states) update.states.push_back(part(state, running));
+    update.gradient = part(piece.gradient, running);
+    if (piece.compute_copy.buffer >= 0) update.compute_copy = part(piece.compute_copy, running);
+    update.decays = spec.decays;
+    update.complex = spec.complex;
     machine_.optimizer->update(Queue(), update, running.inputs.step, running.inputs.learning_rate,
-                               running.gradient_scale);
-  }
-}
-
-// Whether a parameter decays is its own: each is updated as far as it lies in the shard.
-void Executor::update_shard(const plan::Bucket& bucket, Running& running) {
-  const auto number = index(bucket_of_[index(bucket.parameters.front())]);
-  ShardState& shard = machine_.state->shards[number];
-  const at::Tensor gradient = shard_gradient(bucket, running);
-  for (const auto& piece : plan::shard_pieces(bucket, machine_.state->member)) {
-    const auto part = [&](const at::Tensor& whole) {
-      return whole.narrow(0, piece.offset, piece.elements);
-    };
-    optim::ParameterUpdate update;
-    update.parameter = part(shard.trained());
-    for (const auto& state : shard.states) update.states.push_back(part(state));
-    update.gradient = part(gradient);
-    if (shard.master.defined()) update.compute_copy = part(shard.parameter);
-    update.decays = model_.graph.parameters[index(piece.parameter)].decays;
-    update.complex = model_.graph.parameters[index(piece.parameter)].complex;
-    machine_.optimizer->update(Queue(), update, running.inputs.step, running.inputs.learning_rate,
-                               running.gradient_scale);
+                               optim::clip_scale(norm, running.inputs.clip_norm));
   }
 }
 
 void Executor::report(const plan::Instruction& instruction, Running& running) {
-  if (program_.loss_sum >= 0) {
-    running.outputs.loss = *running.buffers[index(program_.loss_sum)].const_data_ptr<double>();
-    running.outputs.gradient_norm =
-        *running.buffers[index(program_.gradient_norm)].const_data_ptr<double>();
+  const std::vector<int>& inputs = instruction.arguments.inputs;
+  if (inputs.empty()) return;
+  const at::Tensor& value = running.buffers[index(inputs[0])];
+  if (inputs.size() == 2) {
+    running.outputs.loss = *value.const_data_ptr<double>();
+    running.outputs.gradient_norm = *running.buffers[index(inputs[1])].const_data_ptr<double>();
     return;
   }
-  if (instruction.arguments.inputs.empty()) return;
-  const at::Tensor& value = running.buffers[index(instruction.arguments.inputs[0])];
   // The copy handed out is the caller's, so it is made on the host, element by element.
   running.outputs.report.resize(static_cast<std::size_t>(value.numel()));
   for (std::int64_t i = 0; i < value.numel(); ++i) {

@@ -1,5 +1,6 @@
-// The executor: a plain interpreter of Programs, without policy. It does what the instructions say,
-// checks that every buffer it makes has the bytes that the Program gives it, and measures.
+// The executor: a plain interpreter of Programs, without policy. It does what the instructions say
+// with the buffers that they name, checks that every buffer it makes has the bytes that the Program
+// gives it, and measures.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dist/transport.hpp"
@@ -64,13 +66,14 @@ struct Machine {
   dist::Transport* tied = nullptr;  // the two stages with copies of tied parameters
   dist::Transport* world = nullptr;
   // Called after the gradients are complete and before the update; for tests and tools. In shards
-  // once for each piece, flat, in the order of plan::shard_pieces.
+  // once for each piece, flat.
   std::function<void(int parameter, const at::Tensor& gradient)> watch_gradient;
 };
 
 class Executor {
  public:
-  // `program` must have been accepted by replay; it and the model must outlive the executor.
+  // `program` must have been accepted by replay, and the machine's state have its lasting buffers;
+  // both and the model must outlive the executor.
   Executor(const nn::Model& model, const plan::Program& program, const Machine& machine);
 
   // Runs one step; collective over the groups of the Program. Throws RefusedError (allocator) with
@@ -92,10 +95,9 @@ class Executor {
   void reduce_scatter(const plan::Instruction& instruction, std::size_t number, Running& running);
   void all_gather(const plan::Instruction& instruction, std::size_t number, Running& running);
   void keep_shard(const plan::Instruction& instruction, Running& running);
-  at::Tensor shard_gradient(const plan::Bucket& bucket, const Running& running) const;
+  at::Tensor part(const plan::Range& range, const Running& running) const;
   std::vector<at::Tensor> parameters_of(const plan::Instruction& instruction,
                                         const Running& running) const;
-  void update_shard(const plan::Bucket& bucket, Running& running);
   void sum_squares(const plan::Instruction& instruction, Running& running);
   void norm(const plan::Instruction& instruction, Running& running);
   void update(const plan::Instruction& instruction, Running& running);
@@ -104,15 +106,12 @@ class Executor {
             Running& running) const;
   void check_made(const plan::Instruction& instruction, const Running& running) const;
   nn::Context context_of(const plan::Instruction& instruction, const Running& running) const;
-  at::Tensor gradient_target(const plan::GradientTarget& target, int parameter,
-                             const plan::Instruction& instruction, Running& running) const;
+  void make_targets(const plan::Instruction& instruction, Running& running) const;
 
   const nn::Model& model_;
   const plan::Program& program_;
   Machine machine_;
-  // By parameter: its bucket and the place in it; no bucket where a Program has none.
-  std::vector<int> bucket_of_;
-  std::vector<std::int64_t> offset_of_;
+  std::vector<std::pair<int, const at::Tensor*>> lasting_;  // buffers of the state, by id
 };
 
 }  // namespace garonne::exec

@@ -1,8 +1,6 @@
 // What the executor does over ranks.
 #include <ATen/Functions.h>
 
-#include <algorithm>
-
 #include "base/error.hpp"
 #include "exec/executor.hpp"
 #include "exec/executor_running.hpp"
@@ -38,16 +36,9 @@ void Executor::send(const plan::Instruction& instruction, std::size_t number, Ru
 }
 
 void Executor::receive(const plan::Instruction& instruction, std::size_t number, Running& running) {
-  // A gradient has the shape of the value that was handed over.
-  const plan::ModelGraph& graph = model_.graph;
   const plan::Channel& channel = instruction.channel.value();
-  const auto value = std::find_if(graph.values.begin(), graph.values.end(), [&](const auto& spec) {
-    return instruction.node_index < 0 && spec.name == instruction.node;
-  });
-  const plan::ValueSpec& spec =
-      value != graph.values.end()
-          ? *value
-          : graph.values[index(graph.nodes[index(instruction.node_index)].inputs[0])];
+  // A gradient has the shape of the value that was handed over.
+  const plan::ValueSpec& spec = model_.graph.values.at(index(instruction.arguments.value));
   // What is no multiple of the width is flat: its readers know its shape.
   const bool rows = model_.width > 0 && spec.elements % model_.width == 0;
   const std::vector<std::int64_t> shape =
@@ -102,9 +93,9 @@ void Executor::all_gather(const plan::Instruction& instruction, std::size_t numb
   const int to = instruction.arguments.output;
   if (to != from) {
     const at::Tensor& shard = running.buffers[index(from)];
-    at::Tensor whole = at::empty({shard.numel() * program_.shards_of_bucket}, shard.options());
-    whole.narrow(0, shard.numel() * machine_.state->member, shard.numel()).copy_(shard);
-    make(instruction, to, whole, running);
+    make(instruction, to, at::empty({program_.buffers[index(to)].elements}, shard.options()),
+         running);
+    part(instruction.arguments.part, running).copy_(shard.view({-1}));
   }
   const at::Tensor& data = running.buffers[index(to)];
   dist::Transport& transport = transport_of(instruction);
@@ -115,13 +106,11 @@ void Executor::all_gather(const plan::Instruction& instruction, std::size_t numb
 
 void Executor::keep_shard(const plan::Instruction& instruction, Running& running) {
   const plan::GradientTarget& target = instruction.arguments.parameter_gradients[0];
-  const std::int64_t elements = program_.buckets[index(instruction.node_index)].shard.elements;
-  const at::Tensor reduced = running.buffers[index(instruction.arguments.inputs[0])].narrow(
-      0, elements * machine_.state->member, elements);
+  const at::Tensor reduced = part(instruction.arguments.part, running);
   if (target.accumulate) {
-    running.buffers[index(target.buffer)].add_(reduced);
+    part(target.range, running).add_(reduced);
   } else {
-    make(instruction, target.buffer, reduced.clone(), running);
+    make(instruction, target.range.buffer, reduced.clone(), running);
   }
 }
 

@@ -23,7 +23,6 @@ struct Executor::Running {
   std::vector<std::vector<std::int64_t>> samples;                            // by micro-batch
   std::map<std::pair<int, int>, nn::Record> records;                         // (micro-batch, node)
   std::map<std::size_t, std::pair<dist::Transport*, dist::Ticket>> tickets;  // by instruction
-  double gradient_scale = 1;
   StepOutputs outputs;
 };
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "base/device.hpp"
+#include "base/error.hpp"
 #include "base/philox.hpp"
 #include "kernels/convert.hpp"
 #include "kernels/initialise.hpp"
@@ -44,50 +45,70 @@ void fill_initial(const nn::Model& model, int parameter, std::uint64_t seed, std
   }
 }
 
-ShardState initial_shard(const nn::Model& model, Precision precision, std::uint64_t seed,
-                         const plan::Program& program, const plan::Bucket& bucket, int member) {
-  const auto stored = at::TensorOptions().dtype(nn::state_scalar_type(precision));
-  const auto compute = stored.dtype(nn::compute_scalar_type(precision));
-  const plan::BucketShard& layout = bucket.shard;
-  ShardState shard;
-  shard.bucket = bucket;
-  if (program.zero < 3) {
-    const std::int64_t ranks = program.shards_of_bucket;
-    shard.whole = at::zeros({layout.elements * ranks}, compute);
-    shard.parameter = shard.whole.narrow(0, layout.elements * member, layout.elements);
-  } else {
-    shard.parameter = at::zeros({layout.elements}, compute);
+at::Tensor make_buffer(ModelState& state, const std::string& name, at::IntArrayRef shape,
+                       at::ScalarType type) {
+  at::Tensor tensor = at::zeros(shape, type);
+  expect(state.buffers.emplace(name, tensor).second, "two buffers that last are called " + name);
+  return tensor;
+}
+
+at::ScalarType type_of(plan::BufferKind kind, Precision precision) {
+  return kind == plan::BufferKind::Parameter ? nn::compute_scalar_type(precision)
+                                             : nn::state_scalar_type(precision);
+}
+
+// A view of a buffer.
+at::Tensor part_of(const ModelState& state, const plan::Program& program,
+                   const plan::Range& range) {
+  const at::Tensor& buffer =
+      state.buffers.at(program.buffers[static_cast<std::size_t>(range.buffer)].name);
+  if (range.offset == 0 && range.elements == buffer.numel()) return buffer;
+  return buffer.narrow(0, range.offset, range.elements);
+}
+
+void make_buffers(ModelState& state, const nn::Model& model, const plan::Program& program) {
+  // Those of whole parameters have their shape.
+  std::map<int, const std::vector<std::int64_t>*> shapes;
+  for (const plan::Piece& piece : program.pieces) {
+    const plan::ParameterSpec& spec =
+        model.graph.parameters.at(static_cast<std::size_t>(piece.parameter));
+    const auto whole = [&](const plan::Range& range) {
+      if (range.buffer < 0 || range.elements != spec.elements) return;
+      const auto id = static_cast<std::size_t>(range.buffer);
+      if (program.buffers[id].elements == spec.elements) shapes[range.buffer] = &spec.shape;
+    };
+    whole(piece.trained);
+    whole(piece.compute_copy);
+    for (const plan::Range& range : piece.states) whole(range);
   }
-  if (has_master(precision)) shard.master = at::zeros({layout.elements}, stored);
-  for (std::size_t k = 0; k < layout.states.size(); ++k)
-    shard.states.push_back(at::zeros({layout.elements}, stored));
-  for (const auto& piece : plan::shard_pieces(bucket, member)) {
-    fill_initial(model, piece.parameter, seed, piece.first,
-                 shard.trained().narrow(0, piece.offset, piece.elements));
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    const plan::Buffer& buffer = program.buffers[id];
+    if (!buffer.live_at_start) continue;
+    const auto shape = shapes.find(static_cast<int>(id));
+    const std::vector<std::int64_t> flat = {buffer.elements};
+    make_buffer(state, buffer.name, shape == shapes.end() ? flat : *shape->second,
+                type_of(buffer.kind, state.precision));
   }
-  return shard;
 }
 
 }  // namespace
 
 ModelState initial_state(const nn::Model& model, Precision precision, std::uint64_t seed,
-                         int optimizer_states) {
+                         const std::vector<std::string>& states) {
   ModelState state;
   state.precision = precision;
-  const auto stored = at::TensorOptions().dtype(nn::state_scalar_type(precision));
+  const at::ScalarType stored = nn::state_scalar_type(precision);
   for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
     const plan::ParameterSpec& spec = model.graph.parameters[p];
-    at::Tensor trained = at::empty(spec.shape, stored);
-    fill_initial(model, static_cast<int>(p), seed, 0, trained);
     ParameterState parameter;
-    if (has_master(precision)) {
-      parameter.master = trained;
-      parameter.parameter = at::empty(spec.shape, stored.dtype(nn::compute_scalar_type(precision)));
-    } else {
-      parameter.parameter = trained;
-    }
-    for (int k = 0; k < optimizer_states; ++k)
-      parameter.states.push_back(at::zeros(spec.shape, stored));
+    parameter.index = static_cast<int>(p);
+    parameter.parameter =
+        make_buffer(state, spec.name, spec.shape, nn::compute_scalar_type(precision));
+    if (has_master(precision))
+      parameter.master = make_buffer(state, spec.name + ".master", spec.shape, stored);
+    for (const std::string& name : states)
+      parameter.states.push_back(make_buffer(state, spec.name + "." + name, spec.shape, stored));
+    fill_initial(model, parameter.index, seed, 0, parameter.trained());
     state.parameters.push_back(std::move(parameter));
   }
   refresh_compute_copies(state);
@@ -95,35 +116,48 @@ ModelState initial_state(const nn::Model& model, Precision precision, std::uint6
 }
 
 ModelState initial_state(const nn::Model& model, Precision precision, std::uint64_t seed,
-                         const plan::Program& program, int member) {
-  if (program.zero == 0) {
-    const auto states = program.parameters.empty() ? 0 : program.parameters[0].states.size();
-    return initial_state(model, precision, seed, static_cast<int>(states));
-  }
+                         const plan::Program& program) {
   ModelState state;
   state.precision = precision;
-  state.member = member;
-  for (const auto& bucket : program.buckets)
-    state.shards.push_back(initial_shard(model, precision, seed, program, bucket, member));
+  make_buffers(state, model, program);
+  for (const plan::Piece& piece : program.pieces) {
+    ParameterState parameter;
+    parameter.index = piece.parameter;
+    parameter.first = piece.first;
+    const at::Tensor trained = part_of(state, program, piece.trained);
+    if (piece.compute_copy.buffer >= 0) {
+      parameter.master = trained;
+      parameter.parameter = part_of(state, program, piece.compute_copy);
+    } else {
+      parameter.parameter = trained;
+    }
+    for (const plan::Range& range : piece.states)
+      parameter.states.push_back(part_of(state, program, range));
+    fill_initial(model, piece.parameter, seed, piece.first, trained);
+    state.parameters.push_back(std::move(parameter));
+  }
+  for (const plan::Instruction& instruction : program.instructions) {
+    if (instruction.operation == plan::Operation::ReduceScatter) state.in_shards = true;
+    const bool in_place = instruction.operation == plan::Operation::AllGather &&
+                          instruction.arguments.output == instruction.arguments.inputs.at(0);
+    if (!in_place) continue;
+    const auto id = static_cast<std::size_t>(instruction.arguments.output);
+    state.gathered.push_back(program.buffers[id].name);
+  }
   refresh_compute_copies(state);
   return state;
 }
 
 void gather_parameters(ModelState& state, dist::Transport* data) {
   if (data == nullptr) return;
-  for (auto& shard : state.shards) {
-    if (!shard.whole.defined()) continue;
-    data->wait(data->all_gather(shard.whole.data_ptr(), shard.whole.numel(),
-                                static_cast<std::int64_t>(shard.whole.element_size())));
+  for (const std::string& name : state.gathered) {
+    const at::Tensor& whole = state.buffers.at(name);
+    data->wait(data->all_gather(whole.data_ptr(), whole.numel(),
+                                static_cast<std::int64_t>(whole.element_size())));
   }
 }
 
 void refresh_compute_copies(ModelState& state) {
-  for (auto& shard : state.shards) {
-    if (!shard.master.defined()) continue;
-    kernels::to_bfloat16(Queue(), shard.master.const_data_ptr<float>(), shard.parameter.data_ptr(),
-                         shard.parameter.numel());
-  }
   for (auto& parameter : state.parameters) {
     if (!parameter.master.defined()) continue;
     kernels::to_bfloat16(Queue(), parameter.master.const_data_ptr<float>(),

@@ -1,9 +1,11 @@
-// The static tensors of a rank: parameters, masters and optimizer states.
+// What lasts from step to step on a rank: parameters, masters and optimizer states.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "base/precision.hpp"
@@ -13,49 +15,45 @@
 
 namespace garonne::exec {
 
+// What a rank trains of a parameter: all of it, or where the data group shares them a piece.
 struct ParameterState {
-  at::Tensor parameter;            // in the compute type, with the parameter's shape
-  at::Tensor master;               // float32, same shape; undefined where the parameter is its own
-  std::vector<at::Tensor> states;  // in the state type, same shape
+  int index = 0;           // of the parameter in the model
+  std::int64_t first = 0;  // element of the parameter that `parameter` starts with
+  // Views of the state's buffers; with the parameter's shape where all of it is here, else flat.
+  at::Tensor parameter;            // in the compute type
+  at::Tensor master;               // float32; undefined where the parameter is its own
+  std::vector<at::Tensor> states;  // in the state type
 
   // What the optimizer updates.
   const at::Tensor& trained() const { return master.defined() ? master : parameter; }
 };
 
-// What a data rank holds of a bucket under ZeRO; everything is flat.
-struct ShardState {
-  plan::Bucket bucket;   // where its parameters lie
-  at::Tensor whole;      // padded range in the compute type; undefined in stage 3
-  at::Tensor parameter;  // own shard in the compute type; a view of `whole` if there is one
-  at::Tensor master;     // own shards, as in ParameterState
-  std::vector<at::Tensor> states;
-
-  const at::Tensor& trained() const { return master.defined() ? master : parameter; }
-};
-
-// Either `parameters` or `shards`.
 struct ModelState {
   Precision precision = Precision::Float32;
-  std::vector<ParameterState> parameters;  // by parameter index
-  std::vector<ShardState> shards;          // by bucket
-  int member = 0;                          // of the data group: whose shards these are
+  // What is live between steps, by the names of the Program's buffers.
+  std::map<std::string, at::Tensor> buffers;
+  // Ascending by index; in the Program's order of pieces.
+  std::vector<ParameterState> parameters;
+  // The data group shares what is trained; else all its ranks train the same.
+  bool in_shards = false;
+  // Those of `buffers` of which the rank trains a part and holds all: others have the rest.
+  std::vector<std::string> gathered;
 };
 
 // Step 0: parameters by (seed, name, element), states zero. Allocates from the calling thread's
-// tier.
+// tier. The whole of every parameter; `states`: names of the optimizer's.
 ModelState initial_state(const nn::Model& model, Precision precision, std::uint64_t seed,
-                         int optimizer_states);
+                         const std::vector<std::string>& states);
 
-// The same for data rank `member` as `program` holds it: in shards where program.zero says so.
-// Every rank makes its own shards only: gather_parameters is to follow.
+// The same as the rank holds it that runs `program`, which trains. Every rank makes what it trains
+// only: gather_parameters is to follow.
 ModelState initial_state(const nn::Model& model, Precision precision, std::uint64_t seed,
-                         const plan::Program& program, int member);
+                         const plan::Program& program);
 
-// Makes the compute copies again from the masters.
-// In shards only the own one: see gather_parameters.
+// Makes the compute copies again from the masters, of what the rank trains: see gather_parameters.
 void refresh_compute_copies(ModelState& state);
 
-// After shards were filled from elsewhere: the whole ranges of stages 1 and 2 again. `data`: over
+// After what the rank trains was filled from elsewhere: the rest of `gathered` again. `data`: over
 // the data group; null where there is one member. Collective over it.
 void gather_parameters(ModelState& state, dist::Transport* data);
 

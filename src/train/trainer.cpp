@@ -194,8 +194,7 @@ void Trainer::make_state() {
   {
     const exec::DeviceScope scope(*tier_);
     state_ = exec::initial_state(setup_.model, setup_.declaration.precision,
-                                 static_cast<std::uint64_t>(config_.train.seed), program_,
-                                 program_.coordinates.data);
+                                 static_cast<std::uint64_t>(config_.train.seed), program_);
   }
   session_.agree([&] {
     if (start_.checkpoint.empty()) return;
@@ -254,8 +253,8 @@ exec::StepOutputs Trainer::run_step(std::int64_t step) {
 
 std::optional<double> Trainer::validate() {
   if (validation_micro_batches_ == 0) return std::nullopt;
-  return validation_loss(setup_, choice_.evaluation, machine_, *workload_, reader_,
-                         validation_micro_batches_, session_, peak_bytes_);
+  return validation_loss(setup_, for_rank(setup_, choice_.evaluation, session_.rank()), machine_,
+                         *workload_, reader_, validation_micro_batches_, session_, peak_bytes_);
 }
 
 StepMetrics Trainer::metrics_of(const exec::StepOutputs& outputs, std::int64_t step,

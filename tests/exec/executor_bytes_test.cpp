@@ -100,6 +100,7 @@ TEST(Executor, NothingIsLeftWhenEverythingIsGone) {
   auto rank = std::make_unique<Rank>(setting);
   rank->step();
   rank->state().parameters.clear();
+  rank->state().buffers.clear();
   EXPECT_EQ(rank->tier().live_bytes(), 0);
 }
 

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace garonne::plan {
 
 std::string_view to_string(BufferKind kind) {
@@ -74,19 +72,24 @@ std::string_view to_string(Operation operation) {
   return "unknown";
 }
 
-std::vector<ShardPiece> shard_pieces(const Bucket& bucket, int member) {
-  std::vector<ShardPiece> pieces;
-  const std::int64_t begin = bucket.shard.elements * member;
-  const std::int64_t end = begin + bucket.shard.elements;
-  for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
-    const std::int64_t first = bucket.offsets[k];
-    const std::int64_t last =
-        k + 1 < bucket.offsets.size() ? bucket.offsets[k + 1] : bucket.elements;
-    const std::int64_t from = std::max(first, begin);
-    const std::int64_t to = std::min(last, end);
-    if (from < to) pieces.push_back({bucket.parameters[k], from - first, from - begin, to - from});
+std::string_view to_string(Placement placement) {
+  switch (placement) {
+    case Placement::None:
+      return "none";
+    case Placement::Fresh:
+      return "fresh";
+    case Placement::Alias:
+      return "alias";
+    case Placement::Overwrite:
+      return "overwrite";
+    case Placement::AddInPlace:
+      return "add-in-place";
+    case Placement::AddExisting:
+      return "add-existing";
+    case Placement::SumWithAlias:
+      return "sum-with-alias";
   }
-  return pieces;
+  return "unknown";
 }
 
 std::string describe(const Instruction& instruction) {

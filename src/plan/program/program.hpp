@@ -1,5 +1,6 @@
-// The Program: a flat list of instructions for one rank and one step, with a table of buffers. It
-// is the one value that generators make, replay checks, the executor runs and reports show.
+// The Program: a flat list of instructions for one rank and one step, with a table of buffers and
+// one of what the rank trains. It is the one value that generators make, replay checks, the
+// executor runs, files hold and reports show; nothing else says what is to be done.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ enum class BufferKind {
 inline constexpr int buffer_kinds = 10;
 
 enum class Operation {
-  Load,            // reads nothing; makes the input values of a micro-batch
+  Load,            // reads nothing; makes the input values of a micro-batch: `loaded`
   Forward,         // keeps nothing but its output
   ForwardKeep,     // also makes the record of the node
   Backward,        // input gradients and weight gradients
@@ -41,12 +42,12 @@ enum class Operation {
   AllReduce,       // asynchronous sum over a group, in rank order
   ReduceScatter,   // asynchronous; this member's shard of a flat range becomes that sum
   AllGather,       // asynchronous; a flat range gets the shards of all members
-  KeepShard,       // copies or adds the own shard of a reduced bucket to what stays of it
+  KeepShard,       // copies or adds `part` of a reduced bucket to what stays of it
   Wait,            // for the instruction named by `completes`
-  SumSquares,      // of the gradients that this rank counts, beside the loss sum
-  Norm,            // global norm of all gradients
-  Update,          // optimizer on the parameters of one bucket
-  Report,          // hands the sums of the step to the loop
+  SumSquares,      // of the gradients of `pieces` that this rank counts, beside the loss sum
+  Norm,            // global norm of all gradients, from the sums
+  Update,          // optimizer on `pieces`, by the norm
+  Report,          // hands out the sums of the step and the norm, or the value of a forward
 };
 inline constexpr int operation_count = 18;
 constexpr bool is_forward(Operation operation) {
@@ -63,16 +64,57 @@ struct Buffer {
   std::string name;
   BufferKind kind = BufferKind::Value;
   std::int64_t bytes = 0;  // rounded up to the tier's granularity
+  // Of what ranges are named in: without padding to the granularity; 0 of what is taken whole only.
+  std::int64_t elements = 0;
+  std::int64_t element_bytes = 0;
   Tier tier = Tier::Device;
   bool live_at_start = false;
   bool live_at_end = false;
 };
 
-// Where a weight gradient goes: a range of a bucket, written (accumulate = false) or added to.
-struct GradientTarget {
+// Part of a buffer that is named by elements.
+struct Range {
   int buffer = -1;
-  std::int64_t offset_elements = 0;
+  std::int64_t offset = 0;  // elements
+  std::int64_t elements = 0;
+
+  bool operator==(const Range&) const = default;
+};
+
+// Where a weight gradient goes: written (accumulate = false) or added to.
+struct GradientTarget {
+  Range range;
   bool accumulate = false;
+  int parameter = -1;  // into ModelGraph::parameters; -1 of a shard, in which there are several
+};
+
+// How the gradient of a node's input comes about, and in which storage.
+enum class Placement {
+  None,          // nobody wants it
+  Fresh,         // in a storage of its own
+  Alias,         // it is the gradient of the output, under one more name
+  Overwrite,     // over the gradient of the output, which nobody else reads
+  AddInPlace,    // the node adds it to what is there
+  AddExisting,   // in a storage of its own, to which what is there is added
+  SumWithAlias,  // the gradient of the output and what is there, summed in a storage of its own
+};
+inline constexpr int placement_count = 7;
+
+// An input value of a micro-batch.
+struct LoadedValue {
+  int value = -1;  // into ModelGraph::values
+  int buffer = -1;
+};
+
+// What a rank trains of one parameter; everything of it has as many elements.
+struct Piece {
+  int parameter = -1;
+  std::int64_t first = 0;  // element of the parameter that it starts with
+  Range gradient;
+  Range trained;              // the master, or the parameter where it is its own
+  std::vector<Range> states;  // of the optimizer, in its order
+  Range compute_copy;         // of the master in the compute type; no buffer where there is none
+  bool counted = true;        // enters this rank's sum of squares: once in the model
 };
 
 // How a channel of a collective is named; equal on all members of the group.
@@ -90,15 +132,24 @@ struct Channel {
 // instruction are what replay goes by, the roles are what the executor goes by; replay checks that
 // they agree.
 struct Arguments {
+  std::vector<LoadedValue> loaded;
   std::vector<int> inputs;  // values, in the node's order
   int output = -1;          // value
   std::vector<int> record;  // private slots
   int output_gradient = -1;
-  std::vector<int> input_gradients;  // one an input, -1 = not wanted
-  std::vector<int> accumulated;      // one an input: existing gradient to add, -1 = none
-  int pinned_output = -1;            // the output, where the backward reads it
-  std::vector<int> parameters;       // buffers, in the node's order
+  std::vector<int> input_gradients;   // one an input, -1 = not wanted
+  std::vector<int> accumulated;       // one an input: existing gradient to add, -1 = none
+  std::vector<Placement> placements;  // one an input
+  int pinned_output = -1;             // the output, where the backward reads it
+  std::vector<Range> parameters;      // in the node's order
   std::vector<GradientTarget> parameter_gradients;
+  std::vector<Range> zeroed;  // padding of what the instruction makes
+  int value = -1;             // Receive: into ModelGraph::values, of which it or its gradient comes
+  // KeepShard: what is kept of the input. AllGather into another buffer: where the input goes.
+  Range part;
+  std::vector<int> pieces;  // into Program::pieces
+  // SumSquares: another rank of the tensor group counts the loss, of which this one has a copy.
+  bool drops_loss = false;
   int staging = -1;
 };
 
@@ -124,6 +175,7 @@ struct BucketShard {
   int parameter = -1;         // stages 1 and 2: the whole range; stage 3: the own shard
   int master = -1;            // own shards
   std::vector<int> states;
+  int gathered = -1;  // stage 3: the whole range, for some uses; not static
   int gradient = -1;  // from stage 2: the own shard of the sum; not static
 };
 
@@ -136,28 +188,6 @@ struct Bucket {
   BucketShard shard;
 };
 
-// The part of a parameter that lies in one shard.
-struct ShardPiece {
-  int parameter = -1;
-  std::int64_t first = 0;   // element of the parameter
-  std::int64_t offset = 0;  // element of the shard
-  std::int64_t elements = 0;
-};
-
-// What the shard of data rank `member` holds, in ascending order; the rest of it is padding.
-std::vector<ShardPiece> shard_pieces(const Bucket& bucket, int member);
-
-// The static buffers of one parameter. Where buckets are in shards, `parameter` is the flat range
-// of its bucket and the rest is in BucketShard.
-struct ParameterBuffers {
-  int parameter = -1;  // read by the nodes, in the compute type
-  int master = -1;     // float32 copy that the optimizer updates; -1 where the parameter is its own
-  std::vector<int> states;  // of the optimizer, in its order
-  // Whose gradient enters the global norm: once for each element of the model.
-  bool counted = true;      // false for a copy of a parameter that another stage counts
-  bool replicated = false;  // equal on all tensor ranks, so the first of them counts it
-};
-
 struct Program {
   std::string name;  // which generator made it
   int rank = 0;
@@ -167,17 +197,16 @@ struct Program {
   std::int64_t peak_bytes = 0;  // set from replay
   double seconds = 0;           // set from replay
   int micro_batches = 1;
-  int zero = 0;              // stage; 0 also where there is one data rank
-  int shards_of_bucket = 1;  // data ranks, under ZeRO
   std::vector<Buffer> buffers;
+  std::vector<Piece> pieces;  // ascending by parameter; none where nothing is trained
   std::vector<Instruction> instructions;
-  std::vector<ParameterBuffers> parameters;  // by parameter index
+  // How the gradients were laid out, from which the pieces of other ranks follow
+  // (plan/step/rank_program.hpp). Nothing that runs goes by it, and files do not have it.
   std::vector<Bucket> buckets;
-  int loss_sum = -1;  // scalar buffers; [loss, sum of squared gradients]
-  int gradient_norm = -1;
 };
 
 std::string_view to_string(BufferKind kind);
+std::string_view to_string(Placement placement);
 std::string_view to_string(Operation operation);
 
 // One line for people and error messages: "backward layer.2.qkv (micro-batch 1)".
@@ -194,8 +223,8 @@ struct Measurement {
 // may be empty.
 nlohmann::ordered_json to_json(const Program& program, const std::vector<int>& ranks,
                                const std::vector<Measurement>& measured);
-// Reads what to_json wrote, enough to replay it. What is not understood is refused with its key, as
-// `owner` says.
+// Reads what to_json wrote, but for measurements and `buckets`. What is not understood is refused
+// with its key, as `owner` says.
 Program program_from_json(const nlohmann::json& json, const std::string& path,
                           FileOwner owner = FileOwner::User);
 // The measurements in the same file, one an instruction, or none where it was not run; one that is

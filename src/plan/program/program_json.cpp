@@ -1,4 +1,4 @@
-// The file format "garonne.program", version 1.
+// The file format "garonne.program", version 2.
 #include <fmt/format.h>
 
 #include <string_view>
@@ -17,6 +17,25 @@ using nlohmann::ordered_json;
 constexpr std::int64_t most_file_bytes = std::int64_t{1} << 48;
 constexpr double most_file_seconds = 1e12;
 
+// Ranges are many, so they are short: [buffer, first element, elements].
+ordered_json to_json(const Range& range) {
+  return {range.buffer, range.offset, range.elements};
+}
+
+ordered_json to_json(const std::vector<Range>& ranges) {
+  ordered_json list = ordered_json::array();
+  for (const Range& range : ranges) list.push_back(to_json(range));
+  return list;
+}
+
+ordered_json to_json(const Piece& piece) {
+  ordered_json result = {{"parameter", piece.parameter},        {"first", piece.first},
+                         {"gradient", to_json(piece.gradient)}, {"trained", to_json(piece.trained)},
+                         {"states", to_json(piece.states)},     {"counted", piece.counted}};
+  if (piece.compute_copy.buffer >= 0) result["compute_copy"] = to_json(piece.compute_copy);
+  return result;
+}
+
 ordered_json arguments_to_json(const Arguments& arguments) {
   ordered_json result = ordered_json::object();
   const auto list = [&](const char* name, const std::vector<int>& ids) {
@@ -25,19 +44,28 @@ ordered_json arguments_to_json(const Arguments& arguments) {
   const auto one = [&](const char* name, int id) {
     if (id >= 0) result[name] = id;
   };
+  for (const auto& loaded : arguments.loaded)
+    result["loaded"].push_back({{"value", loaded.value}, {"buffer", loaded.buffer}});
   list("inputs", arguments.inputs);
   one("output", arguments.output);
   list("record", arguments.record);
   one("output_gradient", arguments.output_gradient);
   list("input_gradients", arguments.input_gradients);
   list("accumulated", arguments.accumulated);
+  for (const Placement placement : arguments.placements)
+    result["placements"].push_back(to_string(placement));
   one("pinned_output", arguments.pinned_output);
-  list("parameters", arguments.parameters);
+  if (!arguments.parameters.empty()) result["parameters"] = to_json(arguments.parameters);
   for (const auto& target : arguments.parameter_gradients) {
-    result["parameter_gradients"].push_back({{"buffer", target.buffer},
-                                             {"offset_elements", target.offset_elements},
+    result["parameter_gradients"].push_back({{"parameter", target.parameter},
+                                             {"range", to_json(target.range)},
                                              {"accumulate", target.accumulate}});
   }
+  if (!arguments.zeroed.empty()) result["zeroed"] = to_json(arguments.zeroed);
+  one("value", arguments.value);
+  if (arguments.part.buffer >= 0) result["part"] = to_json(arguments.part);
+  list("pieces", arguments.pieces);
+  if (arguments.drops_loss) result["drops_loss"] = true;
   one("staging", arguments.staging);
   return result;
 }
@@ -63,10 +91,47 @@ bool truth_or_no(const JsonPlace& place, std::string_view key) {
   return place.has(key) && place.key(key).truth();
 }
 
+template <typename Enumeration, int Count>
+Enumeration enumeration_from(const JsonPlace& place) {
+  const std::string text = place.text();
+  for (int i = 0; i < Count; ++i) {
+    if (to_string(static_cast<Enumeration>(i)) == text) return static_cast<Enumeration>(i);
+  }
+  place.refuse("is not known to this version");
+}
+
+Range range_of(const JsonPlace& place) {
+  const std::vector<JsonPlace> numbers = place.elements();
+  if (numbers.size() != 3) place.refuse("is not [buffer, first element, elements]");
+  return {index_of(numbers[0]), bytes_of(numbers[1]), bytes_of(numbers[2])};
+}
+
+std::vector<Range> ranges_of(const JsonPlace& source, std::string_view key) {
+  std::vector<Range> ranges;
+  if (!source.has(key)) return ranges;
+  for (const JsonPlace& range : source.key(key).elements()) ranges.push_back(range_of(range));
+  return ranges;
+}
+
+Piece piece_from_json(const JsonPlace& source) {
+  source.expect_keys({"parameter", "first", "gradient", "trained", "states", "counted"},
+                     {"compute_copy"});
+  Piece piece;
+  piece.parameter = index_of(source.key("parameter"));
+  piece.first = bytes_of(source.key("first"));
+  piece.gradient = range_of(source.key("gradient"));
+  piece.trained = range_of(source.key("trained"));
+  piece.states = ranges_of(source, "states");
+  piece.counted = source.key("counted").truth();
+  if (source.has("compute_copy")) piece.compute_copy = range_of(source.key("compute_copy"));
+  return piece;
+}
+
 Arguments arguments_from_json(const JsonPlace& source) {
   source.expect_keys(
-      {}, {"inputs", "output", "record", "output_gradient", "input_gradients", "accumulated",
-           "pinned_output", "parameters", "parameter_gradients", "staging"});
+      {}, {"loaded", "inputs", "output", "record", "output_gradient", "input_gradients",
+           "accumulated", "placements", "pinned_output", "parameters", "parameter_gradients",
+           "zeroed", "value", "part", "pieces", "drops_loss", "staging"});
   // An input gradient that nobody wants is -1.
   const auto list = [&](std::string_view key) {
     std::vector<int> ids;
@@ -76,6 +141,12 @@ Arguments arguments_from_json(const JsonPlace& source) {
     return ids;
   };
   Arguments arguments;
+  if (source.has("loaded")) {
+    for (const JsonPlace& loaded : source.key("loaded").elements()) {
+      loaded.expect_keys({"value", "buffer"});
+      arguments.loaded.push_back({index_of(loaded.key("value")), index_of(loaded.key("buffer"))});
+    }
+  }
   arguments.inputs = list("inputs");
   arguments.output = index_or_none(source, "output");
   arguments.record = list("record");
@@ -83,15 +154,24 @@ Arguments arguments_from_json(const JsonPlace& source) {
   arguments.input_gradients = list("input_gradients");
   arguments.accumulated = list("accumulated");
   arguments.pinned_output = index_or_none(source, "pinned_output");
-  arguments.parameters = list("parameters");
+  if (source.has("placements")) {
+    for (const JsonPlace& placement : source.key("placements").elements())
+      arguments.placements.push_back(enumeration_from<Placement, placement_count>(placement));
+  }
+  arguments.parameters = ranges_of(source, "parameters");
   if (source.has("parameter_gradients")) {
     for (const JsonPlace& target : source.key("parameter_gradients").elements()) {
-      target.expect_keys({"buffer", "offset_elements", "accumulate"});
-      arguments.parameter_gradients.push_back({index_of(target.key("buffer")),
-                                               bytes_of(target.key("offset_elements")),
-                                               target.key("accumulate").truth()});
+      target.expect_keys({"parameter", "range", "accumulate"});
+      arguments.parameter_gradients.push_back({range_of(target.key("range")),
+                                               target.key("accumulate").truth(),
+                                               index_or_none(target, "parameter")});
     }
   }
+  arguments.zeroed = ranges_of(source, "zeroed");
+  arguments.value = index_or_none(source, "value");
+  if (source.has("part")) arguments.part = range_of(source.key("part"));
+  arguments.pieces = list("pieces");
+  arguments.drops_loss = truth_or_no(source, "drops_loss");
   arguments.staging = index_or_none(source, "staging");
   return arguments;
 }
@@ -117,15 +197,6 @@ ordered_json instruction_to_json(const Instruction& instruction) {
   if (instruction.completes >= 0) result["completes"] = instruction.completes;
   result["arguments"] = arguments_to_json(instruction.arguments);
   return result;
-}
-
-template <typename Enumeration, int Count>
-Enumeration enumeration_from(const JsonPlace& place) {
-  const std::string text = place.text();
-  for (int i = 0; i < Count; ++i) {
-    if (to_string(static_cast<Enumeration>(i)) == text) return static_cast<Enumeration>(i);
-  }
-  place.refuse("is not known to this version");
 }
 
 Channel channel_from_json(const JsonPlace& source) {
@@ -162,11 +233,16 @@ Instruction instruction_from_json(const JsonPlace& source) {
 }
 
 Buffer buffer_from_json(const JsonPlace& source) {
-  source.expect_keys({"name", "kind", "bytes"}, {"id", "tier", "live_at_start", "live_at_end"});
+  source.expect_keys({"name", "kind", "bytes"},
+                     {"id", "elements", "element_bytes", "tier", "live_at_start", "live_at_end"});
   Buffer buffer;
   buffer.name = source.key("name").text();
   buffer.kind = enumeration_from<BufferKind, buffer_kinds>(source.key("kind"));
   buffer.bytes = bytes_of(source.key("bytes"));
+  if (source.has("elements")) {
+    buffer.elements = bytes_of(source.key("elements"));
+    buffer.element_bytes = source.key("element_bytes").integer(1, 64);
+  }
   const std::string tier = source.has("tier") ? source.key("tier").text() : "device";
   if (tier != "device" && tier != "host") source.key("tier").refuse("is neither device nor host");
   buffer.tier = tier == "host" ? Tier::Host : Tier::Device;
@@ -179,18 +255,28 @@ ordered_json body_to_json(const Program& program) {
   ordered_json buffers = ordered_json::array();
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     const Buffer& buffer = program.buffers[id];
-    buffers.push_back({{"id", id},
-                       {"name", buffer.name},
-                       {"kind", to_string(buffer.kind)},
-                       {"bytes", buffer.bytes},
-                       {"tier", buffer.tier == Tier::Device ? "device" : "host"},
-                       {"live_at_start", buffer.live_at_start},
-                       {"live_at_end", buffer.live_at_end}});
+    ordered_json entry = {{"id", id},
+                          {"name", buffer.name},
+                          {"kind", to_string(buffer.kind)},
+                          {"bytes", buffer.bytes}};
+    if (buffer.elements > 0) {
+      entry["elements"] = buffer.elements;
+      entry["element_bytes"] = buffer.element_bytes;
+    }
+    entry["tier"] = buffer.tier == Tier::Device ? "device" : "host";
+    entry["live_at_start"] = buffer.live_at_start;
+    entry["live_at_end"] = buffer.live_at_end;
+    buffers.push_back(std::move(entry));
   }
+  ordered_json pieces = ordered_json::array();
+  for (const auto& piece : program.pieces) pieces.push_back(to_json(piece));
   ordered_json instructions = ordered_json::array();
   for (const auto& instruction : program.instructions)
     instructions.push_back(instruction_to_json(instruction));
-  return {{"buffers", std::move(buffers)}, {"instructions", std::move(instructions)}};
+  return {{"micro_batches", program.micro_batches},
+          {"buffers", std::move(buffers)},
+          {"pieces", std::move(pieces)},
+          {"instructions", std::move(instructions)}};
 }
 
 }  // namespace
@@ -198,7 +284,7 @@ ordered_json body_to_json(const Program& program) {
 ordered_json to_json(const Program& program, const std::vector<int>& ranks,
                      const std::vector<Measurement>& measured) {
   ordered_json result = {{"format", "garonne.program"},
-                         {"version", 1},
+                         {"version", 2},
                          {"name", program.name},
                          {"rank", program.rank},
                          {"ranks", ranks},
@@ -209,8 +295,7 @@ ordered_json to_json(const Program& program, const std::vector<int>& ranks,
                          {"budget_bytes", program.budget_bytes},
                          {"host_budget_bytes", program.host_budget_bytes},
                          {"peak_bytes", program.peak_bytes},
-                         {"seconds", program.seconds},
-                         {"micro_batches", program.micro_batches}};
+                         {"seconds", program.seconds}};
   result.update(body_to_json(program));
   expect(measured.empty() || measured.size() == program.instructions.size(),
          "one measurement an instruction");
@@ -226,10 +311,10 @@ ordered_json to_json(const Program& program, const std::vector<int>& ranks,
 Program program_from_json(const json& source, const std::string& path, FileOwner owner) {
   const JsonFile file(source, path, owner);
   const JsonPlace root = file.root();
-  root.expect_format("garonne.program", 1);
+  root.expect_format("garonne.program", 2);
   root.expect_keys({"format", "version", "rank", "coordinates", "budget_bytes", "peak_bytes",
-                    "seconds", "buffers", "instructions"},
-                   {"name", "ranks", "host_budget_bytes", "micro_batches"});
+                    "seconds", "micro_batches", "buffers", "pieces", "instructions"},
+                   {"name", "ranks", "host_budget_bytes"});
   Program program;
   if (root.has("name")) program.name = root.key("name").text();
   program.rank = index_of(root.key("rank"));
@@ -242,10 +327,11 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
     program.host_budget_bytes = root.key("host_budget_bytes").integer(0);
   program.peak_bytes = root.key("peak_bytes").integer(0);
   program.seconds = seconds_of(root.key("seconds"));
-  if (root.has("micro_batches"))
-    program.micro_batches = static_cast<int>(root.key("micro_batches").integer(1, INT32_MAX));
+  program.micro_batches = static_cast<int>(root.key("micro_batches").integer(1, INT32_MAX));
   for (const JsonPlace& buffer : root.key("buffers").elements())
     program.buffers.push_back(buffer_from_json(buffer));
+  for (const JsonPlace& piece : root.key("pieces").elements())
+    program.pieces.push_back(piece_from_json(piece));
   for (const JsonPlace& instruction : root.key("instructions").elements())
     program.instructions.push_back(instruction_from_json(instruction));
   return program;

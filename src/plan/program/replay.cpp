@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <set>
+
+#include "plan/program/replay_roles.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -19,6 +20,7 @@ class Replay {
  public:
   explicit Replay(const Program& program)
       : program_(program),
+        roles_(program),
         live_(program.buffers.size(), false),
         pending_uses_(program.buffers.size(), 0),
         pending_writes_(program.buffers.size(), 0) {}
@@ -76,7 +78,8 @@ class Replay {
 
   void step(int i) {
     const Instruction& instruction = program_.instructions[index(i)];
-    check_roles(i, instruction);
+    check_order_of_sums(i, instruction);
+    roles_.check(i, instruction);
     for (const int id : instruction.reads) {
       if (!live_[index((buffer(i, id), id))])
         fail(i, "reads " + buffer(i, id).name + ", which is not live");
@@ -97,7 +100,6 @@ class Replay {
       }
     }
     if (instruction.transient_bytes < 0) fail(i, "has a negative transient");
-    check_order_of_sums(i, instruction);
     begin_or_complete(i, instruction);
     note_peak(i, instruction.transient_bytes);
     prediction_.during_bytes.push_back(live_bytes_ + instruction.transient_bytes);
@@ -105,36 +107,11 @@ class Replay {
     prediction_.live_bytes.push_back(live_bytes_);
   }
 
-  // Everything that the executor is told to touch must be among what replay has checked.
-  void check_roles(int i, const Instruction& instruction) const {
-    const Arguments& arguments = instruction.arguments;
-    const auto known = [&](int id, const char* role) {
-      if (id < 0) return;
-      const bool read = std::find(instruction.reads.begin(), instruction.reads.end(), id) !=
-                        instruction.reads.end();
-      const bool written = std::find(instruction.writes.begin(), instruction.writes.end(), id) !=
-                           instruction.writes.end();
-      if (!read && !written)
-        fail(i, fmt::format("uses buffer {} as {} and neither reads nor writes it", id, role));
-    };
-    for (const int id : arguments.inputs) known(id, "input");
-    for (const int id : arguments.record) known(id, "record");
-    for (const int id : arguments.parameters) known(id, "parameter");
-    for (const int id : arguments.input_gradients) known(id, "input gradient");
-    for (const int id : arguments.accumulated) known(id, "accumulated gradient");
-    for (const auto& target : arguments.parameter_gradients)
-      known(target.buffer, "parameter gradient");
-    known(arguments.output, "output");
-    known(arguments.output_gradient, "output gradient");
-    known(arguments.pinned_output, "pinned output");
-    known(arguments.staging, "staging");
-  }
-
   // Contributions to one parameter gradient: micro-batches ascend, within one the node list
   // descends.
   void check_order_of_sums(int i, const Instruction& instruction) {
     for (const auto& target : instruction.arguments.parameter_gradients) {
-      const auto place = std::make_pair(target.buffer, target.offset_elements);
+      const auto place = std::make_pair(target.range.buffer, target.range.offset);
       const auto now = std::make_pair(instruction.micro_batch, -instruction.node_index);
       // Stages of a pipeline take micro-batches as they come: there each node's own ascend.
       const auto found = last_contribution_.find(place);
@@ -194,6 +171,7 @@ class Replay {
   void finish() {
     const int end = static_cast<int>(program_.instructions.size());
     if (!pending_.empty()) fail(pending_.begin()->first, "is never waited for");
+    roles_.finish();
     for (std::size_t id = 0; id < live_.size(); ++id) {
       if (live_[id] == program_.buffers[id].live_at_end) continue;
       fail(end, program_.buffers[id].name +
@@ -203,6 +181,7 @@ class Replay {
   }
 
   const Program& program_;
+  RoleCheck roles_;
   std::vector<bool> live_;
   std::vector<int> pending_uses_;
   std::vector<int> pending_writes_;

@@ -61,12 +61,10 @@ TaskGraph make_task_graph(const ModelGraph& model, const StepShape& step, Gradie
 
   for (const auto& instruction : program.instructions) {
     if (instruction.operation == Operation::Load) {
-      std::size_t next = 0;
-      for (std::size_t v = 0; v < model.values.size(); ++v) {
-        if (!model.values[v].loaded) continue;
-        const int value = value_of[index(instruction.arguments.inputs[next++])];
+      for (const LoadedValue& loaded : instruction.arguments.loaded) {
+        const int value = value_of[index(loaded.buffer)];
         tasks.graph.values[index(value)].live_at_start = true;
-        tasks.model_value[index(value)] = static_cast<int>(v);
+        tasks.model_value[index(value)] = loaded.value;
       }
       continue;
     }

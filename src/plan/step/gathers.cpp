@@ -24,10 +24,8 @@ class GatherWriter {
  public:
   GatherWriter(Program& program, const StepShape& step)
       : program_(program), step_(step), run_of_(program.instructions.size()) {
-    for (std::size_t number = 0; number < program_.buckets.size(); ++number) {
-      const int parameter = program_.buckets[number].parameters.front();
-      bucket_of_[program_.parameters[index(parameter)].parameter] = static_cast<int>(number);
-    }
+    for (std::size_t number = 0; number < program_.buckets.size(); ++number)
+      bucket_of_[program_.buckets[number].shard.gathered] = static_cast<int>(number);
   }
 
   void write() {
@@ -81,8 +79,7 @@ class GatherWriter {
     }
     std::vector<bool> taken(program_.buckets.size(), false);
     for (auto& run : runs_) {
-      const Bucket& bucket = program_.buckets[index(run.bucket)];
-      const int whole = program_.parameters[index(bucket.parameters.front())].parameter;
+      const int whole = program_.buckets[index(run.bucket)].shard.gathered;
       run.buffer = whole;
       if (taken[index(run.bucket)]) {
         run.buffer = static_cast<int>(program_.buffers.size());
@@ -93,15 +90,13 @@ class GatherWriter {
   }
 
   void redirect(Instruction& instruction, std::size_t i) const {
-    const auto replace = [&](std::vector<int>& ids) {
-      for (int& id : ids) {
-        const auto bucket = bucket_of_.find(id);
-        if (bucket == bucket_of_.end()) continue;
-        id = runs_[index(run_of_[i].at(bucket->second))].buffer;
-      }
+    const auto replace = [&](int& id) {
+      const auto bucket = bucket_of_.find(id);
+      if (bucket == bucket_of_.end()) return;
+      id = runs_[index(run_of_[i].at(bucket->second))].buffer;
     };
-    replace(instruction.reads);
-    replace(instruction.arguments.parameters);
+    for (int& id : instruction.reads) replace(id);
+    for (Range& range : instruction.arguments.parameters) replace(range.buffer);
   }
 
   void gather(Run& run, int micro_batch) {
@@ -113,6 +108,7 @@ class GatherWriter {
     instruction.micro_batch = micro_batch;
     instruction.arguments.inputs = instruction.reads = {bucket.shard.parameter};
     instruction.arguments.output = run.buffer;
+    instruction.arguments.part = {run.buffer, 0, bucket.shard.elements};
     instruction.writes = {run.buffer};
     const std::int64_t bytes = bucket.shard.elements *
                                static_cast<std::int64_t>(step_.data_group.size()) *

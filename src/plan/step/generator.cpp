@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "plan/step/gathers.hpp"
 #include "plan/step/program_builder.hpp"
+#include "plan/step/rank_program.hpp"
 #include "plan/step/step_writer.hpp"
 
 namespace garonne::plan {
@@ -25,13 +26,15 @@ Program make_training_program(const ModelGraph& graph, const StepShape& step,
   expect(schedule.of_micro_batch.size() == index(step.micro_batches), "one schedule a micro-batch");
   ProgramBuilder builder(graph, step);
   builder.make_buckets();
-  builder.add_parameters(/*training=*/true);
+  builder.add_parameters();
   builder.add_gradients();
   write_step(builder, graph, step, schedule);
   builder.finish_step();
+  const bool gathers = builder.in_shards() && step.zero == 3;
   Program program = builder.take();
-  if (program.zero == 3) place_gathers(program, step);
+  if (gathers) place_gathers(program, step);
   assign_frees(program);
+  place_shards(program, graph, {});
   return program;
 }
 
@@ -39,10 +42,11 @@ Program make_forward_program(const ModelGraph& graph, const StepShape& step, int
   check_model_graph(graph);
   ProgramBuilder builder(graph, step);
   if (builder.in_shards()) builder.make_buckets();
-  builder.add_parameters(/*training=*/true);
+  builder.add_parameters();
   write_forward(builder, graph, step, output);
+  const bool gathers = builder.in_shards() && step.zero == 3;
   Program program = builder.take();
-  if (program.zero == 3) place_gathers(program, step);
+  if (gathers) place_gathers(program, step);
   assign_frees(program);
   return program;
 }
@@ -50,7 +54,7 @@ Program make_forward_program(const ModelGraph& graph, const StepShape& step, int
 std::int64_t static_bytes(const ModelGraph& graph, const StepShape& step) {
   ProgramBuilder builder(graph, step);
   if (builder.in_shards()) builder.make_buckets();
-  builder.add_parameters(/*training=*/true);
+  builder.add_parameters();
   const Program program = builder.take();
   std::int64_t bytes = 0;
   for (const Buffer& buffer : program.buffers) bytes += buffer.live_at_end ? buffer.bytes : 0;

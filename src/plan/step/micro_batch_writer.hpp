@@ -36,8 +36,8 @@ class MicroBatchWriter {
       if (!graph_.values[v].loaded || (received && graph_.values[v].differentiable)) continue;
       value_[v] = new_buffer(graph_.values[v].name, BufferKind::Value, graph_.values[v].bytes);
       instruction.writes.push_back(value_[v]);
+      instruction.arguments.loaded.push_back({static_cast<int>(v), value_[v]});
     }
-    instruction.arguments.inputs = instruction.writes;
     builder_.add(std::move(instruction));
   }
 
@@ -48,6 +48,7 @@ class MicroBatchWriter {
         new_buffer(graph_.values[index(v)].name, BufferKind::Value, graph_.values[index(v)].bytes);
     instruction.writes = {value_[index(v)]};
     instruction.arguments.output = value_[index(v)];
+    instruction.arguments.value = v;
     communicate(std::move(instruction), std::move(channel));
   }
 
@@ -83,6 +84,7 @@ class MicroBatchWriter {
         new_buffer(value.name + ".gradient", BufferKind::ValueGradient, value.bytes);
     instruction.writes = {gradient_[index(input)]};
     instruction.arguments.output = gradient_[index(input)];
+    instruction.arguments.value = input;
     communicate(std::move(instruction), std::move(channel));
   }
 
@@ -168,8 +170,7 @@ class MicroBatchWriter {
       if (inputs) {
         write_input_gradient(node, i, instruction);
       } else {
-        arguments.input_gradients.push_back(-1);
-        arguments.accumulated.push_back(-1);
+        no_input_gradient(arguments);
       }
     }
     if (weights) {
@@ -223,10 +224,16 @@ class MicroBatchWriter {
 
   void read_parameters(const NodeSpec& node, Instruction& instruction) const {
     for (const int parameter : node.parameters) {
-      const int buffer = builder_.parameter_buffer(parameter);
-      instruction.arguments.parameters.push_back(buffer);
-      instruction.reads.push_back(buffer);
+      const Range& range = builder_.parameter_range(parameter);
+      instruction.arguments.parameters.push_back(range);
+      instruction.reads.push_back(range.buffer);
     }
+  }
+
+  static void no_input_gradient(Arguments& arguments) {
+    arguments.input_gradients.push_back(-1);
+    arguments.accumulated.push_back(-1);
+    arguments.placements.push_back(Placement::None);
   }
 
   // What another input's gradient is an alias of cannot be written over.
@@ -248,32 +255,38 @@ class MicroBatchWriter {
     const int input = node.inputs[i];
     const ValueSpec& value = graph_.values[index(input)];
     if (!value.differentiable) {
-      arguments.input_gradients.push_back(-1);
-      arguments.accumulated.push_back(-1);
-      return;
+      return no_input_gradient(arguments);
     }
     const int existing = gradient_[index(input)];
     int buffer = -1;
+    Placement placement = Placement::Fresh;
     const auto names = [&](int id) {
       return std::count(gradient_.begin(), gradient_.end(), id) +
              std::count(held_.begin(), held_.end(), id);
     };
     if (node.gradient_aliases[i] && existing < 0) {
       buffer = arguments.output_gradient;
+      placement = Placement::Alias;
     } else if (existing < 0 && arguments.output_gradient >= 0 &&
                !node.overwrites_gradient.empty() && node.overwrites_gradient[i] &&
                names(arguments.output_gradient) == 1 && !aliases_any(node)) {
       buffer = write_in_place(node, arguments.output_gradient, instruction);
+      placement = Placement::Overwrite;
     } else if (existing >= 0 && !node.adds_in_place.empty() && node.adds_in_place[i] &&
                names(existing) == 1) {
       buffer = write_in_place(node, existing, instruction);
+      placement = Placement::AddInPlace;
     } else {
+      if (existing >= 0) {
+        placement = node.gradient_aliases[i] ? Placement::SumWithAlias : Placement::AddExisting;
+      }
       buffer = new_buffer(value.name + ".gradient", BufferKind::ValueGradient, value.bytes);
       instruction.writes.push_back(buffer);
     }
     if (existing >= 0) instruction.reads.push_back(existing);
     arguments.input_gradients.push_back(buffer);
     arguments.accumulated.push_back(existing);
+    arguments.placements.push_back(placement);
     gradient_[index(input)] = buffer;
   }
 

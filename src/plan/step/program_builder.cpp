@@ -43,45 +43,45 @@ void ProgramBuilder::add(Instruction instruction) {
   program_.instructions.push_back(std::move(instruction));
 }
 
-int ProgramBuilder::parameter_buffer(int parameter) const {
-  return program_.parameters.at(index(parameter)).parameter;
+int ProgramBuilder::new_range(const std::string& name, BufferKind kind, std::int64_t elements,
+                              std::int64_t element_bytes) {
+  const int id = new_buffer(name, kind, elements * element_bytes);
+  program_.buffers[index(id)].elements = elements;
+  program_.buffers[index(id)].element_bytes = element_bytes;
+  return id;
 }
 
-int ProgramBuilder::add_static(const std::string& name, BufferKind kind, std::int64_t bytes) {
-  const int id = new_buffer(name, kind, bytes);
+int ProgramBuilder::add_static(const std::string& name, BufferKind kind, std::int64_t elements,
+                               std::int64_t element_bytes) {
+  const int id = new_range(name, kind, elements, element_bytes);
   program_.buffers[index(id)].live_at_start = true;
   program_.buffers[index(id)].live_at_end = true;
   return id;
 }
 
-void ProgramBuilder::add_parameters(bool training) {
-  if (in_shards()) return add_flat_parameters(training);
+void ProgramBuilder::add_parameters() {
+  if (in_shards()) return add_flat_parameters();
   const ElementBytes& bytes = step_.element_bytes;
   for (const auto& parameter : graph_.parameters) {
-    ParameterBuffers buffers;
-    buffers.counted = parameter.counted;
-    buffers.replicated = parameter.replicated;
-    buffers.parameter =
-        add_static(parameter.name, BufferKind::Parameter, parameter.elements * bytes.parameter);
-    if (training) {
-      if (bytes.master > 0) {
-        buffers.master = add_static(parameter.name + ".master", BufferKind::MasterParameter,
-                                    parameter.elements * bytes.master);
-      }
-      for (const auto& state : step_.optimizer_states) {
-        buffers.states.push_back(add_static(parameter.name + "." + state,
-                                            BufferKind::OptimizerState,
-                                            parameter.elements * bytes.state));
-      }
+    const std::int64_t elements = parameter.elements;
+    parameter_of_.push_back(
+        {add_static(parameter.name, BufferKind::Parameter, elements, bytes.parameter), 0,
+         elements});
+    Whole whole;
+    if (bytes.master > 0) {
+      whole.master = add_static(parameter.name + ".master", BufferKind::MasterParameter, elements,
+                                bytes.master);
     }
-    program_.parameters.push_back(buffers);
+    for (const auto& state : step_.optimizer_states) {
+      whole.states.push_back(add_static(parameter.name + "." + state, BufferKind::OptimizerState,
+                                        elements, bytes.state));
+    }
+    whole_.push_back(std::move(whole));
   }
 }
 
-void ProgramBuilder::add_flat_parameters(bool training) {
-  program_.zero = step_.zero;
-  program_.shards_of_bucket = static_cast<int>(step_.data_group.size());
-  program_.parameters.resize(graph_.parameters.size());
+void ProgramBuilder::add_flat_parameters() {
+  parameter_of_.resize(graph_.parameters.size());
   const ElementBytes& bytes = step_.element_bytes;
   const auto ranks = static_cast<std::int64_t>(step_.data_group.size());
   for (auto& bucket : program_.buckets) {
@@ -91,24 +91,23 @@ void ProgramBuilder::add_flat_parameters(bool training) {
     const std::int64_t padded = padded_elements(bucket);
     const bool whole = step_.zero < 3;
     shard.parameter = add_static(whole ? name : name + ".shard", BufferKind::Parameter,
-                                 (whole ? padded : shard.elements) * bytes.parameter);
-    if (training && bytes.master > 0) {
-      shard.master = add_static(name + ".master.shard", BufferKind::MasterParameter,
-                                shard.elements * bytes.master);
+                                 whole ? padded : shard.elements, bytes.parameter);
+    if (bytes.master > 0) {
+      shard.master = add_static(name + ".master.shard", BufferKind::MasterParameter, shard.elements,
+                                bytes.master);
     }
     for (const auto& state : step_.optimizer_states) {
-      if (!training) break;
       shard.states.push_back(add_static(name + "." + state + ".shard", BufferKind::OptimizerState,
-                                        shard.elements * bytes.state));
+                                        shard.elements, bytes.state));
     }
-    const int flat = whole ? shard.parameter
-                           : new_buffer(name + ".gathered", BufferKind::GatheredParameter,
-                                        padded * bytes.parameter);
-    for (const int p : bucket.parameters) {
-      ParameterBuffers& buffers = program_.parameters[index(p)];
-      buffers.parameter = flat;
-      buffers.counted = graph_.parameters[index(p)].counted;
-      buffers.replicated = graph_.parameters[index(p)].replicated;
+    if (!whole) {
+      shard.gathered =
+          new_range(name + ".gathered", BufferKind::GatheredParameter, padded, bytes.parameter);
+    }
+    for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
+      const int p = bucket.parameters[k];
+      parameter_of_[index(p)] = {whole ? shard.parameter : shard.gathered, bucket.offsets[k],
+                                 graph_.parameters[index(p)].elements};
     }
   }
 }
@@ -180,10 +179,10 @@ void ProgramBuilder::add_gradients() {
         bucket.parameters.size() == 1
             ? first + ".gradient"
             : fmt::format("{}.gradient+{}", first, bucket.parameters.size() - 1);
-    bucket.buffer = new_buffer(name, BufferKind::Gradient, padded_elements(bucket) * bytes);
+    bucket.buffer = new_range(name, BufferKind::Gradient, padded_elements(bucket), bytes);
     if (in_shards() && step_.zero >= 2) {
       bucket.shard.gradient =
-          new_buffer(name + ".shard", BufferKind::Gradient, bucket.shard.elements * bytes);
+          new_range(name + ".shard", BufferKind::Gradient, bucket.shard.elements, bytes);
     }
   }
   bucket_live_.assign(program_.buckets.size(), false);
@@ -196,7 +195,7 @@ void ProgramBuilder::add_gradients() {
     for (const int p : node.parameters) ++nodes_to_come_[index(bucket_of_[index(p)])];
   }
   uses_ = nodes_to_come_;
-  program_.loss_sum = new_buffer("step_sums", BufferKind::Scalar, 2 * scalar_bytes);
+  loss_sum_ = new_range("step_sums", BufferKind::Scalar, 2, scalar_bytes);
 }
 
 int ProgramBuilder::micro_batches_of(int chunk) const {
@@ -211,19 +210,27 @@ GradientTarget ProgramBuilder::target_of(int parameter, Instruction& instruction
   const int number = bucket_of_.at(index(parameter));
   if (bucket_reduced_[index(number)]) {
     Bucket& bucket = program_.buckets[index(number)];
-    const Buffer& reduced = program_.buffers[index(bucket.buffer)];
-    bucket.buffer = new_buffer(std::string(reduced.name), BufferKind::Gradient, reduced.bytes);
+    const Buffer reduced = program_.buffers[index(bucket.buffer)];
+    bucket.buffer =
+        new_range(reduced.name, BufferKind::Gradient, reduced.elements, reduced.element_bytes);
     bucket_reduced_[index(number)] = false;
   }
-  const int buffer = program_.buckets[index(number)].buffer;
+  const Bucket& bucket = program_.buckets[index(number)];
+  const int buffer = bucket.buffer;
   // A node may write several gradients into one bucket: it is listed once.
   if (std::find(instruction.writes.begin(), instruction.writes.end(), buffer) ==
       instruction.writes.end()) {
     if (bucket_live_[index(number)]) instruction.reads.push_back(buffer);
     instruction.writes.push_back(buffer);
   }
+  const std::int64_t padding = padded_elements(bucket) - bucket.elements;
+  if (!bucket_live_[index(number)] && padding > 0)
+    instruction.arguments.zeroed.push_back({buffer, bucket.elements, padding});
   bucket_live_[index(number)] = true;
-  GradientTarget target{buffer, offset_of_[index(parameter)], written_[index(parameter)]};
+  GradientTarget target{
+      {buffer, offset_of_[index(parameter)], graph_.parameters[index(parameter)].elements},
+      written_[index(parameter)],
+      parameter};
   written_[index(parameter)] = true;
   return target;
 }
@@ -345,7 +352,9 @@ void ProgramBuilder::keep_shard(const Instruction& reduced) {
   instruction.node_index = reduced.node_index;
   instruction.micro_batch = reduced.micro_batch;
   instruction.arguments.inputs = instruction.reads = reduced.arguments.inputs;
-  instruction.arguments.parameter_gradients = {{bucket.shard.gradient, 0, shard_live_[number]}};
+  instruction.arguments.part = {reduced.arguments.inputs[0], 0, bucket.shard.elements};
+  instruction.arguments.parameter_gradients = {
+      {{bucket.shard.gradient, 0, bucket.shard.elements}, shard_live_[number], -1}};
   if (shard_live_[number]) instruction.reads.push_back(bucket.shard.gradient);
   instruction.writes = {bucket.shard.gradient};
   instruction.seconds = static_cast<double>(bucket.shard.elements) * step_.norm_seconds_per_element;
@@ -407,23 +416,22 @@ void ProgramBuilder::finish_step() {
     const std::int64_t elements = in_shards() ? bucket.shard.elements : bucket.elements;
     squares.seconds += static_cast<double>(elements) * step_.norm_seconds_per_element;
   }
-  squares.arguments.inputs = squares.reads;
-  squares.arguments.output = program_.loss_sum;
-  if (graph_.loss >= 0) squares.reads.push_back(program_.loss_sum);
-  squares.writes = {program_.loss_sum};
+  squares.arguments.output = loss_sum_;
+  if (graph_.loss >= 0) squares.reads.push_back(loss_sum_);
+  squares.writes = {loss_sum_};
   add(std::move(squares));
   if (step_.world_group.size() > 1) {
-    all_reduce("step_sums", {"world", step_.world_group}, program_.loss_sum, 2, scalar_bytes);
+    all_reduce("step_sums", {"world", step_.world_group}, loss_sum_, 2, scalar_bytes);
     wait_for_oldest();
   }
-  program_.gradient_norm = new_buffer("gradient_norm", BufferKind::Scalar, scalar_bytes);
+  gradient_norm_ = new_range("gradient_norm", BufferKind::Scalar, 1, scalar_bytes);
   Instruction norm;
   norm.operation = Operation::Norm;
   norm.node = "gradients";
-  norm.reads = {program_.loss_sum};
+  norm.reads = {loss_sum_};
   norm.arguments.inputs = norm.reads;
-  norm.arguments.output = program_.gradient_norm;
-  norm.writes = {program_.gradient_norm};
+  norm.arguments.output = gradient_norm_;
+  norm.writes = {gradient_norm_};
   add(std::move(norm));
   for (std::size_t number = 0; number < program_.buckets.size(); ++number) {
     update(program_.buckets[number], number);
@@ -433,9 +441,26 @@ void ProgramBuilder::finish_step() {
   Instruction report;
   report.operation = Operation::Report;
   report.node = "step";
-  report.reads = {program_.loss_sum, program_.gradient_norm};
+  report.reads = {loss_sum_, gradient_norm_};
   report.arguments.inputs = report.reads;
   add(std::move(report));
+  add_pieces();
+}
+
+// Which shards there are is a matter of the rank: see place_shards().
+void ProgramBuilder::add_pieces() {
+  for (std::size_t p = 0; p < graph_.parameters.size() && !in_shards(); ++p) {
+    const Bucket& bucket = program_.buckets[index(bucket_of_[p])];
+    const Whole& whole = whole_[p];
+    const std::int64_t elements = graph_.parameters[p].elements;
+    Piece piece;
+    piece.parameter = static_cast<int>(p);
+    piece.gradient = {bucket.buffer, offset_of_[p], elements};
+    piece.trained = whole.master >= 0 ? Range{whole.master, 0, elements} : parameter_of_[p];
+    for (const int state : whole.states) piece.states.push_back({state, 0, elements});
+    if (whole.master >= 0) piece.compute_copy = parameter_of_[p];
+    program_.pieces.push_back(std::move(piece));
+  }
 }
 
 void ProgramBuilder::update(const Bucket& bucket, std::size_t number) {
@@ -444,8 +469,8 @@ void ProgramBuilder::update(const Bucket& bucket, std::size_t number) {
   instruction.node = program_.buffers[index(bucket.buffer)].name;
   instruction.node_index = static_cast<int>(number);
   const BucketShard& shard = bucket.shard;
-  instruction.reads = {program_.gradient_norm,
-                       shard.gradient >= 0 ? shard.gradient : bucket.buffer};
+  instruction.arguments.inputs = {gradient_norm_};
+  instruction.reads = {gradient_norm_, shard.gradient >= 0 ? shard.gradient : bucket.buffer};
   if (in_shards()) {
     instruction.seconds = static_cast<double>(shard.elements) * step_.update_seconds_per_element;
     instruction.writes = shard.states;
@@ -457,10 +482,11 @@ void ProgramBuilder::update(const Bucket& bucket, std::size_t number) {
   }
   instruction.seconds = static_cast<double>(bucket.elements) * step_.update_seconds_per_element;
   for (const int p : bucket.parameters) {
-    const ParameterBuffers& buffers = program_.parameters[index(p)];
-    std::vector<int> updated = buffers.states;
-    updated.push_back(buffers.parameter);
-    if (buffers.master >= 0) updated.push_back(buffers.master);
+    const Whole& whole = whole_[index(p)];
+    std::vector<int> updated = whole.states;
+    updated.push_back(parameter_of_[index(p)].buffer);
+    if (whole.master >= 0) updated.push_back(whole.master);
+    instruction.arguments.pieces.push_back(p);
     instruction.reads.insert(instruction.reads.end(), updated.begin(), updated.end());
     instruction.writes.insert(instruction.writes.end(), updated.begin(), updated.end());
   }

@@ -19,8 +19,8 @@ class ProgramBuilder {
   // Cuts the parameters into buckets in the order in which backward finishes them. First of all,
   // where parameters are in shards.
   void make_buckets();
-  // Parameters, masters and moments, live at start and end; `training` adds the latter two.
-  void add_parameters(bool training);
+  // Parameters, masters and moments, live at start and end.
+  void add_parameters();
   // The buffers of the buckets' gradients, and the sums of the step.
   void add_gradients();
 
@@ -36,7 +36,10 @@ class ProgramBuilder {
   double message_seconds(std::int64_t bytes, int peer) const {
     return plan::message_seconds(bytes, step_.links.to_stage(peer));
   }
-  int parameter_buffer(int parameter) const;
+  // Where the nodes read a parameter.
+  const Range& parameter_range(int parameter) const {
+    return parameter_of_.at(static_cast<std::size_t>(parameter));
+  }
   // The place of a weight gradient; adds the bucket to the instruction's reads and writes.
   GradientTarget target_of(int parameter, Instruction& instruction);
   // Says that the instruction of a node meets those of its tensor group, where it does.
@@ -53,7 +56,7 @@ class ProgramBuilder {
   bool reduces_each_micro_batch() const {
     return in_shards() && step_.zero >= 2 && step_.reduce_each_micro_batch;
   }
-  int loss_sum() const { return program_.loss_sum; }
+  int loss_sum() const { return loss_sum_; }
   Program take() { return std::move(program_); }
 
  private:
@@ -74,15 +77,28 @@ class ProgramBuilder {
   int micro_batches_of(int chunk) const;
   void keep_shard(const Instruction& reduced);
   void update(const Bucket& bucket, std::size_t number);
-  void add_flat_parameters(bool training);
+  void add_flat_parameters();
+  void add_pieces();
   std::int64_t padded_elements(const Bucket& bucket) const;
-  int add_static(const std::string& name, BufferKind kind, std::int64_t bytes);
+  int new_range(const std::string& name, BufferKind kind, std::int64_t elements,
+                std::int64_t element_bytes);
+  int add_static(const std::string& name, BufferKind kind, std::int64_t elements,
+                 std::int64_t element_bytes);
   std::string bucket_name(const Bucket& bucket) const;
   void submit(Instruction instruction);
 
   const ModelGraph& graph_;
   const StepShape& step_;
   Program program_;
+  // By parameter, where parameters are not in shards.
+  struct Whole {
+    int master = -1;
+    std::vector<int> states;
+  };
+  std::vector<Range> parameter_of_;  // by parameter
+  std::vector<Whole> whole_;         // by parameter
+  int loss_sum_ = -1;                // scalars: [loss, sum of squared gradients]
+  int gradient_norm_ = -1;
   std::vector<int> bucket_of_;           // by parameter
   std::vector<std::int64_t> offset_of_;  // elements, by parameter
   std::vector<bool> written_;            // this parameter's gradient has its first contribution

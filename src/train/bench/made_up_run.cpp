@@ -78,8 +78,7 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
   {
     const exec::DeviceScope scope(tier_);
     state_ = exec::initial_state(setup.model, setup.declaration.precision,
-                                 static_cast<std::uint64_t>(setup.config.train.seed), program_,
-                                 program_.coordinates.data);
+                                 static_cast<std::uint64_t>(setup.config.train.seed), program_);
   }
   exec::gather_parameters(state_, run.axes().data());
   executor_ = std::make_unique<exec::Executor>(setup.model, program_,

@@ -16,6 +16,7 @@
 #include "base/key_limits.hpp"
 #include "base/printable.hpp"
 #include "dist/session.hpp"
+#include "nn/element_type.hpp"
 #include "train/checkpoint/finite.hpp"
 #include "train/checkpoint/safetensors.hpp"
 
@@ -39,60 +40,35 @@ struct Stored {
   bool in_shards = false;
 };
 
-std::vector<Stored> stored_pieces(const nn::Model& model,
-                                  const std::vector<std::string>& state_names,
-                                  const exec::ModelState& state);
-
 std::vector<Stored> stored_tensors(const nn::Model& model,
                                    const std::vector<std::string>& state_names,
                                    const exec::ModelState& state) {
-  if (!state.shards.empty()) return stored_pieces(model, state_names, state);
+  const std::size_t kinds = 1 + state_names.size();
+  const at::Tensor nothing = at::empty({0}, nn::state_scalar_type(state.precision));
   std::vector<Stored> stored;
   for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
     const plan::ParameterSpec& spec = model.graph.parameters[p];
     const nn::Box& box = model.boxes[p];
-    const exec::ParameterState& parameter = state.parameters[p];
-    const auto add = [&](const std::string& name, const at::Tensor& here) {
-      stored.push_back({{name, type_name(here), box.global}, box, spec.replicated, here});
-    };
-    add(spec.name, parameter.trained());
-    for (std::size_t k = 0; k < state_names.size(); ++k)
-      add(spec.name + "." + state_names[k], parameter.states[k]);
-  }
-  return stored;
-}
-
-std::vector<Stored> stored_pieces(const nn::Model& model,
-                                  const std::vector<std::string>& state_names,
-                                  const exec::ModelState& state) {
-  const std::size_t kinds = 1 + state_names.size();
-  std::vector<Stored> stored(kinds * model.graph.parameters.size());
-  for (const auto& shard : state.shards) {
-    const auto tensor = [&](std::size_t k) -> const at::Tensor& {
-      return k == 0 ? shard.trained() : shard.states[k - 1];
-    };
-    for (const int parameter : shard.bucket.parameters) {
-      const auto p = static_cast<std::size_t>(parameter);
-      const plan::ParameterSpec& spec = model.graph.parameters[p];
-      const nn::Box& box = model.boxes[p];
-      for (std::size_t k = 0; k < kinds; ++k) {
-        const std::string name = k == 0 ? spec.name : spec.name + "." + state_names[k - 1];
-        stored[kinds * p + k] = {{name, type_name(tensor(k)), box.global},
-                                 box,
-                                 spec.replicated,
-                                 tensor(k).narrow(0, 0, 0),
-                                 0,
-                                 true};
-      }
+    for (std::size_t k = 0; k < kinds; ++k) {
+      const std::string name = k == 0 ? spec.name : spec.name + "." + state_names[k - 1];
+      stored.push_back({{name, type_name(nothing), box.global},
+                        box,
+                        spec.replicated,
+                        nothing,
+                        0,
+                        state.in_shards});
     }
-    for (const auto& piece : plan::shard_pieces(shard.bucket, state.member)) {
-      const auto p = static_cast<std::size_t>(piece.parameter);
-      const std::int64_t elements = std::min(
-          piece.elements, std::max<std::int64_t>(0, model.boxes[p].elements() - piece.first));
-      for (std::size_t k = 0; elements > 0 && k < kinds; ++k) {
-        stored[kinds * p + k].here = tensor(k).narrow(0, piece.offset, elements);
-        stored[kinds * p + k].first = piece.first;
-      }
+  }
+  for (const auto& parameter : state.parameters) {
+    const auto p = static_cast<std::size_t>(parameter.index);
+    const std::int64_t in_box =
+        std::max<std::int64_t>(0, model.boxes[p].elements() - parameter.first);
+    for (std::size_t k = 0; k < kinds; ++k) {
+      const at::Tensor& here = k == 0 ? parameter.trained() : parameter.states[k - 1];
+      Stored& entry = stored[kinds * p + k];
+      entry.first = parameter.first;
+      entry.here =
+          state.in_shards ? here.view({-1}).narrow(0, 0, std::min(here.numel(), in_box)) : here;
     }
   }
   return stored;

@@ -100,9 +100,9 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     trained.tier = std::make_unique<exec::DeviceTier>(trained.budget_bytes);
     const auto names = trained.optimizer->state_names();
     const exec::DeviceScope scope(*trained.tier);
-    trained.state = exec::initial_state(trained.setup.model, trained.setup.declaration.precision,
-                                        static_cast<std::uint64_t>(trained.config.train.seed),
-                                        static_cast<int>(names.size()));
+    trained.state =
+        exec::initial_state(trained.setup.model, trained.setup.declaration.precision,
+                            static_cast<std::uint64_t>(trained.config.train.seed), names);
     if (!start.checkpoint.empty())
       load_checkpoint(start.checkpoint, manifest, trained.setup.model, names, trained.state);
   });

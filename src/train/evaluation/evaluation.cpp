@@ -32,7 +32,10 @@ double validation_loss(const Setup& setup, const plan::Program& program,
   };
   const std::int64_t my_rounds =
       mine < micro_batches ? (micro_batches - mine + ranks - 1) / ranks : 0;
-  const std::int64_t runs = program.zero == 3 ? rounds : my_rounds;
+  const bool gathers = std::any_of(
+      program.instructions.begin(), program.instructions.end(),
+      [](const auto& instruction) { return instruction.operation == plan::Operation::AllGather; });
+  const std::int64_t runs = gathers ? rounds : my_rounds;
   const auto stream =
       workload.open(reader, Part::Validation, {samples_of, 0, runs, setup.model.rows});
   exec::Executor executor(setup.model, program, machine);

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/json_input.hpp"
+#include "plan/step/rank_program.hpp"
 
 namespace garonne::train {
 namespace {
@@ -184,11 +185,8 @@ ordered_json programs_json(const std::vector<RankProgram>& ranks,
   ordered_json programs = ordered_json::array();
   ordered_json rank_rows = ordered_json::array();
   for (const auto& rank : ranks) {
-    plan::Program shared = rank.program;
-    for (auto& instruction : shared.instructions) {
-      if (instruction.channel) instruction.channel->members.clear();
-    }
-    const auto [entry, is_new] = distinct.emplace(plan::program_hash(shared), programs.size());
+    const auto [entry, is_new] =
+        distinct.emplace(plan::program_hash(plan::without_rank(rank.program)), programs.size());
     if (is_new) programs.push_back(program_json(rank));
     ordered_json seconds = ordered_json::array();
     ordered_json live = ordered_json::array();

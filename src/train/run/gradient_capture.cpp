@@ -7,41 +7,28 @@
 
 namespace garonne::train {
 
-GradientCapture::GradientCapture(const nn::Model& model, Precision precision,
-                                 const plan::Program& program, int member) {
-  gradients_.precision = precision;
-  gradients_.member = member;
-  const auto options = at::TensorOptions().dtype(nn::state_scalar_type(precision));
-  if (program.zero == 0) {
-    for (const auto& spec : model.graph.parameters)
-      gradients_.parameters.push_back({at::zeros(spec.shape, options), {}, {}});
-    return;
-  }
-  for (const auto& bucket : program.buckets) {
-    exec::ShardState shard;
-    shard.bucket = bucket;
-    shard.parameter = at::zeros({bucket.shard.elements}, options);
-    gradients_.shards.push_back(std::move(shard));
+GradientCapture::GradientCapture(const nn::Model& model, const exec::ModelState& state) {
+  gradients_.precision = state.precision;
+  gradients_.in_shards = state.in_shards;
+  const auto type = nn::state_scalar_type(state.precision);
+  place_of_.assign(model.graph.parameters.size(), -1);
+  for (const auto& parameter : state.parameters) {
+    place_of_.at(static_cast<std::size_t>(parameter.index)) =
+        static_cast<int>(gradients_.parameters.size());
+    exec::ParameterState& gradient = gradients_.parameters.emplace_back();
+    gradient.index = parameter.index;
+    gradient.first = parameter.first;
+    gradient.parameter = at::zeros(parameter.trained().sizes(), type);
   }
 }
 
 void GradientCapture::take(int parameter, const at::Tensor& gradient) {
   if (finished_) return;
-  if (gradients_.shards.empty()) {
-    gradients_.parameters.at(static_cast<std::size_t>(parameter))
-        .parameter.view({-1})
-        .copy_(gradient);
-    return;
-  }
-  for (const auto& shard : gradients_.shards) {
-    for (const auto& piece : plan::shard_pieces(shard.bucket, gradients_.member)) {
-      if (piece.parameter != parameter) continue;
-      expect(piece.elements == gradient.numel(), "a gradient of another size than its shard");
-      shard.parameter.narrow(0, piece.offset, piece.elements).copy_(gradient);
-      return;
-    }
-  }
-  throw InternalError("a gradient of which nothing is in a shard");
+  const int place = place_of_.at(static_cast<std::size_t>(parameter));
+  expect(place >= 0, "a gradient of which nothing is here");
+  const at::Tensor& kept = gradients_.parameters[static_cast<std::size_t>(place)].parameter;
+  expect(kept.numel() == gradient.numel(), "a gradient of another size than its parameter");
+  kept.view({-1}).copy_(gradient);
 }
 
 }  // namespace garonne::train

@@ -1,9 +1,10 @@
 // The gradients of one step, on the host, as a state that checkpoints can write.
 #pragma once
 
+#include <vector>
+
 #include "exec/model_state.hpp"
 #include "nn/model.hpp"
-#include "plan/program/program.hpp"
 
 namespace garonne::train {
 
@@ -11,9 +12,8 @@ namespace garonne::train {
 // loss of the global batch, before clipping; under ZeRO the own shards.
 class GradientCapture {
  public:
-  // Allocates from the calling thread's tier, which is to be the host. `member`: of the data group.
-  GradientCapture(const nn::Model& model, Precision precision, const plan::Program& program,
-                  int member);
+  // Allocates from the calling thread's tier, which is to be the host.
+  GradientCapture(const nn::Model& model, const exec::ModelState& state);
 
   // Copies; nothing after `finish`.
   void take(int parameter, const at::Tensor& gradient);
@@ -24,6 +24,7 @@ class GradientCapture {
 
  private:
   exec::ModelState gradients_;
+  std::vector<int> place_of_;  // by parameter; -1 = nothing here
   bool finished_ = false;
 };
 

@@ -17,6 +17,7 @@
 #include "plan/model/step_costs.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
+#include "plan/step/rank_program.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/plans/layout_check.hpp"
 #include "train/setup/available_memory.hpp"
@@ -232,19 +233,16 @@ std::vector<int> tied_members(const Setup& setup, int rank) {
   return members;
 }
 
+plan::Program for_rank(const Setup& setup, plan::Program program, int rank) {
+  return plan::program_of_rank(
+      std::move(program), setup.model.graph,
+      {rank, setup.grid.coordinates_of(rank), setup.grid.group(Axis::Data, rank),
+       setup.grid.group(Axis::Tensor, rank), setup.grid.group(Axis::Pipeline, rank),
+       tied_members(setup, rank)});
+}
+
 plan::Program program_of_rank(const Setup& setup, const Choice& choice, int rank) {
-  plan::Program program = choice.program;
-  program.rank = rank;
-  program.coordinates = setup.grid.coordinates_of(rank);
-  for (auto& instruction : program.instructions) {
-    if (!instruction.channel) continue;
-    plan::Channel& channel = *instruction.channel;
-    if (channel.group == "data") channel.members = setup.grid.group(Axis::Data, rank);
-    if (channel.group == "tensor") channel.members = setup.grid.group(Axis::Tensor, rank);
-    if (channel.group == "pipeline") channel.members = setup.grid.group(Axis::Pipeline, rank);
-    if (channel.group == "tied") channel.members = tied_members(setup, rank);
-  }
-  return program;
+  return for_rank(setup, choice.program, rank);
 }
 
 MemoryTable memory_table(const plan::Prediction& prediction, std::int64_t budget_bytes) {

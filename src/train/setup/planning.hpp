@@ -63,14 +63,14 @@ std::int64_t whole_parameter_elements(const nn::Model& model);
 bool apply_costs(const plan::CostTable& costs, Setup& setup);
 
 struct Choice {
-  plan::Program program;  // of rank 0; equal on all ranks but for rank, coordinates and group
+  plan::Program program;  // of the stage: for_rank() says how a rank runs it
   plan::Prediction prediction;
   plan::Program
       evaluation;  // one forward-only micro-batch; no instructions when there is no validation
   plan::Prediction evaluation_prediction;
   std::vector<plan::StageCandidate> candidates;
-  // The smallest budget (train/plans/smallest_budget.hpp) of the stage, of all stages where that was
-  // asked for; 0 where nobody had to find out.
+  // The smallest budget (train/plans/smallest_budget.hpp) of the stage, of all stages where that
+  // was asked for; 0 where nobody had to find out.
   std::int64_t minimum_budget_bytes = 0;
   // Not everything fits as seconds would cut the pipeline: it is cut as declared.
   bool cut_as_declared = false;
@@ -92,7 +92,9 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::
 // copy.
 std::vector<int> tied_members(const Setup& setup, int rank);
 
-// The chosen Program as rank `rank` runs it.
+// A Program of the setup's stage as rank `rank` runs it.
+plan::Program for_rank(const Setup& setup, plan::Program program, int rank);
+// The chosen one.
 plan::Program program_of_rank(const Setup& setup, const Choice& choice, int rank);
 
 // What the rank prints at start and `garonne plan` prints: bytes by kind at the peak.

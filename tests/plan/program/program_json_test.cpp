@@ -98,7 +98,7 @@ void expect_refused(const std::string& part, const std::function<void(nlohmann::
 TEST(ProgramJson, OtherFormatVersionOrOperation) {
   expect_refused("garonne.program", [](auto& json) { json["format"] = "garonne.costs"; });
   expect_refused("p.json", [](auto& json) { json["format"] = 7; });
-  expect_refused("version", [](auto& json) { json["version"] = 2; });
+  expect_refused("version", [](auto& json) { json["version"] = 1; });
   expect_refused("version", [](auto& json) { json["version"] = "1"; });
   expect_refused("operation = teleport",
                  [](auto& json) { json["instructions"][2]["operation"] = "teleport"; });
@@ -108,7 +108,7 @@ TEST(ProgramJson, OtherFormatVersionOrOperation) {
 
 TEST(ProgramJson, MissingOrMistypedKeys) {
   for (const char* key : {"format", "version", "rank", "coordinates", "budget_bytes", "peak_bytes",
-                          "seconds", "buffers", "instructions"}) {
+                          "seconds", "micro_batches", "buffers", "pieces", "instructions"}) {
     expect_refused(key, [&](auto& json) { json.erase(key); });
   }
   for (const char* key : {"operation", "node", "reads", "writes", "frees", "transient_bytes"}) {
@@ -152,7 +152,25 @@ TEST(ProgramHash, SeesEverythingButTheRank) {
   changed([](Program& p) { p.instructions[2].transient_bytes += 1; });
   changed([](Program& p) { p.instructions[2].micro_batch = 7; });
   changed([](Program& p) { p.instructions[2].recompute = true; });
+  changed([](Program& p) { p.buffers[0].elements += 1; });
+  changed([](Program& p) { p.buffers[0].element_bytes += 1; });
+  changed([](Program& p) { p.micro_batches += 1; });
+  changed([](Program& p) { p.pieces[0].parameter += 1; });
+  changed([](Program& p) { p.pieces[0].first += 1; });
+  changed([](Program& p) { p.pieces[0].gradient.offset += 1; });
+  changed([](Program& p) { p.pieces[0].trained.offset += 1; });
+  changed([](Program& p) { p.pieces[0].states.pop_back(); });
+  changed([](Program& p) { p.pieces[0].compute_copy = {0, 0, 1}; });
+  changed([](Program& p) { p.pieces[0].counted = !p.pieces[0].counted; });
   changed([](Program& p) { p.instructions[2].arguments.staging = 0; });
+  changed([](Program& p) { p.instructions[2].arguments.value = 0; });
+  changed([](Program& p) { p.instructions[2].arguments.part = {0, 0, 1}; });
+  changed([](Program& p) { p.instructions[2].arguments.pieces = {0}; });
+  changed([](Program& p) { p.instructions[2].arguments.zeroed = {{0, 0, 1}}; });
+  changed([](Program& p) { p.instructions[2].arguments.drops_loss = true; });
+  changed([](Program& p) { p.instructions[2].arguments.loaded = {{0, 0}}; });
+  changed([](Program& p) { p.instructions[2].arguments.placements = {Placement::Fresh}; });
+  changed([](Program& p) { p.instructions[2].arguments.placements = {Placement::Alias}; });
   changed([](Program& p) { std::swap(p.instructions[1], p.instructions[2]); });
   changed([](Program& p) { p.instructions.pop_back(); });
   changed([](Program& p) {

@@ -96,20 +96,24 @@ class MeaningCheck {
   }
 
   void load(const Instruction& instruction) {
-    std::size_t next = 0;
-    for (int v = 0; v < static_cast<int>(graph_.values.size()); ++v) {
-      if (graph_.values[at(v)].loaded) {
-        value_[instruction.arguments.inputs.at(next++)] = {v, instruction.micro_batch};
-      }
+    std::set<int> loaded;
+    for (const LoadedValue& one : instruction.arguments.loaded) {
+      value_[one.buffer] = {one.value, instruction.micro_batch};
+      loaded.insert(one.value);
     }
+    for (int v = 0; v < static_cast<int>(graph_.values.size()); ++v)
+      EXPECT_EQ(loaded.count(v) == 1, graph_.values[at(v)].loaded);
     gradients_.clear();
   }
 
   void check_parameters(const NodeSpec& node, const Instruction& instruction) const {
     ASSERT_EQ(instruction.arguments.parameters.size(), node.parameters.size());
     for (std::size_t k = 0; k < node.parameters.size(); ++k) {
-      EXPECT_EQ(instruction.arguments.parameters[k],
-                program_.parameters[at(node.parameters[k])].parameter);
+      const ParameterSpec& parameter = graph_.parameters[at(node.parameters[k])];
+      const Range& range = instruction.arguments.parameters[k];
+      EXPECT_EQ(program_.buffers[at(range.buffer)].name, parameter.name);
+      EXPECT_EQ(range.offset, 0);
+      EXPECT_EQ(range.elements, parameter.elements);
     }
   }
 
@@ -171,6 +175,7 @@ class MeaningCheck {
         input_gradient(node, n, i, arguments);
       } else {
         EXPECT_EQ(arguments.input_gradients.at(i), -1);
+        EXPECT_EQ(arguments.placements.at(i), Placement::None);
       }
     }
     if (inputs) gradients_.erase(node.output);
@@ -187,7 +192,9 @@ class MeaningCheck {
     for (std::size_t k = 0; k < node.parameters.size(); ++k) {
       const GradientTarget& target = arguments.parameter_gradients[k];
       sums_[node.parameters[k]].push_back({instruction.micro_batch, n, target.accumulate});
-      places_[node.parameters[k]].insert({target.buffer, target.offset_elements});
+      EXPECT_EQ(target.parameter, node.parameters[k]);
+      EXPECT_EQ(target.range.elements, graph_.parameters[at(node.parameters[k])].elements);
+      places_[node.parameters[k]].insert({target.range.buffer, target.range.offset});
     }
   }
 
@@ -211,22 +218,29 @@ class MeaningCheck {
   void input_gradient(const NodeSpec& node, int n, std::size_t i, const Arguments& arguments) {
     const int v = node.inputs[i];
     const int buffer = arguments.input_gradients.at(i);
+    const Placement placement = arguments.placements.at(i);
     if (!graph_.values[at(v)].differentiable) {
       EXPECT_EQ(buffer, -1);
+      EXPECT_EQ(placement, Placement::None);
       return;
     }
     Gradient& gradient = gradients_[v];
     EXPECT_EQ(arguments.accumulated.at(i), gradient.buffer) << "loses or invents a contribution";
     if (buffer == gradient.buffer) {
+      EXPECT_EQ(placement, Placement::AddInPlace);
       EXPECT_TRUE(node.adds_in_place.at(i));
       EXPECT_FALSE(shared(buffer, v)) << "adds in place to a gradient that has another name";
     } else if (buffer == arguments.output_gradient) {
+      EXPECT_EQ(placement, node.gradient_aliases[i] ? Placement::Alias : Placement::Overwrite);
       EXPECT_LT(gradient.buffer, 0) << "an alias cannot hold a sum";
       if (!node.gradient_aliases[i]) {
         EXPECT_TRUE(node.overwrites_gradient.at(i));
         EXPECT_FALSE(shared(buffer, node.output)) << "writes over another's gradient";
       }
     } else {
+      EXPECT_EQ(placement, gradient.buffer < 0        ? Placement::Fresh
+                           : node.gradient_aliases[i] ? Placement::SumWithAlias
+                                                      : Placement::AddExisting);
       EXPECT_FALSE(shared(buffer, -1)) << "a new gradient in a used buffer";
       EXPECT_EQ(program_.buffers[at(buffer)].kind, BufferKind::ValueGradient);
     }
@@ -321,7 +335,10 @@ void check_reductions(const StepShape& step, const Program& program) {
   EXPECT_EQ(reduced.size(), wanted ? program.buckets.size() + 1 : 0U);
   for (const auto& bucket : program.buckets)
     EXPECT_EQ(reduced.count(bucket.buffer), wanted ? 1U : 0U);
-  EXPECT_EQ(reduced.count(program.loss_sum), wanted ? 1U : 0U);
+  EXPECT_EQ(
+      std::count_if(reduced.begin(), reduced.end(),
+                    [&](int id) { return program.buffers[at(id)].kind == BufferKind::Scalar; }),
+      wanted ? 1 : 0);
 }
 
 }  // namespace

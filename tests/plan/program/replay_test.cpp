@@ -36,9 +36,9 @@ Program step_program() {
 // it.
 Program reduction_program(int rank_count = 1) {
   Program program;
-  program.buffers = {{"gradient", BufferKind::Gradient, 128, Tier::Device, false, false},
-                     {"staging", BufferKind::Communication, 64, Tier::Device, false, false},
-                     {"parameter", BufferKind::Parameter, 256, Tier::Device, true, true}};
+  program.buffers = {{"gradient", BufferKind::Gradient, 128, 32, 4},
+                     {"staging", BufferKind::Communication, 64},
+                     {"parameter", BufferKind::Parameter, 256, 64, 4, Tier::Device, true, true}};
   std::vector<int> members;
   for (int rank = 0; rank < rank_count; ++rank) members.push_back(rank);
   Instruction backward;
@@ -69,6 +69,8 @@ Program reduction_program(int rank_count = 1) {
   program.instructions = {backward, reduce, work, wait, update};
   return program;
 }
+
+constexpr int first_parameter = 0;  // they come first of all buffers
 
 int first_of(const Program& program, const std::function<bool(const Instruction&)>& wanted,
              int from = 0) {
@@ -123,7 +125,7 @@ TEST(Replay, ReadOfADeadBuffer) {
 
 TEST(Replay, ReadOfABufferThatIsNeverMade) {
   Program program = step_program();
-  program.buffers.push_back({"ghost", BufferKind::Value, 64, Tier::Device, false, false});
+  program.buffers.push_back({"ghost", BufferKind::Value, 64});
   program.instructions[3].reads.push_back(static_cast<int>(program.buffers.size()) - 1);
   expect_illegal(program, 3, "ghost");
 }
@@ -156,7 +158,7 @@ TEST(Replay, NeverFreed) {
 TEST(Replay, FreedAndShouldBeLiveAtTheEnd) {
   Program program = step_program();
   const auto last = static_cast<int>(program.instructions.size()) - 1;
-  program.instructions.back().frees.push_back(program.parameters[0].parameter);
+  program.instructions.back().frees.push_back(first_parameter);
   expect_illegal(program, last + 1, "should be live");
 }
 
@@ -164,7 +166,7 @@ TEST(Replay, MakeOfALiveBuffer) {
   Program program = step_program();
   const int load =
       first_of(program, [](const Instruction& i) { return i.operation == Operation::Load; });
-  program.instructions[at(load)].writes.push_back(program.parameters[0].parameter);
+  program.instructions[at(load)].writes.push_back(first_parameter);
   expect_illegal(program, load, "already live");
 }
 
@@ -180,7 +182,7 @@ std::pair<int, int> contributions(const Program& program) {
       [&](const Instruction& instruction) {
         const auto& targets = instruction.arguments.parameter_gradients;
         return std::any_of(targets.begin(), targets.end(), [&](const GradientTarget& other) {
-          return other.buffer == target.buffer && other.offset_elements == target.offset_elements;
+          return other.range == target.range;
         });
       },
       first + 1);
@@ -264,10 +266,6 @@ TEST(Replay, RolesMustBeReadOrWritten) {
       [](Arguments& a, int id) { a.input_gradients = {id}; },
       [](Arguments& a, int id) { a.accumulated = {id}; },
       [](Arguments& a, int id) { a.pinned_output = id; },
-      [](Arguments& a, int id) { a.parameters = {id}; },
-      [](Arguments& a, int id) {
-        a.parameter_gradients = {{id, 0, false}};
-      },
       [](Arguments& a, int id) { a.staging = id; },
   };
   for (const auto& role : roles) {
@@ -278,6 +276,12 @@ TEST(Replay, RolesMustBeReadOrWritten) {
     role(program.instructions[2].arguments, 2);
     EXPECT_NO_THROW(replay(program));
   }
+  Program parameter = reduction_program();
+  parameter.instructions[2].arguments.parameters = {{1, 0, 0}};
+  expect_illegal(parameter, 2, "does not read it");
+  Program target = reduction_program();
+  target.instructions[2].arguments.parameter_gradients = {{{2, 0, 1}, false, 0}};
+  expect_illegal(target, 2, "does not write it");
 }
 
 TEST(Replay, NumbersThatCannotBe) {

@@ -111,11 +111,10 @@ class ScalarRank {
         if (!complete(program_.instructions[at(instruction.completes)])) return false;
         break;
       case Operation::SumSquares:
-        for (const auto& bucket : program_.buckets) {
-          for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
-            gradients_[graph_.parameters[at(bucket.parameters[k])].name] =
-                bucket_[bucket.buffer].at(bucket.offsets[k]);
-          }
+        for (const int id : instruction.arguments.pieces) {
+          const Piece& piece = program_.pieces[at(id)];
+          gradients_[graph_.parameters[at(piece.parameter)].name] =
+              bucket_[piece.gradient.buffer].at(piece.gradient.offset);
         }
         break;
       default:
@@ -146,11 +145,9 @@ class ScalarRank {
   }
 
   void load(const Instruction& instruction) {
-    std::size_t next = 0;
-    for (const auto& value : graph_.values) {
-      if (!value.loaded || value.differentiable) continue;
-      value_[instruction.arguments.inputs.at(next++)] =
-          loaded_value(value.name, instruction.micro_batch);
+    for (const LoadedValue& loaded : instruction.arguments.loaded) {
+      value_[loaded.buffer] =
+          loaded_value(graph_.values[at(loaded.value)].name, instruction.micro_batch);
     }
   }
 
@@ -167,7 +164,7 @@ class ScalarRank {
         return read(arguments.inputs[static_cast<std::size_t>(found - node.inputs.begin())],
                     instruction);
       });
-      double& sum = bucket_[target.buffer][target.offset_elements];
+      double& sum = bucket_[target.range.buffer][target.range.offset];
       sum = (target.accumulate ? sum : 0.0) + gradient;
     }
     std::vector<std::pair<int, double>> made;

@@ -12,6 +12,7 @@
 #include "plan/program/program_meaning.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/graphs.hpp"
+#include "plan/step/rank_program.hpp"
 
 namespace garonne::plan::test {
 namespace {

@@ -9,6 +9,7 @@
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_planner.hpp"
 #include "plan/step/graphs.hpp"
+#include "plan/step/rank_program.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -73,11 +74,14 @@ void check_meaning(const ModelGraph& graph, const StepShape& step, const Program
       const int p = graph.nodes[at(instruction.node_index)].parameters[k];
       const Bucket& bucket = program.buckets[at(bucket_of[p])];
       if (step.zero < 3) {
-        EXPECT_EQ(arguments.parameters[k], bucket.shard.parameter);
+        EXPECT_EQ(arguments.parameters[k].buffer, bucket.shard.parameter);
       } else {
-        ASSERT_TRUE(gathered.count(arguments.parameters[k])) << describe(instruction);
-        EXPECT_EQ(gathered[arguments.parameters[k]], bucket_of[p]);
+        ASSERT_TRUE(gathered.count(arguments.parameters[k].buffer)) << describe(instruction);
+        EXPECT_EQ(gathered[arguments.parameters[k].buffer], bucket_of[p]);
       }
+      const auto place = std::find(bucket.parameters.begin(), bucket.parameters.end(), p);
+      EXPECT_EQ(arguments.parameters[k].offset,
+                bucket.offsets[static_cast<std::size_t>(place - bucket.parameters.begin())]);
     }
     if (is_backward(instruction.operation)) {
       for (std::size_t k = 0; k < arguments.parameter_gradients.size(); ++k) {
@@ -94,7 +98,7 @@ void check_meaning(const ModelGraph& graph, const StepShape& step, const Program
     if (instruction.operation == Operation::KeepShard) {
       kept[instruction.node_index] += reduced[arguments.inputs[0]];
       const GradientTarget& target = arguments.parameter_gradients[0];
-      EXPECT_EQ(target.buffer, program.buckets[at(instruction.node_index)].shard.gradient);
+      EXPECT_EQ(target.range.buffer, program.buckets[at(instruction.node_index)].shard.gradient);
     }
     if (instruction.operation == Operation::Wait) {
       const Instruction& waited = program.instructions[at(instruction.completes)];

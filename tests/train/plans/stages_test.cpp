@@ -132,7 +132,7 @@ Step run_step(const nn::Model& model, plan::StepShape step, const std::string& p
   exec::ModelState state;
   {
     const exec::DeviceScope scope(tier);
-    state = exec::initial_state(model, Precision::Float64, 11, program, 0);
+    state = exec::initial_state(model, Precision::Float64, 11, program);
   }
   const nn::Products products = nn::Products::from_json(costs().products);
   const auto optimizer = optim::make_optimizer(RunConfig());

@@ -17,6 +17,7 @@
 #include "plan/program/replay.hpp"
 #include "plan/stage/policy.hpp"
 #include "plan/step/generator.hpp"
+#include "plan/step/rank_program.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/scratch.hpp"
 
@@ -104,15 +105,15 @@ class Rank {
     step.zero = variant.stage;
     step.reduce_each_micro_batch = variant.each;
     step.gathers_ahead = variant.ahead;
-    program_ = plan::make_training_program(
-        model_.graph, step,
-        plan::same_for_all(schedule_of(model_.graph, variant.plan), step.micro_batches));
-    program_.rank = rank;
-    program_.coordinates.data = rank;
+    program_ = plan::program_of_rank(
+        plan::make_training_program(
+            model_.graph, step,
+            plan::same_for_all(schedule_of(model_.graph, variant.plan), step.micro_batches)),
+        model_.graph, {rank, {rank, 0, 0}, step.data_group, {}, {}, {}});
     prediction_ = plan::replay(program_);
     tier_ = std::make_unique<exec::DeviceTier>(prediction_.peak_bytes);
     const exec::DeviceScope scope(*tier_);
-    state_ = exec::initial_state(model_, variant.precision, 11, program_, rank);
+    state_ = exec::initial_state(model_, variant.precision, 11, program_);
     exec::gather_parameters(state_, transport_);
   }
 
@@ -289,12 +290,15 @@ TEST_F(ZeroTest, ContinuesFromACheckpointWithTheSameBits) {
       second->load(where, 2);
       for (std::int64_t step = 3; step <= 4; ++step)
         EXPECT_EQ(first->step(step).loss, second->step(step).loss);
-      for (std::size_t b = 0; b < first->state().shards.size(); ++b) {
-        EXPECT_TRUE(
-            at::equal(first->state().shards[b].trained(), second->state().shards[b].trained()));
-        EXPECT_TRUE(
-            at::equal(first->state().shards[b].parameter, second->state().shards[b].parameter));
+      for (std::size_t k = 0; k < first->state().parameters.size(); ++k) {
+        const exec::ParameterState& a = first->state().parameters[k];
+        const exec::ParameterState& b = second->state().parameters[k];
+        EXPECT_TRUE(at::equal(a.trained(), b.trained()));
+        EXPECT_TRUE(at::equal(a.parameter, b.parameter));
       }
+      // Also what the others train and this rank holds.
+      for (const auto& [name, tensor] : first->state().buffers)
+        EXPECT_TRUE(at::equal(tensor, second->state().buffers.at(name))) << name;
       session_.barrier();
     }
   }

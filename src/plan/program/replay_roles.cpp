@@ -1,0 +1,301 @@
+#include "plan/program/replay_roles.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <tuple>
+
+#include "plan/program/replay.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+bool contains(const std::vector<int>& ids, int id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+}  // namespace
+
+RoleCheck::RoleCheck(const Program& program)
+    : program_(program), summed_(program.pieces.size(), 0), updated_(program.pieces.size(), 0) {
+  check_tables();
+}
+
+void RoleCheck::fail(const std::string& reason) const {
+  throw ReplayError(number_, instruction_ == nullptr ? "what is trained" : describe(*instruction_),
+                    reason);
+}
+
+void RoleCheck::expect_role(bool holds, const std::string& reason) const {
+  if (!holds) fail(reason);
+}
+
+const std::string& RoleCheck::name(int buffer) const {
+  if (buffer < 0 || index(buffer) >= program_.buffers.size())
+    fail(fmt::format("no buffer has the id {}", buffer));
+  return program_.buffers[index(buffer)].name;
+}
+
+bool RoleCheck::reads(int buffer) const {
+  return contains(instruction_->reads, buffer);
+}
+
+bool RoleCheck::writes(int buffer) const {
+  return contains(instruction_->writes, buffer);
+}
+
+void RoleCheck::known(int buffer, const char* role) const {
+  if (buffer < 0 || reads(buffer) || writes(buffer)) return;
+  fail(fmt::format("uses buffer {} as {} and neither reads nor writes it", buffer, role));
+}
+
+void RoleCheck::inside(const Range& range, const char* role) const {
+  const std::string& of = name(range.buffer);
+  const Buffer& buffer = program_.buffers[index(range.buffer)];
+  // Each bound by itself: their sum may not be a number.
+  if (range.offset < 0 || range.elements < 0 || range.elements > buffer.elements ||
+      range.offset > buffer.elements - range.elements) {
+    fail(fmt::format("takes elements {} to {} of {} as {}, which has {}", range.offset,
+                     range.offset + range.elements, of, role, buffer.elements));
+  }
+}
+
+void RoleCheck::read_range(const Range& range, const char* role) const {
+  inside(range, role);
+  if (!reads(range.buffer))
+    fail(fmt::format("uses {} as {} and does not read it", name(range.buffer), role));
+}
+
+void RoleCheck::written_range(const Range& range, const char* role) const {
+  inside(range, role);
+  if (!writes(range.buffer))
+    fail(fmt::format("uses {} as {} and does not write it", name(range.buffer), role));
+}
+
+// Sizes, and that no two pieces train the same elements.
+void RoleCheck::check_tables() const {
+  for (const Buffer& buffer : program_.buffers) {
+    expect_role(
+        buffer.elements >= 0 && buffer.element_bytes >= 0 &&
+            (buffer.elements == 0 ||
+             (buffer.element_bytes > 0 && buffer.elements <= buffer.bytes / buffer.element_bytes)),
+        fmt::format("{} has {} elements of {} bytes in {} bytes", buffer.name, buffer.elements,
+                    buffer.element_bytes, buffer.bytes));
+  }
+  std::vector<std::tuple<int, std::int64_t, std::int64_t>> held;
+  for (const Piece& piece : program_.pieces) {
+    const std::int64_t elements = piece.trained.elements;
+    expect_role(piece.parameter >= 0 && piece.first >= 0 && elements > 0,
+                "a piece is of no parameter, or has no elements");
+    const auto hold = [&](const Range& range, const char* role, bool lasts) {
+      inside(range, role);
+      expect_role(range.elements == elements, fmt::format("{} of a piece of {} elements has {}",
+                                                          role, elements, range.elements));
+      expect_role(!lasts || program_.buffers[index(range.buffer)].live_at_end,
+                  fmt::format("{} is trained and does not last", name(range.buffer)));
+      if (lasts) held.emplace_back(range.buffer, range.offset, range.offset + elements);
+    };
+    hold(piece.gradient, "gradient", false);
+    hold(piece.trained, "trained", true);
+    for (const Range& state : piece.states) hold(state, "state", true);
+    if (piece.compute_copy.buffer >= 0) hold(piece.compute_copy, "compute copy", true);
+  }
+  std::sort(held.begin(), held.end());
+  for (std::size_t k = 1; k < held.size(); ++k) {
+    expect_role(std::get<0>(held[k - 1]) != std::get<0>(held[k]) ||
+                    std::get<2>(held[k - 1]) <= std::get<1>(held[k]),
+                fmt::format("two pieces have the same elements of {}", name(std::get<0>(held[k]))));
+  }
+}
+
+void RoleCheck::check(int number, const Instruction& instruction) {
+  number_ = number;
+  instruction_ = &instruction;
+  const Arguments& arguments = instruction.arguments;
+  for (const int id : arguments.inputs) known(id, "input");
+  for (const int id : arguments.record) known(id, "record");
+  for (const int id : arguments.input_gradients) known(id, "input gradient");
+  for (const int id : arguments.accumulated) known(id, "accumulated gradient");
+  known(arguments.output, "output");
+  known(arguments.output_gradient, "output gradient");
+  known(arguments.pinned_output, "pinned output");
+  known(arguments.staging, "staging");
+  for (const LoadedValue& loaded : arguments.loaded) {
+    expect_role(writes(loaded.buffer) && loaded.value >= 0,
+                fmt::format("loads {} and does not write it", name(loaded.buffer)));
+  }
+  for (const Range& range : arguments.parameters) read_range(range, "parameter");
+  for (const Range& range : arguments.zeroed) {
+    written_range(range, "padding");
+    expect_role(!reads(range.buffer), "zeroes what is there: " + name(range.buffer));
+  }
+  if (is_backward(instruction.operation)) check_placements();
+  check_part();
+  check_targets();
+  check_pieces();
+  // What is made new holds nothing of what it was before.
+  for (const int freed : instruction.frees) contents_.erase(freed);
+}
+
+void RoleCheck::check_placements() const {
+  const Arguments& arguments = instruction_->arguments;
+  const std::size_t inputs = arguments.inputs.size();
+  if (arguments.input_gradients.size() != inputs || arguments.accumulated.size() != inputs ||
+      arguments.placements.size() != inputs) {
+    fail("does not say for every input where its gradient goes");
+  }
+  for (std::size_t i = 0; i < inputs; ++i) check_gradient(i);
+}
+
+void RoleCheck::check_gradient(std::size_t input) const {
+  const Arguments& arguments = instruction_->arguments;
+  const int gradient = arguments.input_gradients[input];
+  const int existing = arguments.accumulated[input];
+  const int given = arguments.output_gradient;
+  const Placement placement = arguments.placements[input];
+  const bool adds = placement == Placement::AddInPlace || placement == Placement::AddExisting ||
+                    placement == Placement::SumWithAlias;
+  const bool makes = placement == Placement::Fresh || placement == Placement::AddExisting ||
+                     placement == Placement::SumWithAlias;
+  const auto says = [&](bool holds, const char* reason) {
+    if (!holds)
+      fail(fmt::format("the gradient of input {} is {}: {}", input, to_string(placement), reason));
+  };
+  says((gradient >= 0) == (placement != Placement::None), "wanted and not made, or the reverse");
+  if (gradient < 0) return;
+  says((existing >= 0) == adds, "what is there is lost, or there is nothing");
+  says(existing < 0 || reads(existing), "what is there is not read");
+  switch (placement) {
+    case Placement::None:
+    case Placement::Fresh:
+    case Placement::AddExisting:
+      break;
+    case Placement::Alias:
+      says(gradient == given && !writes(gradient),
+           "it is more than a name of the output's gradient");
+      break;
+    case Placement::Overwrite:
+      says(gradient == given && writes(gradient), "it does not write the output's gradient");
+      break;
+    case Placement::AddInPlace:
+      says(gradient == existing && writes(gradient), "it does not write what is there");
+      break;
+    case Placement::SumWithAlias:
+      says(given >= 0, "there is no gradient of the output");
+      break;
+  }
+  says(!makes || (writes(gradient) && !reads(gradient)), "it is not made by this instruction");
+}
+
+// Whether the range is the parameter's gradient, from element `first` of it on.
+bool RoleCheck::holds(const Range& range, int parameter, std::int64_t first) const {
+  const auto buffer = contents_.find(range.buffer);
+  if (buffer == contents_.end()) return false;
+  const auto next = buffer->second.upper_bound(range.offset);
+  if (next == buffer->second.begin()) return false;
+  const auto& [offset, content] = *std::prev(next);
+  return content.parameter == parameter && content.first + range.offset - offset == first &&
+         range.offset + range.elements <= offset + content.elements;
+}
+
+// What lies in the range, by element of the range.
+RoleCheck::Contents RoleCheck::contents_of(const Range& range) const {
+  Contents inside;
+  const auto found = contents_.find(range.buffer);
+  if (found == contents_.end()) return inside;
+  for (const auto& [offset, content] : found->second) {
+    const std::int64_t from = std::max(offset, range.offset);
+    const std::int64_t to = std::min(offset + content.elements, range.offset + range.elements);
+    if (from >= to) continue;
+    inside[from - range.offset] = {content.parameter, content.first + from - offset, to - from};
+  }
+  return inside;
+}
+
+void RoleCheck::put(const Range& range, const Contents& contents, bool accumulate) {
+  if (accumulate) {
+    expect_role(contents_of(range) == contents,
+                "adds to the gradient of something else in " + name(range.buffer));
+    return;
+  }
+  Contents& all = contents_[range.buffer];
+  const auto next = all.lower_bound(range.offset);
+  const bool over_next = next != all.end() && next->first < range.offset + range.elements;
+  const bool over_last = next != all.begin() &&
+                         std::prev(next)->first + std::prev(next)->second.elements > range.offset;
+  expect_role(!over_next && !over_last,
+              "writes over the gradient of something else in " + name(range.buffer));
+  for (const auto& [offset, content] : contents) all[range.offset + offset] = content;
+}
+
+void RoleCheck::check_targets() {
+  for (const GradientTarget& target : instruction_->arguments.parameter_gradients) {
+    written_range(target.range, "parameter gradient");
+    if (target.accumulate) read_range(target.range, "parameter gradient");
+    if (target.parameter < 0) {
+      // A shard gets its part of them all.
+      put(target.range, contents_of(instruction_->arguments.part), target.accumulate);
+    } else if (!target.accumulate) {
+      put(target.range, {{0, {target.parameter, 0, target.range.elements}}}, false);
+    } else {
+      expect_role(holds(target.range, target.parameter, 0),
+                  "adds to the gradient of something else in " + name(target.range.buffer));
+    }
+  }
+}
+
+void RoleCheck::check_part() {
+  const Arguments& arguments = instruction_->arguments;
+  if (instruction_->operation == Operation::KeepShard) {
+    expect_role(arguments.parameter_gradients.size() == 1 && arguments.inputs.size() == 1 &&
+                    arguments.part.buffer == arguments.inputs[0],
+                "does not say what of its input goes where");
+    read_range(arguments.part, "part that is kept");
+    expect_role(arguments.part.elements == arguments.parameter_gradients[0].range.elements,
+                "keeps another number of elements than it has room for");
+  }
+  if (instruction_->operation == Operation::AllGather &&
+      arguments.output != arguments.inputs.at(0)) {
+    written_range(arguments.part, "part that is there");
+    expect_role(arguments.part.buffer == arguments.output, "puts its part elsewhere");
+  }
+}
+
+void RoleCheck::check_pieces() {
+  const bool sums = instruction_->operation == Operation::SumSquares;
+  const bool updates = instruction_->operation == Operation::Update;
+  for (const int id : instruction_->arguments.pieces) {
+    if (!sums && !updates) fail("has pieces and trains nothing");
+    if (id < 0 || index(id) >= program_.pieces.size())
+      fail(fmt::format("no piece has the number {}", id));
+    const Piece& piece = program_.pieces[index(id)];
+    read_range(piece.gradient, "gradient");
+    expect_role(holds(piece.gradient, piece.parameter, piece.first),
+                fmt::format("takes something else for the gradient of piece {}", id));
+    if (sums) ++summed_[index(id)];
+    if (!updates) continue;
+    ++updated_[index(id)];
+    const auto changed = [&](const Range& range, const char* role) {
+      read_range(range, role);
+      written_range(range, role);
+    };
+    changed(piece.trained, "trained");
+    for (const Range& state : piece.states) changed(state, "state");
+    if (piece.compute_copy.buffer >= 0) changed(piece.compute_copy, "compute copy");
+  }
+}
+
+void RoleCheck::finish() const {
+  for (std::size_t id = 0; id < program_.pieces.size(); ++id) {
+    if (summed_[id] == 1 && updated_[id] == 1) continue;
+    fail(fmt::format("piece {} is summed {} times and updated {} times", id, summed_[id],
+                     updated_[id]));
+  }
+}
+
+}  // namespace garonne::plan

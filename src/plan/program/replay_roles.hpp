@@ -1,0 +1,62 @@
+// Of replay: that what the executor is told to do with buffers is what the instruction says to read
+// and write, and that every gradient that is summed and applied is the one of its parameter.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plan/program/program.hpp"
+
+namespace garonne::plan {
+
+// One pass over a Program; every failure is a ReplayError.
+class RoleCheck {
+ public:
+  explicit RoleCheck(const Program& program);
+
+  // The instructions, in order.
+  void check(int number, const Instruction& instruction);
+  // After the last.
+  void finish() const;
+
+ private:
+  // Elements of a parameter's gradient that lie somewhere in a buffer.
+  struct Content {
+    int parameter = -1;
+    std::int64_t first = 0;  // of the gradient
+    std::int64_t elements = 0;
+
+    bool operator==(const Content&) const = default;
+  };
+  using Contents = std::map<std::int64_t, Content>;  // by first element in the buffer
+
+  [[noreturn]] void fail(const std::string& reason) const;
+  void expect_role(bool holds, const std::string& reason) const;
+  const std::string& name(int buffer) const;
+  bool reads(int buffer) const;
+  bool writes(int buffer) const;
+  void known(int buffer, const char* role) const;
+  void read_range(const Range& range, const char* role) const;
+  void written_range(const Range& range, const char* role) const;
+  void inside(const Range& range, const char* role) const;
+  void check_placements() const;
+  void check_gradient(std::size_t input) const;
+  void check_targets();
+  void check_part();
+  void check_pieces();
+  bool holds(const Range& range, int parameter, std::int64_t first) const;
+  Contents contents_of(const Range& range) const;
+  void put(const Range& range, const Contents& contents, bool accumulate);
+  void check_tables() const;
+
+  const Program& program_;
+  int number_ = -1;
+  const Instruction* instruction_ = nullptr;
+  std::map<int, Contents> contents_;  // by buffer of gradients
+  std::vector<int> summed_;           // by piece: how often
+  std::vector<int> updated_;
+};
+
+}  // namespace garonne::plan

@@ -1,0 +1,135 @@
+#include "plan/step/rank_program.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+Piece piece_of_shard(const Program& program, const Bucket& bucket, const ShardPiece& part,
+                     int member) {
+  const BucketShard& shard = bucket.shard;
+  const auto in_shard = [&](int buffer) { return Range{buffer, part.offset, part.elements}; };
+  // Of what may be held whole or as the own shard.
+  const auto in_either = [&](int buffer) {
+    const bool whole = program.buffers[index(buffer)].elements > shard.elements;
+    return Range{buffer, part.offset + (whole ? shard.elements * member : 0), part.elements};
+  };
+  Piece piece;
+  piece.parameter = part.parameter;
+  piece.first = part.first;
+  piece.gradient = shard.gradient >= 0 ? in_shard(shard.gradient) : in_either(bucket.buffer);
+  piece.trained = shard.master >= 0 ? in_shard(shard.master) : in_either(shard.parameter);
+  if (shard.master >= 0) piece.compute_copy = in_either(shard.parameter);
+  for (const int state : shard.states) piece.states.push_back(in_shard(state));
+  return piece;
+}
+
+bool in_shards(const Program& program) {
+  return std::any_of(program.buckets.begin(), program.buckets.end(),
+                     [](const Bucket& bucket) { return bucket.shard.elements > 0; });
+}
+
+// The pieces of the rank, and which of them each bucket has.
+std::vector<std::vector<int>> place_pieces(Program& program, int member) {
+  struct Placed {
+    Piece piece;
+    std::size_t bucket = 0;
+  };
+  std::vector<Placed> placed;
+  for (std::size_t number = 0; number < program.buckets.size(); ++number) {
+    for (const ShardPiece& part : shard_pieces(program.buckets[number], member)) {
+      placed.push_back({piece_of_shard(program, program.buckets[number], part, member), number});
+    }
+  }
+  std::sort(placed.begin(), placed.end(),
+            [](const Placed& a, const Placed& b) { return a.piece.parameter < b.piece.parameter; });
+  std::vector<std::vector<int>> pieces_of(program.buckets.size());
+  program.pieces.clear();
+  for (Placed& one : placed) {
+    pieces_of[one.bucket].push_back(static_cast<int>(program.pieces.size()));
+    program.pieces.push_back(std::move(one.piece));
+  }
+  return pieces_of;
+}
+
+void put_members(Channel& channel, const RankPlace& place) {
+  if (channel.group == "data") channel.members = place.data_group;
+  if (channel.group == "tensor") channel.members = place.tensor_group;
+  if (channel.group == "pipeline") channel.members = place.pipeline_group;
+  if (channel.group == "tied") channel.members = place.tied_group;
+}
+
+}  // namespace
+
+std::vector<ShardPiece> shard_pieces(const Bucket& bucket, int member) {
+  std::vector<ShardPiece> pieces;
+  const std::int64_t begin = bucket.shard.elements * member;
+  const std::int64_t end = begin + bucket.shard.elements;
+  for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
+    const std::int64_t first = bucket.offsets[k];
+    const std::int64_t last =
+        k + 1 < bucket.offsets.size() ? bucket.offsets[k + 1] : bucket.elements;
+    const std::int64_t from = std::max(first, begin);
+    const std::int64_t to = std::min(last, end);
+    if (from < to) pieces.push_back({bucket.parameters[k], from - first, from - begin, to - from});
+  }
+  return pieces;
+}
+
+void place_shards(Program& program, const ModelGraph& graph, const Coordinates& place) {
+  const bool first_of_tensor = place.tensor == 0;
+  const bool sharded = in_shards(program);
+  const bool trains = std::any_of(
+      program.instructions.begin(), program.instructions.end(),
+      [](const Instruction& instruction) { return instruction.operation == Operation::Update; });
+  std::vector<std::vector<int>> pieces_of;
+  if (sharded && trains) pieces_of = place_pieces(program, place.data);
+  for (Piece& piece : program.pieces) {
+    const ParameterSpec& parameter = graph.parameters[index(piece.parameter)];
+    // Shards are counted by who has them, whole gradients by the first of those that have the same.
+    piece.counted = parameter.counted && (first_of_tensor || !parameter.replicated) &&
+                    (sharded || place.data == 0);
+  }
+  for (Instruction& instruction : program.instructions) {
+    Arguments& arguments = instruction.arguments;
+    if (arguments.part.buffer >= 0) arguments.part.offset = arguments.part.elements * place.data;
+    if (instruction.operation == Operation::SumSquares) {
+      arguments.drops_loss = !first_of_tensor;
+      arguments.pieces.resize(program.pieces.size());
+      std::iota(arguments.pieces.begin(), arguments.pieces.end(), 0);
+    }
+    if (instruction.operation == Operation::Update && sharded)
+      arguments.pieces = pieces_of[index(instruction.node_index)];
+  }
+}
+
+Program program_of_rank(Program program, const ModelGraph& graph, const RankPlace& place) {
+  program.rank = place.rank;
+  program.coordinates = place.coordinates;
+  for (Instruction& instruction : program.instructions) {
+    if (instruction.channel) put_members(*instruction.channel, place);
+  }
+  place_shards(program, graph, place.coordinates);
+  return program;
+}
+
+Program without_rank(Program program) {
+  program.rank = 0;
+  program.coordinates = {};
+  program.pieces.clear();
+  for (Instruction& instruction : program.instructions) {
+    if (instruction.channel) instruction.channel->members.clear();
+    instruction.arguments.part.offset = 0;
+    instruction.arguments.pieces.clear();
+    instruction.arguments.drops_loss = false;
+  }
+  return program;
+}
+
+}  // namespace garonne::plan
