@@ -13,6 +13,10 @@ void add_train(CLI::App& app, Chosen& chosen) {
       "--program", options->program_directory,
       "where to write the Program of every rank as it was run, measured [<run>/program]");
   command->add_option(
+      "--run-program", options->given_programs,
+      "carry out the Programs of this folder, as `plan --program` or an earlier run "
+      "has written them, in the place of planning");
+  command->add_option(
       "--gradients", options->gradients_directory,
       "where to write the gradients of the first step, before clipping, as a checkpoint");
   command->callback([=, &chosen] {

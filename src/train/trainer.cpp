@@ -16,6 +16,7 @@
 #include "plan/model/step_costs.hpp"
 #include "train/checkpoint/checkpoint_keeper.hpp"
 #include "train/evaluation/evaluation.hpp"
+#include "train/plans/given_programs.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/grid_table.hpp"
 #include "train/run/gradient_capture.hpp"
@@ -147,6 +148,7 @@ void Trainer::plan() {
   const int own_stage = setup_.grid.coordinates_of(session_.rank()).pipeline;
   StageFloor floor;
   session_.agree([&] {
+    if (!options_.given_programs.empty()) return;
     floor = floor_of_stage(whole_, own_stage, budget_, config_.memory.plan, Effort::FirstThatFits);
   });
   compute_ = std::make_unique<ComputeSession>(threads_);
@@ -170,7 +172,9 @@ void Trainer::plan() {
            std::none_of(nodes.begin(), nodes.end(),
                         [&](const auto& node) { return node.cost_key == row.first; });
   });
-  choice_ = choose_together(whole_, own_stage, floor, budget_, setup_, session_);
+  choice_ = options_.given_programs.empty()
+                ? choose_together(whole_, own_stage, floor, budget_, setup_, session_)
+                : given_programs(options_.given_programs, whole_, budget_, setup_, session_);
   program_ = program_of_rank(setup_, choice_, session_.rank());
   program_.seconds = seconds_of_step(setup_, program_, session_);
   largest_planned_peak_ = session_.all_reduce_max(std::vector{program_.peak_bytes})[0];

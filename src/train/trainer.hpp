@@ -12,6 +12,8 @@ namespace garonne::train {
 
 struct TrainOptions {
   std::string program_directory;  // where to write what was run; empty = <run>/program
+  // Where to read the Programs to run; empty = they are planned.
+  std::string given_programs;
   // Where to write the gradients of the first step that is run, as a checkpoint; empty = nowhere.
   std::string gradients_directory;
 };

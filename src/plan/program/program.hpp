@@ -189,7 +189,8 @@ struct Bucket {
 };
 
 struct Program {
-  std::string name;  // which generator made it
+  std::string name;   // which generator made it
+  std::string model;  // of what it is a step: model_hash(), once it is of a rank
   int rank = 0;
   Coordinates coordinates;
   std::int64_t budget_bytes = 0;
@@ -200,8 +201,8 @@ struct Program {
   std::vector<Buffer> buffers;
   std::vector<Piece> pieces;  // ascending by parameter; none where nothing is trained
   std::vector<Instruction> instructions;
-  // How the gradients were laid out, from which the pieces of other ranks follow
-  // (plan/step/rank_program.hpp). Nothing that runs goes by it, and files do not have it.
+  // How gradients and shards were laid out, from which the pieces of the other ranks of the stage
+  // follow (plan/step/rank_program.hpp). Nothing that runs goes by it.
   std::vector<Bucket> buckets;
 };
 
@@ -223,8 +224,8 @@ struct Measurement {
 // may be empty.
 nlohmann::ordered_json to_json(const Program& program, const std::vector<int>& ranks,
                                const std::vector<Measurement>& measured);
-// Reads what to_json wrote, but for measurements and `buckets`. What is not understood is refused
-// with its key, as `owner` says.
+// Reads what to_json wrote, but for measurements. What is not understood is refused with its key,
+// as `owner` says.
 Program program_from_json(const nlohmann::json& json, const std::string& path,
                           FileOwner owner = FileOwner::User);
 // The measurements in the same file, one an instruction, or none where it was not run; one that is

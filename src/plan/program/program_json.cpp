@@ -36,6 +36,21 @@ ordered_json to_json(const Piece& piece) {
   return result;
 }
 
+ordered_json to_json(const Bucket& bucket) {
+  ordered_json result = {{"buffer", bucket.buffer},
+                         {"parameters", bucket.parameters},
+                         {"offsets", bucket.offsets},
+                         {"elements", bucket.elements}};
+  const BucketShard& shard = bucket.shard;
+  if (shard.elements == 0) return result;
+  ordered_json& in_shards = result["shard"] = {
+      {"elements", shard.elements}, {"parameter", shard.parameter}, {"states", shard.states}};
+  if (shard.master >= 0) in_shards["master"] = shard.master;
+  if (shard.gathered >= 0) in_shards["gathered"] = shard.gathered;
+  if (shard.gradient >= 0) in_shards["gradient"] = shard.gradient;
+  return result;
+}
+
 ordered_json arguments_to_json(const Arguments& arguments) {
   ordered_json result = ordered_json::object();
   const auto list = [&](const char* name, const std::vector<int>& ids) {
@@ -125,6 +140,28 @@ Piece piece_from_json(const JsonPlace& source) {
   piece.counted = source.key("counted").truth();
   if (source.has("compute_copy")) piece.compute_copy = range_of(source.key("compute_copy"));
   return piece;
+}
+
+Bucket bucket_from_json(const JsonPlace& source) {
+  source.expect_keys({"buffer", "parameters", "offsets", "elements"}, {"shard"});
+  Bucket bucket;
+  bucket.buffer = index_of(source.key("buffer"));
+  bucket.parameters = source.key("parameters").indices();
+  for (const JsonPlace& offset : source.key("offsets").elements())
+    bucket.offsets.push_back(bytes_of(offset));
+  if (bucket.offsets.size() != bucket.parameters.size() || bucket.parameters.empty())
+    source.key("offsets").refuse("has another length than parameters, or none");
+  bucket.elements = bytes_of(source.key("elements"));
+  if (!source.has("shard")) return bucket;
+  const JsonPlace shard = source.key("shard");
+  shard.expect_keys({"elements", "parameter", "states"}, {"master", "gathered", "gradient"});
+  bucket.shard.elements = bytes_of(shard.key("elements"));
+  bucket.shard.parameter = index_of(shard.key("parameter"));
+  bucket.shard.states = shard.key("states").indices();
+  bucket.shard.master = index_or_none(shard, "master");
+  bucket.shard.gathered = index_or_none(shard, "gathered");
+  bucket.shard.gradient = index_or_none(shard, "gradient");
+  return bucket;
 }
 
 Arguments arguments_from_json(const JsonPlace& source) {
@@ -273,7 +310,10 @@ ordered_json body_to_json(const Program& program) {
   ordered_json instructions = ordered_json::array();
   for (const auto& instruction : program.instructions)
     instructions.push_back(instruction_to_json(instruction));
+  ordered_json buckets = ordered_json::array();
+  for (const auto& bucket : program.buckets) buckets.push_back(to_json(bucket));
   return {{"micro_batches", program.micro_batches},
+          {"buckets", std::move(buckets)},
           {"buffers", std::move(buffers)},
           {"pieces", std::move(pieces)},
           {"instructions", std::move(instructions)}};
@@ -286,6 +326,7 @@ ordered_json to_json(const Program& program, const std::vector<int>& ranks,
   ordered_json result = {{"format", "garonne.program"},
                          {"version", 2},
                          {"name", program.name},
+                         {"model", program.model},
                          {"rank", program.rank},
                          {"ranks", ranks},
                          {"coordinates",
@@ -313,10 +354,11 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
   const JsonPlace root = file.root();
   root.expect_format("garonne.program", 2);
   root.expect_keys({"format", "version", "rank", "coordinates", "budget_bytes", "peak_bytes",
-                    "seconds", "micro_batches", "buffers", "pieces", "instructions"},
-                   {"name", "ranks", "host_budget_bytes"});
+                    "seconds", "micro_batches", "buckets", "buffers", "pieces", "instructions"},
+                   {"name", "model", "ranks", "host_budget_bytes"});
   Program program;
   if (root.has("name")) program.name = root.key("name").text();
+  if (root.has("model")) program.model = root.key("model").text();
   program.rank = index_of(root.key("rank"));
   const JsonPlace coordinates = root.key("coordinates");
   coordinates.expect_keys({"data", "pipeline", "tensor"});
@@ -330,6 +372,8 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
   program.micro_batches = static_cast<int>(root.key("micro_batches").integer(1, INT32_MAX));
   for (const JsonPlace& buffer : root.key("buffers").elements())
     program.buffers.push_back(buffer_from_json(buffer));
+  for (const JsonPlace& bucket : root.key("buckets").elements())
+    program.buckets.push_back(bucket_from_json(bucket));
   for (const JsonPlace& piece : root.key("pieces").elements())
     program.pieces.push_back(piece_from_json(piece));
   for (const JsonPlace& instruction : root.key("instructions").elements())

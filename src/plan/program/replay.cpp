@@ -199,7 +199,7 @@ class Replay {
 }  // namespace
 
 ReplayError::ReplayError(int instruction, const std::string& description, const std::string& reason)
-    : Error(ExitCode::Usage, fmt::format("illegal Program: instruction {}, {}: {}", instruction,
+    : Error(ExitCode::Other, fmt::format("illegal Program: instruction {}, {}: {}", instruction,
                                          description, reason)),
       instruction_(instruction) {}
 

@@ -12,7 +12,8 @@
 
 namespace garonne::plan {
 
-// Thrown for an illegal Program: which instruction, and what is wrong with it.
+// Thrown for an illegal Program: which instruction, and what is wrong with it. Programs are made
+// here, so it is nobody's error but ours; who reads one from a file says so.
 class ReplayError : public Error {
  public:
   ReplayError(int instruction, const std::string& description, const std::string& reason);

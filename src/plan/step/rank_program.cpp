@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "plan/model/model_hash.hpp"
+
 namespace garonne::plan {
 namespace {
 
@@ -112,6 +114,7 @@ void place_shards(Program& program, const ModelGraph& graph, const Coordinates& 
 Program program_of_rank(Program program, const ModelGraph& graph, const RankPlace& place) {
   program.rank = place.rank;
   program.coordinates = place.coordinates;
+  program.model = model_hash(graph);
   for (Instruction& instruction : program.instructions) {
     if (instruction.channel) put_members(*instruction.channel, place);
   }

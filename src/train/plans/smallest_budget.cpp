@@ -1,7 +1,10 @@
 #include "train/plans/smallest_budget.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "base/cache_folder.hpp"
@@ -112,6 +115,34 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::
                       Effort effort) {
   const StageFloor floor = floor_of_stage(setup, stage_of(setup), budget_bytes, wanted, effort);
   return choose_as_cut(setup, floor, budget_bytes, wanted, effort);
+}
+
+Choice choice_of_given(const Setup& setup, plan::Program program, std::int64_t budget_bytes) {
+  Choice choice;
+  choice.prediction = plan::replay(program);
+  program.budget_bytes = budget_bytes;
+  program.peak_bytes = choice.prediction.peak_bytes;
+  program.seconds = choice.prediction.seconds;
+  choice.program = std::move(program);
+  if (setup.config.evaluation.batches == 0) return choice;
+  add_validation(setup, budget_bytes, choice);
+  if (choice.evaluation.peak_bytes > budget_bytes) {
+    throw ConfigError("memory.budget", fmt::format("{}", budget_bytes),
+                      fmt::format("a validation needs {}", choice.evaluation.peak_bytes));
+  }
+  const auto lasting = [](const plan::Program& of) {
+    std::map<std::string, std::int64_t> bytes;
+    for (const auto& buffer : of.buffers) {
+      if (buffer.live_at_start) bytes[buffer.name] = buffer.bytes;
+    }
+    return bytes;
+  };
+  if (lasting(choice.evaluation) != lasting(choice.program)) {
+    throw ConfigError("--run-program", choice.program.name,
+                      "keeps its parameters otherwise than grid.zero, grid.bucket and "
+                      "train.precision say");
+  }
+  return choice;
 }
 
 }  // namespace garonne::train

@@ -45,4 +45,8 @@ std::optional<Choice> choose_in_cut(const Setup& setup, const StageFloor& floor,
                                     std::int64_t budget_bytes, const std::string& wanted,
                                     Effort effort);
 
+// What was planned elsewhere, in the place of a plan: its replay, and a validation beside it.
+// Throws ConfigError where the two would not share their parameters or the validation does not fit.
+Choice choice_of_given(const Setup& setup, plan::Program program, std::int64_t budget_bytes);
+
 }  // namespace garonne::train

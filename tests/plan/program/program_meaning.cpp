@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/bytes.hpp"
+#include "plan/program/model_check.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/graphs.hpp"
 
@@ -357,6 +358,7 @@ void check_program(const ModelGraph& graph, const StepShape& step, const NodeSch
   EXPECT_EQ(by_kind, prediction.peak_bytes);
   EXPECT_EQ(*std::max_element(prediction.during_bytes.begin(), prediction.during_bytes.end()),
             prediction.peak_bytes);
+  EXPECT_NO_THROW(check_against_model(program, graph));
   check_meaning(graph, program);
   check_buckets(graph, step, program);
   check_reductions(step, program);

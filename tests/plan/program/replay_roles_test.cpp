@@ -149,7 +149,6 @@ TEST(ReplayRoles, NoOtherPlacementWillDo) {
 }
 
 TEST(ReplayRoles, ParametersAreReadInsideTheirBuffers) {
-  for_each(Operation::Forward, [](Program&, Instruction&) {});
   for_each(Operation::ForwardKeep, [](Program& program, Instruction& instruction) {
     for (Range& range : instruction.arguments.parameters) {
       const Range right = range;

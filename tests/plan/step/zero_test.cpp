@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "plan/program/model_check.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_planner.hpp"
 #include "plan/step/graphs.hpp"
@@ -127,6 +128,7 @@ void check(const ModelGraph& graph, const StepShape& step, const NodeSchedule& s
   const auto ranks = static_cast<std::int64_t>(step.data_group.size());
   EXPECT_EQ(gradient_bytes_before_norm(program),
             shards * step.element_bytes.gradient * (step.zero == 1 ? ranks : 1));
+  EXPECT_NO_THROW(check_against_model(program, graph));
   check_meaning(graph, step, program);
   EXPECT_NO_THROW(replay_together(std::vector<Program>(step.data_group.size(), program)));
 }

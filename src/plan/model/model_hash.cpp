@@ -1,0 +1,32 @@
+#include "plan/model/model_hash.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/hash.hpp"
+
+namespace garonne::plan {
+
+std::string model_hash(const ModelGraph& graph) {
+  std::string text;
+  for (const auto& value : graph.values) {
+    text += fmt::format("value {} {} {} {} {} {} {} {} {}\n", value.name, value.bytes,
+                        value.elements, value.differentiable, value.loaded, value.is_double,
+                        value.is_state, value.is_field, value.received_by);
+  }
+  for (const auto& parameter : graph.parameters) {
+    text += fmt::format("parameter {} {} {} {} {} {} {} {} {}\n", parameter.name, parameter.shape,
+                        parameter.elements, parameter.decays, parameter.complex, parameter.tied,
+                        parameter.counted, parameter.replicated, parameter.sums_over_tensor);
+  }
+  for (const auto& node : graph.nodes) {
+    text += fmt::format("node {} {} {} {} {} {} {} {} {} {} {} {}\n", node.name, node.kind,
+                        node.cost_key, node.chunk, node.inputs, node.output, node.parameters,
+                        node.pinned_values, node.private_slot_bytes, node.splits_backward,
+                        node.hands_over, node.needs_graph);
+  }
+  text += fmt::format("loss {}\n", graph.loss);
+  return hash_text(text);
+}
+
+}  // namespace garonne::plan

@@ -1,0 +1,220 @@
+#include "plan/program/model_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "plan/program/replay.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+template <typename Entry>
+bool is_of(int id, const std::vector<Entry>& table) {
+  return id >= 0 && index(id) < table.size();
+}
+
+class ModelCheck {
+ public:
+  ModelCheck(const Program& program, const ModelGraph& graph) : program_(program), graph_(graph) {}
+
+  void run() {
+    check_layout();
+    for (number_ = 0; index(number_) < program_.instructions.size(); ++number_) {
+      instruction_ = &program_.instructions[index(number_)];
+      check_instruction();
+    }
+  }
+
+ private:
+  void says(bool holds, const std::string& reason) const {
+    if (holds) return;
+    throw ReplayError(
+        number_, instruction_ == nullptr ? "what is trained" : describe(*instruction_), reason);
+  }
+
+  void has_bytes(int buffer, std::int64_t bytes, const char* role) const {
+    says(is_of(buffer, program_.buffers), fmt::format("has no {}", role));
+    const Buffer& found = program_.buffers[index(buffer)];
+    says(found.bytes == bytes, fmt::format("has {} bytes for its {} in {} where the model has {}",
+                                           found.bytes, role, found.name, bytes));
+  }
+
+  void check_layout() const {
+    std::vector<int> laid_out(graph_.parameters.size(), 0);
+    for (const Bucket& bucket : program_.buckets) {
+      const BucketShard& shard = bucket.shard;
+      std::int64_t next = 0;
+      says(bucket.parameters.size() == bucket.offsets.size(), "a bucket lacks offsets");
+      for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
+        says(is_of(bucket.parameters[k], graph_.parameters), "a bucket is of no parameter");
+        ++laid_out[index(bucket.parameters[k])];
+        says(bucket.offsets[k] == next, "a bucket has a gap, or an overlap");
+        next += graph_.parameters[index(bucket.parameters[k])].elements;
+      }
+      says(next == bucket.elements, "a bucket has other elements than its parameters");
+      if (shard.elements == 0) continue;
+      std::vector<int> ids = shard.states;
+      ids.push_back(shard.parameter);
+      if (!program_.pieces.empty()) ids.push_back(bucket.buffer);
+      for (const int id : {shard.master, shard.gathered, shard.gradient}) {
+        if (id >= 0) ids.push_back(id);
+      }
+      says(std::all_of(ids.begin(), ids.end(), [&](int id) { return is_of(id, program_.buffers); }),
+           "a shard has no buffer");
+    }
+    says(program_.buckets.empty() ||
+             std::all_of(laid_out.begin(), laid_out.end(), [](int times) { return times == 1; }),
+         "a parameter is not in one bucket");
+    for (const Piece& piece : program_.pieces) {
+      says(is_of(piece.parameter, graph_.parameters), "a piece is of no parameter");
+      says(piece.first <=
+               graph_.parameters[index(piece.parameter)].elements - piece.trained.elements,
+           "a piece goes beyond its parameter");
+    }
+  }
+
+  void check_instruction() const {
+    const Arguments& arguments = instruction_->arguments;
+    const bool of_micro_batch = instruction_->operation == Operation::Load ||
+                                is_forward(instruction_->operation) ||
+                                is_backward(instruction_->operation);
+    says(!of_micro_batch ||
+             (instruction_->micro_batch >= 0 && instruction_->micro_batch < program_.micro_batches),
+         "is of no micro-batch");
+    for (const LoadedValue& loaded : arguments.loaded) {
+      says(is_of(loaded.value, graph_.values) && graph_.values[index(loaded.value)].loaded,
+           "loads what is no input of the model");
+      has_bytes(loaded.buffer, graph_.values[index(loaded.value)].bytes, "input");
+    }
+    for (const GradientTarget& target : arguments.parameter_gradients) {
+      says(instruction_->operation == Operation::KeepShard ||
+               is_of(target.parameter, graph_.parameters),
+           "makes the gradient of no parameter");
+    }
+    switch (instruction_->operation) {
+      case Operation::Receive:
+        says(is_of(arguments.value, graph_.values), "receives no value of the model");
+        has_bytes(arguments.output, graph_.values[index(arguments.value)].bytes, "message");
+        break;
+      case Operation::Forward:
+      case Operation::ForwardKeep:
+        check_forward(node());
+        break;
+      case Operation::Backward:
+      case Operation::BackwardWeight:
+      case Operation::BackwardInput:
+        check_backward(node());
+        break;
+      case Operation::Update:
+        says(program_.buckets.empty() || is_of(instruction_->node_index, program_.buckets),
+             "updates no bucket");
+        [[fallthrough]];
+      case Operation::EmitLoss:
+      case Operation::KeepShard:
+      case Operation::AllReduce:
+      case Operation::ReduceScatter:
+      case Operation::AllGather:
+      case Operation::Norm:
+        says(arguments.inputs.size() == 1, "takes one input");
+        break;
+      case Operation::Report:
+        says(arguments.inputs.size() <= 2, "hands out at most two things");
+        break;
+      default:
+        break;
+    }
+  }
+
+  const NodeSpec& node() const {
+    says(is_of(instruction_->node_index, graph_.nodes) &&
+             graph_.nodes[index(instruction_->node_index)].name == instruction_->node,
+         "is of no node of the model");
+    return graph_.nodes[index(instruction_->node_index)];
+  }
+
+  void check_parameters(const NodeSpec& node) const {
+    const auto& ranges = instruction_->arguments.parameters;
+    says(ranges.size() == node.parameters.size(), "reads another number of parameters");
+    for (std::size_t k = 0; k < ranges.size(); ++k) {
+      says(ranges[k].elements == graph_.parameters[index(node.parameters[k])].elements,
+           "reads a parameter of another size");
+    }
+  }
+
+  void check_record(const NodeSpec& node) const {
+    const auto& record = instruction_->arguments.record;
+    says(record.size() == node.private_slot_bytes.size(), "has another number of private slots");
+    for (std::size_t slot = 0; slot < record.size(); ++slot)
+      has_bytes(record[slot], node.private_slot_bytes[slot], "private slot");
+  }
+
+  void check_forward(const NodeSpec& node) const {
+    const Arguments& arguments = instruction_->arguments;
+    says(arguments.inputs.size() == node.inputs.size(), "takes another number of inputs");
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      has_bytes(arguments.inputs[i], graph_.values[index(node.inputs[i])].bytes, "input");
+    has_bytes(arguments.output, graph_.values[index(node.output)].bytes, "output");
+    check_parameters(node);
+    if (instruction_->operation == Operation::ForwardKeep) check_record(node);
+  }
+
+  void check_backward(const NodeSpec& node) const {
+    const Arguments& arguments = instruction_->arguments;
+    const bool weights = instruction_->operation != Operation::BackwardInput;
+    const bool inputs = instruction_->operation != Operation::BackwardWeight;
+    says(graph_.has_backward(node) &&
+             node.splits_backward == (instruction_->operation != Operation::Backward),
+         "is no pass of the node");
+    says(arguments.inputs.size() == node.inputs.size(), "takes another number of inputs");
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const bool differentiable = graph_.values[index(node.inputs[i])].differentiable;
+      says((arguments.input_gradients.at(i) >= 0) == (inputs && differentiable),
+           "makes a gradient that nobody wants, or not one that is wanted");
+      if (arguments.input_gradients[i] >= 0) {
+        has_bytes(arguments.input_gradients[i], graph_.values[index(node.inputs[i])].bytes,
+                  "input gradient");
+      }
+      const bool pinned = weights && is_pinned(node, node.inputs[i]);
+      says((arguments.inputs[i] >= 0) == pinned, "is not handed the inputs that it pins");
+    }
+    says((arguments.pinned_output >= 0) == (weights && is_pinned(node, node.output)),
+         "is not handed the output that it pins");
+    says((arguments.output_gradient >= 0) == !graph_.starts_backward(node),
+         "has no gradient of its output, or one that is nobody's");
+    if (inputs) check_parameters(node);
+    if (!weights) return;
+    check_record(node);
+    const auto& targets = arguments.parameter_gradients;
+    says(targets.size() == node.parameters.size(), "makes another number of weight gradients");
+    for (std::size_t k = 0; k < targets.size(); ++k) {
+      says(targets[k].parameter == node.parameters[k] &&
+               targets[k].range.elements == graph_.parameters[index(node.parameters[k])].elements,
+           "makes the gradient of another parameter");
+    }
+  }
+
+  static bool is_pinned(const NodeSpec& node, int value) {
+    return std::find(node.pinned_values.begin(), node.pinned_values.end(), value) !=
+           node.pinned_values.end();
+  }
+
+  const Program& program_;
+  const ModelGraph& graph_;
+  int number_ = -1;
+  const Instruction* instruction_ = nullptr;
+};
+
+}  // namespace
+
+void check_against_model(const Program& program, const ModelGraph& graph) {
+  ModelCheck(program, graph).run();
+}
+
+}  // namespace garonne::plan

@@ -1,0 +1,199 @@
+#include "train/plans/given_programs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/json_input.hpp"
+#include "plan/model/model_hash.hpp"
+#include "plan/program/model_check.hpp"
+#include "plan/program/replay.hpp"
+#include "train/plans/smallest_budget.hpp"
+#include "train/setup/rank_agreement.hpp"
+
+namespace garonne::train {
+namespace {
+
+// More ranks than these are not replayed together one by one; pipelines are.
+constexpr int most_replayed_ranks = 64;
+
+struct GivenStage {
+  Setup setup;
+  plan::Program program;  // of its first rank
+};
+
+std::string path_of(const std::string& directory, const Setup& whole, int stage) {
+  return fmt::format("{}/rank_{}.json", directory, whole.grid.rank_of({0, stage, 0}));
+}
+
+[[noreturn]] void refuse(const std::string& path, const std::string& reason) {
+  throw ConfigError("--run-program", path,
+                    reason +
+                        "; `garonne plan` with this run file and --program writes Programs "
+                        "that fit it");
+}
+
+// The stage as its Program cuts the model.
+GivenStage read_stage(const std::string& directory, const Setup& whole, int stage) {
+  const std::string path = path_of(directory, whole, stage);
+  plan::Program program =
+      plan::program_from_json(parse_json(read_text_file(path, most_run_json_bytes), path), path);
+  for (const Cut cut : {Cut::BySeconds, Cut::AsDeclared}) {
+    Setup setup = setup_of_stage(whole, stage, cut);
+    if (plan::model_hash(setup.model.graph) == program.model)
+      return {std::move(setup), std::move(program)};
+  }
+  refuse(path, whole.config.grid.pipeline == 1
+                   ? "is of another model, micro-batch or precision"
+                   : "is of another model, micro-batch or precision, or of a pipeline that is cut "
+                     "at other places");
+}
+
+void expect_states(const std::string& path, const GivenStage& stage) {
+  const plan::Program& program = stage.program;
+  const plan::ElementBytes& wanted = stage.setup.step.element_bytes;
+  const auto states = stage.setup.step.optimizer_states.size();
+  for (const plan::Piece& piece : program.pieces) {
+    if (piece.states.size() != states) {
+      refuse(path, fmt::format("has {} states of the optimizer where {} has {}",
+                               piece.states.size(), stage.setup.config.optimizer.name, states));
+    }
+    if ((piece.compute_copy.buffer >= 0) != (wanted.master > 0))
+      refuse(path, "is of another train.precision");
+  }
+  const auto bytes_of = [&](plan::BufferKind kind) -> std::int64_t {
+    switch (kind) {
+      case plan::BufferKind::Parameter:
+      case plan::BufferKind::GatheredParameter:
+        return wanted.parameter;
+      case plan::BufferKind::MasterParameter:
+        return wanted.master;
+      case plan::BufferKind::OptimizerState:
+        return wanted.state;
+      case plan::BufferKind::Gradient:
+        return wanted.gradient;
+      default:
+        return 0;
+    }
+  };
+  for (const plan::Buffer& buffer : program.buffers) {
+    const std::int64_t bytes = bytes_of(buffer.kind);
+    if (bytes > 0 && buffer.element_bytes != bytes) refuse(path, "is of another train.precision");
+  }
+}
+
+// What does not depend on the others.
+void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t budget_bytes) {
+  const plan::Program& program = stage.program;
+  const plan::StepShape& step = stage.setup.step;
+  if (program.micro_batches != step.micro_batches) {
+    refuse(path, fmt::format("has {} micro-batches where train.global_batch and the grid make {}",
+                             program.micro_batches, step.micro_batches));
+  }
+  const std::int64_t peak = plan::replay(program).peak_bytes;
+  plan::check_against_model(program, stage.setup.model.graph);
+  expect_states(path, stage);
+  if (peak > budget_bytes) {
+    refuse(path, fmt::format("has a peak of {} B ({}) where memory.budget is {} B ({})", peak,
+                             format_bytes(peak), budget_bytes, format_bytes(budget_bytes)));
+  }
+  // Programs of one rank would never be heard of by the others.
+  std::map<std::string, std::size_t> members;
+  for (const auto& instruction : program.instructions) {
+    if (instruction.channel)
+      members[instruction.channel->group] = instruction.channel->members.size();
+  }
+  const GridShape& shape = stage.setup.grid.shape();
+  const std::map<std::string, int> wanted = {{"data", shape.data},
+                                             {"pipeline", shape.pipeline},
+                                             {"tensor", shape.tensor},
+                                             {"world", stage.setup.grid.ranks()}};
+  for (const auto& [group, size] : wanted) {
+    const auto found = members.find(group);
+    if (found != members.end() && static_cast<int>(found->second) != size) {
+      refuse(path, fmt::format("is of another grid: its {} group has {} ranks, not {}", group,
+                               found->second, size));
+    }
+  }
+  if (shape.data > 1 && !members.contains("data")) refuse(path, "is of a grid with grid.data = 1");
+}
+
+// Every element of every parameter is trained on the ranks of a data group together.
+void expect_all_trained(const std::string& path, const GivenStage& stage) {
+  const auto& parameters = stage.setup.model.graph.parameters;
+  std::vector<std::int64_t> trained(parameters.size(), 0);
+  const int ranks = stage.setup.grid.shape().data;
+  bool sharded = false;
+  for (const auto& bucket : stage.program.buckets) sharded |= bucket.shard.elements > 0;
+  for (int member = 0; member < (sharded ? ranks : 1); ++member) {
+    const int rank = stage.setup.grid.rank_of({member, stage.program.coordinates.pipeline, 0});
+    for (const plan::Piece& piece : for_rank(stage.setup, stage.program, rank).pieces) {
+      trained[static_cast<std::size_t>(piece.parameter)] += piece.trained.elements;
+    }
+  }
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    if (trained[p] != parameters[p].elements)
+      refuse(path, fmt::format("does not train all of {}", parameters[p].name));
+  }
+}
+
+// What is wrong with a file is the user's to know.
+template <typename Work>
+void refuse_illegal(const std::string& path, const Work& work) {
+  try {
+    work();
+  } catch (const plan::ReplayError& error) {
+    refuse(path, error.what());
+  }
+}
+
+void replay_all(const std::string& directory, const Setup& whole, std::int64_t budget_bytes) {
+  std::vector<GivenStage> stages;
+  for (int stage = 0; stage < whole.grid.shape().pipeline; ++stage) {
+    stages.push_back(read_stage(directory, whole, stage));
+    const std::string path = path_of(directory, whole, stage);
+    refuse_illegal(path, [&] { expect_fits(path, stages.back(), budget_bytes); });
+    expect_all_trained(path, stages.back());
+  }
+  const bool each = whole.grid.ranks() <= most_replayed_ranks;
+  std::vector<plan::Program> programs;
+  for (int rank = 0; rank < whole.grid.ranks(); ++rank) {
+    const Coordinates place = whole.grid.coordinates_of(rank);
+    if (!each && (place.data > 0 || place.tensor > 0)) continue;
+    const GivenStage& stage = stages[static_cast<std::size_t>(place.pipeline)];
+    programs.push_back(for_rank(stage.setup, stage.program, rank));
+  }
+  refuse_illegal(directory, [&] {
+    if (each) {
+      plan::replay_together(programs);
+    } else {
+      plan::replay_pipeline(std::move(programs));
+    }
+  });
+}
+
+}  // namespace
+
+Choice given_programs(const std::string& directory, const Setup& whole, std::int64_t budget_bytes,
+                      Setup& setup, dist::Session& session) {
+  session.agree([&] {
+    if (session.rank() == 0) replay_all(directory, whole, budget_bytes);
+  });
+  Choice choice;
+  session.agree([&] {
+    GivenStage stage =
+        read_stage(directory, whole, whole.grid.coordinates_of(session.rank()).pipeline);
+    setup = std::move(stage.setup);
+    choice = choice_of_given(setup, std::move(stage.program), budget_bytes);
+  });
+  expect_same_programs(whole.grid, choice.program, session);
+  return choice;
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+"""Saved Programs are carried out, with the bits of the run that planned them, or refused by name."""
+import copy
+import json
+import unittest
+
+from support import ProgramTest, metrics, run
+
+
+def losses(directory):
+    return [(row["step"], row["loss"], row["gradient_norm"]) for row in metrics(directory)]
+
+
+class RunProgramTest(ProgramTest):
+    # Options, ranks: one device, a budget that recomputes, each axis, shards of everything.
+    GRIDS = {
+        "alone": ((), 0),
+        "recomputing": (("--memory.plan", "full"), 0),
+        "data": (("--grid.data", 2, "--grid.zero", 1), 2),
+        "shards": (("--grid.data", 2, "--grid.zero", 3, "--grid.bucket", "8 KiB"), 2),
+        "pipeline": (("--grid.pipeline", 2), 2),
+        "tensor": (("--grid.tensor", 2), 2),
+        "all": (("--grid.data", 2, "--grid.pipeline", 2, "--grid.zero", 1), 4),
+    }
+
+    def planned(self, name):
+        """A folder of Programs that `garonne plan` has written for a grid."""
+        options, _ = self.GRIDS[name]
+        folder = self.directory(f"programs-{name}")
+        run("plan", self.config, *options, "--program", folder)
+        return folder
+
+    def refused(self, *options, words, ranks=0):
+        done = self.train(self.directory("refused"), *options, ranks=ranks, check=2)
+        self.assertEqual(done.stderr.count("garonne:"), 1, done.stderr)
+        for word in ("--run-program", *words):
+            self.assertIn(word, done.stderr)
+        self.assertFalse(self.directory("refused").exists())
+
+    def test_what_was_planned_elsewhere_and_what_was_run_before_runs_with_the_same_bits(self):
+        for name, (options, ranks) in self.GRIDS.items():
+            with self.subTest(name):
+                plain = self.directory(f"plain-{name}")
+                self.train(plain, *options, ranks=ranks)
+                wanted = losses(plain)
+                weights = self.tensor_files(plain, 6)
+                for source in (self.planned(name), plain / "program"):
+                    again = self.directory(f"again-{name}-{source.name}")
+                    self.train(again, *options, "--run-program", source, ranks=ranks)
+                    self.assertEqual(losses(again), wanted)
+                    self.assertEqual(self.tensor_files(again, 6), weights)
+                    # What was run is what was read.
+                    mine, theirs = (json.loads((folder / "rank_0.json").read_text())
+                                    for folder in (again / "program", source))
+                    for instruction in mine["instructions"] + theirs["instructions"]:
+                        for key in [key for key in instruction if key.startswith("measured")]:
+                            del instruction[key]
+                    for key in ("instructions", "buffers", "pieces", "model"):
+                        self.assertEqual(mine[key], theirs[key], key)
+
+    def test_a_program_that_does_not_fit_is_refused(self):
+        folder = self.planned("alone")
+        for options, words in (
+                (("--model.hidden", 64), ("another model",)),
+                (("--train.micro_batch", 4), ("another model",)),
+                (("--train.precision", "bfloat16"), ("another model",)),
+                (("--train.global_batch", 16), ("has 4 micro-batches", "make 8")),
+                (("--memory.budget", "300 kB"), ("has a peak of", "300000 B"))):
+            self.refused(*options, "--run-program", folder, words=(*words, "rank_0.json"))
+        self.refused("--grid.data", 2, "--run-program", folder, words=("micro-batches",), ranks=2)
+        self.refused("--grid.data", 2, "--train.global_batch", 16, "--run-program", folder,
+                     words=("grid.data = 1",), ranks=2)
+        self.refused("--grid.data", 2, "--run-program", self.planned("shards"), ranks=2, words=("grid.zero",))
+
+    def test_files_that_are_missing_or_none(self):
+        empty = self.directory("empty")
+        empty.mkdir()
+        done = self.train(self.directory("run"), "--run-program", empty, check=5)
+        self.assertIn("rank_0.json", done.stderr)
+        (empty / "rank_0.json").write_text("{}")
+        self.assertIn("format", self.train(self.directory("run"), "--run-program", empty, check=2).stderr)
+        old = json.loads((self.planned("alone") / "rank_0.json").read_text())
+        old["version"] = 1
+        (empty / "rank_0.json").write_text(json.dumps(old))
+        self.assertIn("version", self.train(self.directory("run"), "--run-program", empty, check=2).stderr)
+
+    def test_a_changed_program_is_refused_with_its_instruction(self):
+        good = json.loads((self.planned("recomputing") / "rank_0.json").read_text())
+        folder = self.directory("changed")
+        folder.mkdir()
+
+        def changed(change):
+            program = copy.deepcopy(good)
+            change(program)
+            (folder / "rank_0.json").write_text(json.dumps(program))
+            self.refused("--memory.plan", "full", "--run-program", folder, words=("illegal Program: instruction",))
+
+        instructions = good["instructions"]
+        of = {operation: next(i for i, one in enumerate(instructions) if one["operation"] == operation)
+              for operation in ("forward", "forward-keep", "backward", "update", "sum-squares", "load", "emit-loss")}
+
+        def edit(operation, *path, value):
+            def change(program):
+                place = program["instructions"][of[operation]]
+                for step in path[:-1]:
+                    place = place[step]
+                place[path[-1]] = value
+            return change
+
+        changed(lambda program: program["instructions"].pop(of["forward"]))
+        changed(lambda program: program["instructions"].pop(of["update"]))
+        changed(edit("forward", "node_index", value=10000))
+        changed(edit("forward", "node_index", value=instructions[of["forward"]]["node_index"] + 1))
+        changed(edit("forward", "arguments", "inputs", value=[]))
+        changed(edit("forward-keep", "arguments", "record", value=[]))
+        changed(edit("backward", "micro_batch", value=99))
+        changed(edit("backward", "arguments", "placements", value=[]))
+        changed(edit("backward", "arguments", "parameter_gradients", value=[]))
+        changed(edit("update", "arguments", "pieces", value=[0, 0]))
+        changed(edit("update", "arguments", "inputs", value=[]))
+        changed(edit("sum-squares", "arguments", "pieces", value=[]))
+        changed(edit("load", "arguments", "loaded", 0, "value", value=1000))
+        changed(edit("emit-loss", "frees", value=[0]))
+        changed(lambda program: program["pieces"][0].update(parameter=1))
+        changed(lambda program: program["pieces"][0].update(trained=program["pieces"][1]["trained"]))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
