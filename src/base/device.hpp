@@ -26,6 +26,8 @@ enum class Lane {
   HostCompute,  // arithmetic on what is on Host
 };
 
+inline constexpr int lane_count = 8;
+
 // "cpu", "emulated", "cuda".
 std::string_view to_string(DeviceKind kind);
 // "device", "host", "disk".

@@ -305,8 +305,7 @@ void Trainer::begin() {
       reader_, Part::Training,
       training_order(config_, *workload_, program_, setup_.model.rows, start_.step + 1));
   if (!options_.gradients_directory.empty()) {
-    capture_.emplace(setup_.model, setup_.declaration.precision, program_,
-                     program_.coordinates.data);
+    capture_.emplace(setup_.model, state_);
     machine_.watch_gradient = [&](int parameter, const at::Tensor& gradient) {
       capture_->take(parameter, gradient);
     };

@@ -125,5 +125,39 @@ class RunProgramTest(ProgramTest):
         changed(lambda program: program["pieces"][0].update(trained=program["pieces"][1]["trained"]))
 
 
+class CheckTest(ProgramTest):
+    def test_what_is_written_is_legal_alone_and_together(self):
+        for name, options, ranks, words in (
+                ("alone", (), 0, "the 1 ranks of the grid meet"),
+                ("pipeline", ("--grid.pipeline", 2, "--grid.data", 2), 0, "2 stages of a pipeline meet; 4 ranks"),
+                ("trained", ("--grid.tensor", 2), 2, "the 2 ranks of the grid meet")):
+            folder = self.directory(name)
+            if ranks:
+                self.train(folder, *options, ranks=ranks)
+                folder = folder / "program"
+            else:
+                run("plan", self.config, *options, "--program", folder)
+            done = run("check", folder)
+            self.assertIn("rank 0     legal", done.stdout)
+            self.assertIn(words, done.stdout)
+
+    def test_the_rank_the_instruction_and_the_rule_are_named(self):
+        folder = self.directory("run")
+        self.train(folder, "--grid.data", 2, ranks=2)
+        path = folder / "program" / "rank_1.json"
+        program = json.loads(path.read_text())
+        wait = next(i for i, one in enumerate(program["instructions"]) if one["operation"] == "wait")
+        program["instructions"][wait].update(operation="norm", completes=-1)
+        path.write_text(json.dumps(program))
+        done = run("check", folder / "program", check=2)
+        self.assertEqual(done.stderr.count("garonne:"), 1, done.stderr)
+        for word in ("rank_1.json", "instruction", "never waited for"):
+            self.assertIn(word, done.stderr)
+
+    def test_nothing_to_check(self):
+        self.assertIn("rank_<n>.json", run("check", self.folder, check=5).stderr)
+        self.assertIn("cannot be read", run("check", self.folder / "none", check=5).stderr)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -197,7 +197,8 @@ class Rank {
     program_.coordinates.tensor = cut.member;
     tier_ = std::make_unique<DeviceTier>(std::numeric_limits<std::int64_t>::max() / 2);
     const DeviceScope scope(*tier_);
-    state_ = initial_state(model_, setting.precision, 11, {"first_moment", "second_moment"});
+    state_ = initial_state(model_, setting.precision, 11,
+                           std::vector<std::string>{"first_moment", "second_moment"});
   }
 
   StepOutputs step(std::int64_t number, const plan::Program& program, bool training) {

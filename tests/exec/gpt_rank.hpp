@@ -93,7 +93,8 @@ class Rank {
     prediction_ = plan::replay(program_);
     tier_ = std::make_unique<DeviceTier>(limit);
     const DeviceScope scope(*tier_);
-    state_ = initial_state(model_, setting.precision, 11, {"first_moment", "second_moment"});
+    state_ = initial_state(model_, setting.precision, 11,
+                           std::vector<std::string>{"first_moment", "second_moment"});
   }
 
   StepOutputs step(std::int64_t number = 1, double learning_rate = 1e-3) {

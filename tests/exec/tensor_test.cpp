@@ -77,7 +77,8 @@ class Rank {
     program_.coordinates.tensor = part.tensor;
     tier_ = std::make_unique<DeviceTier>(no_limit);
     const DeviceScope scope(*tier_);
-    state_ = initial_state(model_, setting.precision, 11, {"first_moment", "second_moment"});
+    state_ = initial_state(model_, setting.precision, 11,
+                           std::vector<std::string>{"first_moment", "second_moment"});
   }
 
   StepOutputs step(std::int64_t number, const plan::Program& program, bool training) {

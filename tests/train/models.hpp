@@ -17,7 +17,8 @@ struct SmallModel {
     nn::Declaration declaration;
     declaration.precision = precision;
     model = nn::make_gpt({layers, hidden, 3, 6, 17, 0}, 2, declaration, part);
-    state = exec::initial_state(model, precision, 5, {"first_moment", "second_moment"});
+    state = exec::initial_state(model, precision, 5,
+                                std::vector<std::string>{"first_moment", "second_moment"});
   }
 
   // As after some steps: every element of its own, and nothing that a compute type would hold

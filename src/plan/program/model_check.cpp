@@ -99,7 +99,17 @@ class ModelCheck {
            "makes the gradient of no parameter");
     }
     switch (instruction_->operation) {
+      case Operation::Send:
+        says(arguments.inputs.size() == 1, "takes one input");
+        if (instruction_->node_index < 0) {
+          says(is_of(arguments.value, graph_.values),
+               "sends the gradient of no value of the model");
+        } else {
+          node();
+        }
+        break;
       case Operation::Receive:
+        if (instruction_->node_index >= 0) node();
         says(is_of(arguments.value, graph_.values), "receives no value of the model");
         has_bytes(arguments.output, graph_.values[index(arguments.value)].bytes, "message");
         break;

@@ -25,11 +25,15 @@ std::size_t of(Lane lane) {
   return static_cast<std::size_t>(lane);
 }
 
+// Whether what was put on the lane later also ends later.
+bool in_order(Lane lane) {
+  return lane != Lane::Message && lane != Lane::Collective;
+}
+
 // What of a buffer may still be under way.
 struct Accesses {
-  Lane written_on = Lane::Compute;
   int written_by = -1;
-  Clock read_by{};  // by lane: the last reader since, and one; 0 = none
+  std::vector<int> read_by;  // since; of lanes in order the last
 };
 
 class OrderCheck {
@@ -70,14 +74,15 @@ class OrderCheck {
     for (const int earlier : instruction().after) join(start, end_of(earlier));
     if (instruction().operation == Operation::Wait) wait(start);
     for (const int buffer : instruction().reads) read(buffer, start);
-    for (const int buffer : instruction().writes) write(buffer, start, lane);
+    for (const int buffer : instruction().writes) write(buffer, start);
     Clock end = start;
     end[of(lane)] = number_ + 1;
     end_[static_cast<std::size_t>(number_)] = end;
     last_[of(lane)] = end;
     // It is Compute that frees, when it comes by.
-    for (const int buffer : instruction().frees)
-      write(buffer, last_[of(Lane::Compute)], Lane::Compute);
+    freeing_ = true;
+    for (const int buffer : instruction().frees) write(buffer, last_[of(Lane::Compute)]);
+    freeing_ = false;
   }
 
   void wait(Clock& start) {
@@ -95,39 +100,46 @@ class OrderCheck {
     return accesses_[static_cast<std::size_t>(buffer)];
   }
 
-  void expect_ended(int earlier, Lane lane, const Clock& start, int buffer,
-                    const char* what) const {
-    if (earlier < 0 || start[of(lane)] > earlier) return;
-    // Its own accesses are one.
-    if (earlier == number_ && lane == instruction().lane && !freeing_own_) return;
+  // Whether an earlier instruction has surely ended when this one starts, whose start is given.
+  bool has_ended(int earlier, const Clock& start) const {
+    const auto place = static_cast<std::size_t>(earlier);
+    const Lane lane = program_.instructions[place].lane;
+    if (in_order(lane)) return start[of(lane)] > earlier;
+    const auto& after = instruction().after;
+    return joined_[place] || std::find(after.begin(), after.end(), earlier) != after.end();
+  }
+
+  void expect_ended(int earlier, const Clock& start, int buffer, const char* what) const {
+    if (earlier < 0 || (earlier == number_ && !freeing_) || has_ended(earlier, start)) return;
+    const Instruction& other = program_.instructions[static_cast<std::size_t>(earlier)];
     fail(fmt::format("{} {} while instruction {}, {}, may be under way on the lane {}", what,
                      program_.buffers[static_cast<std::size_t>(buffer)].name, earlier,
-                     describe(program_.instructions[static_cast<std::size_t>(earlier)]),
-                     to_string(lane)));
+                     describe(other), to_string(other.lane)));
   }
 
   void read(int buffer, const Clock& start) {
     Accesses& all = accesses(buffer);
-    expect_ended(all.written_by, all.written_on, start, buffer, "reads");
-    int& reader = all.read_by[of(instruction().lane)];
-    reader = std::max(reader, number_ + 1);
+    expect_ended(all.written_by, start, buffer, "reads");
+    std::erase_if(all.read_by, [&](int reader) {
+      const Lane lane = program_.instructions[static_cast<std::size_t>(reader)].lane;
+      return in_order(lane) && lane == instruction().lane;
+    });
+    all.read_by.push_back(number_);
   }
 
-  void write(int buffer, const Clock& start, Lane lane) {
+  void write(int buffer, const Clock& start) {
     Accesses& all = accesses(buffer);
-    expect_ended(all.written_by, all.written_on, start, buffer, "writes or frees");
-    for (std::size_t reader = 0; reader < all.read_by.size(); ++reader) {
-      expect_ended(all.read_by[reader] - 1, static_cast<Lane>(reader), start, buffer,
-                   "writes or frees");
-    }
-    all = Accesses();
-    all.written_by = number_;
-    all.written_on = lane;
+    const char* what = freeing_ ? "frees" : "writes";
+    expect_ended(all.written_by, start, buffer, what);
+    for (const int reader : all.read_by) expect_ended(reader, start, buffer, what);
+    all.read_by.clear();
+    // What is freed by Compute is gone for whatever is issued later.
+    all.written_by = freeing_ ? -1 : number_;
   }
 
   const Program& program_;
   int number_ = 0;
-  bool freeing_own_ = false;
+  bool freeing_ = false;                  // what comes is no access of the instruction itself
   std::array<Clock, lane_count> last_{};  // end of the last instruction of each lane
   std::vector<Clock> end_;                // by instruction
   std::vector<Accesses> accesses_;        // by buffer

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/device.hpp"
 #include "base/grid.hpp"
 #include "base/json_input.hpp"
 
@@ -37,11 +38,11 @@ enum class Operation {
   BackwardWeight,  // of a node that splits them: weight gradients, from what it pins
   BackwardInput,   // and input gradients, from the parameters
   EmitLoss,        // adds the loss of a micro-batch to the sum
-  Send,            // asynchronous, to another stage: a value, or with node_index < 0 its gradient
-  Receive,         // asynchronous, from another stage: a gradient, or with node_index < 0 a value
-  AllReduce,       // asynchronous sum over a group, in rank order
-  ReduceScatter,   // asynchronous; this member's shard of a flat range becomes that sum
-  AllGather,       // asynchronous; a flat range gets the shards of all members
+  Send,            // to another stage: a value, or with node_index < 0 its gradient
+  Receive,         // from another stage: a gradient, or with node_index < 0 a value
+  AllReduce,       // sum over a group, in rank order
+  ReduceScatter,   // this member's shard of a flat range becomes that sum
+  AllGather,       // a flat range gets the shards of all members
   KeepShard,       // copies or adds `part` of a reduced bucket to what stays of it
   Wait,            // for the instruction named by `completes`
   SumSquares,      // of the gradients of `pieces` that this rank counts, beside the loss sum
@@ -57,8 +58,6 @@ constexpr bool is_backward(Operation operation) {
   return operation == Operation::Backward || operation == Operation::BackwardWeight ||
          operation == Operation::BackwardInput;
 }
-
-enum class Tier { Device, Host };
 
 struct Buffer {
   std::string name;
@@ -117,7 +116,7 @@ struct Piece {
   bool counted = true;        // enters this rank's sum of squares: once in the model
 };
 
-// How a channel of a collective is named; equal on all members of the group.
+// Whom an instruction meets; equal on all members of the group. On the lane Compute it blocks.
 struct Channel {
   std::string kind;   // "all-reduce", "reduce-scatter", "all-gather"
   std::string group;  // "data"
@@ -125,7 +124,6 @@ struct Channel {
   int peer = -1;
   int tag = 0;
   std::int64_t bytes = 0;
-  bool blocking = false;
 };
 
 // Buffer ids by the role they play for the operation; `reads`, `writes` and `frees` of the
@@ -144,7 +142,7 @@ struct Arguments {
   std::vector<Range> parameters;      // in the node's order
   std::vector<GradientTarget> parameter_gradients;
   std::vector<Range> zeroed;  // padding of what the instruction makes
-  int value = -1;             // Receive: into ModelGraph::values, of which it or its gradient comes
+  int value = -1;  // of a message: into ModelGraph::values, the value that it or its gradient is
   // KeepShard: what is kept of the input. AllGather into another buffer: where the input goes.
   Range part;
   std::vector<int> pieces;  // into Program::pieces
@@ -164,6 +162,11 @@ struct Instruction {
   std::vector<int> frees;
   std::int64_t transient_bytes = 0;
   double seconds = 0;
+  // On any other lane than Compute it is asynchronous: it starts after what Compute has done when
+  // it is issued and after the earlier instructions of other lanes in `after`, and has ended for
+  // Compute behind its Wait.
+  Lane lane = Lane::Compute;
+  std::vector<int> after;
   std::optional<Channel> channel;
   int completes = -1;
   Arguments arguments;

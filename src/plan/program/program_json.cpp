@@ -223,13 +223,14 @@ ordered_json instruction_to_json(const Instruction& instruction) {
                          {"writes", instruction.writes},
                          {"frees", instruction.frees},
                          {"transient_bytes", instruction.transient_bytes},
-                         {"seconds", instruction.seconds}};
+                         {"seconds", instruction.seconds},
+                         {"lane", to_string(instruction.lane)}};
+  if (!instruction.after.empty()) result["after"] = instruction.after;
   if (instruction.channel) {
     const Channel& channel = *instruction.channel;
-    result["channel"] = {{"kind", channel.kind},        {"group", channel.group},
-                         {"members", channel.members},  {"peer", channel.peer},
-                         {"tag", channel.tag},          {"bytes", channel.bytes},
-                         {"blocking", channel.blocking}};
+    result["channel"] = {{"kind", channel.kind},       {"group", channel.group},
+                         {"members", channel.members}, {"peer", channel.peer},
+                         {"tag", channel.tag},         {"bytes", channel.bytes}};
   }
   if (instruction.completes >= 0) result["completes"] = instruction.completes;
   result["arguments"] = arguments_to_json(instruction.arguments);
@@ -237,21 +238,20 @@ ordered_json instruction_to_json(const Instruction& instruction) {
 }
 
 Channel channel_from_json(const JsonPlace& source) {
-  source.expect_keys({"kind", "group", "members", "bytes"}, {"peer", "tag", "blocking"});
+  source.expect_keys({"kind", "group", "members", "bytes"}, {"peer", "tag"});
   return {source.key("kind").text(),
           source.key("group").text(),
           source.key("members").indices(),
           index_or_none(source, "peer"),
           source.has("tag") ? index_of(source.key("tag")) : 0,
-          bytes_of(source.key("bytes")),
-          truth_or_no(source, "blocking")};
+          bytes_of(source.key("bytes"))};
 }
 
 Instruction instruction_from_json(const JsonPlace& source) {
   source.expect_keys(
-      {"operation", "node", "reads", "writes", "frees", "transient_bytes"},
-      {"node_index", "micro_batch", "recompute", "seconds", "channel", "completes", "arguments",
-       "measured_seconds", "measured_live_bytes", "measured_peak_bytes"});
+      {"operation", "node", "reads", "writes", "frees", "transient_bytes", "lane"},
+      {"node_index", "micro_batch", "recompute", "seconds", "after", "channel", "completes",
+       "arguments", "measured_seconds", "measured_live_bytes", "measured_peak_bytes"});
   Instruction instruction;
   instruction.operation = enumeration_from<Operation, operation_count>(source.key("operation"));
   instruction.node = source.key("node").text();
@@ -263,6 +263,8 @@ Instruction instruction_from_json(const JsonPlace& source) {
   instruction.frees = source.key("frees").indices();
   instruction.transient_bytes = bytes_of(source.key("transient_bytes"));
   if (source.has("seconds")) instruction.seconds = seconds_of(source.key("seconds"));
+  instruction.lane = enumeration_from<Lane, lane_count>(source.key("lane"));
+  if (source.has("after")) instruction.after = source.key("after").indices();
   if (source.has("channel")) instruction.channel = channel_from_json(source.key("channel"));
   instruction.completes = index_or_none(source, "completes");
   if (source.has("arguments")) instruction.arguments = arguments_from_json(source.key("arguments"));
@@ -300,7 +302,7 @@ ordered_json body_to_json(const Program& program) {
       entry["elements"] = buffer.elements;
       entry["element_bytes"] = buffer.element_bytes;
     }
-    entry["tier"] = buffer.tier == Tier::Device ? "device" : "host";
+    entry["tier"] = to_string(buffer.tier);
     entry["live_at_start"] = buffer.live_at_start;
     entry["live_at_end"] = buffer.live_at_end;
     buffers.push_back(std::move(entry));

@@ -131,7 +131,7 @@ class Replay {
   }
 
   void begin_or_complete(int i, const Instruction& instruction) {
-    const bool in_background = instruction.channel && !instruction.channel->blocking;
+    const bool in_background = instruction.lane != Lane::Compute;
     now_ += in_background ? 0.0 : instruction.seconds;
     if (in_background) {
       for (const int id : instruction.reads) ++pending_uses_[index(id)];

@@ -197,7 +197,7 @@ class Meetings {
     double& now = now_[index(rank)];
     const int meeting = meeting_of_[index(rank)][index(next)];
     if (meeting >= 0) {
-      const bool blocks = instruction.channel->blocking;
+      const bool blocks = instruction.lane == Lane::Compute;
       if (arrived_[index(rank)] != next) {
         arrived_[index(rank)] = next;
         double& lane = lane_[index(rank)];

@@ -57,6 +57,7 @@ class MicroBatchWriter {
     expect(gradient_[index(v)] >= 0, instruction.node + " is sent and was not made");
     instruction.reads = {gradient_[index(v)]};
     instruction.arguments.inputs = instruction.reads;
+    instruction.arguments.value = v;
     gradient_[index(v)] = -1;
     communicate(std::move(instruction), std::move(channel));
   }
@@ -199,6 +200,7 @@ class MicroBatchWriter {
     if (channel) {
       channel->bytes = bytes_of(instruction);
       instruction.seconds = builder_.message_seconds(channel->bytes, channel->peer);
+      instruction.lane = Lane::Message;
     }
     instruction.channel = std::move(channel);
     builder_.add(std::move(instruction));

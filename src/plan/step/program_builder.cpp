@@ -246,8 +246,8 @@ bool ProgramBuilder::sums_over_tensor(int parameter) const {
 void ProgramBuilder::set_collective(const NodeCollective& collective, Instruction& instruction) {
   if (collective.kind.empty()) return;
   expect(step_.tensor_group.size() > 1, instruction.node + " has no tensor group to meet");
-  instruction.channel = Channel{collective.kind,    "tensor",         step_.tensor_group, -1,
-                                next_tag("tensor"), collective.bytes, /*blocking=*/true};
+  instruction.channel = Channel{collective.kind,    "tensor",        step_.tensor_group, -1,
+                                next_tag("tensor"), collective.bytes};
 }
 
 void ProgramBuilder::finished_weights(int n, int micro_batch) {
@@ -292,11 +292,12 @@ void ProgramBuilder::all_reduce(const std::string& name, const Group& group, int
   instruction.seconds =
       collective_seconds("all-reduce", bytes, members, step_.links.of_group(group.name));
   instruction.channel =
-      Channel{"all-reduce", group.name, group.members, -1, next_tag(group.name), bytes, false};
+      Channel{"all-reduce", group.name, group.members, -1, next_tag(group.name), bytes};
   submit(std::move(instruction));
 }
 
 void ProgramBuilder::submit(Instruction instruction) {
+  instruction.lane = Lane::Collective;
   in_flight_.push_back(static_cast<int>(program_.instructions.size()));
   add(std::move(instruction));
 }
@@ -320,7 +321,7 @@ void ProgramBuilder::reduce_scatter(std::size_t number, int micro_batch) {
   const std::int64_t bytes = elements * element_bytes;
   instruction.seconds = collective_seconds("reduce-scatter", bytes, members, step_.links.data);
   instruction.channel =
-      Channel{"reduce-scatter", "data", step_.data_group, -1, next_tag("data"), bytes, false};
+      Channel{"reduce-scatter", "data", step_.data_group, -1, next_tag("data"), bytes};
   submit(std::move(instruction));
   bucket_live_[number] = false;
   bucket_reduced_[number] = true;
@@ -372,7 +373,7 @@ void ProgramBuilder::gather_updated(const Bucket& bucket) {
   const std::int64_t bytes = padded_elements(bucket) * step_.element_bytes.parameter;
   instruction.seconds = collective_seconds("all-gather", bytes, members, step_.links.data);
   instruction.channel =
-      Channel{"all-gather", "data", step_.data_group, -1, next_tag("data"), bytes, false};
+      Channel{"all-gather", "data", step_.data_group, -1, next_tag("data"), bytes};
   submit(std::move(instruction));
 }
 

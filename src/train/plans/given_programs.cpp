@@ -12,7 +12,9 @@
 #include "base/file.hpp"
 #include "base/json_input.hpp"
 #include "plan/model/model_hash.hpp"
+#include "plan/program/content_check.hpp"
 #include "plan/program/model_check.hpp"
+#include "plan/program/order_check.hpp"
 #include "plan/program/replay.hpp"
 #include "train/plans/smallest_budget.hpp"
 #include "train/setup/rank_agreement.hpp"
@@ -97,7 +99,9 @@ void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t 
                              program.micro_batches, step.micro_batches));
   }
   const std::int64_t peak = plan::replay(program).peak_bytes;
+  plan::check_order(program);
   plan::check_against_model(program, stage.setup.model.graph);
+  plan::check_contents(program, stage.setup.model.graph);
   expect_states(path, stage);
   if (peak > budget_bytes) {
     refuse(path, fmt::format("has a peak of {} B ({}) where memory.budget is {} B ({})", peak,

@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "plan/program/content_check.hpp"
+#include "plan/program/order_check.hpp"
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/layout_check.hpp"
 #include "train/setup/rank_agreement.hpp"
@@ -99,6 +101,10 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
       if (!instruction.channel) seconds += instruction.seconds;
     }
     busiest = std::max(busiest, seconds);
+  }
+  for (std::size_t stage = 0; stage < programs.size(); ++stage) {
+    plan::check_order(programs[stage]);
+    plan::check_contents(programs[stage], grid.stages[stage].setup.model.graph);
   }
   std::vector<plan::Prediction> predictions = plan::replay_pipeline(std::move(programs));
   for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {

@@ -127,7 +127,7 @@ std::vector<ReportBytes> bytes_during(const plan::Program& program) {
     const plan::Buffer& buffer = program.buffers[id];
     if (live[id] == value) return;
     live[id] = value;
-    if (buffer.tier == plan::Tier::Device)
+    if (buffer.tier == Tier::Device)
       now[index(report_kind(buffer.kind))] += value ? buffer.bytes : -buffer.bytes;
   };
   for (std::size_t id = 0; id < program.buffers.size(); ++id)

@@ -8,7 +8,9 @@
 #include <tuple>
 
 #include "base/bytes.hpp"
+#include "plan/program/content_check.hpp"
 #include "plan/program/model_check.hpp"
+#include "plan/program/order_check.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/graphs.hpp"
 
@@ -359,6 +361,8 @@ void check_program(const ModelGraph& graph, const StepShape& step, const NodeSch
   EXPECT_EQ(*std::max_element(prediction.during_bytes.begin(), prediction.during_bytes.end()),
             prediction.peak_bytes);
   EXPECT_NO_THROW(check_against_model(program, graph));
+  EXPECT_NO_THROW(check_order(program));
+  EXPECT_NO_THROW(check_contents(program, graph));
   check_meaning(graph, program);
   check_buckets(graph, step, program);
   check_reductions(step, program);

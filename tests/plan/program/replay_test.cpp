@@ -51,7 +51,8 @@ Program reduction_program(int rank_count = 1) {
   reduce.reads = {0};
   reduce.writes = {0, 1};
   reduce.seconds = 4;
-  reduce.channel = Channel{"all-reduce", "data", members, -1, 0, 100, false};
+  reduce.channel = Channel{"all-reduce", "data", members, -1, 0, 100};
+  reduce.lane = Lane::Collective;
   Instruction work;
   work.operation = Operation::Forward;
   work.reads = {2};

@@ -371,8 +371,8 @@ Instruction message(Operation operation, int rank, bool blocking) {
   channel.members = {0, 1};
   channel.peer = 1 - rank;
   channel.bytes = 64;
-  channel.blocking = blocking;
   instruction.channel = channel;
+  instruction.lane = blocking ? Lane::Compute : Lane::Message;
   (operation == Operation::Send ? instruction.reads
                                 : instruction.writes) = {operation == Operation::Send ? 1 : 0};
   return instruction;

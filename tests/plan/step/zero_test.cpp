@@ -6,7 +6,9 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "plan/program/content_check.hpp"
 #include "plan/program/model_check.hpp"
+#include "plan/program/order_check.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_planner.hpp"
 #include "plan/step/graphs.hpp"
@@ -129,6 +131,8 @@ void check(const ModelGraph& graph, const StepShape& step, const NodeSchedule& s
   EXPECT_EQ(gradient_bytes_before_norm(program),
             shards * step.element_bytes.gradient * (step.zero == 1 ? ranks : 1));
   EXPECT_NO_THROW(check_against_model(program, graph));
+  EXPECT_NO_THROW(check_order(program));
+  EXPECT_NO_THROW(check_contents(program, graph));
   check_meaning(graph, step, program);
   EXPECT_NO_THROW(replay_together(std::vector<Program>(step.data_group.size(), program)));
 }

@@ -1,0 +1,28 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "command.hpp"
+#include "train/plans/saved_programs.hpp"
+
+namespace garonne::apps {
+
+void add_check(CLI::App& app, Chosen& chosen) {
+  CLI::App* command = app.add_subcommand(
+      "check", "prove that saved Programs are legal, by replay and by the order of their lanes");
+  const auto folder = std::make_shared<std::string>();
+  command
+      ->add_option("folder", *folder,
+                   "as `plan --program` or a run has written it (rank_<n>.json)")
+      ->required();
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      expect_one_rank(session, "check");
+      const train::SavedPrograms saved = train::read_saved_programs(*folder);
+      fmt::print("{}", train::check_saved_programs(saved));
+      return ExitCode::Done;
+    };
+  });
+}
+
+}  // namespace garonne::apps

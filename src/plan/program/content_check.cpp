@@ -1,0 +1,252 @@
+#include "plan/program/content_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "plan/program/replay.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+// By (node, input): who has contributed to the gradient of a value.
+using Contributions = std::set<std::pair<int, int>>;
+
+struct Gradient {
+  int value = -1;
+  int micro_batch = -1;
+  Contributions contributions;
+};
+
+// A buffer of gradients may have several names: aliases.
+struct Held {
+  int value = -1;  // of the micro-batch, where it is a value
+  int node = -1;   // whose private slot, where it is one
+  int slot = -1;
+  int micro_batch = -1;
+  std::vector<Gradient> gradients;
+};
+
+class ContentCheck {
+ public:
+  ContentCheck(const Program& program, const ModelGraph& graph)
+      : program_(program), graph_(graph), held_(program.buffers.size()) {
+    for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n) {
+      const NodeSpec& node = graph.nodes[index(n)];
+      if (!graph.has_backward(node)) continue;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i)
+        wanted_[node.inputs[i]].insert({n, static_cast<int>(i)});
+    }
+  }
+
+  void run() {
+    for (number_ = 0; index(number_) < program_.instructions.size(); ++number_) {
+      instruction_ = &program_.instructions[index(number_)];
+      step();
+      for (const int freed : instruction_->frees) held_[index(freed)] = Held();
+    }
+    finish();
+  }
+
+ private:
+  void says(bool holds, const std::string& reason) const {
+    if (!holds) throw ReplayError(number_, describe(*instruction_), reason);
+  }
+
+  const std::string& name(int buffer) const { return program_.buffers[index(buffer)].name; }
+  int micro_batch() const { return instruction_->micro_batch; }
+
+  void step() {
+    const Arguments& arguments = instruction_->arguments;
+    switch (instruction_->operation) {
+      case Operation::Load:
+        for (const LoadedValue& loaded : arguments.loaded) make_value(loaded.buffer, loaded.value);
+        break;
+      case Operation::Forward:
+      case Operation::ForwardKeep:
+        forward();
+        break;
+      case Operation::Backward:
+      case Operation::BackwardWeight:
+      case Operation::BackwardInput:
+        backward();
+        break;
+      case Operation::Send:
+        send();
+        break;
+      case Operation::Receive:
+        receive();
+        break;
+      case Operation::EmitLoss:
+        expect_value(arguments.inputs[0], graph_.loss, "loss");
+        says(emitted_.insert(micro_batch()).second, "counts the loss of a micro-batch twice");
+        break;
+      default:
+        break;
+    }
+  }
+
+  void make_value(int buffer, int value) {
+    Held& held = held_[index(buffer)] = Held();
+    held.value = value;
+    held.micro_batch = micro_batch();
+  }
+
+  void expect_value(int buffer, int value, const char* role) const {
+    const Held& held = held_[index(buffer)];
+    says(held.value == value && held.micro_batch == micro_batch(),
+         fmt::format("{} is not its {}, {} of micro-batch {}", name(buffer), role,
+                     graph_.values[index(value)].name, micro_batch()));
+  }
+
+  const Gradient* gradient_in(int buffer, int value) const {
+    for (const Gradient& gradient : held_[index(buffer)].gradients) {
+      if (gradient.value == value && gradient.micro_batch == micro_batch()) return &gradient;
+    }
+    return nullptr;
+  }
+
+  void expect_complete(int buffer, int value) const {
+    const Gradient* const gradient = gradient_in(buffer, value);
+    says(gradient != nullptr,
+         fmt::format("{} is not the gradient of {} of micro-batch {}", name(buffer),
+                     graph_.values[index(value)].name, micro_batch()));
+    const auto wanted = wanted_.find(value);
+    says(wanted != wanted_.end() && gradient->contributions == wanted->second,
+         fmt::format("the gradient of {} is not complete", graph_.values[index(value)].name));
+  }
+
+  void forward() {
+    const NodeSpec& node = graph_.nodes[index(instruction_->node_index)];
+    const Arguments& arguments = instruction_->arguments;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      expect_value(arguments.inputs[i], node.inputs[i], "input");
+    make_value(arguments.output, node.output);
+    for (std::size_t slot = 0; slot < arguments.record.size(); ++slot) {
+      Held& held = held_[index(arguments.record[slot])] = Held();
+      held.node = instruction_->node_index;
+      held.slot = static_cast<int>(slot);
+      held.micro_batch = micro_batch();
+    }
+    if (graph_.has_backward(node)) forwards_.insert({instruction_->node_index, micro_batch()});
+  }
+
+  void backward() {
+    const int n = instruction_->node_index;
+    const NodeSpec& node = graph_.nodes[index(n)];
+    const Arguments& arguments = instruction_->arguments;
+    says(backwards_.insert({n, micro_batch(), instruction_->operation}).second,
+         "runs a pass of its backward twice");
+    if (arguments.output_gradient >= 0) expect_complete(arguments.output_gradient, node.output);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (arguments.inputs[i] >= 0)
+        expect_value(arguments.inputs[i], node.inputs[i], "pinned input");
+    }
+    if (arguments.pinned_output >= 0)
+      expect_value(arguments.pinned_output, node.output, "pinned output");
+    for (std::size_t slot = 0; slot < arguments.record.size(); ++slot) {
+      const Held& held = held_[index(arguments.record[slot])];
+      says(held.node == n && held.slot == static_cast<int>(slot) &&
+               held.micro_batch == micro_batch(),
+           name(arguments.record[slot]) + " is not its private slot");
+    }
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (arguments.input_gradients[i] >= 0) contribute(node, n, i);
+    }
+  }
+
+  void contribute(const NodeSpec& node, int n, std::size_t input) {
+    const Arguments& arguments = instruction_->arguments;
+    const int buffer = arguments.input_gradients[input];
+    Gradient gradient{node.inputs[input], micro_batch(), {}};
+    const int existing = arguments.accumulated[input];
+    if (existing >= 0) {
+      const Gradient* const there = gradient_in(existing, gradient.value);
+      says(there != nullptr,
+           fmt::format("adds to {}, which is not the gradient of {}", name(existing),
+                       graph_.values[index(gradient.value)].name));
+      gradient.contributions = there->contributions;
+    }
+    says(gradient.contributions.insert({n, static_cast<int>(input)}).second,
+         "contributes to a gradient twice");
+    Held& held = held_[index(buffer)];
+    switch (arguments.placements[input]) {
+      case Placement::Alias:
+        break;
+      case Placement::AddInPlace:
+        says(held.gradients.size() == 1, name(buffer) + " is the gradient of something else, too");
+        [[fallthrough]];
+      default:
+        held = Held();
+    }
+    held.micro_batch = micro_batch();
+    held.gradients.push_back(std::move(gradient));
+  }
+
+  // The forward of a node that hands over, or the gradient of what was received.
+  void send() {
+    const int buffer = instruction_->arguments.inputs.at(0);
+    if (instruction_->node_index < 0) {
+      return expect_complete(buffer, instruction_->arguments.value);
+    }
+    const NodeSpec& node = graph_.nodes[index(instruction_->node_index)];
+    expect_value(buffer, node.inputs[0], "input");
+    if (instruction_->arguments.output >= 0)
+      make_value(instruction_->arguments.output, node.output);
+  }
+
+  void receive() {
+    const int buffer = instruction_->arguments.output;
+    if (instruction_->node_index < 0) return make_value(buffer, instruction_->arguments.value);
+    const NodeSpec& node = graph_.nodes[index(instruction_->node_index)];
+    held_[index(buffer)] = Held();
+    held_[index(buffer)].micro_batch = micro_batch();
+    held_[index(buffer)].gradients = {
+        {node.inputs[0], micro_batch(), {{instruction_->node_index, 0}}}};
+  }
+
+  void finish() const {
+    if (backwards_.empty()) return;
+    for (const auto& [n, micro_batch] : forwards_) {
+      const bool split = graph_.nodes[index(n)].splits_backward;
+      const auto ran = [&, n = n, micro_batch = micro_batch](Operation operation) {
+        return backwards_.contains({n, micro_batch, operation});
+      };
+      const bool all = split ? ran(Operation::BackwardWeight) && ran(Operation::BackwardInput)
+                             : ran(Operation::Backward);
+      if (!all) {
+        throw ReplayError(number_, "end of the step",
+                          fmt::format("{} has no backward of micro-batch {}",
+                                      graph_.nodes[index(n)].name, micro_batch));
+      }
+    }
+  }
+
+  const Program& program_;
+  const ModelGraph& graph_;
+  int number_ = 0;
+  const Instruction* instruction_ = nullptr;
+  std::vector<Held> held_;                  // by buffer
+  std::map<int, Contributions> wanted_;     // by value
+  std::set<int> emitted_;                   // micro-batches
+  std::set<std::pair<int, int>> forwards_;  // (node, micro-batch), of nodes with a backward
+  std::set<std::tuple<int, int, Operation>> backwards_;
+};
+
+}  // namespace
+
+void check_contents(const Program& program, const ModelGraph& graph) {
+  ContentCheck(program, graph).run();
+}
+
+}  // namespace garonne::plan

@@ -1,0 +1,17 @@
+// What every buffer holds, followed through a Program of a model.
+#pragma once
+
+#include "plan/model/model_graph.hpp"
+#include "plan/program/program.hpp"
+
+namespace garonne::plan {
+
+// Tags of content: which value of which micro-batch, whose private slot, the gradient of which
+// value with which contributions. A node must find in its buffers what its mathematics needs: its
+// own inputs, record and pinned values, and a gradient of its output that every reader of the
+// output has contributed to; every forward that starts a gradient or passes one on has each of its
+// backward passes once. Throws ReplayError. The Program must be one of the model
+// (check_against_model).
+void check_contents(const Program& program, const ModelGraph& graph);
+
+}  // namespace garonne::plan

@@ -1,0 +1,127 @@
+#include "train/plans/saved_programs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/json_input.hpp"
+#include "plan/program/order_check.hpp"
+#include "plan/program/replay.hpp"
+
+namespace garonne::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<int> rank_of_file(const std::string& name) {
+  constexpr std::string_view before = "rank_";
+  constexpr std::string_view after = ".json";
+  if (!name.starts_with(before) || !name.ends_with(after)) return std::nullopt;
+  const char* const end = name.data() + name.size() - after.size();
+  int rank = 0;
+  const auto [stop, error] = std::from_chars(name.data() + before.size(), end, rank);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return rank;
+}
+
+[[noreturn]] void refuse(const std::string& path, const plan::ReplayError& error) {
+  throw ConfigError("folder", path, error.what());
+}
+
+// The ranks that all channels together name; 1 where nobody is met.
+int ranks_of(const SavedPrograms& saved) {
+  int ranks = 1;
+  for (const auto& program : saved.programs) {
+    ranks = std::max(ranks, program.rank + 1);
+    for (const auto& instruction : program.instructions) {
+      if (!instruction.channel) continue;
+      for (const int member : instruction.channel->members) ranks = std::max(ranks, member + 1);
+    }
+  }
+  return ranks;
+}
+
+// Whether they are ranks 0, 1, 2 and so on.
+bool are_all(const SavedPrograms& saved, int ranks) {
+  if (static_cast<int>(saved.programs.size()) != ranks) return false;
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (saved.programs[static_cast<std::size_t>(rank)].rank != rank) return false;
+  }
+  return true;
+}
+
+bool are_stages(const SavedPrograms& saved) {
+  for (std::size_t stage = 0; stage < saved.programs.size(); ++stage) {
+    const Coordinates& place = saved.programs[stage].coordinates;
+    if (place.data != 0 || place.tensor != 0 || place.pipeline != static_cast<int>(stage))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+SavedPrograms read_saved_programs(const std::string& folder) {
+  std::map<int, std::string> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (const auto rank = rank_of_file(entry.path().filename().string()))
+      files[*rank] = entry.path().string();
+  }
+  if (error) throw IoError(folder, "cannot be read: " + error.message());
+  if (files.empty()) throw IoError(folder, "has no rank_<n>.json");
+  SavedPrograms saved;
+  for (const auto& [rank, path] : files) {
+    const auto json = parse_json(read_text_file(path, most_run_json_bytes), path);
+    saved.paths.push_back(path);
+    saved.programs.push_back(plan::program_from_json(json, path));
+  }
+  return saved;
+}
+
+std::string check_saved_programs(const SavedPrograms& saved) {
+  std::string text;
+  for (std::size_t i = 0; i < saved.programs.size(); ++i) {
+    const plan::Program& program = saved.programs[i];
+    try {
+      const plan::Prediction prediction = plan::replay(program);
+      plan::check_order(program);
+      if (program.budget_bytes > 0 && prediction.peak_bytes > program.budget_bytes) {
+        throw plan::ReplayError(prediction.peak_instruction, "the peak",
+                                fmt::format("{} B where the budget is {} B", prediction.peak_bytes,
+                                            program.budget_bytes));
+      }
+      text += fmt::format("rank {:<5} legal · {} instructions · peak {} B ({}) of {}\n",
+                          program.rank, program.instructions.size(), prediction.peak_bytes,
+                          format_bytes(prediction.peak_bytes), format_bytes(program.budget_bytes));
+    } catch (const plan::ReplayError& illegal) {
+      refuse(saved.paths[i], illegal);
+    }
+  }
+  const int ranks = ranks_of(saved);
+  try {
+    if (are_all(saved, ranks)) {
+      plan::replay_together(saved.programs);
+      text += fmt::format("together  the {} ranks of the grid meet\n", ranks);
+    } else if (are_stages(saved)) {
+      plan::replay_pipeline(saved.programs);
+      text += fmt::format("together  the {} stages of a pipeline meet; {} ranks run them\n",
+                          saved.programs.size(), ranks);
+    } else {
+      text += "together  not replayed: files of other ranks are missing\n";
+    }
+  } catch (const plan::ReplayError& illegal) {
+    refuse(saved.paths.front(), illegal);
+  }
+  return text;
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,25 @@
+// Programs in a folder, checked without the model that they are of.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/program/program.hpp"
+
+namespace garonne::train {
+
+struct SavedPrograms {
+  std::vector<std::string> paths;
+  std::vector<plan::Program> programs;  // ascending by rank
+};
+
+// Every rank_<n>.json of `folder`. Throws IoError where there is none or one cannot be read, and
+// ConfigError for what is no Program.
+SavedPrograms read_saved_programs(const std::string& folder);
+
+// Replays each one and checks the order of its lanes; then replays together those that make a whole
+// grid, or the stages of one pipeline. Returns what was proved, a line a Program. Throws ConfigError
+// with file, instruction, buffer and rule for the first that is illegal.
+std::string check_saved_programs(const SavedPrograms& saved);
+
+}  // namespace garonne::train

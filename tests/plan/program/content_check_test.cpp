@@ -1,0 +1,168 @@
+// Mutants of Programs: each proof is asked, and one of them at least must object.
+#include "plan/program/content_check.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <random>
+#include <string>
+
+#include "plan/program/model_check.hpp"
+#include "plan/program/order_check.hpp"
+#include "plan/program/replay.hpp"
+#include "plan/step/graphs.hpp"
+
+namespace garonne::plan::test {
+namespace {
+
+template <typename Check>
+bool refuses(const Check& check) {
+  try {
+    check();
+    return false;
+  } catch (const ReplayError&) {
+    return true;
+  }
+}
+
+struct Objections {
+  bool replay = false;
+  bool order = false;
+  bool model = false;
+  bool contents = false;
+  bool any() const { return replay || order || model || contents; }
+};
+
+Objections objections(const Program& program, const ModelGraph& graph) {
+  Objections found;
+  found.replay = refuses([&] { replay(program); });
+  found.order = refuses([&] { check_order(program); });
+  found.model = refuses([&] { check_against_model(program, graph); });
+  // The contents of what is no Program of the model mean nothing.
+  found.contents = found.model || refuses([&] { check_contents(program, graph); });
+  return found;
+}
+
+// Puts one buffer in the place of another and the reverse, in all that the instruction does.
+bool swap_buffers(Instruction& instruction, int a, int b) {
+  bool changed = false;
+  const auto swap = [&](int& id) {
+    if (id != a && id != b) return;
+    id = id == a ? b : a;
+    changed = true;
+  };
+  const auto swap_all = [&](std::vector<int>& ids) { std::for_each(ids.begin(), ids.end(), swap); };
+  swap_all(instruction.reads);
+  swap_all(instruction.writes);
+  Arguments& arguments = instruction.arguments;
+  for (auto& loaded : arguments.loaded) swap(loaded.buffer);
+  swap_all(arguments.inputs);
+  swap(arguments.output);
+  swap_all(arguments.record);
+  swap(arguments.output_gradient);
+  swap_all(arguments.input_gradients);
+  swap_all(arguments.accumulated);
+  swap(arguments.pinned_output);
+  for (auto& range : arguments.parameters) swap(range.buffer);
+  for (auto& target : arguments.parameter_gradients) swap(target.range.buffer);
+  for (auto& range : arguments.zeroed) swap(range.buffer);
+  swap(arguments.part.buffer);
+  swap(arguments.staging);
+  return changed;
+}
+
+struct Case {
+  ModelGraph graph;
+  Program program;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> made;
+  for (unsigned seed = 1; seed <= 6; ++seed) {
+    for (int zero = 0; zero <= 3; ++zero) {
+      for (const char* policy : {"keep-all", "full"}) {
+        Case one;
+        one.graph = random_graph(seed);
+        StepShape step = step_shape(2, zero > 0 ? 2 : 1, 1000);
+        step.zero = zero;
+        one.program =
+            make_training_program(one.graph, step, same_for_all(schedule_of(one.graph, policy), 2));
+        made.push_back(std::move(one));
+      }
+    }
+  }
+  return made;
+}
+
+TEST(Mutants, SwappedBuffersOfOneSizeAreFound) {
+  int mutants = 0;
+  int missed = 0;
+  int by_replay = 0;
+  int by_order = 0;
+  int by_contents = 0;
+  for (const Case& one : cases()) {
+    ASSERT_FALSE(objections(one.program, one.graph).any());
+    std::mt19937 random(7);
+    const auto buffers = static_cast<int>(one.program.buffers.size());
+    const auto instructions = one.program.instructions.size();
+    for (int attempt = 0; attempt < 2000; ++attempt) {
+      const int a = static_cast<int>(random() % static_cast<unsigned>(buffers));
+      const int b = static_cast<int>(random() % static_cast<unsigned>(buffers));
+      const std::size_t i = random() % instructions;
+      const auto& table = one.program.buffers;
+      if (a == b || table[at(a)].bytes != table[at(b)].bytes) continue;
+      Program mutant = one.program;
+      if (!swap_buffers(mutant.instructions[i], a, b)) continue;
+      ++mutants;
+      const Objections found = objections(mutant, one.graph);
+      by_replay += found.replay ? 1 : 0;
+      by_order += found.order ? 1 : 0;
+      by_contents += found.contents ? 1 : 0;
+      if (found.any()) continue;
+      ++missed;
+      ADD_FAILURE() << describe(mutant.instructions[i]) << ": " << table[at(a)].name << " and "
+                    << table[at(b)].name;
+    }
+  }
+  EXPECT_GT(mutants, 300);
+  EXPECT_EQ(missed, 0);
+  // Each of the two finds some alone.
+  EXPECT_GT(by_replay, mutants / 2);
+  EXPECT_GT(by_contents, mutants / 2);
+  std::printf("%d swaps: replay objects to %d, the order of lanes to %d, contents to %d\n", mutants,
+              by_replay, by_order, by_contents);
+}
+
+// What liveness alone cannot see.
+TEST(Mutants, WhatIsLiveAndWrongIsFound) {
+  int other_batch = 0;
+  int lost = 0;
+  for (const Case& one : cases()) {
+    for (std::size_t i = 0; i < one.program.instructions.size(); ++i) {
+      const Instruction& instruction = one.program.instructions[i];
+      if (is_backward(instruction.operation)) {
+        Program mutant = one.program;
+        mutant.instructions[i].micro_batch = 1 - instruction.micro_batch;
+        EXPECT_TRUE(objections(mutant, one.graph).contents) << describe(instruction);
+        ++other_batch;
+      }
+      const auto& placements = instruction.arguments.placements;
+      for (std::size_t k = 0; k < placements.size(); ++k) {
+        if (placements[k] != Placement::AddExisting) continue;
+        // The contribution that was there is lost.
+        Program mutant = one.program;
+        Arguments& arguments = mutant.instructions[i].arguments;
+        arguments.placements[k] = Placement::Fresh;
+        arguments.accumulated[k] = -1;
+        EXPECT_TRUE(objections(mutant, one.graph).contents) << describe(instruction);
+        ++lost;
+      }
+    }
+  }
+  EXPECT_GT(other_batch, 100);
+  EXPECT_GT(lost, 10);
+}
+
+}  // namespace
+}  // namespace garonne::plan::test
