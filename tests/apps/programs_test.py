@@ -97,7 +97,7 @@ class RunProgramTest(ProgramTest):
 
         instructions = good["instructions"]
         of = {operation: next(i for i, one in enumerate(instructions) if one["operation"] == operation)
-              for operation in ("forward", "forward-keep", "backward", "update", "sum-squares", "load", "emit-loss")}
+              for operation in ("forward", "backward", "update", "sum-squares", "load", "emit-loss")}
 
         def edit(operation, *path, value):
             def change(program):
@@ -112,7 +112,8 @@ class RunProgramTest(ProgramTest):
         changed(edit("forward", "node_index", value=10000))
         changed(edit("forward", "node_index", value=instructions[of["forward"]]["node_index"] + 1))
         changed(edit("forward", "arguments", "inputs", value=[]))
-        changed(edit("forward-keep", "arguments", "record", value=[]))
+        changed(lambda program: next(one for one in program["instructions"] if one["operation"] == "forward-keep"
+                                     and "record" in one["arguments"])["arguments"].pop("record"))
         changed(edit("backward", "micro_batch", value=99))
         changed(edit("backward", "arguments", "placements", value=[]))
         changed(edit("backward", "arguments", "parameter_gradients", value=[]))
@@ -147,11 +148,11 @@ class CheckTest(ProgramTest):
         path = folder / "program" / "rank_1.json"
         program = json.loads(path.read_text())
         wait = next(i for i, one in enumerate(program["instructions"]) if one["operation"] == "wait")
-        program["instructions"][wait].update(operation="norm", completes=-1)
+        program["instructions"][wait].update(operation="norm", completes=-1, frees=[])
         path.write_text(json.dumps(program))
         done = run("check", folder / "program", check=2)
         self.assertEqual(done.stderr.count("garonne:"), 1, done.stderr)
-        for word in ("rank_1.json", "instruction", "never waited for"):
+        for word in ("rank_1.json", "instruction", "asynchronous"):
             self.assertIn(word, done.stderr)
 
     def test_nothing_to_check(self):

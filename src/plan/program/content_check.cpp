@@ -34,6 +34,7 @@ struct Held {
   int node = -1;   // whose private slot, where it is one
   int slot = -1;
   int micro_batch = -1;
+  int bucket = -1;  // of whose parameters it is the flat range
   std::vector<Gradient> gradients;
 };
 
@@ -46,6 +47,15 @@ class ContentCheck {
       if (!graph.has_backward(node)) continue;
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
         wanted_[node.inputs[i]].insert({n, static_cast<int>(i)});
+    }
+    for (int b = 0; b < static_cast<int>(program.buckets.size()); ++b) {
+      const Bucket& bucket = program.buckets[index(b)];
+      if (bucket.shard.elements == 0) continue;
+      bucket_of_shard_[bucket.shard.parameter] = b;
+      for (std::size_t k = 0; k < bucket.parameters.size(); ++k)
+        place_of_[bucket.parameters[k]] = {b, bucket.offsets[k]};
+      // A whole range holds its parameters all the time, a shard only once it is gathered.
+      if (bucket.shard.gathered < 0) held_[index(bucket.shard.parameter)].bucket = b;
     }
   }
 
@@ -87,6 +97,14 @@ class ContentCheck {
       case Operation::Receive:
         receive();
         break;
+      case Operation::AllGather: {
+        const auto found = bucket_of_shard_.find(arguments.inputs[0]);
+        says(found != bucket_of_shard_.end(),
+             name(arguments.inputs[0]) + " is no shard of parameters");
+        if (arguments.output != arguments.inputs[0]) held_[index(arguments.output)] = Held();
+        held_[index(arguments.output)].bucket = found->second;
+        break;
+      }
       case Operation::EmitLoss:
         expect_value(arguments.inputs[0], graph_.loss, "loss");
         says(emitted_.insert(micro_batch()).second, "counts the loss of a micro-batch twice");
@@ -107,6 +125,24 @@ class ContentCheck {
     says(held.value == value && held.micro_batch == micro_batch(),
          fmt::format("{} is not its {}, {} of micro-batch {}", name(buffer), role,
                      graph_.values[index(value)].name, micro_batch()));
+  }
+
+  // Lasting buffers of whole parameters have the parameter's name, by which they are found.
+  void expect_parameters(const NodeSpec& node) const {
+    const auto& ranges = instruction_->arguments.parameters;
+    for (std::size_t k = 0; k < ranges.size(); ++k) {
+      const int p = node.parameters[k];
+      const Range& range = ranges[k];
+      const auto place = place_of_.find(p);
+      const bool is = place == place_of_.end()
+                          ? name(range.buffer) == graph_.parameters[index(p)].name &&
+                                program_.buffers[index(range.buffer)].live_at_start
+                          : held_[index(range.buffer)].bucket == place->second.first;
+      const std::int64_t offset = place == place_of_.end() ? 0 : place->second.second;
+      says(is && range.offset == offset,
+           fmt::format("{} does not hold {} at element {}", name(range.buffer),
+                       graph_.parameters[index(p)].name, range.offset));
+    }
   }
 
   const Gradient* gradient_in(int buffer, int value) const {
@@ -131,6 +167,7 @@ class ContentCheck {
     const Arguments& arguments = instruction_->arguments;
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       expect_value(arguments.inputs[i], node.inputs[i], "input");
+    expect_parameters(node);
     make_value(arguments.output, node.output);
     for (std::size_t slot = 0; slot < arguments.record.size(); ++slot) {
       Held& held = held_[index(arguments.record[slot])] = Held();
@@ -147,6 +184,7 @@ class ContentCheck {
     const Arguments& arguments = instruction_->arguments;
     says(backwards_.insert({n, micro_batch(), instruction_->operation}).second,
          "runs a pass of its backward twice");
+    expect_parameters(node);
     if (arguments.output_gradient >= 0) expect_complete(arguments.output_gradient, node.output);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (arguments.inputs[i] >= 0)
@@ -163,6 +201,24 @@ class ContentCheck {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (arguments.input_gradients[i] >= 0) contribute(node, n, i);
     }
+    // Nobody asks for the output's gradient again: what shares its storage has that for itself.
+    if (arguments.output_gradient >= 0 && all_passes_ran(n, micro_batch())) {
+      std::erase_if(held_[index(arguments.output_gradient)].gradients, [&](const Gradient& one) {
+        return one.value == node.output && one.micro_batch == micro_batch();
+      });
+    }
+  }
+
+  bool all_passes_ran(int n, int micro_batch) const {
+    const auto ran = [&](Operation operation) {
+      return backwards_.contains({n, micro_batch, operation});
+    };
+    const NodeSpec& node = graph_.nodes[index(n)];
+    if (!node.splits_backward) return ran(Operation::Backward);
+    const bool has_input_pass = std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
+      return graph_.values[index(input)].differentiable;
+    });
+    return ran(Operation::BackwardWeight) && (!has_input_pass || ran(Operation::BackwardInput));
   }
 
   void contribute(const NodeSpec& node, int n, std::size_t input) {
@@ -218,13 +274,7 @@ class ContentCheck {
   void finish() const {
     if (backwards_.empty()) return;
     for (const auto& [n, micro_batch] : forwards_) {
-      const bool split = graph_.nodes[index(n)].splits_backward;
-      const auto ran = [&, n = n, micro_batch = micro_batch](Operation operation) {
-        return backwards_.contains({n, micro_batch, operation});
-      };
-      const bool all = split ? ran(Operation::BackwardWeight) && ran(Operation::BackwardInput)
-                             : ran(Operation::Backward);
-      if (!all) {
+      if (!all_passes_ran(n, micro_batch)) {
         throw ReplayError(number_, "end of the step",
                           fmt::format("{} has no backward of micro-batch {}",
                                       graph_.nodes[index(n)].name, micro_batch));
@@ -236,9 +286,11 @@ class ContentCheck {
   const ModelGraph& graph_;
   int number_ = 0;
   const Instruction* instruction_ = nullptr;
-  std::vector<Held> held_;                  // by buffer
-  std::map<int, Contributions> wanted_;     // by value
-  std::set<int> emitted_;                   // micro-batches
+  std::vector<Held> held_;                                // by buffer
+  std::map<int, int> bucket_of_shard_;                    // by buffer
+  std::map<int, std::pair<int, std::int64_t>> place_of_;  // by parameter in shards: bucket, offset
+  std::map<int, Contributions> wanted_;                   // by value
+  std::set<int> emitted_;                                 // micro-batches
   std::set<std::pair<int, int>> forwards_;  // (node, micro-batch), of nodes with a backward
   std::set<std::tuple<int, int, Operation>> backwards_;
 };

@@ -6,11 +6,11 @@
 
 namespace garonne::plan {
 
-// Tags of content: which value of which micro-batch, whose private slot, the gradient of which
-// value with which contributions. A node must find in its buffers what its mathematics needs: its
-// own inputs, record and pinned values, and a gradient of its output that every reader of the
-// output has contributed to; every forward that starts a gradient or passes one on has each of its
-// backward passes once. Throws ReplayError. The Program must be one of the model
+// Tags of content: which value of which micro-batch, whose private slot, which parameters, the
+// gradient of which value with which contributions. A node must find in its buffers what its
+// mathematics needs: its own inputs, parameters, record and pinned values, and a gradient of its
+// output that every reader of the output has contributed to; every forward with a backward has each
+// of its passes once. Throws ReplayError. The Program must be one of the model
 // (check_against_model).
 void check_contents(const Program& program, const ModelGraph& graph);
 

@@ -138,6 +138,8 @@ void RoleCheck::check(int number, const Instruction& instruction) {
   check_part();
   check_targets();
   check_pieces();
+  check_sums();
+  check_scalars();
   // What is made new holds nothing of what it was before.
   for (const int freed : instruction.frees) contents_.erase(freed);
 }
@@ -287,6 +289,68 @@ void RoleCheck::check_pieces() {
     changed(piece.trained, "trained");
     for (const Range& state : piece.states) changed(state, "state");
     if (piece.compute_copy.buffer >= 0) changed(piece.compute_copy, "compute copy");
+  }
+}
+
+// A gradient is summed over the data group, or none is, and in a shard only when it is.
+void RoleCheck::check_sums() {
+  const Arguments& arguments = instruction_->arguments;
+  const bool collective = instruction_->operation == Operation::AllReduce ||
+                          instruction_->operation == Operation::ReduceScatter;
+  if (collective && !arguments.inputs.empty()) {
+    const int buffer = arguments.inputs[0];
+    const BufferKind kind = program_.buffers[index(buffer)].kind;
+    expect_role(kind == BufferKind::Gradient || kind == BufferKind::Scalar,
+                "sums " + name(buffer) + ", which is no gradient");
+    if (instruction_->channel && instruction_->channel->group == "data") reduced_.insert(buffer);
+  }
+  if (is_backward(instruction_->operation)) {
+    for (const GradientTarget& target : arguments.parameter_gradients)
+      reduced_.erase(target.range.buffer);
+  }
+  if (instruction_->operation == Operation::KeepShard) {
+    expect_role(reduced_.contains(arguments.part.buffer),
+                "keeps of what is not summed: " + name(arguments.part.buffer));
+    reduced_.insert(arguments.parameter_gradients[0].range.buffer);
+  }
+  if (instruction_->operation == Operation::SumSquares) {
+    const auto is_summed = [&](int id) {
+      return reduced_.contains(program_.pieces[index(id)].gradient.buffer);
+    };
+    const auto some = std::count_if(arguments.pieces.begin(), arguments.pieces.end(), is_summed);
+    expect_role(some == 0 || some == static_cast<std::ptrdiff_t>(arguments.pieces.size()),
+                "some gradients are summed over the data group and some are not");
+  }
+}
+
+// The sums of the step, and the norm that follows from them, are one buffer each.
+void RoleCheck::check_scalars() {
+  const Arguments& arguments = instruction_->arguments;
+  const auto is = [&](int& wanted, int buffer, const char* role) {
+    if (wanted < 0) wanted = buffer;
+    expect_role(wanted == buffer && buffer >= 0, fmt::format("has another buffer for {}", role));
+  };
+  const auto input = [&](std::size_t number) {
+    expect_role(number < arguments.inputs.size(), "lacks an input");
+    return arguments.inputs[number];
+  };
+  switch (instruction_->operation) {
+    case Operation::EmitLoss:
+    case Operation::SumSquares:
+      return is(sums_, arguments.output, "the sums");
+    case Operation::Norm:
+      if (arguments.output < 0) return;
+      is(sums_, input(0), "the sums");
+      return is(norm_, arguments.output, "the norm");
+    case Operation::Update:
+      if (arguments.pieces.empty()) return;
+      return is(norm_, input(0), "the norm");
+    case Operation::Report:
+      if (arguments.inputs.size() < 2) return;
+      is(sums_, input(0), "the sums");
+      return is(norm_, input(1), "the norm");
+    default:
+      return;
   }
 }
 

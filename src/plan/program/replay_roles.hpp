@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ class RoleCheck {
   void check_targets();
   void check_part();
   void check_pieces();
+  void check_sums();
+  void check_scalars();
   bool holds(const Range& range, int parameter, std::int64_t first) const;
   Contents contents_of(const Range& range) const;
   void put(const Range& range, const Contents& contents, bool accumulate);
@@ -55,6 +58,9 @@ class RoleCheck {
   int number_ = -1;
   const Instruction* instruction_ = nullptr;
   std::map<int, Contents> contents_;  // by buffer of gradients
+  std::set<int> reduced_;             // buffers of gradients: summed over the data group
+  int sums_ = -1;                     // the buffer of loss and squares
+  int norm_ = -1;
   std::vector<int> summed_;           // by piece: how often
   std::vector<int> updated_;
 };

@@ -384,6 +384,7 @@ TEST(ReplayTogether, CollectivesSwappedOnOneRank) {
 TEST(ReplayTogether, CollectiveLostOnOneRank) {
   Program alone = reduction_program(2);
   alone.instructions[1].channel.reset();
+  alone.instructions[1].lane = Lane::Compute;
   alone.instructions[3].operation = Operation::Forward;
   alone.instructions[3].completes = -1;
   for (const bool first : {true, false}) {

@@ -263,6 +263,8 @@ void lose(Program& program, std::size_t lost) {
     if (!waits && i != lost) continue;
     instructions[i].operation = Operation::Norm;  // keeps the numbers of the others
     instructions[i].channel.reset();
+    instructions[i].lane = Lane::Compute;
+    instructions[i].arguments = {};
     instructions[i].completes = -1;
   }
 }
