@@ -13,6 +13,7 @@ enum class DeviceKind { Cpu, Emulated, Cuda };
 // Levels of memory, the fastest first. Host is pinned memory where the device is a GPU; where the
 // device is the CPU, Device is the memory of the process.
 enum class Tier { Device, Host, Disk };
+inline constexpr int tier_count = 3;
 
 // Work on one lane is done in the order in which it was put there; lanes run beside each other.
 enum class Lane {

@@ -9,15 +9,27 @@
 namespace garonne::exec {
 
 dist::Transport& Executor::transport_of(const plan::Instruction& instruction) const {
-  const std::string& group = instruction.channel.value().group;
-  dist::Transport* found = group == "data"       ? machine_.data
-                           : group == "tensor"   ? machine_.tensor
-                           : group == "pipeline" ? machine_.pipeline
-                           : group == "tied"     ? machine_.tied
-                           : group == "world"    ? machine_.world
-                                                 : nullptr;
-  expect(found != nullptr, plan::describe(instruction) + " communicates in the group " + group +
-                               " without transport");
+  const plan::GroupAxis group = instruction.channel.value().group;
+  dist::Transport* found = nullptr;
+  switch (group) {
+    case plan::GroupAxis::Data:
+      found = machine_.data;
+      break;
+    case plan::GroupAxis::Pipeline:
+      found = machine_.pipeline;
+      break;
+    case plan::GroupAxis::Tensor:
+      found = machine_.tensor;
+      break;
+    case plan::GroupAxis::Tied:
+      found = machine_.tied;
+      break;
+    case plan::GroupAxis::World:
+      found = machine_.world;
+      break;
+  }
+  expect(found != nullptr, plan::describe(instruction) + " communicates in the group " +
+                               std::string(to_string(group)) + " without transport");
   return *found;
 }
 

@@ -41,12 +41,20 @@ double collective_traffic(std::string_view kind, std::int64_t bytes, std::int64_
          static_cast<double>(members);
 }
 
-const Link& StepLinks::of_group(std::string_view group) const {
-  if (group == "tensor") return tensor;
-  if (group == "data") return data;
-  if (group == "tied") return tied;
-  if (group == "world") return world;
-  throw InternalError("no link is known for group " + std::string(group));
+const Link& StepLinks::of_group(GroupAxis group) const {
+  switch (group) {
+    case GroupAxis::Tensor:
+      return tensor;
+    case GroupAxis::Data:
+      return data;
+    case GroupAxis::Tied:
+      return tied;
+    case GroupAxis::World:
+      return world;
+    case GroupAxis::Pipeline:
+      break;
+  }
+  throw InternalError("no collective meets in a pipeline");
 }
 
 Link StepLinks::to_stage(int member) const {

@@ -7,6 +7,7 @@
 
 #include "base/grid.hpp"
 #include "plan/model/cluster.hpp"
+#include "plan/model/group_axis.hpp"
 
 namespace garonne::plan {
 
@@ -30,8 +31,8 @@ struct StepLinks {
   Link world;
   std::vector<Link> pipeline;  // to each member of the pipeline; empty = the default
 
-  // By the name of a channel's group: "tensor", "data", "tied", "world". Throws InternalError.
-  const Link& of_group(std::string_view group) const;
+  // Of collectives; a pipeline has a link to each stage (InternalError).
+  const Link& of_group(GroupAxis group) const;
   Link to_stage(int member) const;
 };
 

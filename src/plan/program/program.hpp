@@ -13,6 +13,7 @@
 #include "base/device.hpp"
 #include "base/grid.hpp"
 #include "base/json_input.hpp"
+#include "plan/model/group_axis.hpp"
 
 namespace garonne::plan {
 
@@ -118,8 +119,8 @@ struct Piece {
 
 // Whom an instruction meets; equal on all members of the group. On the lane Compute it blocks.
 struct Channel {
-  std::string kind;   // "all-reduce", "reduce-scatter", "all-gather"
-  std::string group;  // "data"
+  std::string kind;  // "all-reduce", "reduce-scatter", "all-gather"
+  GroupAxis group = GroupAxis::World;
   std::vector<int> members;
   int peer = -1;
   int tag = 0;
@@ -198,6 +199,7 @@ struct Program {
   Coordinates coordinates;
   std::int64_t budget_bytes = 0;
   std::int64_t host_budget_bytes = 0;
+  std::int64_t disk_budget_bytes = 0;
   std::int64_t peak_bytes = 0;  // set from replay
   double seconds = 0;           // set from replay
   int micro_batches = 1;

@@ -228,7 +228,7 @@ ordered_json instruction_to_json(const Instruction& instruction) {
   if (!instruction.after.empty()) result["after"] = instruction.after;
   if (instruction.channel) {
     const Channel& channel = *instruction.channel;
-    result["channel"] = {{"kind", channel.kind},       {"group", channel.group},
+    result["channel"] = {{"kind", channel.kind},       {"group", to_string(channel.group)},
                          {"members", channel.members}, {"peer", channel.peer},
                          {"tag", channel.tag},         {"bytes", channel.bytes}};
   }
@@ -240,7 +240,7 @@ ordered_json instruction_to_json(const Instruction& instruction) {
 Channel channel_from_json(const JsonPlace& source) {
   source.expect_keys({"kind", "group", "members", "bytes"}, {"peer", "tag"});
   return {source.key("kind").text(),
-          source.key("group").text(),
+          enumeration_from<GroupAxis, group_axis_count>(source.key("group")),
           source.key("members").indices(),
           index_or_none(source, "peer"),
           source.has("tag") ? index_of(source.key("tag")) : 0,
@@ -282,9 +282,7 @@ Buffer buffer_from_json(const JsonPlace& source) {
     buffer.elements = bytes_of(source.key("elements"));
     buffer.element_bytes = source.key("element_bytes").integer(1, 64);
   }
-  const std::string tier = source.has("tier") ? source.key("tier").text() : "device";
-  if (tier != "device" && tier != "host") source.key("tier").refuse("is neither device nor host");
-  buffer.tier = tier == "host" ? Tier::Host : Tier::Device;
+  if (source.has("tier")) buffer.tier = enumeration_from<Tier, tier_count>(source.key("tier"));
   buffer.live_at_start = truth_or_no(source, "live_at_start");
   buffer.live_at_end = truth_or_no(source, "live_at_end");
   return buffer;
@@ -337,6 +335,7 @@ ordered_json to_json(const Program& program, const std::vector<int>& ranks,
                            {"tensor", program.coordinates.tensor}}},
                          {"budget_bytes", program.budget_bytes},
                          {"host_budget_bytes", program.host_budget_bytes},
+                         {"disk_budget_bytes", program.disk_budget_bytes},
                          {"peak_bytes", program.peak_bytes},
                          {"seconds", program.seconds}};
   result.update(body_to_json(program));
@@ -357,7 +356,7 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
   root.expect_format("garonne.program", 2);
   root.expect_keys({"format", "version", "rank", "coordinates", "budget_bytes", "peak_bytes",
                     "seconds", "micro_batches", "buckets", "buffers", "pieces", "instructions"},
-                   {"name", "model", "ranks", "host_budget_bytes"});
+                   {"name", "model", "ranks", "host_budget_bytes", "disk_budget_bytes"});
   Program program;
   if (root.has("name")) program.name = root.key("name").text();
   if (root.has("model")) program.model = root.key("model").text();
@@ -369,6 +368,8 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
   program.budget_bytes = root.key("budget_bytes").integer(0);
   if (root.has("host_budget_bytes"))
     program.host_budget_bytes = root.key("host_budget_bytes").integer(0);
+  if (root.has("disk_budget_bytes"))
+    program.disk_budget_bytes = root.key("disk_budget_bytes").integer(0);
   program.peak_bytes = root.key("peak_bytes").integer(0);
   program.seconds = seconds_of(root.key("seconds"));
   program.micro_batches = static_cast<int>(root.key("micro_batches").integer(1, INT32_MAX));

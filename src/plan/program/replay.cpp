@@ -33,6 +33,13 @@ class Replay {
   }
 
  private:
+  static constexpr std::array<Tier, tier_count> all_tiers = {Tier::Device, Tier::Host, Tier::Disk};
+  struct Live {
+    std::int64_t bytes = 0;
+    BytesByKind by_kind{};
+  };
+  Live& live_in(Tier tier) { return live_bytes_[static_cast<std::size_t>(tier)]; }
+
   [[noreturn]] void fail(int i, const std::string& reason) const {
     const bool inside = i >= 0 && index(i) < program_.instructions.size();
     throw ReplayError(i, inside ? describe(program_.instructions[index(i)]) : "end of the step",
@@ -50,30 +57,43 @@ class Replay {
         program_.instructions.begin(), program_.instructions.end(), [](const Instruction& one) {
           return one.operation == Operation::Send || one.operation == Operation::Receive;
         });
+    for (const Tier tier : {Tier::Host, Tier::Disk}) {
+      const bool used = std::any_of(program_.buffers.begin(), program_.buffers.end(),
+                                    [&](const Buffer& buffer) { return buffer.tier == tier; });
+      if (used) used_tiers_.push_back(tier);
+    }
     for (std::size_t id = 0; id < program_.buffers.size(); ++id) {
       const Buffer& buffer = program_.buffers[id];
       if (buffer.bytes < 0) fail(0, buffer.name + " has a negative size");
       if (!buffer.live_at_start) continue;
       make_live(static_cast<int>(id));
-      if (buffer.live_at_end) prediction_.static_bytes += buffer.bytes;
+      if (buffer.live_at_end) of(buffer.tier).static_bytes += buffer.bytes;
     }
-    note_peak(-1, 0);
+    for (const Tier tier : all_tiers) note_peak(tier, -1, 0);
   }
 
   void make_live(int id) {
     live_[index(id)] = true;
     const Buffer& buffer = program_.buffers[index(id)];
-    if (buffer.tier != Tier::Device) return;
-    live_bytes_ += buffer.bytes;
-    by_kind_[static_cast<std::size_t>(buffer.kind)] += buffer.bytes;
+    Live& live = live_in(buffer.tier);
+    live.bytes += buffer.bytes;
+    live.by_kind[static_cast<std::size_t>(buffer.kind)] += buffer.bytes;
   }
 
-  void note_peak(int i, std::int64_t transient) {
-    if (live_bytes_ + transient <= prediction_.peak_bytes && i >= 0) return;
-    prediction_.peak_bytes = live_bytes_ + transient;
-    prediction_.peak_instruction = i;
-    prediction_.peak_transient_bytes = transient;
-    prediction_.peak_by_kind = by_kind_;
+  TierBytes& of(Tier tier) {
+    return tier == Tier::Device ? prediction_
+           : tier == Tier::Host ? prediction_.host
+                                : prediction_.disk;
+  }
+
+  void note_peak(Tier tier, int i, std::int64_t transient) {
+    TierBytes& found = of(tier);
+    const Live& live = live_in(tier);
+    if (live.bytes + transient <= found.peak_bytes && i >= 0) return;
+    found.peak_bytes = live.bytes + transient;
+    found.peak_instruction = i;
+    found.peak_transient_bytes = transient;
+    found.peak_by_kind = live.by_kind;
   }
 
   void step(int i) {
@@ -101,10 +121,14 @@ class Replay {
     }
     if (instruction.transient_bytes < 0) fail(i, "has a negative transient");
     begin_or_complete(i, instruction);
-    note_peak(i, instruction.transient_bytes);
-    prediction_.during_bytes.push_back(live_bytes_ + instruction.transient_bytes);
+    for (const Tier tier : used_tiers_) {
+      // What an instruction takes beside its buffers it takes where it computes.
+      const std::int64_t transient = tier == Tier::Device ? instruction.transient_bytes : 0;
+      note_peak(tier, i, transient);
+      of(tier).during_bytes.push_back(live_in(tier).bytes + transient);
+    }
     for (const int id : instruction.frees) free_buffer(i, id);
-    prediction_.live_bytes.push_back(live_bytes_);
+    for (const Tier tier : used_tiers_) of(tier).live_bytes.push_back(live_in(tier).bytes);
   }
 
   // Contributions to one parameter gradient: micro-batches ascend, within one the node list
@@ -163,9 +187,9 @@ class Replay {
     if (pending_uses_[index(id)] > 0)
       fail(i, "frees " + freed.name + " while an asynchronous instruction uses it");
     live_[index(id)] = false;
-    if (freed.tier != Tier::Device) return;
-    live_bytes_ -= freed.bytes;
-    by_kind_[static_cast<std::size_t>(freed.kind)] -= freed.bytes;
+    Live& live = live_in(freed.tier);
+    live.bytes -= freed.bytes;
+    live.by_kind[static_cast<std::size_t>(freed.kind)] -= freed.bytes;
   }
 
   void finish() {
@@ -189,8 +213,8 @@ class Replay {
   std::map<std::pair<int, std::int64_t>, std::pair<int, int>> last_contribution_;
   std::map<std::pair<std::pair<int, std::int64_t>, int>, int> last_of_node_;  // micro-batch
   bool in_pipeline_ = false;
-  std::int64_t live_bytes_ = 0;
-  BytesByKind by_kind_{};
+  std::array<Live, tier_count> live_bytes_{};
+  std::vector<Tier> used_tiers_ = {Tier::Device};
   double now_ = 0;
   double channel_free_at_ = 0;
   Prediction prediction_;

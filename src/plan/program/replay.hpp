@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.hpp"
 #include "base/error.hpp"
 #include "plan/program/program.hpp"
 
@@ -36,16 +37,28 @@ struct WaitedSeconds {
   double others = 0;  // for ranks that have not come so far
 };
 
-struct Prediction {
+// What is in one tier of memory.
+struct TierBytes {
   std::int64_t peak_bytes = 0;
   std::int64_t static_bytes = 0;  // live at start and at end
   int peak_instruction = -1;
   std::int64_t peak_transient_bytes = 0;
   BytesByKind peak_by_kind{};  // live by kind during the peak instruction, transients apart
-  double seconds = 0;
-  WaitedSeconds waited;
   std::vector<std::int64_t> live_bytes;    // after each instruction
   std::vector<std::int64_t> during_bytes;  // peak during each instruction
+};
+
+// Of the device, where transients are, and of the tiers below it, which have the lists only where
+// the Program has a buffer there.
+struct Prediction : TierBytes {
+  TierBytes host;
+  TierBytes disk;
+  double seconds = 0;
+  WaitedSeconds waited;
+
+  const TierBytes& of(Tier tier) const {
+    return tier == Tier::Device ? *this : tier == Tier::Host ? host : disk;
+  }
 };
 
 // Replays one rank's Program; throws ReplayError when it is illegal. Bytes beyond the budget are

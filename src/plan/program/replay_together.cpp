@@ -31,7 +31,7 @@ bool same_channel(const Channel& a, const Channel& b) {
 // Collectives of one group in the same order, with the same bytes, on every member.
 void check_collectives(const std::vector<Program>& programs) {
   // (group, members) -> for each member, its collectives in order.
-  std::map<std::pair<std::string, std::vector<int>>,
+  std::map<std::pair<GroupAxis, std::vector<int>>,
            std::map<int, std::vector<std::pair<int, const Channel*>>>>
       groups;
   for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
@@ -58,7 +58,7 @@ void check_collectives(const std::vector<Program>& programs) {
         const bool here = k < count;
         const int rank = here ? member : by_rank.begin()->first;
         fail(programs, rank, here ? found->second[k].first : first[k].first,
-             fmt::format("collective {} of group {} meets none like it on rank {}", k, group.first,
+             fmt::format("collective {} of group {} meets none like it on rank {}", k, to_string(group.first),
                          here ? by_rank.begin()->first : member));
       }
     }
@@ -116,10 +116,10 @@ class Meetings {
   // `seconds` of the wait for something that takes `link_seconds` by itself.
   void note_wait(int rank, const Channel& channel, double seconds, double link_seconds) {
     WaitedSeconds& waited = waited_[index(rank)];
-    double& link = channel.group == "tensor"     ? waited.tensor
-                   : channel.group == "pipeline" ? waited.pipeline
-                   : channel.group == "data"     ? waited.data
-                                                 : waited.world;
+    double& link = channel.group == GroupAxis::Tensor     ? waited.tensor
+                   : channel.group == GroupAxis::Pipeline ? waited.pipeline
+                   : channel.group == GroupAxis::Data     ? waited.data
+                                                          : waited.world;
     const double of_link = std::min(seconds, link_seconds);
     link += of_link;
     waited.others += seconds - of_link;
@@ -130,9 +130,9 @@ class Meetings {
   void enrol() {
     std::map<std::tuple<int, int, int>, std::pair<std::vector<std::pair<int, int>>, std::size_t>>
         messages;
-    std::map<std::tuple<std::string, std::vector<int>, int>, int> collectives;
+    std::map<std::tuple<GroupAxis, std::vector<int>, int>, int> collectives;
     for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
-      std::map<std::pair<std::string, std::vector<int>>, int> count;
+      std::map<std::pair<GroupAxis, std::vector<int>>, int> count;
       const auto& instructions = programs_[index(rank)].instructions;
       for (int i = 0; i < static_cast<int>(instructions.size()); ++i) {
         const Instruction& instruction = instructions[index(i)];
@@ -227,7 +227,8 @@ class Meetings {
         const double done = std::max(now, place.latest + place.seconds);
         const Channel& channel = *instructions[index(instruction.completes)].channel;
         // What queues behind other reductions waits for the link, too.
-        note_wait(rank, channel, done - now, channel.group == "data" ? done - now : place.seconds);
+        note_wait(rank, channel, done - now,
+                  channel.group == GroupAxis::Data ? done - now : place.seconds);
         now = done;
       }
     } else {

@@ -115,7 +115,8 @@ class GatherWriter {
                                step_.element_bytes.parameter;
     instruction.seconds = collective_seconds(
         "all-gather", bytes, static_cast<std::int64_t>(step_.data_group.size()), step_.links.data);
-    instruction.channel = Channel{"all-gather", "data", step_.data_group, -1, tag_++, bytes};
+    instruction.channel =
+        Channel{"all-gather", GroupAxis::Data, step_.data_group, -1, tag_++, bytes};
     instruction.lane = Lane::Collective;
     run.gather = static_cast<int>(program_.instructions.size());
     program_.instructions.push_back(std::move(instruction));

@@ -246,8 +246,9 @@ bool ProgramBuilder::sums_over_tensor(int parameter) const {
 void ProgramBuilder::set_collective(const NodeCollective& collective, Instruction& instruction) {
   if (collective.kind.empty()) return;
   expect(step_.tensor_group.size() > 1, instruction.node + " has no tensor group to meet");
-  instruction.channel = Channel{collective.kind,    "tensor",        step_.tensor_group, -1,
-                                next_tag("tensor"), collective.bytes};
+  instruction.channel = Channel{
+      collective.kind, GroupAxis::Tensor, step_.tensor_group, -1, next_tag(GroupAxis::Tensor),
+      collective.bytes};
 }
 
 void ProgramBuilder::finished_weights(int n, int micro_batch) {
@@ -261,8 +262,9 @@ void ProgramBuilder::finished_weights(int n, int micro_batch) {
     nodes_to_come_[index(number)] = uses_[index(number)];
     if (is_tied(bucket)) continue;
     if (sums_over_tensor(bucket.parameters.front())) {
-      all_reduce(program_.buffers[index(bucket.buffer)].name, {"tensor", step_.tensor_group},
-                 bucket.buffer, bucket.elements, step_.element_bytes.gradient);
+      all_reduce(program_.buffers[index(bucket.buffer)].name,
+                 {GroupAxis::Tensor, step_.tensor_group}, bucket.buffer, bucket.elements,
+                 step_.element_bytes.gradient);
       while (reduces() && !in_flight_.empty()) wait_for_oldest();
     }
     if (!reduces()) continue;
@@ -270,7 +272,7 @@ void ProgramBuilder::finished_weights(int n, int micro_batch) {
       reduce_scatter(index(number), micro_batch);
       continue;
     }
-    all_reduce(program_.buffers[index(bucket.buffer)].name, {"data", step_.data_group},
+    all_reduce(program_.buffers[index(bucket.buffer)].name, {GroupAxis::Data, step_.data_group},
                bucket.buffer, bucket.elements, step_.element_bytes.gradient);
   }
 }
@@ -290,9 +292,9 @@ void ProgramBuilder::all_reduce(const std::string& name, const Group& group, int
   instruction.writes = {buffer, instruction.arguments.staging};
   const std::int64_t bytes = elements * element_bytes;
   instruction.seconds =
-      collective_seconds("all-reduce", bytes, members, step_.links.of_group(group.name));
+      collective_seconds("all-reduce", bytes, members, step_.links.of_group(group.axis));
   instruction.channel =
-      Channel{"all-reduce", group.name, group.members, -1, next_tag(group.name), bytes};
+      Channel{"all-reduce", group.axis, group.members, -1, next_tag(group.axis), bytes};
   submit(std::move(instruction));
 }
 
@@ -320,8 +322,8 @@ void ProgramBuilder::reduce_scatter(std::size_t number, int micro_batch) {
   instruction.writes = {bucket.buffer, instruction.arguments.staging};
   const std::int64_t bytes = elements * element_bytes;
   instruction.seconds = collective_seconds("reduce-scatter", bytes, members, step_.links.data);
-  instruction.channel =
-      Channel{"reduce-scatter", "data", step_.data_group, -1, next_tag("data"), bytes};
+  instruction.channel = Channel{
+      "reduce-scatter", GroupAxis::Data, step_.data_group, -1, next_tag(GroupAxis::Data), bytes};
   submit(std::move(instruction));
   bucket_live_[number] = false;
   bucket_reduced_[number] = true;
@@ -372,8 +374,8 @@ void ProgramBuilder::gather_updated(const Bucket& bucket) {
   instruction.arguments.output = bucket.shard.parameter;
   const std::int64_t bytes = padded_elements(bucket) * step_.element_bytes.parameter;
   instruction.seconds = collective_seconds("all-gather", bytes, members, step_.links.data);
-  instruction.channel =
-      Channel{"all-gather", "data", step_.data_group, -1, next_tag("data"), bytes};
+  instruction.channel = Channel{"all-gather", GroupAxis::Data,           step_.data_group,
+                                -1,           next_tag(GroupAxis::Data), bytes};
   submit(std::move(instruction));
 }
 
@@ -384,17 +386,19 @@ void ProgramBuilder::finish_tied(int number) {
   const std::string name = program_.buffers[index(bucket.buffer)].name;
   const std::int64_t element_bytes = step_.element_bytes.gradient;
   if (sums_over_tensor(bucket.parameters.front())) {
-    all_reduce(name, {"tensor", step_.tensor_group}, bucket.buffer, bucket.elements, element_bytes);
+    all_reduce(name, {GroupAxis::Tensor, step_.tensor_group}, bucket.buffer, bucket.elements,
+               element_bytes);
     while (!in_flight_.empty()) wait_for_oldest();
   }
   if (step_.pipeline.tied_group.size() > 1) {
-    all_reduce(name, {"tied", step_.pipeline.tied_group}, bucket.buffer, bucket.elements,
+    all_reduce(name, {GroupAxis::Tied, step_.pipeline.tied_group}, bucket.buffer, bucket.elements,
                element_bytes);
   }
   if (!reduces()) return;
   while (!in_flight_.empty()) wait_for_oldest();
   if (in_shards()) return reduce_scatter(index(number), step_.micro_batches - 1);
-  all_reduce(name, {"data", step_.data_group}, bucket.buffer, bucket.elements, element_bytes);
+  all_reduce(name, {GroupAxis::Data, step_.data_group}, bucket.buffer, bucket.elements,
+             element_bytes);
 }
 
 void ProgramBuilder::finish_step() {
@@ -422,7 +426,7 @@ void ProgramBuilder::finish_step() {
   squares.writes = {loss_sum_};
   add(std::move(squares));
   if (step_.world_group.size() > 1) {
-    all_reduce("step_sums", {"world", step_.world_group}, loss_sum_, 2, scalar_bytes);
+    all_reduce("step_sums", {GroupAxis::World, step_.world_group}, loss_sum_, 2, scalar_bytes);
     wait_for_oldest();
   }
   gradient_norm_ = new_range("gradient_norm", BufferKind::Scalar, 1, scalar_bytes);

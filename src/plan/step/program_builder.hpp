@@ -63,14 +63,14 @@ class ProgramBuilder {
   bool sums_over_tensor(int parameter) const;
   bool reduces() const { return step_.data_group.size() > 1; }
   struct Group {
-    const char* name;
+    GroupAxis axis;
     const std::vector<int>& members;
   };
   void all_reduce(const std::string& name, const Group& group, int buffer, std::int64_t elements,
                   std::int64_t element_bytes);
   void reduce_scatter(std::size_t number, int micro_batch);
   void gather_updated(const Bucket& bucket);
-  int next_tag(const std::string& group) { return tags_[group]++; }
+  int next_tag(GroupAxis group) { return tags_[group]++; }
   void wait_for_oldest();
   bool is_tied(const Bucket& bucket) const;
   void finish_tied(int number);
@@ -109,7 +109,7 @@ class ProgramBuilder {
   std::vector<int> nodes_to_come_;    // by bucket: uses by nodes that are not finished
   std::vector<int> uses_;             // by bucket
   std::vector<int> in_flight_;        // instruction indices of reductions not yet waited for
-  std::map<std::string, int> tags_;   // by group: stages number what they share alike
+  std::map<GroupAxis, int> tags_;     // by group: stages number what they share alike
 };
 
 }  // namespace garonne::plan

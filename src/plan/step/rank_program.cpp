@@ -61,10 +61,10 @@ std::vector<std::vector<int>> place_pieces(Program& program, int member) {
 }
 
 void put_members(Channel& channel, const RankPlace& place) {
-  if (channel.group == "data") channel.members = place.data_group;
-  if (channel.group == "tensor") channel.members = place.tensor_group;
-  if (channel.group == "pipeline") channel.members = place.pipeline_group;
-  if (channel.group == "tied") channel.members = place.tied_group;
+  if (channel.group == GroupAxis::Data) channel.members = place.data_group;
+  if (channel.group == GroupAxis::Tensor) channel.members = place.tensor_group;
+  if (channel.group == GroupAxis::Pipeline) channel.members = place.pipeline_group;
+  if (channel.group == GroupAxis::Tied) channel.members = place.tied_group;
 }
 
 }  // namespace

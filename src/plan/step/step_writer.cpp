@@ -157,7 +157,7 @@ class StepWriter {
     const int rounds = std::max(1, 32768 / place.lane_numbers);
     Channel result;
     result.kind = kind;
-    result.group = "pipeline";
+    result.group = GroupAxis::Pipeline;
     result.members = place.group;
     result.peer = peer;
     result.tag = micro_batch % rounds * place.lane_numbers + 2 * boundary + (forward ? 0 : 1);

@@ -108,24 +108,26 @@ void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t 
                              format_bytes(peak), budget_bytes, format_bytes(budget_bytes)));
   }
   // Programs of one rank would never be heard of by the others.
-  std::map<std::string, std::size_t> members;
+  std::map<plan::GroupAxis, std::size_t> members;
   for (const auto& instruction : program.instructions) {
     if (instruction.channel)
       members[instruction.channel->group] = instruction.channel->members.size();
   }
   const GridShape& shape = stage.setup.grid.shape();
-  const std::map<std::string, int> wanted = {{"data", shape.data},
-                                             {"pipeline", shape.pipeline},
-                                             {"tensor", shape.tensor},
-                                             {"world", stage.setup.grid.ranks()}};
+  const std::map<plan::GroupAxis, int> wanted = {
+      {plan::GroupAxis::Data, shape.data},
+      {plan::GroupAxis::Pipeline, shape.pipeline},
+      {plan::GroupAxis::Tensor, shape.tensor},
+      {plan::GroupAxis::World, stage.setup.grid.ranks()}};
   for (const auto& [group, size] : wanted) {
     const auto found = members.find(group);
     if (found != members.end() && static_cast<int>(found->second) != size) {
-      refuse(path, fmt::format("is of another grid: its {} group has {} ranks, not {}", group,
-                               found->second, size));
+      refuse(path, fmt::format("is of another grid: its {} group has {} ranks, not {}",
+                               to_string(group), found->second, size));
     }
   }
-  if (shape.data > 1 && !members.contains("data")) refuse(path, "is of a grid with grid.data = 1");
+  if (shape.data > 1 && !members.contains(plan::GroupAxis::Data))
+    refuse(path, "is of a grid with grid.data = 1");
 }
 
 // Every element of every parameter is trained on the ranks of a data group together.

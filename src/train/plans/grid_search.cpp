@@ -161,8 +161,8 @@ class CandidatePlanner {
         } else {
           bytes = plan::collective_traffic(channel.kind, channel.bytes,
                                            static_cast<std::int64_t>(channel.members.size()));
-          if (channel.group == "tensor") leaves = links.tensor().between_nodes;
-          if (channel.group == "data") leaves = links.data().between_nodes;
+          if (channel.group == plan::GroupAxis::Tensor) leaves = links.tensor().between_nodes;
+          if (channel.group == plan::GroupAxis::Data) leaves = links.data().between_nodes;
         }
         (leaves ? between : inside) += bytes;
       }

@@ -51,7 +51,7 @@ Program reduction_program(int rank_count = 1) {
   reduce.reads = {0};
   reduce.writes = {0, 1};
   reduce.seconds = 4;
-  reduce.channel = Channel{"all-reduce", "data", members, -1, 0, 100};
+  reduce.channel = Channel{"all-reduce", GroupAxis::Data, members, -1, 0, 100};
   reduce.lane = Lane::Collective;
   Instruction work;
   work.operation = Operation::Forward;
@@ -326,8 +326,15 @@ TEST(Replay, BytesAndTheirPeak) {
   EXPECT_EQ(prediction.peak_by_kind[static_cast<std::size_t>(BufferKind::Gradient)], 128);
   EXPECT_EQ(prediction.peak_by_kind[static_cast<std::size_t>(BufferKind::Communication)], 64);
   // What lies on the host is nobody's budget.
-  program.buffers[1].tier = Tier::Host;
-  EXPECT_EQ(replay(program).peak_bytes, 256 + 128 + 1000);
+  for (const Tier tier : {Tier::Host, Tier::Disk}) {
+    program.buffers[1].tier = tier;
+    const Prediction below = replay(program);
+    EXPECT_EQ(below.peak_bytes, 256 + 128 + 1000);
+    EXPECT_EQ(below.of(tier).peak_bytes, 64);
+    EXPECT_EQ(below.of(tier).peak_instruction, 1);
+    EXPECT_EQ(below.of(tier).live_bytes, (std::vector<std::int64_t>{0, 64, 64, 0, 0}));
+    EXPECT_EQ(below.of(tier == Tier::Host ? Tier::Disk : Tier::Host).peak_bytes, 0);
+  }
 }
 
 TEST(Replay, BytesBeyondTheBudgetAreTheCallersBusiness) {

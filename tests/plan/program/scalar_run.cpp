@@ -103,7 +103,7 @@ class ScalarRank {
         break;
       }
       case Operation::AllReduce:
-        if (instruction.channel->group == "tied")
+        if (instruction.channel->group == GroupAxis::Tied)
           sums_[{instruction.channel->members, instruction.channel->tag}][rank_] =
               bucket_[instruction.arguments.inputs[0]];
         break;
@@ -132,7 +132,7 @@ class ScalarRank {
       value_[waited.arguments.output] = arrived.front();
       arrived.erase(arrived.begin());
     }
-    if (waited.operation == Operation::AllReduce && channel.group == "tied") {
+    if (waited.operation == Operation::AllReduce && channel.group == GroupAxis::Tied) {
       const auto& parts = sums_[{channel.members, channel.tag}];
       if (parts.size() < channel.members.size()) return false;
       auto& mine = bucket_[waited.arguments.inputs[0]];

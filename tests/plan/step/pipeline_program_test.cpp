@@ -303,7 +303,7 @@ TEST(PipelinePrograms, SwappedCollectivesOnOnePeerAreRefused) {
   const auto programs = programs_of("chimera", 2, 4, whole, "keep-all");
   ASSERT_EQ(programs.size(), 2U);
   const auto tied = [](const Instruction& one) {
-    return one.operation == Operation::AllReduce && one.channel->group == "tied";
+    return one.operation == Operation::AllReduce && one.channel->group == GroupAxis::Tied;
   };
   expect_refused(
       programs, 1, tied,
@@ -369,7 +369,7 @@ Instruction message(Operation operation, int rank, bool blocking) {
   Instruction instruction;
   instruction.operation = operation;
   Channel channel;
-  channel.group = "pipeline";
+  channel.group = GroupAxis::Pipeline;
   channel.members = {0, 1};
   channel.peer = 1 - rank;
   channel.bytes = 64;
