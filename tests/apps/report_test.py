@@ -231,7 +231,7 @@ class ReportTest(ProgramTest):
 
         cases = {
             "no JSON": whole[:len(whole) // 2],
-            "version": changed(lambda program: program.update(version=2)),
+            "version": changed(lambda program: program.update(version=1)),
             "peak_bytes": changed(lambda program: program.pop("peak_bytes")),
             "measured_seconds": changed(lambda program: program["instructions"][3].pop("measured_seconds")),
             "is negative": changed(lambda program: program["instructions"][3].update(measured_peak_bytes=-1)),

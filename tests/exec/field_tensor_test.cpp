@@ -21,6 +21,7 @@
 #include "plan/program/replay.hpp"
 #include "plan/stage/policy.hpp"
 #include "plan/step/generator.hpp"
+#include "plan/step/rank_program.hpp"
 
 namespace garonne::exec {
 namespace {
@@ -194,7 +195,9 @@ class Rank {
     evaluation_ = plan::make_forward_program(model_.graph, step, model_.graph.loss);
     std::vector<plan::Program> programs(static_cast<std::size_t>(group_), program_);
     prediction_ = plan::replay_together(programs)[0];
-    program_.coordinates.tensor = cut.member;
+    program_ = plan::program_of_rank(
+        std::move(program_), model_.graph,
+        {cut.member, {0, 0, cut.member}, step.data_group, step.tensor_group, {}, {}});
     tier_ = std::make_unique<DeviceTier>(std::numeric_limits<std::int64_t>::max() / 2);
     const DeviceScope scope(*tier_);
     state_ = initial_state(model_, setting.precision, 11,

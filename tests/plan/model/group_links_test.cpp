@@ -45,8 +45,8 @@ TEST(GroupLinks, TensorPeersAreNeighbours) {
   const StepLinks of_stage = links.of_stage(0, {0, 1});
   EXPECT_EQ(of_stage.to_stage(1), (Link{5e-6, 20e9}));
   EXPECT_EQ(of_stage.tied, (Link{5e-6, 20e9}));
-  EXPECT_EQ(of_stage.of_group("tensor"), (Link{1e-6, 100e9}));
-  EXPECT_THROW(of_stage.of_group("nobody"), InternalError);
+  EXPECT_EQ(of_stage.of_group(GroupAxis::Tensor), (Link{1e-6, 100e9}));
+  EXPECT_THROW(of_stage.of_group(GroupAxis::Pipeline), InternalError);
 }
 
 TEST(GroupLinks, GroupsThatLeaveANodeShareWhatItHas) {
