@@ -12,8 +12,7 @@ void add_check(CLI::App& app, Chosen& chosen) {
       "check", "prove that saved Programs are legal, by replay and by the order of their lanes");
   const auto folder = std::make_shared<std::string>();
   command
-      ->add_option("folder", *folder,
-                   "as `plan --program` or a run has written it (rank_<n>.json)")
+      ->add_option("folder", *folder, "as `plan --program` or a run has written it (rank_<n>.json)")
       ->required();
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {

@@ -1,6 +1,6 @@
 // Instance norm of a field that is cut over a tensor group, in parts: each member's moments, which
-// are gathered (nn/spectral/spectrum_collectives.hpp, so that their gradients are summed), then the norm.
-// nn/layers/instance_norm.hpp is all of it in one.
+// are gathered (nn/spectral/spectrum_collectives.hpp, so that their gradients are summed), then the
+// norm. nn/layers/instance_norm.hpp is all of it in one.
 #pragma once
 
 #include <cstdint>

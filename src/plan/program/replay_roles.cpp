@@ -302,7 +302,8 @@ void RoleCheck::check_sums() {
     const BufferKind kind = program_.buffers[index(buffer)].kind;
     expect_role(kind == BufferKind::Gradient || kind == BufferKind::Scalar,
                 "sums " + name(buffer) + ", which is no gradient");
-    if (instruction_->channel && instruction_->channel->group == GroupAxis::Data) reduced_.insert(buffer);
+    if (instruction_->channel && instruction_->channel->group == GroupAxis::Data)
+      reduced_.insert(buffer);
   }
   if (is_backward(instruction_->operation)) {
     for (const GradientTarget& target : arguments.parameter_gradients)

@@ -58,8 +58,8 @@ void check_collectives(const std::vector<Program>& programs) {
         const bool here = k < count;
         const int rank = here ? member : by_rank.begin()->first;
         fail(programs, rank, here ? found->second[k].first : first[k].first,
-             fmt::format("collective {} of group {} meets none like it on rank {}", k, to_string(group.first),
-                         here ? by_rank.begin()->first : member));
+             fmt::format("collective {} of group {} meets none like it on rank {}", k,
+                         to_string(group.first), here ? by_rank.begin()->first : member));
       }
     }
   }

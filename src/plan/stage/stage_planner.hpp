@@ -25,8 +25,8 @@ struct StagePlan {
   Prediction prediction;
   // The best of each policy and solver: the fastest that fits, else the leanest.
   std::vector<StageCandidate> candidates;
-  // The smallest budget of the wanted kind of plan (plan/stage/smallest_budget.hpp), not below what is
-  // reserved; 0 where nobody had to find out.
+  // The smallest budget of the wanted kind of plan (plan/stage/smallest_budget.hpp), not below what
+  // is reserved; 0 where nobody had to find out.
   std::int64_t minimum_budget_bytes = 0;
 };
 

@@ -18,8 +18,8 @@ struct SavedPrograms {
 SavedPrograms read_saved_programs(const std::string& folder);
 
 // Replays each one and checks the order of its lanes; then replays together those that make a whole
-// grid, or the stages of one pipeline. Returns what was proved, a line a Program. Throws ConfigError
-// with file, instruction, buffer and rule for the first that is illegal.
+// grid, or the stages of one pipeline. Returns what was proved, a line a Program. Throws
+// ConfigError with file, instruction, buffer and rule for the first that is illegal.
 std::string check_saved_programs(const SavedPrograms& saved);
 
 }  // namespace garonne::train

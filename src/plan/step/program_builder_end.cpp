@@ -1,0 +1,144 @@
+// Of the builder: the end of a step, from the last sums to the report.
+#include <algorithm>
+
+#include "plan/step/program_builder.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+constexpr std::int64_t scalar_bytes = 8;
+
+}  // namespace
+
+// Sums of one bucket over the tensor group, the copies on other stages, and the data group; each
+// adds to what the one before has made.
+void ProgramBuilder::finish_tied(int number) {
+  const Bucket& bucket = program_.buckets[index(number)];
+  const std::string name = program_.buffers[index(bucket.buffer)].name;
+  const std::int64_t element_bytes = step_.element_bytes.gradient;
+  if (sums_over_tensor(bucket.parameters.front())) {
+    all_reduce(name, {GroupAxis::Tensor, step_.tensor_group}, bucket.buffer, bucket.elements,
+               element_bytes);
+    while (!in_flight_.empty()) wait_for_oldest();
+  }
+  if (step_.pipeline.tied_group.size() > 1) {
+    all_reduce(name, {GroupAxis::Tied, step_.pipeline.tied_group}, bucket.buffer, bucket.elements,
+               element_bytes);
+  }
+  if (!reduces()) return;
+  while (!in_flight_.empty()) wait_for_oldest();
+  if (in_shards()) return reduce_scatter(index(number), step_.micro_batches - 1);
+  all_reduce(name, {GroupAxis::Data, step_.data_group}, bucket.buffer, bucket.elements,
+             element_bytes);
+}
+
+void ProgramBuilder::finish_step() {
+  std::vector<int> tied;
+  for (int number = 0; number < static_cast<int>(program_.buckets.size()); ++number) {
+    if (is_tied(program_.buckets[index(number)])) tied.push_back(number);
+  }
+  // Stages finish the parameters that they share in orders of their own; they meet in one.
+  const auto name_of = [&](int number) -> const std::string& {
+    return graph_.parameters[index(program_.buckets[index(number)].parameters.front())].name;
+  };
+  std::sort(tied.begin(), tied.end(), [&](int a, int b) { return name_of(a) < name_of(b); });
+  for (const int number : tied) finish_tied(number);
+  while (!in_flight_.empty()) wait_for_oldest();
+  Instruction squares;
+  squares.operation = Operation::SumSquares;
+  squares.node = "gradients";
+  for (const auto& bucket : program_.buckets) {
+    squares.reads.push_back(bucket.shard.gradient >= 0 ? bucket.shard.gradient : bucket.buffer);
+    const std::int64_t elements = in_shards() ? bucket.shard.elements : bucket.elements;
+    squares.seconds += static_cast<double>(elements) * step_.norm_seconds_per_element;
+  }
+  squares.arguments.output = loss_sum_;
+  if (graph_.loss >= 0) squares.reads.push_back(loss_sum_);
+  squares.writes = {loss_sum_};
+  add(std::move(squares));
+  if (step_.world_group.size() > 1) {
+    all_reduce("step_sums", {GroupAxis::World, step_.world_group}, loss_sum_, 2, scalar_bytes);
+    wait_for_oldest();
+  }
+  gradient_norm_ = new_range("gradient_norm", BufferKind::Scalar, 1, scalar_bytes);
+  Instruction norm;
+  norm.operation = Operation::Norm;
+  norm.node = "gradients";
+  norm.reads = {loss_sum_};
+  norm.arguments.inputs = norm.reads;
+  norm.arguments.output = gradient_norm_;
+  norm.writes = {gradient_norm_};
+  add(std::move(norm));
+  for (std::size_t number = 0; number < program_.buckets.size(); ++number) {
+    update(program_.buckets[number], number);
+    if (in_shards() && step_.zero < 3) gather_updated(program_.buckets[number]);
+  }
+  while (!in_flight_.empty()) wait_for_oldest();
+  Instruction report;
+  report.operation = Operation::Report;
+  report.node = "step";
+  report.reads = {loss_sum_, gradient_norm_};
+  report.arguments.inputs = report.reads;
+  add(std::move(report));
+  add_pieces();
+}
+
+// Which shards there are is a matter of the rank: see place_shards().
+void ProgramBuilder::add_pieces() {
+  for (std::size_t p = 0; p < graph_.parameters.size() && !in_shards(); ++p) {
+    const Bucket& bucket = program_.buckets[index(bucket_of_[p])];
+    const Whole& whole = whole_[p];
+    const std::int64_t elements = graph_.parameters[p].elements;
+    Piece piece;
+    piece.parameter = static_cast<int>(p);
+    piece.gradient = {bucket.buffer, offset_of_[p], elements};
+    piece.trained = whole.master >= 0 ? Range{whole.master, 0, elements} : parameter_of_[p];
+    for (const int state : whole.states) piece.states.push_back({state, 0, elements});
+    if (whole.master >= 0) piece.compute_copy = parameter_of_[p];
+    program_.pieces.push_back(std::move(piece));
+  }
+}
+
+void ProgramBuilder::update(const Bucket& bucket, std::size_t number) {
+  Instruction instruction;
+  instruction.operation = Operation::Update;
+  instruction.node = program_.buffers[index(bucket.buffer)].name;
+  instruction.node_index = static_cast<int>(number);
+  const BucketShard& shard = bucket.shard;
+  instruction.arguments.inputs = {gradient_norm_};
+  instruction.reads = {gradient_norm_, shard.gradient >= 0 ? shard.gradient : bucket.buffer};
+  if (in_shards()) {
+    instruction.seconds = static_cast<double>(shard.elements) * step_.update_seconds_per_element;
+    instruction.writes = shard.states;
+    instruction.writes.push_back(shard.parameter);
+    if (shard.master >= 0) instruction.writes.push_back(shard.master);
+    instruction.reads.insert(instruction.reads.end(), instruction.writes.begin(),
+                             instruction.writes.end());
+    return add(std::move(instruction));
+  }
+  instruction.seconds = static_cast<double>(bucket.elements) * step_.update_seconds_per_element;
+  for (const int p : bucket.parameters) {
+    const Whole& whole = whole_[index(p)];
+    std::vector<int> updated = whole.states;
+    updated.push_back(parameter_of_[index(p)].buffer);
+    if (whole.master >= 0) updated.push_back(whole.master);
+    instruction.arguments.pieces.push_back(p);
+    instruction.reads.insert(instruction.reads.end(), updated.begin(), updated.end());
+    instruction.writes.insert(instruction.writes.end(), updated.begin(), updated.end());
+  }
+  add(std::move(instruction));
+}
+
+void ProgramBuilder::report(int output) {
+  Instruction instruction;
+  instruction.operation = Operation::Report;
+  instruction.node = "forward";
+  if (output >= 0) instruction.reads = {output};
+  instruction.arguments.inputs = instruction.reads;
+  add(std::move(instruction));
+}
+
+}  // namespace garonne::plan

@@ -1,0 +1,153 @@
+// Of the builder: collectives over gradients, and what each waits for.
+#include <algorithm>
+
+#include "base/collective_bytes.hpp"
+#include "base/error.hpp"
+#include "plan/step/program_builder.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+}  // namespace
+
+void ProgramBuilder::set_collective(const NodeCollective& collective, Instruction& instruction) {
+  if (collective.kind.empty()) return;
+  expect(step_.tensor_group.size() > 1, instruction.node + " has no tensor group to meet");
+  instruction.channel = Channel{
+      collective.kind, GroupAxis::Tensor, step_.tensor_group, -1, next_tag(GroupAxis::Tensor),
+      collective.bytes};
+}
+
+void ProgramBuilder::finished_weights(int n, int micro_batch) {
+  const bool each = reduces_each_micro_batch();
+  if (!each && --weights_to_come_[index(n)] > 0) return;
+  for (const int p : graph_.nodes[index(n)].parameters) {
+    const int number = bucket_of_[index(p)];
+    const Bucket& bucket = program_.buckets[index(number)];
+    // The two copies are summed when both stages are done.
+    if (--nodes_to_come_[index(number)] > 0) continue;
+    nodes_to_come_[index(number)] = uses_[index(number)];
+    if (is_tied(bucket)) continue;
+    if (sums_over_tensor(bucket.parameters.front())) {
+      all_reduce(program_.buffers[index(bucket.buffer)].name,
+                 {GroupAxis::Tensor, step_.tensor_group}, bucket.buffer, bucket.elements,
+                 step_.element_bytes.gradient);
+      while (reduces() && !in_flight_.empty()) wait_for_oldest();
+    }
+    if (!reduces()) continue;
+    if (in_shards()) {
+      reduce_scatter(index(number), micro_batch);
+      continue;
+    }
+    all_reduce(program_.buffers[index(bucket.buffer)].name, {GroupAxis::Data, step_.data_group},
+               bucket.buffer, bucket.elements, step_.element_bytes.gradient);
+  }
+}
+
+void ProgramBuilder::all_reduce(const std::string& name, const Group& group, int buffer,
+                                std::int64_t elements, std::int64_t element_bytes) {
+  while (static_cast<int>(in_flight_.size()) >= step_.reductions_in_flight) wait_for_oldest();
+  Instruction instruction;
+  instruction.operation = Operation::AllReduce;
+  instruction.node = name;
+  const auto members = static_cast<std::int64_t>(group.members.size());
+  instruction.arguments.staging =
+      new_buffer(name + ".staging", BufferKind::Communication,
+                 all_reduce_staging_bytes(elements, element_bytes, members));
+  instruction.arguments.inputs = {buffer};
+  instruction.reads = {buffer};
+  instruction.writes = {buffer, instruction.arguments.staging};
+  const std::int64_t bytes = elements * element_bytes;
+  instruction.seconds =
+      collective_seconds("all-reduce", bytes, members, step_.links.of_group(group.axis));
+  instruction.channel =
+      Channel{"all-reduce", group.axis, group.members, -1, next_tag(group.axis), bytes};
+  submit(std::move(instruction));
+}
+
+void ProgramBuilder::submit(Instruction instruction) {
+  instruction.lane = Lane::Collective;
+  in_flight_.push_back(static_cast<int>(program_.instructions.size()));
+  add(std::move(instruction));
+}
+
+void ProgramBuilder::reduce_scatter(std::size_t number, int micro_batch) {
+  while (static_cast<int>(in_flight_.size()) >= step_.reductions_in_flight) wait_for_oldest();
+  const Bucket& bucket = program_.buckets[number];
+  const std::int64_t elements = padded_elements(bucket);
+  const std::int64_t element_bytes = step_.element_bytes.gradient;
+  const auto members = static_cast<std::int64_t>(step_.data_group.size());
+  Instruction instruction;
+  instruction.operation = Operation::ReduceScatter;
+  instruction.node = program_.buffers[index(bucket.buffer)].name;
+  instruction.node_index = static_cast<int>(number);
+  instruction.micro_batch = micro_batch;
+  instruction.arguments.staging =
+      new_buffer(instruction.node + ".staging", BufferKind::Communication,
+                 all_reduce_staging_bytes(elements, element_bytes, members));
+  instruction.arguments.inputs = instruction.reads = {bucket.buffer};
+  instruction.writes = {bucket.buffer, instruction.arguments.staging};
+  const std::int64_t bytes = elements * element_bytes;
+  instruction.seconds = collective_seconds("reduce-scatter", bytes, members, step_.links.data);
+  instruction.channel = Channel{
+      "reduce-scatter", GroupAxis::Data, step_.data_group, -1, next_tag(GroupAxis::Data), bytes};
+  submit(std::move(instruction));
+  bucket_live_[number] = false;
+  bucket_reduced_[number] = true;
+  for (const int p : bucket.parameters) written_[index(p)] = false;
+}
+
+void ProgramBuilder::wait_for_oldest() {
+  wait(in_flight_.front());
+  in_flight_.erase(in_flight_.begin());
+}
+
+void ProgramBuilder::wait(int completes) {
+  const Instruction waited = program_.instructions.at(index(completes));
+  Instruction instruction;
+  instruction.operation = Operation::Wait;
+  instruction.completes = completes;
+  instruction.node = waited.node;
+  instruction.micro_batch = waited.micro_batch;
+  add(std::move(instruction));
+  if (waited.operation == Operation::ReduceScatter && step_.zero >= 2) keep_shard(waited);
+}
+
+void ProgramBuilder::keep_shard(const Instruction& reduced) {
+  const auto number = index(reduced.node_index);
+  const Bucket& bucket = program_.buckets[number];
+  Instruction instruction;
+  instruction.operation = Operation::KeepShard;
+  instruction.node = reduced.node;
+  instruction.node_index = reduced.node_index;
+  instruction.micro_batch = reduced.micro_batch;
+  instruction.arguments.inputs = instruction.reads = reduced.arguments.inputs;
+  instruction.arguments.part = {reduced.arguments.inputs[0], 0, bucket.shard.elements};
+  instruction.arguments.parameter_gradients = {
+      {{bucket.shard.gradient, 0, bucket.shard.elements}, shard_live_[number], -1}};
+  if (shard_live_[number]) instruction.reads.push_back(bucket.shard.gradient);
+  instruction.writes = {bucket.shard.gradient};
+  instruction.seconds = static_cast<double>(bucket.shard.elements) * step_.norm_seconds_per_element;
+  shard_live_[number] = true;
+  add(std::move(instruction));
+}
+
+void ProgramBuilder::gather_updated(const Bucket& bucket) {
+  const auto members = static_cast<std::int64_t>(step_.data_group.size());
+  Instruction instruction;
+  instruction.operation = Operation::AllGather;
+  instruction.node = program_.buffers[index(bucket.shard.parameter)].name;
+  instruction.arguments.inputs = instruction.reads = instruction.writes = {bucket.shard.parameter};
+  instruction.arguments.output = bucket.shard.parameter;
+  const std::int64_t bytes = padded_elements(bucket) * step_.element_bytes.parameter;
+  instruction.seconds = collective_seconds("all-gather", bytes, members, step_.links.data);
+  instruction.channel = Channel{"all-gather", GroupAxis::Data,           step_.data_group,
+                                -1,           next_tag(GroupAxis::Data), bytes};
+  submit(std::move(instruction));
+}
+
+}  // namespace garonne::plan
