@@ -202,11 +202,14 @@ class ContentCheck {
       if (arguments.input_gradients[i] >= 0) contribute(node, n, i);
     }
     // Nobody asks for the output's gradient again: what shares its storage has that for itself.
-    if (arguments.output_gradient >= 0 && all_passes_ran(n, micro_batch())) {
-      std::erase_if(held_[index(arguments.output_gradient)].gradients, [&](const Gradient& one) {
-        return one.value == node.output && one.micro_batch == micro_batch();
-      });
-    }
+    if (arguments.output_gradient >= 0 && all_passes_ran(n, micro_batch()))
+      forget_gradient(arguments.output_gradient, node.output);
+  }
+
+  void forget_gradient(int buffer, int value) {
+    std::erase_if(held_[index(buffer)].gradients, [&](const Gradient& one) {
+      return one.value == value && one.micro_batch == micro_batch();
+    });
   }
 
   bool all_passes_ran(int n, int micro_batch) const {
@@ -233,6 +236,8 @@ class ContentCheck {
                        graph_.values[index(gradient.value)].name));
       gradient.contributions = there->contributions;
     }
+    // What is added moves on, and is no name of the old storage any more.
+    if (existing >= 0 && existing != buffer) forget_gradient(existing, gradient.value);
     says(gradient.contributions.insert({n, static_cast<int>(input)}).second,
          "contributes to a gradient twice");
     Held& held = held_[index(buffer)];
