@@ -100,7 +100,7 @@ class ModelCheck {
     }
     switch (instruction_->operation) {
       case Operation::Send:
-        says(arguments.inputs.size() == 1, "takes one input");
+        takes_one();
         if (instruction_->node_index < 0) {
           says(is_of(arguments.value, graph_.values),
                "sends the gradient of no value of the model");
@@ -132,7 +132,7 @@ class ModelCheck {
       case Operation::ReduceScatter:
       case Operation::AllGather:
       case Operation::Norm:
-        says(arguments.inputs.size() == 1, "takes one input");
+        takes_one();
         break;
       case Operation::Report:
         says(arguments.inputs.size() <= 2, "hands out at most two things");
@@ -140,6 +140,11 @@ class ModelCheck {
       default:
         break;
     }
+  }
+
+  void takes_one() const {
+    const auto& inputs = instruction_->arguments.inputs;
+    says(inputs.size() == 1 && is_of(inputs[0], program_.buffers), "takes one input");
   }
 
   const NodeSpec& node() const {

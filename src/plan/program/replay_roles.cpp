@@ -117,7 +117,11 @@ void RoleCheck::check(int number, const Instruction& instruction) {
   number_ = number;
   instruction_ = &instruction;
   const Arguments& arguments = instruction.arguments;
-  for (const int id : arguments.inputs) known(id, "input");
+  for (const int id : arguments.inputs) {
+    // Only a backward has inputs that it is not handed.
+    expect_role(id >= 0 || is_backward(instruction.operation), "lacks an input");
+    known(id, "input");
+  }
   for (const int id : arguments.record) known(id, "record");
   for (const int id : arguments.input_gradients) known(id, "input gradient");
   for (const int id : arguments.accumulated) known(id, "accumulated gradient");
@@ -261,8 +265,9 @@ void RoleCheck::check_part() {
     expect_role(arguments.part.elements == arguments.parameter_gradients[0].range.elements,
                 "keeps another number of elements than it has room for");
   }
-  if (instruction_->operation == Operation::AllGather &&
-      arguments.output != arguments.inputs.at(0)) {
+  if (instruction_->operation == Operation::AllGather) {
+    expect_role(arguments.inputs.size() == 1 && arguments.output >= 0, "gathers nothing");
+    if (arguments.output == arguments.inputs[0]) return;
     written_range(arguments.part, "part that is there");
     expect_role(arguments.part.buffer == arguments.output, "puts its part elsewhere");
   }
@@ -299,6 +304,7 @@ void RoleCheck::check_sums() {
                           instruction_->operation == Operation::ReduceScatter;
   if (collective && !arguments.inputs.empty()) {
     const int buffer = arguments.inputs[0];
+    name(buffer);
     const BufferKind kind = program_.buffers[index(buffer)].kind;
     expect_role(kind == BufferKind::Gradient || kind == BufferKind::Scalar,
                 "sums " + name(buffer) + ", which is no gradient");

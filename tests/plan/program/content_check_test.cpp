@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <iterator>
 #include <random>
 #include <string>
+#include <vector>
 
+#include "base/error.hpp"
 #include "plan/program/model_check.hpp"
 #include "plan/program/order_check.hpp"
 #include "plan/program/replay.hpp"
@@ -175,6 +179,59 @@ TEST(Mutants, WhatIsLiveAndWrongIsFound) {
   }
   EXPECT_GT(other_batch, 100);
   EXPECT_GT(lost, 10);
+}
+
+// Every number in a tree of JSON.
+void numbers_of(nlohmann::json& json, std::vector<nlohmann::json*>& found) {
+  if (json.is_number_integer()) found.push_back(&json);
+  if (!json.is_structured()) return;
+  for (auto& item : json) numbers_of(item, found);
+}
+
+// As a file would be read: what is not refused by its reader must not harm the proofs, whatever its
+// numbers are.
+TEST(Mutants, AnyNumberOfAFileIsRefusedOrRead) {
+  std::mt19937 random(11);
+  int read = 0;
+  int refused = 0;
+  for (const Case& one : cases()) {
+    const auto whole = nlohmann::json::parse(to_json(one.program, {0}, {}).dump());
+    for (int attempt = 0; attempt < 60; ++attempt) {
+      nlohmann::json json = whole;
+      std::vector<nlohmann::json*> numbers;
+      numbers_of(json, numbers);
+      nlohmann::json& number = *numbers[random() % numbers.size()];
+      const std::int64_t before = number.get<std::int64_t>();
+      const std::int64_t values[] = {-1,
+                                     0,
+                                     before + 1,
+                                     before - 1,
+                                     before * 2,
+                                     INT32_MAX,
+                                     std::int64_t{1} << 47,
+                                     static_cast<int>(random() % 200)};
+      number = values[random() % std::size(values)];
+      Program program;
+      try {
+        program = program_from_json(json, "p.json");
+      } catch (const ConfigError&) {
+        ++refused;
+        continue;
+      }
+      ++read;
+      // In the order in which a run asks them.
+      refused += refuses([&] {
+        replay(program);
+        check_order(program);
+        check_against_model(program, one.graph);
+        check_contents(program, one.graph);
+      })
+                     ? 1
+                     : 0;
+    }
+  }
+  EXPECT_GT(read, 1000);
+  EXPECT_GT(refused, 1000);
 }
 
 }  // namespace

@@ -167,6 +167,27 @@ TEST(ReplayRoles, ParametersAreReadInsideTheirBuffers) {
   });
 }
 
+TEST(ReplayRoles, InputsThatAreNone) {
+  for (const Operation operation :
+       {Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather, Operation::KeepShard,
+        Operation::EmitLoss, Operation::Norm, Operation::Update, Operation::Report}) {
+    for_each(operation, [&](Program& program, Instruction& instruction) {
+      std::vector<int>& inputs = instruction.arguments.inputs;
+      if (inputs.empty()) return;
+      const std::vector<int> right = inputs;
+      for (const int id : {-1, static_cast<int>(program.buffers.size()), 1 << 30}) {
+        inputs[0] = id;
+        expect_illegal(program, "");
+      }
+      inputs = right;
+    });
+  }
+  for_each(Operation::AllGather, [](Program& program, Instruction& instruction) {
+    instruction.arguments.inputs.clear();
+    expect_illegal(program, "gathers nothing");
+  });
+}
+
 TEST(ReplayRoles, PaddingIsZeroedWhereItIsMade) {
   Program program = program_of(2, 1);
   for (Instruction& instruction : program.instructions) {
