@@ -8,16 +8,8 @@
 #include <vector>
 
 #include "base/file.hpp"
-#include "plan/program/replay.hpp"
 
 namespace garonne::apps {
-namespace {
-
-// All ranks together are replayed where they are no more; the stages were before.
-constexpr int most_replayed_ranks = 64;
-
-}  // namespace
-
 void write_programs(const train::GridPlan& plan, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -26,15 +18,12 @@ void write_programs(const train::GridPlan& plan, const std::string& folder) {
   const auto program_of = [&](int rank) {
     const train::StagePlan& stage =
         plan.stages[static_cast<std::size_t>(grid.coordinates_of(rank).pipeline)];
-    return train::program_of_rank(stage.setup, stage.choice, rank);
+    return train::program_of_rank(stage.setup, stage.choice.program, rank);
   };
   for (int rank = 0; rank < grid.ranks(); ++rank)
     ranks[static_cast<std::size_t>(grid.coordinates_of(rank).pipeline)].push_back(rank);
-  if (grid.ranks() <= most_replayed_ranks) {
-    std::vector<plan::Program> programs;
-    for (int rank = 0; rank < grid.ranks(); ++rank) programs.push_back(program_of(rank));
-    plan::replay_together(programs);
-  }
+  // Of larger grids the stages were replayed when they were planned.
+  train::replay_ranks(grid, program_of);
   for (const auto& of_stage : ranks) {
     write_file_durably(fmt::format("{}/rank_{}.json", folder, of_stage.front()),
                        plan::to_json(program_of(of_stage.front()), of_stage, {}).dump(1) + "\n");

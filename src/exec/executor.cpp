@@ -340,6 +340,7 @@ void Executor::norm(const plan::Instruction& instruction, Running& running) {
 void Executor::update(const plan::Instruction& instruction, Running& running) {
   const double norm =
       *running.buffers[index(instruction.arguments.inputs[0])].const_data_ptr<double>();
+  const double scale = optim::clip_scale(norm, running.inputs.clip_norm);
   for (const int id : instruction.arguments.pieces) {
     const plan::Piece& piece = program_.pieces[index(id)];
     const plan::ParameterSpec& spec = model_.graph.parameters[index(piece.parameter)];
@@ -351,7 +352,7 @@ void Executor::update(const plan::Instruction& instruction, Running& running) {
     update.decays = spec.decays;
     update.complex = spec.complex;
     machine_.optimizer->update(Queue(), update, running.inputs.step, running.inputs.learning_rate,
-                               optim::clip_scale(norm, running.inputs.clip_norm));
+                               scale);
   }
 }
 

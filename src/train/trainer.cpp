@@ -175,7 +175,8 @@ void Trainer::plan() {
   choice_ = options_.given_programs.empty()
                 ? choose_together(whole_, own_stage, floor, budget_, setup_, session_)
                 : given_programs(options_.given_programs, whole_, budget_, setup_, session_);
-  program_ = program_of_rank(setup_, choice_, session_.rank());
+  program_ = program_of_rank(setup_, choice_.program, session_.rank());
+  choice_.evaluation = program_of_rank(setup_, std::move(choice_.evaluation), session_.rank());
   program_.seconds = seconds_of_step(setup_, program_, session_);
   largest_planned_peak_ = session_.all_reduce_max(std::vector{program_.peak_bytes})[0];
 }
@@ -257,8 +258,8 @@ exec::StepOutputs Trainer::run_step(std::int64_t step) {
 
 std::optional<double> Trainer::validate() {
   if (validation_micro_batches_ == 0) return std::nullopt;
-  return validation_loss(setup_, for_rank(setup_, choice_.evaluation, session_.rank()), machine_,
-                         *workload_, reader_, validation_micro_batches_, session_, peak_bytes_);
+  return validation_loss(setup_, choice_.evaluation, machine_, *workload_, reader_,
+                         validation_micro_batches_, session_, peak_bytes_);
 }
 
 StepMetrics Trainer::metrics_of(const exec::StepOutputs& outputs, std::int64_t step,

@@ -208,7 +208,7 @@ class FailureTest(RunningTest):
                 processes = processes_of_ranks(job)
                 self.assertEqual(sorted(processes), [0, 1])
                 os.kill(processes[victim], signal.SIGKILL)
-                self.assertEqual(job.wait(timeout=60), 128 + signal.SIGKILL)
+                self.assertEqual(job.wait(timeout=10), 128 + signal.SIGKILL)
                 self.assertRegex(self.said(directory), rf"process rank {victim} with PID \d+ on node \S+ exited on signal 9")
 
     def test_a_signal_saves_and_stops(self):
@@ -216,7 +216,7 @@ class FailureTest(RunningTest):
             directory = self.directory(f"run-{ranks}")
             job = self.started(directory, "--grid.data", max(1, ranks), ranks=ranks)
             job.send_signal(signal.SIGUSR1)
-            self.assertEqual(job.wait(timeout=60), 75, self.said(directory)[-3000:])
+            self.assertEqual(job.wait(timeout=30), 75, self.said(directory)[-3000:])
             self.assertEqual(metrics(directory)[-1]["step"],
                              max(int(p.name[5:]) for p in (directory / "checkpoints").iterdir()))
 

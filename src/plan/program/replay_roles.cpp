@@ -117,6 +117,9 @@ void RoleCheck::check(int number, const Instruction& instruction) {
   number_ = number;
   instruction_ = &instruction;
   const Arguments& arguments = instruction.arguments;
+  // What is among these is known to be in the table.
+  for (const int id : instruction.reads) name(id);
+  for (const int id : instruction.writes) name(id);
   for (const int id : arguments.inputs) {
     // Only a backward has inputs that it is not handed.
     expect_role(id >= 0 || is_backward(instruction.operation), "lacks an input");
@@ -304,7 +307,6 @@ void RoleCheck::check_sums() {
                           instruction_->operation == Operation::ReduceScatter;
   if (collective && !arguments.inputs.empty()) {
     const int buffer = arguments.inputs[0];
-    name(buffer);
     const BufferKind kind = program_.buffers[index(buffer)].kind;
     expect_role(kind == BufferKind::Gradient || kind == BufferKind::Scalar,
                 "sums " + name(buffer) + ", which is no gradient");

@@ -13,7 +13,6 @@ namespace {
 std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
-constexpr std::int64_t scalar_bytes = 8;
 // Of a tensor of 8-bit states, blocks are whole in one shard; and every byte count is a multiple of
 // the granularity.
 constexpr std::int64_t shard_granularity_elements = 256;

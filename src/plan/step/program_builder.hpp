@@ -60,6 +60,8 @@ class ProgramBuilder {
   Program take() { return std::move(program_); }
 
  private:
+  static constexpr std::int64_t scalar_bytes = 8;
+
   bool sums_over_tensor(int parameter) const;
   bool reduces() const { return step_.data_group.size() > 1; }
   struct Group {

@@ -9,7 +9,6 @@ namespace {
 std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
-constexpr std::int64_t scalar_bytes = 8;
 
 }  // namespace
 

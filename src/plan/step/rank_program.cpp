@@ -32,11 +32,6 @@ Piece piece_of_shard(const Program& program, const Bucket& bucket, const ShardPi
   return piece;
 }
 
-bool in_shards(const Program& program) {
-  return std::any_of(program.buckets.begin(), program.buckets.end(),
-                     [](const Bucket& bucket) { return bucket.shard.elements > 0; });
-}
-
 // The pieces of the rank, and which of them each bucket has.
 std::vector<std::vector<int>> place_pieces(Program& program, int member) {
   struct Placed {
@@ -68,6 +63,11 @@ void put_members(Channel& channel, const RankPlace& place) {
 }
 
 }  // namespace
+
+bool in_shards(const Program& program) {
+  return std::any_of(program.buckets.begin(), program.buckets.end(),
+                     [](const Bucket& bucket) { return bucket.shard.elements > 0; });
+}
 
 std::vector<ShardPiece> shard_pieces(const Bucket& bucket, int member) {
   std::vector<ShardPiece> pieces;

@@ -20,6 +20,9 @@ struct RankPlace {
   std::vector<int> tied_group;
 };
 
+// Whether the data group shares what is trained.
+bool in_shards(const Program& program);
+
 // The part of a parameter that lies in one shard.
 struct ShardPiece {
   int parameter = -1;

@@ -73,7 +73,9 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_
 }
 
 MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::int64_t limit_bytes)
-    : run_(run), program_(program_of_rank(run.setup(), choice, run.rank())), tier_(limit_bytes) {
+    : run_(run),
+      program_(program_of_rank(run.setup(), choice.program, run.rank())),
+      tier_(limit_bytes) {
   const Setup& setup = run.setup();
   {
     const exec::DeviceScope scope(tier_);

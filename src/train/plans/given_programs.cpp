@@ -9,21 +9,19 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "base/file.hpp"
-#include "base/json_input.hpp"
 #include "plan/model/model_hash.hpp"
 #include "plan/program/content_check.hpp"
 #include "plan/program/model_check.hpp"
 #include "plan/program/order_check.hpp"
 #include "plan/program/replay.hpp"
+#include "plan/step/rank_program.hpp"
+#include "train/plans/grid_plan.hpp"
+#include "train/plans/saved_programs.hpp"
 #include "train/plans/smallest_budget.hpp"
 #include "train/setup/rank_agreement.hpp"
 
 namespace garonne::train {
 namespace {
-
-// More ranks than these are not replayed together one by one; pipelines are.
-constexpr int most_replayed_ranks = 64;
 
 struct GivenStage {
   Setup setup;
@@ -44,8 +42,7 @@ std::string path_of(const std::string& directory, const Setup& whole, int stage)
 // The stage as its Program cuts the model.
 GivenStage read_stage(const std::string& directory, const Setup& whole, int stage) {
   const std::string path = path_of(directory, whole, stage);
-  plan::Program program =
-      plan::program_from_json(parse_json(read_text_file(path, most_run_json_bytes), path), path);
+  plan::Program program = read_program(path);
   for (const Cut cut : {Cut::BySeconds, Cut::AsDeclared}) {
     Setup setup = setup_of_stage(whole, stage, cut);
     if (plan::model_hash(setup.model.graph) == program.model)
@@ -135,11 +132,10 @@ void expect_all_trained(const std::string& path, const GivenStage& stage) {
   const auto& parameters = stage.setup.model.graph.parameters;
   std::vector<std::int64_t> trained(parameters.size(), 0);
   const int ranks = stage.setup.grid.shape().data;
-  bool sharded = false;
-  for (const auto& bucket : stage.program.buckets) sharded |= bucket.shard.elements > 0;
-  for (int member = 0; member < (sharded ? ranks : 1); ++member) {
+  const int members = plan::in_shards(stage.program) ? ranks : 1;
+  for (int member = 0; member < members; ++member) {
     const int rank = stage.setup.grid.rank_of({member, stage.program.coordinates.pipeline, 0});
-    for (const plan::Piece& piece : for_rank(stage.setup, stage.program, rank).pieces) {
+    for (const plan::Piece& piece : program_of_rank(stage.setup, stage.program, rank).pieces) {
       trained[static_cast<std::size_t>(piece.parameter)] += piece.trained.elements;
     }
   }
@@ -167,20 +163,17 @@ void replay_all(const std::string& directory, const Setup& whole, std::int64_t b
     refuse_illegal(path, [&] { expect_fits(path, stages.back(), budget_bytes); });
     expect_all_trained(path, stages.back());
   }
-  const bool each = whole.grid.ranks() <= most_replayed_ranks;
-  std::vector<plan::Program> programs;
-  for (int rank = 0; rank < whole.grid.ranks(); ++rank) {
-    const Coordinates place = whole.grid.coordinates_of(rank);
-    if (!each && (place.data > 0 || place.tensor > 0)) continue;
-    const GivenStage& stage = stages[static_cast<std::size_t>(place.pipeline)];
-    programs.push_back(for_rank(stage.setup, stage.program, rank));
-  }
+  const auto program_of = [&](int rank) {
+    const GivenStage& stage =
+        stages[static_cast<std::size_t>(whole.grid.coordinates_of(rank).pipeline)];
+    return program_of_rank(stage.setup, stage.program, rank);
+  };
   refuse_illegal(directory, [&] {
-    if (each) {
-      plan::replay_together(programs);
-    } else {
-      plan::replay_pipeline(std::move(programs));
-    }
+    if (replay_ranks(whole.grid, program_of)) return;
+    std::vector<plan::Program> programs;
+    for (int stage = 0; stage < whole.grid.shape().pipeline; ++stage)
+      programs.push_back(program_of(whole.grid.rank_of({0, stage, 0})));
+    plan::replay_pipeline(std::move(programs));
   });
 }
 

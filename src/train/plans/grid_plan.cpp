@@ -91,7 +91,7 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
   std::vector<plan::Program> programs;
   for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
     const StagePlan& planned = grid.stages[stage];
-    programs.push_back(program_of_rank(planned.setup, planned.choice,
+    programs.push_back(program_of_rank(planned.setup, planned.choice.program,
                                        whole.grid.rank_of({0, static_cast<int>(stage), 0})));
   }
   double busiest = 0;
@@ -117,6 +117,15 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
   }
   grid.bubble_seconds = std::max(0.0, grid.seconds - busiest);
   return grid;
+}
+
+bool replay_ranks(const Grid& grid, const std::function<plan::Program(int rank)>& program_of) {
+  constexpr int most_ranks = 64;
+  if (grid.ranks() > most_ranks) return false;
+  std::vector<plan::Program> programs;
+  for (int rank = 0; rank < grid.ranks(); ++rank) programs.push_back(program_of(rank));
+  plan::replay_together(programs);
+  return true;
 }
 
 Choice choose_together(const Setup& whole, int stage, const StageFloor& floor,

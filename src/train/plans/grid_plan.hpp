@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "dist/session.hpp"
@@ -38,6 +39,10 @@ struct GridPlan {
 // (train/plans/smallest_budget.hpp) where less was given; ConfigError as setup_of_stage does.
 GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes,
                    const plan::Cluster* cluster = nullptr);
+
+// Replays the Programs of all ranks of a grid together, where they are few enough to be looked at
+// one by one; false, and nothing done, where they are not. Throws ReplayError.
+bool replay_ranks(const Grid& grid, const std::function<plan::Program(int rank)>& program_of);
 
 // Plans this rank's stage of `whole`, whose floor was found before, with memory.plan of the
 // configuration: as seconds cut the model where all stages fit so, else as declared. `setup`

@@ -75,7 +75,7 @@ class CandidatePlanner {
     programs_.clear();
     for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
       const StagePlan& planned = grid.stages[stage];
-      programs_.push_back(program_of_rank(planned.setup, planned.choice,
+      programs_.push_back(program_of_rank(planned.setup, planned.choice.program,
                                           whole.grid.rank_of({0, static_cast<int>(stage), 0})));
     }
     plan::GridOutcome outcome;
@@ -112,7 +112,7 @@ class CandidatePlanner {
       Choice choice;
       choice.program = std::move(planned.program);
       programs_[static_cast<std::size_t>(stage)] =
-          program_of_rank(setup, choice, whole.grid.rank_of({0, stage, 0}));
+          program_of_rank(setup, choice.program, whole.grid.rank_of({0, stage, 0}));
     } catch (const PlanError& error) {
       needed_[static_cast<std::size_t>(stage)] = error.needed_bytes();
     } catch (...) {

@@ -32,8 +32,8 @@ std::optional<int> rank_of_file(const std::string& name) {
   return rank;
 }
 
-[[noreturn]] void refuse(const std::string& path, const plan::ReplayError& error) {
-  throw ConfigError("folder", path, error.what());
+[[noreturn]] void refuse(const std::string& path, const std::string& reason) {
+  throw ConfigError("folder", path, reason);
 }
 
 // The ranks that all channels together name; 1 where nobody is met.
@@ -69,6 +69,10 @@ bool are_stages(const SavedPrograms& saved) {
 
 }  // namespace
 
+plan::Program read_program(const std::string& path) {
+  return plan::program_from_json(parse_json(read_text_file(path, most_run_json_bytes), path), path);
+}
+
 SavedPrograms read_saved_programs(const std::string& folder) {
   std::map<int, std::string> files;
   std::error_code error;
@@ -80,9 +84,8 @@ SavedPrograms read_saved_programs(const std::string& folder) {
   if (files.empty()) throw IoError(folder, "has no rank_<n>.json");
   SavedPrograms saved;
   for (const auto& [rank, path] : files) {
-    const auto json = parse_json(read_text_file(path, most_run_json_bytes), path);
     saved.paths.push_back(path);
-    saved.programs.push_back(plan::program_from_json(json, path));
+    saved.programs.push_back(read_program(path));
   }
   return saved;
 }
@@ -91,20 +94,20 @@ std::string check_saved_programs(const SavedPrograms& saved) {
   std::string text;
   for (std::size_t i = 0; i < saved.programs.size(); ++i) {
     const plan::Program& program = saved.programs[i];
+    plan::Prediction prediction;
     try {
-      const plan::Prediction prediction = plan::replay(program);
+      prediction = plan::replay(program);
       plan::check_order(program);
-      if (program.budget_bytes > 0 && prediction.peak_bytes > program.budget_bytes) {
-        throw plan::ReplayError(prediction.peak_instruction, "the peak",
-                                fmt::format("{} B where the budget is {} B", prediction.peak_bytes,
-                                            program.budget_bytes));
-      }
-      text += fmt::format("rank {:<5} legal · {} instructions · peak {} B ({}) of {}\n",
-                          program.rank, program.instructions.size(), prediction.peak_bytes,
-                          format_bytes(prediction.peak_bytes), format_bytes(program.budget_bytes));
     } catch (const plan::ReplayError& illegal) {
-      refuse(saved.paths[i], illegal);
+      refuse(saved.paths[i], illegal.what());
     }
+    if (program.budget_bytes > 0 && prediction.peak_bytes > program.budget_bytes) {
+      refuse(saved.paths[i], fmt::format("has a peak of {} B where its budget is {} B",
+                                         prediction.peak_bytes, program.budget_bytes));
+    }
+    text += fmt::format("rank {:<5} legal · {} instructions · peak {} B ({}) of {}\n", program.rank,
+                        program.instructions.size(), prediction.peak_bytes,
+                        format_bytes(prediction.peak_bytes), format_bytes(program.budget_bytes));
   }
   const int ranks = ranks_of(saved);
   try {
@@ -119,7 +122,7 @@ std::string check_saved_programs(const SavedPrograms& saved) {
       text += "together  not replayed: files of other ranks are missing\n";
     }
   } catch (const plan::ReplayError& illegal) {
-    refuse(saved.paths.front(), illegal);
+    refuse(saved.paths.front(), illegal.what());
   }
   return text;
 }

@@ -13,8 +13,10 @@ struct SavedPrograms {
   std::vector<plan::Program> programs;  // ascending by rank
 };
 
-// Every rank_<n>.json of `folder`. Throws IoError where there is none or one cannot be read, and
-// ConfigError for what is no Program.
+// Throws IoError for a file that cannot be read, and ConfigError for what is no Program.
+plan::Program read_program(const std::string& path);
+
+// Every rank_<n>.json of `folder`. Throws IoError where there is none, and as read_program() does.
 SavedPrograms read_saved_programs(const std::string& folder);
 
 // Replays each one and checks the order of its lanes; then replays together those that make a whole

@@ -233,16 +233,12 @@ std::vector<int> tied_members(const Setup& setup, int rank) {
   return members;
 }
 
-plan::Program for_rank(const Setup& setup, plan::Program program, int rank) {
+plan::Program program_of_rank(const Setup& setup, plan::Program program, int rank) {
   return plan::program_of_rank(
       std::move(program), setup.model.graph,
       {rank, setup.grid.coordinates_of(rank), setup.grid.group(Axis::Data, rank),
        setup.grid.group(Axis::Tensor, rank), setup.grid.group(Axis::Pipeline, rank),
        tied_members(setup, rank)});
-}
-
-plan::Program program_of_rank(const Setup& setup, const Choice& choice, int rank) {
-  return for_rank(setup, choice.program, rank);
 }
 
 MemoryTable memory_table(const plan::Prediction& prediction, std::int64_t budget_bytes) {

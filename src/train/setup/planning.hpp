@@ -63,7 +63,7 @@ std::int64_t whole_parameter_elements(const nn::Model& model);
 bool apply_costs(const plan::CostTable& costs, Setup& setup);
 
 struct Choice {
-  plan::Program program;  // of the stage: for_rank() says how a rank runs it
+  plan::Program program;  // of the stage: program_of_rank() says how a rank runs it
   plan::Prediction prediction;
   plan::Program
       evaluation;  // one forward-only micro-batch; no instructions when there is no validation
@@ -93,9 +93,7 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::
 std::vector<int> tied_members(const Setup& setup, int rank);
 
 // A Program of the setup's stage as rank `rank` runs it.
-plan::Program for_rank(const Setup& setup, plan::Program program, int rank);
-// The chosen one.
-plan::Program program_of_rank(const Setup& setup, const Choice& choice, int rank);
+plan::Program program_of_rank(const Setup& setup, plan::Program program, int rank);
 
 // What the rank prints at start and `garonne plan` prints: bytes by kind at the peak.
 struct MemoryTable {

@@ -255,7 +255,7 @@ TEST(Planning, EveryRankGetsItsOwnPlaceInTheSameProgram) {
   const Choice choice = choose_program(setup, std::int64_t{1} << 40);
   std::vector<plan::Program> programs;
   for (int rank = 0; rank < 4; ++rank) {
-    programs.push_back(program_of_rank(setup, choice, rank));
+    programs.push_back(program_of_rank(setup, choice.program, rank));
     EXPECT_EQ(programs.back().rank, rank);
     EXPECT_EQ(programs.back().coordinates.data, rank);
     EXPECT_EQ(plan::program_hash(plan::without_rank(programs.back())),
