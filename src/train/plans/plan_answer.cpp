@@ -1,0 +1,165 @@
+#include "train/plans/plan_answer.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.hpp"
+#include "train/plans/explain.hpp"
+#include "train/setup/available_memory.hpp"
+
+namespace garonne::train {
+namespace {
+
+using nlohmann::ordered_json;
+
+bool knows_seconds(const PlanAnswer& answer) {
+  return answer.costs != CostSource::Declared;
+}
+
+ordered_json seconds_json(const PlanAnswer& answer, double seconds) {
+  return knows_seconds(answer) ? ordered_json(seconds) : ordered_json(nullptr);
+}
+
+std::string name_of(CostSource costs) {
+  switch (costs) {
+    case CostSource::Measured:
+      return "measured";
+    case CostSource::Cluster:
+      return "nominal";
+    case CostSource::Declared:
+      break;
+  }
+  return "declared";
+}
+
+ordered_json memory_json(const MemoryTable& table) {
+  return {{"parameters", table.parameters}, {"gradients", table.gradients},
+          {"optimizer", table.optimizer},   {"activations", table.activations},
+          {"transients", table.transients}, {"communication", table.communication},
+          {"gathered", table.gathered},     {"peak", table.peak}};
+}
+
+ordered_json stages_json(const GridPlan& plan) {
+  ordered_json stages = ordered_json::array();
+  for (const StagePlan& stage : plan.stages) {
+    stages.push_back({{"plan", stage.choice.program.name},
+                      {"parameters", stage.setup.model.graph.parameter_elements()},
+                      {"peak_bytes", stage.prediction.peak_bytes},
+                      {"minimum_budget_bytes", stage.choice.minimum_budget_bytes},
+                      {"seconds", stage.prediction.seconds}});
+  }
+  return stages;
+}
+
+std::string format_stages(const PlanAnswer& answer) {
+  const GridPlan& plan = answer.plan;
+  if (plan.stages.size() == 1) return "";
+  std::string text;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const StagePlan& stage = plan.stages[s];
+    const auto& nodes = stage.setup.model.graph.nodes;
+    text += fmt::format(
+        "stage {:<3} {:<10} peak {:>14} B ({:>10})  {:>9.2f} M parameters  {} to {}{}\n", s,
+        stage.choice.program.name, stage.prediction.peak_bytes,
+        format_bytes(stage.prediction.peak_bytes),
+        static_cast<double>(stage.setup.model.graph.parameter_elements()) / 1e6, nodes.front().name,
+        nodes.back().hands_over ? nodes[nodes.size() - 2].name : nodes.back().name,
+        s == plan.largest ? "  <- shown below" : "");
+  }
+  if (knows_seconds(answer)) {
+    text += fmt::format("bubble: {:.1f} ms of {:.1f} ms\n", 1e3 * plan.bubble_seconds,
+                        1e3 * plan.seconds);
+  }
+  return text;
+}
+
+std::string format_candidates(const PlanAnswer& answer, const Choice& choice) {
+  std::string text;
+  for (const auto& candidate : choice.candidates) {
+    text += fmt::format(
+        "plan {:<10} peak {:>14} B ({}){}{}\n", candidate.name, candidate.peak_bytes,
+        format_bytes(candidate.peak_bytes),
+        knows_seconds(answer) ? fmt::format("  {:.1f} ms a step", 1e3 * candidate.seconds) : "",
+        candidate.name == choice.program.name ? "  <- chosen" : "");
+  }
+  return text;
+}
+
+std::string format_seconds(const PlanAnswer& answer) {
+  const double milliseconds = 1e3 * answer.plan.seconds;
+  if (answer.costs == CostSource::Measured) {
+    return fmt::format("a step: {:.1f} ms (measured costs of this machine, {} threads a rank)\n",
+                       milliseconds, answer.threads);
+  }
+  if (answer.costs == CostSource::Cluster)
+    return fmt::format("a step: {:.1f} ms (by the figures of {})\n", milliseconds,
+                       answer.cluster->name);
+  std::string text =
+      "a step: not known, no profile of this model is cached here (`garonne profile` makes one)\n";
+  if (answer.plan.stages.size() > 1)
+    text += "with a profile the stages may be cut elsewhere; the smallest budget stays\n";
+  return text;
+}
+
+}  // namespace
+
+ordered_json to_json(const PlanAnswer& answer) {
+  const Setup& whole = answer.whole;
+  const GridPlan& plan = answer.plan;
+  const Choice& choice = plan.stages[plan.largest].choice;
+  ordered_json candidates = ordered_json::array();
+  for (const auto& candidate : choice.candidates) {
+    ordered_json row = {{"plan", candidate.name}, {"peak_bytes", candidate.peak_bytes}};
+    row["seconds"] = seconds_json(answer, candidate.seconds);
+    candidates.push_back(std::move(row));
+  }
+  ordered_json json = {
+      {"format", "garonne.plan"},
+      {"version", 1},
+      {"ranks", whole.grid.ranks()},
+      {"plan", choice.program.name},
+      {"budget_bytes", answer.budget_bytes},
+      {"peak_bytes", choice.prediction.peak_bytes},
+      {"evaluation_peak_bytes", choice.evaluation.peak_bytes},
+      {"minimum_budget_bytes", plan.minimum_budget_bytes},
+      {"parameters", whole.model.graph.parameter_elements()},
+      {"micro_batches", whole.step.micro_batches},
+      {"costs", name_of(answer.costs)},
+      {"memory", memory_json(memory_table(choice.prediction, answer.budget_bytes))},
+      {"candidates", std::move(candidates)}};
+  json["seconds"] = seconds_json(answer, plan.seconds);
+  if (plan.stages.size() > 1) json["stages"] = stages_json(plan);
+  return json;
+}
+
+std::string format_plan(const PlanAnswer& answer) {
+  const Setup& whole = answer.whole;
+  const GridPlan& plan = answer.plan;
+  const Setup& shown = plan.stages[plan.largest].setup;
+  const Choice& choice = plan.stages[plan.largest].choice;
+  std::string text =
+      fmt::format("{} ranks: {} · {} micro-batches a rank · {:.2f} M parameters, {}\n",
+                  whole.grid.ranks(), to_string(whole.grid.shape()), whole.step.micro_batches,
+                  static_cast<double>(whole.model.graph.parameter_elements()) / 1e6,
+                  whole.config.train.precision);
+  if (answer.cluster == nullptr && whole.config.memory.budget == RunConfig::automatic_budget)
+    text += describe_automatic_budget(whole.grid.ranks());
+  text += format_stages(answer);
+  text += format_candidates(answer, choice);
+  text += format_memory_table(memory_table(choice.prediction, answer.budget_bytes),
+                              answer.budget_bytes);
+  const int peak = choice.prediction.peak_instruction;
+  text += fmt::format(
+      "at the peak: {}\n",
+      peak < 0 ? std::string("start of the step")
+               : plan::describe(choice.program.instructions[static_cast<std::size_t>(peak)]));
+  if (plan.cut_as_declared) text += cut_as_declared_note;
+  if (answer.explains)
+    text += explain(shown, choice, answer.budget_bytes, answer.costs == CostSource::Measured);
+  text += fmt::format("smallest budget: {} B ({})\n", plan.minimum_budget_bytes,
+                      format_bytes(plan.minimum_budget_bytes));
+  return text + format_seconds(answer);
+}
+
+}  // namespace garonne::train
