@@ -11,35 +11,19 @@ std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
 
-// Longer chains are worth nothing: they hold too much at once, or cost as much as the network.
-constexpr std::size_t longest_chain = 256;
-
 }  // namespace
 
 EvictionSearch::EvictionSearch(const ComputationGraph& graph, const TaskSchedule& start,
                                std::int64_t budget_bytes, std::uint64_t seed,
                                std::function<bool()> stop)
     : graph_(&graph),
-      maker_(graph.values.size(), -1),
       timeline_(graph, start),
       budget_(budget_bytes),
       random_(seed),
       stop_(std::move(stop)),
+      least_peak_(timeline_.peak_bytes()),
       leanest_(start),
-      chain_option_(graph.tasks.size(), -1),
-      chain_extended_(graph.values.size(), false),
-      chain_last_reader_(graph.values.size(), -1) {
-  double total = 0;
-  for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
-    total += graph.tasks[t].options[0].seconds;
-    if (graph.tasks[t].once) continue;
-    for (const int value : graph.tasks[t].options[0].makes)
-      maker_[index(value)] = static_cast<int>(t);
-  }
-  // Runs that cost nothing shall still be compared by what they gain.
-  smallest_seconds_ = std::max(1e-9 * total, 1e-300);
-  least_peak_ = timeline_.peak_bytes();
-}
+      draft_(graph, budget_bytes) {}
 
 void EvictionSearch::insert(int position, TaskStep step) {
   timeline_.insert(position, step);
@@ -70,172 +54,16 @@ void EvictionSearch::note_peak() {
   leanest_ = timeline_.schedule();
 }
 
-// By how much the bytes over budget change, summed over steps up to and with `until`.
-std::int64_t EvictionSearch::excess_change(int until) {
-  std::sort(changes_.begin(), changes_.end(),
-            [](const Change& a, const Change& b) { return a.from < b.from; });
-  const std::vector<std::int64_t>& during = timeline_.during();
-  std::int64_t sum = 0;
-  std::int64_t added = 0;
-  for (std::size_t c = 0; c < changes_.size(); ++c) {
-    added += changes_[c].bytes;
-    const int end = c + 1 < changes_.size() ? std::min(changes_[c + 1].from, until + 1) : until + 1;
-    if (added == 0) continue;
-    for (int i = changes_[c].from; i < end; ++i) {
-      const std::int64_t bytes = during[index(i)];
-      sum += excess(bytes + added) - excess(bytes);
-    }
-  }
-  return sum;
-}
-
-bool EvictionSearch::changes_fit(int until) {
-  std::sort(changes_.begin(), changes_.end(),
-            [](const Change& a, const Change& b) { return a.from < b.from; });
-  const std::vector<std::int64_t>& during = timeline_.during();
-  std::int64_t added = 0;
-  for (std::size_t c = 0; c < changes_.size(); ++c) {
-    added += changes_[c].bytes;
-    const int end = c + 1 < changes_.size() ? std::min(changes_[c + 1].from, until + 1) : until + 1;
-    if (added <= 0) continue;
-    for (int i = changes_[c].from; i < end; ++i) {
-      if (during[index(i)] + added > budget_) return false;
-    }
-  }
-  return true;
-}
-
-// Runs the maker of a value in the chain, and what that reads where it is missing. False where that
-// cannot be.
-bool EvictionSearch::add_to_chain(int value, int position, Missing missing, double& seconds) {
-  const int task = maker_[index(value)];
-  if (task < 0 || chain_tasks_.size() >= longest_chain) return false;
-  int& option = chain_option_[index(task)];
-  if (option >= 0) {
-    const auto& makes = graph_->tasks[index(task)].options[index(option)].makes;
-    if (std::find(makes.begin(), makes.end(), value) != makes.end()) return true;
-    const auto& options = graph_->tasks[index(task)].options;
-    seconds += options[0].seconds - options[index(option)].seconds;
-    option = 0;
-    return true;
-  }
-  option = cheapest_option(*graph_, task, {value});
-  chain_tasks_.push_back(task);
-  seconds += graph_->tasks[index(task)].options[index(option)].seconds;
-  for (const int read : graph_->tasks[index(task)].reads) {
-    const ScheduleTimeline::Copy copy = timeline_.copy_before(read, position);
-    if (copy.live_before()) continue;
-    if (missing == Missing::Extend || maker_[index(read)] < 0) continue;
-    // Decided once for the chain: paths to a value are exponentially many in deep residual
-    // networks.
-    if (chain_extended_[index(read)]) continue;
-    const std::size_t mark = chain_tasks_.size();
-    double more = 0;
-    const bool possible = add_to_chain(read, position, missing, more);
-    if (possible && missing == Missing::Recompute) {
-      seconds += more;
-      continue;
-    }
-    bool extend = !possible;
-    if (possible) {
-      changes_.assign(1, {copy.last + 1, graph_->values[index(read)].bytes});
-      extend = price_ * static_cast<double>(excess_change(position - 1)) < more;
-    }
-    if (!extend) {
-      seconds += more;
-      continue;
-    }
-    for (std::size_t c = mark; c < chain_tasks_.size(); ++c)
-      chain_option_[index(chain_tasks_[c])] = -1;
-    chain_tasks_.resize(mark);
-    chain_extended_[index(read)] = true;
-    extended_values_.push_back(read);
-  }
-  return true;
-}
-
-bool EvictionSearch::build_chain(int value, int position, Missing missing, Eviction& eviction) {
-  chain_tasks_.clear();
-  eviction.position = position;
-  eviction.seconds = 0;
-  const bool possible = add_to_chain(value, position, missing, eviction.seconds);
-  if (possible) {
-    std::sort(chain_tasks_.begin(), chain_tasks_.end());
-    eviction.chain.clear();
-    eviction.seconds = 0;
-    for (const int task : chain_tasks_) {
-      eviction.chain.push_back({task, chain_option_[index(task)]});
-      eviction.seconds +=
-          graph_->tasks[index(task)].options[index(chain_option_[index(task)])].seconds;
-    }
-    evaluate(eviction);
-  }
-  for (const int task : chain_tasks_) chain_option_[index(task)] = -1;
-  for (const int extended : extended_values_) chain_extended_[index(extended)] = false;
-  extended_values_.clear();
-  return possible;
-}
-
-void EvictionSearch::evaluate(Eviction& eviction) {
-  const int position = eviction.position;
-  std::int64_t live = timeline_.live_before(position);
-  changes_.clear();
-  for (std::size_t j = 0; j < eviction.chain.size(); ++j) {
-    const Task& task = graph_->tasks[index(eviction.chain[j].task)];
-    for (const int value : task.reads) {
-      if (chain_last_reader_[index(value)] < 0) {
-        const int maker = maker_[index(value)];
-        const bool made_here = maker >= 0 && chain_option_[index(maker)] >= 0;
-        const ScheduleTimeline::Copy copy = timeline_.copy_before(value, position);
-        if (!made_here && !copy.live_before()) {
-          changes_.push_back({copy.last + 1, graph_->values[index(value)].bytes});
-          live += graph_->values[index(value)].bytes;
-        }
-      }
-      chain_last_reader_[index(value)] = static_cast<int>(j);
-    }
-    for (const int value : task.options[index(eviction.chain[j].option)].makes) {
-      const ScheduleTimeline::Copy copy = timeline_.copy_before(value, position);
-      if (!copy.live_before()) continue;
-      changes_.push_back({copy.last + 1, -graph_->values[index(value)].bytes});
-      live -= graph_->values[index(value)].bytes;
-    }
-  }
-  std::int64_t over = 0;
-  for (std::size_t j = 0; j < eviction.chain.size(); ++j) {
-    const Task& task = graph_->tasks[index(eviction.chain[j].task)];
-    const TaskOption& option = task.options[index(eviction.chain[j].option)];
-    for (const int value : option.makes) live += graph_->values[index(value)].bytes;
-    over += excess(live + option.transient_bytes);
-    const auto ends_here = [&](int value) {
-      return chain_last_reader_[index(value)] <= static_cast<int>(j) &&
-             !timeline_.copy_before(value, position).live_before();
-    };
-    for (const int value : task.reads) {
-      if (ends_here(value)) live -= graph_->values[index(value)].bytes;
-    }
-    for (const int value : option.makes) {
-      if (ends_here(value)) live -= graph_->values[index(value)].bytes;
-    }
-  }
-  for (const TaskStep& step : eviction.chain) {
-    for (const int value : graph_->tasks[index(step.task)].reads)
-      chain_last_reader_[index(value)] = -1;
-  }
-  eviction.gain = -excess_change(position - 1) - over;
-  eviction.worth = static_cast<double>(eviction.gain) / (eviction.seconds + smallest_seconds_);
-}
-
 // The eviction that is worth most of all that relieve a step; false where none is worth anything.
 bool EvictionSearch::find_eviction(int position, Eviction& best) {
   best.worth = 0;
   Eviction eviction;
   for (std::size_t v = 0; v < graph_->values.size(); ++v) {
     const int value = static_cast<int>(v);
-    if (maker_[v] < 0 || graph_->values[v].bytes == 0) continue;
+    if (draft_.maker(value) < 0 || graph_->values[v].bytes == 0) continue;
     const ScheduleTimeline::Copy copy = timeline_.copy_before(value, position);
     if (!copy.live_before() || copy.next == position || copy.next >= timeline_.size()) continue;
-    const Task& task = graph_->tasks[index(maker_[v])];
+    const Task& task = graph_->tasks[index(draft_.maker(value))];
     double least_seconds = task.options[0].seconds;
     std::int64_t bytes = 0;
     for (const int made : task.options[0].makes) bytes += graph_->values[index(made)].bytes;
@@ -249,14 +77,14 @@ bool EvictionSearch::find_eviction(int position, Eviction& best) {
           std::min(static_cast<double>(over_[index(copy.next)] - over_[index(copy.last + 1)]),
                    static_cast<double>(bytes) *
                        (over_steps_[index(copy.next)] - over_steps_[index(copy.last + 1)]));
-      if (factor * most / (least_seconds + smallest_seconds_) <= best.worth) continue;
+      if (factor * most / (least_seconds + draft_.smallest_seconds()) <= best.worth) continue;
     }
     bool all_live = true;
     for (const int read : task.reads) {
       all_live = all_live && timeline_.copy_before(read, copy.next).live_before();
     }
     for (const Missing missing : {Missing::Extend, Missing::Recompute, Missing::Cheaper}) {
-      if (build_chain(value, copy.next, missing, eviction)) {
+      if (draft_.build(timeline_, value, copy.next, missing, price_, eviction)) {
         eviction.worth *= factor;
         if (eviction.gain > 0 && eviction.worth > best.worth) best = eviction;
       }
@@ -340,20 +168,20 @@ bool EvictionSearch::try_remove(int position, bool must_fit) {
   const TaskStep step = timeline_.step(position);
   const Task& task = graph_->tasks[index(step.task)];
   if (task.once || timeline_.runs(step.task) < 2) return false;
-  changes_.clear();
+  ByteChanges changes;
   bool made_before = true;
   for (const int value : used_values(position)) {
     const ScheduleTimeline::Copy copy = timeline_.copy_before(value, position);
     made_before = made_before && copy.made > -2;
-    changes_.push_back({copy.last + 1, graph_->values[index(value)].bytes});
+    changes.add(copy.last + 1, graph_->values[index(value)].bytes);
   }
   if (made_before) {
     for (const int value : task.reads) {
       const ScheduleTimeline::Copy copy = timeline_.copy_before(value, position);
       if (copy.end != position) continue;
-      changes_.push_back({copy.last + 1, -graph_->values[index(value)].bytes});
+      changes.add(copy.last + 1, -graph_->values[index(value)].bytes);
     }
-    if (must_fit && !changes_fit(position - 1)) return false;
+    if (must_fit && !changes.fit(timeline_.during(), budget_, position - 1)) return false;
     erase(position);
     return true;
   }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/graph/eviction_draft.hpp"
 #include "plan/graph/schedule_timeline.hpp"
 
 namespace garonne::plan {
@@ -36,21 +37,6 @@ class EvictionSearch {
   const TaskSchedule& leanest() const { return leanest_; }
 
  private:
-  // Runs to be put in front of a step, and what that is worth.
-  struct Eviction {
-    int position = 0;
-    std::vector<TaskStep> chain;
-    double seconds = 0;
-    std::int64_t gain = 0;  // bytes over budget, summed over steps, that vanish
-    double worth = 0;
-  };
-  // Bytes added from a step on up to an end that all changes of a move share.
-  struct Change {
-    int from = 0;
-    std::int64_t bytes = 0;
-  };
-  // What to do about what a run reads and what is not live where it shall run.
-  enum class Missing { Recompute, Extend, Cheaper };
   struct Logged {
     bool inserted = false;
     int position = 0;
@@ -58,11 +44,6 @@ class EvictionSearch {
   };
 
   std::int64_t excess(std::int64_t bytes) const { return bytes > budget_ ? bytes - budget_ : 0; }
-  std::int64_t excess_change(int until);
-  bool changes_fit(int until);
-  bool build_chain(int value, int position, Missing missing, Eviction& eviction);
-  bool add_to_chain(int value, int position, Missing missing, double& seconds);
-  void evaluate(Eviction& eviction);
   bool find_eviction(int position, Eviction& best);
   void apply(const Eviction& eviction);
   std::vector<int> used_values(int position) const;
@@ -79,25 +60,17 @@ class EvictionSearch {
   double uniform() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
 
   const ComputationGraph* graph_;
-  std::vector<int> maker_;  // by value: a task that may run again, or -1
   ScheduleTimeline timeline_;
   std::int64_t budget_;
   std::mt19937_64 random_;
   std::function<bool()> stop_;
   double noise_ = 0;
-  double smallest_seconds_ = 0;
   double price_ = 0;  // seconds for a byte over budget and step, as paid last
   std::vector<Logged> log_;
   std::int64_t least_peak_ = 0;
   TaskSchedule leanest_;
 
-  // The chain that is being built: by task the option that runs in it, or -1.
-  std::vector<int> chain_option_;
-  std::vector<int> chain_tasks_;
-  std::vector<bool> chain_extended_;    // by value: kept for longer instead of made in the chain
-  std::vector<int> extended_values_;    // those
-  std::vector<int> chain_last_reader_;  // by value; -1 for none
-  std::vector<Change> changes_;
+  EvictionDraft draft_;
   std::vector<std::int64_t> over_;  // bytes over budget before each step, summed up
   std::vector<int> over_steps_;     // steps over budget before each step
 };
