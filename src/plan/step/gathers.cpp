@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "plan/program/program_edit.hpp"
+
 namespace garonne::plan {
 namespace {
 
@@ -17,7 +19,8 @@ struct Run {
   int bucket = -1;
   int first = -1;
   int buffer = -1;
-  int gather = -1;  // instruction of the new Program
+  int gather = -1;  // number in the edit
+  int micro_batch = -1;
 };
 
 class GatherWriter {
@@ -30,26 +33,25 @@ class GatherWriter {
 
   void write() {
     find_runs();
-    std::vector<Instruction> before = std::move(program_.instructions);
-    program_.instructions.clear();
-    std::vector<int> moved(before.size(), -1);
+    ProgramEdit edit(program_);
     std::size_t issued = 0;
     std::size_t started = 0;
-    for (std::size_t i = 0; i < before.size(); ++i) {
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
       const std::size_t first = started;
       while (started < runs_.size() && runs_[started].first == static_cast<int>(i)) ++started;
       if (started > first) {
+        const int place = static_cast<int>(i);
         const std::size_t most = started + static_cast<std::size_t>(step_.gathers_ahead);
         for (; issued < std::min(most, runs_.size()); ++issued) {
-          gather(runs_[issued], before[i].micro_batch);
+          Run& run = runs_[issued];
+          run.micro_batch = program_.instructions[i].micro_batch;
+          run.gather = edit.insert_before(place, gather(run));
         }
-        for (std::size_t r = first; r < started; ++r) wait(runs_[r]);
+        for (std::size_t r = first; r < started; ++r) edit.insert_before(place, wait(runs_[r]));
       }
-      redirect(before[i], i);
-      if (before[i].completes >= 0) before[i].completes = moved[index(before[i].completes)];
-      moved[i] = static_cast<int>(program_.instructions.size());
-      program_.instructions.push_back(std::move(before[i]));
+      redirect(program_.instructions[i], i);
     }
+    edit.apply();
   }
 
  private:
@@ -99,13 +101,13 @@ class GatherWriter {
     for (Range& range : instruction.arguments.parameters) replace(range.buffer);
   }
 
-  void gather(Run& run, int micro_batch) {
+  Instruction gather(const Run& run) {
     const Bucket& bucket = program_.buckets[index(run.bucket)];
     Instruction instruction;
     instruction.operation = Operation::AllGather;
     instruction.node = program_.buffers[index(run.buffer)].name;
     instruction.node_index = run.bucket;
-    instruction.micro_batch = micro_batch;
+    instruction.micro_batch = run.micro_batch;
     instruction.arguments.inputs = instruction.reads = {bucket.shard.parameter};
     instruction.arguments.output = run.buffer;
     instruction.arguments.part = {run.buffer, 0, bucket.shard.elements};
@@ -118,17 +120,16 @@ class GatherWriter {
     instruction.channel =
         Channel{"all-gather", GroupAxis::Data, step_.data_group, -1, tag_++, bytes};
     instruction.lane = Lane::Collective;
-    run.gather = static_cast<int>(program_.instructions.size());
-    program_.instructions.push_back(std::move(instruction));
+    return instruction;
   }
 
-  void wait(const Run& run) {
+  Instruction wait(const Run& run) const {
     Instruction instruction;
     instruction.operation = Operation::Wait;
     instruction.completes = run.gather;
-    instruction.node = program_.instructions[index(run.gather)].node;
-    instruction.micro_batch = program_.instructions[index(run.gather)].micro_batch;
-    program_.instructions.push_back(std::move(instruction));
+    instruction.node = program_.buffers[index(run.buffer)].name;
+    instruction.micro_batch = run.micro_batch;
+    return instruction;
   }
 
   Program& program_;
