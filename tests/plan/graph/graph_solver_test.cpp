@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
+#include <ctime>
 
 #include "base/error.hpp"
 #include "plan/graph/checkmate_model.hpp"
@@ -169,13 +169,13 @@ TEST(GraphSolvers, StopInTimeOnDeepNetworks) {
   const ComputationGraph graph = make_residual_graph(4000, 1);
   GraphSolverOptions options;
   options.time_limit_seconds = 0.5;
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   const GraphAnswer answer = graph_solver("annealing").solve(graph, 1, options);
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_TRUE(answer.stopped_by_time_limit);
   EXPECT_FALSE(answer.schedule.has_value());
   EXPECT_LT(answer.minimum_bytes, keep_all_peak(graph));
-  EXPECT_LT(taken.count(), 10);
+  EXPECT_LT(seconds, 10);
 }
 
 TEST(GraphSolvers, AreDeterministic) {
