@@ -6,7 +6,9 @@
 #include <limits>
 #include <map>
 
+#include "plan/program/lane_clock.hpp"
 #include "plan/program/replay_roles.hpp"
+#include "plan/program/spans.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -23,7 +25,8 @@ class Replay {
         roles_(program),
         live_(program.buffers.size(), false),
         pending_uses_(program.buffers.size(), 0),
-        pending_writes_(program.buffers.size(), 0) {}
+        pending_writes_(program.buffers.size(), 0),
+        spans_(program.instructions.size()) {}
 
   Prediction run() {
     start();
@@ -31,6 +34,9 @@ class Replay {
     finish();
     return prediction_;
   }
+
+  // Once it has run.
+  const std::vector<Span>& spans() const { return spans_; }
 
  private:
   static constexpr std::array<Tier, tier_count> all_tiers = {Tier::Device, Tier::Host, Tier::Disk};
@@ -155,30 +161,52 @@ class Replay {
   }
 
   void begin_or_complete(int i, const Instruction& instruction) {
-    const bool in_background = instruction.lane != Lane::Compute;
-    now_ += in_background ? 0.0 : instruction.seconds;
-    if (in_background) {
-      for (const int id : instruction.reads) ++pending_uses_[index(id)];
-      for (const int id : instruction.writes) {
-        ++pending_uses_[index(id)];
-        ++pending_writes_[index(id)];
-      }
-      // One communication lane: a collective starts when it is issued and the lane is free.
-      channel_free_at_ = std::max(channel_free_at_, now_) + instruction.seconds;
-      pending_.emplace(i, channel_free_at_);
+    Span& span = spans_[index(i)];
+    span.begin = clock_.now();
+    if (instruction.lane == Lane::Compute) {
+      if (!instruction.after.empty()) fail(i, "follows others on compute, where only a wait waits");
+      clock_.compute(instruction.seconds);
+    } else {
+      span = begin(i, instruction);
     }
-    if (instruction.operation == Operation::Wait) {
-      const auto found = pending_.find(instruction.completes);
-      if (found == pending_.end()) fail(i, "waits for nothing that is under way");
-      now_ = std::max(now_, found->second);
-      const Instruction& waited = program_.instructions[index(instruction.completes)];
-      for (const int id : waited.reads) --pending_uses_[index(id)];
-      for (const int id : waited.writes) {
-        --pending_uses_[index(id)];
-        --pending_writes_[index(id)];
-      }
-      pending_.erase(found);
+    if (instruction.operation == Operation::Wait) complete(i, instruction);
+    if (instruction.lane == Lane::Compute) span.end = clock_.now();
+  }
+
+  Span begin(int i, const Instruction& instruction) {
+    double ready = clock_.now();
+    for (const int earlier : instruction.after) {
+      if (earlier < 0 || earlier >= i) fail(i, "follows what does not come before it");
+      const auto found = pending_.find(earlier);
+      if (found != pending_.end()) ready = std::max(ready, found->second);
     }
+    for (const int id : instruction.reads) ++pending_uses_[index(id)];
+    for (const int id : instruction.writes) {
+      ++pending_uses_[index(id)];
+      ++pending_writes_[index(id)];
+    }
+    Line& line = clock_.line(queue_of(instruction.lane));
+    const double start = line.start(ready);
+    const double end = start + instruction.seconds;
+    line.take(end);
+    pending_.emplace(i, end);
+    return {start, end};
+  }
+
+  // A rank alone knows nothing of links: its messages queue with its collectives.
+  static Lane queue_of(Lane lane) { return lane == Lane::Message ? Lane::Collective : lane; }
+
+  void complete(int i, const Instruction& instruction) {
+    const auto found = pending_.find(instruction.completes);
+    if (found == pending_.end()) fail(i, "waits for nothing that is under way");
+    clock_.wait(found->second);
+    const Instruction& waited = program_.instructions[index(instruction.completes)];
+    for (const int id : waited.reads) --pending_uses_[index(id)];
+    for (const int id : waited.writes) {
+      --pending_uses_[index(id)];
+      --pending_writes_[index(id)];
+    }
+    pending_.erase(found);
   }
 
   void free_buffer(int i, int id) {
@@ -201,7 +229,7 @@ class Replay {
       fail(end, program_.buffers[id].name +
                     (live_[id] ? " is still live" : " should be live and is not"));
     }
-    prediction_.seconds = now_;
+    prediction_.seconds = clock_.now();
   }
 
   const Program& program_;
@@ -215,8 +243,8 @@ class Replay {
   bool in_pipeline_ = false;
   std::array<Live, tier_count> live_bytes_{};
   std::vector<Tier> used_tiers_ = {Tier::Device};
-  double now_ = 0;
-  double channel_free_at_ = 0;
+  LaneClock clock_;
+  std::vector<Span> spans_;  // by instruction
   Prediction prediction_;
 };
 
@@ -229,6 +257,12 @@ ReplayError::ReplayError(int instruction, const std::string& description, const 
 
 Prediction replay(const Program& program) {
   return Replay(program).run();
+}
+
+std::vector<Span> spans_of(const Program& program) {
+  Replay replay(program);
+  replay.run();
+  return replay.spans();
 }
 
 }  // namespace garonne::plan

@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <optional>
 #include <tuple>
 
+#include "plan/program/lane_clock.hpp"
 #include "plan/program/replay.hpp"
 
 namespace garonne::plan {
@@ -72,28 +75,47 @@ struct Meeting {
   double latest = 0;
   double seconds = 0;
   int link = -1;  // of a message
+
+  bool is_complete() const { return came == wanted; }
+};
+
+// What runs beside Compute.
+struct Started {
+  double end = 0;     // of what meets nobody
+  double queued = 0;  // seconds for which its lane was taken
+};
+
+// An instruction that was issued and has not started, since what it follows is still open.
+struct Issued {
+  int instruction = -1;
+  double at = 0;
+};
+
+// One rank on its way through its Program.
+struct Walk {
+  int next = 0;  // instruction
+  LaneClock clock;
+  std::vector<int> meeting_of;     // by instruction; -1 = it meets nobody
+  std::map<int, Started> started;  // by instruction
+  std::vector<Issued> issued;
+  WaitedSeconds waited;
+  int arrived = -1;  // the blocking instruction that it has come to last
 };
 
 // Runs all ranks at once: a message or a collective goes on its way when all its ends are there.
-// Each rank has one communication lane for collectives; messages pass beside it, one after the
-// other from a rank to another.
+// The lanes of a rank are lines of its clock; messages pass beside them, one after the other from a
+// rank to another.
 class Meetings {
  public:
   explicit Meetings(const std::vector<Program>& programs)
-      : programs_(programs),
-        next_(programs.size(), 0),
-        now_(programs.size(), 0),
-        lane_(programs.size(), 0),
-        meeting_of_(programs.size()),
-        waited_(programs.size()),
-        arrived_(programs.size(), -1) {
+      : programs_(programs), walks_(programs.size()) {
     for (std::size_t rank = 0; rank < programs.size(); ++rank)
-      meeting_of_[rank].assign(programs[rank].instructions.size(), -1);
+      walks_[rank].meeting_of.assign(programs[rank].instructions.size(), -1);
     enrol();
   }
 
-  // When each rank is done.
-  std::vector<double> run() {
+  // Until all ranks are done.
+  void run() {
     bool moved = true;
     while (moved) {
       moved = false;
@@ -102,24 +124,24 @@ class Meetings {
       }
     }
     for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
-      if (index(next_[index(rank)]) == programs_[index(rank)].instructions.size()) continue;
-      fail(programs_, rank, next_[index(rank)],
-           "never comes to an end: the ranks wait in a circle");
+      const int next = walks_[index(rank)].next;
+      if (index(next) == programs_[index(rank)].instructions.size()) continue;
+      fail(programs_, rank, next, "never comes to an end: the ranks wait in a circle");
     }
-    return now_;
   }
 
-  // Of each rank, once it has run.
-  const std::vector<WaitedSeconds>& waited() const { return waited_; }
+  // Of a rank, once all have run.
+  double seconds(std::size_t rank) const { return walks_[rank].clock.now(); }
+  const WaitedSeconds& waited(std::size_t rank) const { return walks_[rank].waited; }
 
  private:
   // `seconds` of the wait for something that takes `link_seconds` by itself.
-  void note_wait(int rank, const Channel& channel, double seconds, double link_seconds) {
-    WaitedSeconds& waited = waited_[index(rank)];
-    double& link = channel.group == GroupAxis::Tensor     ? waited.tensor
-                   : channel.group == GroupAxis::Pipeline ? waited.pipeline
-                   : channel.group == GroupAxis::Data     ? waited.data
-                                                          : waited.world;
+  static void note_wait(WaitedSeconds& waited, GroupAxis axis, double seconds,
+                        double link_seconds) {
+    double& link = axis == GroupAxis::Tensor     ? waited.tensor
+                   : axis == GroupAxis::Pipeline ? waited.pipeline
+                   : axis == GroupAxis::Data     ? waited.data
+                                                 : waited.world;
     const double of_link = std::min(seconds, link_seconds);
     link += of_link;
     waited.others += seconds - of_link;
@@ -148,7 +170,7 @@ class Meetings {
             meetings_.push_back(
                 {0, static_cast<int>(channel.members.size()), 0, instruction.seconds});
           }
-          meeting_of_[index(rank)][index(i)] = found->second;
+          walks_[index(rank)].meeting_of[index(i)] = found->second;
         }
       }
     }
@@ -167,11 +189,11 @@ class Meetings {
                fmt::format("expects {} B where rank {} sends {} B", instruction.channel->bytes,
                            sender, send.channel->bytes));
         }
-        meeting_of_[index(rank)][index(i)] = meeting_of_[index(sender)][index(at)] =
+        walks_[index(rank)].meeting_of[index(i)] = walks_[index(sender)].meeting_of[index(at)] =
             static_cast<int>(meetings_.size());
         const auto [link, fresh] =
-            link_between.try_emplace({sender, rank}, static_cast<int>(link_free_.size()));
-        if (fresh) link_free_.push_back(0);
+            link_between.try_emplace({sender, rank}, static_cast<int>(links_.size()));
+        if (fresh) links_.emplace_back();
         meetings_.push_back({0, 2, 0, send.seconds, link->second});
       }
     }
@@ -189,64 +211,127 @@ class Meetings {
     return channel.members[index(channel.peer)];
   }
 
+  const Instruction& instruction_of(int rank, int i) const {
+    return programs_[index(rank)].instructions[index(i)];
+  }
+
+  // Whether anything moved.
   bool step(int rank) {
-    const auto& instructions = programs_[index(rank)].instructions;
-    int& next = next_[index(rank)];
-    if (index(next) == instructions.size()) return false;
-    const Instruction& instruction = instructions[index(next)];
-    double& now = now_[index(rank)];
-    const int meeting = meeting_of_[index(rank)][index(next)];
-    if (meeting >= 0) {
-      const bool blocks = instruction.lane == Lane::Compute;
-      if (arrived_[index(rank)] != next) {
-        arrived_[index(rank)] = next;
-        double& lane = lane_[index(rank)];
-        const double start = is_message(instruction) || blocks ? now : std::max(now, lane);
-        Meeting& place = meetings_[index(meeting)];
-        place.latest = std::max(place.latest, start);
-        ++place.came;
-        if (place.came == place.wanted && place.link >= 0) {
-          double& free = link_free_[index(place.link)];
-          place.latest = std::max(place.latest, free);
-          free = place.latest + place.seconds;
-        }
-        if (!is_message(instruction) && !blocks) lane = start + place.seconds;
-      }
-      if (blocks) {
-        const Meeting& place = meetings_[index(meeting)];
-        if (place.came < place.wanted) return false;
-        const double done = std::max(now, place.latest) + place.seconds;
-        note_wait(rank, *instruction.channel, done - now, place.seconds);
-        now = done;
-      }
-    } else if (instruction.operation == Operation::Wait) {
-      const int waited = meeting_of_[index(rank)][index(instruction.completes)];
-      if (waited >= 0) {
-        const Meeting& place = meetings_[index(waited)];
-        if (place.came < place.wanted) return false;
-        const double done = std::max(now, place.latest + place.seconds);
-        const Channel& channel = *instructions[index(instruction.completes)].channel;
-        // What queues behind other reductions waits for the link, too.
-        note_wait(rank, channel, done - now,
-                  channel.group == GroupAxis::Data ? done - now : place.seconds);
-        now = done;
-      }
-    } else {
-      now += instruction.seconds;
+    Walk& walk = walks_[index(rank)];
+    if (start_issued(rank)) return true;
+    if (index(walk.next) == programs_[index(rank)].instructions.size()) return false;
+    const Instruction& instruction = instruction_of(rank, walk.next);
+    if (instruction.lane != Lane::Compute) {
+      walk.issued.push_back({walk.next, walk.clock.now()});
+      ++walk.next;
+      start_issued(rank);
+      return true;
     }
-    ++next;
+    const int meeting = walk.meeting_of[index(walk.next)];
+    if (meeting >= 0) {
+      if (!meet(walk, index(meeting), instruction)) return false;
+    } else if (instruction.operation == Operation::Wait) {
+      if (!wait(rank, instruction)) return false;
+    } else {
+      walk.clock.compute(instruction.seconds);
+    }
+    ++walk.next;
+    return true;
+  }
+
+  // Starts what was issued and has all that it follows behind it; lanes keep their order.
+  bool start_issued(int rank) {
+    Walk& walk = walks_[index(rank)];
+    std::array<bool, lane_count> held{};
+    std::vector<Issued> rest;
+    for (const Issued& one : walk.issued) {
+      const Instruction& instruction = instruction_of(rank, one.instruction);
+      bool& lane_held = held[static_cast<std::size_t>(instruction.lane)];
+      double ready = one.at;
+      for (const int earlier : instruction.after) {
+        const std::optional<double> end = end_of(walk, rank, earlier);
+        lane_held = lane_held || !end;
+        ready = std::max(ready, end.value_or(0));
+      }
+      if (lane_held) {
+        rest.push_back(one);
+      } else {
+        start(walk, one, instruction, ready);
+      }
+    }
+    const bool moved = rest.size() < walk.issued.size();
+    walk.issued = std::move(rest);
+    return moved;
+  }
+
+  void start(Walk& walk, const Issued& issued, const Instruction& instruction, double ready) {
+    const int meeting = walk.meeting_of[index(issued.instruction)];
+    const double seconds = meeting >= 0 ? meetings_[index(meeting)].seconds : instruction.seconds;
+    Started& started = walk.started[issued.instruction];
+    double begin = ready;
+    if (!is_message(instruction)) {
+      Line& line = walk.clock.line(instruction.lane);
+      begin = line.start(ready);
+      line.take(begin + seconds);
+    }
+    started = {begin + seconds, begin - ready};
+    if (meeting >= 0) arrive(meetings_[index(meeting)], begin);
+  }
+
+  void arrive(Meeting& meeting, double when) {
+    meeting.latest = std::max(meeting.latest, when);
+    ++meeting.came;
+    if (!meeting.is_complete() || meeting.link < 0) return;
+    Line& link = links_[index(meeting.link)];
+    meeting.latest = link.start(meeting.latest);
+    link.take(meeting.latest + meeting.seconds);
+  }
+
+  // When an earlier instruction ends; none while that is open.
+  std::optional<double> end_of(const Walk& walk, int rank, int earlier) const {
+    if (instruction_of(rank, earlier).lane == Lane::Compute) return 0;
+    const auto found = walk.started.find(earlier);
+    if (found == walk.started.end()) return std::nullopt;
+    const int number = walk.meeting_of[index(earlier)];
+    if (number < 0) return found->second.end;
+    const Meeting& meeting = meetings_[index(number)];
+    if (!meeting.is_complete()) return std::nullopt;
+    return meeting.latest + meeting.seconds;
+  }
+
+  // What Compute blocks for.
+  bool meet(Walk& walk, std::size_t number, const Instruction& instruction) {
+    Meeting& meeting = meetings_[number];
+    if (walk.arrived != walk.next) {
+      walk.arrived = walk.next;
+      arrive(meeting, walk.clock.now());
+    }
+    if (!meeting.is_complete()) return false;
+    const double end = std::max(walk.clock.now(), meeting.latest) + meeting.seconds;
+    const double seconds = walk.clock.wait(end);
+    note_wait(walk.waited, instruction.channel->group, seconds, meeting.seconds);
+    return true;
+  }
+
+  bool wait(int rank, const Instruction& instruction) {
+    Walk& walk = walks_[index(rank)];
+    const int waited = instruction.completes;
+    const std::optional<double> end = end_of(walk, rank, waited);
+    if (!end) return false;
+    walk.clock.compute(instruction.seconds);
+    const double seconds = walk.clock.wait(*end);
+    const int number = walk.meeting_of[index(waited)];
+    if (number < 0) return true;
+    // What queues behind others of its lane waits for the link, too.
+    note_wait(walk.waited, instruction_of(rank, waited).channel->group, seconds,
+              meetings_[index(number)].seconds + walk.started.at(waited).queued);
     return true;
   }
 
   const std::vector<Program>& programs_;
-  std::vector<int> next_;     // by rank: instruction
-  std::vector<double> now_;   // by rank
-  std::vector<double> lane_;  // by rank: when its collectives so far are done
-  std::vector<std::vector<int>> meeting_of_;
+  std::vector<Walk> walks_;  // by rank
   std::vector<Meeting> meetings_;
-  std::vector<double> link_free_;  // from a rank to another: when its messages so far are through
-  std::vector<WaitedSeconds> waited_;  // by rank
-  std::vector<int> arrived_;           // by rank: the instruction that it has come to last
+  std::vector<Line> links_;  // from a rank to another
 };
 
 }  // namespace
@@ -256,10 +341,10 @@ std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
   for (const auto& program : programs) predictions.push_back(replay(program));
   check_collectives(programs);
   Meetings meetings(programs);
-  const std::vector<double> seconds = meetings.run();
+  meetings.run();
   for (std::size_t rank = 0; rank < programs.size(); ++rank) {
-    predictions[rank].seconds = seconds[rank];
-    predictions[rank].waited = meetings.waited()[rank];
+    predictions[rank].seconds = meetings.seconds(rank);
+    predictions[rank].waited = meetings.waited(rank);
   }
   return predictions;
 }

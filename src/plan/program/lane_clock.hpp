@@ -1,0 +1,43 @@
+// The time of the lanes of one rank, from which both replays take their seconds.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "base/device.hpp"
+
+namespace garonne::plan {
+
+// What is used by one thing after the other: a lane, or the link from a rank to another.
+class Line {
+ public:
+  // When what is ready then starts.
+  double start(double ready) const { return std::max(ready, free_at_); }
+  void take(double until) { free_at_ = until; }
+
+ private:
+  double free_at_ = 0;
+};
+
+// Compute is where the rank is, and has the present time; the other lanes are lines beside it, all
+// of one kind, so that another lane needs nothing here. Seconds from the start of the step.
+class LaneClock {
+ public:
+  double now() const { return now_; }
+  void compute(double seconds) { now_ += seconds; }
+  // Stands still until then, where that is to come; returns for how long.
+  double wait(double until) {
+    const double before = now_;
+    now_ = std::max(now_, until);
+    return now_ - before;
+  }
+
+  Line& line(Lane lane) { return lines_[static_cast<std::size_t>(lane)]; }
+
+ private:
+  double now_ = 0;
+  std::array<Line, lane_count> lines_;
+};
+
+}  // namespace garonne::plan

@@ -1,0 +1,207 @@
+// Lanes in both replays: when what runs beside compute starts and ends, against the longest path
+// through what each instruction follows. Nothing in them knows a lane by its name but that messages
+// have links, so every lane is tried, the ones that no Program uses yet, too.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+
+#include "plan/program/order_check.hpp"
+#include "plan/program/replay.hpp"
+#include "plan/program/spans.hpp"
+#include "plan/step/graphs.hpp"
+
+namespace garonne::plan::test {
+namespace {
+
+std::vector<Lane> lanes_beside_compute() {
+  std::vector<Lane> lanes;
+  for (int lane = 1; lane < lane_count; ++lane) lanes.push_back(static_cast<Lane>(lane));
+  return lanes;
+}
+
+Instruction work(Lane lane, double seconds, std::vector<int> after = {}) {
+  Instruction instruction;
+  instruction.operation = Operation::Load;
+  instruction.node = std::string(to_string(lane));
+  instruction.lane = lane;
+  instruction.seconds = seconds;
+  instruction.after = std::move(after);
+  return instruction;
+}
+
+Instruction wait_for(int completes) {
+  Instruction instruction;
+  instruction.operation = Operation::Wait;
+  instruction.completes = completes;
+  return instruction;
+}
+
+void expect_span(const std::vector<Span>& spans, std::size_t i, double begin, double end) {
+  EXPECT_EQ(spans.at(i).begin, begin) << "instruction " << i;
+  EXPECT_EQ(spans.at(i).end, end) << "instruction " << i;
+}
+
+TEST(Lanes, EachIsALineOfItsOwn) {
+  for (const Lane lane : lanes_beside_compute()) {
+    for (const Lane other : lanes_beside_compute()) {
+      Program program;
+      program.instructions = {work(Lane::Compute, 1), work(lane, 4), work(Lane::Compute, 3),
+                              work(other, 2),         wait_for(1),   wait_for(3)};
+      check_order(program);
+      // A rank alone has one queue for messages and collectives.
+      const auto queue = [](Lane one) { return one == Lane::Message ? Lane::Collective : one; };
+      const bool queues = queue(lane) == queue(other);
+      const std::vector<Span> alone = spans_of(program);
+      expect_span(alone, 0, 0, 1);
+      expect_span(alone, 1, 1, 5);
+      expect_span(alone, 2, 1, 4);
+      expect_span(alone, 3, queues ? 5 : 4, queues ? 7 : 6);
+      expect_span(alone, 4, 4, 5);
+      expect_span(alone, 5, 5, queues ? 7 : 6);
+      EXPECT_EQ(replay(program).seconds, queues ? 7 : 6);
+      if (lane == other || !queues) {
+        EXPECT_EQ(replay_together({program})[0].seconds, replay(program).seconds);
+      }
+      const Program again =
+          program_from_json(nlohmann::json::parse(to_json(program, {0}, {}).dump()), "p.json");
+      EXPECT_EQ(program_hash(again), program_hash(program));
+    }
+  }
+}
+
+TEST(Lanes, StartAfterWhatTheyFollow) {
+  Program program;
+  program.instructions = {work(Lane::Compute, 1),
+                          work(Lane::CopyOut, 4),
+                          work(Lane::DiskWrite, 2, {1}),
+                          work(Lane::HostCompute, 1),
+                          work(Lane::CopyIn, 1, {2, 3}),
+                          wait_for(4),
+                          wait_for(1),
+                          wait_for(2),
+                          wait_for(3)};
+  const std::vector<Span> alone = spans_of(program);
+  expect_span(alone, 1, 1, 5);
+  expect_span(alone, 2, 5, 7);
+  expect_span(alone, 3, 1, 2);
+  expect_span(alone, 4, 7, 8);
+  EXPECT_EQ(replay(program).seconds, 8);
+  EXPECT_EQ(replay_together({program})[0].seconds, replay(program).seconds);
+}
+
+// The longest path: an instruction ends its seconds after the last of those before it has ended.
+std::vector<Span> longest_paths(const Program& program) {
+  std::vector<Span> spans;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    std::vector<int> before = instruction.after;
+    for (const Lane lane : {Lane::Compute, instruction.lane}) {
+      for (int earlier = static_cast<int>(i) - 1; earlier >= 0; --earlier) {
+        if (program.instructions[at(earlier)].lane != lane) continue;
+        before.push_back(earlier);
+        break;
+      }
+    }
+    double begin = 0;
+    for (const int earlier : before) begin = std::max(begin, spans[at(earlier)].end);
+    double end = begin + instruction.seconds;
+    if (instruction.completes >= 0) end = std::max(end, spans[at(instruction.completes)].end);
+    // A wait is on compute from where that was.
+    spans.push_back({begin, end});
+  }
+  return spans;
+}
+
+TEST(Lanes, TakeTheLongestPath) {
+  int waited = 0;
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](int most) { return std::uniform_int_distribution(0, most - 1)(random); };
+    Program program;
+    std::vector<int> open;
+    for (int i = 0; i < 30; ++i) {
+      if (!open.empty() && below(3) == 0) {
+        const auto which = static_cast<std::size_t>(below(static_cast<int>(open.size())));
+        program.instructions.push_back(wait_for(open[which]));
+        open.erase(open.begin() + static_cast<std::ptrdiff_t>(which));
+        continue;
+      }
+      // Not the messages, which queue with collectives where a rank is alone.
+      const Lane lane = lanes_beside_compute()[at(1 + below(lane_count - 2))];
+      Instruction one = work(below(3) == 0 ? Lane::Compute : lane, below(9));
+      if (one.lane != Lane::Compute) {
+        while (i > 0 && below(2) == 0) one.after.push_back(below(i));
+        open.push_back(i);
+      }
+      program.instructions.push_back(one);
+    }
+    for (const int one : open) program.instructions.push_back(wait_for(one));
+    const std::vector<Span> wanted = longest_paths(program);
+    const std::vector<Span> spans = spans_of(program);
+    ASSERT_EQ(spans.size(), wanted.size());
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      ASSERT_EQ(spans[i].begin, wanted[i].begin) << "seed " << seed << ", " << i;
+      ASSERT_EQ(spans[i].end, wanted[i].end) << "seed " << seed << ", " << i;
+      waited += program.instructions[i].completes >= 0 && wanted[i].end > wanted[i].begin;
+    }
+    EXPECT_EQ(replay(program).seconds, wanted.back().end);
+    EXPECT_EQ(replay_together({program})[0].seconds, wanted.back().end);
+  }
+  EXPECT_GT(waited, 500);
+}
+
+Instruction message(Operation operation, int from, int to, int tag, double seconds) {
+  Instruction instruction = work(Lane::Message, seconds);
+  instruction.operation = operation;
+  const int mine = operation == Operation::Send ? from : to;
+  instruction.channel =
+      Channel{"message", GroupAxis::Pipeline, {0, 1}, mine == from ? to : from, tag, 64};
+  return instruction;
+}
+
+// What follows a message that is not there yet does not hold up what the other rank needs first.
+TEST(Lanes, ACopyMayFollowWhatHasNotArrived) {
+  Program first;
+  first.instructions = {message(Operation::Receive, 1, 0, 1, 3),
+                        work(Lane::CopyOut, 4, {0}),
+                        message(Operation::Send, 0, 1, 0, 2),
+                        wait_for(2),
+                        wait_for(0),
+                        wait_for(1)};
+  Program second;
+  second.rank = 1;
+  second.instructions = {message(Operation::Receive, 0, 1, 0, 2), wait_for(0),
+                         message(Operation::Send, 1, 0, 1, 3), wait_for(2)};
+  const auto together = replay_together({first, second});
+  EXPECT_EQ(together[0].seconds, 9);
+  EXPECT_EQ(together[1].seconds, 5);
+}
+
+TEST(Lanes, FollowOnlyWhatComesBefore) {
+  const auto refusal = [](const Program& program) -> std::string {
+    try {
+      replay(program);
+    } catch (const ReplayError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const int named : {-1, 1, 2, 7}) {
+    Program program;
+    program.instructions = {work(Lane::CopyOut, 1), work(Lane::CopyIn, 1, {named}), wait_for(0),
+                            wait_for(1)};
+    EXPECT_NE(
+        refusal(program).find("instruction 1, load copy-in: follows what does not come before"),
+        std::string::npos)
+        << refusal(program);
+  }
+  Program program;
+  program.instructions = {work(Lane::CopyOut, 1), work(Lane::Compute, 1, {0}), wait_for(0)};
+  EXPECT_NE(refusal(program).find("where only a wait waits"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace garonne::plan::test
