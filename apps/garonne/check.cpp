@@ -9,7 +9,9 @@ namespace garonne::apps {
 
 void add_check(CLI::App& app, Chosen& chosen) {
   CLI::App* command = app.add_subcommand(
-      "check", "prove that saved Programs are legal, by replay and by the order of their lanes");
+      "check",
+      "prove that saved Programs are legal, by replay, the order of their lanes and what buffers "
+      "hold");
   const auto folder = std::make_shared<std::string>();
   command
       ->add_option("folder", *folder, "as `plan --program` or a run has written it (rank_<n>.json)")

@@ -155,6 +155,21 @@ class CheckTest(ProgramTest):
         for word in ("rank_1.json", "instruction", "asynchronous"):
             self.assertIn(word, done.stderr)
 
+    def test_what_buffers_hold_is_followed_without_the_model(self):
+        folder = self.directory("contents")
+        run("plan", self.config, "--memory.plan", "full", "--program", folder)
+        path = folder / "rank_0.json"
+        program = json.loads(path.read_text())
+        # In the first micro-batch it reads them in the other order.
+        place, changed = next((i, one) for i, one in enumerate(program["instructions"])
+                              if one["operation"].startswith("forward") and one.get("micro_batch") == 1
+                              and len(set(one["arguments"]["inputs"])) == 2)
+        changed["arguments"]["inputs"].reverse()
+        path.write_text(json.dumps(program))
+        done = run("check", folder, check=2)
+        for word in ("rank_0.json", f"instruction {place},", "is not its input"):
+            self.assertIn(word, done.stderr)
+
     def test_nothing_to_check(self):
         self.assertIn("rank_<n>.json", run("check", self.folder, check=5).stderr)
         self.assertIn("cannot be read", run("check", self.folder / "none", check=5).stderr)

@@ -13,6 +13,9 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/json_input.hpp"
+#include "plan/program/content_check.hpp"
+#include "plan/program/implied_model.hpp"
+#include "plan/program/model_check.hpp"
 #include "plan/program/order_check.hpp"
 #include "plan/program/replay.hpp"
 
@@ -98,6 +101,9 @@ std::string check_saved_programs(const SavedPrograms& saved) {
     try {
       prediction = plan::replay(program);
       plan::check_order(program);
+      const plan::ModelGraph model = plan::implied_model(program);
+      plan::check_against_model(program, model);
+      plan::check_contents(program, model);
     } catch (const plan::ReplayError& illegal) {
       refuse(saved.paths[i], illegal.what());
     }

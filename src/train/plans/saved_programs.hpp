@@ -19,7 +19,8 @@ plan::Program read_program(const std::string& path);
 // Every rank_<n>.json of `folder`. Throws IoError where there is none, and as read_program() does.
 SavedPrograms read_saved_programs(const std::string& folder);
 
-// Replays each one and checks the order of its lanes; then replays together those that make a whole
+// Replays each one, checks the order of its lanes and follows what its buffers hold, by the model
+// that it implies; then replays together those that make a whole
 // grid, or the stages of one pipeline. Returns what was proved, a line a Program. Throws
 // ConfigError with file, instruction, buffer and rule for the first that is illegal.
 std::string check_saved_programs(const SavedPrograms& saved);

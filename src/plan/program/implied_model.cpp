@@ -1,0 +1,292 @@
+#include "plan/program/implied_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/program/replay.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+class ImpliedModel {
+ public:
+  explicit ImpliedModel(const Program& program)
+      : program_(program), held_(program.buffers.size()), bucket_in_(program.buffers.size(), -1) {}
+
+  ModelGraph take() {
+    size_tables();
+    add_parameters();
+    for (number_ = 0; index(number_) < program_.instructions.size(); ++number_) {
+      instruction_ = &program_.instructions[index(number_)];
+      step();
+      for (const int freed : instruction_->frees) held_[index(freed)] = Held();
+    }
+    return std::move(graph_);
+  }
+
+ private:
+  // A value of a micro-batch.
+  struct Held {
+    int value = -1;
+    int micro_batch = -1;
+  };
+
+  void says(bool holds, const std::string& reason) const {
+    if (holds) return;
+    throw ReplayError(
+        number_, instruction_ == nullptr ? "what is trained" : describe(*instruction_), reason);
+  }
+
+  // Numbers that the Program has stay; what nodes make is numbered behind them.
+  void size_tables() {
+    int values = 0;
+    int nodes = 0;
+    const auto most = static_cast<int>(program_.buffers.size() + program_.instructions.size());
+    for (number_ = 0; index(number_) < program_.instructions.size(); ++number_) {
+      instruction_ = &program_.instructions[index(number_)];
+      const Arguments& arguments = instruction_->arguments;
+      for (const LoadedValue& loaded : arguments.loaded) values = std::max(values, loaded.value);
+      values = std::max(values, arguments.value);
+      // Every value is made somewhere, so larger ones are numbers of no model.
+      says(values < most && instruction_->node_index < most,
+           "has a number of a value or node that nothing makes");
+      if (is_of_node()) nodes = std::max(nodes, instruction_->node_index + 1);
+    }
+    instruction_ = nullptr;
+    number_ = -1;
+    first_made_ = values + 1;
+    graph_.values.resize(index(first_made_ + nodes));
+    for (ValueSpec& value : graph_.values) value.differentiable = false;
+    graph_.nodes.resize(index(nodes));
+    for (int n = 0; n < nodes; ++n) graph_.nodes[index(n)].output = first_made_ + n;
+    seen_.resize(index(nodes), false);
+  }
+
+  bool is_of_node() const {
+    const Operation operation = instruction_->operation;
+    return is_forward(operation) || is_backward(operation) || operation == Operation::Send ||
+           operation == Operation::Receive;
+  }
+
+  void add_parameters() {
+    std::size_t count = 0;
+    for (const Bucket& bucket : program_.buckets) count += bucket.parameters.size();
+    graph_.parameters.resize(count);
+    for (std::size_t b = 0; b < program_.buckets.size(); ++b) {
+      const Bucket& bucket = program_.buckets[b];
+      says(bucket.offsets.size() == bucket.parameters.size(), "a bucket lacks offsets");
+      for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
+        const int p = bucket.parameters[k];
+        says(p >= 0 && index(p) < count, "a bucket is of no parameter");
+        const std::int64_t next =
+            k + 1 < bucket.offsets.size() ? bucket.offsets[k + 1] : bucket.elements;
+        graph_.parameters[index(p)].elements = next - bucket.offsets[k];
+        graph_.parameters[index(p)].name = fmt::format("parameter {}", p);
+      }
+      if (bucket.shard.elements > 0 && bucket.shard.gathered < 0) {
+        says(bucket.shard.parameter >= 0 && index(bucket.shard.parameter) < bucket_in_.size(),
+             "a shard has no buffer");
+        bucket_in_[index(bucket.shard.parameter)] = static_cast<int>(b);
+      }
+    }
+    for (const Piece& piece : program_.pieces) {
+      const Range& range = piece.compute_copy.buffer >= 0 ? piece.compute_copy : piece.trained;
+      says(range.buffer >= 0 && index(range.buffer) < bucket_in_.size(), "a piece has no buffer");
+      if (bucket_in_[index(range.buffer)] < 0) whole_.emplace(range.buffer, piece.parameter);
+    }
+    for (const auto& [buffer, p] : whole_) {
+      says(index(p) < count || program_.buckets.empty(), "a piece is of no parameter");
+      if (index(p) < count) graph_.parameters[index(p)].name = program_.buffers[index(buffer)].name;
+    }
+  }
+
+  void step() {
+    const Arguments& arguments = instruction_->arguments;
+    const int n = instruction_->node_index;
+    if (is_of_node() && instruction_->operation != Operation::Send &&
+        instruction_->operation != Operation::Receive)
+      says(n >= 0, "is of no node");
+    switch (instruction_->operation) {
+      case Operation::Load:
+        for (const LoadedValue& loaded : arguments.loaded) comes(loaded.value, loaded.buffer);
+        break;
+      case Operation::Receive:
+        if (n >= 0) break;
+        says(arguments.value >= 0, "receives no value");
+        comes(arguments.value, arguments.output);
+        break;
+      case Operation::Send:
+        if (n >= 0) hand_over(graph_.nodes[index(n)]);
+        break;
+      case Operation::Forward:
+      case Operation::ForwardKeep:
+        forward(graph_.nodes[index(n)]);
+        break;
+      case Operation::Backward:
+      case Operation::BackwardWeight:
+      case Operation::BackwardInput:
+        backward(graph_.nodes[index(n)]);
+        break;
+      case Operation::AllGather:
+        gather();
+        break;
+      case Operation::AllReduce:
+        if (instruction_->channel && instruction_->channel->group == GroupAxis::Tied) tie();
+        break;
+      case Operation::EmitLoss:
+        says(!arguments.inputs.empty(), "takes one input");
+        if (graph_.loss < 0) graph_.loss = value_in(arguments.inputs[0]);
+        break;
+      default:
+        break;
+    }
+  }
+
+  // From no node.
+  void comes(int value, int buffer) {
+    says(value >= 0 && value < first_made_, "is of no value");
+    ValueSpec& spec = graph_.values[index(value)];
+    spec.loaded = true;
+    name_and_size(spec, buffer);
+    held_[index(buffer)] = {value, instruction_->micro_batch};
+  }
+
+  void name_and_size(ValueSpec& spec, int buffer) const {
+    const Buffer& made = program_.buffers[index(buffer)];
+    if (!spec.name.empty()) return;
+    spec.name = made.name.substr(0, made.name.rfind('#'));
+    spec.bytes = made.bytes;
+  }
+
+  int value_in(int buffer) const {
+    const Held& held = held_[index(buffer)];
+    says(held.value >= 0 && held.micro_batch == instruction_->micro_batch,
+         fmt::format("{} is no value of micro-batch {}", program_.buffers[index(buffer)].name,
+                     instruction_->micro_batch));
+    return held.value;
+  }
+
+  // Whether it is seen for the first time; what it makes is there from now on.
+  bool is_first(NodeSpec& node) {
+    const int output = instruction_->arguments.output;
+    says(output >= 0, "makes nothing");
+    held_[index(output)] = {node.output, instruction_->micro_batch};
+    name_and_size(graph_.values[index(node.output)], output);
+    const bool first = !seen_[index(instruction_->node_index)];
+    seen_[index(instruction_->node_index)] = true;
+    if (first) node.name = instruction_->node;
+    return first;
+  }
+
+  void hand_over(NodeSpec& node) {
+    says(instruction_->arguments.inputs.size() == 1, "takes one input");
+    const int input = value_in(instruction_->arguments.inputs[0]);
+    if (!is_first(node)) return;
+    node.inputs = {input};
+    node.hands_over = true;
+  }
+
+  void forward(NodeSpec& node) {
+    const Arguments& arguments = instruction_->arguments;
+    std::vector<int> inputs;
+    for (const int id : arguments.inputs) inputs.push_back(value_in(id));
+    std::vector<int> parameters;
+    for (const Range& range : arguments.parameters) parameters.push_back(parameter_at(range));
+    if (instruction_->operation == Operation::ForwardKeep && node.private_slot_bytes.empty()) {
+      for (const int id : arguments.record)
+        node.private_slot_bytes.push_back(program_.buffers[index(id)].bytes);
+    }
+    if (!is_first(node)) return;
+    node.inputs = std::move(inputs);
+    node.parameters = std::move(parameters);
+  }
+
+  void backward(NodeSpec& node) {
+    const Arguments& arguments = instruction_->arguments;
+    says(seen_[index(instruction_->node_index)], "runs before its forward");
+    says(arguments.inputs.size() == node.inputs.size(), "takes another number of inputs");
+    graph_.values[index(node.output)].differentiable = true;
+    for (const GradientTarget& target : arguments.parameter_gradients)
+      made_in_[target.range.buffer].insert(target.parameter);
+    if (!backwards_.insert({instruction_->node_index, instruction_->operation}).second) return;
+    if (instruction_->operation != Operation::Backward) node.splits_backward = true;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (arguments.input_gradients[i] >= 0)
+        graph_.values[index(node.inputs[i])].differentiable = true;
+      if (arguments.inputs[i] >= 0) node.pinned_values.push_back(node.inputs[i]);
+    }
+    if (arguments.pinned_output >= 0) node.pinned_values.push_back(node.output);
+  }
+
+  // What is summed over copies on other stages has such copies.
+  void tie() {
+    for (const int p : made_in_[instruction_->arguments.inputs[0]]) {
+      if (p >= 0 && index(p) < graph_.parameters.size()) graph_.parameters[index(p)].tied = true;
+    }
+  }
+
+  void gather() {
+    const Arguments& arguments = instruction_->arguments;
+    const auto found =
+        std::find_if(program_.buckets.begin(), program_.buckets.end(), [&](const Bucket& bucket) {
+          return bucket.shard.elements > 0 && bucket.shard.parameter == arguments.inputs[0];
+        });
+    says(found != program_.buckets.end() && arguments.output >= 0,
+         "gathers no shard of parameters");
+    bucket_in_[index(arguments.output)] = static_cast<int>(found - program_.buckets.begin());
+  }
+
+  int parameter_at(const Range& range) {
+    const int b = bucket_in_[index(range.buffer)];
+    if (b >= 0) {
+      const Bucket& bucket = program_.buckets[index(b)];
+      const auto found = std::find(bucket.offsets.begin(), bucket.offsets.end(), range.offset);
+      says(found != bucket.offsets.end(),
+           fmt::format("no parameter begins at element {} of {}", range.offset,
+                       program_.buffers[index(range.buffer)].name));
+      return bucket.parameters[static_cast<std::size_t>(found - bucket.offsets.begin())];
+    }
+    // Where nothing is trained, parameters are known by their buffers alone.
+    const auto [found, fresh] =
+        whole_.try_emplace(range.buffer, static_cast<int>(graph_.parameters.size()));
+    if (fresh || index(found->second) >= graph_.parameters.size()) {
+      says(program_.pieces.empty(),
+           program_.buffers[index(range.buffer)].name + " is no parameter that is trained");
+      found->second = static_cast<int>(graph_.parameters.size());
+      graph_.parameters.emplace_back();
+      graph_.parameters.back().name = program_.buffers[index(range.buffer)].name;
+      graph_.parameters.back().elements = range.elements;
+    }
+    return found->second;
+  }
+
+  const Program& program_;
+  ModelGraph graph_;
+  int number_ = -1;
+  const Instruction* instruction_ = nullptr;
+  int first_made_ = 0;          // value of the first node's output
+  std::vector<Held> held_;      // by buffer
+  std::vector<int> bucket_in_;  // by buffer: whose whole range it is; -1 = of none
+  std::map<int, int> whole_;    // parameter by buffer, where it is not in shards
+  std::vector<bool> seen_;      // by node
+  std::set<std::pair<int, Operation>> backwards_;
+  std::map<int, std::set<int>> made_in_;  // by buffer: parameters whose gradients it has
+};
+
+}  // namespace
+
+ModelGraph implied_model(const Program& program) {
+  return ImpliedModel(program).take();
+}
+
+}  // namespace garonne::plan
