@@ -1,0 +1,308 @@
+#include "plan/program/interpreted_rank.hpp"
+
+#include <algorithm>
+
+#include "plan/step/graphs.hpp"
+
+namespace garonne::plan::test {
+
+InterpretedRank::InterpretedRank(const ModelGraph& graph, const Program& program)
+    : graph_(graph), program_(program), slots_(program.buffers.size()) {
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    const Buffer& buffer = program.buffers[id];
+    if (!buffer.live_at_start) continue;
+    fill(*make(static_cast<int>(id)), mix(hash_of(buffer.name), program.rank));
+    lasting_.push_back(slots_[id]);
+  }
+}
+
+const Instruction& InterpretedRank::instruction() const {
+  return program_.instructions.at(at(next_));
+}
+
+std::string InterpretedRank::where() const {
+  return "rank " + std::to_string(program_.rank) + ", instruction " + std::to_string(next_) + ", " +
+         describe(instruction());
+}
+
+std::int64_t InterpretedRank::bytes(int buffer) const {
+  return program_.buffers.at(at(buffer)).bytes;
+}
+
+const Storage& InterpretedRank::slot(int buffer) const {
+  if (buffer < 0 || at(buffer) >= slots_.size() || !slots_[at(buffer)])
+    throw Impossible(where() + " uses buffer " + std::to_string(buffer) + ", which is not there");
+  return slots_[at(buffer)];
+}
+
+Storage InterpretedRank::make(int buffer) {
+  const std::int64_t elements = program_.buffers.at(at(buffer)).elements;
+  Storage& made = slots_[at(buffer)];
+  made = std::make_shared<Contents>(std::max<std::int64_t>(elements, 1));
+  fill(*made, poison | mix(Hash{13}, ++made_));
+  return made;
+}
+
+Hash* InterpretedRank::part(const Range& range) const {
+  Contents& all = memory(range.buffer);
+  const auto size = static_cast<std::int64_t>(all.size());
+  if (range.offset < 0 || range.elements < 0 || range.offset > size - range.elements)
+    throw Impossible(where() + " uses elements that are not there");
+  return all.data() + range.offset;
+}
+
+Hash InterpretedRank::digest_of(const Range& range) const {
+  const Hash* const first = part(range);
+  Hash hash = 17;
+  for (std::int64_t e = 0; e < range.elements; ++e) hash = mix(hash, first[e]);
+  return hash;
+}
+
+// Samples differ by data rank and micro-batch, and random numbers with them.
+Hash InterpretedRank::start(const char* what) const {
+  const Instruction& now = instruction();
+  return mix(mix(hash_of(what), now.micro_batch), program_.coordinates.data);
+}
+
+// What is given to be read, too, is there before.
+bool InterpretedRank::adds_to(int buffer) const {
+  const auto& reads = instruction().reads;
+  return std::find(reads.begin(), reads.end(), buffer) != reads.end();
+}
+
+const NodeSpec& InterpretedRank::node() const {
+  return graph_.nodes.at(at(instruction().node_index));
+}
+
+void InterpretedRank::advance() {
+  for (const int id : instruction().writes) {
+    if (bytes(id) > 0) slot(id);
+  }
+  for (const int id : instruction().frees) slots_.at(at(id)).reset();
+  ++next_;
+}
+
+Hash InterpretedRank::result() const {
+  Hash hash = reported_;
+  for (const Storage& storage : lasting_) hash = mix(hash, digest(*storage));
+  return hash;
+}
+
+void InterpretedRank::compute() {
+  const Instruction& now = instruction();
+  const Arguments& arguments = now.arguments;
+  switch (now.operation) {
+    case Operation::Load:
+      for (const LoadedValue& loaded : arguments.loaded) {
+        const std::string& name = graph_.values.at(at(loaded.value)).name;
+        make(loaded.buffer, mix(start("load"), hash_of(name)));
+      }
+      return;
+    case Operation::Forward:
+    case Operation::ForwardKeep:
+      return forward();
+    case Operation::Backward:
+    case Operation::BackwardWeight:
+    case Operation::BackwardInput:
+      return backward();
+    case Operation::EmitLoss:
+      return emit_loss();
+    case Operation::KeepShard:
+      return keep_shard();
+    case Operation::SumSquares:
+      return sum_squares();
+    case Operation::Norm: {
+      const Hash squares = memory(arguments.inputs.at(0)).at(1);
+      return make(arguments.output, mix(hash_of("norm"), squares));
+    }
+    case Operation::Update:
+      return update();
+    case Operation::Report:
+      for (const int id : arguments.inputs) reported_ = mix(reported_, whole(id));
+      return;
+    default:
+      throw Impossible(where() + " is nothing that Compute does");
+  }
+}
+
+IssuedBuffers InterpretedRank::issue() {
+  const Instruction& now = instruction();
+  const Arguments& arguments = now.arguments;
+  IssuedBuffers buffers;
+  switch (now.operation) {
+    case Operation::Send:
+      buffers.source = slot(arguments.inputs.at(0));
+      if (arguments.output >= 0) make(arguments.output, nought);
+      break;
+    case Operation::Receive:
+      buffers.target = make(arguments.output);
+      break;
+    case Operation::AllGather:
+      if (arguments.output != arguments.inputs.at(0)) {
+        buffers.shard = slot(arguments.inputs[0]);
+        make(arguments.output);
+      }
+      buffers.source = buffers.target = slot(arguments.output);
+      break;
+    default:
+      buffers.source = buffers.target = slot(arguments.inputs.at(0));
+      break;
+  }
+  if (arguments.staging >= 0) buffers.staging = make(arguments.staging);
+  return buffers;
+}
+
+void InterpretedRank::forward() {
+  const Arguments& arguments = instruction().arguments;
+  Hash known = mix(start("forward"), hash_of(node().name));
+  for (const int id : arguments.inputs) known = mix(known, whole(id));
+  for (const Range& range : arguments.parameters) known = mix(known, digest_of(range));
+  make(arguments.output, mix(known, -1));
+  if (instruction().operation != Operation::ForwardKeep) return;
+  for (std::size_t slot = 0; slot < arguments.record.size(); ++slot)
+    make(arguments.record[slot], mix(known, static_cast<int>(slot)));
+  recorded_.insert({instruction().micro_batch, instruction().node_index});
+}
+
+void InterpretedRank::backward() {
+  const Instruction& now = instruction();
+  const Arguments& arguments = now.arguments;
+  Hash known = mix(start("backward"), hash_of(node().name));
+  Storage given;
+  if (arguments.output_gradient >= 0) {
+    given = slot(arguments.output_gradient);
+    known = mix(known, digest(*given));
+  }
+  for (const int id : arguments.inputs) known = id < 0 ? mix(known, -1) : mix(known, whole(id));
+  if (arguments.pinned_output >= 0) known = mix(known, whole(arguments.pinned_output));
+  for (const int id : arguments.record) known = mix(known, whole(id));
+  if (now.operation != Operation::BackwardInput) {
+    const bool found = recorded_.erase({now.micro_batch, now.node_index}) > 0;
+    if (node().needs_graph && !found) throw Impossible(where() + " has no graph");
+  }
+  Hash with_parameters = known;
+  for (const Range& range : arguments.parameters)
+    with_parameters = mix(with_parameters, digest_of(range));
+  write_weight_gradients(known);
+  for (std::size_t i = 0; i < arguments.input_gradients.size(); ++i) {
+    if (arguments.input_gradients[i] >= 0)
+      write_input_gradient(i, mix(with_parameters, static_cast<int>(i)), given);
+  }
+}
+
+void InterpretedRank::write_weight_gradients(Hash known) {
+  const Arguments& arguments = instruction().arguments;
+  for (const GradientTarget& target : arguments.parameter_gradients) {
+    const int id = target.range.buffer;
+    if (!slots_.at(at(id))) make(id);
+  }
+  for (const Range& range : arguments.zeroed) std::fill_n(part(range), range.elements, nought);
+  for (std::size_t k = 0; k < arguments.parameter_gradients.size(); ++k) {
+    const GradientTarget& target = arguments.parameter_gradients[k];
+    const Hash gradient = mix(mix(known, 1000), static_cast<int>(k));
+    Hash* const elements = part(target.range);
+    for (std::int64_t e = 0; e < target.range.elements; ++e) {
+      const Hash more = mix(gradient, static_cast<int>(e));
+      elements[e] = target.accumulate ? add(elements[e], more) : more;
+    }
+  }
+}
+
+// `given` is the gradient of the output, which some of them are over again.
+void InterpretedRank::write_input_gradient(std::size_t input, Hash made, const Storage& given) {
+  const Arguments& arguments = instruction().arguments;
+  const int id = arguments.input_gradients[input];
+  const auto existing = [&] { return whole(arguments.accumulated.at(input)); };
+  const auto output_gradient = [&]() -> const Storage& {
+    if (!given) throw Impossible(where() + " has no gradient of its output");
+    return given;
+  };
+  switch (arguments.placements.at(input)) {
+    case Placement::None:
+      return;
+    case Placement::Fresh:
+      return make(id, made);
+    case Placement::Alias:
+      slots_.at(at(id)) = output_gradient();
+      return;
+    case Placement::Overwrite:
+      fill(*output_gradient(), made);
+      slots_.at(at(id)) = output_gradient();
+      return;
+    case Placement::AddInPlace: {
+      Contents& there = memory(id);
+      return fill(there, add(digest(there), made));
+    }
+    case Placement::AddExisting: {
+      const Hash sum = add(existing(), made);
+      return make(id, sum);
+    }
+    case Placement::SumWithAlias: {
+      const Hash sum = add(existing(), digest(*output_gradient()));
+      return make(id, sum);
+    }
+  }
+}
+
+void InterpretedRank::emit_loss() {
+  const Arguments& arguments = instruction().arguments;
+  const Hash loss = whole(arguments.inputs.at(0));
+  const bool first = !adds_to(arguments.output);
+  if (first) make(arguments.output)->assign(2, nought);
+  Hash& sum = memory(arguments.output).at(0);
+  sum = add(sum, loss);
+}
+
+void InterpretedRank::keep_shard() {
+  const Arguments& arguments = instruction().arguments;
+  const GradientTarget& target = arguments.parameter_gradients.at(0);
+  const Hash* const from = part(arguments.part);
+  const Contents kept(from, from + arguments.part.elements);
+  if (!target.accumulate) {
+    make(target.range.buffer)->assign(kept.begin(), kept.end());
+    return;
+  }
+  if (target.range.elements != arguments.part.elements)
+    throw Impossible(where() + " keeps another number of elements");
+  Hash* const sum = part(target.range);
+  for (std::size_t e = 0; e < kept.size(); ++e) sum[e] = add(sum[e], kept[e]);
+}
+
+void InterpretedRank::sum_squares() {
+  const Arguments& arguments = instruction().arguments;
+  Hash squares = nought;
+  for (const int id : arguments.pieces) {
+    const Piece& piece = program_.pieces.at(at(id));
+    const Hash gradient = digest_of(piece.gradient);
+    if (piece.counted) squares = add(squares, mix(hash_of("squares"), gradient));
+  }
+  if (!adds_to(arguments.output)) make(arguments.output)->assign(2, nought);
+  Contents& sums = memory(arguments.output);
+  if (arguments.drops_loss) sums.at(0) = nought;
+  sums.at(1) = squares;
+}
+
+void InterpretedRank::update() {
+  const Arguments& arguments = instruction().arguments;
+  const Hash norm = whole(arguments.inputs.at(0));
+  for (const int id : arguments.pieces) {
+    const Piece& piece = program_.pieces.at(at(id));
+    const Hash* const gradient = part(piece.gradient);
+    Hash* const trained = part(piece.trained);
+    Hash* const copy = piece.compute_copy.buffer >= 0 ? part(piece.compute_copy) : nullptr;
+    std::vector<Hash*> states;
+    for (const Range& range : piece.states) states.push_back(part(range));
+    for (std::int64_t e = 0; e < piece.gradient.elements; ++e) {
+      const Hash step = mix(gradient[e], norm);
+      Hash next = mix(step, trained[e]);
+      for (std::size_t k = 0; k < states.size(); ++k) {
+        states[k][e] = mix(mix(step, states[k][e]), static_cast<int>(k));
+        next = mix(next, states[k][e]);
+      }
+      trained[e] = next;
+      if (copy != nullptr) copy[e] = mix(next, 2);
+    }
+  }
+}
+
+}  // namespace garonne::plan::test

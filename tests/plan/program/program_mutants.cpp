@@ -1,0 +1,154 @@
+#include "plan/program/program_mutants.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "plan/program/program_edit.hpp"
+#include "plan/step/graphs.hpp"
+
+namespace garonne::plan::test {
+namespace {
+
+void delete_wait(Program& program, std::size_t number) {
+  auto& instructions = program.instructions;
+  const std::vector<int> frees = instructions[number].frees;
+  Instruction& next = instructions.at(number + 1 < instructions.size() ? number + 1 : number - 1);
+  next.frees.insert(next.frees.end(), frees.begin(), frees.end());
+  ProgramEdit edit(program);
+  edit.remove(static_cast<int>(number));
+  edit.apply();
+}
+
+void swap_in(Program& program, std::size_t number, const Mutation& mutation) {
+  Instruction& instruction = program.instructions[number];
+  swap_buffers(instruction, mutation.a, mutation.b);
+  if (!mutation.frees) return;
+  for (int& id : instruction.frees) {
+    if (id == mutation.a || id == mutation.b) id = id == mutation.a ? mutation.b : mutation.a;
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(MutantKind kind) {
+  switch (kind) {
+    case MutantKind::WaitDeleted:
+      return "wait deleted";
+    case MutantKind::AfterDeleted:
+      return "after deleted";
+    case MutantKind::FreeEarlier:
+      return "free one earlier";
+    case MutantKind::Swapped:
+      return "buffers swapped";
+    case MutantKind::SwappedOn:
+      return "swapped from there on";
+  }
+  return "";
+}
+
+std::vector<Mutation> single_mutations(const Program& program) {
+  std::vector<Mutation> all;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.operation == Operation::Wait) all.push_back({MutantKind::WaitDeleted, i});
+    for (std::size_t k = 0; k < instruction.after.size(); ++k)
+      all.push_back({MutantKind::AfterDeleted, i, static_cast<int>(k)});
+    if (i == 0) continue;
+    for (const int id : instruction.frees) all.push_back({MutantKind::FreeEarlier, i, id});
+  }
+  return all;
+}
+
+std::vector<Mutation> random_swaps(const Program& program, int count, std::mt19937& random) {
+  std::vector<Mutation> all;
+  const auto buffers = static_cast<unsigned>(program.buffers.size());
+  for (int attempt = 0; static_cast<int>(all.size()) < count && attempt < 200 * count; ++attempt) {
+    Mutation mutation;
+    mutation.kind = attempt % 4 == 3 ? MutantKind::SwappedOn : MutantKind::Swapped;
+    mutation.instruction = random() % program.instructions.size();
+    mutation.a = static_cast<int>(random() % buffers);
+    mutation.b = static_cast<int>(random() % buffers);
+    mutation.frees = mutation.kind == MutantKind::SwappedOn || random() % 2 == 0;
+    if (mutation.a == mutation.b ||
+        program.buffers[at(mutation.a)].bytes != program.buffers[at(mutation.b)].bytes)
+      continue;
+    Instruction swapped = program.instructions[mutation.instruction];
+    if (!swap_buffers(swapped, mutation.a, mutation.b)) continue;
+    if (says_the_same(swapped, program.instructions[mutation.instruction])) continue;
+    all.push_back(mutation);
+  }
+  return all;
+}
+
+void mutate(Program& program, const Mutation& mutation) {
+  Instruction& instruction = program.instructions.at(mutation.instruction);
+  switch (mutation.kind) {
+    case MutantKind::WaitDeleted:
+      return delete_wait(program, mutation.instruction);
+    case MutantKind::AfterDeleted:
+      instruction.after.erase(instruction.after.begin() + mutation.a);
+      return;
+    case MutantKind::FreeEarlier:
+      std::erase(instruction.frees, mutation.a);
+      program.instructions.at(mutation.instruction - 1).frees.push_back(mutation.a);
+      return;
+    case MutantKind::Swapped:
+      return swap_in(program, mutation.instruction, mutation);
+    case MutantKind::SwappedOn:
+      for (std::size_t i = mutation.instruction; i < program.instructions.size(); ++i)
+        swap_in(program, i, mutation);
+      return;
+  }
+}
+
+std::string describe(const Program& program, const Mutation& mutation) {
+  const auto name = [&](int id) {
+    return id < 0 ? std::string()
+                  : " " + program.buffers.at(at(id)).name + " (" + std::to_string(id) + ")";
+  };
+  return std::string(to_string(mutation.kind)) + ", instruction " +
+         std::to_string(mutation.instruction) + ", " +
+         plan::describe(program.instructions.at(mutation.instruction)) +
+         (mutation.kind == MutantKind::AfterDeleted ? "" : name(mutation.a) + name(mutation.b)) +
+         (mutation.frees ? ", frees too" : "");
+}
+
+bool swap_buffers(Instruction& instruction, int a, int b) {
+  bool changed = false;
+  const auto swap = [&](int& id) {
+    if (id != a && id != b) return;
+    id = id == a ? b : a;
+    changed = true;
+  };
+  const auto swap_all = [&](std::vector<int>& ids) { std::for_each(ids.begin(), ids.end(), swap); };
+  swap_all(instruction.reads);
+  swap_all(instruction.writes);
+  Arguments& arguments = instruction.arguments;
+  for (auto& loaded : arguments.loaded) swap(loaded.buffer);
+  swap_all(arguments.inputs);
+  swap(arguments.output);
+  swap_all(arguments.record);
+  swap(arguments.output_gradient);
+  swap_all(arguments.input_gradients);
+  swap_all(arguments.accumulated);
+  swap(arguments.pinned_output);
+  for (auto& range : arguments.parameters) swap(range.buffer);
+  for (auto& target : arguments.parameter_gradients) swap(target.range.buffer);
+  for (auto& range : arguments.zeroed) swap(range.buffer);
+  swap(arguments.part.buffer);
+  swap(arguments.staging);
+  return changed;
+}
+
+bool says_the_same(const Instruction& a, const Instruction& b) {
+  const auto text = [](Instruction instruction) {
+    std::sort(instruction.reads.begin(), instruction.reads.end());
+    std::sort(instruction.writes.begin(), instruction.writes.end());
+    Program alone;
+    alone.instructions = {std::move(instruction)};
+    return to_json(alone, {}, {}).dump();
+  };
+  return text(a) == text(b);
+}
+
+}  // namespace garonne::plan::test

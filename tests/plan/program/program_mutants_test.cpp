@@ -1,0 +1,295 @@
+// The proofs judged by the interpreter: mutants of Programs that come to something else must be
+// refused.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "plan/pipeline/pipeline_stage.hpp"
+#include "plan/pipeline/schedule_registry.hpp"
+#include "plan/program/content_check.hpp"
+#include "plan/program/implied_model.hpp"
+#include "plan/program/model_check.hpp"
+#include "plan/program/order_check.hpp"
+#include "plan/program/program_interpreter.hpp"
+#include "plan/program/program_mutants.hpp"
+#include "plan/program/replay.hpp"
+#include "plan/step/graphs.hpp"
+#include "plan/step/rank_program.hpp"
+
+namespace garonne::plan::test {
+namespace {
+
+// A step of all ranks: rank = data rank x stages + stage.
+struct Step {
+  std::string name;
+  int stages = 1;
+  int data = 1;
+  std::vector<ModelGraph> graphs;  // by stage
+  std::vector<Program> programs;   // by rank
+
+  std::vector<RankProgram> ranks(const std::vector<Program>& of) const {
+    std::vector<RankProgram> all;
+    for (std::size_t r = 0; r < of.size(); ++r)
+      all.push_back({&graphs[r % static_cast<std::size_t>(stages)], &of[r]});
+    return all;
+  }
+};
+
+StepShape random_shape(std::mt19937& random, int data, int stages) {
+  const auto up_to = [&](unsigned most) { return static_cast<int>(random() % (most + 1)); };
+  StepShape shape;
+  shape.micro_batches = 1 + up_to(2);
+  shape.zero = data > 1 ? up_to(3) : 0;
+  shape.bucket_bytes = std::array{0, 1000, 3000, 1 << 20}[static_cast<std::size_t>(up_to(3))];
+  shape.reductions_in_flight = 1 + up_to(3);
+  // In a pipeline micro-batches overlap: their sums are one.
+  shape.reduce_each_micro_batch = stages == 1 && up_to(1) == 1;
+  shape.gathers_ahead = up_to(2);
+  shape.optimizer_states = {"first_moment", "second_moment"};
+  if (up_to(1) == 1) shape.element_bytes = {2, 4, 4, 4};
+  return shape;
+}
+
+// Nothing where the model is too small for its pipeline.
+std::optional<Step> random_step(unsigned seed) {
+  static const std::array<const char*, 5> schedules = {"", "1f1b", "interleaved", "zb-h1", "zb-v"};
+  std::mt19937 random(seed * 7919);
+  Step step;
+  const std::string schedule_name = schedules[seed % schedules.size()];
+  step.stages = schedule_name.empty() ? 1 : 2 + static_cast<int>(random() % 2);
+  step.data = 1 + static_cast<int>(random() % 3 > 0);
+  StepShape shape = random_shape(random, step.data, step.stages);
+  const auto rank_of = [&](int data, int stage) { return data * step.stages + stage; };
+  for (int rank = 0; rank < step.data * step.stages; ++rank) shape.world_group.push_back(rank);
+  const ModelGraph whole = random_graph(seed);
+  std::optional<PipelineSchedule> schedule;
+  try {
+    if (step.stages > 1) {
+      shape.micro_batches = step.stages * (1 + static_cast<int>(random() % 2));
+      PipelineRequest request;
+      request.stages = step.stages;
+      request.micro_batches = shape.micro_batches;
+      schedule = make_pipeline_schedule(schedule_name, request);
+    }
+    step.programs.resize(shape.world_group.size());
+    const auto policy = static_cast<std::size_t>(random());
+    for (int stage = 0; stage < step.stages; ++stage) {
+      StepShape mine = shape;
+      ModelGraph graph = whole;
+      if (schedule) {
+        PipelineStage cut = make_pipeline_stage(whole, *schedule, stage);
+        mine.pipeline = std::move(cut.place);
+        graph = std::move(cut.cut.graph);
+      }
+      const std::vector<int> tied = mine.pipeline.tied_group;
+      const auto place_of = [&](int data) {
+        RankPlace place;
+        place.rank = rank_of(data, stage);
+        place.coordinates = {data, stage, 0};
+        for (int other = 0; other < step.data; ++other)
+          place.data_group.push_back(rank_of(other, stage));
+        for (int other = 0; other < step.stages; ++other)
+          place.pipeline_group.push_back(rank_of(data, other));
+        for (const int other : tied) place.tied_group.push_back(rank_of(data, other));
+        return place;
+      };
+      mine.data_group = place_of(0).data_group;
+      if (schedule) mine.pipeline.group = place_of(0).pipeline_group;
+      const auto all = policy_schedules(graph);
+      const Program program = make_training_program(
+          graph, mine, same_for_all(all[policy % all.size()].second, mine.micro_batches));
+      for (int data = 0; data < step.data; ++data)
+        step.programs[at(rank_of(data, stage))] = program_of_rank(program, graph, place_of(data));
+      step.graphs.push_back(std::move(graph));
+    }
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+  step.name = fmt::format("seed {}, {} data ranks, ZeRO {}, {} stages {}, {} micro-batches{}", seed,
+                          step.data, shape.zero, step.stages, schedule_name, shape.micro_batches,
+                          shape.element_bytes.master > 0 ? ", bfloat16" : "");
+  return step;
+}
+
+// Who refuses first, in the order in which a run asks.
+enum class Verdict { Replay, Order, Model, Contents, Together, Accepted };
+constexpr int verdicts = 6;
+
+// Against `graph`, or against the model that the Program itself implies.
+Verdict verdict_on(const std::vector<Program>& programs, int stage, const ModelGraph* graph) {
+  const Program& program = programs[at(stage)];
+  Verdict verdict = Verdict::Replay;
+  try {
+    replay(program);
+    verdict = Verdict::Order;
+    check_order(program);
+    verdict = Verdict::Model;
+    const ModelGraph model = graph == nullptr ? implied_model(program) : *graph;
+    check_against_model(program, model);
+    verdict = Verdict::Contents;
+    check_contents(program, model);
+    verdict = Verdict::Together;
+    replay_together(programs);
+  } catch (const ReplayError&) {
+    return verdict;
+  }
+  return Verdict::Accepted;
+}
+
+bool matters(const Step& step, const std::vector<Program>& programs, const Outcome& wanted,
+             unsigned seed) {
+  const auto ranks = step.ranks(programs);
+  const auto last = static_cast<unsigned>(ranks.size()) - 1;
+  return !(interpret(ranks, LaneTiming::Late) == wanted) ||
+         (last > 0 && !(interpret(ranks, LaneTiming::Late, last) == wanted)) ||
+         !(interpret(ranks, LaneTiming::Early) == wanted) ||
+         !(interpret(ranks, LaneTiming::Random, seed) == wanted) ||
+         !(interpret(ranks, LaneTiming::Random, seed + 1) == wanted);
+}
+
+struct Counts {
+  std::array<int, verdicts> that_matter{};
+  int missed_without_model = 0;  // of them
+  int equivalent = 0;
+  int refused_equivalents = 0;
+};
+using Table = std::array<Counts, mutant_kinds>;
+
+int sum(const Counts& counts) {
+  int all = 0;
+  for (const int count : counts.that_matter) all += count;
+  return all;
+}
+
+void print(const Table& table) {
+  std::printf("%-22s %8s %8s %8s %8s %8s %8s %8s %14s %10s %8s\n", "mutants", "matter", "replay",
+              "order", "model", "contents", "together", "missed", "(model unknown)", "equivalent",
+              "refused");
+  for (int kind = 0; kind < mutant_kinds; ++kind) {
+    const Counts& counts = table[at(kind)];
+    std::printf("%-22s %8d", std::string(to_string(static_cast<MutantKind>(kind))).c_str(),
+                sum(counts));
+    for (const int count : counts.that_matter) std::printf(" %8d", count);
+    std::printf(" %14d %10d %8d\n", counts.missed_without_model, counts.equivalent,
+                counts.refused_equivalents);
+  }
+}
+
+Outcome outcome_of(const Step& step) {
+  return interpret(step.ranks(step.programs), LaneTiming::Late);
+}
+
+// Of a Program all mutants, or every `stride`th.
+void judge(const Step& step, unsigned seed, std::size_t stride, int swaps, Table& table) {
+  const Outcome wanted = outcome_of(step);
+  std::mt19937 random(seed);
+  for (int stage = 0; stage < step.stages; ++stage) {
+    const Program& program = step.programs[at(stage)];
+    std::vector<Mutation> mutations;
+    const std::vector<Mutation> singles = single_mutations(program);
+    for (std::size_t k = random() % stride; k < singles.size(); k += stride)
+      mutations.push_back(singles[k]);
+    for (const Mutation& swap : random_swaps(program, swaps, random)) mutations.push_back(swap);
+    for (const Mutation& mutation : mutations) {
+      // The ranks of a stage run one Program.
+      std::vector<Program> programs = step.programs;
+      for (int data = 0; data < step.data; ++data)
+        mutate(programs[at(data * step.stages + stage)], mutation);
+      const Verdict verdict = verdict_on(programs, stage, &step.graphs[at(stage)]);
+      Counts& counts = table[static_cast<std::size_t>(mutation.kind)];
+      if (matters(step, programs, wanted, seed)) {
+        ++counts.that_matter[static_cast<std::size_t>(verdict)];
+        if (verdict == Verdict::Accepted ||
+            (verdict != Verdict::Replay && verdict != Verdict::Order &&
+             verdict_on(programs, stage, nullptr) == Verdict::Accepted))
+          ++counts.missed_without_model;
+        if (verdict == Verdict::Accepted)
+          std::printf("missed: %s: %s\n", step.name.c_str(), describe(program, mutation).c_str());
+      } else {
+        ++counts.equivalent;
+        counts.refused_equivalents += verdict == Verdict::Accepted ? 0 : 1;
+      }
+    }
+  }
+}
+
+int steps_asked_for() {
+  const char* const given = std::getenv("GARONNE_RANDOM_MUTANTS");
+  return given == nullptr ? 0 : std::atoi(given);
+}
+
+// Every mutant counts that does not come to what the Program comes to, however lanes run.
+TEST(JudgedMutants, WhatComesToSomethingElseIsRefused) {
+  const int asked = steps_asked_for();
+  const bool all = asked > 0;
+  Table table{};
+  int judged = 0;
+  for (unsigned seed = 1; judged < (all ? asked : 15); ++seed) {
+    const std::optional<Step> step = random_step(seed);
+    if (!step) continue;
+    SCOPED_TRACE(step->name);
+    judge(*step, seed, all ? 1 : 16, all ? 200 : 20, table);
+    ++judged;
+  }
+  print(table);
+  int matter = 0;
+  int missed = 0;
+  for (const Counts& counts : table) {
+    matter += sum(counts);
+    missed += counts.that_matter[static_cast<std::size_t>(Verdict::Accepted)];
+  }
+  std::printf("%d Programs of ranks: %d mutants matter, %d are missed\n", judged, matter, missed);
+  EXPECT_GT(matter, 100 * judged / 4);
+  EXPECT_LE(100 * missed, matter);
+}
+
+// Nothing that is made is refused, with the model or without.
+TEST(JudgedMutants, WhatIsNoMutantIsAccepted) {
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    const std::optional<Step> step = random_step(seed);
+    if (!step) continue;
+    for (int stage = 0; stage < step->stages; ++stage) {
+      EXPECT_EQ(verdict_on(step->programs, stage, &step->graphs[at(stage)]), Verdict::Accepted)
+          << step->name;
+      EXPECT_EQ(verdict_on(step->programs, stage, nullptr), Verdict::Accepted) << step->name;
+    }
+  }
+}
+
+// What the interpreter must be for its judgement to be worth anything.
+TEST(ProgramInterpreter, TheSameStepComesOutHoweverLanesRun) {
+  int schedules = 0;
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    const std::optional<Step> step = random_step(seed);
+    if (!step) continue;
+    SCOPED_TRACE(step->name);
+    const auto ranks = step->ranks(step->programs);
+    const Outcome late = interpret(ranks, LaneTiming::Late);
+    ASSERT_EQ(late.failed, "");
+    EXPECT_FALSE(late.poisoned);
+    const auto last = static_cast<unsigned>(ranks.size()) - 1;
+    std::vector<Outcome> others = {interpret(ranks, LaneTiming::Early),
+                                   interpret(ranks, LaneTiming::Late, last)};
+    for (unsigned lot = 0; lot < 3; ++lot)
+      others.push_back(interpret(ranks, LaneTiming::Random, lot));
+    for (const Outcome& other : others) {
+      EXPECT_EQ(other.failed, "");
+      EXPECT_EQ(other.contents, late.contents);
+    }
+    schedules += step->stages > 1 ? 1 : 0;
+  }
+  EXPECT_GT(schedules, 10);
+}
+
+}  // namespace
+}  // namespace garonne::plan::test
