@@ -105,6 +105,17 @@ class ContentCheck {
         held_[index(arguments.output)].bucket = found->second;
         break;
       }
+      case Operation::AllReduce:
+        sum_over_copies();
+        break;
+      case Operation::KeepShard:
+        if (over_copies_.contains(arguments.part.buffer)) {
+          over_copies_.insert(arguments.parameter_gradients[0].range.buffer);
+        }
+        break;
+      case Operation::SumSquares:
+        for (const int id : arguments.pieces) expect_copies_are_summed(program_.pieces[index(id)]);
+        break;
       case Operation::EmitLoss:
         expect_value(arguments.inputs[0], graph_.loss, "loss");
         says(emitted_.insert(micro_batch()).second, "counts the loss of a micro-batch twice");
@@ -112,6 +123,20 @@ class ContentCheck {
       default:
         break;
     }
+  }
+
+  // Of tied parameters, which have copies on other stages.
+  void sum_over_copies() {
+    if (!instruction_->channel || instruction_->channel->group != GroupAxis::Tied) return;
+    const int buffer = instruction_->arguments.inputs[0];
+    says(over_copies_.insert(buffer).second, "sums " + name(buffer) + " over the copies twice");
+  }
+
+  void expect_copies_are_summed(const Piece& piece) const {
+    const ParameterSpec& parameter = graph_.parameters[index(piece.parameter)];
+    says(parameter.tied == over_copies_.contains(piece.gradient.buffer),
+         fmt::format("the gradient of {} is {}summed over copies on other stages", parameter.name,
+                     parameter.tied ? "not " : ""));
   }
 
   void make_value(int buffer, int value) {
@@ -184,6 +209,10 @@ class ContentCheck {
     const Arguments& arguments = instruction_->arguments;
     says(backwards_.insert({n, micro_batch(), instruction_->operation}).second,
          "runs a pass of its backward twice");
+    for (const GradientTarget& target : arguments.parameter_gradients) {
+      says(!over_copies_.contains(target.range.buffer),
+           "adds to " + name(target.range.buffer) + ", which is summed over copies already");
+    }
     expect_parameters(node);
     if (arguments.output_gradient >= 0) expect_complete(arguments.output_gradient, node.output);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -296,6 +325,7 @@ class ContentCheck {
   std::map<int, std::pair<int, std::int64_t>> place_of_;  // by parameter in shards: bucket, offset
   std::map<int, Contributions> wanted_;                   // by value
   std::set<int> emitted_;                                 // micro-batches
+  std::set<int> over_copies_;  // buffers of gradients: summed over copies of tied parameters
   std::set<std::pair<int, int>> forwards_;  // (node, micro-batch), of nodes with a backward
   std::set<std::tuple<int, int, Operation>> backwards_;
 };

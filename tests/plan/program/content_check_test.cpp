@@ -7,11 +7,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <iterator>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "plan/pipeline/pipeline_stage.hpp"
+#include "plan/pipeline/schedule_registry.hpp"
 #include "plan/program/implied_model.hpp"
 #include "plan/program/model_check.hpp"
 #include "plan/program/order_check.hpp"
@@ -141,6 +145,48 @@ TEST(Mutants, WhatIsLiveAndWrongIsFound) {
   }
   EXPECT_GT(other_batch, 100);
   EXPECT_GT(lost, 10);
+}
+
+// A stage of two whose parameters have copies on the other one, or none.
+std::optional<Case> tied_stage(unsigned seed) {
+  Case one;
+  StepShape step = step_shape(2, 1, 0);
+  try {
+    PipelineRequest request;
+    request.stages = request.micro_batches = 2;
+    PipelineStage cut =
+        make_pipeline_stage(random_graph(seed), make_pipeline_schedule("1f1b", request), 0);
+    step.pipeline = std::move(cut.place);
+    step.pipeline.group = step.world_group = {0, 1};
+    one.graph = std::move(cut.cut.graph);
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+  one.program =
+      make_training_program(one.graph, step, same_for_all(schedule_of(one.graph, "full"), 2));
+  return one;
+}
+
+// Copies of a parameter get one gradient, and other parameters their own.
+TEST(Mutants, SumsOverCopiesAreOfWhatHasCopies) {
+  int found = 0;
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    const std::optional<Case> one = tied_stage(seed);
+    if (!one) continue;
+    ASSERT_FALSE(objections(one->program, one->graph).any());
+    for (std::size_t i = 0; i < one->program.instructions.size(); ++i) {
+      const Instruction& sum = one->program.instructions[i];
+      if (sum.operation != Operation::AllReduce || sum.channel->group != GroupAxis::Tied) continue;
+      for (const Bucket& bucket : one->program.buckets) {
+        if (bucket.buffer == sum.arguments.inputs[0]) continue;
+        Program mutant = one->program;
+        swap_buffers(mutant.instructions[i], bucket.buffer, sum.arguments.inputs[0]);
+        EXPECT_TRUE(objections(mutant, one->graph).contents) << describe(sum);
+        ++found;
+      }
+    }
+  }
+  EXPECT_GT(found, 10);
 }
 
 // Every number in a tree of JSON.
