@@ -103,6 +103,7 @@ class ContentCheck {
              name(arguments.inputs[0]) + " is no shard of parameters");
         if (arguments.output != arguments.inputs[0]) held_[index(arguments.output)] = Held();
         held_[index(arguments.output)].bucket = found->second;
+        updated_.erase(arguments.output);
         break;
       }
       case Operation::AllReduce:
@@ -115,6 +116,9 @@ class ContentCheck {
         break;
       case Operation::SumSquares:
         for (const int id : arguments.pieces) expect_copies_are_summed(program_.pieces[index(id)]);
+        break;
+      case Operation::Update:
+        update();
         break;
       case Operation::EmitLoss:
         expect_value(arguments.inputs[0], graph_.loss, "loss");
@@ -137,6 +141,19 @@ class ContentCheck {
     says(parameter.tied == over_copies_.contains(piece.gradient.buffer),
          fmt::format("the gradient of {} is {}summed over copies on other stages", parameter.name,
                      parameter.tied ? "not " : ""));
+  }
+
+  // Of a whole range that ranks share, each has changed its own shard until all are gathered; what
+  // was gathered before into other memory is of the old parameters.
+  void update() {
+    for (const int buffer : instruction_->writes) {
+      const auto found = bucket_of_shard_.find(buffer);
+      if (found == bucket_of_shard_.end()) continue;
+      for (Held& held : held_) {
+        if (held.bucket == found->second) held.bucket = -1;
+      }
+      if (program_.buckets[index(found->second)].shard.gathered < 0) updated_.insert(buffer);
+    }
   }
 
   void make_value(int buffer, int value) {
@@ -306,6 +323,10 @@ class ContentCheck {
   }
 
   void finish() const {
+    for (const int buffer : updated_) {
+      throw ReplayError(number_, "end of the step",
+                        name(buffer) + " was updated and is not gathered from the other ranks");
+    }
     if (backwards_.empty()) return;
     for (const auto& [n, micro_batch] : forwards_) {
       if (!all_passes_ran(n, micro_batch)) {
@@ -326,6 +347,7 @@ class ContentCheck {
   std::map<int, Contributions> wanted_;                   // by value
   std::set<int> emitted_;                                 // micro-batches
   std::set<int> over_copies_;  // buffers of gradients: summed over copies of tied parameters
+  std::set<int> updated_;      // whole ranges that are not gathered since
   std::set<std::pair<int, int>> forwards_;  // (node, micro-batch), of nodes with a backward
   std::set<std::tuple<int, int, Operation>> backwards_;
 };

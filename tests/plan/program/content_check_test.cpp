@@ -189,6 +189,27 @@ TEST(Mutants, SumsOverCopiesAreOfWhatHasCopies) {
   EXPECT_GT(found, 10);
 }
 
+// A shard that was updated is the others' only once it is gathered.
+TEST(Mutants, WhatIsUpdatedIsGathered) {
+  int found = 0;
+  for (const Case& one : cases()) {
+    for (std::size_t i = 0; i < one.program.instructions.size(); ++i) {
+      const Instruction& gather = one.program.instructions[i];
+      if (gather.operation != Operation::AllGather ||
+          gather.arguments.output != gather.arguments.inputs[0])
+        continue;
+      for (const Bucket& bucket : one.program.buckets) {
+        if (bucket.shard.parameter == gather.arguments.output) continue;
+        Program mutant = one.program;
+        swap_buffers(mutant.instructions[i], bucket.shard.parameter, gather.arguments.output);
+        EXPECT_TRUE(objections(mutant, one.graph).contents) << describe(gather);
+        ++found;
+      }
+    }
+  }
+  EXPECT_GT(found, 10);
+}
+
 // Every number in a tree of JSON.
 void numbers_of(nlohmann::json& json, std::vector<nlohmann::json*>& found) {
   if (json.is_number_integer()) found.push_back(&json);
