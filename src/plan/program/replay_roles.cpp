@@ -312,6 +312,10 @@ void RoleCheck::check_sums() {
                 "sums " + name(buffer) + ", which is no gradient");
     if (instruction_->channel && instruction_->channel->group == GroupAxis::Data)
       reduced_.insert(buffer);
+    // What all ranks sum are the sums of the step.
+    const bool of_all = instruction_->channel && instruction_->channel->group == GroupAxis::World;
+    expect_role(of_all == (kind == BufferKind::Scalar) && (!of_all || buffer == sums_),
+                "sums " + name(buffer) + " over another group than its own");
   }
   if (is_backward(instruction_->operation)) {
     for (const GradientTarget& target : arguments.parameter_gradients)

@@ -210,6 +210,25 @@ TEST(Mutants, WhatIsUpdatedIsGathered) {
   EXPECT_GT(found, 10);
 }
 
+// All ranks sum the loss and the squares, and nothing else.
+TEST(Mutants, WhatAllRanksSumAreTheSumsOfTheStep) {
+  int found = 0;
+  for (const Case& one : cases()) {
+    for (std::size_t i = 0; i < one.program.instructions.size(); ++i) {
+      const Instruction& sum = one.program.instructions[i];
+      if (sum.operation != Operation::AllReduce || sum.channel->group != GroupAxis::World) continue;
+      for (const Bucket& bucket : one.program.buckets) {
+        const int gradient = bucket.shard.gradient >= 0 ? bucket.shard.gradient : bucket.buffer;
+        Program mutant = one.program;
+        swap_buffers(mutant.instructions[i], gradient, sum.arguments.inputs[0]);
+        EXPECT_TRUE(objections(mutant, one.graph).replay) << describe(sum);
+        ++found;
+      }
+    }
+  }
+  EXPECT_GT(found, 10);
+}
+
 // Every number in a tree of JSON.
 void numbers_of(nlohmann::json& json, std::vector<nlohmann::json*>& found) {
   if (json.is_number_integer()) found.push_back(&json);
