@@ -93,9 +93,9 @@ TEST(SphereGrid, RowsMirrorEachOtherAndRunSouth) {
 TEST(SphereGrid, RefusesWhatIsNoGrid) {
   EXPECT_THROW(make_sphere_grid(SphereGridKind::Equiangular, 1, 8), ConfigError);
   EXPECT_THROW(make_sphere_grid(SphereGridKind::LegendreGauss, 4, 0), ConfigError);
-  EXPECT_THROW(sphere_grid_kind("data.grid", "cube"), ConfigError);
+  EXPECT_THROW(sphere_grid_kind("data.layout", "cube"), ConfigError);
   for (const SphereGridKind kind : kinds)
-    EXPECT_EQ(sphere_grid_kind("data.grid", sphere_grid_name(kind)), kind);
+    EXPECT_EQ(sphere_grid_kind("data.layout", sphere_grid_name(kind)), kind);
 }
 
 TEST(LegendreTable, KnownValues) {

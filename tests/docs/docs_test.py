@@ -52,6 +52,14 @@ class Documents(unittest.TestCase):
         for command in re.findall(r"^  (\w+) ", commands, re.MULTILINE):
             self.assertIn(f"garonne {command} ", readme)
 
+    def test_every_pipeline_schedule_is_in_the_readme(self):
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        of_key = re.search(r"`grid.schedule` orders the micro-batches \((.*?)\)", readme, re.DOTALL).group(1)
+        of_command = re.search(r"The schedules are (.*?)`--all`", readme, re.DOTALL).group(1)
+        for name in keys_of_help()["grid.schedule"][0].split(", "):
+            self.assertIn(f"`{name}`", of_key)
+            self.assertIn(f"`{name}`", of_command)
+
     def test_the_plan_in_the_readme_is_the_plan(self):
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
         options = re.search(r"\$ build/bin/garonne plan config/gpt_shakespeare.toml (.*)", readme).group(1).split()

@@ -196,7 +196,7 @@ FieldDataset FieldDataset::open(const FieldQuery& query) {
   for (const int place : made.targets) {
     const FieldPlace& target = targets[static_cast<std::size_t>(place)];
     if (target.constant) {
-      throw ConfigError("data.target_channels", target.channel,
+      throw ConfigError("data.targets", target.channel,
                         "is the same at all times: use it as an input only");
     }
   }

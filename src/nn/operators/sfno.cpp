@@ -134,7 +134,7 @@ class SphericalNetwork : public FieldNetwork {
   void make_bases() {
     const std::int64_t all_rows = cuts() ? shape_.rows.whole : shape_.points[0];
     const auto [rows, columns, degrees] = inner_sizes(keys_, all_rows, shape_.points[1]);
-    outer_ = std::make_shared<SphereBasis>(sphere_grid_kind("data.grid", shape_.grid), all_rows,
+    outer_ = std::make_shared<SphereBasis>(sphere_grid_kind("data.layout", shape_.grid), all_rows,
                                            shape_.points[1], degrees, degrees, shape_.rows);
     inner_ = std::make_shared<SphereBasis>(SphereGridKind::LegendreGauss, rows, columns, degrees,
                                            degrees,

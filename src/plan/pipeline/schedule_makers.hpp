@@ -1,4 +1,4 @@
-// The makers of pipeline schedules, one file each, and what they share. In comments P is the
+// What the makers of pipeline schedules share; the registry declares them. In comments P is the
 // number of devices, r one of them, M the number of micro-batches, v the chunks of a device.
 #pragma once
 
@@ -9,18 +9,6 @@
 #include "plan/pipeline/schedule_registry.hpp"
 
 namespace garonne::plan {
-
-PipelineSchedule make_gpipe(const PipelineRequest& request);
-PipelineSchedule make_one_forward_one_backward(const PipelineRequest& request);
-PipelineSchedule make_interleaved(const PipelineRequest& request);
-PipelineSchedule make_varuna(const PipelineRequest& request);
-PipelineSchedule make_chimera(const PipelineRequest& request);
-PipelineSchedule make_zb_h1(const PipelineRequest& request);
-PipelineSchedule make_zb_h2(const PipelineRequest& request);
-PipelineSchedule make_zb_v(const PipelineRequest& request);
-PipelineSchedule make_dualpipev(const PipelineRequest& request);
-// Reads a `garonne.pipeline-schedule` (docs/formats.md).
-PipelineSchedule make_from_file(const PipelineRequest& request);
 
 // A schedule without operations, of the request's sizes. Throws ConfigError where stages or
 // micro-batches are missing or out of range, or where another number of chunks than `chunks` or any

@@ -1,5 +1,4 @@
-// Pipeline schedules by name. A new one is a file beside this, a declaration in
-// schedule_makers.hpp and a row in schedule_registry.cpp.
+// Pipeline schedules by name. A new one is a file beside this and a line in schedule_registry.cpp.
 #pragma once
 
 #include <optional>
