@@ -52,9 +52,15 @@ at::Tensor make_buffer(ModelState& state, const std::string& name, at::IntArrayR
   return tensor;
 }
 
-at::ScalarType type_of(plan::BufferKind kind, Precision precision) {
-  return kind == plan::BufferKind::Parameter ? nn::compute_scalar_type(precision)
-                                             : nn::state_scalar_type(precision);
+// A Program tells types of states by their bytes (base/state_spec.hpp).
+at::ScalarType state_type_of(std::int64_t element_bytes) {
+  return element_bytes == 8 ? at::kDouble : element_bytes == 4 ? at::kFloat : at::kByte;
+}
+
+at::ScalarType type_of(const plan::Buffer& buffer, Precision precision) {
+  if (buffer.kind == plan::BufferKind::Parameter) return nn::compute_scalar_type(precision);
+  if (buffer.kind == plan::BufferKind::OptimizerState) return state_type_of(buffer.element_bytes);
+  return nn::state_scalar_type(precision);
 }
 
 // A view of a buffer.
@@ -87,14 +93,18 @@ void make_buffers(ModelState& state, const nn::Model& model, const plan::Program
     const auto shape = shapes.find(static_cast<int>(id));
     const std::vector<std::int64_t> flat = {buffer.elements};
     make_buffer(state, buffer.name, shape == shapes.end() ? flat : *shape->second,
-                type_of(buffer.kind, state.precision));
+                type_of(buffer, state.precision));
   }
 }
 
 }  // namespace
 
+at::ScalarType scalar_type_of(const StateSpec& state, Precision precision) {
+  return state_type_of(state.element_bytes(state_bytes(precision)));
+}
+
 ModelState initial_state(const nn::Model& model, Precision precision, std::uint64_t seed,
-                         const std::vector<std::string>& states) {
+                         const std::vector<StateSpec>& states) {
   ModelState state;
   state.precision = precision;
   const at::ScalarType stored = nn::state_scalar_type(precision);
@@ -106,8 +116,12 @@ ModelState initial_state(const nn::Model& model, Precision precision, std::uint6
         make_buffer(state, spec.name, spec.shape, nn::compute_scalar_type(precision));
     if (has_master(precision))
       parameter.master = make_buffer(state, spec.name + ".master", spec.shape, stored);
-    for (const std::string& name : states)
-      parameter.states.push_back(make_buffer(state, spec.name + "." + name, spec.shape, stored));
+    for (const StateSpec& kept : states) {
+      const std::vector<std::int64_t> flat = {kept.blocks.count(spec.elements)};
+      parameter.states.push_back(make_buffer(state, spec.name + "." + kept.name,
+                                             kept.blocks.elementwise() ? spec.shape : flat,
+                                             scalar_type_of(kept, precision)));
+    }
     fill_initial(model, parameter.index, seed, 0, parameter.trained());
     state.parameters.push_back(std::move(parameter));
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/precision.hpp"
+#include "base/state_spec.hpp"
 #include "dist/transport.hpp"
 #include "nn/model.hpp"
 #include "plan/program/program.hpp"
@@ -22,7 +23,7 @@ struct ParameterState {
   // Views of the state's buffers; with the parameter's shape where all of it is here, else flat.
   at::Tensor parameter;            // in the compute type
   at::Tensor master;               // float32; undefined where the parameter is its own
-  std::vector<at::Tensor> states;  // in the state type
+  std::vector<at::Tensor> states;  // of their own types; flat where they are not elementwise
 
   // What the optimizer updates.
   const at::Tensor& trained() const { return master.defined() ? master : parameter; }
@@ -40,10 +41,13 @@ struct ModelState {
   std::vector<std::string> gathered;
 };
 
+// Of the numbers of an optimizer's state.
+at::ScalarType scalar_type_of(const StateSpec& state, Precision precision);
+
 // Step 0: parameters by (seed, name, element), states zero. Allocates from the calling thread's
-// tier. The whole of every parameter; `states`: names of the optimizer's.
+// tier. The whole of every parameter; `states`: the optimizer's.
 ModelState initial_state(const nn::Model& model, Precision precision, std::uint64_t seed,
-                         const std::vector<std::string>& states);
+                         const std::vector<StateSpec>& states);
 
 // The same as the rank holds it that runs `program`, which trains. Every rank makes what it trains
 // only: gather_parameters is to follow.

@@ -13,8 +13,8 @@ class AdamW : public Optimizer {
  public:
   explicit AdamW(const RunConfig::Optimizer& keys) : keys_(keys) {}
 
-  std::vector<std::string> state_names() const override {
-    return {"first_moment", "second_moment"};
+  std::vector<StateSpec> states() const override {
+    return {{.name = "first_moment"}, {.name = "second_moment"}};
   }
 
   void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,

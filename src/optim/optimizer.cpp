@@ -1,19 +1,35 @@
 #include "optim/optimizer.hpp"
 
-#include <map>
+#include <algorithm>
 
 #include "base/error.hpp"
 
 namespace garonne::optim {
 
-std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config) {
-  static const std::map<std::string, std::unique_ptr<Optimizer> (*)(const RunConfig&)> registry = {
-      {"adamw", make_adamw},
-  };
-  const auto found = registry.find(config.optimizer.name);
-  if (found == registry.end())
+// The maker is in a file of its own.
+#define GARONNE_OPTIMIZER(name, make)                       \
+  std::unique_ptr<Optimizer> make(const RunConfig& config); \
+  kinds.push_back({name, make})
+
+const std::vector<OptimizerKind>& optimizer_kinds() {
+  static const std::vector<OptimizerKind> registry = [] {
+    std::vector<OptimizerKind> kinds;
+    GARONNE_OPTIMIZER("adamw", make_adamw);
+    return kinds;
+  }();
+  return registry;
+}
+
+#undef GARONNE_OPTIMIZER
+
+std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config,
+                                          const std::vector<OptimizerKind>& kinds) {
+  const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const OptimizerKind& row) {
+    return row.name == config.optimizer.name;
+  });
+  if (kind == kinds.end())
     throw ConfigError("optimizer.name", config.optimizer.name, "is no known optimizer");
-  return found->second(config);
+  return kind->make(config);
 }
 
 }  // namespace garonne::optim

@@ -1,5 +1,5 @@
-// Optimizers: what they keep for each parameter and how they update it. One file and one registry
-// line each.
+// Optimizers: what they keep for each parameter and how they update it. A new one is one file and
+// one line of the registry (optimizer.cpp).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,14 +11,15 @@
 
 #include "base/config.hpp"
 #include "base/device.hpp"
+#include "base/state_spec.hpp"
 
 namespace garonne::optim {
 
-// One parameter as an update sees it; all flat views of n elements in the state type, but
-// `compute_copy`.
+// What a rank trains of one parameter as an update sees it; all flat views of n elements in the
+// type of gradients, but `states` and `compute_copy`. It starts where a block of every state does.
 struct ParameterUpdate {
   at::Tensor parameter;            // the master where there is one
-  std::vector<at::Tensor> states;  // in the order of state_names()
+  std::vector<at::Tensor> states;  // by states(): each of as many numbers as its blocks count
   at::Tensor gradient;             // read only
   at::Tensor compute_copy;         // bfloat16, undefined where the parameter is its own master
   bool decays = false;
@@ -28,15 +29,21 @@ struct ParameterUpdate {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  virtual std::vector<std::string> state_names() const = 0;
+  // At step 0 all numbers of all states are 0.
+  virtual std::vector<StateSpec> states() const = 0;
   // `step` counts from 1; the gradient is multiplied by `gradient_scale` (clipping) on the fly.
   virtual void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
                       double learning_rate, double gradient_scale) const = 0;
 };
 
-// By optimizer.name; throws ConfigError for an unknown one.
-std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config);
+struct OptimizerKind {
+  std::string name;
+  std::unique_ptr<Optimizer> (*make)(const RunConfig& config);
+};
+const std::vector<OptimizerKind>& optimizer_kinds();
 
-std::unique_ptr<Optimizer> make_adamw(const RunConfig& config);
+// By optimizer.name; throws ConfigError for one that is none of `kinds`.
+std::unique_ptr<Optimizer> make_optimizer(
+    const RunConfig& config, const std::vector<OptimizerKind>& kinds = optimizer_kinds());
 
 }  // namespace garonne::optim

@@ -13,7 +13,7 @@ Saver::Saver(SavedRun run, std::int64_t step, dist::Session& session, StopWatch&
 void Saver::save(std::int64_t step) {
   // Nothing is begun that the end of this process would leave half-written.
   stop_.gate().change_outside().unlock();
-  save_checkpoint(run_.config.run.directory, run_.setup.model, run_.state_names, run_.state,
+  save_checkpoint(run_.config.run.directory, run_.setup.model, run_.states, run_.state,
                   manifest_of(step), together());
   saved_step_ = step;
   session_.agree([&] {
@@ -36,8 +36,7 @@ void Saver::save_apart(std::int64_t step, const std::optional<StepMetrics>& unwr
   apart.phase = [&](const std::function<void()>& work) { meeting.phase(work); };
   apart.gather = [&](const std::string& text) { return meeting.gather(text); };
   apart.first_text = [&](const std::string& text) { return meeting.first_text(text); };
-  save_checkpoint(directory, run_.setup.model, run_.state_names, run_.state, manifest_of(step),
-                  apart);
+  save_checkpoint(directory, run_.setup.model, run_.states, run_.state, manifest_of(step), apart);
 }
 
 Manifest Saver::manifest_of(std::int64_t step) const {

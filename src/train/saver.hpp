@@ -25,9 +25,9 @@ struct SavedRun {
   const RunConfig& config;
   const Setup& setup;  // of this rank's stage
   const exec::ModelState& state;
-  std::vector<std::string> state_names;  // of the optimizer
-  Manifest manifest;                     // but for the step
-  CheckpointKeeper* keeper = nullptr;    // on rank 0
+  std::vector<StateSpec> states;       // of the optimizer
+  Manifest manifest;                   // but for the step
+  CheckpointKeeper* keeper = nullptr;  // on rank 0
 };
 
 class Saver {

@@ -203,9 +203,8 @@ void Trainer::make_state() {
   }
   session_.agree([&] {
     if (start_.checkpoint.empty()) return;
-    load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->state_names(),
-                    state_,
-                    whole_.model.graph.parameters.size() * (1 + optimizer_->state_names().size()));
+    load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->states(), state_,
+                    whole_.model.graph.parameters.size() * (1 + optimizer_->states().size()));
   });
   exec::gather_parameters(state_, axes_->data());
   if (!start_.checkpoint.empty()) {
@@ -325,7 +324,7 @@ void Trainer::begin() {
   saver_.emplace(SavedRun{.config = config_,
                           .setup = setup_,
                           .state = state_,
-                          .state_names = optimizer_->state_names(),
+                          .states = optimizer_->states(),
                           .manifest = std::move(manifest),
                           .keeper = keeper_ ? &*keeper_ : nullptr},
                  start_.step, session_, *stop_);

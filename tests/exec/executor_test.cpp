@@ -195,8 +195,9 @@ TEST(InitialState, FollowsSeedNameAndPrecision) {
     for (const auto& state : a.state().parameters[p].states)
       EXPECT_TRUE(at::equal(state, at::zeros_like(state)));
   }
-  const ModelState other = initial_state(a.model(), Precision::Float32, 12,
-                                         std::vector<std::string>{"first_moment", "second_moment"});
+  const ModelState other =
+      initial_state(a.model(), Precision::Float32, 12,
+                    std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
   EXPECT_FALSE(at::equal(other.parameters[0].parameter, a.state().parameters[0].parameter));
 }
 

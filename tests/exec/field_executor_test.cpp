@@ -101,15 +101,16 @@ class FieldRank {
     step.element_bytes.parameter = compute_bytes(setting.precision);
     step.element_bytes.master = has_master(setting.precision) ? state_bytes(setting.precision) : 0;
     step.element_bytes.gradient = step.element_bytes.state = state_bytes(setting.precision);
-    step.optimizer_states = optimizer_->state_names();
+    step.optimizer_states = optimizer_->states();
     step.data_group = {0};
     program_ = plan::make_training_program(
         model_.graph, step, plan::same_for_all(schedule_of(model_.graph, which), micro_batches));
     prediction_ = plan::replay(program_);
     tier_ = std::make_unique<DeviceTier>(std::numeric_limits<std::int64_t>::max() / 2);
     const DeviceScope scope(*tier_);
-    state_ = initial_state(model_, setting.precision, 11,
-                           std::vector<std::string>{"first_moment", "second_moment"});
+    state_ =
+        initial_state(model_, setting.precision, 11,
+                      std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
   }
 
   StepOutputs step(std::int64_t number) {

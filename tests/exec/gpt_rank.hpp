@@ -76,7 +76,7 @@ class Rank {
     step.element_bytes.parameter = compute_bytes(setting.precision);
     step.element_bytes.master = has_master(setting.precision) ? state_bytes(setting.precision) : 0;
     step.element_bytes.gradient = step.element_bytes.state = state_bytes(setting.precision);
-    step.optimizer_states = optimizer_->state_names();
+    step.optimizer_states = optimizer_->states();
     step.data_group = {0};
     if (setting.budget_share >= 0) {
       const plan::StagePlan most = plan::plan_stage(model_.graph, step, {no_limit});
@@ -93,8 +93,9 @@ class Rank {
     prediction_ = plan::replay(program_);
     tier_ = std::make_unique<DeviceTier>(limit);
     const DeviceScope scope(*tier_);
-    state_ = initial_state(model_, setting.precision, 11,
-                           std::vector<std::string>{"first_moment", "second_moment"});
+    state_ =
+        initial_state(model_, setting.precision, 11,
+                      std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
   }
 
   StepOutputs step(std::int64_t number = 1, double learning_rate = 1e-3) {

@@ -58,7 +58,7 @@ class Rank {
     RunConfig config;
     config.optimizer.weight_decay = 0.1;
     optimizer_ = optim::make_optimizer(config);
-    step.optimizer_states = optimizer_->state_names();
+    step.optimizer_states = optimizer_->states();
     step.data_group = {0};
     step.tensor_group.resize(static_cast<std::size_t>(group_));
     std::iota(step.tensor_group.begin(), step.tensor_group.end(), 0);
@@ -80,8 +80,9 @@ class Rank {
         {part.tensor, {0, 0, part.tensor}, step.data_group, step.tensor_group, {}, {}});
     tier_ = std::make_unique<DeviceTier>(no_limit);
     const DeviceScope scope(*tier_);
-    state_ = initial_state(model_, setting.precision, 11,
-                           std::vector<std::string>{"first_moment", "second_moment"});
+    state_ =
+        initial_state(model_, setting.precision, 11,
+                      std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
   }
 
   StepOutputs step(std::int64_t number, const plan::Program& program, bool training) {

@@ -10,6 +10,7 @@
 #include "base/device.hpp"
 #include "base/error.hpp"
 #include "nn/compute_session.hpp"
+#include "optim/exercise_optimizers.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 
@@ -27,7 +28,7 @@ void compare_with_reference(const std::string& decay, at::ScalarType type, doubl
   config.optimizer.beta2 = 0.97;
   config.optimizer.epsilon = 1e-7;
   const auto optimizer = make_optimizer(config);
-  ASSERT_EQ(optimizer->state_names(), (std::vector<std::string>{"first_moment", "second_moment"}));
+  ASSERT_EQ(optimizer->states().size(), 2U);
   at::manual_seed(3);
   // No multiple of a vector.
   const at::Tensor start = at::randn({1037}, type);
@@ -166,6 +167,36 @@ TEST(AdamW, WritesTheComputeCopyOfComplexMasters) {
   update.complex = true;
   optimizer->update(Queue(), update, 1, 0.1, 1.0);
   EXPECT_TRUE(at::equal(update.compute_copy, update.parameter.to(at::kBFloat16)));
+}
+
+TEST(Optimizers, NumbersOfStates) {
+  const StateBlocks each;
+  EXPECT_TRUE(each.elementwise());
+  EXPECT_EQ(each.count(1000), 1000);
+  const StateSpec scales{.name = "scales", .type = StateType::Float32, .blocks = {256, 1}};
+  const StateSpec factors{.name = "factors", .blocks = {256, 32}};
+  const StateSpec codes{.name = "codes", .type = StateType::UInt8};
+  for (const auto& [elements, blocks] :
+       {std::pair{0, 0}, std::pair{1, 1}, std::pair{256, 1}, std::pair{257, 2}}) {
+    EXPECT_EQ(scales.bytes(elements, 8), 4 * blocks);
+    EXPECT_EQ(factors.bytes(elements, 8), 8 * 32 * blocks);
+    EXPECT_EQ(codes.bytes(elements, 8), elements);
+  }
+  for (const StateSpec& moment : make_optimizer(RunConfig())->states()) {
+    EXPECT_TRUE(moment.blocks.elementwise());
+    EXPECT_EQ(moment.bytes(10, 4), 40);
+    EXPECT_EQ(moment.bytes(10, 8), 80);
+  }
+}
+
+// What a new optimizer takes: a file, and a line of the registry.
+TEST(Optimizers, AreFoundByTheRegistrysNames) {
+  RunConfig config;
+  for (const OptimizerKind& kind : exercise_kinds()) {
+    config.optimizer.name = kind.name;
+    EXPECT_FALSE(make_optimizer(config, exercise_kinds())->states().empty());
+  }
+  EXPECT_THROW(make_optimizer(config), ConfigError) << "the exercise stays in tests";
 }
 
 TEST(Optimizers, UnknownName) {

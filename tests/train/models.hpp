@@ -9,7 +9,7 @@
 
 namespace garonne::train::test {
 
-inline const std::vector<std::string> state_names = {"first_moment", "second_moment"};
+inline const std::vector<StateSpec> moments = {{.name = "first_moment"}, {.name = "second_moment"}};
 
 struct SmallModel {
   explicit SmallModel(Precision precision = Precision::Float32, std::int64_t layers = 2,
@@ -17,8 +17,7 @@ struct SmallModel {
     nn::Declaration declaration;
     declaration.precision = precision;
     model = nn::make_gpt({layers, hidden, 3, 6, 17, 0}, 2, declaration, part);
-    state = exec::initial_state(model, precision, 5,
-                                std::vector<std::string>{"first_moment", "second_moment"});
+    state = exec::initial_state(model, precision, 5, moments);
   }
 
   // As after some steps: every element of its own, and nothing that a compute type would hold
@@ -44,7 +43,7 @@ struct SmallModel {
 
   void save(const std::string& run_directory, std::int64_t step,
             const std::string& config = "") const {
-    save_checkpoint(run_directory, model, state_names, state, manifest(step, config), Together());
+    save_checkpoint(run_directory, model, moments, state, manifest(step, config), Together());
   }
 
   nn::Model model;
@@ -57,7 +56,7 @@ inline bool same_state(const exec::ModelState& a, const exec::ModelState& b) {
   for (std::size_t p = 0; p < a.parameters.size(); ++p) {
     if (!at::equal(a.parameters[p].parameter, b.parameters[p].parameter)) return false;
     if (!at::equal(a.parameters[p].trained(), b.parameters[p].trained())) return false;
-    for (std::size_t k = 0; k < state_names.size(); ++k) {
+    for (std::size_t k = 0; k < moments.size(); ++k) {
       if (!at::equal(a.parameters[p].states[k], b.parameters[p].states[k])) return false;
     }
   }

@@ -18,6 +18,7 @@
 #include "base/json_input.hpp"
 #include "base/printable.hpp"
 #include "exec/device_tier.hpp"
+#include "exec/model_state.hpp"
 #include "exec/profile/timing.hpp"
 #include "kernels/reduction.hpp"
 #include "kernels/session.hpp"
@@ -343,7 +344,12 @@ void profile_step(const optim::Optimizer& optimizer, const std::string& name, Pr
   optim::ParameterUpdate update;
   update.parameter = made();
   update.gradient = made();
-  for (std::size_t k = 0; k < optimizer.state_names().size(); ++k) update.states.push_back(made());
+  for (const StateSpec& state : optimizer.states()) {
+    const bool elementwise = state.blocks.elementwise() && state.type == StateType::OfRun;
+    update.states.push_back(elementwise ? made()
+                                        : at::zeros({state.blocks.count(plan::step_cost_elements)},
+                                                    scalar_type_of(state, precision)));
+  }
   if (has_master(precision)) {
     update.compute_copy = update.parameter.to(nn::compute_scalar_type(precision));
   }

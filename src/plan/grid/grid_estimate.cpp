@@ -215,9 +215,9 @@ std::int64_t GridEstimator::static_bytes(const GridCandidate& candidate,
   const auto shard = [&](int from) {
     return candidate.zero >= from ? elements / candidate.shape.data : elements;
   };
-  return shard(3) * bytes.parameter +
-         shard(1) * (bytes.master +
-                     static_cast<std::int64_t>(step_.optimizer_states.size()) * bytes.state);
+  std::int64_t held = shard(3) * bytes.parameter + shard(1) * bytes.master;
+  for (const StateSpec& state : step_.optimizer_states) held += state.bytes(shard(1), bytes.state);
+  return held;
 }
 
 std::int64_t GridEstimator::bucket_bytes(const GridCandidate& candidate,

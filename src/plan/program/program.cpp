@@ -4,6 +4,10 @@
 
 namespace garonne::plan {
 
+StateBlocks blocks_of(const Program& program, std::size_t number) {
+  return program.state_blocks.empty() ? StateBlocks() : program.state_blocks.at(number);
+}
+
 std::string_view to_string(BufferKind kind) {
   switch (kind) {
     case BufferKind::Parameter:

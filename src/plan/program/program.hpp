@@ -13,6 +13,7 @@
 #include "base/device.hpp"
 #include "base/grid.hpp"
 #include "base/json_input.hpp"
+#include "base/state_spec.hpp"
 #include "plan/model/group_axis.hpp"
 
 namespace garonne::plan {
@@ -106,7 +107,8 @@ struct LoadedValue {
   int buffer = -1;
 };
 
-// What a rank trains of one parameter; everything of it has as many elements.
+// What a rank trains of one parameter; everything of it has as many elements, but the states as
+// many as Program::state_blocks says.
 struct Piece {
   int parameter = -1;
   std::int64_t first = 0;  // element of the parameter that it starts with
@@ -205,11 +207,16 @@ struct Program {
   int micro_batches = 1;
   std::vector<Buffer> buffers;
   std::vector<Piece> pieces;  // ascending by parameter; none where nothing is trained
+  // By state of the optimizer; none where each has a number for every element.
+  std::vector<StateBlocks> state_blocks;
   std::vector<Instruction> instructions;
   // How gradients and shards were laid out, from which the pieces of the other ranks of the stage
   // follow (plan/step/rank_program.hpp). Nothing that runs goes by it.
   std::vector<Bucket> buckets;
 };
+
+// Of the optimizer's state `number`.
+StateBlocks blocks_of(const Program& program, std::size_t number);
 
 std::string_view to_string(BufferKind kind);
 std::string_view to_string(Placement placement);

@@ -10,6 +10,9 @@
 namespace garonne::plan {
 namespace {
 
+// So that no count of numbers overflows.
+constexpr std::int64_t most_block_elements = std::int64_t{1} << 20;
+
 using nlohmann::json;
 using nlohmann::ordered_json;
 
@@ -140,6 +143,12 @@ Piece piece_from_json(const JsonPlace& source) {
   piece.counted = source.key("counted").truth();
   if (source.has("compute_copy")) piece.compute_copy = range_of(source.key("compute_copy"));
   return piece;
+}
+
+StateBlocks state_blocks_from_json(const JsonPlace& source) {
+  const std::vector<JsonPlace> numbers = source.elements();
+  if (numbers.size() != 2) source.refuse("is not [elements of a block, numbers of a block]");
+  return {numbers[0].integer(1, most_block_elements), numbers[1].integer(1, most_block_elements)};
 }
 
 Bucket bucket_from_json(const JsonPlace& source) {
@@ -312,11 +321,14 @@ ordered_json body_to_json(const Program& program) {
     instructions.push_back(instruction_to_json(instruction));
   ordered_json buckets = ordered_json::array();
   for (const auto& bucket : program.buckets) buckets.push_back(to_json(bucket));
-  return {{"micro_batches", program.micro_batches},
-          {"buckets", std::move(buckets)},
-          {"buffers", std::move(buffers)},
-          {"pieces", std::move(pieces)},
-          {"instructions", std::move(instructions)}};
+  ordered_json result = {{"micro_batches", program.micro_batches},
+                         {"buckets", std::move(buckets)},
+                         {"buffers", std::move(buffers)},
+                         {"pieces", std::move(pieces)},
+                         {"instructions", std::move(instructions)}};
+  for (const StateBlocks& blocks : program.state_blocks)
+    result["state_blocks"].push_back({blocks.elements, blocks.numbers});
+  return result;
 }
 
 }  // namespace
@@ -354,9 +366,10 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
   const JsonFile file(source, path, owner);
   const JsonPlace root = file.root();
   root.expect_format("garonne.program", 2);
-  root.expect_keys({"format", "version", "rank", "coordinates", "budget_bytes", "peak_bytes",
-                    "seconds", "micro_batches", "buckets", "buffers", "pieces", "instructions"},
-                   {"name", "model", "ranks", "host_budget_bytes", "disk_budget_bytes"});
+  root.expect_keys(
+      {"format", "version", "rank", "coordinates", "budget_bytes", "peak_bytes", "seconds",
+       "micro_batches", "buckets", "buffers", "pieces", "instructions"},
+      {"name", "model", "ranks", "host_budget_bytes", "disk_budget_bytes", "state_blocks"});
   Program program;
   if (root.has("name")) program.name = root.key("name").text();
   if (root.has("model")) program.model = root.key("model").text();
@@ -379,6 +392,10 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
     program.buckets.push_back(bucket_from_json(bucket));
   for (const JsonPlace& piece : root.key("pieces").elements())
     program.pieces.push_back(piece_from_json(piece));
+  if (root.has("state_blocks")) {
+    for (const JsonPlace& blocks : root.key("state_blocks").elements())
+      program.state_blocks.push_back(state_blocks_from_json(blocks));
+  }
   for (const JsonPlace& instruction : root.key("instructions").elements())
     program.instructions.push_back(instruction_from_json(instruction));
   return program;

@@ -92,17 +92,31 @@ void RoleCheck::check_tables() const {
     const std::int64_t elements = piece.trained.elements;
     expect_role(piece.parameter >= 0 && piece.first >= 0 && elements > 0,
                 "a piece is of no parameter, or has no elements");
-    const auto hold = [&](const Range& range, const char* role, bool lasts) {
+    const auto hold_numbers = [&](const Range& range, const char* role, bool lasts,
+                                  std::int64_t numbers) {
       inside(range, role);
-      expect_role(range.elements == elements, fmt::format("{} of a piece of {} elements has {}",
-                                                          role, elements, range.elements));
+      expect_role(
+          range.elements == numbers,
+          fmt::format("{} of a piece of {} elements has {}{}", role, elements, range.elements,
+                      numbers == elements ? "" : fmt::format(" and wants {}", numbers)));
       expect_role(!lasts || program_.buffers[index(range.buffer)].live_at_end,
                   fmt::format("{} is trained and does not last", name(range.buffer)));
-      if (lasts) held.emplace_back(range.buffer, range.offset, range.offset + elements);
+      if (lasts) held.emplace_back(range.buffer, range.offset, range.offset + numbers);
+    };
+    const auto hold = [&](const Range& range, const char* role, bool lasts) {
+      hold_numbers(range, role, lasts, elements);
     };
     hold(piece.gradient, "gradient", false);
     hold(piece.trained, "trained", true);
-    for (const Range& state : piece.states) hold(state, "state", true);
+    expect_role(
+        program_.state_blocks.empty() || piece.states.size() == program_.state_blocks.size(),
+        "a piece has another number of states than there are blocks of");
+    for (std::size_t k = 0; k < piece.states.size(); ++k) {
+      const StateBlocks blocks = blocks_of(program_, k);
+      expect_role(blocks.elements > 0 && blocks.numbers > 0 && piece.first % blocks.elements == 0,
+                  "a piece starts within a block of a state");
+      hold_numbers(piece.states[k], "state", true, blocks.count(elements));
+    }
     if (piece.compute_copy.buffer >= 0) hold(piece.compute_copy, "compute copy", true);
   }
   std::sort(held.begin(), held.end());

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/state_spec.hpp"
 #include "plan/model/group_links.hpp"
 #include "plan/model/model_graph.hpp"
 #include "plan/pipeline/schedule.hpp"
@@ -19,7 +20,7 @@ struct ElementBytes {
   std::int64_t parameter = 4;
   std::int64_t master = 0;  // 0 = the parameter is its own master
   std::int64_t gradient = 4;
-  std::int64_t state = 4;
+  std::int64_t state = 4;  // of StateType::OfRun
 };
 
 // What a stage does in a pipeline. Members are indices into `group`.
@@ -74,7 +75,7 @@ struct StepShape {
   StepLinks links;
   double norm_seconds_per_element = 0;
   double update_seconds_per_element = 0;
-  std::vector<std::string> optimizer_states;  // names, as {"first_moment", "second_moment"}
+  std::vector<StateSpec> optimizer_states;
 };
 
 // One training step. The buffers of parameters and states come first and in parameter order. The

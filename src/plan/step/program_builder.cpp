@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -13,8 +14,7 @@ namespace {
 std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
-// Of a tensor of 8-bit states, blocks are whole in one shard; and every byte count is a multiple of
-// the granularity.
+// Every byte count is a multiple of the granularity.
 constexpr std::int64_t shard_granularity_elements = 256;
 
 }  // namespace
@@ -26,6 +26,13 @@ ProgramBuilder::ProgramBuilder(const ModelGraph& graph, const StepShape& step)
       offset_of_(graph.parameters.size(), 0),
       written_(graph.parameters.size(), false) {
   program_.micro_batches = step.micro_batches;
+  for (const StateSpec& state : step.optimizer_states) {
+    state_granularity_ = std::lcm(state_granularity_, state.blocks.elements);
+    program_.state_blocks.push_back(state.blocks);
+  }
+  const auto& blocks = program_.state_blocks;
+  if (std::all_of(blocks.begin(), blocks.end(), [](const auto& b) { return b.elementwise(); }))
+    program_.state_blocks.clear();
 }
 
 int ProgramBuilder::new_buffer(std::string name, BufferKind kind, std::int64_t bytes) {
@@ -70,9 +77,10 @@ void ProgramBuilder::add_parameters() {
       whole.master = add_static(parameter.name + ".master", BufferKind::MasterParameter, elements,
                                 bytes.master);
     }
-    for (const auto& state : step_.optimizer_states) {
-      whole.states.push_back(add_static(parameter.name + "." + state, BufferKind::OptimizerState,
-                                        elements, bytes.state));
+    for (const StateSpec& state : step_.optimizer_states) {
+      whole.states.push_back(add_static(parameter.name + "." + state.name,
+                                        BufferKind::OptimizerState, state.blocks.count(elements),
+                                        state.element_bytes(bytes.state)));
     }
     whole_.push_back(std::move(whole));
   }
@@ -85,7 +93,8 @@ void ProgramBuilder::add_flat_parameters() {
   for (auto& bucket : program_.buckets) {
     const std::string name = bucket_name(bucket);
     BucketShard& shard = bucket.shard;
-    shard.elements = round_up((bucket.elements + ranks - 1) / ranks, shard_granularity_elements);
+    shard.elements = round_up((bucket.elements + ranks - 1) / ranks,
+                              std::lcm(shard_granularity_elements, state_granularity_));
     const std::int64_t padded = padded_elements(bucket);
     const bool whole = step_.zero < 3;
     shard.parameter = add_static(whole ? name : name + ".shard", BufferKind::Parameter,
@@ -94,9 +103,10 @@ void ProgramBuilder::add_flat_parameters() {
       shard.master = add_static(name + ".master.shard", BufferKind::MasterParameter, shard.elements,
                                 bytes.master);
     }
-    for (const auto& state : step_.optimizer_states) {
-      shard.states.push_back(add_static(name + "." + state + ".shard", BufferKind::OptimizerState,
-                                        shard.elements, bytes.state));
+    for (const StateSpec& state : step_.optimizer_states) {
+      shard.states.push_back(
+          add_static(name + "." + state.name + ".shard", BufferKind::OptimizerState,
+                     state.blocks.count(shard.elements), state.element_bytes(bytes.state)));
     }
     if (!whole) {
       shard.gathered =
@@ -153,6 +163,8 @@ void ProgramBuilder::make_buckets() {
         number >= 0 && target > 0 &&
         (!graph_.parameters[index(p)].complex ||
          program_.buckets[index(number)].elements % 2 == 0) &&
+        // Shards are cut between blocks of states, which start where their parameter does.
+        (!in_shards() || program_.buckets[index(number)].elements % state_granularity_ == 0) &&
         program_.buckets[index(number)].elements + elements <= target &&
         !graph_.parameters[index(p)].tied && !is_tied(program_.buckets[index(number)]) &&
         !(by_block && block_of(p) != block_of(program_.buckets[index(number)].parameters[0]));

@@ -107,11 +107,12 @@ class ProgramBuilder {
   std::vector<bool> bucket_live_;
   std::vector<bool> bucket_reduced_;  // its buffer is a reduction's: the next sum needs another
   std::vector<bool> shard_live_;
-  std::vector<int> weights_to_come_;  // by node: micro-batches
-  std::vector<int> nodes_to_come_;    // by bucket: uses by nodes that are not finished
-  std::vector<int> uses_;             // by bucket
-  std::vector<int> in_flight_;        // instruction indices of reductions not yet waited for
-  std::map<GroupAxis, int> tags_;     // by group: stages number what they share alike
+  std::vector<int> weights_to_come_;    // by node: micro-batches
+  std::vector<int> nodes_to_come_;      // by bucket: uses by nodes that are not finished
+  std::vector<int> uses_;               // by bucket
+  std::vector<int> in_flight_;          // instruction indices of reductions not yet waited for
+  std::map<GroupAxis, int> tags_;       // by group: stages number what they share alike
+  std::int64_t state_granularity_ = 1;  // elements: whole blocks of every state
 };
 
 }  // namespace garonne::plan

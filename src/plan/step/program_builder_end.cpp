@@ -95,7 +95,8 @@ void ProgramBuilder::add_pieces() {
     piece.parameter = static_cast<int>(p);
     piece.gradient = {bucket.buffer, offset_of_[p], elements};
     piece.trained = whole.master >= 0 ? Range{whole.master, 0, elements} : parameter_of_[p];
-    for (const int state : whole.states) piece.states.push_back({state, 0, elements});
+    for (const int state : whole.states)
+      piece.states.push_back({state, 0, program_.buffers[index(state)].elements});
     if (whole.master >= 0) piece.compute_copy = parameter_of_[p];
     program_.pieces.push_back(std::move(piece));
   }

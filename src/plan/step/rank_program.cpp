@@ -28,7 +28,11 @@ Piece piece_of_shard(const Program& program, const Bucket& bucket, const ShardPi
   piece.gradient = shard.gradient >= 0 ? in_shard(shard.gradient) : in_either(bucket.buffer);
   piece.trained = shard.master >= 0 ? in_shard(shard.master) : in_either(shard.parameter);
   if (shard.master >= 0) piece.compute_copy = in_either(shard.parameter);
-  for (const int state : shard.states) piece.states.push_back(in_shard(state));
+  for (std::size_t k = 0; k < shard.states.size(); ++k) {
+    const StateBlocks blocks = blocks_of(program, k);
+    piece.states.push_back(
+        {shard.states[k], blocks.count(part.offset), blocks.count(part.elements)});
+  }
   return piece;
 }
 

@@ -26,7 +26,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string type_name(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kDouble ? "F64" : "F32";
+  return tensor.scalar_type() == at::kDouble ? "F64"
+         : tensor.scalar_type() == at::kByte ? "U8"
+                                             : "F32";
 }
 
 // Every stored tensor of a model, with what is here of its box: everything, or under ZeRO a flat
@@ -40,33 +42,47 @@ struct Stored {
   bool in_shards = false;
 };
 
-std::vector<Stored> stored_tensors(const nn::Model& model,
-                                   const std::vector<std::string>& state_names,
+// Of a state that is not elementwise: the numbers of its blocks, in a row. It is of whole
+// parameters.
+nn::Box box_of_blocks(const StateBlocks& blocks, const nn::Box& box) {
+  expect(box.shape == box.global, "blocks of a state are of a parameter that is cut");
+  return nn::whole_box({blocks.count(box.elements())});
+}
+
+std::vector<Stored> stored_tensors(const nn::Model& model, const std::vector<StateSpec>& states,
                                    const exec::ModelState& state) {
-  const std::size_t kinds = 1 + state_names.size();
-  const at::Tensor nothing = at::empty({0}, nn::state_scalar_type(state.precision));
+  const std::size_t kinds = 1 + states.size();
+  const auto blocks_of = [&](std::size_t kind) {
+    return kind == 0 ? StateBlocks() : states[kind - 1].blocks;
+  };
+  std::vector<at::Tensor> nothings;
+  for (std::size_t k = 0; k < kinds; ++k) {
+    nothings.push_back(at::empty({0}, k == 0
+                                          ? nn::state_scalar_type(state.precision)
+                                          : exec::scalar_type_of(states[k - 1], state.precision)));
+  }
   std::vector<Stored> stored;
   for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
     const plan::ParameterSpec& spec = model.graph.parameters[p];
-    const nn::Box& box = model.boxes[p];
     for (std::size_t k = 0; k < kinds; ++k) {
-      const std::string name = k == 0 ? spec.name : spec.name + "." + state_names[k - 1];
-      stored.push_back({{name, type_name(nothing), box.global},
+      const std::string name = k == 0 ? spec.name : spec.name + "." + states[k - 1].name;
+      const nn::Box box =
+          blocks_of(k).elementwise() ? model.boxes[p] : box_of_blocks(blocks_of(k), model.boxes[p]);
+      stored.push_back({{name, type_name(nothings[k]), box.global},
                         box,
                         spec.replicated,
-                        nothing,
+                        nothings[k],
                         0,
                         state.in_shards});
     }
   }
   for (const auto& parameter : state.parameters) {
     const auto p = static_cast<std::size_t>(parameter.index);
-    const std::int64_t in_box =
-        std::max<std::int64_t>(0, model.boxes[p].elements() - parameter.first);
     for (std::size_t k = 0; k < kinds; ++k) {
       const at::Tensor& here = k == 0 ? parameter.trained() : parameter.states[k - 1];
       Stored& entry = stored[kinds * p + k];
-      entry.first = parameter.first;
+      entry.first = blocks_of(k).count(parameter.first);
+      const std::int64_t in_box = std::max<std::int64_t>(0, entry.box.elements() - entry.first);
       entry.here =
           state.in_shards ? here.view({-1}).narrow(0, 0, std::min(here.numel(), in_box)) : here;
     }
@@ -82,14 +98,15 @@ std::pair<std::int64_t, std::int64_t> range_of(const Stored& tensor) {
 
 // Of a tied parameter, which the stage that counts it writes.
 bool is_copy(const nn::Model& model, const std::string& tensor,
-             const std::vector<std::string>& state_names) {
+             const std::vector<StateSpec>& states) {
   return std::any_of(model.graph.parameters.begin(), model.graph.parameters.end(),
                      [&](const plan::ParameterSpec& spec) {
                        if (spec.counted) return false;
                        if (tensor == spec.name) return true;
-                       return std::any_of(
-                           state_names.begin(), state_names.end(),
-                           [&](const auto& state) { return tensor == spec.name + "." + state; });
+                       return std::any_of(states.begin(), states.end(),
+                                          [&](const StateSpec& state) {
+                                            return tensor == spec.name + "." + state.name;
+                                          });
                      });
 }
 
@@ -273,7 +290,7 @@ void put_in_place(const std::string& run_directory, std::int64_t step, const std
 }  // namespace
 
 void save_checkpoint(const std::string& run_directory, const nn::Model& model,
-                     const std::vector<std::string>& state_names, const exec::ModelState& state,
+                     const std::vector<StateSpec>& states, const exec::ModelState& state,
                      Manifest manifest, const Together& together) {
   const std::string partial = fmt::format("{}/checkpoints/.partial-step-{}{}", run_directory,
                                           manifest.step, together.suffix);
@@ -292,9 +309,9 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
       const int replicas = together.replicas == 0 ? together.ranks : together.replicas;
       const int replica = together.replicas == 0 ? together.rank : together.replica;
       std::vector<TensorSource> sources;
-      for (const auto& tensor : stored_tensors(model, state_names, state)) {
+      for (const auto& tensor : stored_tensors(model, states, state)) {
         if (tensor.replicated && !together.writes_replicated) continue;
-        if (is_copy(model, tensor.global.name, state_names)) continue;
+        if (is_copy(model, tensor.global.name, states)) continue;
         const std::string& name = tensor.global.name;
         const auto [begin, end] = tensor.in_shards
                                       ? range_of(tensor)
@@ -428,7 +445,7 @@ void fill_box(const std::string& checkpoint, const Stored& tensor,
 }  // namespace
 
 void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
-                     const nn::Model& model, const std::vector<std::string>& state_names,
+                     const nn::Model& model, const std::vector<StateSpec>& states,
                      exec::ModelState& state, std::size_t tensors_of_model) {
   std::map<std::string, const GlobalTensor*> globals;
   for (const auto& tensor : manifest.tensors) globals[tensor.name] = &tensor;
@@ -438,7 +455,7 @@ void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
   for (const auto& [name, hash] : manifest.files)
     files.emplace(name, SafetensorsFile(checkpoint + "/" + name));
 
-  const auto stored = stored_tensors(model, state_names, state);
+  const auto stored = stored_tensors(model, states, state);
   const std::size_t wanted = tensors_of_model > 0 ? tensors_of_model : stored.size();
   if (wanted != manifest.tensors.size()) {
     throw IoError(checkpoint,

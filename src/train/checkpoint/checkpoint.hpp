@@ -97,7 +97,7 @@ struct Together {
 // nothing half-written left: IoError, and an error with code 6 (dist::AgreedError) that names the
 // tensor where a value is not finite.
 void save_checkpoint(const std::string& run_directory, const nn::Model& model,
-                     const std::vector<std::string>& state_names, const exec::ModelState& state,
+                     const std::vector<StateSpec>& states, const exec::ModelState& state,
                      Manifest manifest, const Together& together);
 
 // Fills `state` (made for this model and precision) from a checkpoint that has been verified,
@@ -105,7 +105,7 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
 // `tensors_of_model`: of all stages together; 0 = `model` is the whole. Throws IoError when it is
 // of another model: a tensor is missing, has another shape or another type.
 void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
-                     const nn::Model& model, const std::vector<std::string>& state_names,
+                     const nn::Model& model, const std::vector<StateSpec>& states,
                      exec::ModelState& state, std::size_t tensors_of_model = 0);
 
 }  // namespace garonne::train

@@ -7,7 +7,8 @@
 
 namespace garonne::train {
 
-// Of whole elements of type "F32" or "F64" (as in safetensors); InternalError for other types.
+// Of whole elements of type "F32", "F64" or "U8" (as in safetensors), which is always finite;
+// InternalError for other types.
 bool all_finite(const std::string& type, std::span<const std::byte> elements);
 
 }  // namespace garonne::train

@@ -25,7 +25,7 @@ constexpr std::size_t bytes_at_a_time = 262'144;
 
 const std::map<std::string, std::int64_t>& element_types() {
   static const std::map<std::string, std::int64_t> types = {
-      {"F32", 4}, {"F64", 8}, {"BF16", 2}, {"I64", 8}};
+      {"F32", 4}, {"F64", 8}, {"BF16", 2}, {"I64", 8}, {"U8", 1}};
   return types;
 }
 

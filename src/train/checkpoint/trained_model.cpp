@@ -98,13 +98,13 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     }
     trained.optimizer = optim::make_optimizer(trained.config);
     trained.tier = std::make_unique<exec::DeviceTier>(trained.budget_bytes);
-    const auto names = trained.optimizer->state_names();
+    const auto states = trained.optimizer->states();
     const exec::DeviceScope scope(*trained.tier);
     trained.state =
         exec::initial_state(trained.setup.model, trained.setup.declaration.precision,
-                            static_cast<std::uint64_t>(trained.config.train.seed), names);
+                            static_cast<std::uint64_t>(trained.config.train.seed), states);
     if (!start.checkpoint.empty())
-      load_checkpoint(start.checkpoint, manifest, trained.setup.model, names, trained.state);
+      load_checkpoint(start.checkpoint, manifest, trained.setup.model, states, trained.state);
   });
   return trained;
 }

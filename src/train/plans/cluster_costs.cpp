@@ -29,11 +29,16 @@ bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, S
   // Of an element: what the update reads and writes.
   plan::StepShape& step = whole.step;
   const plan::ElementBytes& bytes = step.element_bytes;
-  const auto states = static_cast<std::int64_t>(step.optimizer_states.size());
-  const std::int64_t updated = bytes.gradient + 2 * (states * bytes.state + bytes.master) +
-                               (bytes.master > 0 ? bytes.parameter : 2 * bytes.parameter);
+  double states = 0;
+  for (const StateSpec& state : step.optimizer_states) {
+    states += static_cast<double>(state.bytes(state.blocks.elements, bytes.state)) /
+              static_cast<double>(state.blocks.elements);
+  }
+  const double updated =
+      static_cast<double>(bytes.gradient + 2 * bytes.master) + 2 * states +
+      static_cast<double>(bytes.master > 0 ? bytes.parameter : 2 * bytes.parameter);
   if (step.update_seconds_per_element <= 0)
-    step.update_seconds_per_element = static_cast<double>(updated) / cluster.bytes_per_second;
+    step.update_seconds_per_element = updated / cluster.bytes_per_second;
   if (step.norm_seconds_per_element <= 0) {
     step.norm_seconds_per_element = static_cast<double>(bytes.gradient) / cluster.bytes_per_second;
   }

@@ -57,11 +57,12 @@ GivenStage read_stage(const std::string& directory, const Setup& whole, int stag
 void expect_states(const std::string& path, const GivenStage& stage) {
   const plan::Program& program = stage.program;
   const plan::ElementBytes& wanted = stage.setup.step.element_bytes;
-  const auto states = stage.setup.step.optimizer_states.size();
+  const std::vector<StateSpec>& states = stage.setup.step.optimizer_states;
+  const std::string& optimizer = stage.setup.config.optimizer.name;
   for (const plan::Piece& piece : program.pieces) {
-    if (piece.states.size() != states) {
+    if (piece.states.size() != states.size()) {
       refuse(path, fmt::format("has {} states of the optimizer where {} has {}",
-                               piece.states.size(), stage.setup.config.optimizer.name, states));
+                               piece.states.size(), optimizer, states.size()));
     }
     if ((piece.compute_copy.buffer >= 0) != (wanted.master > 0))
       refuse(path, "is of another train.precision");
@@ -73,8 +74,6 @@ void expect_states(const std::string& path, const GivenStage& stage) {
         return wanted.parameter;
       case plan::BufferKind::MasterParameter:
         return wanted.master;
-      case plan::BufferKind::OptimizerState:
-        return wanted.state;
       case plan::BufferKind::Gradient:
         return wanted.gradient;
       default:
@@ -84,6 +83,15 @@ void expect_states(const std::string& path, const GivenStage& stage) {
   for (const plan::Buffer& buffer : program.buffers) {
     const std::int64_t bytes = bytes_of(buffer.kind);
     if (bytes > 0 && buffer.element_bytes != bytes) refuse(path, "is of another train.precision");
+  }
+  for (const plan::Piece& piece : program.pieces) {
+    for (std::size_t k = 0; k < states.size(); ++k) {
+      const auto id = static_cast<std::size_t>(piece.states[k].buffer);
+      if (plan::blocks_of(program, k) == states[k].blocks &&
+          program.buffers.at(id).element_bytes == states[k].element_bytes(wanted.state))
+        continue;
+      refuse(path, fmt::format("has another {} than {}", states[k].name, optimizer));
+    }
   }
 }
 

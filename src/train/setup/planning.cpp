@@ -61,6 +61,18 @@ void check_complex_weights(const RunConfig& config, const plan::ModelGraph& grap
                                 config.model.kind));
 }
 
+// Blocks are counted in what a rank holds, and a checkpoint has to fit other grids.
+void check_state_blocks(const RunConfig& config, const std::vector<StateSpec>& states) {
+  for (const StateSpec& state : states) {
+    if (state.blocks.elementwise() || config.grid.tensor == 1) continue;
+    throw ConfigError(
+        "grid.tensor", fmt::format("{}", config.grid.tensor),
+        fmt::format("cuts parameters, and optimizer.name = {} keeps {} of blocks of {} elements; "
+                    "use grid.data with grid.zero, or grid.pipeline",
+                    config.optimizer.name, state.name, state.blocks.elements));
+  }
+}
+
 }  // namespace
 
 std::string describe_sizes(const Setup& setup) {
@@ -124,7 +136,8 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   step.element_bytes.master = has_master(precision) ? state_bytes(precision) : 0;
   step.element_bytes.gradient = state_bytes(precision);
   step.element_bytes.state = state_bytes(precision);
-  step.optimizer_states = optim::make_optimizer(config)->state_names();
+  step.optimizer_states = optim::make_optimizer(config)->states();
+  check_state_blocks(config, step.optimizer_states);
   step.data_group = setup.grid.group(Axis::Data, 0);
   step.tensor_group = setup.grid.group(Axis::Tensor, 0);
   step.tensor_bucket_bytes = config.grid.bucket;

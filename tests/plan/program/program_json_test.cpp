@@ -56,6 +56,29 @@ TEST(ProgramJson, ReadAgainReplaysAlike) {
   }
 }
 
+TEST(ProgramJson, SaysTheBlocksOfStatesWhereThereAreSome) {
+  EXPECT_FALSE(to_json(program_of(3), {0, 1}, {}).contains("state_blocks"));
+  const ModelGraph graph = random_graph(3);
+  StepShape step = step_shape(2, 2, 300);
+  step.optimizer_states = {{.name = "first_moment"}, {.name = "scales", .blocks = {256, 1}}};
+  const Program program =
+      make_training_program(graph, step, same_for_all(schedule_of(graph, "full"), 2));
+  const auto json = to_json(program, {0, 1}, {});
+  EXPECT_EQ(json.at("state_blocks").dump(), "[[1,1],[256,1]]");
+  const Program again = program_from_json(json, "p.json");
+  EXPECT_EQ(again.state_blocks, program.state_blocks);
+  EXPECT_EQ(program_hash(again), program_hash(program));
+  EXPECT_NO_THROW(replay(again));
+  for (const auto& broken : {nlohmann::json{1}, nlohmann::json{0, 1}, nlohmann::json{1, "2"}}) {
+    auto other = json;
+    other["state_blocks"][1] = broken;
+    EXPECT_THROW(program_from_json(other, "p.json"), ConfigError) << broken.dump();
+  }
+  Program wrong = program;
+  wrong.state_blocks[1].numbers = 2;
+  EXPECT_THROW(replay(wrong), ReplayError);
+}
+
 TEST(ProgramJson, SaysWhatItIsFirst) {
   const auto json = to_json(program_of(3), {0, 1}, {});
   auto item = json.begin();

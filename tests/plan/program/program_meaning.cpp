@@ -292,8 +292,15 @@ std::int64_t static_bytes_by_formula(const ModelGraph& graph, const StepShape& s
   for (const auto& parameter : graph.parameters) {
     bytes += round_up(parameter.elements * step.element_bytes.parameter, step.granularity);
     bytes += round_up(parameter.elements * step.element_bytes.master, step.granularity);
-    bytes += static_cast<std::int64_t>(step.optimizer_states.size()) *
-             round_up(parameter.elements * step.element_bytes.state, step.granularity);
+    for (const StateSpec& state : step.optimizer_states) {
+      std::int64_t numbers = 0;
+      for (std::int64_t e = 0; e < parameter.elements; e += state.blocks.elements)
+        numbers += state.blocks.numbers;
+      const std::int64_t of_number = state.type == StateType::UInt8     ? 1
+                                     : state.type == StateType::Float32 ? 4
+                                                                        : step.element_bytes.state;
+      bytes += round_up(numbers * of_number, step.granularity);
+    }
   }
   return bytes;
 }

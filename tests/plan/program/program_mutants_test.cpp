@@ -55,7 +55,7 @@ StepShape random_shape(std::mt19937& random, int data, int stages) {
   // In a pipeline micro-batches overlap: their sums are one.
   shape.reduce_each_micro_batch = stages == 1 && up_to(1) == 1;
   shape.gathers_ahead = up_to(2);
-  shape.optimizer_states = {"first_moment", "second_moment"};
+  shape.optimizer_states = {{.name = "first_moment"}, {.name = "second_moment"}};
   if (up_to(1) == 1) shape.element_bytes = {2, 4, 4, 4};
   return shape;
 }

@@ -174,7 +174,7 @@ StepShape step_shape(int micro_batches, int ranks, std::int64_t bucket_bytes) {
   StepShape step;
   step.micro_batches = micro_batches;
   step.bucket_bytes = bucket_bytes;
-  step.optimizer_states = {"first_moment", "second_moment"};
+  step.optimizer_states = {{.name = "first_moment"}, {.name = "second_moment"}};
   for (int rank = 0; rank < ranks; ++rank) step.data_group.push_back(rank);
   step.world_group = step.data_group;
   return step;

@@ -51,7 +51,7 @@ Stages stages_of(const std::string& name, int stages, int micro_batches, const M
       PipelineStage cut = make_pipeline_stage(whole, schedule, stage);
       StepShape step;
       step.micro_batches = micro_batches;
-      step.optimizer_states = {"first_moment"};
+      step.optimizer_states = {{.name = "first_moment"}};
       step.pipeline = std::move(cut.place);
       for (int rank = 0; rank < stages; ++rank) {
         step.world_group.push_back(rank);
@@ -164,7 +164,7 @@ TEST(PipelinePrograms, EverySolverHandsOverOnce) {
     const ModelGraph& graph = cut.cut.graph;
     StepShape step;
     step.micro_batches = micro_batches;
-    step.optimizer_states = {"first_moment"};
+    step.optimizer_states = {{.name = "first_moment"}};
     step.pipeline = std::move(cut.place);
     step.world_group = step.pipeline.group = {0, 1};
     step.data_group = {0};

@@ -25,18 +25,37 @@ StepShape zero_shape(int stage, int micro_batches, int ranks, std::int64_t bucke
   return step;
 }
 
+// States of every shape: 8-bit codes, a scale for 256 elements, five numbers for 96.
+std::vector<StateSpec> states_of_blocks() {
+  return {{.name = "first_moment"},
+          {.name = "codes", .type = StateType::UInt8},
+          {.name = "scales", .type = StateType::Float32, .blocks = {256, 1}},
+          {.name = "fives", .blocks = {96, 5}}};
+}
+
 // Element by element of the definition: bytes of an element, whole or over the data ranks, with
-// buckets padded to shards of a multiple of 256 elements.
+// buckets padded to shards of a multiple of 256 elements, and of whole blocks of all states.
 std::int64_t static_bytes_by_formula(const Program& program, const StepShape& step) {
   const auto ranks = static_cast<std::int64_t>(step.data_group.size());
   const ElementBytes& bytes = step.element_bytes;
   std::int64_t sum = 0;
   for (const auto& bucket : program.buckets) {
     std::int64_t shard = 0;
-    while (shard * ranks < bucket.elements) shard += 256;
-    const std::int64_t states =
-        bytes.master + bytes.state * static_cast<std::int64_t>(step.optimizer_states.size());
-    sum += (step.zero < 3 ? shard * ranks : shard) * bytes.parameter + shard * states;
+    const auto cuts_a_block = [&](const StateSpec& state) {
+      return shard % state.blocks.elements != 0;
+    };
+    const auto& states = step.optimizer_states;
+    while (shard * ranks < bucket.elements ||
+           std::any_of(states.begin(), states.end(), cuts_a_block))
+      shard += 256;
+    sum += (step.zero < 3 ? shard * ranks : shard) * bytes.parameter + shard * bytes.master;
+    for (const StateSpec& state : states) {
+      const std::int64_t of_number = state.type == StateType::UInt8     ? 1
+                                     : state.type == StateType::Float32 ? 4
+                                                                        : bytes.state;
+      const std::int64_t all = shard / state.blocks.elements * state.blocks.numbers * of_number;
+      sum += (all + step.granularity - 1) / step.granularity * step.granularity;
+    }
   }
   return sum;
 }
@@ -151,6 +170,7 @@ TEST(Zero, MakesRightProgramsOfAnyModel) {
               StepShape step = zero_shape(stage, micro_batches, ranks, 1000);
               step.element_bytes = seed % 2 == 0 ? ElementBytes{2, 4, 4, 4} : ElementBytes();
               step.reduce_each_micro_batch = each;
+              if (seed % 4 == 3) step.optimizer_states = states_of_blocks();
               step.gathers_ahead = static_cast<int>(seed % 3);
               check(graph, step, schedule);
             }
@@ -187,6 +207,38 @@ TEST(Zero, PiecesCoverEveryParameterOnce) {
   }
   for (std::size_t p = 0; p < graph.parameters.size(); ++p)
     EXPECT_EQ(next[static_cast<int>(p)], graph.parameters[p].elements);
+}
+
+TEST(Zero, ShardsAreCutBetweenBlocksOfStates) {
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    const ModelGraph graph = random_graph(seed);
+    StepShape step = zero_shape(static_cast<int>(seed % 3) + 1, 1, 3, 1 << 20);
+    step.optimizer_states = states_of_blocks();
+    const Program program = make_training_program(
+        graph, step, same_for_all(schedule_of(graph, "full"), step.micro_batches));
+    std::map<int, std::vector<std::int64_t>> numbers;  // by parameter: of its states
+    for (int rank = 0; rank < 3; ++rank) {
+      const Program own =
+          program_of_rank(program, graph, {rank, {rank, 0, 0}, step.data_group, {}, {}, {}});
+      ASSERT_NO_THROW(replay(own));
+      const Program again =
+          program_from_json(nlohmann::json::parse(to_json(own, {rank}, {}).dump()), "p.json");
+      EXPECT_EQ(program_hash(again), program_hash(own));
+      for (const Piece& piece : own.pieces) {
+        EXPECT_EQ(piece.first % 768, 0) << "whole blocks of 256 and of 96";
+        ASSERT_EQ(piece.states.size(), 4U);
+        auto& sums = numbers[piece.parameter];
+        sums.resize(4);
+        for (std::size_t k = 0; k < 4; ++k) sums[k] += piece.states[k].elements;
+      }
+    }
+    for (std::size_t p = 0; p < graph.parameters.size(); ++p) {
+      const std::int64_t elements = graph.parameters[p].elements;
+      EXPECT_EQ(numbers[static_cast<int>(p)],
+                (std::vector<std::int64_t>{elements, elements, (elements + 255) / 256,
+                                           (elements + 95) / 96 * 5}));
+    }
+  }
 }
 
 TEST(Zero, EvaluationGathersToo) {

@@ -72,7 +72,7 @@ void save_as_grid(const std::string& directory, const std::vector<SmallModel>& p
         return rank == 0 ? texts : std::vector<std::string>();
       };
       const SmallModel& mine = parts[static_cast<std::size_t>(rank % tensor_ranks)];
-      save_checkpoint(directory, mine.model, state_names, mine.state, mine.manifest(4), together);
+      save_checkpoint(directory, mine.model, moments, mine.state, mine.manifest(4), together);
     });
   }
   for (auto& thread : threads) thread.join();
@@ -89,12 +89,12 @@ TEST(CheckpointBoxes, OneRankReadsWhatTensorRanksWrote) {
       const std::string checkpoint = checkpoint_path(scratch.path(), 4);
       const Manifest manifest = verify_checkpoint(checkpoint);
       SmallModel loaded(precision);
-      load_checkpoint(checkpoint, manifest, loaded.model, state_names, loaded.state);
+      load_checkpoint(checkpoint, manifest, loaded.model, moments, loaded.state);
       EXPECT_TRUE(same_state(loaded.state, whole.state));
       std::vector<SmallModel> again = cut_model(loaded, precision);
       for (int tensor = 0; tensor < tensor_ranks; ++tensor) {
         SmallModel mine(precision, 2, 12, part_of(tensor));
-        load_checkpoint(checkpoint, manifest, mine.model, state_names, mine.state);
+        load_checkpoint(checkpoint, manifest, mine.model, moments, mine.state);
         EXPECT_TRUE(same_state(mine.state, again[static_cast<std::size_t>(tensor)].state));
       }
     }
@@ -110,7 +110,7 @@ TEST(CheckpointBoxes, TensorRanksReadWhatOneRankWrote) {
   const std::vector<SmallModel> parts = cut_model(whole, Precision::Float32);
   for (int tensor = 0; tensor < tensor_ranks; ++tensor) {
     SmallModel mine(Precision::Float32, 2, 12, part_of(tensor));
-    load_checkpoint(checkpoint, verify_checkpoint(checkpoint), mine.model, state_names, mine.state);
+    load_checkpoint(checkpoint, verify_checkpoint(checkpoint), mine.model, moments, mine.state);
     EXPECT_TRUE(same_state(mine.state, parts[static_cast<std::size_t>(tensor)].state));
   }
 }
@@ -124,12 +124,10 @@ TEST(CheckpointBoxes, AHoleIsNoticed) {
   for (std::size_t shard = 0; shard < manifest.shards.size(); shard += 5) {
     Manifest broken = manifest;
     broken.shards.erase(broken.shards.begin() + static_cast<std::ptrdiff_t>(shard));
-    EXPECT_THROW(load_checkpoint(checkpoint, broken, whole.model, state_names, whole.state),
-                 IoError);
+    EXPECT_THROW(load_checkpoint(checkpoint, broken, whole.model, moments, whole.state), IoError);
     broken = manifest;
     broken.shards[shard].offset.back() += 1;
-    EXPECT_THROW(load_checkpoint(checkpoint, broken, whole.model, state_names, whole.state),
-                 IoError);
+    EXPECT_THROW(load_checkpoint(checkpoint, broken, whole.model, moments, whole.state), IoError);
   }
 }
 

@@ -66,7 +66,7 @@ void save_as_ranks(const std::string& run_directory, const SmallModel& small, st
         return rank == 0 ? texts : std::vector<std::string>();
       };
       try {
-        save_checkpoint(run_directory, small.model, state_names, small.state, small.manifest(step),
+        save_checkpoint(run_directory, small.model, moments, small.state, small.manifest(step),
                         together);
       } catch (const IoError&) {
         ++thrown;
@@ -97,7 +97,7 @@ TEST(Checkpoint, ComesBackBitForBit) {
     EXPECT_EQ(manifest.products["forward float32 12x12x12"], "MKL");
     SmallModel loaded(precision);
     ASSERT_FALSE(same_state(saved.state, loaded.state));
-    load_checkpoint(checkpoint, manifest, loaded.model, state_names, loaded.state);
+    load_checkpoint(checkpoint, manifest, loaded.model, moments, loaded.state);
     EXPECT_TRUE(same_state(saved.state, loaded.state));
   }
 }
@@ -114,7 +114,7 @@ TEST(Checkpoint, OneRankReadsWhatAnyNumberWrote) {
     EXPECT_EQ(files_of(checkpoint).size(), static_cast<std::size_t>(ranks) + 1);
     SmallModel loaded;
     try {
-      load_checkpoint(checkpoint, verify_checkpoint(checkpoint), loaded.model, state_names,
+      load_checkpoint(checkpoint, verify_checkpoint(checkpoint), loaded.model, moments,
                       loaded.state);
     } catch (const IoError& error) {
       ADD_FAILURE() << error.what();
@@ -145,8 +145,7 @@ TEST(Checkpoint, ReplacesOneOfTheSameStep) {
   saved.save(scratch.path(), 5);
   SmallModel loaded;
   const std::string checkpoint = checkpoint_path(scratch.path(), 5);
-  load_checkpoint(checkpoint, verify_checkpoint(checkpoint), loaded.model, state_names,
-                  loaded.state);
+  load_checkpoint(checkpoint, verify_checkpoint(checkpoint), loaded.model, moments, loaded.state);
   EXPECT_TRUE(same_state(saved.state, loaded.state));
 }
 
@@ -200,17 +199,17 @@ TEST(Checkpoint, AnotherModelIsRefused) {
   saved.save(scratch.path(), 1);
   const std::string checkpoint = checkpoint_path(scratch.path(), 1);
   const Manifest manifest = verify_checkpoint(checkpoint);
-  const auto refused = [&](SmallModel other, const std::vector<std::string>& names) {
+  const auto refused = [&](SmallModel other, const std::vector<StateSpec>& states) {
     expect_io_error(checkpoint, "another model", [&] {
-      load_checkpoint(checkpoint, manifest, other.model, names, other.state);
+      load_checkpoint(checkpoint, manifest, other.model, states, other.state);
     });
   };
-  refused(SmallModel(Precision::Float32, 3), state_names);
-  refused(SmallModel(Precision::Float32, 1), state_names);
-  refused(SmallModel(Precision::Float32, 2, 15), state_names);
-  refused(SmallModel(Precision::Float64), state_names);
-  refused(SmallModel(), {"first_moment", "third_moment"});
-  refused(SmallModel(), {"first_moment"});
+  refused(SmallModel(Precision::Float32, 3), moments);
+  refused(SmallModel(Precision::Float32, 1), moments);
+  refused(SmallModel(Precision::Float32, 2, 15), moments);
+  refused(SmallModel(Precision::Float64), moments);
+  refused(SmallModel(), {{.name = "first_moment"}, {.name = "third_moment"}});
+  refused(SmallModel(), {{.name = "first_moment"}});
 }
 
 // bfloat16 trains float32 masters, so it goes on from float32's checkpoint and back.
@@ -221,7 +220,7 @@ TEST(Checkpoint, MastersAreWhatIsStored) {
   saved.save(scratch.path(), 1);
   const std::string checkpoint = checkpoint_path(scratch.path(), 1);
   SmallModel low(Precision::BFloat16);
-  load_checkpoint(checkpoint, verify_checkpoint(checkpoint), low.model, state_names, low.state);
+  load_checkpoint(checkpoint, verify_checkpoint(checkpoint), low.model, moments, low.state);
   for (std::size_t p = 0; p < low.state.parameters.size(); ++p) {
     EXPECT_TRUE(at::equal(low.state.parameters[p].master, saved.state.parameters[p].parameter));
     EXPECT_TRUE(at::equal(low.state.parameters[p].parameter,
@@ -239,7 +238,7 @@ TEST(Checkpoint, ShardsMustCoverTheirTensor) {
   const auto refused = [&](Manifest broken) {
     SmallModel other;
     expect_io_error(checkpoint, "", [&] {
-      load_checkpoint(checkpoint, broken, other.model, state_names, other.state);
+      load_checkpoint(checkpoint, broken, other.model, moments, other.state);
     });
   };
   const std::int64_t half = manifest.shards[1].begin;
@@ -335,7 +334,7 @@ TEST(Checkpoint, WhatIsNotFiniteIsNotSaved) {
     const auto element = static_cast<std::int64_t>(random()) % tensor.numel();
     tensor.view({-1})[element].fill_(values[random() % 3]);
     std::string name = model.model.graph.parameters[p].name;
-    if (k > 0) name += "." + state_names[k - 1];
+    if (k > 0) name += "." + moments[k - 1].name;
     try {
       model.save(scratch.path(), 2);
       ADD_FAILURE() << name << " was saved";

@@ -117,7 +117,7 @@ TrainedModel initial_model(const RunConfig& config) {
   const exec::DeviceScope scope(*trained.tier);
   trained.state = exec::initial_state(trained.setup.model, trained.setup.declaration.precision,
                                       static_cast<std::uint64_t>(config.train.seed),
-                                      trained.optimizer->state_names());
+                                      trained.optimizer->states());
   return trained;
 }
 

@@ -32,7 +32,7 @@ constexpr std::int64_t hidden = 12;
 constexpr int layers = 6;
 constexpr int micro_batches = 8;
 constexpr double dropout = 0.2;
-const std::vector<std::string> state_names = {"first_moment", "second_moment"};
+const std::vector<StateSpec> states = {{.name = "first_moment"}, {.name = "second_moment"}};
 
 nn::Declaration declaration() {
   nn::Declaration declared;
@@ -122,7 +122,7 @@ Step run_step(const nn::Model& model, plan::StepShape step, const std::string& p
               exec::Machine machine) {
   step.micro_batches = micro_batches;
   step.element_bytes = {8, 0, 8, 8};
-  step.optimizer_states = state_names;
+  step.optimizer_states = states;
   plan::Program program = plan::make_training_program(
       model.graph, step, plan::same_for_all(schedule_of(model.graph, policy), micro_batches));
   program.rank = rank;

@@ -1,0 +1,143 @@
+// Optimizers whose states are no tensor of the parameter's shape (tests/optim/): planned, replayed,
+// run on one rank and in shards, saved and continued.
+#include "plan/program/program.hpp"
+#include "plan/program/replay.hpp"
+#include "train/plans/zero_rank.hpp"
+
+namespace garonne::train {
+namespace {
+
+const std::vector<const char*> optimizers = {"eight-bit", "factored"};
+
+Variant variant_of(int stage, const char* optimizer, Precision precision = Precision::Float64) {
+  Variant variant{stage, precision};
+  variant.optimizer = optimizer;
+  return variant;
+}
+
+// Bytes of the states of so many elements, by hand.
+std::int64_t state_bytes_by_hand(const std::string& optimizer, std::int64_t elements,
+                                 std::int64_t number) {
+  const std::int64_t blocks = (elements + 255) / 256;
+  if (optimizer == "factored") return blocks * 32 * number;
+  return elements * number + elements + blocks * 4;
+}
+
+std::int64_t planned_state_bytes(const plan::Program& program) {
+  std::int64_t bytes = 0;
+  for (const plan::Buffer& buffer : program.buffers) {
+    if (buffer.kind == plan::BufferKind::OptimizerState)
+      bytes += buffer.elements * buffer.element_bytes;
+  }
+  return bytes;
+}
+
+using StateBlocksTest = ZeroTest;
+
+TEST_F(StateBlocksTest, OneRankHoldsTheBytesThatWerePlanned) {
+  for (const char* optimizer : optimizers) {
+    SCOPED_TRACE(optimizer);
+    const auto here = alone(Precision::Float64, optimizer);
+    std::int64_t wanted = 0;
+    std::int64_t held = 0;
+    for (const exec::ParameterState& parameter : here->state().parameters) {
+      wanted += state_bytes_by_hand(optimizer, parameter.parameter.numel(), 8);
+      for (const at::Tensor& state : parameter.states)
+        held += state.numel() * static_cast<std::int64_t>(state.element_size());
+    }
+    EXPECT_EQ(held, wanted);
+    EXPECT_EQ(planned_state_bytes(here->program()), wanted);
+    double first = 0;
+    double last = 0;
+    for (std::int64_t step = 1; step <= 10; ++step) {
+      const exec::StepOutputs outputs = here->step(step);
+      (step == 1 ? first : last) = outputs.loss;
+      EXPECT_LE(outputs.peak_bytes, here->prediction().peak_bytes);
+    }
+    EXPECT_LT(last, first) << "it learns";
+  }
+}
+
+TEST_F(StateBlocksTest, ShardsAreCutBetweenBlocksAndTrainAsOneRank) {
+  for (const char* optimizer : optimizers) {
+    const auto reference = alone(Precision::Float64, optimizer);
+    std::vector<double> losses;
+    for (std::int64_t step = 1; step <= 6; ++step) losses.push_back(reference->step(step).loss);
+    for (const int stage : {1, 3}) {
+      SCOPED_TRACE(std::string(optimizer) + " stage " + std::to_string(stage));
+      const auto here = rank(variant_of(stage, optimizer));
+      for (const plan::Piece& piece : here->program().pieces) EXPECT_EQ(piece.first % 256, 0);
+      std::int64_t shards = 0;
+      for (const plan::Bucket& bucket : here->program().buckets)
+        shards += state_bytes_by_hand(optimizer, bucket.shard.elements, 8);
+      EXPECT_EQ(planned_state_bytes(here->program()), shards);
+      for (std::int64_t step = 1; step <= 6; ++step) {
+        const exec::StepOutputs outputs = here->step(step);
+        EXPECT_NEAR(outputs.loss, losses[static_cast<std::size_t>(step - 1)], 1e-9);
+        EXPECT_LE(outputs.peak_bytes, here->prediction().peak_bytes);
+      }
+    }
+  }
+}
+
+TEST_F(StateBlocksTest, ContinuesFromACheckpointWithTheSameBits) {
+  for (const char* optimizer : optimizers) {
+    for (const int stage : {1, 3}) {
+      for (const Precision precision : {Precision::Float64, Precision::BFloat16}) {
+        SCOPED_TRACE(std::string(optimizer) + " stage " + std::to_string(stage));
+        const std::string where = folder();
+        const Variant variant = variant_of(stage, optimizer, precision);
+        const auto first = rank(variant);
+        for (std::int64_t step = 1; step <= 2; ++step) first->step(step);
+        first->save(where, 2, session_);
+        const auto second = rank(variant);
+        second->load(where, 2);
+        for (std::int64_t step = 3; step <= 4; ++step)
+          EXPECT_EQ(first->step(step).loss, second->step(step).loss);
+        for (const auto& [name, tensor] : first->state().buffers)
+          EXPECT_TRUE(at::equal(tensor, second->state().buffers.at(name))) << name;
+        session_.barrier();
+      }
+    }
+  }
+}
+
+TEST_F(StateBlocksTest, CheckpointsFitAnyLayout) {
+  for (const char* optimizer : optimizers) {
+    for (const int stage : {1, 3}) {
+      SCOPED_TRACE(std::string(optimizer) + " stage " + std::to_string(stage));
+      const std::string where = folder();
+      const auto sharded = rank(variant_of(stage, optimizer));
+      sharded->step(1);
+      sharded->save(where, 1, session_);
+      const auto whole = alone(Precision::Float64, optimizer);
+      whole->load(where, 1);
+      EXPECT_NEAR(sharded->step(2).loss, whole->step(2).loss, 1e-9);
+      session_.barrier();
+      if (session_.rank() == 0) whole->save(where, 2, session_);
+      session_.barrier();
+      const auto again = rank(variant_of(stage, optimizer));
+      again->load(where, 2);
+      EXPECT_NEAR(again->step(3).loss, whole->step(3).loss, 1e-9);
+      session_.barrier();
+    }
+  }
+}
+
+TEST_F(StateBlocksTest, AReplayRefusesStatesThatDoNotFitTheirPiece) {
+  const auto here = rank(variant_of(1, "eight-bit"));
+  ASSERT_NO_THROW(plan::replay(here->program()));
+  ASSERT_FALSE(here->program().pieces.empty());
+  const auto damaged = [&](const std::function<void(plan::Piece&)>& damage) {
+    plan::Program program = here->program();
+    damage(program.pieces.front());
+    EXPECT_THROW(plan::replay(program), plan::ReplayError);
+  };
+  damaged([](plan::Piece& piece) { ++piece.states[2].elements; });
+  damaged([](plan::Piece& piece) { --piece.states[2].elements; });
+  damaged([](plan::Piece& piece) { piece.states.pop_back(); });
+  damaged([](plan::Piece& piece) { piece.first += 1; });
+}
+
+}  // namespace
+}  // namespace garonne::train

@@ -1,0 +1,226 @@
+// A rank that trains a small GPT under any stage of ZeRO, on real ranks or alone.
+#pragma once
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <numeric>
+
+#include "dist/communication_thread.hpp"
+#include "dist/session.hpp"
+#include "exec/executor.hpp"
+#include "exec/profile/profile.hpp"
+#include "nn/compute_session.hpp"
+#include "nn/gpt/gpt.hpp"
+#include "optim/exercise_optimizers.hpp"
+#include "plan/program/replay.hpp"
+#include "plan/stage/policy.hpp"
+#include "plan/step/generator.hpp"
+#include "plan/step/rank_program.hpp"
+#include "train/checkpoint/checkpoint.hpp"
+#include "train/scratch.hpp"
+
+namespace garonne::train {
+
+inline constexpr std::int64_t vocabulary = 61;
+inline constexpr std::int64_t sequence = 12;
+inline constexpr std::int64_t batch = 2;
+inline constexpr int micro_batches_of_step = 6;  // divides by two and by three ranks
+
+struct Variant {
+  int stage = 0;
+  Precision precision = Precision::Float64;
+  bool each = false;
+  int ahead = 1;
+  const char* plan = "keep-all";
+  const char* optimizer = "adamw";  // of exercise_kinds()
+};
+
+inline nn::Declaration declaration_of(Precision precision) {
+  nn::Declaration declaration;
+  declaration.precision = precision;
+  declaration.threads = 1;
+  return declaration;
+}
+
+inline plan::NodeSchedule schedule_of(const plan::ModelGraph& graph, const std::string& name) {
+  for (const auto& policy : plan::policies()) {
+    if (policy.name != name) continue;
+    const auto family = policy.schedules(graph);
+    return family[family.size() / 2];
+  }
+  return {};
+}
+
+// The global micro-batch `number`, whoever runs it.
+inline exec::HostBatch batch_of(int number) {
+  exec::HostBatch loaded;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const std::int64_t sample = number * batch + b;
+    loaded.samples.push_back(1000 + sample * 7);
+    for (std::int64_t t = 0; t <= sequence; ++t) {
+      const std::int64_t token = (sample * 13 + t * t * 5 + t) % vocabulary;
+      if (t < sequence) loaded.values["tokens"].push_back(token);
+      if (t > 0) loaded.values["targets"].push_back(token);
+    }
+  }
+  return loaded;
+}
+
+// Costs of this machine, so that transients are what they are.
+inline const plan::CostTable& costs_of(Precision precision) {
+  static std::map<Precision, plan::CostTable> tables;
+  const auto found = tables.find(precision);
+  if (found != tables.end()) return found->second;
+  const nn::Declaration declaration = declaration_of(precision);
+  const nn::Model model = nn::make_gpt({2, 27, 3, sequence, vocabulary, 0.2}, batch, declaration);
+  exec::profile_model(model, declaration, tables[precision], [](int, int) {});
+  return tables[precision];
+}
+
+// One rank of `ranks`; alone where that is one.
+class Rank {
+ public:
+  Rank(const Variant& variant, int ranks, int rank, dist::Transport* transport)
+      : ranks_(ranks), rank_(rank), transport_(transport) {
+    const nn::Declaration declaration = declaration_of(variant.precision);
+    model_ = nn::make_gpt({2, 27, 3, sequence, vocabulary, 0.2}, batch, declaration);
+    plan::apply_costs(costs_of(variant.precision), model_.graph);
+    products_ = nn::Products::from_json(costs_of(variant.precision).products);
+    RunConfig config;
+    config.optimizer.weight_decay = 0.1;
+    config.optimizer.name = variant.optimizer;
+    optimizer_ = optim::make_optimizer(config, optim::exercise_kinds());
+    plan::StepShape step;
+    step.micro_batches = micro_batches_of_step / ranks;
+    step.element_bytes.parameter = compute_bytes(variant.precision);
+    step.element_bytes.master = has_master(variant.precision) ? state_bytes(variant.precision) : 0;
+    step.element_bytes.gradient = step.element_bytes.state = state_bytes(variant.precision);
+    step.optimizer_states = optimizer_->states();
+    step.data_group.resize(static_cast<std::size_t>(ranks));
+    std::iota(step.data_group.begin(), step.data_group.end(), 0);
+    step.world_group = step.data_group;
+    step.bucket_bytes = ranks > 1 ? 20'000 : 0;
+    step.zero = variant.stage;
+    step.reduce_each_micro_batch = variant.each;
+    step.gathers_ahead = variant.ahead;
+    program_ = plan::program_of_rank(
+        plan::make_training_program(
+            model_.graph, step,
+            plan::same_for_all(schedule_of(model_.graph, variant.plan), step.micro_batches)),
+        model_.graph, {rank, {rank, 0, 0}, step.data_group, {}, {}, {}});
+    prediction_ = plan::replay(program_);
+    tier_ = std::make_unique<exec::DeviceTier>(prediction_.peak_bytes);
+    const exec::DeviceScope scope(*tier_);
+    state_ = exec::initial_state(model_, variant.precision, 11, program_);
+    exec::gather_parameters(state_, transport_);
+  }
+
+  exec::StepOutputs step(std::int64_t number) {
+    exec::Machine machine;
+    machine.tier = tier_.get();
+    machine.state = &state_;
+    machine.products = &products_;
+    machine.optimizer = optimizer_.get();
+    machine.data = machine.world = transport_;
+    gradients_.clear();
+    machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
+      std::vector<double> values;
+      for (std::int64_t i = 0; i < gradient.numel(); ++i) {
+        values.push_back(gradient.scalar_type() == at::kDouble
+                             ? gradient.const_data_ptr<double>()[i]
+                             : static_cast<double>(gradient.const_data_ptr<float>()[i]));
+      }
+      gradients_[parameter] = std::move(values);
+    };
+    exec::StepInputs inputs;
+    inputs.seed = 5;
+    inputs.step = number;
+    inputs.loss_scale = 1.0 / micro_batches_of_step;
+    inputs.learning_rate = 3e-3;
+    inputs.clip_norm = 1;
+    inputs.load = [this](int m) { return batch_of(rank_ * program_.micro_batches + m); };
+    exec::Executor executor(model_, program_, machine);
+    return executor.run(inputs);
+  }
+
+  Together together(dist::Session& session) const {
+    Together result;
+    if (ranks_ == 1) return result;
+    result.rank = rank_;
+    result.ranks = ranks_;
+    result.phase = [&](const std::function<void()>& work) { session.agree(work); };
+    result.gather = [&](const std::string& text) { return session.gather(text); };
+    return result;
+  }
+
+  void save(const std::string& folder, std::int64_t step, dist::Session& session) const {
+    Manifest manifest;
+    manifest.step = step;
+    save_checkpoint(folder, model_, optimizer_->states(), state_, manifest, together(session));
+  }
+
+  void load(const std::string& folder, std::int64_t step) {
+    const std::string path = checkpoint_path(folder, step);
+    load_checkpoint(path, verify_checkpoint(path), model_, optimizer_->states(), state_);
+    exec::gather_parameters(state_, transport_);
+  }
+
+  const plan::Program& program() const { return program_; }
+  const plan::Prediction& prediction() const { return prediction_; }
+  const exec::ModelState& state() const { return state_; }
+  const std::map<int, std::vector<double>>& gradients() const { return gradients_; }
+
+ private:
+  int ranks_;
+  int rank_;
+  dist::Transport* transport_;
+  nn::Model model_;
+  nn::Products products_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  plan::Program program_;
+  plan::Prediction prediction_;
+  std::unique_ptr<exec::DeviceTier> tier_;
+  exec::ModelState state_;
+  std::map<int, std::vector<double>> gradients_;
+};
+
+class ZeroTest : public testing::Test {
+ protected:
+  ZeroTest() : session_(dist::Session::start()), thread_(session_) {
+    garonne::test::use_threads(1);
+    std::vector<int> members(static_cast<std::size_t>(session_.size()));
+    std::iota(members.begin(), members.end(), 0);
+    transport_ = dist::make_transport("mpi", session_, thread_, members);
+  }
+
+  std::unique_ptr<Rank> rank(const Variant& variant) {
+    return std::make_unique<Rank>(variant, session_.size(), session_.rank(), transport_.get());
+  }
+  static std::unique_ptr<Rank> alone(Precision precision, const char* optimizer = "adamw") {
+    Variant variant{0, precision};
+    variant.optimizer = optimizer;
+    return std::make_unique<Rank>(variant, 1, 0, nullptr);
+  }
+
+  // A folder that all ranks know, removed by the first.
+  std::string folder() {
+    if (session_.rank() == 0) {
+      scratch_.reset();
+      scratch_ = std::make_unique<test::Scratch>();
+      return session_.broadcast(scratch_->path());
+    }
+    return session_.broadcast("");
+  }
+
+  dist::Session session_;
+  dist::CommunicationThread thread_;
+  std::unique_ptr<dist::Transport> transport_;
+  std::unique_ptr<test::Scratch> scratch_;
+};
+
+}  // namespace garonne::train
