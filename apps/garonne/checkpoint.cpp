@@ -11,10 +11,11 @@
 #include "base/printable.hpp"
 #include "command.hpp"
 #include "counts.hpp"
-#include "nn/fields/field_model.hpp"
+#include "nn/gpt/gpt.hpp"
 #include "train/checkpoint/huggingface.hpp"
 #include "train/checkpoint/trained_model.hpp"
 #include "train/run/run_directory.hpp"
+#include "train/workload/workload_kind.hpp"
 
 namespace garonne::apps {
 namespace {
@@ -100,14 +101,11 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
         throw ConfigError("--to", options->to[0], "is no known format; known is huggingface");
       }
       const std::string kind = train::run_directory_config(options->run).model.kind;
-      if (nn::is_field_kind(kind)) {
-        throw ConfigError("--to", options->to[0],
-                          fmt::format("wants a model of text; this run's is {}", kind));
-      }
+      train::expect_model_of(train::text_kind(), kind, "--to", options->to[0]);
       const train::TrainedModel trained =
           train::open_trained_model(options->run, options->step, session);
-      train::export_huggingface(trained.setup.sizes, trained.setup.model, trained.state,
-                                options->to[1]);
+      train::export_huggingface(nn::gpt_sizes(trained.config.model, trained.setup.facts.vocabulary),
+                                trained.setup.model, trained.state, options->to[1]);
       fmt::print("step {} written to {} (config.json, model.safetensors)\n", trained.step,
                  options->to[1]);
       return ExitCode::Done;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "command.hpp"
+#include "train/setup/config_choices.hpp"
 
 namespace garonne::apps {
 
@@ -8,7 +9,7 @@ std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command) {
   auto options = std::make_shared<ConfigOptions>();
   command.add_option("config", options->path, "run file (TOML)")->required();
   const RunConfig defaults;
-  for (const auto& key : config_keys()) {
+  for (const auto& key : config_keys(train::config_choices())) {
     const auto given = options->given;
     const std::string name = key.name;
     const std::string help =
@@ -23,7 +24,7 @@ std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command) {
 }
 
 RunConfig ConfigOptions::load() const {
-  return load_config(path, Overrides(given->begin(), given->end()));
+  return load_config(path, Overrides(given->begin(), given->end()), train::config_choices());
 }
 
 void expect_one_rank(const dist::Session& session, const std::string& command) {

@@ -10,7 +10,7 @@
 #include "train/checkpoint/trained_model.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/run/run_directory.hpp"
-#include "train/workload/workload.hpp"
+#include "train/workload/workload_kind.hpp"
 
 namespace garonne::apps {
 namespace {
@@ -33,15 +33,10 @@ struct Given {
 };
 
 void check_given(const EvalOptions& options, const Given& given, const std::string& kind) {
-  const bool fields = nn::is_field_kind(kind);
-  if (given.generate && fields) {
-    throw ConfigError("--generate", options.prompt,
-                      fmt::format("wants a model of text; this run's is {}", kind));
-  }
-  if (!given.of_fields.empty() && !fields) {
-    throw ConfigError(given.of_fields, "",
-                      fmt::format("wants a model of fields; this run's is {}", kind));
-  }
+  if (given.generate)
+    train::expect_model_of(train::text_kind(), kind, "--generate", options.prompt);
+  if (!given.of_fields.empty())
+    train::expect_model_of(train::fields_kind(), kind, given.of_fields, "");
 }
 
 // The loss over the validation part, whose micro-batches the ranks share. Says nothing where there
@@ -55,7 +50,7 @@ void evaluate_loss(train::TrainedModel& trained, const train::Workload& workload
   result["validation_loss"] = nullptr;
   if (batches == 0) {
     // Forecasts say themselves what they are of.
-    if (!quiet && !nn::is_field_kind(config.model.kind))
+    if (!quiet && workload.item() == train::token_item)
       fmt::print("step {}: {} holds no validation part long enough\n", trained.step,
                  config.data.path);
     return;

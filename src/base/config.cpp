@@ -17,17 +17,14 @@
 namespace garonne {
 namespace {
 
-const KeySpec* find_key(const std::string& name) {
-  for (const auto& key : config_keys()) {
-    if (key.name == name) return &key;
-  }
-  return nullptr;
-}
+using Keys = std::vector<KeySpec>;
 
-const KeySpec& known_key(const std::string& name) {
-  if (const KeySpec* key = find_key(name)) return *key;
+const KeySpec& known_key(const Keys& keys, const std::string& name) {
   std::vector<std::string> names;
-  for (const auto& key : config_keys()) names.push_back(key.name);
+  for (const auto& key : keys) {
+    if (key.name == name) return key;
+    names.push_back(key.name);
+  }
   std::string near = nearest_word(name, names);
   if (near.empty()) {
     // The right key in the wrong section.
@@ -99,13 +96,14 @@ std::string toml_text(const KeySpec& key, const toml::node& node) {
   return shown.str();
 }
 
-void read_table(const toml::table& table, const std::string& prefix, RunConfig& config) {
+void read_table(const toml::table& table, const std::string& prefix, const Keys& keys,
+                RunConfig& config) {
   for (const auto& [name, node] : table) {
     const std::string dotted = prefix + std::string(name.str());
     if (const auto* inner = node.as_table()) {
-      read_table(*inner, dotted + ".", config);
+      read_table(*inner, dotted + ".", keys, config);
     } else {
-      const KeySpec& key = known_key(dotted);
+      const KeySpec& key = known_key(keys, dotted);
       key.set(config, toml_text(key, node));
     }
   }
@@ -123,11 +121,12 @@ void check_together(const RunConfig& config) {
 }  // namespace
 
 RunConfig parse_config(const std::string& toml_text, const std::string& name,
-                       const Overrides& overrides) {
+                       const Overrides& overrides, const Choices& choices) {
+  const Keys keys = config_keys(choices);
   RunConfig config;
   check_toml_limits(toml_text, name);
   try {
-    read_table(toml::parse(toml_text, name), "", config);
+    read_table(toml::parse(toml_text, name), "", keys, config);
   } catch (const toml::parse_error& error) {
     throw ConfigError(fmt::format("{}:{}:{}: {}", name, error.source().begin.line,
                                   error.source().begin.column, error.description()));
@@ -136,15 +135,15 @@ RunConfig parse_config(const std::string& toml_text, const std::string& name,
   for (const auto& [key, value] : overrides) {
     if (!seen.insert(key).second)
       throw ConfigError(key, value, "is given twice on the command line");
-    known_key(key).set(config, value);
+    known_key(keys, key).set(config, value);
   }
   check_together(config);
   return config;
 }
 
-RunConfig load_config(const std::string& path, const Overrides& overrides) {
+RunConfig load_config(const std::string& path, const Overrides& overrides, const Choices& choices) {
   return parse_config(read_given_file(path, "give the path of a run file (TOML)", most_toml_bytes),
-                      path, overrides);
+                      path, overrides, choices);
 }
 
 std::string config_to_toml(const RunConfig& config) {
@@ -186,10 +185,10 @@ std::vector<std::string> changed_keys(const RunConfig& a, const RunConfig& b) {
   return changed;
 }
 
-std::string config_reference() {
+std::string config_reference(const Choices& choices) {
   const RunConfig defaults;
   std::string text = "| key | default | values | meaning |\n|---|---|---|---|\n";
-  for (const auto& key : config_keys()) {
+  for (const auto& key : config_keys(choices)) {
     text += fmt::format("| `{}` | `{}` | {} | {} |\n", key.name, key.get(defaults), key.range,
                         key.help);
   }

@@ -132,17 +132,23 @@ struct KeySpec {
   std::function<void(RunConfig&, const std::string&)> set;
 };
 
-// Every key, in the order of the sections.
+// Values of the text keys whose values rooms above register, by key, as they are shown.
+using Choices = std::map<std::string, std::vector<std::string>>;
+
+// Every key, in the order of the sections. Registered values are any text here.
 const std::vector<KeySpec>& config_keys();
+// The same; keys with registered values take one of `choices`, which has just these keys
+// (InternalError).
+std::vector<KeySpec> config_keys(const Choices& choices);
 
 // (dotted key, value) as given on the command line; lists comma-separated.
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
 // Reads a TOML file, then the overrides. Throws ConfigError: unknown key with a suggestion, wrong
-// type, out of range, duplicate, malformed file with its line.
-RunConfig load_config(const std::string& path, const Overrides& overrides);
+// type, out of range, none of the choices, duplicate, malformed file with its line.
+RunConfig load_config(const std::string& path, const Overrides& overrides, const Choices& choices);
 RunConfig parse_config(const std::string& toml_text, const std::string& name,
-                       const Overrides& overrides);
+                       const Overrides& overrides, const Choices& choices);
 
 // The effective configuration as a TOML file with every key.
 std::string config_to_toml(const RunConfig& config);
@@ -151,7 +157,7 @@ std::string config_to_toml(const RunConfig& config);
 std::vector<std::string> changed_keys(const RunConfig& a, const RunConfig& b);
 
 // The reference page of all keys, in Markdown.
-std::string config_reference();
+std::string config_reference(const Choices& choices);
 
 // The nearest of `known` to `word`, or empty when none is near.
 std::string nearest_word(const std::string& word, const std::vector<std::string>& known);

@@ -166,11 +166,20 @@ KeySpec bytes_key(const std::string& name, Access access, bool may_be_automatic,
     return config.section.member;       \
   }
 
-std::vector<KeySpec> make_keys() {
+// `choices`: null = what rooms above register is any text.
+std::vector<KeySpec> make_keys(const Choices* choices) {
   const double infinity = Limits::infinity();
-  return {
-      text_key("model.kind", GARONNE_MEMBER(model, kind), {"gpt", "fno", "tfno", "afno", "sfno"},
-               "family of the model"),
+  std::size_t registered = 0;
+  const auto registered_key = [&](const char* name, auto access, const char* help) {
+    ++registered;
+    if (choices == nullptr) return text_key(name, access, {}, help);
+    const auto found = choices->find(name);
+    expect(found != choices->end() && !found->second.empty(),
+           std::string("nobody registered a value of ") + name);
+    return text_key(name, access, found->second, help);
+  };
+  std::vector<KeySpec> keys = {
+      registered_key("model.kind", GARONNE_MEMBER(model, kind), "family of the model"),
       integer_key("model.layers", GARONNE_MEMBER(model, layers), 1, most_layers,
                   "transformer or operator layers"),
       integer_key("model.hidden", GARONNE_MEMBER(model, hidden), 1, most_width,
@@ -269,10 +278,8 @@ std::vector<KeySpec> make_keys() {
                   "ranks that share a layer: model.heads, or the rows of fields"),
       switch_key("grid.sequence_parallel", GARONNE_MEMBER(grid, sequence_parallel),
                  "tensor ranks also share the rows of norms, dropout and residuals"),
-      text_key("grid.schedule", GARONNE_MEMBER(grid, schedule),
-               {"gpipe", "1f1b", "interleaved", "varuna", "chimera", "zb-h1", "zb-h2", "zb-v",
-                "dualpipev", "file"},
-               "order of forwards and backwards in a pipeline (see `garonne simulate`)"),
+      registered_key("grid.schedule", GARONNE_MEMBER(grid, schedule),
+                     "order of forwards and backwards in a pipeline (see `garonne simulate`)"),
       text_key(
           "grid.schedule_file", GARONNE_MEMBER(grid, schedule_file), {},
           "of schedule file: a garonne.pipeline-schedule, as `garonne simulate --save` writes"),
@@ -280,8 +287,8 @@ std::vector<KeySpec> make_keys() {
                   "parts of the model on each pipeline stage; 0 = what the schedule takes"),
       integer_key("grid.group_size", GARONNE_MEMBER(grid, group_size), 0, most_ranks,
                   "of interleaved: micro-batches that pass a part in a row; 0 = grid.pipeline"),
-      text_key("grid.transport", GARONNE_MEMBER(grid, transport), {"auto", "mpi", "nccl"},
-               "what carries gradients; auto = mpi on CPUs, nccl on GPUs"),
+      registered_key("grid.transport", GARONNE_MEMBER(grid, transport),
+                     "what carries gradients; auto = mpi on CPUs, nccl on GPUs"),
       bytes_key("grid.bucket", GARONNE_MEMBER(grid, bucket), false,
                 "gradients are reduced over the data axis in buckets of about this size"),
       integer_key("grid.zero", GARONNE_MEMBER(grid, zero), 0, 3,
@@ -291,9 +298,8 @@ std::vector<KeySpec> make_keys() {
           "memory.budget", GARONNE_MEMBER(memory, budget), true,
           "hard limit for each rank; auto = the least of what is free on the node, its control "
           "group, Slurm's limits and ulimit, shared by its ranks"),
-      text_key("memory.plan", GARONNE_MEMBER(memory, plan), {},
-               "auto = the fastest that fits; or one policy or solver: keep-all, selective, "
-               "uniform, full, greedy, rotor, search"),
+      registered_key("memory.plan", GARONNE_MEMBER(memory, plan),
+                     "auto = the fastest that fits; or one policy or solver"),
       integer_key("train.steps", GARONNE_MEMBER(train, steps), 1, most_steps,
                   "optimizer steps of the whole run"),
       integer_key("train.stop_after", GARONNE_MEMBER(train, stop_after), 0, most_steps,
@@ -305,10 +311,8 @@ std::vector<KeySpec> make_keys() {
       text_key("train.precision", GARONNE_MEMBER(train, precision),
                {"float32", "float64", "bfloat16"},
                "compute type; with bfloat16 masters, gradients and moments stay float32"),
-      text_key("train.loss", GARONNE_MEMBER(train, loss),
-               {"auto", "cross-entropy", "relative-l2", "relative-l2-channels", "h1", "squared-l2",
-                "area-l2"},
-               "auto = cross-entropy of a gpt, relative-l2 of an operator"),
+      registered_key("train.loss", GARONNE_MEMBER(train, loss),
+                     "auto = cross-entropy of a gpt, relative-l2 of an operator"),
       integer_key("train.rollout", GARONNE_MEMBER(train, rollout), 1, most_rollout,
                   "operators: times that the network is applied to its own prediction in a step; "
                   "the loss is the mean over them"),
@@ -322,7 +326,7 @@ std::vector<KeySpec> make_keys() {
                  "fields: the loss is of fields in their own units, not of normalised ones"),
       integer_key("train.seed", GARONNE_MEMBER(train, seed), 0, any_integer,
                   "of initialisation, dropout and the order of samples"),
-      text_key("optimizer.name", GARONNE_MEMBER(optimizer, name), {"adamw"}, "optimizer"),
+      registered_key("optimizer.name", GARONNE_MEMBER(optimizer, name), "optimizer"),
       text_key("optimizer.decay", GARONNE_MEMBER(optimizer, decay), {"decoupled", "l2"},
                "where weight decay acts: on the parameter itself, or as l2 in the gradient, which "
                "makes adamw Adam"),
@@ -365,6 +369,9 @@ std::vector<KeySpec> make_keys() {
                   "seconds that a rank waits for another one in training before the run is ended "
                   "(exit code 4); 0 = for ever"),
   };
+  expect(choices == nullptr || choices->size() == registered,
+         "there are choices of a key whose values nobody registers");
+  return keys;
 }
 
 #undef GARONNE_MEMBER
@@ -372,8 +379,12 @@ std::vector<KeySpec> make_keys() {
 }  // namespace
 
 const std::vector<KeySpec>& config_keys() {
-  static const std::vector<KeySpec> keys = make_keys();
+  static const std::vector<KeySpec> keys = make_keys(nullptr);
   return keys;
+}
+
+std::vector<KeySpec> config_keys(const Choices& choices) {
+  return make_keys(&choices);
 }
 
 }  // namespace garonne

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/choices.hpp"
 #include "base/error.hpp"
 
 namespace garonne {
@@ -33,16 +34,24 @@ void expect_refused(const std::string& key, const std::vector<std::string>& part
   ADD_FAILURE() << "no error for " << key;
 }
 
+RunConfig parse(const std::string& toml, const std::string& name, const Overrides& overrides) {
+  return parse_config(toml, name, overrides, test::some_choices());
+}
+
+RunConfig load(const std::string& path, const Overrides& overrides) {
+  return load_config(path, overrides, test::some_choices());
+}
+
 void expect_file_refused(const std::string& toml, const std::string& key,
                          const std::vector<std::string>& parts) {
   SCOPED_TRACE(toml);
-  expect_refused(key, parts, [&] { parse_config(toml, "run.toml", {}); });
+  expect_refused(key, parts, [&] { parse(toml, "run.toml", {}); });
 }
 
 void expect_override_refused(const std::string& key, const std::string& value,
                              const std::string& part) {
   SCOPED_TRACE(key + " = " + value);
-  expect_refused(key, {part}, [&] { parse_config("", "run.toml", {{key, value}}); });
+  expect_refused(key, {part}, [&] { parse("", "run.toml", {{key, value}}); });
 }
 
 // Whose other values lie too near for the test.
@@ -77,24 +86,25 @@ std::string other_value(const KeySpec& key) {
 TEST(Config, EveryKeyComesBackFromItsFile) {
   RunConfig config;
   std::size_t changed = 0;
-  for (const auto& key : config_keys()) {
+  for (const auto& key : config_keys(test::some_choices())) {
     if (fixed(key.name)) continue;
     const std::string value = other_value(key);
     key.set(config, value);
     EXPECT_EQ(key.get(config), value) << key.name;
     if (value != key.get(RunConfig())) ++changed;
   }
-  EXPECT_GE(changed, config_keys().size() - 4) << "only keys with one choice keep their default";
+  EXPECT_GE(changed, config_keys(test::some_choices()).size() - 4)
+      << "only keys with one choice keep their default";
   EXPECT_EQ(changed_keys(RunConfig(), config).size(), changed);
-  const RunConfig again = parse_config(config_to_toml(config), "run.toml", {});
+  const RunConfig again = parse(config_to_toml(config), "run.toml", {});
   EXPECT_EQ(changed_keys(config, again), std::vector<std::string>());
 }
 
 TEST(Config, DefaultsComeBackFromTheirFileAndAreLegal) {
-  const RunConfig again = parse_config(config_to_toml(RunConfig()), "run.toml", {});
+  const RunConfig again = parse(config_to_toml(RunConfig()), "run.toml", {});
   EXPECT_EQ(changed_keys(RunConfig(), again), std::vector<std::string>());
   EXPECT_EQ(again.memory.budget, RunConfig::automatic_budget);
-  for (const auto& key : config_keys()) {
+  for (const auto& key : config_keys(test::some_choices())) {
     RunConfig config;
     const std::string value = key.get(config);
     EXPECT_NO_THROW(key.set(config, value)) << key.name;
@@ -103,10 +113,10 @@ TEST(Config, DefaultsComeBackFromTheirFileAndAreLegal) {
 }
 
 TEST(Config, EveryKeyThroughTheCommandLine) {
-  for (const auto& key : config_keys()) {
+  for (const auto& key : config_keys(test::some_choices())) {
     if (fixed(key.name)) continue;
     const std::string value = other_value(key);
-    const RunConfig config = parse_config("", "run.toml", {{key.name, value}});
+    const RunConfig config = parse("", "run.toml", {{key.name, value}});
     EXPECT_EQ(key.get(config), value) << key.name;
     EXPECT_LE(changed_keys(RunConfig(), config).size(), 1U) << key.name;
   }
@@ -118,14 +128,14 @@ TEST(Config, ControlCharactersInTextComeBack) {
   config.data.path = "two\nlines\x01";
   const std::string toml = config_to_toml(config);
   RunConfig again;
-  ASSERT_NO_THROW(again = parse_config(toml, "run.toml", {})) << toml;
+  ASSERT_NO_THROW(again = parse(toml, "run.toml", {})) << toml;
   EXPECT_EQ(again.data.path, config.data.path);
 }
 
 TEST(Config, KeysAreDeclaredOnceAndDescribed) {
   std::vector<std::string> names;
-  const std::string reference = config_reference();
-  for (const auto& key : config_keys()) {
+  const std::string reference = config_reference(test::some_choices());
+  for (const auto& key : config_keys(test::some_choices())) {
     names.push_back(key.name);
     EXPECT_FALSE(key.help.empty()) << key.name;
     EXPECT_FALSE(key.range.empty()) << key.name;
@@ -142,7 +152,7 @@ TEST(Config, UnknownKeysWithASuggestion) {
   expect_file_refused("steps = 4\n", "steps", {"train.steps"});
   expect_file_refused("[model]\nflux_capacitor = 4\n", "model.flux_capacitor", {"--help"});
   expect_refused("model.hiden", {"model.hidden"}, [] {
-    parse_config("", "run.toml", {{"model.hiden", "4"}});
+    parse("", "run.toml", {{"model.hiden", "4"}});
   });
 }
 
@@ -164,7 +174,7 @@ TEST(Config, WrongTypes) {
   expect_file_refused("[model]\ndropout = false\n", "model.dropout", {"number"});
   expect_file_refused("[memory]\nbudget = 1.5\n", "memory.budget", {"bytes"});
   expect_file_refused("[memory]\nbudget = true\n", "memory.budget", {"bytes"});
-  EXPECT_EQ(parse_config("[model]\ndropout = 0\n", "run.toml", {}).model.dropout, 0.0)
+  EXPECT_EQ(parse("[model]\ndropout = 0\n", "run.toml", {}).model.dropout, 0.0)
       << "an integer is a number";
   expect_override_refused("model.layers", "4.0", "integer");
   expect_override_refused("model.layers", "", "integer");
@@ -188,24 +198,48 @@ TEST(Config, OutOfRange) {
                       {"optimizer.learning_rate"});
 }
 
+TEST(Config, RegisteredValuesAreThoseHandedIn) {
+  expect_file_refused("[memory]\nplan = \"keepall\"\n", "memory.plan",
+                      {"must be one of auto, keep-all, full; did you mean keep-all?"});
+  expect_file_refused("[memory]\nplan = \"rotor\"\n", "memory.plan", {"auto, keep-all, full"});
+  expect_override_refused("model.kind", "gtp", "must be one of gpt, fno; did you mean gpt?");
+  expect_override_refused("optimizer.name", "lion", "must be one of adamw");
+  Choices more = test::some_choices();
+  more["optimizer.name"].push_back("lion");
+  EXPECT_EQ(parse_config("", "run.toml", {{"optimizer.name", "lion"}}, more).optimizer.name,
+            "lion");
+}
+
+TEST(Config, ChoicesAreOfJustTheRegisteredKeys) {
+  for (const auto& [name, values] : test::some_choices()) {
+    Choices fewer = test::some_choices();
+    fewer.erase(name);
+    EXPECT_THROW(config_keys(fewer), InternalError) << name;
+    fewer[name] = {};
+    EXPECT_THROW(config_keys(fewer), InternalError) << name;
+  }
+  Choices more = test::some_choices();
+  more["run.resume"] = {"never"};
+  EXPECT_THROW(config_keys(more), InternalError);
+}
+
 TEST(Config, Bytes) {
-  EXPECT_EQ(parse_config("[memory]\nbudget = \"600MiB\"\n", "run.toml", {}).memory.budget,
-            629145600);
-  EXPECT_EQ(parse_config("[memory]\nbudget = 1000\n", "run.toml", {}).memory.budget, 1000);
-  EXPECT_EQ(parse_config("[memory]\nbudget = \"auto\"\n", "run.toml", {}).memory.budget,
+  EXPECT_EQ(parse("[memory]\nbudget = \"600MiB\"\n", "run.toml", {}).memory.budget, 629145600);
+  EXPECT_EQ(parse("[memory]\nbudget = 1000\n", "run.toml", {}).memory.budget, 1000);
+  EXPECT_EQ(parse("[memory]\nbudget = \"auto\"\n", "run.toml", {}).memory.budget,
             RunConfig::automatic_budget);
   expect_file_refused("[memory]\nbudget = \"600 MiBs\"\n", "memory.budget", {"600MiB", "auto"});
   expect_file_refused("[memory]\nbudget = -1\n", "memory.budget", {"auto"});
   expect_file_refused("[grid]\nbucket = \"auto\"\n", "grid.bucket", {"bytes"});
   expect_override_refused("memory.budget", "lots", "bytes");
-  EXPECT_EQ(parse_config("", "run.toml", {{"memory.budget", "auto"}}).memory.budget,
+  EXPECT_EQ(parse("", "run.toml", {{"memory.budget", "auto"}}).memory.budget,
             RunConfig::automatic_budget);
 }
 
 TEST(Config, Duplicates) {
   expect_file_refused("[model]\nlayers = 1\nlayers = 2\n", "", {"run.toml:3"});
   expect_refused("model.layers", {"twice", "command line"}, [] {
-    parse_config("", "run.toml", {{"model.layers", "1"}, {"model.layers", "1"}});
+    parse("", "run.toml", {{"model.layers", "1"}, {"model.layers", "1"}});
   });
 }
 
@@ -215,8 +249,8 @@ TEST(Config, MalformedFileWithItsLine) {
 }
 
 TEST(Config, CommandLineWinsOverFile) {
-  const RunConfig config = parse_config("[model]\nlayers = 3\nhidden = 12\n", "run.toml",
-                                        {{"model.layers", "5"}, {"optimizer.beta1", "0.5"}});
+  const RunConfig config = parse("[model]\nlayers = 3\nhidden = 12\n", "run.toml",
+                                 {{"model.layers", "5"}, {"optimizer.beta1", "0.5"}});
   EXPECT_EQ(config.model.layers, 5);
   EXPECT_EQ(config.model.hidden, 12);
   EXPECT_EQ(config.optimizer.beta1, 0.5);
@@ -227,9 +261,9 @@ TEST(Config, FromAFile) {
   const auto path = std::filesystem::temp_directory_path() /
                     ("garonne_config_" + std::to_string(::getpid()) + ".toml");
   std::ofstream(path) << "[model]\nlayers = 9\n";
-  EXPECT_EQ(load_config(path.string(), {{"model.hidden", "8"}}).model.layers, 9);
+  EXPECT_EQ(load(path.string(), {{"model.hidden", "8"}}).model.layers, 9);
   std::filesystem::remove(path);
-  expect_refused(path.string(), {"cannot be read"}, [&] { load_config(path.string(), {}); });
+  expect_refused(path.string(), {"cannot be read"}, [&] { load(path.string(), {}); });
 }
 
 TEST(Config, ChangedKeysAreNamed) {

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "base/choices.hpp"
 #include "base/config.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -68,7 +69,7 @@ TEST(TomlLimits, LargeTextsAreRefused) {
 
 TEST(TomlLimits, BothReadersKeepThem) {
   const std::string bomb = "a" + repeated(".a", 100'000) + " = 1";
-  EXPECT_THROW(parse_config(bomb, "run.toml", {}), ConfigError);
+  EXPECT_THROW(parse_config(bomb, "run.toml", {}, test::some_choices()), ConfigError);
   EXPECT_THROW(parse_toml(bomb, "cluster.toml"), ConfigError);
 }
 
@@ -78,7 +79,7 @@ TEST(TomlLimits, ValuesAndKeysAreNotEchoedWhole) {
        {"[model]\nkind = \"" + large + "\"\n", "[model]\n" + large + " = 1\n",
         "[model]\nlayers = \"" + large + "\"\n", large + " = \n", "[model]\nkind = " + large}) {
     try {
-      parse_config(text, "run.toml", {});
+      parse_config(text, "run.toml", {}, test::some_choices());
       ADD_FAILURE() << "read";
     } catch (const ConfigError& error) {
       EXPECT_LE(std::string(error.what()).size(), 2000U);

@@ -9,15 +9,36 @@
 
 namespace garonne::nn {
 
+namespace {
+
+const std::vector<std::pair<std::string, FieldLossForm>>& forms() {
+  static const std::vector<std::pair<std::string, FieldLossForm>> registry = {
+      {"relative-l2", {true, false, false, false}},
+      {"relative-l2-channels", {true, true, false, false}},
+      {"h1", {true, true, false, true}},
+      {"squared-l2", {}},
+      {"area-l2", {false, false, true, false}},
+  };
+  return registry;
+}
+
+}  // namespace
+
+std::vector<std::string> field_losses() {
+  std::vector<std::string> names;
+  for (const auto& [name, form] : forms()) names.push_back(name);
+  return names;
+}
+
 FieldLossForm FieldLossTerms::form(const std::string& loss) {
-  if (loss == "auto" || loss == "relative-l2") return {true, false, false, false};
-  if (loss == "relative-l2-channels") return {true, true, false, false};
-  if (loss == "h1") return {true, true, false, true};
-  if (loss == "squared-l2") return {};
-  if (loss == "area-l2") return {false, false, true, false};
+  if (loss == "auto") return forms().front().second;
+  for (const auto& [name, form] : forms()) {
+    if (name == loss) return form;
+  }
+  const std::vector<std::string> names = field_losses();
   throw ConfigError("train.loss", loss,
-                    "is no loss of fields; give relative-l2, relative-l2-channels, h1, squared-l2 "
-                    "or area-l2");
+                    fmt::format("is no loss of fields; give {} or {}",
+                                fmt::join(names.begin(), names.end() - 1, ", "), names.back()));
 }
 
 FieldLossTerms::FieldLossTerms(const std::string& loss, const FieldShape& shape, std::int64_t batch,

@@ -19,6 +19,9 @@ struct FieldLossForm {
   bool differences = false;  // H1
 };
 
+// What train.loss may be of a model on fields; the first is what auto means.
+std::vector<std::string> field_losses();
+
 // What a loss compares: a mean over groups, samples or channels of samples, of a function of two
 // norms. Of a cut field they are those of this member's rows: their sums over the members are the
 // norms.

@@ -10,22 +10,20 @@
 #include "base/error.hpp"
 #include "nn/collectives.hpp"
 #include "nn/fields/field_layers.hpp"
+#include "nn/fields/field_loss_terms.hpp"
+#include "nn/model_kind.hpp"
 #include "nn/operators/field_network.hpp"
 
 namespace garonne::nn {
 namespace {
 
-const FieldKind* find_kind(const std::string& name) {
-  for (const auto& kind : field_kinds()) {
-    if (kind.name == name) return &kind;
-  }
-  return nullptr;
-}
-
-const FieldKind& known_kind(const std::string& name) {
-  if (const FieldKind* kind = find_kind(name)) return *kind;
+const ModelKind& field_kind_of(const std::string& name) {
   std::vector<std::string> names;
-  for (const auto& kind : field_kinds()) names.push_back(kind.name);
+  for (const ModelKind& kind : model_kinds()) {
+    if (kind.network == nullptr) continue;
+    if (kind.name == name) return kind;
+    names.push_back(kind.name);
+  }
   throw ConfigError(
       "model.kind", name,
       fmt::format("is no model of fields of this build; there are {}", fmt::join(names, ", ")));
@@ -71,7 +69,7 @@ FieldWindow window_of(const FieldShape& shape, int input, const std::vector<int>
   return window;
 }
 
-std::vector<FieldRows> rows_of_members(const FieldKind& kind, const RunConfig::Model& keys,
+std::vector<FieldRows> rows_of_members(const ModelKind& kind, const RunConfig::Model& keys,
                                        const FieldShape& whole, const FieldCut& cut) {
   std::vector<FieldRows> rows;
   for (int member = 0; member < cut.members; ++member)
@@ -149,56 +147,54 @@ std::int64_t FieldShape::count() const {
   return std::accumulate(points.begin(), points.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-const std::vector<FieldKind>& field_kinds() {
-  static const std::vector<std::string> fourier = {"hidden",      "layers",           "block",
-                                                   "modes",       "spectral_weights", "padding",
-                                                   "coordinates", "mlp_ratio"};
-  static const auto with = [](std::vector<std::string> keys, const std::vector<std::string>& more) {
-    keys.insert(keys.end(), more.begin(), more.end());
-    return keys;
-  };
-  static const std::vector<FieldKind> kinds = {
-      {"fno", fourier, make_fourier_network, fourier_rows},
-      {"tfno", with(fourier, {"factorization", "rank", "implementation"}), make_fourier_network,
-       fourier_rows},
-      {"afno",
-       {"hidden", "layers", "patch", "spectral_blocks", "sparsity_threshold", "hard_thresholding",
-        "mlp_ratio", "norm"},
-       make_adaptive_network,
-       adaptive_rows},
-      {"sfno",
-       {"hidden", "layers", "block", "scale_factor", "spectral_operator", "mlp_ratio", "norm",
-        "big_skip"},
-       make_spherical_network,
-       spherical_rows},
-  };
-  return kinds;
-}
+namespace {
 
-bool is_field_kind(const std::string& kind) {
-  return find_kind(kind) != nullptr;
-}
-
-void refuse_unused_keys(const RunConfig::Model& keys, const std::vector<std::string>& used) {
-  const RunConfig defaults;
-  RunConfig given;
-  given.model = keys;
-  const std::string section = "model.";
-  for (const auto& key : config_keys()) {
-    if (key.name.rfind(section, 0) != 0 || key.name == "model.kind") continue;
-    if (std::find(used.begin(), used.end(), key.name.substr(section.size())) != used.end())
-      continue;
-    if (key.get(given) == key.get(defaults)) continue;
-    throw ConfigError(key.name, key.get(given),
-                      fmt::format("has no meaning for model.kind = {}; leave it out", keys.kind));
+Model make_on_fields(const ModelRequest& request) {
+  const RunConfig& config = request.config;
+  if (config.grid.sequence_parallel) {
+    throw ConfigError("grid.sequence_parallel", "true",
+                      fmt::format("has no meaning for model.kind = {}: grid.tensor deals out the "
+                                  "rows of its fields everywhere; leave it out",
+                                  config.model.kind));
   }
+  return make_field_model(config.model, config.train.loss, request.fields, config.train.micro_batch,
+                          request.declaration, {request.tensor, request.tensor_ranks});
+}
+
+std::string describe_on_fields(const ModelRequest& request) {
+  const RunConfig::Model& keys = request.config.model;
+  const FieldShape& fields = request.fields;
+  return fmt::format(
+             "{} layers, hidden {}, {} points, {} channel{} to {}{}", keys.layers, keys.hidden,
+             fmt::join(fields.points, " x "), fields.input_channels,
+             fields.input_channels == 1 ? "" : "s", fields.target_channels,
+             fields.rollout == 1 ? "" : fmt::format(", {} steps a sample", fields.rollout)) +
+         (fields.push_forward == 0
+              ? ""
+              : fmt::format(", after {} without gradients", fields.push_forward));
+}
+
+}  // namespace
+
+ModelKind field_kind(const std::string& name, std::vector<std::string> keys,
+                     std::unique_ptr<FieldNetwork> (*network)(const FieldNetworkArguments&),
+                     FieldRows (*rows)(const RunConfig::Model&, const FieldShape&,
+                                       const FieldCut&)) {
+  return {.name = name,
+          .keys = std::move(keys),
+          .learns_from = LearnsFrom::Fields,
+          .losses = field_losses(),
+          .make = make_on_fields,
+          .describe = describe_on_fields,
+          .network = network,
+          .rows = rows};
 }
 
 Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
                        const FieldShape& whole, std::int64_t batch, const Declaration& declaration,
                        const FieldCut& cut) {
-  const FieldKind& kind = known_kind(keys.kind);
-  refuse_unused_keys(keys, kind.keys);
+  const ModelKind& kind = field_kind_of(keys.kind);
+  refuse_unused_keys(keys, kind);
   check_shape(whole);
   const FieldShape shape = cut.cuts() ? cut_field(whole, kind.rows(keys, whole, cut), cut) : whole;
   ModelBuilder builder(declaration);
@@ -208,7 +204,7 @@ Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
   const std::int64_t steps = shape.push_forward + shape.rollout;
   const int target = builder.add_field_input("target", shape.rollout * predicted);
   const int mask = shape.masked ? builder.add_field_input("mask", steps * predicted) : -1;
-  const auto network = kind.make({builder, keys, shape, batch});
+  const auto network = kind.network({builder, keys, shape, batch});
   std::vector<int> predictions;  // as later steps read them
   std::vector<int> losses;
   for (std::int64_t step = 0; step < steps; ++step) {
@@ -260,14 +256,14 @@ Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
 
 Model make_field_predictor(const RunConfig::Model& keys, const FieldShape& shape,
                            std::int64_t batch, const Declaration& declaration) {
-  const FieldKind& kind = known_kind(keys.kind);
-  refuse_unused_keys(keys, kind.keys);
+  const ModelKind& kind = field_kind_of(keys.kind);
+  refuse_unused_keys(keys, kind);
   check_shape(shape);
   ModelBuilder builder(declaration);
   const int input = builder.add_field_input("input", batch * shape.count() * shape.input_channels);
   FieldShape without_noise = shape;
   without_noise.noise = 0;
-  kind.make({builder, keys, without_noise, batch})->apply("", window_of(shape, input, {}));
+  kind.network({builder, keys, without_noise, batch})->apply("", window_of(shape, input, {}));
   return finish(builder, keys, shape, batch);
 }
 

@@ -1,4 +1,4 @@
-// Models on fields: neural operators, made by `model.kind` from a registry.
+// Models on fields: neural operators, by the networks of nn/model_kind.hpp.
 #pragma once
 
 #include <cstdint>
@@ -60,12 +60,5 @@ Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
 // target_channels], without noise. Loaded value: 0 = input.
 Model make_field_predictor(const RunConfig::Model& keys, const FieldShape& shape,
                            std::int64_t batch, const Declaration& declaration);
-
-// Whether `kind` is one of these models.
-bool is_field_kind(const std::string& kind);
-
-// Throws ConfigError for a key of [model] that is not at its default and not one of `used`
-// (without "model.").
-void refuse_unused_keys(const RunConfig::Model& keys, const std::vector<std::string>& used);
 
 }  // namespace garonne::nn

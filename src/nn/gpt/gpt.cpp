@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -10,6 +11,7 @@
 #include "base/multiples.hpp"
 #include "nn/collectives.hpp"
 #include "nn/layers/layers.hpp"
+#include "nn/model_kind.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -214,6 +216,16 @@ void GptWriter::loss(int x, int targets) {
 
 }  // namespace
 
+GptSizes gpt_sizes(const RunConfig::Model& keys, std::int64_t vocabulary) {
+  if (keys.vocabulary > 0 && keys.vocabulary < vocabulary) {
+    throw ConfigError("model.vocabulary", fmt::format("{}", keys.vocabulary),
+                      fmt::format("is smaller than the data's vocabulary of {}", vocabulary));
+  }
+  return {
+      keys.layers, keys.hidden, keys.heads, keys.sequence, std::max(keys.vocabulary, vocabulary),
+      keys.dropout};
+}
+
 void check_gpt_sizes(const GptSizes& sizes) {
   if (sizes.hidden % sizes.heads != 0) {
     throw ConfigError("model.heads", fmt::format("{}", sizes.heads),
@@ -275,6 +287,39 @@ Model make_gpt_generator(const GptSizes& sizes, const Declaration& declaration) 
   model.sequence = sizes.sequence;
   model.width = sizes.hidden;
   return model;
+}
+
+namespace {
+
+Model make_on_tokens(const ModelRequest& request) {
+  const RunConfig& config = request.config;
+  const ModelKind& kind = model_kind(config.model.kind);
+  refuse_unused_keys(config.model, kind);
+  refuse_meaningless_keys(config, {"train.push_forward", "train.noise", "data.missing"});
+  if (config.train.loss != "auto" && config.train.loss != kind.losses.front()) {
+    throw ConfigError("train.loss", config.train.loss,
+                      "is no loss of tokens; give " + kind.losses.front());
+  }
+  return make_gpt(gpt_sizes(config.model, request.vocabulary), config.train.micro_batch,
+                  request.declaration,
+                  {request.tensor, request.tensor_ranks, config.grid.sequence_parallel});
+}
+
+std::string describe_on_tokens(const ModelRequest& request) {
+  const GptSizes sizes = gpt_sizes(request.config.model, request.vocabulary);
+  return fmt::format("{} layers, hidden {}, {} heads, sequence {}, vocabulary {}", sizes.layers,
+                     sizes.hidden, sizes.heads, sizes.sequence, sizes.vocabulary);
+}
+
+}  // namespace
+
+ModelKind gpt_kind() {
+  return {.name = "gpt",
+          .keys = {"layers", "hidden", "heads", "sequence", "vocabulary", "dropout"},
+          .learns_from = LearnsFrom::Tokens,
+          .losses = {"cross-entropy"},
+          .make = make_on_tokens,
+          .describe = describe_on_tokens};
 }
 
 }  // namespace garonne::nn

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/config.hpp"
 #include "nn/model.hpp"
 
 namespace garonne::nn {
@@ -18,6 +19,10 @@ struct GptSizes {
   std::int64_t vocabulary = 0;
   double dropout = 0;
 };
+
+// Of a run on data with so many tokens. Throws ConfigError (model.vocabulary) where the model has
+// fewer.
+GptSizes gpt_sizes(const RunConfig::Model& keys, std::int64_t vocabulary);
 
 // Throws ConfigError for sizes that do not fit together.
 void check_gpt_sizes(const GptSizes& sizes);

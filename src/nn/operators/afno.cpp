@@ -242,8 +242,6 @@ class AdaptiveNetwork : public FieldNetwork {
   Linear head_;
 };
 
-}  // namespace
-
 FieldRows adaptive_rows(const RunConfig::Model& keys, const FieldShape& whole,
                         const FieldCut& cut) {
   check_patches(keys, whole);
@@ -260,6 +258,15 @@ FieldRows adaptive_rows(const RunConfig::Model& keys, const FieldShape& whole,
 
 std::unique_ptr<FieldNetwork> make_adaptive_network(const FieldNetworkArguments& arguments) {
   return std::make_unique<AdaptiveNetwork>(arguments);
+}
+
+}  // namespace
+
+ModelKind afno_kind() {
+  return field_kind("afno",
+                    {"hidden", "layers", "patch", "spectral_blocks", "sparsity_threshold",
+                     "hard_thresholding", "mlp_ratio", "norm"},
+                    make_adaptive_network, adaptive_rows);
 }
 
 }  // namespace garonne::nn

@@ -1,5 +1,6 @@
 // What the author of an operator writes: a network that adds its parameters once and its nodes for
-// each application of a rollout. A new kind is one file and one line of the registry.
+// each application of a rollout. A new kind is one file, which ends in its row, and one line of the
+// registry (nn/model_kind.cpp).
 //
 // Values between nodes are [batch · points, channels], row-major, points in the order of the grid.
 #pragma once
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "nn/fields/field_model.hpp"
+#include "nn/model_kind.hpp"
 
 namespace garonne::nn {
 
@@ -48,27 +50,11 @@ struct FieldNetworkArguments {
   std::int64_t batch = 0;
 };
 
-struct FieldKind {
-  std::string name;
-  std::vector<std::string> keys;  // of [model] that it uses, without "model." and without kind
-  // Adds the parameters. Throws ConfigError.
-  std::unique_ptr<FieldNetwork> (*make)(const FieldNetworkArguments& arguments);
-  // The rows of a member. Throws ConfigError (grid.tensor) where the field cannot be cut for so
-  // many.
-  FieldRows (*rows)(const RunConfig::Model& keys, const FieldShape& whole, const FieldCut& cut);
-};
-
-const std::vector<FieldKind>& field_kinds();
-
-// The makers that the registry knows.
-std::unique_ptr<FieldNetwork> make_fourier_network(const FieldNetworkArguments& arguments);
-std::unique_ptr<FieldNetwork> make_adaptive_network(const FieldNetworkArguments& arguments);
-std::unique_ptr<FieldNetwork> make_spherical_network(const FieldNetworkArguments& arguments);
-
-FieldRows fourier_rows(const RunConfig::Model& keys, const FieldShape& whole, const FieldCut& cut);
-FieldRows adaptive_rows(const RunConfig::Model& keys, const FieldShape& whole, const FieldCut& cut);
-FieldRows spherical_rows(const RunConfig::Model& keys, const FieldShape& whole,
-                         const FieldCut& cut);
+// The row of a kind on fields; `network` and `rows` as in ModelKind.
+ModelKind field_kind(const std::string& name, std::vector<std::string> keys,
+                     std::unique_ptr<FieldNetwork> (*network)(const FieldNetworkArguments&),
+                     FieldRows (*rows)(const RunConfig::Model&, const FieldShape&,
+                                       const FieldCut&));
 
 // Throws ConfigError (grid.tensor) unless `fits` the cut's members: `why`, and the nearest numbers
 // that fit.

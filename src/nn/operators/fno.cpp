@@ -299,8 +299,6 @@ class FourierNetwork : public FieldNetwork {
   Linear project_down_;
 };
 
-}  // namespace
-
 FieldRows fourier_rows(const RunConfig::Model& keys, const FieldShape& whole, const FieldCut& cut) {
   if (whole.points.size() == 1) {
     throw ConfigError("grid.tensor", fmt::format("{}", cut.members),
@@ -325,6 +323,23 @@ FieldRows fourier_rows(const RunConfig::Model& keys, const FieldShape& whole, co
 
 std::unique_ptr<FieldNetwork> make_fourier_network(const FieldNetworkArguments& arguments) {
   return std::make_unique<FourierNetwork>(arguments);
+}
+
+std::vector<std::string> fourier_keys() {
+  return {"hidden",           "layers",  "block",       "modes",
+          "spectral_weights", "padding", "coordinates", "mlp_ratio"};
+}
+
+}  // namespace
+
+ModelKind fno_kind() {
+  return field_kind("fno", fourier_keys(), make_fourier_network, fourier_rows);
+}
+
+ModelKind tfno_kind() {
+  std::vector<std::string> keys = fourier_keys();
+  keys.insert(keys.end(), {"factorization", "rank", "implementation"});
+  return field_kind("tfno", std::move(keys), make_fourier_network, fourier_rows);
 }
 
 }  // namespace garonne::nn

@@ -335,8 +335,6 @@ class SphericalNetwork : public FieldNetwork {
   Linear big_skip_;
 };
 
-}  // namespace
-
 FieldRows spherical_rows(const RunConfig::Model& keys, const FieldShape& whole,
                          const FieldCut& cut) {
   check_on_sphere(keys, whole);
@@ -354,6 +352,15 @@ FieldRows spherical_rows(const RunConfig::Model& keys, const FieldShape& whole,
 
 std::unique_ptr<FieldNetwork> make_spherical_network(const FieldNetworkArguments& arguments) {
   return std::make_unique<SphericalNetwork>(arguments);
+}
+
+}  // namespace
+
+ModelKind sfno_kind() {
+  return field_kind("sfno",
+                    {"hidden", "layers", "block", "scale_factor", "spectral_operator", "mlp_ratio",
+                     "norm", "big_skip"},
+                    make_spherical_network, spherical_rows);
 }
 
 }  // namespace garonne::nn

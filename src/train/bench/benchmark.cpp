@@ -7,9 +7,9 @@
 #include <chrono>
 #include <map>
 
-#include "nn/fields/field_model.hpp"
 #include "train/bench/made_up_run.hpp"
 #include "train/plans/grid_plan.hpp"
+#include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
 namespace {
@@ -51,10 +51,9 @@ BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist:
   if (program.peak_bytes < result.planned_peak_bytes) result.peak_bytes = 0;
   result.peak_bytes = session.all_reduce_max(std::vector{result.peak_bytes})[0];
   result.samples_per_second = static_cast<double>(config.train.global_batch) / result.step_seconds;
-  if (!nn::is_field_kind(config.model.kind)) {
-    result.tokens_per_second =
-        result.samples_per_second * static_cast<double>(setup.sizes.sequence);
-  }
+  result.tokens_per_second =
+      result.samples_per_second *
+      static_cast<double>(workload_kind(config.model.kind).tokens_per_sample(config));
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);
   result.resident_bytes = usage.ru_maxrss * 1024;

@@ -1,31 +1,19 @@
 #include "train/bench/made_up_run.hpp"
 
+#include <algorithm>
+
 #include "base/philox.hpp"
-#include "nn/fields/field_model.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/setup/rank_agreement.hpp"
-#include "train/workload/workload.hpp"
+#include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
 namespace {
 
-constexpr std::int64_t byte_vocabulary = 256;
-
-// Of fields the files say how many points and channels there are. Collective.
-DataFacts made_up_facts(const RunConfig& config, dist::Session& session) {
-  DataFacts facts;
-  if (nn::is_field_kind(config.model.kind)) {
-    std::unique_ptr<Workload> workload;
-    session.agree([&] { workload = open_workload(config); });
-    dist::agree_on(session, [&] { return workload->contents(); });
-    return workload->facts();
-  }
-  facts.vocabulary = config.model.vocabulary > 0 ? config.model.vocabulary : byte_vocabulary;
-  return facts;
-}
-
 exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
   exec::HostBatch batch;
+  const std::int64_t vocabulary =
+      std::max(setup.config.model.vocabulary, setup.facts.vocabulary);  // of tokens
   for (std::int64_t i = 0; i < setup.config.train.micro_batch; ++i) batch.samples.push_back(i);
   for (const auto& value : setup.model.graph.values) {
     if (!value.loaded || value.differentiable) continue;
@@ -40,7 +28,7 @@ exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
     } else {
       auto& tokens = batch.values[value.name];
       for (std::int64_t i = 0; i < value.elements; ++i)
-        tokens.push_back(static_cast<std::int64_t>(random(i)) % setup.sizes.vocabulary);
+        tokens.push_back(static_cast<std::int64_t>(random(i)) % vocabulary);
     }
   }
   return batch;
@@ -52,7 +40,7 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_
   const int threads = agree_on_run(config, session);
   budget_bytes_ = budget_of_ranks(config, session);
   session.agree([&] { check_grid(config, session.size()); });
-  const DataFacts facts = made_up_facts(config, session);
+  const DataFacts facts = workload_kind(config.model.kind).made_up_facts(config, session);
   Setup whole;
   int stage = 0;
   StageFloor floor;

@@ -8,7 +8,7 @@
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/setup/rank_agreement.hpp"
-#include "train/workload/workload.hpp"
+#include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
 
@@ -73,19 +73,11 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   });
   trained.step = start.step;
   session.agree([&] {
-    DataFacts facts;
-    if (!start.checkpoint.empty() && !nn::is_field_kind(trained.config.model.kind)) {
-      facts.vocabulary = vocabulary_of(manifest, start.checkpoint);
-      if (facts.vocabulary == 0 && trained.config.model.vocabulary == 0)
-        throw IoError(start.checkpoint + "/manifest.json",
-                      "does not say the vocabulary of the data");
-      const auto tokenizer = manifest.data.find("tokenizer");
-      facts.tokenizer = tokenizer != manifest.data.end() && tokenizer->is_string()
-                            ? tokenizer->get<std::string>()
-                            : "byte";
-    } else {
-      facts = open_workload(trained.config)->facts();
-    }
+    const WorkloadKind& kind = workload_kind(trained.config.model.kind);
+    const DataFacts facts =
+        start.checkpoint.empty()
+            ? kind.open(trained.config)->facts()
+            : kind.facts_of_checkpoint(trained.config, manifest, start.checkpoint);
     trained.setup = make_setup(trained.config, facts, threads);
     trained.compute = std::make_unique<ComputeSession>(threads);
     // What was measured on this machine is nearer the truth than what nodes declare.

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/philox.hpp"
 #include "data/tokens/tokenizer.hpp"
+#include "nn/gpt/gpt.hpp"
 
 namespace garonne::train {
 
@@ -63,7 +64,8 @@ std::string generate(const Setup& setup, const Generation& generation,
                      const std::string& tokenizer_name, exec::Machine machine,
                      std::int64_t budget_bytes) {
   const auto tokenizer = data::make_tokenizer(tokenizer_name);
-  const nn::Model model = nn::make_gpt_generator(setup.sizes, setup.declaration);
+  const nn::GptSizes sizes = nn::gpt_sizes(setup.config.model, setup.facts.vocabulary);
+  const nn::Model model = nn::make_gpt_generator(sizes, setup.declaration);
   plan::StepShape step = setup.step;
   step.micro_batches = 1;
   plan::Program program =
@@ -83,7 +85,7 @@ std::string generate(const Setup& setup, const Generation& generation,
   }
   const std::size_t prompt = tokens.size();
   const PhiloxKey key = philox_key(generation.seed, "generate");
-  const auto window = static_cast<std::size_t>(setup.sizes.sequence);
+  const auto window = static_cast<std::size_t>(sizes.sequence);
   for (std::int64_t n = 0; n < generation.tokens; ++n) {
     const std::size_t first = tokens.size() > window ? tokens.size() - window : 0;
     const std::size_t length = tokens.size() - first;
@@ -96,10 +98,9 @@ std::string generate(const Setup& setup, const Generation& generation,
       return exec::HostBatch{{0}, {{"tokens", std::move(padded)}}, {}};
     };
     const std::vector<double> logits = executor.run(inputs).report;
-    const auto vocabulary = static_cast<std::size_t>(
-        std::min<std::int64_t>(setup.sizes.vocabulary, tokenizer->vocabulary()));
-    const double* row =
-        logits.data() + (length - 1) * static_cast<std::size_t>(setup.sizes.vocabulary);
+    const auto vocabulary =
+        static_cast<std::size_t>(std::min<std::int64_t>(sizes.vocabulary, tokenizer->vocabulary()));
+    const double* row = logits.data() + (length - 1) * static_cast<std::size_t>(sizes.vocabulary);
     const double greatest = *std::max_element(row, row + vocabulary);
     std::vector<double> weights(vocabulary);
     double total = 0;

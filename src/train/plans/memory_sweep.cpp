@@ -9,9 +9,9 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "nn/fields/field_model.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/setup/planning.hpp"
+#include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
 namespace {
@@ -63,7 +63,7 @@ MemorySweep memory_sweep(const RunConfig& config, const SweepAxes& axes, const D
                          int threads, const plan::CostTable& costs, std::int64_t budget_bytes,
                          const std::function<void(int, int)>& progress) {
   MemorySweep sweep;
-  sweep.has_sequences = !nn::is_field_kind(config.model.kind);
+  sweep.has_sequences = workload_kind(config.model.kind).tokens_per_sample(config) > 0;
   if (axes.sequence && !sweep.has_sequences) {
     throw ConfigError(
         "--sweep", "sequence",

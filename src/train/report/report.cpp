@@ -13,7 +13,6 @@
 #include "base/json_input.hpp"
 #include "base/key_limits.hpp"
 #include "base/version.hpp"
-#include "train/checkpoint/checkpoint.hpp"
 #include "train/plans/budget_curve.hpp"
 #include "train/plans/memory_sweep.hpp"
 #include "train/report/report_program.hpp"
@@ -21,7 +20,7 @@
 #include "train/run/metrics_file.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/setup/planning.hpp"
-#include "train/workload/workload.hpp"
+#include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
 
@@ -123,26 +122,6 @@ int threads_of_run(const std::string& run_directory) {
   return static_cast<int>(choices.root().key("threads").integer(1, most_threads));
 }
 
-// The configuration does not say it where it is the data's; then the checkpoint knows, or the data.
-std::optional<DataFacts> facts_of_run(const std::string& run_directory, const RunConfig& config) {
-  std::error_code error;
-  if (nn::is_field_kind(config.model.kind)) {
-    if (!fs::exists(config.data.path, error)) return std::nullopt;
-    return facts_of(config);
-  }
-  if (config.model.vocabulary > 0) return facts_of(config);
-  const auto steps = list_checkpoints(run_directory);
-  if (!steps.empty()) {
-    const std::string checkpoint = checkpoint_path(run_directory, steps.back());
-    const Manifest manifest = read_manifest(checkpoint);
-    const std::int64_t vocabulary = vocabulary_of(manifest, checkpoint);
-    if (vocabulary > 0) return DataFacts{vocabulary, {}, {}};
-    throw IoError(checkpoint + "/manifest.json", "does not say the vocabulary of the data");
-  }
-  if (!config.data.path.empty() && fs::exists(config.data.path, error)) return facts_of(config);
-  return std::nullopt;
-}
-
 // What the run was planned with; empty where it was started by a version that did not leave it.
 plan::CostTable costs_of_run(const std::string& run_directory) {
   const std::string path = run_directory + "/costs.json";
@@ -196,7 +175,8 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
   data["costs"] = nullptr;
   data["curve"] = nullptr;
   data["sweep"] = nullptr;
-  if (const auto facts = facts_of_run(run_directory, config)) {
+  const WorkloadKind& kind = workload_kind(config.model.kind);
+  if (const auto facts = kind.facts_of_run(config, run_directory)) {
     RunConfig planned = config;
     // A plan need not leave room for a validation that never ran.
     if (data["summary"]["last_validation_loss"].is_null()) planned.evaluation.batches = 0;
@@ -215,9 +195,9 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
     const std::int64_t budget =
         programs.empty() ? planned.memory.budget : programs[0].program.budget_bytes;
     if (budget != RunConfig::automatic_budget) {
-      data["sweep"] = to_json(memory_sweep(
-          planned, {true, !nn::is_field_kind(config.model.kind)}, *facts, threads, costs, budget,
-          [&](int done, int all) { options.progress("sizes", done, all); }));
+      data["sweep"] = to_json(
+          memory_sweep(planned, {true, kind.tokens_per_sample(config) > 0}, *facts, threads, costs,
+                       budget, [&](int done, int all) { options.progress("sizes", done, all); }));
     }
   }
   data["memory"] = programs.empty() ? ordered_json(nullptr) : memory_json(programs[0]);

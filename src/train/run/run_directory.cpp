@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "train/checkpoint/checkpoint_keeper.hpp"
+#include "train/setup/config_choices.hpp"
 
 namespace garonne::train {
 namespace {
@@ -25,7 +26,7 @@ bool may_change(const std::string& key) {
 // A configuration that a run has saved: what is not understood there is damage.
 RunConfig saved_config(const std::string& toml, const std::string& path) {
   try {
-    return parse_config(toml, path, {});
+    return parse_config(toml, path, {}, config_choices());
   } catch (const ConfigError& error) {
     throw IoError(path, fmt::format("is not understood: {}", error.what()));
   }

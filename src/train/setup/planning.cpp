@@ -12,7 +12,7 @@
 #include "base/cache_folder.hpp"
 #include "base/error.hpp"
 #include "base/precision.hpp"
-#include "nn/fields/field_model.hpp"
+#include "nn/model_kind.hpp"
 #include "optim/optimizer.hpp"
 #include "plan/model/step_costs.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
@@ -22,34 +22,11 @@
 #include "train/plans/layout_check.hpp"
 #include "train/setup/available_memory.hpp"
 #include "train/setup/size_check.hpp"
+#include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
 
 namespace {
-
-nn::GptSizes gpt_sizes(const RunConfig::Model& keys, std::int64_t vocabulary) {
-  if (keys.vocabulary > 0 && keys.vocabulary < vocabulary) {
-    throw ConfigError("model.vocabulary", fmt::format("{}", keys.vocabulary),
-                      fmt::format("is smaller than the data's vocabulary of {}", vocabulary));
-  }
-  return {
-      keys.layers, keys.hidden, keys.heads, keys.sequence, std::max(keys.vocabulary, vocabulary),
-      keys.dropout};
-}
-
-void refuse_field_training(const RunConfig& config) {
-  const RunConfig defaults;
-  for (const auto& key : config_keys()) {
-    if (key.name != "train.push_forward" && key.name != "train.noise" &&
-        key.name != "data.missing") {
-      continue;
-    }
-    if (key.get(config) == key.get(defaults)) continue;
-    throw ConfigError(
-        key.name, key.get(config),
-        fmt::format("has no meaning for model.kind = {}; leave it out", config.model.kind));
-  }
-}
 
 void check_complex_weights(const RunConfig& config, const plan::ModelGraph& graph) {
   if (config.optimizer.complex == "independent") return;
@@ -73,27 +50,21 @@ void check_state_blocks(const RunConfig& config, const std::vector<StateSpec>& s
   }
 }
 
+nn::ModelRequest request_of(const Setup& setup) {
+  return {.config = setup.config,
+          .vocabulary = setup.facts.vocabulary,
+          .fields = setup.facts.fields,
+          .declaration = setup.declaration};
+}
+
 }  // namespace
 
 std::string describe_sizes(const Setup& setup) {
-  if (nn::is_field_kind(setup.config.model.kind)) {
-    const nn::FieldShape& fields = setup.facts.fields;
-    return fmt::format(
-               "{} layers, hidden {}, {} points, {} channel{} to {}{}", setup.config.model.layers,
-               setup.config.model.hidden, fmt::join(fields.points, " x "), fields.input_channels,
-               fields.input_channels == 1 ? "" : "s", fields.target_channels,
-               fields.rollout == 1 ? "" : fmt::format(", {} steps a sample", fields.rollout)) +
-           (fields.push_forward == 0
-                ? ""
-                : fmt::format(", after {} without gradients", fields.push_forward));
-  }
-  return fmt::format("{} layers, hidden {}, {} heads, sequence {}, vocabulary {}",
-                     setup.sizes.layers, setup.sizes.hidden, setup.sizes.heads,
-                     setup.sizes.sequence, setup.sizes.vocabulary);
+  return nn::model_kind(setup.config.model.kind).describe(request_of(setup));
 }
 
 Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, int rank) {
-  check_sizes(config, facts);
+  workload_kind(config.model.kind).check_sizes(config, facts);
   Setup setup;
   setup.config = config;
   setup.grid = Grid({static_cast<int>(config.grid.data), static_cast<int>(config.grid.pipeline),
@@ -103,29 +74,14 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   setup.facts = facts;
   if (facts.validation_samples && validation_micro_batches(config, *facts.validation_samples) == 0)
     setup.config.evaluation.batches = 0;
-  nn::GptPart part;
-  part.tensor = setup.grid.coordinates_of(rank).tensor;
-  part.tensor_ranks = setup.grid.shape().tensor;
-  part.sequence_parallel = config.grid.sequence_parallel;
-  if (nn::is_field_kind(config.model.kind)) {
-    if (part.sequence_parallel) {
-      throw ConfigError("grid.sequence_parallel", "true",
-                        fmt::format("has no meaning for model.kind = {}: grid.tensor deals out the "
-                                    "rows of its fields everywhere; leave it out",
-                                    config.model.kind));
-    }
-    setup.model = nn::make_field_model(config.model, config.train.loss, facts.fields,
-                                       config.train.micro_batch, setup.declaration,
-                                       {part.tensor, part.tensor_ranks});
-  } else {
-    refuse_field_training(config);
-    setup.sizes = gpt_sizes(config.model, facts.vocabulary);
-    setup.model = nn::make_gpt(setup.sizes, config.train.micro_batch, setup.declaration, part);
-  }
+  nn::ModelRequest request = request_of(setup);
+  request.tensor = setup.grid.coordinates_of(rank).tensor;
+  request.tensor_ranks = setup.grid.shape().tensor;
+  setup.model = nn::model_kind(config.model.kind).make(request);
 
   check_complex_weights(config, setup.model.graph);
   plan::estimate_seconds(plan::NominalRates(), setup.model.graph);
-  plan::set_collective_seconds(part.tensor_ranks, setup.step.links.tensor, setup.model.graph);
+  plan::set_collective_seconds(request.tensor_ranks, setup.step.links.tensor, setup.model.graph);
   setup.declared = std::make_shared<const plan::ModelGraph>(setup.model.graph);
 
   const Precision precision = setup.declaration.precision;

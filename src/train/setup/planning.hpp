@@ -8,7 +8,6 @@
 
 #include "base/config.hpp"
 #include "base/grid.hpp"
-#include "nn/gpt/gpt.hpp"
 #include "nn/model.hpp"
 #include "plan/model/cost_table.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
@@ -26,7 +25,6 @@ struct Setup {
   Grid grid;
   nn::Declaration declaration;
   DataFacts facts;
-  nn::GptSizes sizes;  // where the model is a GPT
   nn::Model model;
   plan::StepShape step;  // of rank 0's groups
   // The graph of the whole model before any costs were applied: bytes are those that nodes declare,

@@ -17,6 +17,7 @@
 #include "kernels/session.hpp"
 #include "nn/gemm/product.hpp"
 #include "train/setup/cluster.hpp"
+#include "train/setup/config_choices.hpp"
 
 namespace garonne::train {
 namespace {
@@ -138,7 +139,8 @@ RunConfig with_paths_of_first_rank(RunConfig config, dist::Session& session) {
   if (session.size() == 1) return config;
   const std::string text = session.broadcast(config_to_toml(config));
   RunConfig first;
-  session.agree([&] { first = parse_config(text, "the configuration of rank 0", {}); });
+  session.agree(
+      [&] { first = parse_config(text, "the configuration of rank 0", {}, config_choices()); });
   for (const auto& key : config_keys()) {
     if (names_a_file(key.name)) key.set(config, key.get(first));
   }

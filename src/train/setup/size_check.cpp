@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "nn/fields/field_model.hpp"
 
 namespace garonne::train {
 namespace {
@@ -57,7 +56,19 @@ double real(std::int64_t value) {
   return static_cast<double>(value);
 }
 
-void check_text(const RunConfig& config, const DataFacts& facts) {
+// `steps`: times that the layers follow one another in a step.
+void check_layers(const RunConfig& config, std::int64_t steps,
+                  std::initializer_list<const char*> keys) {
+  if (config.model.layers <= most_planned_layers / steps) return;
+  refuse(config, keys,
+         fmt::format("makes {} layers in a row; a plan has at most {}", config.model.layers * steps,
+                     most_planned_layers));
+}
+
+}  // namespace
+
+void check_text_sizes(const RunConfig& config, const DataFacts& facts) {
+  check_layers(config, 1, {"model.layers"});
   const auto& model = config.model;
   const double hidden = real(model.hidden);
   const double vocabulary = real(std::max(model.vocabulary, facts.vocabulary));
@@ -82,7 +93,9 @@ void check_text(const RunConfig& config, const DataFacts& facts) {
   }
 }
 
-void check_fields(const RunConfig& config, const DataFacts& facts) {
+void check_field_sizes(const RunConfig& config, const DataFacts& facts) {
+  check_layers(config, config.train.rollout + config.train.push_forward,
+               {"model.layers", "train.rollout", "train.push_forward"});
   const auto& model = config.model;
   const double hidden = real(model.hidden);
   double points = 1;
@@ -113,24 +126,6 @@ void check_fields(const RunConfig& config, const DataFacts& facts) {
            {"model.hidden", "model.layers", "model.modes", "model.padding", "model.mlp_ratio",
             "train.micro_batch", "train.global_batch", "train.rollout", "train.push_forward"},
            "makes values of more than 2^62 bytes a step");
-  }
-}
-
-}  // namespace
-
-void check_sizes(const RunConfig& config, const DataFacts& facts) {
-  const bool fields = nn::is_field_kind(config.model.kind);
-  const std::int64_t steps = fields ? config.train.rollout + config.train.push_forward : 1;
-  if (config.model.layers > most_planned_layers / steps) {
-    const std::string reason = fmt::format("makes {} layers in a row; a plan has at most {}",
-                                           config.model.layers * steps, most_planned_layers);
-    if (fields) refuse(config, {"model.layers", "train.rollout", "train.push_forward"}, reason);
-    refuse(config, {"model.layers"}, reason);
-  }
-  if (fields) {
-    check_fields(config, facts);
-  } else {
-    check_text(config, facts);
   }
 }
 

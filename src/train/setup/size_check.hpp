@@ -10,7 +10,8 @@ namespace garonne::train {
 // Throws ConfigError naming the keys where parameters with their moments could pass 2^56 bytes or
 // the values of a step 2^62, so that no sum of bytes overflows, or where the network would have
 // more layers, over a rollout, than can be planned.
-void check_sizes(const RunConfig& config, const DataFacts& facts);
+void check_text_sizes(const RunConfig& config, const DataFacts& facts);
+void check_field_sizes(const RunConfig& config, const DataFacts& facts);
 
 // A plan runs every node once a micro-batch, and holds several instructions for each; throws
 // ConfigError where they would take gigabytes.

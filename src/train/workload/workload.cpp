@@ -1,37 +1,37 @@
 #include "train/workload/workload.hpp"
 
-#include <filesystem>
-#include <system_error>
+#include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "data/sample_order.hpp"
-#include "data/tokens/token_file.hpp"
-#include "nn/fields/field_model.hpp"
-#include "train/workload/field_workload.hpp"
-#include "train/workload/text_workload.hpp"
+#include "nn/model_kind.hpp"
+#include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
 
+const WorkloadKind& workload_kind(const std::string& model_kind) {
+  switch (nn::model_kind(model_kind).learns_from) {
+    case nn::LearnsFrom::Tokens:
+      return text_kind();
+    case nn::LearnsFrom::Fields:
+      return fields_kind();
+  }
+  throw InternalError("a model learns from nothing");
+}
+
+void expect_model_of(const WorkloadKind& wanted, const std::string& model_kind,
+                     const std::string& option, const std::string& value) {
+  if (&workload_kind(model_kind) == &wanted) return;
+  throw ConfigError(
+      option, value,
+      fmt::format("wants a model of {}; this run's is {}", wanted.name(), model_kind));
+}
+
 std::unique_ptr<Workload> open_workload(const RunConfig& config) {
-  if (nn::is_field_kind(config.model.kind)) return std::make_unique<FieldWorkload>(config);
-  return std::make_unique<TextWorkload>(config);
+  return workload_kind(config.model.kind).open(config);
 }
 
 DataFacts facts_of(const RunConfig& config) {
-  if (nn::is_field_kind(config.model.kind)) return open_workload(config)->facts();
-  DataFacts facts;
-  facts.vocabulary = config.model.vocabulary;
-  std::error_code error;
-  if (facts.vocabulary > 0 && !std::filesystem::exists(config.data.path, error)) return facts;
-  if (config.data.path.empty()) {
-    throw ConfigError("model.vocabulary", "",
-                      "is needed where data.path names no file that says it");
-  }
-  const data::TokenFileInfo info = data::inspect_token_file(config.data.path);
-  facts.vocabulary = info.vocabulary;
-  facts.tokenizer = info.tokenizer;
-  facts.validation_samples = data::windows(info.validation_tokens, config.model.sequence);
-  return facts;
+  return workload_kind(config.model.kind).facts(config);
 }
 
 }  // namespace garonne::train
