@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "nn/gemm/product.hpp"
+#include "nn/gemm/onednn_workspace.hpp"
 #include "nn/model.hpp"
 #include "plan/model/cost_table.hpp"
 

@@ -102,10 +102,10 @@ void choose_product(const nn::ProductShape& shape, const nn::Declaration& declar
     return tier.peak_bytes() - tier.live_bytes() <= declared.forward_bytes;
   };
   double best = std::numeric_limits<double>::infinity();
-  for (const nn::ProductLibrary library : nn::product_candidates(shape)) {
+  for (const nn::ProductLibrary* library : nn::product_candidates(shape)) {
     nn::Products candidate;
-    candidate.choose(shape, library);
-    if (library == nn::ProductLibrary::OneDnn && !keeps_to_declared(candidate)) continue;
+    candidate.choose(shape, *library);
+    if (library->workspace_is_estimated() && !keeps_to_declared(candidate)) continue;
     const double seconds = shortest_seconds(enough_seconds, [&] {
       switch (shape.form) {
         case nn::ProductForm::Forward:
@@ -122,7 +122,7 @@ void choose_product(const nn::ProductShape& shape, const nn::Declaration& declar
     roof = std::max(roof, operations / seconds);
     if (seconds >= best) continue;
     best = seconds;
-    products.choose(shape, library);
+    products.choose(shape, *library);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/bias.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "nn/element_type.hpp"
+#include "nn/gemm/onednn_workspace.hpp"
 #include "nn/gemm/product.hpp"
 #include "nn/layers/layers.hpp"
 #include "nn/node_operations.hpp"

@@ -24,9 +24,9 @@ double product_flops(Precision precision) {
   const at::Tensor x = at::randn({product_size, product_size}).to(type);
   const at::Tensor weight = at::randn({product_size, product_size}).to(type);
   double best = 0;
-  for (const nn::ProductLibrary library : nn::product_candidates(shape)) {
+  for (const nn::ProductLibrary* library : nn::product_candidates(shape)) {
     nn::Products products;
-    products.choose(shape, library);
+    products.choose(shape, *library);
     const double seconds = exec::shortest_seconds(
         enough_seconds, [&] { products.forward(Queue(), x, weight, at::Tensor()); });
     best = std::max(best, 2.0 * product_size * product_size * product_size / seconds);

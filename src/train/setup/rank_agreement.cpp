@@ -13,7 +13,6 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/hash.hpp"
-#include "kernels/product.hpp"
 #include "kernels/session.hpp"
 #include "nn/gemm/product.hpp"
 #include "train/setup/cluster.hpp"
@@ -98,14 +97,8 @@ dist::Facts product_facts(const nlohmann::json& products) {
     libraries.insert(library.is_string() ? library.get<std::string>() : library.dump());
   dist::Facts facts;
   for (const std::string& library : libraries) {
-    std::string version = "in this build";
-    // The others are part of the tensor library.
-    if (library == nn::library_name(nn::ProductLibrary::OpenBlas)) {
-      const std::string description = kernels::openblas_description();
-      version = kernels::openblas_available()
-                    ? description.substr(0, description.find(' ', description.find(' ') + 1))
-                    : "not available";
-    }
+    const nn::ProductLibrary* known = nn::find_product_library(library);
+    const std::string version = known == nullptr ? "in this build" : known->version();
     facts.push_back({"the library " + library + " of matrix products", version,
                      dist::advise("install the same on all nodes, or set GARONNE_OPENBLAS on all "
                                   "ranks"),

@@ -14,7 +14,7 @@ namespace {
 
 std::int64_t workspace_bytes(const ProductShape& shape, bool with_bias) {
   Products products;
-  products.choose(shape, ProductLibrary::OneDnn);
+  products.choose(shape, *find_product_library("oneDNN"));
   exec::DeviceTier tier(std::int64_t{1} << 40);
   const exec::DeviceScope scope(tier);
   const at::Tensor x = at::zeros({shape.rows, shape.inputs});

@@ -158,7 +158,8 @@ TEST(Gpt, LossScaleMultipliesEveryGradient) {
 // Every library that may be chosen for a product gives the same model.
 TEST(Gpt, EveryProductLibrary) {
   for (const Precision precision : {Precision::Float32, Precision::Float64}) {
-    for (const ProductLibrary library : {ProductLibrary::OneDnn, ProductLibrary::OpenBlas}) {
+    for (const char* name : {"oneDNN", "OpenBLAS"}) {
+      const ProductLibrary* library = find_product_library(name);
       const Case& item = cases[2];
       Declaration declaration;
       declaration.precision = precision;
@@ -174,12 +175,12 @@ TEST(Gpt, EveryProductLibrary) {
           const auto candidates = product_candidates(shape);
           if (std::find(candidates.begin(), candidates.end(), library) == candidates.end())
             continue;
-          products.choose(shape, library);
+          products.choose(shape, *library);
           ++chosen;
         }
       }
       if (chosen == 0) continue;
-      SCOPED_TRACE(library_name(library));
+      SCOPED_TRACE(name);
       check_case(item, precision, precision == Precision::Float64 ? 1e-11 : 1e-5, products, 0.5);
     }
   }

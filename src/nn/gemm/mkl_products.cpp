@@ -1,0 +1,73 @@
+#include <ATen/Functions.h>
+
+#include "kernels/bias.hpp"
+#include "kernels/convert.hpp"
+#include "nn/element_type.hpp"
+#include "nn/gemm/onednn_workspace.hpp"
+#include "nn/gemm/product_makers.hpp"
+
+namespace garonne::nn {
+namespace {
+
+class MklProducts : public ProductLibrary {
+ public:
+  std::string_view name() const override { return "MKL"; }
+  bool does(const ProductShape&) const override { return true; }
+
+  std::int64_t workspace_bytes(const Declaration& declaration,
+                               const ProductShape& shape) const override {
+    if (shape.precision != Precision::BFloat16) return 0;
+    const auto [form, m, n, k, precision] = shape;
+    switch (form) {
+      case ProductForm::Forward:
+        return low_precision_workspace_bytes(declaration, m, n, k, false);
+      case ProductForm::InputGradient:
+        return low_precision_workspace_bytes(declaration, m, k, n, false);
+      case ProductForm::WeightGradient:
+        break;
+    }
+    // The product before it is added.
+    return declaration.tensor(n * k) + low_precision_workspace_bytes(declaration, n, k, m, true);
+  }
+
+  at::Tensor forward(const Queue& queue, const at::Tensor& x, const at::Tensor& weight,
+                     const at::Tensor& bias) const override {
+    at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
+    at::mm_out(y, x, weight.t());
+    if (bias.defined()) {
+      kernels::add_bias(queue, element_type_of(y), y.data_ptr(), bias.data_ptr(), y.size(0),
+                        y.size(1));
+    }
+    return y;
+  }
+
+  void input_gradient(const Queue&, const at::Tensor& gradient, const at::Tensor& weight,
+                      at::Tensor& result, double scale) const override {
+    if (scale == 1) {
+      at::mm_out(result, gradient, weight);
+    } else {
+      at::addmm_out(result, result, gradient, weight, /*beta=*/0, /*alpha=*/scale);
+    }
+  }
+
+  void weight_gradient(const Queue& queue, const at::Tensor& gradient, const at::Tensor& x,
+                       at::Tensor& result, bool accumulate, double scale) const override {
+    if (x.scalar_type() != at::kBFloat16) {
+      at::addmm_out(result, result, gradient.t(), x, /*beta=*/accumulate ? 1 : 0, /*alpha=*/scale);
+      return;
+    }
+    at::Tensor product = at::mm(gradient.t(), x);
+    if (scale != 1) product.mul_(scale);
+    kernels::accumulate_from(queue, element_type_of(product), product.data_ptr(), result.data_ptr(),
+                             result.numel(), accumulate);
+  }
+};
+
+}  // namespace
+
+const ProductLibrary& mkl_products() {
+  static const MklProducts products;
+  return products;
+}
+
+}  // namespace garonne::nn

@@ -1,0 +1,65 @@
+#include "nn/gemm/product_library.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "nn/gemm/product_makers.hpp"
+
+namespace garonne::nn {
+
+std::string product_key(const ProductShape& shape) {
+  static const char* const forms[] = {"forward", "input-gradient", "weight-gradient"};
+  return fmt::format("{} {} {}x{}x{}", forms[static_cast<int>(shape.form)],
+                     precision_name(shape.precision), shape.rows, shape.outputs, shape.inputs);
+}
+
+void ProductLibrary::input_gradient(const Queue&, const at::Tensor&, const at::Tensor&, at::Tensor&,
+                                    double) const {
+  throw InternalError(std::string(name()) + " makes no gradients of inputs");
+}
+
+void ProductLibrary::weight_gradient(const Queue&, const at::Tensor&, const at::Tensor&,
+                                     at::Tensor&, bool, double) const {
+  throw InternalError(std::string(name()) + " makes no gradients of weights");
+}
+
+const std::vector<const ProductLibrary*>& product_libraries() {
+  static const std::vector<const ProductLibrary*> libraries = {&mkl_products(), &onednn_products(),
+                                                               &openblas_products()};
+  return libraries;
+}
+
+const ProductLibrary* find_product_library(std::string_view name) {
+  for (const ProductLibrary* library : product_libraries()) {
+    if (library->name() == name) return library;
+  }
+  return nullptr;
+}
+
+std::vector<const ProductLibrary*> product_candidates(const ProductShape& shape) {
+  std::vector<const ProductLibrary*> candidates;
+  for (const ProductLibrary* library : product_libraries()) {
+    if (library->available() && library->does(shape)) candidates.push_back(library);
+  }
+  return candidates;
+}
+
+ProductTransients product_transients(const Declaration& declaration, std::int64_t rows,
+                                     std::int64_t outputs, std::int64_t inputs) {
+  const auto most = [&](ProductForm form) {
+    const ProductShape shape{form, rows, outputs, inputs, declaration.precision};
+    std::int64_t bytes = 0;
+    // Also of those that are not here: bounds are the same on all machines.
+    for (const ProductLibrary* library : product_libraries()) {
+      if (library->does(shape))
+        bytes = std::max(bytes, library->workspace_bytes(declaration, shape));
+    }
+    return bytes;
+  };
+  return {most(ProductForm::Forward), most(ProductForm::InputGradient),
+          most(ProductForm::WeightGradient)};
+}
+
+}  // namespace garonne::nn
