@@ -170,6 +170,26 @@ class CheckTest(ProgramTest):
         for word in ("rank_0.json", f"instruction {place},", "is not its input"):
             self.assertIn(word, done.stderr)
 
+    def test_every_tier_has_its_budget(self):
+        folder = self.directory("tiers")
+        run("plan", self.config, "--program", folder)
+        path = folder / "rank_0.json"
+        program = json.loads(path.read_text())
+        made = {b: i for i, one in enumerate(program["instructions"]) for b in one["writes"]}
+        moved = max((b["id"] for b in program["buffers"] if b["kind"] == "value"), key=lambda b: made[b])
+        program["buffers"][moved]["tier"] = "host"
+        size = program["buffers"][moved]["bytes"]
+        for budget, words in ((0, (f"instruction {made[moved]}", "on the tier host", "budget is 0 B")),
+                              (size - 1, (f"holds {size} B", f"{size - 1} B")), (size, ())):
+            program["host_budget_bytes"] = budget
+            path.write_text(json.dumps(program))
+            done = run("check", folder, check=2 if words else 0)
+            for word in words:
+                self.assertIn(word, done.stderr)
+        # Nothing runs it yet.
+        done = run("train", self.config, "--run.directory", self.directory("not-run"), "--run-program", folder, check=2)
+        self.assertIn("on the tier host, and runs have the device alone", done.stderr)
+
     def test_nothing_to_check(self):
         self.assertIn("rank_<n>.json", run("check", self.folder, check=5).stderr)
         self.assertIn("cannot be read", run("check", self.folder / "none", check=5).stderr)

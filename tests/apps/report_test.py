@@ -7,10 +7,11 @@ import pathlib
 import re
 import shutil
 import statistics
+import subprocess
 import unittest
 
 import browser
-from support import ProgramTest, metrics, run
+from support import SOURCE, ProgramTest, metrics, run
 
 # A name that would end the element of the data, a string, an attribute and a mark of the page.
 HOSTILE = 'run </script><b id=injected>&lt;"\' {{scripts}} \u00e9'
@@ -288,6 +289,41 @@ TELLS = """(() => {
   const tooltip = document.getElementById('tooltip');
   return tooltip.hidden ? '' : tooltip.textContent;
 })()"""
+
+
+# Draws nothing; says what the rows of the schedule are.
+ROWS = """
+const fs = require("fs"), vm = require("vm");
+const [data, ...scripts] = process.argv.slice(1);
+const page = {window: {addEventListener() {}},
+              document: {getElementById: () => ({textContent: data})}};
+vm.createContext(page);
+vm.runInContext(scripts.map((path) => fs.readFileSync(path, "utf8")).join("\\n") +
+                "; globalThis.rows = lanes().map((row) => [row.name, row.spans])", page);
+console.log(JSON.stringify(page.rows));
+"""
+
+
+class LaneRowsTest(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("node"), "nothing here runs scripts")
+    def test_every_lane_has_a_row_with_the_spans_of_replay(self):
+        lanes = ["collective", "message", "a-lane-of-another-version"]
+        # Compute, one thing on each lane, a wait for each.
+        program = {"operation": ["load", "all-reduce", "receive", "load", "wait", "wait", "wait"],
+                   "recompute": [0] * 7, "completes": [-1, -1, -1, -1, 1, 2, 3], "lanes": lanes,
+                   "lane": [-1, 0, 1, 2, -1, -1, -1],
+                   "begin_seconds": [0, 1, 1, 2, 1, 5, 6], "end_seconds": [1, 5, 3, 6, 5, 5, 6]}
+        data = {"programs": [program], "ranks": [{"rank": 0, "program": 0, "measured_seconds": [1] * 7}]}
+        scripts = [SOURCE / "src/train/report" / name for name in ("drawing.js", "schedule.js")]
+        done = subprocess.run(["node", "-e", ROWS, json.dumps(data), *scripts], capture_output=True, text=True,
+                              check=True, timeout=60)
+        rows = dict(json.loads(done.stdout))
+        self.assertEqual(rows["predicted"], [[0, 1], [1, 1], [1, 1], [1, 1], [1, 5], [5, 5], [6, 6]])
+        self.assertEqual(rows["predicted, sums over ranks"], [None, [1, 5]])
+        self.assertEqual(rows["predicted, messages"], [None, None, [1, 3]])
+        self.assertEqual(rows["predicted, a-lane-of-another-version"], [None, None, None, [2, 6]])
+        self.assertEqual(rows["measured, sums in flight at most"], [None, [1, 5]])
+        self.assertEqual(rows["measured, a-lane-of-another-version in flight at most"], [None, None, None, [3, 7]])
 
 
 class SweepTest(ProgramTest):

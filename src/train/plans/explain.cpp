@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <set>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "plan/program/live_bytes.hpp"
 #include "train/plans/smallest_budget.hpp"
 
 namespace garonne::train {
@@ -18,20 +18,11 @@ constexpr std::size_t most_rows = 10;
 constexpr int steps_of_curve = 8;
 
 std::string live_at_peak(const plan::Program& program, const plan::Prediction& prediction) {
-  std::set<int> live;
-  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
-    if (program.buffers[id].live_at_start) live.insert(static_cast<int>(id));
-  }
-  for (int i = 0; i <= prediction.peak_instruction; ++i) {
-    const plan::Instruction& instruction = program.instructions[static_cast<std::size_t>(i)];
-    live.insert(instruction.writes.begin(), instruction.writes.end());
-    if (i == prediction.peak_instruction) break;
-    for (const int id : instruction.frees) live.erase(id);
-  }
   std::vector<const plan::Buffer*> buffers;
   std::int64_t static_bytes = 0;
-  for (const int id : live) {
+  for (const int id : plan::live_during(program, prediction.peak_instruction)) {
     const plan::Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
+    if (buffer.tier != Tier::Device) continue;
     if (buffer.live_at_start && buffer.live_at_end) {
       static_bytes += buffer.bytes;
     } else {

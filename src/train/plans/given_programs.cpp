@@ -95,6 +95,24 @@ void expect_states(const std::string& path, const GivenStage& stage) {
   }
 }
 
+// The executor has the memory of the device and sums and messages beside it, so far.
+void expect_on_device(const std::string& path, const plan::Program& program) {
+  for (const plan::Buffer& buffer : program.buffers) {
+    if (buffer.tier == Tier::Device) continue;
+    refuse(path, fmt::format("has {} on the tier {}, and runs have the device alone", buffer.name,
+                             to_string(buffer.tier)));
+  }
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const plan::Instruction& instruction = program.instructions[i];
+    const Lane lane = instruction.lane;
+    if (lane == Lane::Compute || (instruction.channel && instruction.after.empty() &&
+                                  (lane == Lane::Collective || lane == Lane::Message)))
+      continue;
+    refuse(path, fmt::format("has instruction {}, {}, on the lane {}, and runs have no such work",
+                             i, plan::describe(instruction), to_string(lane)));
+  }
+}
+
 // What does not depend on the others.
 void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t budget_bytes) {
   const plan::Program& program = stage.program;
@@ -108,6 +126,7 @@ void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t 
   plan::check_against_model(program, stage.setup.model.graph);
   plan::check_contents(program, stage.setup.model.graph);
   expect_states(path, stage);
+  expect_on_device(path, program);
   if (peak > budget_bytes) {
     refuse(path, fmt::format("has a peak of {} B ({}) where memory.budget is {} B ({})", peak,
                              format_bytes(peak), budget_bytes, format_bytes(budget_bytes)));

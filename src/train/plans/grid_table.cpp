@@ -8,6 +8,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "train/plans/tier_rows.hpp"
 
 namespace garonne::train {
 namespace {
@@ -190,7 +191,9 @@ std::string format_grid_table(const Grid& grid, const std::vector<GridRow>& rows
 std::string describe_memory(const Setup& setup, const Choice& choice, std::int64_t budget_bytes,
                             dist::Session& session) {
   const MemoryTable memory = memory_table(choice.prediction, budget_bytes);
-  if (setup.grid.ranks() == 1) return format_memory_table(memory, budget_bytes);
+  const std::vector<TierRow> below = tier_rows(choice.program, choice.prediction);
+  if (setup.grid.ranks() == 1)
+    return format_memory_table(memory, budget_bytes) + format_tier_rows(below);
   const std::vector<std::string> texts =
       session.gather(to_text({session.host(), session.node_rank(), setup.config.run.device,
                               plan::program_hash(choice.program), memory}));

@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "train/plans/explain.hpp"
+#include "train/plans/tier_rows.hpp"
 #include "train/setup/available_memory.hpp"
 
 namespace garonne::train {
@@ -33,11 +34,13 @@ std::string name_of(CostSource costs) {
   return "declared";
 }
 
-ordered_json memory_json(const MemoryTable& table) {
-  return {{"parameters", table.parameters}, {"gradients", table.gradients},
-          {"optimizer", table.optimizer},   {"activations", table.activations},
-          {"transients", table.transients}, {"communication", table.communication},
-          {"gathered", table.gathered},     {"peak", table.peak}};
+ordered_json memory_json(const MemoryTable& table, const std::vector<TierRow>& below) {
+  ordered_json memory = {{"parameters", table.parameters}, {"gradients", table.gradients},
+                         {"optimizer", table.optimizer},   {"activations", table.activations},
+                         {"transients", table.transients}, {"communication", table.communication},
+                         {"gathered", table.gathered},     {"peak", table.peak}};
+  for (const TierRow& row : below) memory[std::string(to_string(row.tier))] = row.peak_bytes;
+  return memory;
 }
 
 ordered_json stages_json(const GridPlan& plan) {
@@ -114,20 +117,20 @@ ordered_json to_json(const PlanAnswer& answer) {
     row["seconds"] = seconds_json(answer, candidate.seconds);
     candidates.push_back(std::move(row));
   }
-  ordered_json json = {
-      {"format", "garonne.plan"},
-      {"version", 1},
-      {"ranks", whole.grid.ranks()},
-      {"plan", choice.program.name},
-      {"budget_bytes", answer.budget_bytes},
-      {"peak_bytes", choice.prediction.peak_bytes},
-      {"evaluation_peak_bytes", choice.evaluation.peak_bytes},
-      {"minimum_budget_bytes", plan.minimum_budget_bytes},
-      {"parameters", whole.model.graph.parameter_elements()},
-      {"micro_batches", whole.step.micro_batches},
-      {"costs", name_of(answer.costs)},
-      {"memory", memory_json(memory_table(choice.prediction, answer.budget_bytes))},
-      {"candidates", std::move(candidates)}};
+  ordered_json json = {{"format", "garonne.plan"},
+                       {"version", 1},
+                       {"ranks", whole.grid.ranks()},
+                       {"plan", choice.program.name},
+                       {"budget_bytes", answer.budget_bytes},
+                       {"peak_bytes", choice.prediction.peak_bytes},
+                       {"evaluation_peak_bytes", choice.evaluation.peak_bytes},
+                       {"minimum_budget_bytes", plan.minimum_budget_bytes},
+                       {"parameters", whole.model.graph.parameter_elements()},
+                       {"micro_batches", whole.step.micro_batches},
+                       {"costs", name_of(answer.costs)},
+                       {"memory", memory_json(memory_table(choice.prediction, answer.budget_bytes),
+                                              tier_rows(choice.program, choice.prediction))},
+                       {"candidates", std::move(candidates)}};
   json["seconds"] = seconds_json(answer, plan.seconds);
   if (plan.stages.size() > 1) json["stages"] = stages_json(plan);
   return json;
@@ -149,6 +152,7 @@ std::string format_plan(const PlanAnswer& answer) {
   text += format_candidates(answer, choice);
   text += format_memory_table(memory_table(choice.prediction, answer.budget_bytes),
                               answer.budget_bytes);
+  text += format_tier_rows(tier_rows(choice.program, choice.prediction));
   const int peak = choice.prediction.peak_instruction;
   text += fmt::format(
       "at the peak: {}\n",

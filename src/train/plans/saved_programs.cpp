@@ -6,6 +6,7 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "plan/program/content_check.hpp"
 #include "plan/program/implied_model.hpp"
 #include "plan/program/model_check.hpp"
+#include "plan/program/live_bytes.hpp"
 #include "plan/program/order_check.hpp"
 #include "plan/program/replay.hpp"
 
@@ -97,6 +99,7 @@ std::string check_saved_programs(const SavedPrograms& saved) {
   std::string text;
   for (std::size_t i = 0; i < saved.programs.size(); ++i) {
     const plan::Program& program = saved.programs[i];
+    const std::int64_t budget = program.budget_bytes;
     plan::Prediction prediction;
     try {
       prediction = plan::replay(program);
@@ -104,16 +107,17 @@ std::string check_saved_programs(const SavedPrograms& saved) {
       const plan::ModelGraph model = plan::implied_model(program);
       plan::check_against_model(program, model);
       plan::check_contents(program, model);
+      if (budget > 0 && prediction.peak_bytes > budget) {
+        refuse(saved.paths[i], fmt::format("has a peak of {} B where its budget is {} B",
+                                           prediction.peak_bytes, budget));
+      }
+      plan::check_budgets(program, prediction);
     } catch (const plan::ReplayError& illegal) {
       refuse(saved.paths[i], illegal.what());
     }
-    if (program.budget_bytes > 0 && prediction.peak_bytes > program.budget_bytes) {
-      refuse(saved.paths[i], fmt::format("has a peak of {} B where its budget is {} B",
-                                         prediction.peak_bytes, program.budget_bytes));
-    }
     text += fmt::format("rank {:<5} legal · {} instructions · peak {} B ({}) of {}\n", program.rank,
                         program.instructions.size(), prediction.peak_bytes,
-                        format_bytes(prediction.peak_bytes), format_bytes(program.budget_bytes));
+                        format_bytes(prediction.peak_bytes), format_bytes(budget));
   }
   const int ranks = ranks_of(saved);
   try {

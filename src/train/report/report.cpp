@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "base/version.hpp"
 #include "train/plans/budget_curve.hpp"
 #include "train/plans/memory_sweep.hpp"
+#include "train/plans/tier_rows.hpp"
 #include "train/report/report_program.hpp"
 #include "train/report/skill_page.hpp"
 #include "train/run/metrics_file.hpp"
@@ -102,16 +104,20 @@ ordered_json summary_json(const RunConfig& config, const std::vector<StepMetrics
 }
 
 ordered_json memory_json(const RankProgram& rank) {
-  const MemoryTable table = memory_table(rank.prediction, rank.program.budget_bytes);
-  return {{"parameters", table.parameters},
-          {"optimizer", table.optimizer},
-          {"gradients", table.gradients},
-          {"activations", table.activations},
-          {"communication", table.communication + table.gathered},
-          {"transients", table.transients},
-          {"peak", table.peak},
-          {"free", table.free},
-          {"budget", rank.program.budget_bytes}};
+  const std::int64_t budget = rank.program.budget_bytes;
+  const MemoryTable table = memory_table(rank.prediction, budget);
+  ordered_json memory = {{"parameters", table.parameters},
+                         {"optimizer", table.optimizer},
+                         {"gradients", table.gradients},
+                         {"activations", table.activations},
+                         {"communication", table.communication + table.gathered},
+                         {"transients", table.transients},
+                         {"peak", table.peak},
+                         {"free", table.free},
+                         {"budget", budget}};
+  for (const TierRow& row : tier_rows(rank.program, rank.prediction))
+    memory["below"][std::string(to_string(row.tier))] = {row.peak_bytes, row.budget_bytes};
+  return memory;
 }
 
 int threads_of_run(const std::string& run_directory) {

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/json_input.hpp"
+#include "plan/program/live_bytes.hpp"
+#include "plan/program/spans.hpp"
 #include "plan/step/rank_program.hpp"
 
 namespace garonne::train {
@@ -21,28 +24,13 @@ std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
 
-int report_kind(plan::BufferKind kind) {
-  switch (kind) {
-    case plan::BufferKind::Parameter:
-    case plan::BufferKind::MasterParameter:
-      return 0;
-    case plan::BufferKind::OptimizerState:
-      return 1;
-    case plan::BufferKind::Gradient:
-      return 2;
-    case plan::BufferKind::Value:
-      return 3;
-    case plan::BufferKind::Record:
-      return 4;
-    case plan::BufferKind::ValueGradient:
-      return 5;
-    case plan::BufferKind::Communication:
-    case plan::BufferKind::GatheredParameter:
-      return 6;
-    case plan::BufferKind::Scalar:
-      return 7;
-  }
-  throw InternalError("a buffer of no kind");
+// Into report_kind_names, by the words of all tables of memory.
+std::size_t report_kind(std::size_t kind) {
+  const std::string_view row = plan::memory_row(static_cast<plan::BufferKind>(kind));
+  const auto found = std::find(report_kind_names.begin(), report_kind_names.end(),
+                               row == "gathered" ? "communication" : row);
+  expect(found != report_kind_names.end(), "a report has no row for a kind of buffer");
+  return static_cast<std::size_t>(found - report_kind_names.begin());
 }
 
 RankProgram read_rank_program(const std::string& path) {
@@ -61,6 +49,18 @@ RankProgram read_rank_program(const std::string& path) {
   return rank;
 }
 
+// By kind, then by instruction.
+ordered_json bytes_json(const RankProgram& rank, Tier tier) {
+  const std::vector<ReportBytes> during = bytes_during(rank.program, tier);
+  ordered_json bytes = ordered_json::array();
+  for (std::size_t kind = 0; kind < report_kinds; ++kind) {
+    ordered_json series = ordered_json::array();
+    for (const auto& at : during) series.push_back(at[kind]);
+    bytes.push_back(std::move(series));
+  }
+  return bytes;
+}
+
 // The structure, which ranks share.
 ordered_json program_json(const RankProgram& rank) {
   const plan::Program& program = rank.program;
@@ -72,7 +72,21 @@ ordered_json program_json(const RankProgram& rank) {
   ordered_json recompute = ordered_json::array();
   ordered_json seconds = ordered_json::array();
   ordered_json completes = ordered_json::array();
+  // Names of the lanes beside compute; for each instruction which of them, -1 = compute.
+  ordered_json lanes = ordered_json::array();
+  ordered_json lane_of = ordered_json::array();
+  ordered_json begins = ordered_json::array();
+  ordered_json ends = ordered_json::array();
+  std::map<Lane, int> lane_place = {{Lane::Compute, -1}};
+  for (const auto& span : plan::spans_of(program)) {
+    begins.push_back(span.begin);
+    ends.push_back(span.end);
+  }
   for (const auto& instruction : program.instructions) {
+    const auto [lane, is_new_lane] =
+        lane_place.emplace(instruction.lane, static_cast<int>(lanes.size()));
+    if (is_new_lane) lanes.push_back(to_string(instruction.lane));
+    lane_of.push_back(lane->second);
     const auto [entry, is_new] = place.emplace(instruction.node, place.size());
     if (is_new) nodes.push_back(instruction.node);
     operations.push_back(to_string(instruction.operation));
@@ -82,29 +96,35 @@ ordered_json program_json(const RankProgram& rank) {
     seconds.push_back(instruction.seconds);
     completes.push_back(instruction.completes);
   }
-  ordered_json bytes = ordered_json::array();
-  const std::vector<ReportBytes> during = bytes_during(program);
-  for (std::size_t kind = 0; kind < report_kinds; ++kind) {
-    ordered_json series = ordered_json::array();
-    for (const auto& at : during) series.push_back(at[kind]);
-    bytes.push_back(std::move(series));
+  ordered_json json = {{"name", program.name},
+                       {"budget_bytes", program.budget_bytes},
+                       {"peak_bytes", rank.prediction.peak_bytes},
+                       {"peak_instruction", rank.prediction.peak_instruction},
+                       {"seconds", rank.prediction.seconds},
+                       {"micro_batches", program.micro_batches},
+                       {"node_names", std::move(nodes)},
+                       {"kinds", report_kind_names},
+                       {"operation", std::move(operations)},
+                       {"node", std::move(node_of)},
+                       {"micro_batch", std::move(micro_batches)},
+                       {"recompute", std::move(recompute)},
+                       {"instruction_seconds", std::move(seconds)},
+                       {"completes", std::move(completes)},
+                       {"lanes", std::move(lanes)},
+                       {"lane", std::move(lane_of)},
+                       {"begin_seconds", std::move(begins)},
+                       {"end_seconds", std::move(ends)},
+                       {"live_bytes", rank.prediction.live_bytes},
+                       {"bytes", bytes_json(rank, Tier::Device)}};
+  for (const Tier tier : {Tier::Host, Tier::Disk}) {
+    const plan::TierBytes& below = rank.prediction.of(tier);
+    if (below.peak_bytes == 0) continue;
+    json["below"][to_string(tier)] = {{"budget_bytes", plan::budget_of(program, tier)},
+                                      {"peak_bytes", below.peak_bytes},
+                                      {"peak_instruction", below.peak_instruction},
+                                      {"bytes", bytes_json(rank, tier)}};
   }
-  return {{"name", program.name},
-          {"budget_bytes", program.budget_bytes},
-          {"peak_bytes", rank.prediction.peak_bytes},
-          {"peak_instruction", rank.prediction.peak_instruction},
-          {"seconds", rank.prediction.seconds},
-          {"micro_batches", program.micro_batches},
-          {"node_names", std::move(nodes)},
-          {"kinds", report_kind_names},
-          {"operation", std::move(operations)},
-          {"node", std::move(node_of)},
-          {"micro_batch", std::move(micro_batches)},
-          {"recompute", std::move(recompute)},
-          {"instruction_seconds", std::move(seconds)},
-          {"completes", std::move(completes)},
-          {"live_bytes", rank.prediction.live_bytes},
-          {"bytes", std::move(bytes)}};
+  return json;
 }
 
 }  // namespace
@@ -120,24 +140,14 @@ std::vector<RankProgram> read_rank_programs(const std::string& run_directory, in
   return programs;
 }
 
-std::vector<ReportBytes> bytes_during(const plan::Program& program) {
-  std::vector<bool> live(program.buffers.size(), false);
-  ReportBytes now{};
-  const auto set_live = [&](std::size_t id, bool value) {
-    const plan::Buffer& buffer = program.buffers[id];
-    if (live[id] == value) return;
-    live[id] = value;
-    if (buffer.tier == Tier::Device)
-      now[index(report_kind(buffer.kind))] += value ? buffer.bytes : -buffer.bytes;
-  };
-  for (std::size_t id = 0; id < program.buffers.size(); ++id)
-    set_live(id, program.buffers[id].live_at_start);
+std::vector<ReportBytes> bytes_during(const plan::Program& program, Tier tier) {
   std::vector<ReportBytes> during;
-  for (const auto& instruction : program.instructions) {
-    for (const int id : instruction.writes) set_live(index(id), true);
+  for (const plan::BytesByKind& bytes : plan::bytes_by_kind(program, tier)) {
+    ReportBytes now{};
+    for (std::size_t kind = 0; kind < bytes.size(); ++kind) now[report_kind(kind)] += bytes[kind];
+    if (tier == Tier::Device)
+      now[report_kinds - 1] += program.instructions[during.size()].transient_bytes;
     during.push_back(now);
-    during.back()[report_kinds - 1] += instruction.transient_bytes;
-    for (const int id : instruction.frees) set_live(index(id), false);
   }
   return during;
 }

@@ -34,9 +34,9 @@ inline constexpr std::array<std::string_view, report_kinds> report_kind_names = 
     "records",    "value gradients", "communication", "transients"};
 using ReportBytes = std::array<std::int64_t, report_kinds>;
 
-// Bytes by kind during each instruction: what was live, what it makes, and its transients (scalars
-// count as those). Their sum is what replay says.
-std::vector<ReportBytes> bytes_during(const plan::Program& program);
+// Bytes by kind in a tier during each instruction: what was live, what it makes, and on the device
+// its transients (scalars count as those). Their sum is what replay says.
+std::vector<ReportBytes> bytes_during(const plan::Program& program, Tier tier);
 
 // One row of the table of nodes: all executions of one node in the step of one rank.
 struct NodeRow {

@@ -7,8 +7,15 @@ const phases = {
   update: ["var(--update)", "norm and update"],
   communication: ["var(--communication)", "sum over ranks"],
   waiting: ["var(--waiting)", "waiting for a sum"],
+  beside: ["var(--kind-6)", "on another lane"],
   load: ["var(--load)", "load and others"],
 };
+
+// Of what a row shows: on a row of its own, a lane is one phase.
+function phaseIn(row, i) {
+  if (!row.lane) return phaseOf(row.program, i);
+  return row.lane in laneRows ? "communication" : "beside";
+}
 
 function phaseOf(program, i) {
   const operation = program.operation[i];
@@ -30,61 +37,58 @@ function phaseOf(program, i) {
       "load";
 }
 
-function isCollective(operation) {
-  return ["all-reduce", "reduce-scatter", "all-gather"].includes(operation);
+// Rows of the picture for lanes beside compute, predicted and measured; another lane has its name.
+const laneRows = {
+  collective: ["sums over ranks", "sums in flight at most"],
+  message: ["messages", "messages in flight at most"],
+};
+
+function laneRow(lane, source) {
+  const names = laneRows[lane] || [lane, `${lane} in flight at most`];
+  return names[source === "measured" ? 1 : 0];
 }
 
-// As replay counts: computation in order on one lane, sums in order on another, and a wait that
-// lasts until its sum is there. [from, to] by instruction; sums have an empty span on the first.
+// As replay says: [from, to] by instruction on compute, where what runs beside it has an empty span,
+// and by lane beside it.
 function scheduleOf(program) {
   let now = 0;
-  let channelFree = 0;
   const compute = [];
-  const communication = [];
-  program.operation.forEach((operation, i) => {
-    const begin = now;
-    if (isCollective(operation)) {
-      const start = Math.max(channelFree, now);
-      channelFree = start + program.instruction_seconds[i];
-      communication[i] = [start, channelFree];
+  const beside = program.lanes.map(() => []);
+  program.lane.forEach((lane, i) => {
+    const span = [program.begin_seconds[i], program.end_seconds[i]];
+    if (lane < 0) {
+      compute.push(span);
+      now = span[1];
     } else {
-      now += program.instruction_seconds[i];
-      if (operation === "wait") now = Math.max(now, communication[program.completes[i]][1]);
+      beside[lane][i] = span;
+      compute.push([now, now]);
     }
-    compute.push([begin, now]);
   });
-  return {compute, communication};
+  return {compute, beside};
 }
 
-// Measured is the time of each instruction on the computing thread; a sum was in flight from its
-// issue to the end of its wait at most.
+// Measured is the time of each instruction on the computing thread; what runs beside it was in
+// flight from its issue to the end of its wait at most.
 function measuredScheduleOf(program, rank) {
   const from = starts(rank.measured_seconds);
   const compute = from.map((begin, i) => [begin, begin + rank.measured_seconds[i]]);
-  const communication = [];
+  const beside = program.lanes.map(() => []);
   program.operation.forEach((operation, i) => {
-    if (operation === "wait") {
-      const sent = program.completes[i];
-      communication[sent] = [compute[sent][0], compute[i][1]];
-    }
+    if (operation !== "wait") return;
+    const issued = program.completes[i];
+    beside[program.lane[issued]][issued] = [compute[issued][0], compute[i][1]];
   });
-  return {compute, communication};
+  return {compute, beside};
 }
 
 function lanes() {
   const rows = [];
   const add = (name, program, rank, schedule, source) => {
     rows.push({name, program, rank, spans: schedule.compute, source});
-    if (schedule.communication.length) {
-      rows.push({
-        name: name + (source === "measured" ? ", sums in flight at most" : ", sums over ranks"),
-        program,
-        rank,
-        spans: schedule.communication,
-        sums: true,
-        source
-      });
-    }
+    schedule.beside.forEach((spans, number) => {
+      const lane = program.lanes[number];
+      rows.push({name: `${name}, ${laneRow(lane, source)}`, program, rank, spans, lane, source});
+    });
   };
   report.programs.forEach((program, number) => {
     const ranks = report.ranks.filter((rank) => rank.program === number);
@@ -99,7 +103,7 @@ function lanes() {
   return rows;
 }
 
-// Sums in flight overlap: each goes to the first track that is free.
+// What is in flight overlaps: each goes to the first track that is free.
 function tracksOf(spans) {
   const ends = [];
   const track = [];
@@ -114,17 +118,17 @@ function tracksOf(spans) {
 }
 
 function drawLane(row, plot, top, height) {
-  const {track, count} = row.sums ? tracksOf(row.spans) : {track: [], count: 1};
+  const {track, count} = row.lane ? tracksOf(row.spans) : {track: [], count: 1};
   const paths = {};
   const size = height / count;
   let last = null;
   row.spans.forEach((span, i) => {
     if (!span || span[1] <= span[0]) return;
-    const phase = row.sums ? "communication" : phaseOf(row.program, i);
+    const phase = phaseIn(row, i);
     const x = plot.x(span[0]);
     const width = plot.x(span[1]) - x;
     // Neighbours of one phase that are thinner than a pixel become one.
-    if (last && !row.sums && last.phase === phase && width < 0.7 && x - last.end < 0.7) {
+    if (last && !row.lane && last.phase === phase && width < 0.7 && x - last.end < 0.7) {
       last.end = x + width;
       last.rectangle[1] = last.end - last.rectangle[0];
       return;
@@ -151,8 +155,7 @@ function drawSchedule() {
   }
   const rows = lanes();
   const known = report.programs.some((program) => program.seconds > 0);
-  const used = new Set(rows.flatMap(
-      (row) => row.spans.map((span, i) => row.sums ? "communication" : phaseOf(row.program, i))));
+  const used = new Set(rows.flatMap((row) => row.spans.map((span, i) => phaseIn(row, i))));
   const holder = element("div", {class: "plot"});
   place.append(note("Instructions in time, of the last step. " +
                    (known ? "" :
@@ -173,7 +176,7 @@ function drawSchedule() {
         null, "Schedule of the step as lanes");
     rows.forEach((row, number) => {
       const top = laneTop(number);
-      const took = row.sums ? "" : ` · ${secondsText(row.spans[row.spans.length - 1][1])}`;
+      const took = row.lane ? "" : ` · ${secondsText(row.spans[row.spans.length - 1][1])}`;
       plot.svg.append(shape("text", {class: "strong", x: plot.left, y: top - 5}, row.name + took),
           shape("rect",
               {class: "lane", x: plot.left, y: top, width: plot.right - plot.left, height: 26}),

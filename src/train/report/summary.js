@@ -20,10 +20,16 @@ function memoryTable(memory) {
       element("th", {scope: "row"}, colour ? swatch(colour) : null, name),
       element("td", {class: "number"}, bytesText(memory[name])),
       element("td", {class: "number"}, percentText(memory[name] / memory.budget)));
+  // A tier below the device: its peak, in its own budget where it has one.
+  const below = (tier, [peak, budget]) => element("tr", {class: "total"},
+      element("th", {scope: "row"}, budget ? `${tier}, of ${bytesText(budget)}` : tier),
+      element("td", {class: "number"}, bytesText(peak)),
+      element("td", {class: "number"}, percentText(peak / (budget || peak))));
   return element("table", {}, element("caption", {}, "Memory of a rank at the planned peak"),
       element("tbody", {},
           Object.entries(memoryColours).map(([name, colour]) => row(name, colour, false)),
-          row("peak", null, true), row("free", null, false), row("budget", null, true)));
+          row("peak", null, true), row("free", null, false), row("budget", null, true),
+          Object.entries(memory.below || {}).map(([tier, held]) => below(tier, held))));
 }
 
 function factsTable() {

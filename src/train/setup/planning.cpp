@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <string>
+#include <string_view>
 
 #include "base/bytes.hpp"
 #include "base/cache_folder.hpp"
@@ -17,6 +19,7 @@
 #include "plan/model/step_costs.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
+#include "plan/program/live_bytes.hpp"
 #include "plan/step/rank_program.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/plans/layout_check.hpp"
@@ -211,18 +214,18 @@ plan::Program program_of_rank(const Setup& setup, plan::Program program, int ran
 }
 
 MemoryTable memory_table(const plan::Prediction& prediction, std::int64_t budget_bytes) {
-  const auto bytes = [&](plan::BufferKind kind) {
-    return prediction.peak_by_kind[static_cast<std::size_t>(kind)];
-  };
   MemoryTable table;
-  table.parameters = bytes(plan::BufferKind::Parameter) + bytes(plan::BufferKind::MasterParameter);
-  table.gradients = bytes(plan::BufferKind::Gradient);
-  table.optimizer = bytes(plan::BufferKind::OptimizerState);
-  table.activations = bytes(plan::BufferKind::Value) + bytes(plan::BufferKind::Record) +
-                      bytes(plan::BufferKind::ValueGradient);
-  table.communication = bytes(plan::BufferKind::Communication);
-  table.gathered = bytes(plan::BufferKind::GatheredParameter);
-  table.transients = prediction.peak_transient_bytes + bytes(plan::BufferKind::Scalar);
+  const std::map<std::string_view, std::int64_t*> rows = {
+      {"parameters", &table.parameters}, {"gradients", &table.gradients},
+      {"optimizer", &table.optimizer},   {"values", &table.activations},
+      {"records", &table.activations},   {"value gradients", &table.activations},
+      {"transients", &table.transients}, {"communication", &table.communication},
+      {"gathered", &table.gathered}};
+  for (int kind = 0; kind < plan::buffer_kinds; ++kind) {
+    *rows.at(plan::memory_row(static_cast<plan::BufferKind>(kind))) +=
+        prediction.peak_by_kind[static_cast<std::size_t>(kind)];
+  }
+  table.transients += prediction.peak_transient_bytes;
   table.peak = prediction.peak_bytes;
   table.free = budget_bytes - table.peak;
   return table;

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 
 #include "base/error.hpp"
 #include "train/plans/memory_sweep.hpp"
+#include "train/plans/tier_rows.hpp"
 #include "train/report/report_program.hpp"
 #include "train/setup/planning.hpp"
 
@@ -37,13 +39,81 @@ TEST(ReportProgram, BytesByKindAddUpToWhatReplaySays) {
   ASSERT_LT(least, most);
   for (const std::int64_t budget : {least, (least + most) / 2, most}) {
     const Choice choice = choose_program(setup, budget, "auto", Effort::All);
-    const auto during = bytes_during(choice.program);
+    const auto during = bytes_during(choice.program, Tier::Device);
     ASSERT_EQ(during.size(), choice.prediction.during_bytes.size());
     for (std::size_t i = 0; i < during.size(); ++i) {
       EXPECT_EQ(std::accumulate(during[i].begin(), during[i].end(), std::int64_t{0}),
                 choice.prediction.during_bytes[i]);
     }
   }
+}
+
+// A value that is copied to the host and to the disk while something is computed.
+RankProgram copying_rank(bool below_device) {
+  RankProgram rank;
+  plan::Program& program = rank.program;
+  const auto work = [&](Lane lane, const char* node, std::vector<int> reads,
+                        std::vector<int> writes) {
+    plan::Instruction instruction;
+    instruction.operation = plan::Operation::Load;
+    instruction.node = node;
+    instruction.lane = lane;
+    instruction.reads = std::move(reads);
+    instruction.writes = std::move(writes);
+    instruction.seconds = 1;
+    program.instructions.push_back(instruction);
+  };
+  program.buffers = {{"value", plan::BufferKind::Value, 128},
+                     {"copy", plan::BufferKind::Record, 192, 0, 0, Tier::Host},
+                     {"file", plan::BufferKind::Record, 256, 0, 0, Tier::Disk}};
+  work(Lane::Compute, "make", {}, {0});
+  if (below_device) {
+    work(Lane::CopyOut, "out", {0}, {1});
+    work(Lane::DiskWrite, "log", {0}, {2});
+    for (const int copy : {1, 2}) {
+      work(Lane::Compute, "wait", {}, {});
+      program.instructions.back().operation = plan::Operation::Wait;
+      program.instructions.back().completes = copy;
+      program.instructions.back().seconds = 0;
+      program.instructions.back().frees = {copy};
+    }
+  }
+  work(Lane::Compute, "use", {0}, {});
+  program.instructions.back().frees = {0};
+  program.budget_bytes = 1024;
+  program.host_budget_bytes = 384;
+  rank.prediction = plan::replay(program);
+  rank.measured.resize(program.instructions.size());
+  return rank;
+}
+
+TEST(ReportProgram, ShowsTiersBelowTheDeviceOnlyWhereSomethingIsThere) {
+  const RankProgram rank = copying_rank(true);
+  const auto shown = programs_json({rank}, {})["programs"][0];
+  EXPECT_EQ(shown["below"]["host"]["budget_bytes"], 384);
+  EXPECT_EQ(shown["below"]["host"]["peak_bytes"], 192);
+  EXPECT_EQ(shown["below"]["host"]["peak_instruction"], 1);
+  EXPECT_EQ(shown["below"]["host"]["bytes"][4], (nlohmann::json{0, 192, 192, 192, 0, 0}));
+  EXPECT_EQ(shown["below"]["disk"]["bytes"][4], (nlohmann::json{0, 0, 256, 256, 256, 0}));
+  EXPECT_EQ(shown["bytes"][3], (nlohmann::json{128, 128, 128, 128, 128, 128}));
+  EXPECT_EQ(shown["bytes"][4], (nlohmann::json{0, 0, 0, 0, 0, 0}));
+  EXPECT_FALSE(programs_json({copying_rank(false)}, {})["programs"][0].contains("below"));
+
+  EXPECT_EQ(format_tier_rows(tier_rows(rank.program, rank.prediction)),
+            "  host                       192 B        192 B   50.0 %\n"
+            "  host budget                384 B        384 B  100.0 %\n"
+            "  disk                       256 B        256 B  100.0 %\n");
+  const RankProgram plain = copying_rank(false);
+  EXPECT_EQ(format_tier_rows(tier_rows(plain.program, plain.prediction)), "");
+}
+
+TEST(ReportProgram, HasEveryLaneWithTheSpansOfReplay) {
+  const RankProgram rank = copying_rank(true);
+  const auto shown = programs_json({rank}, {})["programs"][0];
+  EXPECT_EQ(shown["lanes"], (nlohmann::json{"copy-out", "disk-write"}));
+  EXPECT_EQ(shown["lane"], (nlohmann::json{-1, 0, 1, -1, -1, -1}));
+  EXPECT_EQ(shown["begin_seconds"], (nlohmann::json{0.0, 1.0, 1.0, 1.0, 2.0, 2.0}));
+  EXPECT_EQ(shown["end_seconds"], (nlohmann::json{1.0, 2.0, 2.0, 2.0, 2.0, 3.0}));
 }
 
 TEST(ReportPage, TextStaysText) {

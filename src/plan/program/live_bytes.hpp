@@ -1,0 +1,34 @@
+// What is live in a Program at a place of its list, for tables, pictures and refusals; and what
+// tables of memory call it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/device.hpp"
+#include "plan/program/program.hpp"
+#include "plan/program/replay.hpp"
+
+namespace garonne::plan {
+
+// The row of a memory table in which people look for it: "parameters" (masters, too), "optimizer",
+// "gradients", "values", "records", "value gradients", "communication", "gathered" or "transients"
+// (scalars).
+std::string_view memory_row(BufferKind kind);
+
+// The buffers of a legal Program that are live during an instruction, what it makes included,
+// ascending; -1 = at the start of the step.
+std::vector<int> live_during(const Program& program, int instruction);
+
+// What is in a tier during each instruction, transients apart.
+std::vector<BytesByKind> bytes_by_kind(const Program& program, Tier tier);
+
+// Of a tier, in bytes. 0 of Device = none was set; of the tiers below it = nothing may be there.
+std::int64_t budget_of(const Program& program, Tier tier);
+
+// Throws ReplayError for the first instruction during which a tier holds more than its budget, the
+// fastest tier first.
+void check_budgets(const Program& program, const Prediction& prediction);
+
+}  // namespace garonne::plan
