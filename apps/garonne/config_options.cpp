@@ -5,11 +5,21 @@
 
 namespace garonne::apps {
 
+namespace {
+
+// Every command that takes a run file has them as options.
+const std::vector<KeySpec>& keys_of_options() {
+  static const std::vector<KeySpec> keys = config_keys(train::config_choices());
+  return keys;
+}
+
+}  // namespace
+
 std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command) {
   auto options = std::make_shared<ConfigOptions>();
   command.add_option("config", options->path, "run file (TOML)")->required();
   const RunConfig defaults;
-  for (const auto& key : config_keys(train::config_choices())) {
+  for (const auto& key : keys_of_options()) {
     const auto given = options->given;
     const std::string name = key.name;
     const std::string help =

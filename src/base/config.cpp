@@ -20,11 +20,11 @@ namespace {
 using Keys = std::vector<KeySpec>;
 
 const KeySpec& known_key(const Keys& keys, const std::string& name) {
+  const auto found =
+      std::find_if(keys.begin(), keys.end(), [&](const KeySpec& key) { return key.name == name; });
+  if (found != keys.end()) return *found;
   std::vector<std::string> names;
-  for (const auto& key : keys) {
-    if (key.name == name) return key;
-    names.push_back(key.name);
-  }
+  for (const auto& key : keys) names.push_back(key.name);
   std::string near = nearest_word(name, names);
   if (near.empty()) {
     // The right key in the wrong section.

@@ -9,6 +9,17 @@
 
 namespace garonne::optim {
 
+// Calls `run` with a number of the type in which the parameter is, then refreshes its copy.
+template <typename Run>
+void update_as(const ParameterUpdate& update, const Run& run) {
+  if (update.parameter.scalar_type() == at::kDouble) {
+    run(double{});
+  } else {
+    run(float{});
+  }
+  if (update.compute_copy.defined()) update.compute_copy.copy_(update.parameter);
+}
+
 std::unique_ptr<Optimizer> make_eight_bit(const RunConfig& config);
 std::unique_ptr<Optimizer> make_factored(const RunConfig& config);
 

@@ -21,12 +21,8 @@ class Factored final : public Optimizer {
 
   void update(const Queue&, const ParameterUpdate& update, std::int64_t, double learning_rate,
               double gradient_scale) const override {
-    if (update.parameter.scalar_type() == at::kDouble) {
-      run<double>(update, learning_rate, gradient_scale);
-    } else {
-      run<float>(update, learning_rate, gradient_scale);
-    }
-    if (update.compute_copy.defined()) update.compute_copy.copy_(update.parameter);
+    update_as(update,
+              [&](auto number) { run<decltype(number)>(update, learning_rate, gradient_scale); });
   }
 
  private:
