@@ -14,7 +14,7 @@
 #include "nn/compute_session.hpp"
 #include "nn/fields/field_model.hpp"
 #include "plan/program/replay.hpp"
-#include "plan/stage/policy.hpp"
+#include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
 
 namespace garonne::exec {

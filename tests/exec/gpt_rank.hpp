@@ -16,8 +16,8 @@
 #include "nn/compute_session.hpp"
 #include "nn/gpt/gpt.hpp"
 #include "plan/program/replay.hpp"
-#include "plan/stage/policy.hpp"
 #include "plan/stage/stage_planner.hpp"
+#include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
 
 namespace garonne::exec {
@@ -51,7 +51,7 @@ inline plan::NodeSchedule schedule_of(const plan::ModelGraph& graph, const std::
     for (std::size_t n = 0; n < kept.records.size(); ++n) kept.records[n] = random() % 2 == 0;
     return plan::recompute_on_demand(graph, kept);
   }
-  for (const auto& policy : plan::policies()) {
+  for (const auto& policy : plan::stage_solvers()) {
     if (policy.name != name) continue;
     auto family = policy.schedules(graph);
     return family[family.size() / 2];

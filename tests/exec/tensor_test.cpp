@@ -16,7 +16,7 @@
 #include "nn/gpt/gpt.hpp"
 #include "plan/model/cost_table.hpp"
 #include "plan/program/replay.hpp"
-#include "plan/stage/policy.hpp"
+#include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
 #include "plan/step/rank_program.hpp"
 
@@ -65,7 +65,7 @@ class Rank {
     step.world_group = step.tensor_group;
     step.tensor_bucket_bytes = 1 << 20;
     plan::NodeSchedule schedule;
-    for (const auto& policy : plan::policies()) {
+    for (const auto& policy : plan::stage_solvers()) {
       if (policy.name != setting.plan) continue;
       const auto family = policy.schedules(model_.graph);
       schedule = family[family.size() / 2];

@@ -18,15 +18,12 @@ namespace {
 // lands within it.
 constexpr double rounding_part = 0.9;
 
-// The program has tasks squared times values entries.
-constexpr std::size_t most_tasks = 300;
-
 void expect_small(const ComputationGraph& graph, const char* algorithm) {
-  if (graph.tasks.size() <= most_tasks) return;
+  if (graph.tasks.size() <= most_checkmate_tasks) return;
   throw ConfigError("algorithm", algorithm,
                     fmt::format("takes graphs of up to {} tasks and this one has {}: annealing "
                                 "takes thousands",
-                                most_tasks, graph.tasks.size()));
+                                most_checkmate_tasks, graph.tasks.size()));
 }
 
 void take_if_better(const ComputationGraph& graph, TaskSchedule schedule, std::int64_t budget_bytes,

@@ -7,6 +7,9 @@
 
 namespace garonne::plan {
 
+// The program has tasks squared times values entries.
+inline constexpr std::size_t most_checkmate_tasks = 300;
+
 // Exact up to 1e-9 of the time. Starts from what annealing finds. Throws NotBuiltError in a build
 // without a solver of linear programs, ConfigError for more than 300 tasks.
 GraphAnswer solve_by_checkmate(const ComputationGraph& graph, std::int64_t budget_bytes,

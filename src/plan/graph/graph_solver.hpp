@@ -39,6 +39,9 @@ struct GraphAnswer {
 struct GraphSolver {
   std::string name;
   std::string help;
+  std::size_t most_tasks = 0;  // of the graphs that it takes; 0 for any
+  // Looks for a proof on HiGHS: without a limit of time or nodes that may take for ever.
+  bool is_integer_program = false;
   std::function<GraphAnswer(const ComputationGraph&, std::int64_t budget_bytes,
                             const GraphSolverOptions&)>
       solve;
@@ -47,6 +50,9 @@ struct GraphSolver {
 const std::vector<GraphSolver>& graph_solvers();
 // Throws ConfigError for an unknown name.
 const GraphSolver& graph_solver(const std::string& name);
+
+// Why the solver has no answer to this graph, in words that follow its name; empty where it has.
+std::string refusal_of(const GraphSolver& solver, const ComputationGraph& graph);
 
 // A schedule that is at least as good as the given legal one: within the budget if one is found,
 // then faster; else with a smaller peak. Deterministic unless options have a time limit.

@@ -1,6 +1,7 @@
 #include "plan/stage/block_options.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 
@@ -207,10 +208,18 @@ class BlockSolver {
     return dot == std::string::npos ? name : name.substr(dot + 1);
   }
 
+  // Nodes that share the last part of their name with another one are called by all of it: options
+  // are told apart by their names.
   std::string name_of(const std::vector<bool>& kept) const {
+    const std::vector<int> nodes = worth_keeping();
+    std::map<std::string, int> called;
+    for (const int n : nodes) ++called[short_name(n)];
     std::string again;
-    for (const int n : worth_keeping()) {
-      if (!kept[index(n - begin_)]) again += (again.empty() ? "" : ",") + short_name(n);
+    for (const int n : nodes) {
+      if (kept[index(n - begin_)]) continue;
+      const std::string name = short_name(n);
+      again +=
+          (again.empty() ? "" : ",") + (called[name] == 1 ? name : model_.nodes[index(n)].name);
     }
     return again.empty() ? "keep" : "again:" + again;
   }

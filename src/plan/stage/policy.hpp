@@ -1,20 +1,17 @@
 // Fixed policies of rematerialisation, as published or as found in other training systems: each
-// one makes a family of schedules, from fastest to leanest.
+// one makes a family of schedules, from fastest to leanest, whatever the budget.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "plan/step/node_schedule.hpp"
+#include "plan/stage/stage_solver.hpp"
 
 namespace garonne::plan {
 
-struct Policy {
-  std::string name;
-  std::string help;
-  std::function<std::vector<NodeSchedule>(const ModelGraph&)> schedules;
-};
-const std::vector<Policy>& policies();
+// A policy as a row of the registry.
+StageSolver make_policy(std::string name, std::string help,
+                        std::function<std::vector<NodeSchedule>(const ModelGraph&)> schedules);
 
 }  // namespace garonne::plan

@@ -1,5 +1,7 @@
 #include "plan/stage/smallest_budget.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -8,7 +10,6 @@
 
 #include "base/error.hpp"
 #include "plan/program/replay.hpp"
-#include "plan/stage/policy.hpp"
 #include "plan/step/step_planner.hpp"
 
 namespace garonne::plan {
@@ -27,6 +28,18 @@ ModelGraph with_equal_seconds(ModelGraph model) {
 
 std::int64_t peak_of(const ModelGraph& graph, const StepShape& step, const StepSchedule& schedule) {
   return replay(make_training_program(graph, step, schedule)).peak_bytes;
+}
+
+// Why `solver` has no plan, and what has.
+std::string what_applies(const StageSolver& solver, const StepPlanner& planner) {
+  const std::string reason = planner.refusal(solver);
+  std::string others = "auto";
+  for (const auto& other : stage_solvers()) {
+    if (other.name != solver.name && planner.refusal(other).empty()) others += ", " + other.name;
+  }
+  return fmt::format("does not apply{}; what does: {}",
+                     reason.empty() ? ": it finds no schedule of few enough passes" : ": " + reason,
+                     others);
 }
 
 }  // namespace
@@ -54,8 +67,7 @@ LeanPlans find_lean_plans(const ModelGraph& declared, const StepShape& step,
   }
   if (lean.entries.empty()) {
     throw ConfigError("memory.plan", plan,
-                      "does not apply: no single value passes between the blocks of this stage; "
-                      "use \"auto\", which plans any");
+                      what_applies(*solvers.front(), StepPlanner(timeless, step, cache)));
   }
   for (std::size_t k = 0; k < shapes.size(); ++k) {
     for (std::size_t e = 0; e < lean.entries.size(); ++e) {
@@ -74,7 +86,7 @@ LeanPlans find_lean_plans(const ModelGraph& declared, const StepShape& step,
 bool keeping_everything_fits(const ModelGraph& declared, const StepShape& step,
                              std::int64_t budget_bytes) {
   const StepSchedule all =
-      same_for_all(policies().front().schedules(declared).front(), step.micro_batches);
+      same_for_all(stage_solvers().front().schedules(declared).front(), step.micro_batches);
   const std::vector<CommunicationShape> shapes = communication_shapes(step);
   return std::any_of(shapes.begin(), shapes.end(), [&](const auto& shape) {
     return peak_of(declared, shape.step, all) <= budget_bytes;

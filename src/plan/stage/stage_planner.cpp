@@ -7,7 +7,6 @@
 
 #include "base/error.hpp"
 #include "plan/model/communication_shape.hpp"
-#include "plan/stage/policy.hpp"
 #include "plan/step/step_planner.hpp"
 
 namespace garonne::plan {
@@ -127,8 +126,8 @@ class StageSearch {
 
   // Nothing is faster than running nothing twice.
   void keep_everything() {
-    const StepSchedule all =
-        same_for_all(policies().front().schedules(graph_).front(), shapes_[0].step.micro_batches);
+    const StepSchedule all = same_for_all(stage_solvers().front().schedules(graph_).front(),
+                                          shapes_[0].step.micro_batches);
     for (const auto& shape : shapes_) {
       Selection selection = make_selection(shape);
       selection.consider(stage_solvers().front().name, all);

@@ -21,12 +21,20 @@ std::vector<const StageSolver*> find_solvers(const std::string& plan) {
   std::string names = "auto";
   for (const auto& solver : stage_solvers()) {
     names += ", " + solver.name;
-    if (plan == "auto" || plan == solver.name) solvers.push_back(&solver);
+    if (plan == "auto" ? solver.in_auto : plan == solver.name) solvers.push_back(&solver);
   }
   if (solvers.empty()) {
     throw ConfigError("memory.plan", plan, "unknown plan; known are " + names);
   }
   return solvers;
+}
+
+std::string StepPlanner::refusal(const StageSolver& solver) const {
+  std::string reason;
+  for (const auto& problem : problems_) {
+    if (reason.empty()) reason = refusal_of(solver, problem);
+  }
+  return reason;
 }
 
 StepPlanner::StepPlanner(const ModelGraph& model, const StepShape& step, const OptionCache& cache)

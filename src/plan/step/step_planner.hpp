@@ -11,14 +11,17 @@
 
 namespace garonne::plan {
 
-// The solvers that memory.plan names: all of them for "auto". Throws ConfigError (memory.plan) for
-// an unknown name.
+// The solvers that memory.plan names: those that it asks for "auto". Throws ConfigError
+// (memory.plan) for an unknown name.
 std::vector<const StageSolver*> find_solvers(const std::string& plan);
 
 // `model` and `step` outlive it.
 class StepPlanner {
  public:
   StepPlanner(const ModelGraph& model, const StepShape& step, const OptionCache& cache);
+
+  // Why the solver does not apply to a micro-batch of the step; empty where it does.
+  std::string refusal(const StageSolver& solver) const;
 
   // None where the solver does not apply.
   std::optional<StepSchedule> leanest(const StageSolver& solver) const;

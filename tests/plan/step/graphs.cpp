@@ -4,7 +4,7 @@
 #include <random>
 #include <stdexcept>
 
-#include "plan/stage/policy.hpp"
+#include "plan/stage/stage_solver.hpp"
 
 namespace garonne::plan::test {
 namespace {
@@ -157,7 +157,8 @@ ModelGraph without_gradients(ModelGraph graph, int nodes) {
 
 std::vector<std::pair<std::string, NodeSchedule>> policy_schedules(const ModelGraph& graph) {
   std::vector<std::pair<std::string, NodeSchedule>> all;
-  for (const auto& policy : policies()) {
+  for (const auto& policy : stage_solvers()) {
+    if (!policy.schedules) continue;
     for (auto& schedule : policy.schedules(graph)) all.emplace_back(policy.name, schedule);
   }
   return all;

@@ -19,7 +19,7 @@
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/program/replay.hpp"
-#include "plan/stage/policy.hpp"
+#include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
 
 namespace garonne::train {
@@ -98,7 +98,7 @@ exec::HostBatch batch_of(int number) {
 }
 
 plan::NodeSchedule schedule_of(const plan::ModelGraph& graph, const std::string& name) {
-  for (const auto& policy : plan::policies()) {
+  for (const auto& policy : plan::stage_solvers()) {
     if (policy.name == name) return policy.schedules(graph).front();
   }
   throw InternalError("no policy " + name);

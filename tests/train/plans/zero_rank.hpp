@@ -18,7 +18,7 @@
 #include "nn/gpt/gpt.hpp"
 #include "optim/exercise_optimizers.hpp"
 #include "plan/program/replay.hpp"
-#include "plan/stage/policy.hpp"
+#include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
 #include "plan/step/rank_program.hpp"
 #include "train/checkpoint/checkpoint.hpp"
@@ -48,7 +48,7 @@ inline nn::Declaration declaration_of(Precision precision) {
 }
 
 inline plan::NodeSchedule schedule_of(const plan::ModelGraph& graph, const std::string& name) {
-  for (const auto& policy : plan::policies()) {
+  for (const auto& policy : plan::stage_solvers()) {
     if (policy.name != name) continue;
     const auto family = policy.schedules(graph);
     return family[family.size() / 2];

@@ -1,0 +1,52 @@
+#include <algorithm>
+#include <cstdint>
+#include <set>
+
+#include "plan/stage/policy.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+// What a value or record costs to make again, against what it occupies.
+double seconds_per_byte(const ModelGraph& graph, const NodeSpec& node) {
+  std::int64_t bytes = graph.values[index(node.output)].bytes;
+  for (const std::int64_t slot : node.private_slot_bytes) bytes += slot;
+  return node.forward.seconds / static_cast<double>(std::max<std::int64_t>(bytes, 1));
+}
+
+// Nodes that are cheap for their bytes run again, the others keep: Megatron's and torchtitan's
+// selective recomputation with every threshold instead of a list of operations.
+std::vector<NodeSchedule> selective(const ModelGraph& graph) {
+  std::set<double> thresholds;
+  for (const auto& node : graph.nodes) {
+    if (node.output != graph.loss) thresholds.insert(seconds_per_byte(graph, node));
+  }
+  const std::vector<int> leaving = values_that_leave_blocks(graph);
+  std::vector<NodeSchedule> family;
+  for (const double threshold : thresholds) {
+    KeptSet kept = keep_everything(graph);
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+      const NodeSpec& node = graph.nodes[n];
+      const bool again = seconds_per_byte(graph, node) <= threshold && node.output != graph.loss;
+      kept.values[index(node.output)] = !again;
+      kept.records[n] = !again;
+    }
+    // Else one block's recomputation would reach into the one before.
+    for (const int value : leaving) kept.values[index(value)] = true;
+    family.push_back(recompute_on_demand(graph, kept));
+  }
+  return family;
+}
+
+}  // namespace
+
+StageSolver selective_policy() {
+  return make_policy("selective", "run nodes again that are cheap for their bytes, keep the others",
+                     selective);
+}
+
+}  // namespace garonne::plan
