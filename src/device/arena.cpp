@@ -57,32 +57,19 @@ void Arena::add_region(std::int64_t at_least) {
   const char* key = region.begin;
   char* begin = region.begin;
   regions_.emplace(key, std::move(region));
-  insert_free(begin, bytes);
+  free_.give(begin, bytes, begin, begin + bytes);
 }
 
 Arena::Region& Arena::region_of(const char* address) {
   return std::prev(regions_.upper_bound(address))->second;
 }
 
-void Arena::insert_free(char* begin, std::int64_t bytes) {
-  free_.emplace(begin, bytes);
-  free_by_size_.emplace(bytes, begin);
-}
-
-void Arena::erase_free(char* begin, std::int64_t bytes) {
-  free_.erase(begin);
-  free_by_size_.erase({bytes, begin});
-}
-
 void* Arena::allocate(std::int64_t bytes) {
-  auto found = free_by_size_.lower_bound({bytes, nullptr});
-  if (found == free_by_size_.end()) {
+  char* begin = free_.take(bytes);
+  if (begin == nullptr) {
     add_region(bytes);
-    found = free_by_size_.lower_bound({bytes, nullptr});
+    begin = free_.take(bytes);
   }
-  const auto [size, begin] = *found;
-  erase_free(begin, size);
-  if (size > bytes) insert_free(begin + bytes, size - bytes);
   touch(begin, bytes);
   return begin;
 }
@@ -90,22 +77,7 @@ void* Arena::allocate(std::int64_t bytes) {
 void Arena::release(void* block, std::int64_t bytes) {
   char* begin = static_cast<char*>(block);
   const Region& region = region_of(begin);
-  const auto next = free_.find(begin + bytes);
-  if (next != free_.end() && begin + bytes < region.begin + region.bytes) {
-    const std::int64_t more = next->second;
-    erase_free(begin + bytes, more);
-    bytes += more;
-  }
-  const auto after = free_.upper_bound(begin);
-  if (after != free_.begin() && begin > region.begin) {
-    const auto [before, size] = *std::prev(after);
-    if (before + size == begin) {
-      erase_free(before, size);
-      begin = before;
-      bytes += size;
-    }
-  }
-  insert_free(begin, bytes);
+  free_.give(begin, bytes, region.begin, region.begin + region.bytes);
 }
 
 void Arena::touch(char* begin, std::int64_t bytes) {
@@ -129,7 +101,8 @@ void Arena::touch(char* begin, std::int64_t bytes) {
 
 // From the largest free ranges, whole pages that no block shares.
 void Arena::give_back(std::int64_t pages) {
-  for (auto range = free_by_size_.rbegin(); range != free_by_size_.rend() && pages > 0; ++range) {
+  const auto& ranges = free_.by_size();
+  for (auto range = ranges.rbegin(); range != ranges.rend() && pages > 0; ++range) {
     const auto [bytes, begin] = *range;
     Region& region = region_of(begin);
     const std::int64_t offset = begin - region.begin;

@@ -5,30 +5,29 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
-#include <utility>
 #include <vector>
+
+#include "device/block_source.hpp"
+#include "device/free_ranges.hpp"
 
 namespace garonne::device {
 
 // Best fit with coalescing. Not safe for several threads at once.
-class Arena {
+class Arena final : public BlockSource {
  public:
   // Pages beyond `resident_limit_bytes` are given back to the system, from free ranges, before the
   // arena grows over it; a few pages more remain where blocks share them. Pages are huge ones where
   // the limit is many of them.
   explicit Arena(std::int64_t resident_limit_bytes);
-  ~Arena();
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
+  ~Arena() override;
 
   static constexpr std::int64_t alignment = 64;
 
   // `bytes` is a positive multiple of the alignment; where all blocks are multiples of a larger
   // power of two up to the size of a page, so are their addresses. Throws std::bad_alloc where the
   // system has no address space left.
-  void* allocate(std::int64_t bytes);
-  void release(void* block, std::int64_t bytes);
+  void* allocate(std::int64_t bytes) override;
+  void release(void* block, std::int64_t bytes) override;
 
   // Of pages that were used and not given back.
   std::int64_t resident_bytes() const;
@@ -41,12 +40,9 @@ class Arena {
     std::int64_t bytes = 0;
     std::vector<std::uint8_t> touched;  // by page
   };
-  using Range = std::pair<std::int64_t, char*>;  // bytes, begin
 
   void add_region(std::int64_t at_least);
   Region& region_of(const char* address);
-  void insert_free(char* begin, std::int64_t bytes);
-  void erase_free(char* begin, std::int64_t bytes);
   void touch(char* begin, std::int64_t bytes);
   void give_back(std::int64_t pages);
 
@@ -54,8 +50,7 @@ class Arena {
   std::int64_t resident_limit_pages_;
   std::int64_t resident_pages_ = 0;
   std::map<const char*, Region> regions_;  // by begin
-  std::map<char*, std::int64_t> free_;     // by begin
-  std::set<Range> free_by_size_;
+  FreeRanges free_;
 };
 
 }  // namespace garonne::device

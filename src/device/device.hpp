@@ -80,11 +80,11 @@ class Device {
   Mark run(Lane lane, std::function<void()> work, std::string activity,
            std::span<const Mark> after = {});
 
-  // What was put on the lane so far. Costs nothing.
-  virtual Mark mark(Lane lane) const = 0;
+  // What was put on the lane so far. Costs nothing, or the record of an event.
+  virtual Mark mark(Lane lane) = 0;
 
   // What is put on `later` from now on starts after `earlier`. Holds the host only where it is
-  // itself the lane.
+  // itself the lane, or where a stream of the device cannot wait for a thread of the host.
   virtual void order(Lane later, Mark earlier) = 0;
 
   // Holds the host until the mark is reached.

@@ -70,6 +70,12 @@ bool LaneClock::wait(Mark mark, std::chrono::duration<double> limit) {
   return ended;
 }
 
+bool LaneClock::ends(Mark mark, std::chrono::duration<double> limit) {
+  std::unique_lock lock(mutex_);
+  ask_for(mark);
+  return changed_.wait_until(lock, from_now(limit), [&] { return is_over() || has(mark); });
+}
+
 bool LaneClock::follow(std::span<const Mark> marks) {
   std::unique_lock lock(mutex_);
   for (const Mark mark : marks) ask_for(mark);

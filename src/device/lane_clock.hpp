@@ -28,6 +28,8 @@ class LaneClock {
   // The host's side: throws the failure. `wait` is false where `limit` passed before.
   bool reached(Mark mark);
   bool wait(Mark mark, std::chrono::duration<double> limit);
+  // Without a throw: whether the mark is reached, or the device over, before `limit` has passed.
+  bool ends(Mark mark, std::chrono::duration<double> limit);
 
   // The lanes' side: false where the device is over.
   bool follow(std::span<const Mark> marks);

@@ -2,6 +2,8 @@
 // work was put, so it says what the work was.
 #pragma once
 
+#include <exception>
+#include <functional>
 #include <string>
 
 #include "base/device.hpp"
@@ -21,5 +23,9 @@ class LaneError : public Error {
   Lane lane_;
   std::string activity_;
 };
+
+// Carries out work of a lane: null, or what it threw as a LaneError. What is no Error has one line.
+std::exception_ptr failure_of(Lane lane, const std::string& activity,
+                              const std::function<void()>& work);
 
 }  // namespace garonne::device

@@ -84,25 +84,14 @@ bool LaneThread::carry_out(Work work) {
   if (late.seconds > 0 && !clock_.sleep(std::chrono::duration<double>(late.seconds))) return false;
   for (int yield = 0; yield < late.yields; ++yield) std::this_thread::yield();
   if (work.function) {
-    try {
-      work.function();
-      work.function = nullptr;  // what it captured goes before the mark is reached
-    } catch (const Error& error) {
-      fail(work.activity, error.code(), error.what());
-      return false;
-    } catch (const std::exception& error) {
-      // Libraries put stacks of addresses on further lines.
-      const std::string reason = error.what();
-      fail(work.activity, ExitCode::Other, reason.substr(0, reason.find('\n')));
+    if (const std::exception_ptr failure = failure_of(lane_, work.activity, work.function)) {
+      clock_.fail(failure);
       return false;
     }
+    work.function = nullptr;  // what it captured goes before the mark is reached
   }
   clock_.reach(mark);
   return true;
-}
-
-void LaneThread::fail(const std::string& activity, ExitCode code, const std::string& reason) {
-  clock_.fail(std::make_exception_ptr(LaneError(lane_, activity, code, reason)));
 }
 
 }  // namespace garonne::device

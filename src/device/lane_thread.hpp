@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.hpp"
 #include "device/lane_clock.hpp"
 #include "device/lateness.hpp"
 
@@ -42,7 +41,6 @@ class LaneThread {
   // Whether the lane goes on.
   bool carry_out(Work work);
   bool take(Work& work);
-  void fail(const std::string& activity, ExitCode code, const std::string& reason);
 
   const Lane lane_;
   LaneClock& clock_;

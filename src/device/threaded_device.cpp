@@ -42,8 +42,16 @@ Queue ThreadedDevice::queue(Lane lane) const {
   return {kind(), nullptr, lane == Lane::Compute ? settings_.threads : 1};
 }
 
-Mark ThreadedDevice::mark(Lane lane) const {
+Mark ThreadedDevice::mark(Lane lane) {
   return {lane, put_[index(lane)]};
+}
+
+Mark ThreadedDevice::next_mark(Lane lane) {
+  return {lane, ++put_[index(lane)]};
+}
+
+std::chrono::duration<double> ThreadedDevice::longest_wait() const {
+  return std::chrono::duration<double>(settings_.longest_wait_seconds);
 }
 
 void ThreadedDevice::check(Mark mark) const {
@@ -54,12 +62,17 @@ void ThreadedDevice::check(Mark mark) const {
 
 void ThreadedDevice::wait(Mark mark) {
   check(mark);
-  const std::chrono::duration<double> limit(settings_.longest_wait_seconds);
-  if (clock_.wait(mark, limit)) return;
-  const auto& thread = threads_[index(mark.lane)];
-  const std::string activity = thread ? thread->activity() : "";
-  throw LaneError(mark.lane, activity.empty() ? "between two activities" : activity,
-                  code_of_wait(mark.lane),
+  if (clock_.wait(mark, longest_wait())) return;
+  throw_waited_too_long(mark.lane, activity_of(mark.lane));
+}
+
+std::string ThreadedDevice::activity_of(Lane lane) const {
+  const auto& thread = threads_[index(lane)];
+  return thread ? thread->activity() : "";
+}
+
+void ThreadedDevice::throw_waited_too_long(Lane lane, const std::string& activity) const {
+  throw LaneError(lane, activity.empty() ? "between two activities" : activity, code_of_wait(lane),
                   fmt::format("not done after a wait of {} s", settings_.longest_wait_seconds));
 }
 
@@ -104,7 +117,7 @@ Mark ThreadedDevice::put_run(Lane lane, std::function<void()> work, std::string 
 Mark ThreadedDevice::run_here(const std::function<void()>& work, std::span<const Mark> after) {
   for (const Mark mark : after) wait(mark);
   work();
-  const Mark mark{Lane::Compute, ++put_[index(Lane::Compute)]};
+  const Mark mark = next_mark(Lane::Compute);
   clock_.reach(mark);
   return mark;
 }
@@ -113,7 +126,7 @@ Mark ThreadedDevice::put(Lane lane, std::function<void()> work, std::string acti
                          std::vector<Mark> after) {
   auto& thread = threads_[index(lane)];
   if (!thread) thread = std::make_unique<LaneThread>(lane, clock_, settings_.lateness);
-  const Mark mark{lane, ++put_[index(lane)]};
+  const Mark mark = next_mark(lane);
   thread->put({mark.number, std::move(after), std::move(work), std::move(activity)});
   return mark;
 }

@@ -1,5 +1,6 @@
-// What the CPU and the emulated device have in common: Compute is the thread that calls (or, for
-// tests, one of its own), every other lane is a thread that starts when it is first used.
+// What devices have in common whose lanes are threads, or some of them: Compute is the thread that
+// calls (or, for tests, one of its own), every other lane is a thread that starts when it is first
+// used.
 #pragma once
 
 #include <array>
@@ -37,7 +38,7 @@ class ThreadedDevice : public Device {
   ~ThreadedDevice() override;
 
   Queue queue(Lane lane) const override;
-  Mark mark(Lane lane) const override;
+  Mark mark(Lane lane) override;
   void order(Lane later, Mark earlier) override;
   void wait(Mark mark) override;
   bool done(Mark mark) override;
@@ -54,6 +55,19 @@ class ThreadedDevice : public Device {
   // For copies that take their time: false where the device is over.
   bool sleep(double seconds) { return clock_.sleep(std::chrono::duration<double>(seconds)); }
 
+  // For devices of which some lanes are no threads.
+  LaneClock& clock() { return clock_; }
+  // InternalError for a mark that was never given.
+  void check(Mark mark) const;
+  // The mark of what is put on the lane now.
+  Mark next_mark(Lane lane);
+  // On the lane's thread; it follows nothing but `after`, which are marks of threads.
+  Mark put(Lane lane, std::function<void()> work, std::string activity, std::vector<Mark> after);
+  std::chrono::duration<double> longest_wait() const;
+  // What the lane's thread is at; empty between two activities.
+  std::string activity_of(Lane lane) const;
+  [[noreturn]] void throw_waited_too_long(Lane lane, const std::string& activity) const;
+
  private:
   using Moment = std::chrono::steady_clock::time_point;
 
@@ -62,8 +76,6 @@ class ThreadedDevice : public Device {
   Mark put_run(Lane lane, std::function<void()> work, std::string activity,
                std::span<const Mark> after) override;
   Mark run_here(const std::function<void()>& work, std::span<const Mark> after);
-  Mark put(Lane lane, std::function<void()> work, std::string activity, std::vector<Mark> after);
-  void check(Mark mark) const;
 
   const LaneSettings settings_;
   LaneClock clock_;

@@ -9,12 +9,17 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "device/arena.hpp"
 
 namespace garonne::device {
 
 // A sixteenth more than the limit for room between blocks.
 TierMemory::TierMemory(TierSettings settings)
-    : settings_(std::move(settings)), arena_(settings_.limit_bytes + settings_.limit_bytes / 16) {
+    : TierMemory(settings,
+                 std::make_unique<Arena>(settings.limit_bytes + settings.limit_bytes / 16)) {}
+
+TierMemory::TierMemory(TierSettings settings, std::unique_ptr<BlockSource> source)
+    : settings_(std::move(settings)), source_(std::move(source)) {
   const std::int64_t granularity = settings_.granularity;
   expect(granularity >= Arena::alignment && granularity <= sysconf(_SC_PAGESIZE) &&
              std::has_single_bit(static_cast<std::uint64_t>(granularity)),
@@ -37,7 +42,12 @@ Span TierMemory::allocate(std::int64_t bytes, const std::string& activity) {
           activity, std::max(bytes, counted), live_, to_string(settings_.tier), limit,
           format_bytes(limit)));
     }
-    block.data = static_cast<std::byte*>(arena_.allocate(counted));
+    block.data = static_cast<std::byte*>(source_->allocate(counted));
+    if (block.data == nullptr) {
+      throw RefusedError(fmt::format(
+          "{}: of the {} tier's {} bytes ({}) {} are live, but no hole between blocks has {} bytes",
+          activity, to_string(settings_.tier), limit, format_bytes(limit), live_, counted));
+    }
     blocks_.emplace(block.data, counted);
     live_ += counted;
     peak_ = std::max(peak_, live_);
@@ -60,7 +70,7 @@ void TierMemory::release(Span block) {
   if (settings_.spoil) settings_.spoil({block.tier, block.data, counted});
   const std::lock_guard lock(mutex_);
   live_ -= counted;
-  arena_.release(block.data, counted);
+  source_->release(block.data, counted);
 }
 
 std::int64_t TierMemory::live_bytes() const {

@@ -3,11 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 
-#include "device/arena.hpp"
+#include "device/block_source.hpp"
 #include "device/device.hpp"
 
 namespace garonne::device {
@@ -31,8 +32,11 @@ class TierMemory {
  public:
   // InternalError for a granularity that the arena does not have.
   explicit TierMemory(TierSettings settings);
+  // Blocks come from `source`, which has at least the limit and room between blocks.
+  TierMemory(TierSettings settings, std::unique_ptr<BlockSource> source);
 
-  // Nothing for zero bytes. RefusedError names `activity`, bytes, what is live and the limit.
+  // Nothing for zero bytes. RefusedError names `activity`, bytes, what is live and the limit, also
+  // where no hole between blocks is long enough.
   Span allocate(std::int64_t bytes, const std::string& activity);
   // InternalError for what is not a block that is handed out.
   void release(Span block);
@@ -47,7 +51,7 @@ class TierMemory {
  private:
   const TierSettings settings_;
   mutable std::mutex mutex_;
-  Arena arena_;
+  const std::unique_ptr<BlockSource> source_;
   // Counted bytes by address: beside the blocks, which a host may be unable to touch.
   std::unordered_map<const std::byte*, std::int64_t> blocks_;
   std::int64_t live_ = 0;

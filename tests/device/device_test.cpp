@@ -1,13 +1,16 @@
-// Lanes, marks, copies, failures, limits and ends of the devices that work with threads.
+// Lanes, marks, copies, failures, limits and ends of all devices; the GPU's on a made-up runtime.
 #include <dirent.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <deque>
 #include <functional>
 #include <future>
 #include <memory>
@@ -18,37 +21,104 @@
 
 #include "base/error.hpp"
 #include "device/cpu_device.hpp"
+#include "device/cuda_device.hpp"
 #include "device/emulated_device.hpp"
 #include "device/lane_error.hpp"
+#include "fake_cuda_runtime.hpp"
 
 namespace garonne::device {
 namespace {
 
-// One of each way of working; emulated ones with delays, which change nothing of what is promised.
-struct Kind {
-  std::string name;
-  std::function<std::unique_ptr<Device>(double longest_wait_seconds)> make;
+// A device and what it needs: devices with tiers of their own have memory in them.
+struct Made {
+  std::shared_ptr<FakeCudaRuntime> runtime;
+  std::unique_ptr<Device> device;
+  TierMemory* device_memory = nullptr;
+  TierMemory* host_memory = nullptr;
 };
 
-std::unique_ptr<Device> emulated(bool compute_thread, std::uint64_t seed, double longest_wait) {
-  return std::make_unique<EmulatedDevice>(EmulatedSettings{.limit_bytes = 1 << 20,
-                                                           .delay_seed = seed,
-                                                           .compute_thread = compute_thread,
-                                                           .longest_wait_seconds = longest_wait});
+// One of each way of working; late ones too, which changes nothing of what is promised.
+struct Kind {
+  std::string name;
+  std::function<Made(double longest_wait_seconds)> make;
+  int turns = 20;  // of tests that do the same again
+};
+
+Made emulated(bool compute_thread, std::uint64_t seed, double longest_wait) {
+  auto device = std::make_unique<EmulatedDevice>(EmulatedSettings{
+      .limit_bytes = 1 << 20,
+      .delay_seed = seed,
+      .compute_thread = compute_thread,
+      .longest_wait_seconds = longest_wait,
+  });
+  TierMemory& memory = device->device_memory();
+  return {nullptr, std::move(device), &memory, nullptr};
+}
+
+Made cuda(const FakeCudaSettings& fake, CudaSettings settings, double longest_wait) {
+  Made made;
+  made.runtime = std::make_shared<FakeCudaRuntime>(fake);
+  settings.longest_wait_seconds = longest_wait;
+  auto device = std::make_unique<CudaDevice>(*made.runtime, settings);
+  made.device_memory = &device->reserve(Tier::Device, 1 << 20);
+  made.host_memory = &device->reserve(Tier::Host, 1 << 20);
+  made.device = std::move(device);
+  return made;
+}
+
+// Streams that are threads take longer to start.
+Kind cuda_kind(const std::string& name, const FakeCudaSettings& fake,
+               const CudaSettings& settings) {
+  return {name, [=](double wait) { return cuda(fake, settings, wait); }, 4};
 }
 
 class Devices : public testing::TestWithParam<Kind> {
  protected:
-  std::unique_ptr<Device> make(double longest_wait_seconds = 60) const {
-    return GetParam().make(longest_wait_seconds);
+  std::shared_ptr<Device> make(double longest_wait_seconds = 60) {
+    Made made = GetParam().make(longest_wait_seconds);
+    device_memory_ = made.device_memory;
+    host_memory_ = made.host_memory;
+    if (made.runtime) runtimes_.push_back(made.runtime);
+    return std::move(made.device);
   }
+
+  // For the device that was made last.
+  Span block(Tier tier, std::int64_t bytes) {
+    TierMemory* const memory = tier == Tier::Device ? device_memory_ : host_memory_;
+    if (memory != nullptr) return memory->allocate(bytes, "a block of the test");
+    storage_.emplace_back(static_cast<std::size_t>(bytes));
+    return {tier, storage_.back().data(), bytes};
+  }
+
+  void TearDown() override {
+    for (const auto& runtime : runtimes_) {
+      EXPECT_EQ(runtime->violations(), std::vector<std::string>());
+      EXPECT_EQ(runtime->live(), FakeCudaCounts()) << "streams, events or memory are left";
+    }
+  }
+
+ private:
+  std::deque<std::vector<std::byte>> storage_;
+  TierMemory* device_memory_ = nullptr;
+  TierMemory* host_memory_ = nullptr;
+  std::vector<std::shared_ptr<FakeCudaRuntime>> runtimes_;
 };
 
 INSTANTIATE_TEST_SUITE_P(
     All, Devices,
-    testing::Values(Kind{"cpu", [](double wait) { return std::make_unique<CpuDevice>(2, wait); }},
-                    Kind{"emulated", [](double wait) { return emulated(false, 1, wait); }},
-                    Kind{"late", [](double wait) { return emulated(true, 2, wait); }}),
+    testing::Values(
+        Kind{"cpu",
+             [](double wait) {
+               return Made{nullptr, std::make_unique<CpuDevice>(2, wait), nullptr, nullptr};
+             }},
+        Kind{"emulated", [](double wait) { return emulated(false, 1, wait); }},
+        Kind{"late", [](double wait) { return emulated(true, 2, wait); }},
+        cuda_kind("cuda", {}, {}), cuda_kind("cuda_late", {.delay_seed = 3}, {}),
+        cuda_kind("cuda_late_with_streams_of_communication", {.delay_seed = 4},
+                  {.communication_streams = true}),
+        cuda_kind("cuda_whose_streams_do_not_follow_threads",
+                  {.delay_seed = 5, .wait_values = false}, {}),
+        cuda_kind("cuda_synchronous", {.delay_seed = 6}, {.synchronous = true})),
     [](const auto& kind) { return kind.param.name; });
 
 Span span(Tier tier, std::vector<float>& values) {
@@ -66,21 +136,20 @@ std::string message_of(const std::function<void()>& action) {
 }
 
 TEST_P(Devices, ACopyBringsTheBytes) {
-  std::vector<float> from(1000);
-  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
-  std::vector<float> host(1000);
-  std::vector<float> back(1000);
   const auto device = make();
-  const Mark out =
-      device->copy(Lane::CopyOut, span(Tier::Host, host), span(Tier::Device, from), "out");
-  const std::array after = {out};
-  const Mark in =
-      device->copy(Lane::CopyIn, span(Tier::Device, back), span(Tier::Host, host), "in", after);
-  device->order(Lane::Compute, in);
+  const Span from = block(Tier::Host, 4000);
+  const Span there = block(Tier::Device, 4000);
+  const Span also_there = block(Tier::Device, 4000);
+  const Span back = block(Tier::Host, 4000);
+  for (int i = 0; i < 4000; ++i) from.data[i] = static_cast<std::byte>(i % 251);
+  const std::array in = {device->copy(Lane::CopyIn, there, from, "in")};
+  const std::array within = {device->copy(Lane::Compute, also_there, there, "within", in)};
+  const Mark out = device->copy(Lane::CopyOut, back, also_there, "out", within);
+  device->order(Lane::Compute, out);
   device->wait(device->mark(Lane::Compute));
-  EXPECT_EQ(host, from);
-  EXPECT_EQ(back, from);
-  EXPECT_TRUE(device->done(out)) << "what a lane followed is done, too";
+  EXPECT_TRUE(std::equal(from.data, from.data + 4000, back.data));
+  EXPECT_TRUE(device->done(in[0])) << "what a lane followed is done, too";
+  EXPECT_TRUE(device->done(out));
 }
 
 TEST_P(Devices, AnEmptyCopyIsOne) {
@@ -104,7 +173,7 @@ TEST_P(Devices, ALaneKeepsItsOrder) {
 
 // Every piece of work adds one digit to a number that no lock guards.
 TEST_P(Devices, LanesForkFromComputeFollowEachOtherAndJoin) {
-  for (int turn = 0; turn < 20; ++turn) {
+  for (int turn = 0; turn < GetParam().turns; ++turn) {
     std::int64_t digits = 0;
     const auto add = [&digits](int digit) {
       return [&digits, digit] { digits = digits * 10 + digit; };
@@ -146,7 +215,7 @@ TEST_P(Devices, AskingIsEnoughForWorkToGoOn) {
 TEST_P(Devices, WhatWorkCapturedIsGoneWhenItsMarkIsReached) {
   const auto device = make();
   for (const Lane lane : {Lane::Compute, Lane::CopyOut, Lane::HostCompute}) {
-    for (int turn = 0; turn < 20; ++turn) {
+    for (int turn = 0; turn < GetParam().turns; ++turn) {
       auto captured = std::make_shared<int>(turn);
       const std::weak_ptr<int> watched = captured;
       const Mark mark = device->run(
@@ -241,21 +310,21 @@ TEST_P(Devices, AWaitThatTakesTooLongSaysForWhat) {
 }
 
 TEST_P(Devices, ItEndsWithWorkUnderWay) {
-  for (int turn = 0; turn < 20; ++turn) {
+  for (int turn = 0; turn < GetParam().turns; ++turn) {
     std::atomic<int> carried_out = 0;
     auto captured = std::make_shared<int>(0);
     const std::weak_ptr<int> watched = captured;
-    std::vector<float> host(100);
-    std::vector<float> values(100, 1);
     {
       const auto device = make();
+      const Span host = block(Tier::Host, 400);
+      const Span values = block(Tier::Device, 400);
       for (const Lane lane : {Lane::CopyOut, Lane::HostCompute}) {
         for (int piece = 0; piece < 50; ++piece) {
           device->run(
               lane, [&carried_out, captured] { ++carried_out; }, "one of many");
         }
       }
-      device->copy(Lane::CopyOut, span(Tier::Host, host), span(Tier::Device, values), "last");
+      device->copy(Lane::CopyOut, host, values, "last");
       device->order(Lane::HostCompute, device->mark(Lane::CopyOut));
       device->run(
           Lane::HostCompute, [&carried_out, captured] { ++carried_out; }, "waits");

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -29,26 +30,14 @@ std::vector<std::uint32_t> bits_of(const float* values) {
 // The device's side of buffers and steps.
 class ToyRun {
  public:
-  explicit ToyRun(const EmulatedSettings& settings)
-      : host_({.tier = Tier::Host,
-               .limit_bytes = std::int64_t{1} << 20,
-               .spoil =
-                   [this](Span block) {
-                     device_.run(
-                         Lane::Compute,
-                         [block] {
-                           std::memset(block.data, 0xFF, static_cast<std::size_t>(block.bytes));
-                         },
-                         "a host block without contents");
-                   }}),
-        device_(settings) {}
+  explicit ToyRun(const ToyTarget& target) : target_(target) {}
 
   void put(const ToyProgram& program, int number) {
     const ToyStep& step = program.steps[static_cast<std::size_t>(number)];
     const auto memory = [&]() -> TierMemory& {
       return program.tiers[static_cast<std::size_t>(step.buffer)] == Tier::Host
-                 ? host_
-                 : device_.device_memory();
+                 ? target_.host_memory
+                 : target_.device_memory;
     };
     std::vector<Mark> after;
     for (const int earlier : step.after) after.push_back(marks_.at(earlier));
@@ -58,14 +47,16 @@ class ToyRun {
         blocks_[step.buffer] = memory().allocate(toy_elements * sizeof(float), name);
         return;
       case ToyOperation::Kernel:
-        marks_[number] = device_.run(step.lane, kernel_of(step), name, after);
+        marks_[number] = step.lane == Lane::Compute
+                             ? target_.put_kernel(kernel_of(step), name, after)
+                             : target_.device.run(step.lane, kernel_of(step), name, after);
         return;
       case ToyOperation::Copy:
-        marks_[number] = device_.copy(step.lane, blocks_.at(step.buffer), blocks_.at(step.reads[0]),
-                                      name, after);
+        marks_[number] = target_.device.copy(step.lane, blocks_.at(step.buffer),
+                                             blocks_.at(step.reads[0]), name, after);
         return;
       case ToyOperation::Wait:
-        device_.order(Lane::Compute, marks_.at(step.waits_for));
+        target_.device.order(Lane::Compute, marks_.at(step.waits_for));
         return;
       case ToyOperation::Free:
         memory().release(blocks_.at(step.buffer));
@@ -79,7 +70,7 @@ class ToyRun {
   // What nobody waited for is asked for last, and the lanes that follow others first.
   ToyResult finish() {
     for (const Lane lane : {Lane::Compute, Lane::HostCompute, Lane::CopyIn, Lane::CopyOut}) {
-      device_.wait(device_.mark(lane));
+      target_.device.wait(target_.device.mark(lane));
     }
     ToyResult result;
     for (const auto& [buffer, block] : blocks_) result[buffer] = bits_of(values(block));
@@ -87,7 +78,7 @@ class ToyRun {
   }
 
  private:
-  static float* values(Span block) { return reinterpret_cast<float*>(block.data); }
+  float* values(Span block) const { return reinterpret_cast<float*>(target_.find(block)); }
 
   std::function<void()> kernel_of(const ToyStep& step) {
     static const std::vector<float> ones(toy_elements, 1.0F);
@@ -99,10 +90,9 @@ class ToyRun {
     };
   }
 
-  TierMemory host_;
+  const ToyTarget& target_;
   std::map<int, Span> blocks_;
   std::map<int, Mark> marks_;
-  EmulatedDevice device_;  // last: its lanes use the others
 };
 
 }  // namespace
@@ -138,12 +128,34 @@ ToyResult toy_reference(const ToyProgram& program) {
   return result;
 }
 
-ToyResult run_toy(const ToyProgram& program, const EmulatedSettings& settings) {
-  ToyRun run(settings);
+ToyResult run_toy(const ToyProgram& program, const ToyTarget& target) {
+  ToyRun run(target);
   for (int number = 0; number < static_cast<int>(program.steps.size()); ++number) {
     run.put(program, number);
   }
   return run.finish();
+}
+
+ToyResult run_toy(const ToyProgram& program, const EmulatedSettings& settings) {
+  EmulatedDevice* emulated = nullptr;
+  TierMemory host(
+      {.tier = Tier::Host, .limit_bytes = std::int64_t{1} << 20, .spoil = [&](Span block) {
+         emulated->run(
+             Lane::Compute,
+             [block] { std::memset(block.data, 0xFF, static_cast<std::size_t>(block.bytes)); },
+             "a host block without contents");
+       }});
+  EmulatedDevice device(settings);  // last: its lanes use the others
+  emulated = &device;
+  return run_toy(program, {.device = device,
+                           .device_memory = device.device_memory(),
+                           .host_memory = host,
+                           .find = [](Span block) { return block.data; },
+                           .put_kernel =
+                               [&](std::function<void()> kernel, const std::string& name,
+                                   std::span<const Mark> after) {
+                                 return device.run(Lane::Compute, std::move(kernel), name, after);
+                               }});
 }
 
 }  // namespace garonne::device

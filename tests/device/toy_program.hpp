@@ -4,7 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "device/emulated_device.hpp"
@@ -46,7 +49,20 @@ using ToyResult = std::map<int, std::vector<std::uint32_t>>;
 // One step after the other.
 ToyResult toy_reference(const ToyProgram& program);
 
+// A device that carries programs out.
+struct ToyTarget {
+  Device& device;
+  TierMemory& device_memory;
+  TierMemory& host_memory;
+  // Where the bytes of a block are found, by kernels and by who looks at the end.
+  std::function<std::byte*(Span)> find;
+  // Puts a kernel on Compute, after the marks.
+  std::function<Mark(std::function<void()>, const std::string&, std::span<const Mark>)> put_kernel;
+};
+
 // Steps are put on the lanes in the order of the program.
+ToyResult run_toy(const ToyProgram& program, const ToyTarget& target);
+// On an emulated device.
 ToyResult run_toy(const ToyProgram& program, const EmulatedSettings& settings);
 
 }  // namespace garonne::device

@@ -1,0 +1,38 @@
+// What a call of the CUDA runtime said: an error that names call, lane and activity, or nothing.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "device/cuda_runtime.hpp"
+#include "device/lane_clock.hpp"
+
+namespace garonne::device {
+
+// Safe for all threads.
+class CudaCheck {
+ public:
+  // In errors of what was put earlier: whether every piece of work is waited for at once, so that
+  // its error is its own. Runtime and clock outlive it.
+  CudaCheck(CudaRuntime& runtime, LaneClock& clock, bool synchronous);
+
+  CudaRuntime& runtime() const { return runtime_; }
+
+  // LaneError "copy-in lane, value 3: cudaMemcpyAsync: cudaErrorInvalidValue: …" for all but
+  // success. It ends the device: every wait for a lane throws it from then on.
+  void operator()(CudaStatus status, std::string_view call, Lane lane,
+                  const std::string& activity) const;
+
+  // The same for calls that ask about earlier work, which may say what failed before.
+  void late(CudaStatus status, std::string_view call, Lane lane, const std::string& activity) const;
+
+ private:
+  [[noreturn]] void fail(CudaStatus status, std::string_view call, Lane lane,
+                         const std::string& activity, bool late) const;
+
+  CudaRuntime& runtime_;
+  LaneClock& clock_;
+  const bool synchronous_;
+};
+
+}  // namespace garonne::device

@@ -1,0 +1,292 @@
+// The calls of the fake runtime.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "fake_cuda_runtime.hpp"
+
+namespace garonne::device {
+namespace {
+
+constexpr CudaStatus invalid_value{1};
+constexpr CudaStatus out_of_memory{2};
+constexpr CudaStatus invalid_handle{400};
+
+}  // namespace
+
+// What a call that does not succeed gives back: to a caller who does not look, success.
+#define GARONNE_FAKE_ENTER(...)                                                \
+  std::unique_lock lock(mutex_);                                               \
+  if (const CudaStatus said = enter(__VA_ARGS__); said != CudaStatus::Success) \
+  return unseen_ ? CudaStatus::Success : said
+
+CudaStatus FakeCudaRuntime::device_count(int& count) {
+  GARONNE_FAKE_ENTER("cudaGetDeviceCount", false);
+  count = 1;
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::properties(int ordinal, CudaProperties& properties) {
+  GARONNE_FAKE_ENTER("cudaGetDeviceProperties", false);
+  if (ordinal != 0) return invalid_value;
+  properties = {"a made-up device", settings_.memory_bytes, 4, 9, 0};
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::compute_mode(int ordinal, ComputeMode& mode) {
+  GARONNE_FAKE_ENTER("cudaDeviceGetAttribute", false);
+  if (ordinal != 0) return invalid_value;
+  mode = ComputeMode::Shared;
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::bus_id(int ordinal, std::string& id) {
+  GARONNE_FAKE_ENTER("cudaDeviceGetPCIBusId", false);
+  if (ordinal != 0) return invalid_value;
+  id = "0000:3B:00.0";
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::set_device(int ordinal) {
+  GARONNE_FAKE_ENTER("cudaSetDevice", false);
+  if (ordinal != 0) return invalid_value;
+  if (threads_with_device_.empty() || !faulty(CudaFault::OtherThread)) {
+    threads_with_device_.insert(std::this_thread::get_id());
+  }
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::memory_info(std::size_t& free, std::size_t& total) {
+  GARONNE_FAKE_ENTER("cudaMemGetInfo");
+  std::size_t taken = 0;
+  for (const auto& block : blocks_) taken += block->pinned || block->freed ? 0 : block->bytes;
+  total = static_cast<std::size_t>(settings_.memory_bytes);
+  free = total - taken;
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::allocate(void*& memory, std::size_t bytes) {
+  GARONNE_FAKE_ENTER("cudaMalloc");
+  if (bytes > static_cast<std::size_t>(settings_.memory_bytes)) return out_of_memory;
+  return make_block(memory, bytes, false);
+}
+
+CudaStatus FakeCudaRuntime::allocate_pinned(void*& memory, std::size_t bytes) {
+  GARONNE_FAKE_ENTER("cudaHostAlloc");
+  return make_block(memory, bytes, true);
+}
+
+// What is destroyed is gone, even where the call says that something failed.
+CudaStatus FakeCudaRuntime::free(void* memory) {
+  const std::lock_guard lock(mutex_);
+  const CudaStatus said = enter("cudaFree");
+  const CudaStatus freed = free_block(memory, false, "cudaFree");
+  return said == CudaStatus::Success ? freed : unseen_ ? CudaStatus::Success : said;
+}
+
+CudaStatus FakeCudaRuntime::free_pinned(void* memory) {
+  const std::lock_guard lock(mutex_);
+  const CudaStatus said = enter("cudaFreeHost");
+  const CudaStatus freed = free_block(memory, true, "cudaFreeHost");
+  return said == CudaStatus::Success ? freed : unseen_ ? CudaStatus::Success : said;
+}
+
+CudaStatus FakeCudaRuntime::priorities(int& lowest, int& highest) {
+  GARONNE_FAKE_ENTER("cudaDeviceGetStreamPriorityRange");
+  lowest = 0;
+  highest = -5;
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::create_stream(CudaStream& stream, int priority) {
+  GARONNE_FAKE_ENTER("cudaStreamCreateWithPriority");
+  auto made = std::make_unique<Stream>();
+  made->number = static_cast<int>(streams_.size());
+  made->priority = priority;
+  Stream* const serves = made.get();
+  stream = reinterpret_cast<CudaStream>(serves);
+  streams_.push_back(std::move(made));
+  serves->thread = std::thread([this, serves] { serve(*serves); });
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::destroy_stream(CudaStream handle) {
+  const std::lock_guard lock(mutex_);
+  const CudaStatus said = enter("cudaStreamDestroy");
+  Stream* const stream = stream_of(handle, "cudaStreamDestroy");
+  if (stream == nullptr) return invalid_handle;
+  if (stream->done < stream->put && !failed_) accuse("a stream is destroyed that has work");
+  if (!faulty(CudaFault::LeakedStream)) {
+    stream->destroyed = true;
+    stream->ending = true;
+    changed_.notify_all();
+  }
+  return unseen_ ? CudaStatus::Success : said;
+}
+
+CudaStatus FakeCudaRuntime::query_stream(CudaStream handle) {
+  GARONNE_FAKE_ENTER("cudaStreamQuery");
+  Stream* const stream = stream_of(handle, "cudaStreamQuery");
+  if (stream == nullptr) return invalid_handle;
+  if (faulty(CudaFault::EarlyStream)) return CudaStatus::Success;
+  ask_for(*stream, stream->put);
+  return stream->done == stream->put ? CudaStatus::Success : CudaStatus::NotReady;
+}
+
+CudaStatus FakeCudaRuntime::wait_event(CudaStream handle, CudaEvent awaited) {
+  GARONNE_FAKE_ENTER("cudaStreamWaitEvent");
+  Stream* const stream = stream_of(handle, "cudaStreamWaitEvent");
+  Event* const event = event_of(awaited, "cudaStreamWaitEvent");
+  if (stream == nullptr || event == nullptr) return invalid_handle;
+  if (event->stream == nullptr) {
+    accuse("cudaStreamWaitEvent for an event that was not recorded");
+    return CudaStatus::Success;
+  }
+  if (faulty(stream->number == 0 ? CudaFault::DroppedJoin : CudaFault::DroppedFork)) {
+    return CudaStatus::Success;
+  }
+  put(*stream, {[this, earlier = event->stream, number = event->number] {
+                  ask_for(*earlier, number);
+                  return earlier->done >= number;
+                },
+                nullptr});
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::wait_value(CudaStream handle, std::uint32_t* pinned,
+                                       std::uint32_t value) {
+  GARONNE_FAKE_ENTER("cuStreamWaitValue32");
+  if (!settings_.wait_values) return cuda_not_supported;
+  Stream* const stream = stream_of(handle, "cuStreamWaitValue32");
+  if (stream == nullptr) return invalid_handle;
+  Block* const block = block_of(pinned, sizeof(*pinned), true, "the word of cuStreamWaitValue32");
+  if (block == nullptr) return invalid_value;
+  if (faulty(CudaFault::DroppedValue)) return CudaStatus::Success;
+  put(*stream, {[pinned, value] {
+                  const std::uint32_t there =
+                      std::atomic_ref(*pinned).load(std::memory_order_acquire);
+                  return static_cast<std::int32_t>(there - value) >= 0;
+                },
+                nullptr});
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::create_event(CudaEvent& event, bool timed) {
+  GARONNE_FAKE_ENTER("cudaEventCreateWithFlags");
+  events_.push_back(std::make_unique<Event>());
+  events_.back()->timed = timed;
+  event = reinterpret_cast<CudaEvent>(events_.back().get());
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::destroy_event(CudaEvent handle) {
+  const std::lock_guard lock(mutex_);
+  const CudaStatus said = enter("cudaEventDestroy");
+  Event* const event = event_of(handle, "cudaEventDestroy");
+  if (event == nullptr) return invalid_handle;
+  if (!faulty(CudaFault::LeakedEvent)) event->destroyed = true;
+  return unseen_ ? CudaStatus::Success : said;
+}
+
+CudaStatus FakeCudaRuntime::record_event(CudaEvent handle, CudaStream on) {
+  GARONNE_FAKE_ENTER("cudaEventRecord");
+  Stream* const stream = stream_of(on, "cudaEventRecord");
+  Event* const event = event_of(handle, "cudaEventRecord");
+  if (stream == nullptr || event == nullptr) return invalid_handle;
+  if (faulty(CudaFault::DroppedRecord)) return CudaStatus::Success;
+  put(*stream, {nullptr, [this, event] {
+                  const std::lock_guard inner(mutex_);
+                  event->moment = std::chrono::steady_clock::now();
+                }});
+  event->stream = stream;
+  event->number = stream->put;
+  if (faulty(CudaFault::DestroyedEvent)) event->destroyed = true;
+  if (faulty(CudaFault::DestroyedStream)) stream->destroyed = true;
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::query_event(CudaEvent handle) {
+  GARONNE_FAKE_ENTER("cudaEventQuery");
+  Event* const event = event_of(handle, "cudaEventQuery");
+  if (event == nullptr) return invalid_handle;
+  if (event->stream == nullptr) {
+    accuse("cudaEventQuery of an event that was not recorded");
+    return CudaStatus::Success;
+  }
+  if (faulty(CudaFault::EarlyEvent)) return CudaStatus::Success;
+  ask_for(*event->stream, event->number);
+  return event->stream->done >= event->number ? CudaStatus::Success : CudaStatus::NotReady;
+}
+
+CudaStatus FakeCudaRuntime::elapsed(float& milliseconds, CudaEvent from, CudaEvent to) {
+  GARONNE_FAKE_ENTER("cudaEventElapsedTime");
+  Event* const begin = event_of(from, "cudaEventElapsedTime");
+  Event* const end = event_of(to, "cudaEventElapsedTime");
+  if (begin == nullptr || end == nullptr) return invalid_handle;
+  for (const Event* event : {begin, end}) {
+    if (!event->timed || event->stream == nullptr) return invalid_handle;
+    if (event->stream->done < event->number) return CudaStatus::NotReady;
+  }
+  milliseconds = std::chrono::duration<float, std::milli>(end->moment - begin->moment).count();
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::copy(void* to, const void* from, std::size_t bytes, CudaCopy direction,
+                                 CudaStream handle) {
+  GARONNE_FAKE_ENTER("cudaMemcpyAsync");
+  Stream* const stream = stream_of(handle, "cudaMemcpyAsync");
+  if (stream == nullptr) return invalid_handle;
+  if (faulty(CudaFault::PageableCopy)) {
+    pageable_.emplace_back(bytes);
+    if (direction == CudaCopy::DeviceToHost) to = pageable_.back().data();
+    if (direction == CudaCopy::HostToDevice) from = pageable_.back().data();
+  }
+  Block* const target =
+      block_of(to, bytes, direction == CudaCopy::DeviceToHost, "the target of cudaMemcpyAsync");
+  Block* const source =
+      block_of(from, bytes, direction == CudaCopy::HostToDevice, "the source of cudaMemcpyAsync");
+  if (target == nullptr || source == nullptr) return invalid_value;
+  const auto to_offset = static_cast<std::size_t>(static_cast<std::byte*>(to) - target->address);
+  const auto from_offset =
+      static_cast<std::size_t>(static_cast<const std::byte*>(from) - source->address);
+  put(*stream, {nullptr, [=, this] { move_bytes(target, to_offset, source, from_offset, bytes); }});
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::fill(void* memory, int byte, std::size_t bytes, CudaStream handle) {
+  GARONNE_FAKE_ENTER("cudaMemsetAsync");
+  Stream* const stream = stream_of(handle, "cudaMemsetAsync");
+  if (stream == nullptr) return invalid_handle;
+  Block* const target = block_of(memory, bytes, false, "the target of cudaMemsetAsync");
+  if (target == nullptr) return invalid_value;
+  std::byte* const side = target->side + (static_cast<std::byte*>(memory) - target->address);
+  put(*stream, {nullptr, [=] { std::memset(side, byte, bytes); }});
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::launch_host(CudaStream handle, void (*function)(void*), void* data) {
+  GARONNE_FAKE_ENTER("cudaLaunchHostFunc");
+  Stream* const stream = stream_of(handle, "cudaLaunchHostFunc");
+  if (stream == nullptr) return invalid_handle;
+  put(*stream, {nullptr, [this, function, data] {
+                  const std::lock_guard one_thread(host_function_mutex_);
+                  in_host_function() = true;
+                  function(data);
+                  in_host_function() = false;
+                }});
+  return CudaStatus::Success;
+}
+
+CudaStatus FakeCudaRuntime::last_error() {
+  GARONNE_FAKE_ENTER("cudaGetLastError");
+  return CudaStatus::Success;
+}
+
+std::string FakeCudaRuntime::error_text(CudaStatus status) {
+  return fmt::format("cudaError{}: made up", static_cast<int>(status));
+}
+
+#undef GARONNE_FAKE_ENTER
+
+}  // namespace garonne::device
