@@ -20,8 +20,11 @@ constexpr std::int64_t pieces_of_copy = 8;
 
 std::function<Lateness(Mark)> lateness_in(const EmulatedSettings& settings) {
   if (!settings.delay_seed) return nullptr;
-  return [seed = *settings.delay_seed, most = settings.longest_delay_seconds](Mark mark) {
-    return lateness_of(seed, mark, most);
+  return [seed = *settings.delay_seed, most = settings.longest_delay_seconds,
+          hold = settings.longest_hold_seconds](Mark mark) {
+    Lateness late = lateness_of(seed, mark, most);
+    late.hold_seconds = hold;
+    return late;
   };
 }
 

@@ -19,6 +19,9 @@ struct EmulatedSettings {
   // Lanes are late by this plan (lateness.hpp); none: never.
   std::optional<std::uint64_t> delay_seed = std::nullopt;
   double longest_delay_seconds = 0.001;
+  // What is held back until somebody asks for it is held no longer: nobody here may ever ask for
+  // what another process waits for.
+  double longest_hold_seconds = std::numeric_limits<double>::infinity();
   // Copies on these lanes take bytes divided by this, at least; on others what memcpy takes.
   std::map<Lane, double> bytes_per_second = {};
   bool compute_thread = false;  // see LaneSettings

@@ -90,9 +90,10 @@ bool LaneClock::sleep(std::chrono::duration<double> length) {
   return !changed_.wait_until(lock, from_now(length), [&] { return is_over(); });
 }
 
-bool LaneClock::sleep_until_asked_for(Mark mark) {
+bool LaneClock::sleep_until_asked_for(Mark mark, std::chrono::duration<double> limit) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return is_over() || asked_for_[index(mark.lane)] >= mark.number; });
+  changed_.wait_until(lock, from_now(limit),
+                      [&] { return is_over() || asked_for_[index(mark.lane)] >= mark.number; });
   return !is_over();
 }
 

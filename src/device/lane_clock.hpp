@@ -34,8 +34,8 @@ class LaneClock {
   // The lanes' side: false where the device is over.
   bool follow(std::span<const Mark> marks);
   bool sleep(std::chrono::duration<double> length);
-  // Until somebody asks for the mark, or for a later one of its lane.
-  bool sleep_until_asked_for(Mark mark);
+  // Until somebody asks for the mark, or for a later one of its lane, or `limit` has passed.
+  bool sleep_until_asked_for(Mark mark, std::chrono::duration<double> limit);
 
  private:
   // With the lock held.

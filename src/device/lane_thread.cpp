@@ -79,7 +79,10 @@ bool LaneThread::carry_out(Work work) {
   const Mark mark{lane_, work.number};
   const Lateness late = work.function && lateness_ ? lateness_(mark) : Lateness{};
   // Held back before it asks for what it follows, which would be held back no longer.
-  if (late.until_asked_for && !clock_.sleep_until_asked_for(mark)) return false;
+  if (late.until_asked_for &&
+      !clock_.sleep_until_asked_for(mark, std::chrono::duration<double>(late.hold_seconds))) {
+    return false;
+  }
   if (!clock_.follow(work.after)) return false;
   if (late.seconds > 0 && !clock_.sleep(std::chrono::duration<double>(late.seconds))) return false;
   for (int yield = 0; yield < late.yields; ++yield) std::this_thread::yield();

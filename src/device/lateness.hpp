@@ -3,13 +3,17 @@
 
 #include <cstdint>
 
+#include <limits>
+
 #include "device/device.hpp"
 
 namespace garonne::device {
 
 // Before one piece of work. All zero: at once.
 struct Lateness {
-  bool until_asked_for = false;  // as late as order allows: until somebody waits for it
+  // As late as order allows: until somebody waits for it, or for so many seconds.
+  bool until_asked_for = false;
+  double hold_seconds = std::numeric_limits<double>::infinity();
   int yields = 0;
   double seconds = 0;
 };

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
 
@@ -19,13 +20,15 @@ class DeviceTier::Ledger : public std::enable_shared_from_this<Ledger> {
   // Headers in front of the blocks are no bytes of the tier but live in the same pages.
   // Room between blocks is worth some pages over the limit: giving them back and taking fresh ones
   // in every step costs more time than the best plan saves.
-  explicit Ledger(std::int64_t limit) : limit_(limit), arena_(limit + limit / 16) {}
+  Ledger(std::int64_t limit, DeviceKind kind)
+      : limit_(limit), spoils_(kind == DeviceKind::Emulated), arena_(limit + limit / 16) {}
 
   void* allocate(std::int64_t bytes);
   void release(void* block, std::int64_t bytes);
 
   std::mutex mutex_;  // a tensor may be released on another thread than it was made on
-  std::int64_t limit_;
+  const std::int64_t limit_;
+  const bool spoils_;
   std::int64_t live_ = 0;
   std::int64_t peak_ = 0;
   std::string activity_;
@@ -43,6 +46,9 @@ struct Header {
 };
 constexpr std::int64_t header_bytes = 64;
 static_assert(sizeof(Header) <= header_bytes);
+
+// Every byte of it: a NaN in all floating-point types.
+constexpr int nan_pattern = 0xFF;
 
 thread_local Ledger* current = nullptr;
 
@@ -120,16 +126,20 @@ void* DeviceTier::Ledger::allocate(std::int64_t bytes) {
   void* block = arena_.allocate(bytes + header_bytes);
   live_ += bytes;
   if (live_ > peak_) peak_ = live_;
-  return static_cast<char*>(block) + header_bytes;
+  void* data = static_cast<char*>(block) + header_bytes;
+  if (spoils_) std::memset(data, nan_pattern, static_cast<std::size_t>(bytes));
+  return data;
 }
 
 void DeviceTier::Ledger::release(void* block, std::int64_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
   live_ -= bytes;
+  if (spoils_) std::memset(block, nan_pattern, static_cast<std::size_t>(bytes));
   arena_.release(static_cast<char*>(block) - header_bytes, bytes + header_bytes);
 }
 
-DeviceTier::DeviceTier(std::int64_t limit_bytes) : ledger_(std::make_shared<Ledger>(limit_bytes)) {
+DeviceTier::DeviceTier(std::int64_t limit_bytes, DeviceKind kind)
+    : ledger_(std::make_shared<Ledger>(limit_bytes, kind)) {
   install_allocator();
 }
 

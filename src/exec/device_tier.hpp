@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "base/device.hpp"
+
 namespace garonne::exec {
 
 // Bytes handed out, each allocation rounded up to cpu_allocation_granularity. Used by one thread.
@@ -16,7 +18,9 @@ namespace garonne::exec {
 // allocate from the host.
 class DeviceTier {
  public:
-  explicit DeviceTier(std::int64_t limit_bytes);
+  // On an emulated device blocks are full of NaN when they are handed out and when they are given
+  // back: a read of what nobody wrote, or of what was freed, is seen in the result.
+  explicit DeviceTier(std::int64_t limit_bytes, DeviceKind kind = DeviceKind::Cpu);
   ~DeviceTier();
   DeviceTier(const DeviceTier&) = delete;
   DeviceTier& operator=(const DeviceTier&) = delete;

@@ -7,16 +7,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 
 #include "base/bytes.hpp"
-#include "base/device.hpp"
 #include "base/error.hpp"
 #include "dist/session.hpp"
 #include "exec/executor_running.hpp"
+#include "exec/host_access.hpp"
 #include "kernels/reduction.hpp"
+#include "kernels/scalar.hpp"
 #include "nn/element_type.hpp"
-#include "optim/schedule.hpp"
 
 namespace garonne::exec {
 namespace {
@@ -32,19 +31,30 @@ bool updates(const plan::Instruction& instruction, int buffer) {
 at::Tensor loaded_tensor(const HostBatch& batch, const std::string& name, Precision precision) {
   const auto field = batch.fields.find(name);
   if (field != batch.fields.end()) {
-    // Wrapped, not made: what is loaded is not the tier's until it is converted.
-    const at::Tensor values =
-        at::from_blob(const_cast<float*>(field->second.data()),
-                      {static_cast<std::int64_t>(field->second.size())}, at::kFloat);
-    at::Tensor tensor = at::empty(values.sizes(), nn::compute_scalar_type(precision));
-    tensor.copy_(values);
+    const auto elements = static_cast<std::int64_t>(field->second.size());
+    at::Tensor tensor = at::empty({elements}, nn::compute_scalar_type(precision));
+    copy_in(tensor, field->second);
     return tensor;
   }
   const auto found = batch.values.find(name);
   expect(found != batch.values.end(), "a micro-batch lacks its " + name);
   at::Tensor tensor = at::empty({static_cast<std::int64_t>(found->second.size())}, at::kLong);
-  std::memcpy(tensor.data_ptr(), found->second.data(), found->second.size() * sizeof(std::int64_t));
+  copy_in(tensor, found->second);
   return tensor;
+}
+
+void expect_finite(std::int64_t step, const StepOutputs& outputs) {
+  const bool finite_loss = std::isfinite(outputs.loss);
+  if (finite_loss && std::isfinite(outputs.gradient_norm)) return;
+  // These are sums over all ranks, so all of them see the same, and none has updated anything.
+  throw dist::AgreedError(
+      ExitCode::Refused,
+      fmt::format(
+          "step {}: the {} is {}; nothing was updated. Lower optimizer.learning_rate or set "
+          "optimizer.clip_norm, in another run.directory: the same command would go on from the "
+          "last checkpoint with the same rate",
+          step, finite_loss ? "gradient norm" : "loss",
+          finite_loss ? outputs.gradient_norm : outputs.loss));
 }
 
 }  // namespace
@@ -99,16 +109,8 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
     case plan::Operation::BackwardWeight:
     case plan::Operation::BackwardInput:
       return backward(instruction, running);
-    case plan::Operation::EmitLoss: {
-      const int sum = instruction.arguments.output;
-      const at::Tensor& loss = running.buffers[index(instruction.arguments.inputs[0])];
-      at::Tensor& total = running.buffers[index(sum)];
-      const bool first = !updates(instruction, sum);
-      if (first) make(instruction, sum, at::zeros({2}, loss.options()), running);
-      double& value = *total.data_ptr<double>();
-      value = (first ? 0.0 : value) + *loss.const_data_ptr<double>() * running.inputs.loss_scale;
-      return;
-    }
+    case plan::Operation::EmitLoss:
+      return emit_loss(instruction, running);
     case plan::Operation::Send:
       return send(instruction, number, running);
     case plan::Operation::Receive:
@@ -139,6 +141,10 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
   }
 }
 
+Queue Executor::queue() const {
+  return machine_.device->queue(Lane::Compute);
+}
+
 void Executor::make(const plan::Instruction& instruction, int buffer, const at::Tensor& tensor,
                     Running& running) const {
   expect(buffer >= 0,
@@ -166,6 +172,7 @@ void Executor::check_made(const plan::Instruction& instruction, const Running& r
 nn::Context Executor::context_of(const plan::Instruction& instruction,
                                  const Running& running) const {
   nn::Context context;
+  context.queue = queue();
   context.precision = machine_.state->precision;
   context.seed = running.inputs.seed;
   context.step = static_cast<std::uint64_t>(running.inputs.step);
@@ -296,51 +303,50 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
   }
 }
 
+void Executor::emit_loss(const plan::Instruction& instruction, Running& running) {
+  const int sum = instruction.arguments.output;
+  if (!updates(instruction, sum)) {
+    make(instruction, sum, at::zeros({2}, at::kDouble), running);
+  }
+  const at::Tensor& loss = running.buffers[index(instruction.arguments.inputs[0])];
+  kernels::add_scaled(queue(), {.place = loss.const_data_ptr<double>()}, running.inputs.loss_scale,
+                      running.buffers[index(sum)].data_ptr<double>());
+}
+
 void Executor::sum_squares(const plan::Instruction& instruction, Running& running) {
+  const int output = instruction.arguments.output;
+  if (!updates(instruction, output)) {
+    make(instruction, output, at::zeros({2}, at::kDouble), running);
+  }
+  const at::Tensor& sums = running.buffers[index(output)];
+  sums.narrow(0, 1, 1).zero_();
+  if (instruction.arguments.drops_loss) sums.zero_();
   // Piece by piece, so that the sum does not depend on how gradients are grouped.
-  double sum = 0;
   for (const int id : instruction.arguments.pieces) {
     const plan::Piece& piece = program_.pieces[index(id)];
     const at::Tensor gradient = part(piece.gradient, running);
     if (machine_.watch_gradient) machine_.watch_gradient(piece.parameter, gradient);
     if (!piece.counted) continue;
-    sum += kernels::sum_of_squares(Queue(), nn::element_type_of(gradient),
-                                   gradient.const_data_ptr(), gradient.numel());
+    kernels::add_sum_of_squares(queue(), nn::element_type_of(gradient), gradient.const_data_ptr(),
+                                gradient.numel(), sums.data_ptr<double>() + 1);
   }
-  at::Tensor& sums = running.buffers[index(instruction.arguments.output)];
-  if (!updates(instruction, instruction.arguments.output)) {
-    make(instruction, instruction.arguments.output, at::zeros({2}, at::kDouble), running);
-  }
-  auto* values = sums.data_ptr<double>();
-  if (instruction.arguments.drops_loss) values[0] = 0;
-  values[1] = sum;
 }
 
 void Executor::norm(const plan::Instruction& instruction, Running& running) {
-  const double* const sums =
-      running.buffers[index(instruction.arguments.inputs[0])].const_data_ptr<double>();
-  const double loss = sums[0];
-  const double sum = sums[1];
-  at::Tensor result = at::empty({1}, at::kDouble);
-  *result.data_ptr<double>() = std::sqrt(sum);
+  const at::Tensor& sums = running.buffers[index(instruction.arguments.inputs[0])];
+  // The norm, and the scale of the updates, which fits into the same granule.
+  const at::Tensor result = at::empty({2}, at::kDouble);
+  kernels::clip_scale(queue(), sums.const_data_ptr<double>(), sums.const_data_ptr<double>() + 1,
+                      running.inputs.clip_norm, result.data_ptr<double>(),
+                      result.data_ptr<double>() + 1);
   make(instruction, instruction.arguments.output, result, running);
-  if (!std::isfinite(loss) || !std::isfinite(sum)) {
-    const std::string what = fmt::format(
-        "step {}: the {} is {}; nothing was updated. Lower optimizer.learning_rate or set "
-        "optimizer.clip_norm, in another run.directory: the same command would go on from the last "
-        "checkpoint with the same rate",
-        running.inputs.step, std::isfinite(loss) ? "gradient norm" : "loss",
-        std::isfinite(loss) ? std::sqrt(sum) : loss);
-    // These are sums over all ranks, so all of them see the same.
-    throw dist::AgreedError(ExitCode::Refused, what);
-  }
 }
 
 // Whether a parameter decays is its own: each is updated by itself.
 void Executor::update(const plan::Instruction& instruction, Running& running) {
-  const double norm =
-      *running.buffers[index(instruction.arguments.inputs[0])].const_data_ptr<double>();
-  const double scale = optim::clip_scale(norm, running.inputs.clip_norm);
+  if (instruction.arguments.pieces.empty()) return;
+  const at::Tensor& norm = running.buffers[index(instruction.arguments.inputs[0])];
+  const kernels::Scalar scale = kernels::Scalar{.place = norm.const_data_ptr<double>() + 1};
   for (const int id : instruction.arguments.pieces) {
     const plan::Piece& piece = program_.pieces[index(id)];
     const plan::ParameterSpec& spec = model_.graph.parameters[index(piece.parameter)];
@@ -351,36 +357,24 @@ void Executor::update(const plan::Instruction& instruction, Running& running) {
     if (piece.compute_copy.buffer >= 0) update.compute_copy = part(piece.compute_copy, running);
     update.decays = spec.decays;
     update.complex = spec.complex;
-    machine_.optimizer->update(Queue(), update, running.inputs.step, running.inputs.learning_rate,
+    machine_.optimizer->update(queue(), update, running.inputs.step, running.inputs.learning_rate,
                                scale);
   }
 }
 
+// The one place where the host reads what the step has computed.
 void Executor::report(const plan::Instruction& instruction, Running& running) {
   const std::vector<int>& inputs = instruction.arguments.inputs;
   if (inputs.empty()) return;
-  const at::Tensor& value = running.buffers[index(inputs[0])];
-  if (inputs.size() == 2) {
-    running.outputs.loss = *value.const_data_ptr<double>();
-    running.outputs.gradient_norm = *running.buffers[index(inputs[1])].const_data_ptr<double>();
+  std::vector<double> values = copy_out(running.buffers[index(inputs[0])]);
+  if (inputs.size() == 1) {
+    running.outputs.report = std::move(values);
     return;
   }
-  // The copy handed out is the caller's, so it is made on the host, element by element.
-  running.outputs.report.resize(static_cast<std::size_t>(value.numel()));
-  for (std::int64_t i = 0; i < value.numel(); ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    switch (value.scalar_type()) {
-      case at::kDouble:
-        running.outputs.report[at] = value.const_data_ptr<double>()[i];
-        break;
-      case at::kFloat:
-        running.outputs.report[at] = static_cast<double>(value.const_data_ptr<float>()[i]);
-        break;
-      default:
-        running.outputs.report[at] = static_cast<double>(value.const_data_ptr<at::BFloat16>()[i]);
-        break;
-    }
-  }
+  const std::vector<double> norm = copy_out(running.buffers[index(inputs[1])]);
+  running.outputs.loss = values.at(0);
+  running.outputs.gradient_norm = norm.at(0);
+  expect_finite(running.inputs.step, running.outputs);
 }
 
 }  // namespace garonne::exec

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/device.hpp"
 #include "dist/transport.hpp"
 #include "exec/device_tier.hpp"
 #include "exec/model_state.hpp"
@@ -55,6 +56,7 @@ struct StepOutputs {
 
 // What a step may touch. All must outlive the executor.
 struct Machine {
+  device::Device* device = nullptr;
   DeviceTier* tier = nullptr;
   ModelState* state = nullptr;
   const nn::Products* products = nullptr;
@@ -78,12 +80,14 @@ class Executor {
 
   // Runs one step; collective over the groups of the Program. Throws RefusedError (allocator) with
   // the instruction's name, dist::AgreedError of the same code where loss or gradient norm are not
-  // finite, which all ranks see alike, CommunicationError from the transport. After an exception
-  // the state is that of the last whole update, or partly updated when an update was interrupted.
+  // finite, which all ranks see alike and with which nothing is updated, CommunicationError from
+  // the transport. After any other exception the state is that of the last whole update, or partly
+  // updated when an update was interrupted.
   StepOutputs run(const StepInputs& inputs);
 
  private:
   struct Running;
+  Queue queue() const;  // of Compute
   void execute(const plan::Instruction& instruction, std::size_t number, Running& running);
   void load(const plan::Instruction& instruction, Running& running);
   void forward(const plan::Instruction& instruction, bool keep, Running& running);
@@ -98,6 +102,7 @@ class Executor {
   at::Tensor part(const plan::Range& range, const Running& running) const;
   std::vector<at::Tensor> parameters_of(const plan::Instruction& instruction,
                                         const Running& running) const;
+  void emit_loss(const plan::Instruction& instruction, Running& running);
   void sum_squares(const plan::Instruction& instruction, Running& running);
   void norm(const plan::Instruction& instruction, Running& running);
   void update(const plan::Instruction& instruction, Running& running);

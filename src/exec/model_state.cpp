@@ -16,8 +16,8 @@ namespace garonne::exec {
 namespace {
 
 // Elements [first, first + elements) of a parameter at step 0.
-void fill_initial(const nn::Model& model, int parameter, std::uint64_t seed, std::int64_t first,
-                  const at::Tensor& destination) {
+void fill_initial(const Queue& queue, const nn::Model& model, int parameter, std::uint64_t seed,
+                  std::int64_t first, const at::Tensor& destination) {
   const auto p = static_cast<std::size_t>(parameter);
   const nn::Initialisation& initialisation = model.initialisations[p];
   if (initialisation.deviation <= 0) {
@@ -27,14 +27,13 @@ void fill_initial(const nn::Model& model, int parameter, std::uint64_t seed, std
   const nn::Box& box = model.boxes[p];
   const std::int64_t last = first + destination.numel();
   if (box.elements() < last) destination.zero_();
-  auto* start = static_cast<std::byte*>(destination.data_ptr());
   const auto bytes = static_cast<std::int64_t>(destination.element_size());
   const std::int64_t end = box.elements();
   const auto fill = [&](std::int64_t in_box, std::int64_t in_global, std::int64_t elements,
                         double factor) {
-    kernels::fill_normal(Queue(), nn::element_type_of(destination),
-                         start + (in_box - first) * bytes, elements,
-                         philox_key(seed, model.graph.parameters[p].name),
+    kernels::fill_normal(queue, nn::element_type_of(destination),
+                         static_cast<std::byte*>(destination.data_ptr()) + (in_box - first) * bytes,
+                         elements, philox_key(seed, model.graph.parameters[p].name),
                          initialisation.deviation * factor, in_global);
   };
   for (const nn::Run& run : nn::runs_of(box, std::min(first, end), std::min(last, end))) {
@@ -103,9 +102,10 @@ at::ScalarType scalar_type_of(const StateSpec& state, Precision precision) {
   return state_type_of(state.element_bytes(state_bytes(precision)));
 }
 
-ModelState initial_state(const nn::Model& model, Precision precision, std::uint64_t seed,
-                         const std::vector<StateSpec>& states) {
+ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
+                         std::uint64_t seed, const std::vector<StateSpec>& states) {
   ModelState state;
+  state.queue = queue;
   state.precision = precision;
   const at::ScalarType stored = nn::state_scalar_type(precision);
   for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
@@ -122,16 +122,17 @@ ModelState initial_state(const nn::Model& model, Precision precision, std::uint6
                                              kept.blocks.elementwise() ? spec.shape : flat,
                                              scalar_type_of(kept, precision)));
     }
-    fill_initial(model, parameter.index, seed, 0, parameter.trained());
+    fill_initial(queue, model, parameter.index, seed, 0, parameter.trained());
     state.parameters.push_back(std::move(parameter));
   }
   refresh_compute_copies(state);
   return state;
 }
 
-ModelState initial_state(const nn::Model& model, Precision precision, std::uint64_t seed,
-                         const plan::Program& program) {
+ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
+                         std::uint64_t seed, const plan::Program& program) {
   ModelState state;
+  state.queue = queue;
   state.precision = precision;
   make_buffers(state, model, program);
   for (const plan::Piece& piece : program.pieces) {
@@ -147,7 +148,7 @@ ModelState initial_state(const nn::Model& model, Precision precision, std::uint6
     }
     for (const plan::Range& range : piece.states)
       parameter.states.push_back(part_of(state, program, range));
-    fill_initial(model, piece.parameter, seed, piece.first, trained);
+    fill_initial(queue, model, piece.parameter, seed, piece.first, trained);
     state.parameters.push_back(std::move(parameter));
   }
   for (const plan::Instruction& instruction : program.instructions) {
@@ -164,17 +165,18 @@ ModelState initial_state(const nn::Model& model, Precision precision, std::uint6
 
 void gather_parameters(ModelState& state, dist::Transport* data) {
   if (data == nullptr) return;
+  dist::Transport& transport = *data;
   for (const std::string& name : state.gathered) {
     const at::Tensor& whole = state.buffers.at(name);
-    data->wait(data->all_gather(whole.data_ptr(), whole.numel(),
-                                static_cast<std::int64_t>(whole.element_size())));
+    transport.wait(transport.all_gather(whole.data_ptr(), whole.numel(),
+                                        static_cast<std::int64_t>(whole.element_size())));
   }
 }
 
 void refresh_compute_copies(ModelState& state) {
   for (auto& parameter : state.parameters) {
     if (!parameter.master.defined()) continue;
-    kernels::to_bfloat16(Queue(), parameter.master.const_data_ptr<float>(),
+    kernels::to_bfloat16(state.queue, parameter.master.const_data_ptr<float>(),
                          parameter.parameter.data_ptr(), parameter.parameter.numel());
   }
 }

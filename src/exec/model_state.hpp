@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.hpp"
 #include "base/precision.hpp"
 #include "base/state_spec.hpp"
 #include "dist/transport.hpp"
@@ -30,6 +31,7 @@ struct ParameterState {
 };
 
 struct ModelState {
+  Queue queue;  // of the device that has it
   Precision precision = Precision::Float32;
   // What is live between steps, by the names of the Program's buffers.
   std::map<std::string, at::Tensor> buffers;
@@ -46,13 +48,13 @@ at::ScalarType scalar_type_of(const StateSpec& state, Precision precision);
 
 // Step 0: parameters by (seed, name, element), states zero. Allocates from the calling thread's
 // tier. The whole of every parameter; `states`: the optimizer's.
-ModelState initial_state(const nn::Model& model, Precision precision, std::uint64_t seed,
-                         const std::vector<StateSpec>& states);
+ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
+                         std::uint64_t seed, const std::vector<StateSpec>& states);
 
 // The same as the rank holds it that runs `program`, which trains. Every rank makes what it trains
 // only: gather_parameters is to follow.
-ModelState initial_state(const nn::Model& model, Precision precision, std::uint64_t seed,
-                         const plan::Program& program);
+ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
+                         std::uint64_t seed, const plan::Program& program);
 
 // Makes the compute copies again from the masters, of what the rank trains: see gather_parameters.
 void refresh_compute_copies(ModelState& state);

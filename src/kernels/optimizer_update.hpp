@@ -3,6 +3,7 @@
 
 #include "base/device.hpp"
 #include "kernels/element_type.hpp"
+#include "kernels/scalar.hpp"
 
 #include <cstdint>
 
@@ -23,15 +24,15 @@ struct AdamW {
 // With g = gradient * gradient_scale + l2 * p: p *= 1 - learning_rate * weight_decay; m = beta1 m +
 // (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; p -= learning_rate / bias_correction1 * m /
 // (sqrt(v) / sqrt(bias_correction2) + epsilon). With pairs, both numbers of a pair have v = beta2 v
-// + (1 - beta2) |g|^2 of the complex number; n is even. `type` is Float32 or Float64 (InternalError
-// otherwise). bfloat16_copy, where not null, gets the new parameters rounded to nearest, ties to
-// even.
+// + (1 - beta2) |g|^2 of the complex number; n is even. Where gradient_scale is not finite nothing
+// is changed. `type` is Float32 or Float64 (InternalError otherwise). bfloat16_copy, where not
+// null, gets the new parameters rounded to nearest, ties to even.
 void adamw_update(const Queue& queue, ElementType type,
                   void* parameter,       // type [n]
                   void* first_moment,    // type [n]
                   void* second_moment,   // type [n]
                   const void* gradient,  // type [n]
-                  std::int64_t n, const AdamW& options, double gradient_scale,
+                  std::int64_t n, const AdamW& options, const Scalar& gradient_scale,
                   void* bfloat16_copy);  // bfloat16 [n] or null
 
 }  // namespace garonne::kernels

@@ -8,11 +8,11 @@
 
 namespace garonne::kernels {
 
-// The sum of squares in double, in an order that depends on n only. `type` is Float32 or Float64
-// (InternalError otherwise).
-double sum_of_squares(const Queue& queue, ElementType type,
-                      const void* values,  // type [n]
-                      std::int64_t n);
+// total += the sum of squares in double, in an order that depends on n only. `type` is Float32 or
+// Float64 (InternalError otherwise).
+void add_sum_of_squares(const Queue& queue, ElementType type,
+                        const void* values,  // type [n]
+                        std::int64_t n, double* total);
 
 // destination += source; any type, BFloat16 added in float and rounded.
 void add_into(const Queue& queue, ElementType type,

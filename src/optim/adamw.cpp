@@ -18,7 +18,7 @@ class AdamW : public Optimizer {
   }
 
   void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
-              double learning_rate, double gradient_scale) const override {
+              double learning_rate, const kernels::Scalar& gradient_scale) const override {
     kernels::AdamW options;
     options.learning_rate = learning_rate;
     options.beta1 = keys_.beta1;

@@ -12,6 +12,7 @@
 #include "base/config.hpp"
 #include "base/device.hpp"
 #include "base/state_spec.hpp"
+#include "kernels/scalar.hpp"
 
 namespace garonne::optim {
 
@@ -32,8 +33,9 @@ class Optimizer {
   // At step 0 all numbers of all states are 0.
   virtual std::vector<StateSpec> states() const = 0;
   // `step` counts from 1; the gradient is multiplied by `gradient_scale` (clipping) on the fly.
+  // Where that is not finite, nothing is changed.
   virtual void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
-                      double learning_rate, double gradient_scale) const = 0;
+                      double learning_rate, const kernels::Scalar& gradient_scale) const = 0;
 };
 
 struct OptimizerKind {

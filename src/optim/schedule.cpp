@@ -18,9 +18,4 @@ double learning_rate_at(const RunConfig& config, std::int64_t step) {
   return keys.minimum_learning_rate + height * (keys.learning_rate - keys.minimum_learning_rate);
 }
 
-double clip_scale(double gradient_norm, double clip_norm) {
-  // The same small number as PyTorch's clip_grad_norm_ adds, so that both clip alike.
-  return clip_norm <= 0 ? 1.0 : std::min(1.0, clip_norm / (gradient_norm + 1e-6));
-}
-
 }  // namespace garonne::optim

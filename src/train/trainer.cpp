@@ -27,6 +27,7 @@
 #include "train/setup/cluster.hpp"
 #include "train/setup/planning.hpp"
 #include "train/setup/rank_agreement.hpp"
+#include "train/setup/run_device.hpp"
 #include "train/stop/stop_file.hpp"
 #include "train/stop/stop_watch.hpp"
 #include "train/training_text.hpp"
@@ -41,6 +42,22 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
+
+// A step that throws is never finished, for which a stop would wait.
+class GiveUp {
+ public:
+  explicit GiveUp(StepGate& gate) : gate_(gate) {}
+  ~GiveUp() {
+    if (!dismissed_) gate_.give_up();
+  }
+  GiveUp(const GiveUp&) = delete;
+  GiveUp& operator=(const GiveUp&) = delete;
+  void dismiss() { dismissed_ = true; }
+
+ private:
+  StepGate& gate_;
+  bool dismissed_ = false;
+};
 
 class Trainer {
  public:
@@ -104,7 +121,8 @@ class Trainer {
   std::vector<double> step_seconds_;
   bool stopping_ = false;
   std::unique_ptr<Progress> bar_;
-  std::unique_ptr<StopWatch> stop_;  // last: its thread uses the others
+  std::unique_ptr<StopWatch> stop_;         // its thread uses the others
+  std::unique_ptr<device::Device> device_;  // last: its lanes use all of them
 };
 
 void Trainer::say(const std::string& text) const {
@@ -195,10 +213,12 @@ void Trainer::watch_waits() {
 
 void Trainer::make_state() {
   optimizer_ = optim::make_optimizer(config_);
+  device_ = make_device(config_);
   tier_ = std::make_unique<exec::DeviceTier>(budget_);
   {
     const exec::DeviceScope scope(*tier_);
-    state_ = exec::initial_state(setup_.model, setup_.declaration.precision,
+    state_ = exec::initial_state(device_->queue(Lane::Compute), setup_.model,
+                                 setup_.declaration.precision,
                                  static_cast<std::uint64_t>(config_.train.seed), program_);
   }
   session_.agree([&] {
@@ -230,7 +250,8 @@ void Trainer::make_state() {
     write_file_durably(config_.run.directory + "/choices.json", choices.dump(1) + "\n");
     write_file_durably(config_.run.directory + "/costs.json", plan::to_json(costs_).dump(1) + "\n");
   });
-  machine_ = {.tier = tier_.get(),
+  machine_ = {.device = device_.get(),
+              .tier = tier_.get(),
               .state = &state_,
               .products = &products_,
               .optimizer = optimizer_.get(),
@@ -252,7 +273,10 @@ exec::StepOutputs Trainer::run_step(std::int64_t step) {
   inputs.clip_norm = config_.optimizer.clip_norm;
   inputs.load = [&](int) { return stream_->next(); };
   inputs.before = [&](bool updates) { stop_->gate().pass(step, updates); };
-  return executor_->run(inputs);
+  GiveUp unless_done(stop_->gate());
+  exec::StepOutputs outputs = executor_->run(inputs);
+  unless_done.dismiss();
+  return outputs;
 }
 
 std::optional<double> Trainer::validate() {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -173,6 +174,17 @@ TEST(EmulatedDevice, HoldsWorkUntilItIsAskedFor) {
   EXPECT_FALSE(device.done(held)) << "this asks for it";
   device.wait(held);
   EXPECT_TRUE(done);
+}
+
+// Another process may wait for what nobody here asks for.
+TEST(EmulatedDevice, HoldsWorkNoLongerThanItMay) {
+  std::uint64_t seed = 0;
+  while (!lateness_of(seed, {Lane::Message, 1}, 0).until_asked_for) ++seed;
+  std::promise<void> done;
+  EmulatedDevice device({.limit_bytes = 0, .delay_seed = seed, .longest_hold_seconds = 0.001});
+  device.run(
+      Lane::Message, [&done] { done.set_value(); }, "held");
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <random>
 #include <set>
@@ -102,6 +103,27 @@ TEST(DeviceTier, HandsOutFreedBlocksAgain) {
   const at::Tensor e = block(4096);
   EXPECT_EQ(first.count(e.data_ptr()), 0U) << "handed out twice";
   EXPECT_EQ(tier.live_bytes(), 3 * 4096);
+}
+
+// What nobody wrote and what was freed is NaN, in whole granules.
+TEST(DeviceTier, OfAnEmulatedDeviceSpoilsItsBlocks) {
+  DeviceTier tier(1 << 20, DeviceKind::Emulated);
+  const DeviceScope scope(tier);
+  const auto numbers = [](const float* values, std::int64_t n) {
+    return std::count_if(values, values + n, [](float value) { return !std::isnan(value); });
+  };
+  at::Tensor kept = at::empty({1000}, at::kFloat);
+  at::Tensor freed = at::empty({1000}, at::kFloat);
+  const float* const values = freed.const_data_ptr<float>();
+  EXPECT_EQ(numbers(values, 1000), 0) << "before anybody wrote";
+  kept.fill_(1);
+  freed.fill_(2);
+  EXPECT_EQ(numbers(values, 1000), 1000);
+  freed.reset();
+  // The arena keeps the page: its neighbour lives.
+  EXPECT_EQ(numbers(values, 1000), 0) << "after it was freed";
+  EXPECT_EQ(numbers(kept.const_data_ptr<float>(), 1000), 1000) << "of others";
+  EXPECT_EQ(tier.live_bytes(), 4032);
 }
 
 // Pages of freed blocks stay, but never more than the limit and what blocks share at their ends.

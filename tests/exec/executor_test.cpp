@@ -196,7 +196,7 @@ TEST(InitialState, FollowsSeedNameAndPrecision) {
       EXPECT_TRUE(at::equal(state, at::zeros_like(state)));
   }
   const ModelState other =
-      initial_state(a.model(), Precision::Float32, 12,
+      initial_state(Queue(), a.model(), Precision::Float32, 12,
                     std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
   EXPECT_FALSE(at::equal(other.parameters[0].parameter, a.state().parameters[0].parameter));
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 
+#include "device/cpu_device.hpp"
 #include "exec/executor.hpp"
 #include "exec/profile/profile.hpp"
 #include "nn/compute_session.hpp"
@@ -90,7 +91,7 @@ class FieldRank {
     // What a table of this machine would say, measured once for each model.
     static std::map<std::string, plan::CostTable> tables;
     plan::CostTable& table = tables[setting.name + precision_name(setting.precision)];
-    profile_model(model_, declaration, table, [](int, int) {});
+    profile_model(device_.queue(Lane::Compute), model_, declaration, table, [](int, int) {});
     plan::apply_costs(table, model_.graph);
     products_ = nn::Products::from_json(table.products);
     RunConfig config;
@@ -109,12 +110,13 @@ class FieldRank {
     tier_ = std::make_unique<DeviceTier>(std::numeric_limits<std::int64_t>::max() / 2);
     const DeviceScope scope(*tier_);
     state_ =
-        initial_state(model_, setting.precision, 11,
+        initial_state(device_.queue(Lane::Compute), model_, setting.precision, 11,
                       std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
   }
 
   StepOutputs step(std::int64_t number) {
     Machine machine;
+    machine.device = &device_;
     machine.tier = tier_.get();
     machine.state = &state_;
     machine.products = &products_;
@@ -172,6 +174,7 @@ class FieldRank {
   std::unique_ptr<optim::Optimizer> optimizer_;
   plan::Program program_;
   plan::Prediction prediction_;
+  device::CpuDevice device_;
   std::unique_ptr<DeviceTier> tier_;
   ModelState state_;
 };

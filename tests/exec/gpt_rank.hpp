@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "device/cpu_device.hpp"
 #include "exec/executor.hpp"
 #include "exec/profile/profile.hpp"
 #include "nn/compute_session.hpp"
@@ -94,7 +95,7 @@ class Rank {
     tier_ = std::make_unique<DeviceTier>(limit);
     const DeviceScope scope(*tier_);
     state_ =
-        initial_state(model_, setting.precision, 11,
+        initial_state(device_.queue(Lane::Compute), model_, setting.precision, 11,
                       std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
   }
 
@@ -106,6 +107,7 @@ class Rank {
   StepOutputs run(const plan::Program& program, std::int64_t number, double learning_rate,
                   bool training) {
     Machine machine;
+    machine.device = &device_;
     machine.tier = tier_.get();
     machine.state = &state_;
     machine.products = &products_;
@@ -169,7 +171,7 @@ class Rank {
                std::to_string(setting_.hidden)];
     // Another library may be as fast and be chosen another time; bits are compared, so there is
     // one.
-    profile_model(model_, declaration_, table, [](int, int) {});
+    profile_model(device_.queue(Lane::Compute), model_, declaration_, table, [](int, int) {});
     plan::apply_costs(table, model_.graph);
     products_ = nn::Products::from_json(table.products);
   }
@@ -183,6 +185,7 @@ class Rank {
   plan::Program program_;
   plan::Program evaluation_;
   plan::Prediction prediction_;
+  device::CpuDevice device_;
   std::unique_ptr<DeviceTier> tier_;
   ModelState state_;
   std::vector<std::vector<double>> gradients_;

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "device/cpu_device.hpp"
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
 #include "exec/profile/profile.hpp"
@@ -81,12 +82,13 @@ class Rank {
     tier_ = std::make_unique<DeviceTier>(no_limit);
     const DeviceScope scope(*tier_);
     state_ =
-        initial_state(model_, setting.precision, 11,
+        initial_state(device_.queue(Lane::Compute), model_, setting.precision, 11,
                       std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
   }
 
   StepOutputs step(std::int64_t number, const plan::Program& program, bool training) {
     Machine machine;
+    machine.device = &device_;
     machine.tier = tier_.get();
     machine.state = &state_;
     machine.products = &products_;
@@ -133,7 +135,7 @@ class Rank {
     if (transport_ == nullptr) return;
     if (session.rank() == 0) {
       plan::CostTable table;
-      profile_model(model_, declaration, table, [](int, int) {});
+      profile_model(device_.queue(Lane::Compute), model_, declaration, table, [](int, int) {});
       text = plan::to_json(table).dump();
     }
     text = session.broadcast(text);
@@ -165,6 +167,7 @@ class Rank {
   plan::Program evaluation_;
   plan::Prediction prediction_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  device::CpuDevice device_;
   std::unique_ptr<DeviceTier> tier_;
   ModelState state_;
   std::vector<at::Tensor> gradients_;

@@ -7,6 +7,7 @@
 #include "kernels/initialise.hpp"
 #include "kernels/optimizer_update.hpp"
 #include "kernels/reduction.hpp"
+#include "kernels/scalar.hpp"
 #include "kernels/session.hpp"
 
 #include <bit>
@@ -114,14 +115,56 @@ TEST(Reduction, SumsSquares) {
       double wanted = 0;
       for (std::int64_t i = 0; i < n; ++i) wanted += values[i] * values[i];
       use_threads(1);
-      const double alone = sum_of_squares(host, type, values.data(), n);
+      double alone = 0;
+      add_sum_of_squares(host, type, values.data(), n, &alone);
       use_threads(2);
-      const double together = sum_of_squares(host, type, values.data(), n);
+      double together = 0;
+      add_sum_of_squares(host, type, values.data(), n, &together);
       EXPECT_NEAR(alone, wanted, 1e-12 * wanted);
       EXPECT_EQ(alone, together) << "bits depend on the thread count";
+      double more = 3;
+      add_sum_of_squares(host, type, values.data(), n, &more);
+      EXPECT_EQ(more, 3 + alone);
     }
   }
-  EXPECT_THROW(sum_of_squares(host, ElementType::BFloat16, nullptr, 0), InternalError);
+  double none = 0;
+  EXPECT_THROW(add_sum_of_squares(host, ElementType::BFloat16, nullptr, 0, &none), InternalError);
+}
+
+TEST(Scalars, AddScaled) {
+  double sum = 0.5;
+  const double number = 3;
+  add_scaled(host, {.place = &number}, 0.25, &sum);
+  add_scaled(host, {.value = 2}, 0.25, &sum);
+  EXPECT_EQ(sum, 1.75);
+}
+
+TEST(Scalars, ClipScale) {
+  const auto scale_of = [](double norm, double clip_norm, double loss = 1) {
+    const double squares = norm * norm;
+    double root = 0;
+    double scale = 0;
+    clip_scale(host, &loss, &squares, clip_norm, &root, &scale);
+    if (std::isfinite(norm)) {
+      EXPECT_EQ(root, norm);
+    } else {
+      EXPECT_FALSE(std::isfinite(root));
+    }
+    return scale;
+  };
+  EXPECT_EQ(scale_of(5.0, 0.0), 1.0) << "0 is off";
+  EXPECT_EQ(scale_of(0.5, 1.0), 1.0);
+  EXPECT_EQ(scale_of(0.0, 1.0), 1.0);
+  EXPECT_NEAR(scale_of(4.0, 1.0), 0.25, 1e-6);
+  EXPECT_LE(4.0 * scale_of(4.0, 1.0), 1.0);
+  // As clip_grad_norm_ has it.
+  EXPECT_DOUBLE_EQ(scale_of(4.0, 2.0), 2.0 / (4.0 + 1e-6));
+  for (const double number : {std::nan(""), HUGE_VAL}) {
+    EXPECT_TRUE(std::isnan(scale_of(number, 1.0)));
+    EXPECT_TRUE(std::isnan(scale_of(number, 0.0)));
+    EXPECT_TRUE(std::isnan(scale_of(4.0, 0.0, number)));
+    EXPECT_TRUE(std::isnan(scale_of(4.0, 1.0, -number)));
+  }
 }
 
 TEST(AdamWUpdate, FollowsTheFormula) {
@@ -152,7 +195,7 @@ TEST(AdamWUpdate, FollowsTheFormula) {
         }
         Array copy(ElementType::BFloat16, n);
         adamw_update(host, type, parameter.data(), first.data(), second.data(), gradient.data(), n,
-                     options, scale, with_copy ? copy.data() : nullptr);
+                     options, {.value = scale}, with_copy ? copy.data() : nullptr);
         const double unit = rounding(type);
         expect_near(parameter, parameters, 4 * unit, 4 * unit, "parameter");
         expect_near(first, firsts, 4 * unit, unit, "first moment");
@@ -166,7 +209,7 @@ TEST(AdamWUpdate, FollowsTheFormula) {
     }
   }
   EXPECT_THROW(adamw_update(host, ElementType::BFloat16, nullptr, nullptr, nullptr, nullptr, 0, {},
-                            1, nullptr),
+                            {.value = 1}, nullptr),
                InternalError);
 }
 

@@ -134,7 +134,7 @@ const Refusal refusals[] = {
      }},
     {"adamw_update",
      [](const Queue& q) {
-       adamw_update(q, type, nullptr, nullptr, nullptr, nullptr, 0, {}, 1, nullptr);
+       adamw_update(q, type, nullptr, nullptr, nullptr, nullptr, 0, {}, {.value = 1}, nullptr);
      }},
     {"openblas_product",
      [](const Queue& q) {
@@ -145,7 +145,10 @@ const Refusal refusals[] = {
        openblas_product_batched(q, type, false, false, 0, 0, 0, 1, nullptr, 0, 0, nullptr, 0, 0, 0,
                                 nullptr, 0, 0, 0);
      }},
-    {"sum_of_squares", [](const Queue& q) { sum_of_squares(q, type, nullptr, 0); }},
+    {"add_sum_of_squares",
+     [](const Queue& q) { add_sum_of_squares(q, type, nullptr, 0, nullptr); }},
+    {"add_scaled", [](const Queue& q) { add_scaled(q, {}, 1, nullptr); }},
+    {"clip_scale", [](const Queue& q) { clip_scale(q, nullptr, nullptr, 0, nullptr, nullptr); }},
     {"add_into", [](const Queue& q) { add_into(q, type, nullptr, nullptr, 0); }},
     {"sphere_analysis", [](const Queue& q) { sphere_analysis(q, {}); }},
     {"sphere_synthesis", [](const Queue& q) { sphere_synthesis(q, {}); }},

@@ -56,7 +56,7 @@ void check_declared(const Shape& shape, Precision precision, int threads, double
   plan::CostTable table;
   table.products = products_of(model, precision, library);
   try {
-    exec::profile_model(model, declaration, table, [](int, int) {});
+    exec::profile_model(Queue(), model, declaration, table, [](int, int) {});
   } catch (const std::exception& error) {
     ADD_FAILURE() << std::string(error.what()).substr(0, 200);
     garonne::test::use_threads(2);
@@ -136,7 +136,7 @@ TEST(Profile, ChoosesALibraryForEveryProduct) {
   plan::CostTable table;
   int last = 0;
   int all = 0;
-  exec::profile_model(model, declaration, table, [&](int done, int total) {
+  exec::profile_model(Queue(), model, declaration, table, [&](int done, int total) {
     EXPECT_EQ(done, last + 1);
     last = done;
     all = total;
@@ -150,7 +150,7 @@ TEST(Profile, ChoosesALibraryForEveryProduct) {
   // Nothing is measured twice: equal nodes share a row, a second call finds all.
   EXPECT_LT(table.rows.size(), model.graph.nodes.size());
   const auto before = plan::to_json(table);
-  exec::profile_model(model, declaration, table, [](int, int) {});
+  exec::profile_model(Queue(), model, declaration, table, [](int, int) {});
   EXPECT_EQ(plan::to_json(table), before);
   plan::ModelGraph graph = model.graph;
   EXPECT_TRUE(plan::apply_costs(table, graph));

@@ -24,9 +24,10 @@ class EightBit final : public Optimizer {
   }
 
   void update(const Queue&, const ParameterUpdate& update, std::int64_t, double learning_rate,
-              double gradient_scale) const override {
-    update_as(update,
-              [&](auto number) { run<decltype(number)>(update, learning_rate, gradient_scale); });
+              const kernels::Scalar& gradient_scale) const override {
+    update_as(update, gradient_scale, [&](auto number, double scale) {
+      run<decltype(number)>(update, learning_rate, scale);
+    });
   }
 
  private:

@@ -2,6 +2,7 @@
 // one line each.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -9,13 +10,18 @@
 
 namespace garonne::optim {
 
-// Calls `run` with a number of the type in which the parameter is, then refreshes its copy.
+// Calls `run` with a number of the type in which the parameter is and the scale, then refreshes its
+// copy; not where the scale is no number: such steps are left out. On the host.
 template <typename Run>
-void update_as(const ParameterUpdate& update, const Run& run) {
+void update_as(const ParameterUpdate& update, const kernels::Scalar& gradient_scale,
+               const Run& run) {
+  const double scale =
+      gradient_scale.place == nullptr ? gradient_scale.value : *gradient_scale.place;
+  if (!std::isfinite(scale)) return;
   if (update.parameter.scalar_type() == at::kDouble) {
-    run(double{});
+    run(double{}, scale);
   } else {
-    run(float{});
+    run(float{}, scale);
   }
   if (update.compute_copy.defined()) update.compute_copy.copy_(update.parameter);
 }

@@ -1,4 +1,4 @@
-// AdamW against the tensor library's, the schedule and clipping.
+// AdamW against the tensor library's, and the schedule.
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ void compare_with_reference(const std::string& decay, at::ScalarType type, doubl
     const at::Tensor gradient =
         at::randn({1037}, type) * std::pow(10.0, static_cast<double>(step % 5) - 2);
     update.gradient = gradient.clone();
-    optimizer->update(Queue(), update, step, learning_rate, gradient_scale);
+    optimizer->update(Queue(), update, step, learning_rate, {.value = gradient_scale});
     EXPECT_TRUE(at::equal(update.gradient, gradient)) << "gradients are read only";
     for (auto& group : theirs.param_groups()) group.options().set_lr(learning_rate);
     reference.mutable_grad() = gradient * gradient_scale;
@@ -79,7 +79,7 @@ TEST(AdamW, WritesTheComputeCopyOfAMaster) {
   update.gradient = at::randn({100});
   update.compute_copy = at::zeros({100}, at::kBFloat16);
   update.decays = true;
-  optimizer->update(Queue(), update, 1, 0.1, 1.0);
+  optimizer->update(Queue(), update, 1, 0.1, {.value = 1.0});
   EXPECT_TRUE(at::equal(update.compute_copy, update.parameter.to(at::kBFloat16)));
 }
 
@@ -112,7 +112,7 @@ TEST(AdamW, JointMomentsOfComplexNumbers) {
         const double rate = 1e-2 * static_cast<double>(step % 7 + 1);
         const double scale = step % 2 == 0 ? 0.25 : 1.0;
         update.gradient = at::randn({2 * numbers}, real);
-        optimizer->update(Queue(), update, step, rate, scale);
+        optimizer->update(Queue(), update, step, rate, {.value = scale});
         at::Tensor slope = as_complex(update.gradient) * scale;
         if (decay == "l2") slope = slope + 0.1 * wanted;
         first = 0.8 * first + 0.2 * slope;
@@ -145,7 +145,7 @@ TEST(AdamW, RealParametersHaveMomentsOfTheirOwn) {
     update.states = {at::zeros({64}), at::zeros({64})};
     update.gradient = gradient;
     update.complex = complex;
-    make_optimizer(config)->update(Queue(), update, 1, 0.1, 1.0);
+    make_optimizer(config)->update(Queue(), update, 1, 0.1, {.value = 1.0});
     return update.parameter;
   };
   const at::Tensor independent = updated("independent", true);
@@ -165,7 +165,7 @@ TEST(AdamW, WritesTheComputeCopyOfComplexMasters) {
   update.gradient = at::randn({130});
   update.compute_copy = at::zeros({130}, at::kBFloat16);
   update.complex = true;
-  optimizer->update(Queue(), update, 1, 0.1, 1.0);
+  optimizer->update(Queue(), update, 1, 0.1, {.value = 1.0});
   EXPECT_TRUE(at::equal(update.compute_copy, update.parameter.to(at::kBFloat16)));
 }
 
@@ -240,14 +240,27 @@ TEST(Schedule, WithoutWarmUpOrShorterThanIt) {
   EXPECT_DOUBLE_EQ(learning_rate_at(config, 10), 1e-3);
 }
 
-TEST(Clipping, ScalesToTheNorm) {
-  EXPECT_EQ(clip_scale(5.0, 0.0), 1.0) << "0 is off";
-  EXPECT_EQ(clip_scale(0.5, 1.0), 1.0);
-  EXPECT_EQ(clip_scale(0.0, 1.0), 1.0);
-  EXPECT_NEAR(clip_scale(4.0, 1.0), 0.25, 1e-6);
-  EXPECT_LE(4.0 * clip_scale(4.0, 1.0), 1.0);
-  // As clip_grad_norm_ has it.
-  EXPECT_DOUBLE_EQ(clip_scale(4.0, 2.0), 2.0 / (4.0 + 1e-6));
+// What a norm that is not finite makes of the scale.
+TEST(AdamW, ChangesNothingWithoutAFiniteScale) {
+  const auto optimizer = make_optimizer(RunConfig());
+  at::manual_seed(8);
+  ParameterUpdate update;
+  update.parameter = at::randn({130});
+  update.states = {at::randn({130}), at::rand({130})};
+  update.gradient = at::randn({130});
+  update.compute_copy = at::ones({130}, at::kBFloat16);
+  const at::Tensor parameter = update.parameter.clone();
+  const std::vector<at::Tensor> states = {update.states[0].clone(), update.states[1].clone()};
+  for (const double number : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    optimizer->update(Queue(), update, 1, 0.1, {.place = &number});
+    EXPECT_TRUE(at::equal(update.parameter, parameter)) << number;
+    EXPECT_TRUE(at::equal(update.states[0], states[0])) << number;
+    EXPECT_TRUE(at::equal(update.states[1], states[1])) << number;
+    EXPECT_TRUE(at::equal(update.compute_copy, at::ones({130}, at::kBFloat16))) << number;
+  }
+  const double finite = 0.5;
+  optimizer->update(Queue(), update, 1, 0.1, {.place = &finite});
+  EXPECT_FALSE(at::equal(update.parameter, parameter));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ struct SmallModel {
     nn::Declaration declaration;
     declaration.precision = precision;
     model = nn::make_gpt({layers, hidden, 3, 6, 17, 0}, 2, declaration, part);
-    state = exec::initial_state(model, precision, 5, moments);
+    state = exec::initial_state(Queue(), model, precision, 5, moments);
   }
 
   // As after some steps: every element of its own, and nothing that a compute type would hold

@@ -83,8 +83,9 @@ std::vector<nn::ProductShape> product_shapes(const nn::Model& model, Precision p
 }
 
 // The fastest library that takes no more than nodes declare for it.
-void choose_product(const nn::ProductShape& shape, const nn::Declaration& declaration,
-                    DeviceTier& tier, nn::Products& products, double& roof) {
+void choose_product(const Queue& queue, const nn::ProductShape& shape,
+                    const nn::Declaration& declaration, DeviceTier& tier, nn::Products& products,
+                    double& roof) {
   const auto type = nn::compute_scalar_type(shape.precision);
   const at::Tensor x = random_tensor({shape.rows, shape.inputs}, type);
   const at::Tensor dy = random_tensor({shape.rows, shape.outputs}, type);
@@ -98,7 +99,7 @@ void choose_product(const nn::ProductShape& shape, const nn::Declaration& declar
   const auto keeps_to_declared = [&](const nn::Products& candidate) {
     if (shape.form != nn::ProductForm::Forward) return true;
     tier.reset_peak();
-    const at::Tensor y = candidate.forward(Queue(), x, weight, at::Tensor());
+    const at::Tensor y = candidate.forward(queue, x, weight, at::Tensor());
     return tier.peak_bytes() - tier.live_bytes() <= declared.forward_bytes;
   };
   double best = std::numeric_limits<double>::infinity();
@@ -109,13 +110,13 @@ void choose_product(const nn::ProductShape& shape, const nn::Declaration& declar
     const double seconds = shortest_seconds(enough_seconds, [&] {
       switch (shape.form) {
         case nn::ProductForm::Forward:
-          candidate.forward(Queue(), x, weight, at::Tensor());
+          candidate.forward(queue, x, weight, at::Tensor());
           break;
         case nn::ProductForm::InputGradient:
-          candidate.input_gradient(Queue(), dy, weight);
+          candidate.input_gradient(queue, dy, weight);
           break;
         case nn::ProductForm::WeightGradient:
-          candidate.weight_gradient(Queue(), dy, x, target, false);
+          candidate.weight_gradient(queue, dy, x, target, false);
           break;
       }
     });
@@ -129,7 +130,7 @@ void choose_product(const nn::ProductShape& shape, const nn::Declaration& declar
 // One node with made-up inputs, run as the executor would.
 class NodeProbe {
  public:
-  NodeProbe(const nn::Model& model, std::size_t n, Precision precision,
+  NodeProbe(const Queue& queue, const nn::Model& model, std::size_t n, Precision precision,
             const nn::Products& products, CacheSweep& sweep, DeviceTier& tier)
       : model_(model),
         node_(*model.nodes[n]),
@@ -137,6 +138,7 @@ class NodeProbe {
         sweep_(sweep),
         tier_(tier) {
     const auto type = nn::compute_scalar_type(precision);
+    context_.queue = queue;
     context_.precision = precision;
     context_.seed = 1;
     context_.step = 1;
@@ -302,7 +304,7 @@ std::string machine_text(int threads) {
                      kernels::instruction_set(), threads, TORCH_VERSION);
 }
 
-void profile_model(const nn::Model& model, const nn::Declaration& declaration,
+void profile_model(const Queue& queue, const nn::Model& model, const nn::Declaration& declaration,
                    plan::CostTable& table, const std::function<void(int, int)>& progress) {
   const at::NoGradGuard no_gradients;
   DeviceTier tier(no_limit);
@@ -320,20 +322,20 @@ void profile_model(const nn::Model& model, const nn::Declaration& declaration,
   int done = 0;
   for (const auto& shape : shapes) {
     if (!products.has(shape))
-      choose_product(shape, declaration, tier, products, table.product_roof);
+      choose_product(queue, shape, declaration, tier, products, table.product_roof);
     progress(++done, all);
   }
   table.products = products.to_json();
   CacheSweep sweep(model, declaration.element_bytes());
   for (const std::size_t n : nodes) {
-    NodeProbe probe(model, n, declaration.precision, products, sweep, tier);
+    NodeProbe probe(queue, model, n, declaration.precision, products, sweep, tier);
     table.rows.emplace(model.graph.nodes[n].cost_key, probe.measure());
     progress(++done, all);
   }
 }
 
-void profile_step(const optim::Optimizer& optimizer, const std::string& name, Precision precision,
-                  plan::CostTable& table) {
+void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const std::string& name,
+                  Precision precision, plan::CostTable& table) {
   const std::string norm_key = plan::step_cost_key("norm", precision_name(precision));
   const std::string update_key = plan::step_cost_key(name, precision_name(precision));
   if (table.rows.count(norm_key) > 0 && table.rows.count(update_key) > 0) return;
@@ -355,13 +357,15 @@ void profile_step(const optim::Optimizer& optimizer, const std::string& name, Pr
   }
   update.decays = true;
   plan::CostRow norm;
+  const at::Tensor total = at::zeros({1}, at::kDouble);
   norm.forward_seconds = shortest_seconds(enough_seconds, [&] {
-    kernels::sum_of_squares(Queue(), nn::element_type_of(update.gradient),
-                            update.gradient.const_data_ptr(), update.gradient.numel());
+    kernels::add_sum_of_squares(queue, nn::element_type_of(update.gradient),
+                                update.gradient.const_data_ptr(), update.gradient.numel(),
+                                total.data_ptr<double>());
   });
   plan::CostRow updating;
-  updating.forward_seconds =
-      shortest_seconds(enough_seconds, [&] { optimizer.update(Queue(), update, 1, 1e-6, 1.0); });
+  updating.forward_seconds = shortest_seconds(
+      enough_seconds, [&] { optimizer.update(queue, update, 1, 1e-6, {.value = 1.0}); });
   table.rows[norm_key] = norm;
   table.rows[update_key] = updating;
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "base/device.hpp"
 #include "nn/gemm/product.hpp"
 #include "nn/model.hpp"
 #include "optim/optimizer.hpp"
@@ -16,13 +17,13 @@ std::string machine_text(int threads);
 
 // Fills `table` with what it lacks for `model`; equal nodes are measured once. `progress` is told
 // (done, all). Local to the rank.
-void profile_model(const nn::Model& model, const nn::Declaration& declaration,
+void profile_model(const Queue& queue, const nn::Model& model, const nn::Declaration& declaration,
                    plan::CostTable& table, const std::function<void(int, int)>& progress);
 
 // The same for what a step does with gradients: their norm and the update by `optimizer`, whose
 // name is its row's.
-void profile_step(const optim::Optimizer& optimizer, const std::string& name, Precision precision,
-                  plan::CostTable& table);
+void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const std::string& name,
+                  Precision precision, plan::CostTable& table);
 
 // Where the table of a machine text is kept, in the cache folder.
 std::string cost_table_path(const std::string& machine);

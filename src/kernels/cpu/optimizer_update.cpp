@@ -4,18 +4,23 @@
 #include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "kernels/cpu/scalar_value.hpp"
+
+#include <cmath>
 
 namespace garonne::kernels {
 
 void adamw_update(const Queue& queue, ElementType type, void* parameter, void* first_moment,
                   void* second_moment, const void* gradient, std::int64_t n, const AdamW& options,
-                  double gradient_scale, void* bfloat16_copy) {
+                  const Scalar& gradient_scale, void* bfloat16_copy) {
   expect_host(queue);
   const auto loop = loops().adamw[type];
   expect(loop != nullptr, "adamw_update wants Float32 or Float64 parameters");
   expect(!options.pairs || n % 2 == 0, "half of a complex number is left over");
-  const AdamWArguments arguments{parameter, first_moment,   second_moment, gradient,
-                                 options,   gradient_scale, bfloat16_copy};
+  const double scale = value_of(gradient_scale);
+  if (!std::isfinite(scale)) return;
+  const AdamWArguments arguments{parameter, first_moment, second_moment, gradient,
+                                 options,   scale,        bfloat16_copy};
   for_ranges(queue, n, element_grain / 2, 64,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }

@@ -9,14 +9,15 @@
 
 namespace garonne::kernels {
 
-double sum_of_squares(const Queue& queue, ElementType type, const void* values, std::int64_t n) {
+void add_sum_of_squares(const Queue& queue, ElementType type, const void* values, std::int64_t n,
+                        double* total) {
   expect_host(queue);
   const auto loop = loops().sum_of_squares[type];
-  expect(loop != nullptr, "sum_of_squares wants Float32 or Float64");
+  expect(loop != nullptr, "add_sum_of_squares wants Float32 or Float64");
   // Block sums live on the stack: the kernels allocate nothing.
   constexpr std::int64_t blocks_at_once = 512;
   std::array<double, blocks_at_once> sums{};
-  double total = 0;
+  double sum = 0;
   for (std::int64_t first = 0; first < n; first += blocks_at_once * sum_block) {
     const std::int64_t count = std::min(n - first, blocks_at_once * sum_block);
     const std::int64_t blocks = (count + sum_block - 1) / sum_block;
@@ -25,9 +26,9 @@ double sum_of_squares(const Queue& queue, ElementType type, const void* values, 
     for_ranges(queue, blocks, 1, 1,
                [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
     for (std::int64_t block = 0; block < blocks; ++block)
-      total += sums[static_cast<std::size_t>(block)];
+      sum += sums[static_cast<std::size_t>(block)];
   }
-  return total;
+  *total += sum;
 }
 
 void add_into(const Queue& queue, ElementType type, void* destination, const void* source,

@@ -375,6 +375,7 @@ void RoleCheck::check_scalars() {
     case Operation::Report:
       if (arguments.inputs.size() < 2) return;
       is(sums_, input(0), "the sums");
+      reported_ = true;
       return is(norm_, input(1), "the norm");
     default:
       return;
@@ -382,6 +383,8 @@ void RoleCheck::check_scalars() {
 }
 
 void RoleCheck::finish() const {
+  // Who runs the step learns only so that they are not finite, with which nothing is updated.
+  if (norm_ >= 0 && !reported_) fail("the norm is never reported");
   for (std::size_t id = 0; id < program_.pieces.size(); ++id) {
     if (summed_[id] == 1 && updated_[id] == 1) continue;
     fail(fmt::format("piece {} is summed {} times and updated {} times", id, summed_[id],

@@ -61,6 +61,7 @@ class RoleCheck {
   std::set<int> reduced_;             // buffers of gradients: summed over the data group
   int sums_ = -1;                     // the buffer of loss and squares
   int norm_ = -1;
+  bool reported_ = false;    // both, to whoever runs the step
   std::vector<int> summed_;  // by piece: how often
   std::vector<int> updated_;
 };

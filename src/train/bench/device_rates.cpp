@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/device.hpp"
+#include "device/cpu_device.hpp"
 #include "exec/profile/timing.hpp"
 #include "nn/element_type.hpp"
 #include "nn/gemm/product.hpp"
@@ -17,7 +18,7 @@ constexpr std::int64_t product_size = 768;
 constexpr std::int64_t copy_bytes = std::int64_t{1} << 27;
 constexpr double enough_seconds = 0.2;
 
-double product_flops(Precision precision) {
+double product_flops(const Queue& queue, Precision precision) {
   const nn::ProductShape shape{nn::ProductForm::Forward, product_size, product_size, product_size,
                                precision};
   const auto type = nn::compute_scalar_type(precision);
@@ -28,7 +29,7 @@ double product_flops(Precision precision) {
     nn::Products products;
     products.choose(shape, *library);
     const double seconds = exec::shortest_seconds(
-        enough_seconds, [&] { products.forward(Queue(), x, weight, at::Tensor()); });
+        enough_seconds, [&] { products.forward(queue, x, weight, at::Tensor()); });
     best = std::max(best, 2.0 * product_size * product_size * product_size / seconds);
   }
   return best;
@@ -45,10 +46,11 @@ double copy_rate() {
 
 DeviceRates measure_device_rates(int threads, dist::Session& session) {
   const ComputeSession compute(threads);
+  const device::CpuDevice processor;
   std::vector<double> rates;
   for (const Precision precision : {Precision::Float32, Precision::BFloat16, Precision::Float64}) {
     session.barrier();
-    rates.push_back(product_flops(precision));
+    rates.push_back(product_flops(processor.queue(Lane::Compute), precision));
   }
   session.barrier();
   rates.push_back(copy_rate());

@@ -5,6 +5,7 @@
 #include "base/philox.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/setup/rank_agreement.hpp"
+#include "train/setup/run_device.hpp"
 #include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
@@ -63,16 +64,19 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_
 MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::int64_t limit_bytes)
     : run_(run),
       program_(program_of_rank(run.setup(), choice.program, run.rank())),
+      device_(make_device(run.setup().config)),
       tier_(limit_bytes) {
   const Setup& setup = run.setup();
   {
     const exec::DeviceScope scope(tier_);
-    state_ = exec::initial_state(setup.model, setup.declaration.precision,
-                                 static_cast<std::uint64_t>(setup.config.train.seed), program_);
+    state_ =
+        exec::initial_state(device_->queue(Lane::Compute), setup.model, setup.declaration.precision,
+                            static_cast<std::uint64_t>(setup.config.train.seed), program_);
   }
   exec::gather_parameters(state_, run.axes().data());
   executor_ = std::make_unique<exec::Executor>(setup.model, program_,
-                                               exec::Machine{.tier = &tier_,
+                                               exec::Machine{.device = device_.get(),
+                                                             .tier = &tier_,
                                                              .state = &state_,
                                                              .products = &run.products(),
                                                              .optimizer = run.optimizer(),

@@ -58,6 +58,7 @@ class MadeUpTrainer {
  private:
   const MadeUpRun& run_;
   plan::Program program_;
+  std::unique_ptr<device::Device> device_;
   exec::DeviceTier tier_;
   exec::ModelState state_;
   std::unique_ptr<exec::Executor> executor_;

@@ -8,12 +8,14 @@
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/setup/rank_agreement.hpp"
+#include "train/setup/run_device.hpp"
 #include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
 
 exec::Machine TrainedModel::machine() {
   exec::Machine machine;
+  machine.device = device.get();
   machine.tier = tier.get();
   machine.state = &state;
   machine.products = &products;
@@ -89,11 +91,13 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
       warn(fmt::format("{}; last bits may differ", unavailable.what()));
     }
     trained.optimizer = optim::make_optimizer(trained.config);
+    trained.device = make_device(trained.config);
     trained.tier = std::make_unique<exec::DeviceTier>(trained.budget_bytes);
     const auto states = trained.optimizer->states();
     const exec::DeviceScope scope(*trained.tier);
     trained.state =
-        exec::initial_state(trained.setup.model, trained.setup.declaration.precision,
+        exec::initial_state(trained.device->queue(Lane::Compute), trained.setup.model,
+                            trained.setup.declaration.precision,
                             static_cast<std::uint64_t>(trained.config.train.seed), states);
     if (!start.checkpoint.empty())
       load_checkpoint(start.checkpoint, manifest, trained.setup.model, states, trained.state);

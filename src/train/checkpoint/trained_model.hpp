@@ -25,6 +25,7 @@ struct TrainedModel {
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<exec::DeviceTier> tier;
   exec::ModelState state;
+  std::unique_ptr<device::Device> device;  // last: its lanes use the others
 
   exec::Machine machine();
 };

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/progress.hpp"
+#include "device/cpu_device.hpp"
 #include "dist/transports.hpp"
 #include "exec/profile/profile.hpp"
 #include "optim/optimizer.hpp"
@@ -90,12 +91,15 @@ namespace {
 
 // Adds what `table` lacks, with a progress bar.
 void measure(const Setup& setup, plan::CostTable& table) {
+  // On the processor, whatever else the run computes on.
+  const device::CpuDevice processor;
+  const Queue queue = processor.queue(Lane::Compute);
   std::unique_ptr<Progress> progress;
-  exec::profile_model(setup.model, setup.declaration, table, [&](int done, int all) {
+  exec::profile_model(queue, setup.model, setup.declaration, table, [&](int done, int all) {
     if (!progress) progress = std::make_unique<Progress>("profile", all);
     progress->advance_to(done);
   });
-  exec::profile_step(*optim::make_optimizer(setup.config), setup.config.optimizer.name,
+  exec::profile_step(queue, *optim::make_optimizer(setup.config), setup.config.optimizer.name,
                      setup.declaration.precision, table);
 }
 

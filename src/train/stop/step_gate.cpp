@@ -17,6 +17,12 @@ void StepGate::finish(std::int64_t step) {
   changed_.notify_all();
 }
 
+void StepGate::give_up() {
+  const std::lock_guard lock(mutex_);
+  given_up_ = true;
+  changed_.notify_all();
+}
+
 std::int64_t StepGate::close() {
   const std::lock_guard lock(mutex_);
   closed_ = true;
@@ -29,13 +35,15 @@ void StepGate::allow(std::int64_t step) {
   changed_.notify_all();
 }
 
-void StepGate::freeze_after(std::int64_t step) {
+bool StepGate::freeze_after(std::int64_t step) {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return finished_ >= step; });
+    changed_.wait(lock, [&] { return finished_ >= step || given_up_; });
+    if (finished_ < step) return false;
     frozen_ = true;
   }
   outside_.lock();
+  return true;
 }
 
 }  // namespace garonne::train

@@ -20,6 +20,8 @@ class StepGate {
   void pass(std::int64_t step, bool updates);
   // After the last instruction.
   void finish(std::int64_t step);
+  // The step under way ends with an error; no other one follows.
+  void give_up();
   // For what the world outside sees of the run, as rows and checkpoints: held while such a change
   // is made.
   [[nodiscard]] std::unique_lock<std::mutex> change_outside() { return std::unique_lock(outside_); }
@@ -29,8 +31,8 @@ class StepGate {
   // Lets updates of steps up to this one pass.
   void allow(std::int64_t step);
   // Waits until the step is finished, then holds the runner before its next instruction and before
-  // its next change outside, for good.
-  void freeze_after(std::int64_t step);
+  // its next change outside, for good. False, and holds nobody, where the runner gave it up.
+  [[nodiscard]] bool freeze_after(std::int64_t step);
 
  private:
   std::mutex mutex_;
@@ -38,6 +40,7 @@ class StepGate {
   std::int64_t entered_;
   std::int64_t finished_;
   bool closed_ = false;
+  bool given_up_ = false;
   std::int64_t allowed_ = 0;
   std::atomic<bool> frozen_{false};
   std::mutex outside_;

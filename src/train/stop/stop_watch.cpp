@@ -153,7 +153,7 @@ void StopWatch::watch() {
       const auto told = side_.all_gather(urgent ? 1 : 0, [this] { return ending_.load(); });
       // Where not all were told to end, the loop stops after the step.
       if (!told || std::find(told->begin(), told->end(), 0) != told->end()) return;
-      part();
+      return part();
     }
     std::this_thread::sleep_for(look_every);
   }
@@ -165,7 +165,7 @@ void StopWatch::part() {
   const auto begun = side_.all_gather(entered, never);
   const std::int64_t step = *std::max_element(begun->begin(), begun->end());
   gate_->allow(step);
-  gate_->freeze_after(step);
+  if (!gate_->freeze_after(step)) return;  // the error that ended it ends the run
   const ExitCode code = step >= training_.last_step ? ExitCode::Done : ExitCode::Requeue;
   const auto saved = side_.all_gather(training_.saved_step(), never);
   if (*std::min_element(saved->begin(), saved->end()) >= step) {

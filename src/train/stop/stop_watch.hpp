@@ -60,7 +60,7 @@ class StopWatch {
 
  private:
   void watch();
-  [[noreturn]] void part();
+  void part();
   [[noreturn]] void end_process(ExitCode code, const std::string& text);
   void say(const std::string& text) const;
 

@@ -22,7 +22,7 @@ void check_declared(const RunConfig::Model& keys, const std::string& loss, const
   declaration.threads = threads;
   const Model model = make_field_model(keys, loss, shape, batch, declaration, cut);
   plan::CostTable table;
-  exec::profile_model(model, declaration, table, [](int, int) {});
+  exec::profile_model(Queue(), model, declaration, table, [](int, int) {});
   garonne::test::use_threads(2);
   for (const auto& node : model.graph.nodes) {
     if (node.communicates()) continue;

@@ -296,7 +296,7 @@ TEST(Operators, DeclaredBytesAreTheMeasuredOnes) {
         const Model model =
             make_field_predictor(keys_of(item), shape_of(item), item.at("batch"), declaration);
         plan::CostTable table;
-        exec::profile_model(model, declaration, table, [](int, int) {});
+        exec::profile_model(Queue(), model, declaration, table, [](int, int) {});
         for (const auto& node : model.graph.nodes) {
           SCOPED_TRACE(node.name);
           const plan::CostRow& row = table.rows.at(node.cost_key);

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "data/hdf5/hdf5.hpp"
 #include "data/statistics/npy.hpp"
+#include "device/cpu_device.hpp"
 #include "nn/compute_session.hpp"
 #include "train/evaluation/climatology.hpp"
 #include "train/scratch.hpp"
@@ -113,9 +114,11 @@ TrainedModel initial_model(const RunConfig& config) {
   trained.setup = make_setup(config, FieldWorkload(config).facts(), 1);
   trained.optimizer = optim::make_optimizer(config);
   trained.budget_bytes = config.memory.budget;
+  trained.device = std::make_unique<device::CpuDevice>();
   trained.tier = std::make_unique<exec::DeviceTier>(trained.budget_bytes);
   const exec::DeviceScope scope(*trained.tier);
-  trained.state = exec::initial_state(trained.setup.model, trained.setup.declaration.precision,
+  trained.state = exec::initial_state(trained.device->queue(Lane::Compute), trained.setup.model,
+                                      trained.setup.declaration.precision,
                                       static_cast<std::uint64_t>(config.train.seed),
                                       trained.optimizer->states());
   return trained;

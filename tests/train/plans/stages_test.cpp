@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "device/cpu_device.hpp"
 #include "dist/communication_thread.hpp"
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
@@ -107,7 +108,7 @@ plan::NodeSchedule schedule_of(const plan::ModelGraph& graph, const std::string&
 const plan::CostTable& costs() {
   static plan::CostTable table;
   if (table.rows.empty()) {
-    exec::profile_model(skipping_model(), declaration(), table, [](int, int) {});
+    exec::profile_model(Queue(), skipping_model(), declaration(), table, [](int, int) {});
   }
   return table;
 }
@@ -128,14 +129,17 @@ Step run_step(const nn::Model& model, plan::StepShape step, const std::string& p
   program.rank = rank;
   program.coordinates.pipeline = rank;
   const plan::Prediction prediction = plan::replay(program);
+  device::CpuDevice device;
   exec::DeviceTier tier(prediction.peak_bytes);
   exec::ModelState state;
   {
     const exec::DeviceScope scope(tier);
-    state = exec::initial_state(model, Precision::Float64, 11, program);
+    state =
+        exec::initial_state(device.queue(Lane::Compute), model, Precision::Float64, 11, program);
   }
   const nn::Products products = nn::Products::from_json(costs().products);
   const auto optimizer = optim::make_optimizer(RunConfig());
+  machine.device = &device;
   machine.tier = &tier;
   machine.state = &state;
   machine.products = &products;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <numeric>
 
+#include "device/cpu_device.hpp"
 #include "dist/communication_thread.hpp"
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
@@ -78,7 +79,7 @@ inline const plan::CostTable& costs_of(Precision precision) {
   if (found != tables.end()) return found->second;
   const nn::Declaration declaration = declaration_of(precision);
   const nn::Model model = nn::make_gpt({2, 27, 3, sequence, vocabulary, 0.2}, batch, declaration);
-  exec::profile_model(model, declaration, tables[precision], [](int, int) {});
+  exec::profile_model(Queue(), model, declaration, tables[precision], [](int, int) {});
   return tables[precision];
 }
 
@@ -116,12 +117,14 @@ class Rank {
     prediction_ = plan::replay(program_);
     tier_ = std::make_unique<exec::DeviceTier>(prediction_.peak_bytes);
     const exec::DeviceScope scope(*tier_);
-    state_ = exec::initial_state(model_, variant.precision, 11, program_);
+    state_ =
+        exec::initial_state(device_.queue(Lane::Compute), model_, variant.precision, 11, program_);
     exec::gather_parameters(state_, transport_);
   }
 
   exec::StepOutputs step(std::int64_t number) {
     exec::Machine machine;
+    machine.device = &device_;
     machine.tier = tier_.get();
     machine.state = &state_;
     machine.products = &products_;
@@ -184,6 +187,7 @@ class Rank {
   std::unique_ptr<optim::Optimizer> optimizer_;
   plan::Program program_;
   plan::Prediction prediction_;
+  device::CpuDevice device_;
   std::unique_ptr<exec::DeviceTier> tier_;
   exec::ModelState state_;
   std::map<int, std::vector<double>> gradients_;

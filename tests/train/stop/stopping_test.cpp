@@ -50,7 +50,7 @@ TEST(StepGate, HoldsTheLoopWhereNothingOfAStepHasChangedTheState) {
     const std::int64_t entered = gate->close();
     const std::int64_t ahead = entered + round % 2;  // as where another rank was ahead by one
     gate->allow(ahead);
-    gate->freeze_after(ahead);
+    EXPECT_TRUE(gate->freeze_after(ahead));
     EXPECT_EQ(runner->updated, ahead);
     std::this_thread::sleep_for(2ms);
     EXPECT_EQ(runner->updated, ahead);
@@ -58,12 +58,27 @@ TEST(StepGate, HoldsTheLoopWhereNothingOfAStepHasChangedTheState) {
   }
 }
 
+TEST(StepGate, WaitsForNoStepThatIsGivenUp) {
+  StepGate gate(3);
+  gate.pass(4, true);
+  std::atomic<bool> returned{false};
+  std::thread other([&] {
+    EXPECT_FALSE(gate.freeze_after(gate.close()));
+    returned = true;
+  });
+  std::this_thread::sleep_for(20ms);
+  EXPECT_FALSE(returned) << "it may yet be finished";
+  gate.give_up();
+  other.join();
+  EXPECT_TRUE(gate.change_outside().owns_lock());
+}
+
 TEST(StepGate, WaitsForAChangeOutside) {
   auto* gate = new StepGate(3);
   auto change = gate->change_outside();
   std::atomic<bool> frozen{false};
   std::thread other([&] {
-    gate->freeze_after(gate->close());
+    EXPECT_TRUE(gate->freeze_after(gate->close()));
     frozen = true;
   });
   std::this_thread::sleep_for(20ms);
