@@ -361,7 +361,8 @@ std::vector<KeySpec> make_keys(const Choices* choices) {
       text_key("run.directory", GARONNE_MEMBER(run, directory), {}, "where the run writes"),
       text_key("run.resume", GARONNE_MEMBER(run, resume), {"auto", "never"},
                "auto = from the newest checkpoint that verifies; never = wants an empty directory"),
-      text_key("run.device", GARONNE_MEMBER(run, device), {"cpu", "cuda"}, "where the model runs"),
+      text_key("run.device", GARONNE_MEMBER(run, device), {"cpu", "emulated", "cuda"},
+               "where the model runs; emulated: a processor whose lanes are late, for tests"),
       integer_key("run.threads", GARONNE_MEMBER(run, threads), 0, most_threads,
                   "threads a rank; 0 = cores of the node over the ranks on it, the least of all "
                   "nodes"),

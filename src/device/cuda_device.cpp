@@ -66,7 +66,7 @@ CudaDevice::CudaDevice(CudaRuntime& runtime, const CudaSettings& settings)
 }
 
 CudaDevice::~CudaDevice() {
-  end();
+  shut_down();
 }
 
 void CudaDevice::start() {
@@ -366,12 +366,22 @@ void CudaDevice::spoil(Span block) {
 }
 
 void CudaDevice::close() {
-  end();
+  shut_down();
   if (end_failures_.empty()) return;
   throw LaneError(Lane::Compute, "end of the device", ExitCode::Refused, end_failures_.front());
 }
 
-void CudaDevice::end() {
+void CudaDevice::end() noexcept {
+  std::vector<Mark> threads;
+  for (std::size_t lane = 0; lane < lane_count; ++lane) {
+    if (!streams_[lane]) threads.push_back(ThreadedDevice::mark(static_cast<Lane>(lane)));
+  }
+  // A failure that a stream comes to is found when it is shut down.
+  if (!ended_ && clock().follow(threads)) static_cast<void>(wait_for_streams());
+  shut_down();
+}
+
+void CudaDevice::shut_down() {
   if (ended_) return;
   ended_ = true;
   stop();

@@ -69,6 +69,7 @@ class CudaDevice final : public ThreadedDevice {
   Mark timed_mark(Lane lane) override;
   double seconds(Mark from, Mark to) const override;
   void forget_times() override;
+  void end() noexcept override;
 
   // Kernels were put into the lane's queue as part of `activity`. LaneError where the runtime did
   // not take one; where one fails later, it is told by this name. Gives the mark after them.
@@ -114,7 +115,7 @@ class CudaDevice final : public ThreadedDevice {
   void tell_streams(Mark reached);
   void spoil(Span block);
 
-  void end();
+  void shut_down();
   bool wait_for_streams();
   void abandon();
 

@@ -103,6 +103,10 @@ class Device {
   // Forgets the moments of all timed marks so far that are reached.
   virtual void forget_times() = 0;
 
+  // For who leaves with an exception what lanes use: carries out all that was put, as far as
+  // nothing fails, and ends the lanes. Nothing may be put afterwards.
+  virtual void end() noexcept = 0;
+
  protected:
   Device() = default;
 

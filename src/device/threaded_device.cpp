@@ -38,6 +38,13 @@ bool ThreadedDevice::calls_are_compute(Lane lane) const {
   return lane == Lane::Compute && !settings_.compute_thread;
 }
 
+void ThreadedDevice::end() noexcept {
+  std::array<Mark, lane_count> all;
+  for (std::size_t lane = 0; lane < all.size(); ++lane) all[lane] = mark(static_cast<Lane>(lane));
+  clock_.follow(all);  // others have what they wait for, unless a lane has failed
+  stop();
+}
+
 Queue ThreadedDevice::queue(Lane lane) const {
   return {kind(), nullptr, lane == Lane::Compute ? settings_.threads : 1};
 }

@@ -45,6 +45,7 @@ class ThreadedDevice : public Device {
   Mark timed_mark(Lane lane) override;
   double seconds(Mark from, Mark to) const override;
   void forget_times() override;
+  void end() noexcept override;
 
  protected:
   explicit ThreadedDevice(LaneSettings settings);

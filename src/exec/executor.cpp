@@ -1,16 +1,10 @@
 #include "exec/executor.hpp"
 
 #include <ATen/Functions.h>
-#include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 
-#include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "dist/session.hpp"
 #include "exec/executor_running.hpp"
 #include "exec/host_access.hpp"
 #include "kernels/reduction.hpp"
@@ -19,8 +13,6 @@
 
 namespace garonne::exec {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Whether the buffer is there before.
 bool updates(const plan::Instruction& instruction, int buffer) {
@@ -43,20 +35,6 @@ at::Tensor loaded_tensor(const HostBatch& batch, const std::string& name, Precis
   return tensor;
 }
 
-void expect_finite(std::int64_t step, const StepOutputs& outputs) {
-  const bool finite_loss = std::isfinite(outputs.loss);
-  if (finite_loss && std::isfinite(outputs.gradient_norm)) return;
-  // These are sums over all ranks, so all of them see the same, and none has updated anything.
-  throw dist::AgreedError(
-      ExitCode::Refused,
-      fmt::format(
-          "step {}: the {} is {}; nothing was updated. Lower optimizer.learning_rate or set "
-          "optimizer.clip_norm, in another run.directory: the same command would go on from the "
-          "last checkpoint with the same rate",
-          step, finite_loss ? "gradient norm" : "loss",
-          finite_loss ? outputs.gradient_norm : outputs.loss));
-}
-
 }  // namespace
 
 Executor::Executor(const nn::Model& model, const plan::Program& program, const Machine& machine)
@@ -68,39 +46,14 @@ Executor::Executor(const nn::Model& model, const plan::Program& program, const M
     expect(found != machine.state->buffers.end(), "the state has no " + buffer.name);
     lasting_.emplace_back(static_cast<int>(id), &found->second);
   }
-}
-
-StepOutputs Executor::run(const StepInputs& inputs) {
-  const at::NoGradGuard no_gradients;
-  const DeviceScope scope(*machine_.tier);
-  Running running{inputs, std::vector<at::Tensor>(program_.buffers.size()), {}, {}, {}, {}};
-  running.samples.resize(index(program_.micro_batches));
-  for (const auto& [id, tensor] : lasting_) running.buffers[index(id)] = *tensor;
-  running.outputs.measurements.reserve(program_.instructions.size());
-  for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
-    const plan::Instruction& instruction = program_.instructions[number];
-    if (inputs.before) inputs.before(instruction.operation == plan::Operation::Update);
-    machine_.tier->set_activity(plan::describe(instruction));
-    machine_.tier->reset_peak();
-    const auto start = Clock::now();
-    execute(instruction, number, running);
-    check_made(instruction, running);
-    for (const int freed : instruction.frees) running.buffers[index(freed)].reset();
-    plan::Measurement measurement;
-    measurement.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    measurement.live_bytes = machine_.tier->live_bytes();
-    measurement.peak_bytes = machine_.tier->peak_bytes();
-    running.outputs.peak_bytes = std::max(running.outputs.peak_bytes, measurement.peak_bytes);
-    running.outputs.measurements.push_back(measurement);
-  }
-  machine_.tier->set_activity("");
-  return std::move(running.outputs);
+  for (const plan::Instruction& instruction : program.instructions)
+    activities_.push_back(plan::describe(instruction));
 }
 
 void Executor::execute(const plan::Instruction& instruction, std::size_t number, Running& running) {
   switch (instruction.operation) {
     case plan::Operation::Load:
-      return load(instruction, running);
+      return make_loaded(number, running);
     case plan::Operation::Forward:
       return forward(instruction, /*keep=*/false, running);
     case plan::Operation::ForwardKeep:
@@ -124,10 +77,10 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
     case plan::Operation::KeepShard:
       return keep_shard(instruction, running);
     case plan::Operation::Wait: {
-      const auto found = running.tickets.find(index(instruction.completes));
-      expect(found != running.tickets.end(), "a wait without its reduction");
-      found->second.first->wait(found->second.second);
-      running.tickets.erase(found);
+      Transfer& transfer = running.transfers.at(index(instruction.completes));
+      expect(transfer.transport != nullptr, "a wait without its reduction");
+      transfer.transport->wait(transfer.ticket);
+      transfer.transport = nullptr;
       return;
     }
     case plan::Operation::SumSquares:
@@ -137,12 +90,8 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
     case plan::Operation::Update:
       return update(instruction, running);
     case plan::Operation::Report:
-      return report(instruction, running);
+      return read_report(number, running);
   }
-}
-
-Queue Executor::queue() const {
-  return machine_.device->queue(Lane::Compute);
 }
 
 void Executor::make(const plan::Instruction& instruction, int buffer, const at::Tensor& tensor,
@@ -150,23 +99,6 @@ void Executor::make(const plan::Instruction& instruction, int buffer, const at::
   expect(buffer >= 0,
          plan::describe(instruction) + " makes a buffer that the Program does not name");
   running.buffers[index(buffer)] = tensor;
-}
-
-// A tensor of other bytes than the Program says would make every prediction after it wrong.
-void Executor::check_made(const plan::Instruction& instruction, const Running& running) const {
-  for (const int id : instruction.writes) {
-    const plan::Buffer& buffer = program_.buffers[index(id)];
-    const at::Tensor& tensor = running.buffers[index(id)];
-    if (!tensor.defined() && buffer.bytes == 0) continue;
-    expect(tensor.defined(), plan::describe(instruction) + " did not make " + buffer.name);
-    const std::int64_t bytes =
-        round_up(static_cast<std::int64_t>(tensor.storage().nbytes()), cpu_allocation_granularity);
-    if (bytes != buffer.bytes) {
-      throw InternalError(fmt::format("{} made {} with {} bytes where the Program says {}",
-                                      plan::describe(instruction), buffer.name, bytes,
-                                      buffer.bytes));
-    }
-  }
 }
 
 nn::Context Executor::context_of(const plan::Instruction& instruction,
@@ -185,14 +117,28 @@ nn::Context Executor::context_of(const plan::Instruction& instruction,
   return context;
 }
 
-void Executor::load(const plan::Instruction& instruction, Running& running) {
+std::vector<at::Tensor> Executor::loaded(const plan::Instruction& instruction,
+                                         Running& running) const {
   HostBatch batch = running.inputs.load(instruction.micro_batch);
-  for (const plan::LoadedValue& loaded : instruction.arguments.loaded) {
-    const std::string& name = model_.graph.values[index(loaded.value)].name;
-    make(instruction, loaded.buffer, loaded_tensor(batch, name, machine_.state->precision),
-         running);
+  std::vector<at::Tensor> tensors;
+  for (const plan::LoadedValue& value : instruction.arguments.loaded) {
+    const std::string& name = model_.graph.values[index(value.value)].name;
+    tensors.push_back(loaded_tensor(batch, name, machine_.state->precision));
   }
   running.samples[index(instruction.micro_batch)] = std::move(batch.samples);
+  return tensors;
+}
+
+// Where the host has loaded already, with room for what is copied in.
+void Executor::make_loaded(std::size_t number, Running& running) {
+  const plan::Instruction& instruction = program_.instructions[number];
+  const std::vector<at::Tensor> tensors = memory_apart()
+                                              ? running.staged[index(instruction.micro_batch)]
+                                              : loaded(instruction, running);
+  for (std::size_t k = 0; k < tensors.size(); ++k) {
+    make(instruction, instruction.arguments.loaded[k].buffer,
+         memory_apart() ? at::empty_like(tensors[k]) : tensors[k], running);
+  }
 }
 
 void Executor::forward(const plan::Instruction& instruction, bool keep, Running& running) {
@@ -363,18 +309,16 @@ void Executor::update(const plan::Instruction& instruction, Running& running) {
 }
 
 // The one place where the host reads what the step has computed.
-void Executor::report(const plan::Instruction& instruction, Running& running) {
-  const std::vector<int>& inputs = instruction.arguments.inputs;
+void Executor::read_report(std::size_t number, Running& running) {
+  const std::vector<int>& inputs = program_.instructions[number].arguments.inputs;
   if (inputs.empty()) return;
   std::vector<double> values = copy_out(running.buffers[index(inputs[0])]);
   if (inputs.size() == 1) {
     running.outputs.report = std::move(values);
     return;
   }
-  const std::vector<double> norm = copy_out(running.buffers[index(inputs[1])]);
   running.outputs.loss = values.at(0);
-  running.outputs.gradient_norm = norm.at(0);
-  expect_finite(running.inputs.step, running.outputs);
+  running.outputs.gradient_norm = copy_out(running.buffers[index(inputs[1])]).at(0);
 }
 
 }  // namespace garonne::exec

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,7 +43,8 @@ struct StepInputs {
   double clip_norm = 0;  // 0 = off
   std::function<HostBatch(int micro_batch)> load;
   // Called before each instruction where it is set, and may hold it; `updates`: it is an update,
-  // which changes the state. Nothing before the first update does.
+  // which changes the state. Nothing before the first update does. Called where Compute is, which
+  // may be another thread than that which runs the step.
   std::function<void(bool updates)> before;
 };
 
@@ -88,11 +90,28 @@ class Executor {
  private:
   struct Running;
   Queue queue() const;  // of Compute
+  // A part of an instruction, carried out on a lane.
+  using Part = void (Executor::*)(std::size_t number, Running& running);
+  bool memory_apart() const;
+  void issue(std::size_t number, const std::shared_ptr<Running>& running);
+  device::Mark put(Lane lane, Part work, std::size_t number,
+                   const std::shared_ptr<Running>& running);
+  void issue_apart(std::size_t number, const std::shared_ptr<Running>& running);
+  void carry_out(std::size_t number, Running& running);
+  void prepare(std::size_t number, Running& running);
+  void begin(std::size_t number, Running& running);
+  void end(std::size_t number, Running& running);
+  void start_transfer(std::size_t number, Running& running);
+  void make_loaded(std::size_t number, Running& running);
+  void fill_loaded(std::size_t number, Running& running);
+  void read_report(std::size_t number, Running& running);
+  std::vector<at::Tensor> loaded(const plan::Instruction& instruction, Running& running) const;
   void execute(const plan::Instruction& instruction, std::size_t number, Running& running);
-  void load(const plan::Instruction& instruction, Running& running);
   void forward(const plan::Instruction& instruction, bool keep, Running& running);
   void backward(const plan::Instruction& instruction, Running& running);
   dist::Transport& transport_of(const plan::Instruction& instruction) const;
+  static void hand_to_transport(std::size_t number, Running& running, dist::Transport& transport,
+                                std::function<dist::Ticket()> start);
   void send(const plan::Instruction& instruction, std::size_t number, Running& running);
   void receive(const plan::Instruction& instruction, std::size_t number, Running& running);
   void all_reduce(const plan::Instruction& instruction, std::size_t number, Running& running);
@@ -117,6 +136,7 @@ class Executor {
   const plan::Program& program_;
   Machine machine_;
   std::vector<std::pair<int, const at::Tensor*>> lasting_;  // buffers of the state, by id
+  std::vector<std::string> activities_;                     // by instruction
 };
 
 }  // namespace garonne::exec

@@ -33,6 +33,12 @@ dist::Transport& Executor::transport_of(const plan::Instruction& instruction) co
   return *found;
 }
 
+// What it does is started by the lane of the instruction.
+void Executor::hand_to_transport(std::size_t number, Running& running, dist::Transport& transport,
+                                 std::function<dist::Ticket()> start) {
+  running.transfers[number] = {&transport, std::move(start), {}};
+}
+
 void Executor::send(const plan::Instruction& instruction, std::size_t number, Running& running) {
   const at::Tensor& data = running.buffers[index(instruction.arguments.inputs[0])];
   const plan::Channel& channel = instruction.channel.value();
@@ -41,10 +47,11 @@ void Executor::send(const plan::Instruction& instruction, std::size_t number, Ru
   }
   expect(data.is_contiguous(), plan::describe(instruction) + " sends what is not contiguous");
   dist::Transport& transport = transport_of(instruction);
-  const dist::Ticket ticket = transport.send(
-      data.const_data_ptr(), data.numel() * static_cast<std::int64_t>(data.element_size()),
-      channel.peer, channel.tag);
-  running.tickets.emplace(number, std::make_pair(&transport, ticket));
+  hand_to_transport(number, running, transport,
+                    [&transport, &channel, address = data.const_data_ptr(),
+                     bytes = static_cast<std::int64_t>(data.nbytes())] {
+                      return transport.send(address, bytes, channel.peer, channel.tag);
+                    });
 }
 
 void Executor::receive(const plan::Instruction& instruction, std::size_t number, Running& running) {
@@ -62,10 +69,11 @@ void Executor::receive(const plan::Instruction& instruction, std::size_t number,
                                                        : nn::compute_scalar_type(precision));
   make(instruction, instruction.arguments.output, tensor, running);
   dist::Transport& transport = transport_of(instruction);
-  const dist::Ticket ticket = transport.receive(
-      tensor.data_ptr(), tensor.numel() * static_cast<std::int64_t>(tensor.element_size()),
-      channel.peer, channel.tag);
-  running.tickets.emplace(number, std::make_pair(&transport, ticket));
+  hand_to_transport(number, running, transport,
+                    [&transport, &channel, address = tensor.data_ptr(),
+                     bytes = static_cast<std::int64_t>(tensor.nbytes())] {
+                      return transport.receive(address, bytes, channel.peer, channel.tag);
+                    });
 }
 
 void Executor::all_reduce(const plan::Instruction& instruction, std::size_t number,
@@ -80,9 +88,11 @@ void Executor::all_reduce(const plan::Instruction& instruction, std::size_t numb
   // The buffer may end in padding, for which there is no staging.
   const std::int64_t elements =
       instruction.channel->bytes / static_cast<std::int64_t>(data.element_size());
-  const dist::Ticket ticket = transport.all_reduce_sum(
-      data.data_ptr(), elements, type, scratch.numel() > 0 ? scratch.data_ptr() : nullptr);
-  running.tickets.emplace(number, std::make_pair(&transport, ticket));
+  hand_to_transport(number, running, transport,
+                    [&transport, elements, type, address = data.data_ptr(),
+                     room = scratch.numel() > 0 ? scratch.data_ptr() : nullptr] {
+                      return transport.all_reduce_sum(address, elements, type, room);
+                    });
 }
 
 void Executor::reduce_scatter(const plan::Instruction& instruction, std::size_t number,
@@ -94,9 +104,11 @@ void Executor::reduce_scatter(const plan::Instruction& instruction, std::size_t 
   const auto type =
       data.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;
   dist::Transport& transport = transport_of(instruction);
-  const dist::Ticket ticket =
-      transport.reduce_scatter_sum(data.data_ptr(), data.numel(), type, scratch.data_ptr());
-  running.tickets.emplace(number, std::make_pair(&transport, ticket));
+  hand_to_transport(number, running, transport,
+                    [&transport, type, address = data.data_ptr(), elements = data.numel(),
+                     room = scratch.data_ptr()] {
+                      return transport.reduce_scatter_sum(address, elements, type, room);
+                    });
 }
 
 void Executor::all_gather(const plan::Instruction& instruction, std::size_t number,
@@ -111,9 +123,11 @@ void Executor::all_gather(const plan::Instruction& instruction, std::size_t numb
   }
   const at::Tensor& data = running.buffers[index(to)];
   dist::Transport& transport = transport_of(instruction);
-  const dist::Ticket ticket = transport.all_gather(data.data_ptr(), data.numel(),
-                                                   static_cast<std::int64_t>(data.element_size()));
-  running.tickets.emplace(number, std::make_pair(&transport, ticket));
+  hand_to_transport(number, running, transport,
+                    [&transport, address = data.data_ptr(), elements = data.numel(),
+                     size = static_cast<std::int64_t>(data.element_size())] {
+                      return transport.all_gather(address, elements, size);
+                    });
 }
 
 void Executor::keep_shard(const plan::Instruction& instruction, Running& running) {

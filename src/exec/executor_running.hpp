@@ -3,7 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <utility>
 #include <vector>
@@ -16,13 +18,35 @@ inline std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
 
-// Everything that lives from the start of a step to its end.
+// What an instruction has a transport do. `start` holds addresses: tensors would live longer than
+// the Program says.
+struct Transfer {
+  dist::Transport* transport = nullptr;
+  std::function<dist::Ticket()> start;
+  dist::Ticket ticket;
+};
+
+// Everything that lives from the start of a step to its end. It is Compute's while the step runs,
+// but for what another lane does for an instruction, which is that lane's until it is joined.
 struct Executor::Running {
-  const StepInputs& inputs;
+  explicit Running(const StepInputs& given, const plan::Program& program)
+      : inputs(given),
+        buffers(program.buffers.size()),
+        samples(index(program.micro_batches)),
+        staged(index(program.micro_batches)),
+        transfers(program.instructions.size()),
+        marks(program.instructions.size()) {
+    outputs.measurements.reserve(program.instructions.size());
+  }
+
+  const StepInputs inputs;
   std::vector<at::Tensor> buffers;
-  std::vector<std::vector<std::int64_t>> samples;                            // by micro-batch
-  std::map<std::pair<int, int>, nn::Record> records;                         // (micro-batch, node)
-  std::map<std::size_t, std::pair<dist::Transport*, dist::Ticket>> tickets;  // by instruction
+  std::vector<std::vector<std::int64_t>> samples;     // by micro-batch
+  std::vector<std::vector<at::Tensor>> staged;        // by micro-batch: loaded, on the host
+  std::map<std::pair<int, int>, nn::Record> records;  // (micro-batch, node)
+  std::vector<Transfer> transfers;                    // by instruction
+  std::vector<device::Mark> marks;                    // by instruction on another lane; the host's
+  std::chrono::steady_clock::time_point start;        // of the instruction
   StepOutputs outputs;
 };
 

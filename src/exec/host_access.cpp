@@ -29,6 +29,10 @@ void copy_in(const at::Tensor& tensor, const std::vector<float>& values) {
                              {static_cast<std::int64_t>(values.size())}, at::kFloat));
 }
 
+void copy_in(const at::Tensor& tensor, const at::Tensor& host) {
+  std::memcpy(tensor.data_ptr(), host.const_data_ptr(), host.nbytes());
+}
+
 std::vector<double> copy_out(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kDouble:

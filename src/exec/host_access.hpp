@@ -14,6 +14,9 @@ void copy_in(const at::Tensor& tensor, const std::vector<std::int64_t>& values);
 // The same for fields, converted to the tensor's type.
 void copy_in(const at::Tensor& tensor, const std::vector<float>& values);
 
+// The same from a tensor of the host, of the same type. On any thread.
+void copy_in(const at::Tensor& tensor, const at::Tensor& host);
+
 // All elements of a tensor of any floating-point type, as double. The copy is the host's.
 std::vector<double> copy_out(const at::Tensor& tensor);
 

@@ -213,8 +213,8 @@ void Trainer::watch_waits() {
 
 void Trainer::make_state() {
   optimizer_ = optim::make_optimizer(config_);
-  device_ = make_device(config_);
-  tier_ = std::make_unique<exec::DeviceTier>(budget_);
+  device_ = make_device(config_, session_.rank());
+  tier_ = std::make_unique<exec::DeviceTier>(budget_, device_->kind());
   {
     const exec::DeviceScope scope(*tier_);
     state_ = exec::initial_state(device_->queue(Lane::Compute), setup_.model,

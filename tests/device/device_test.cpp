@@ -337,6 +337,29 @@ TEST_P(Devices, ItEndsWithWorkUnderWay) {
   }
 }
 
+TEST_P(Devices, AnEndThatIsAskedForCarriesOutWhatWasPut) {
+  for (int turn = 0; turn < GetParam().turns; ++turn) {
+    const auto device = make();
+    std::atomic<int> done = 0;
+    const Mark first = device->run(
+        Lane::Collective, [&] { ++done; }, "first");
+    device->run(Lane::HostCompute, [&] { ++done; }, "second", {{first}});
+    device->run(
+        Lane::Compute, [&] { ++done; }, "third");
+    device->end();
+    ASSERT_EQ(done, 3);
+  }
+}
+
+TEST_P(Devices, AnEndAfterAFailureIsOne) {
+  const auto device = make();
+  device->run(
+      Lane::Message, [] { throw std::runtime_error("no cable"); }, "send");
+  device->run(
+      Lane::Collective, [] {}, "sum");
+  device->end();
+}
+
 TEST_P(Devices, RefusesWhatIsNoCopy) {
   const auto device = make();
   std::vector<float> one(8);

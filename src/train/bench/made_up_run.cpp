@@ -64,8 +64,8 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_
 MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::int64_t limit_bytes)
     : run_(run),
       program_(program_of_rank(run.setup(), choice.program, run.rank())),
-      device_(make_device(run.setup().config)),
-      tier_(limit_bytes) {
+      tier_(limit_bytes, device_kind(run.setup().config)),
+      device_(make_device(run.setup().config, run.rank())) {
   const Setup& setup = run.setup();
   {
     const exec::DeviceScope scope(tier_);

@@ -58,10 +58,10 @@ class MadeUpTrainer {
  private:
   const MadeUpRun& run_;
   plan::Program program_;
-  std::unique_ptr<device::Device> device_;
   exec::DeviceTier tier_;
   exec::ModelState state_;
   std::unique_ptr<exec::Executor> executor_;
+  std::unique_ptr<device::Device> device_;  // last: its lanes use the others
 };
 
 }  // namespace garonne::train

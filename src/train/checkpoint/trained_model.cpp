@@ -91,8 +91,8 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
       warn(fmt::format("{}; last bits may differ", unavailable.what()));
     }
     trained.optimizer = optim::make_optimizer(trained.config);
-    trained.device = make_device(trained.config);
-    trained.tier = std::make_unique<exec::DeviceTier>(trained.budget_bytes);
+    trained.device = make_device(trained.config, session.rank());
+    trained.tier = std::make_unique<exec::DeviceTier>(trained.budget_bytes, trained.device->kind());
     const auto states = trained.optimizer->states();
     const exec::DeviceScope scope(*trained.tier);
     trained.state =

@@ -8,7 +8,10 @@
 
 namespace garonne::train {
 
-// run.device. It outlives what computes on it, but for what its lanes use.
-std::unique_ptr<device::Device> make_device(const RunConfig& config);
+// run.device.
+DeviceKind device_kind(const RunConfig& config);
+
+// What the lanes of an emulated one are late by depends on train.seed and the rank.
+std::unique_ptr<device::Device> make_device(const RunConfig& config, int rank);
 
 }  // namespace garonne::train

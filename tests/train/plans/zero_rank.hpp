@@ -86,8 +86,9 @@ inline const plan::CostTable& costs_of(Precision precision) {
 // One rank of `ranks`; alone where that is one.
 class Rank {
  public:
-  Rank(const Variant& variant, int ranks, int rank, dist::Transport* transport)
-      : ranks_(ranks), rank_(rank), transport_(transport) {
+  Rank(const Variant& variant, int ranks, int rank, dist::Transport* transport,
+       std::unique_ptr<device::Device> device = std::make_unique<device::CpuDevice>())
+      : ranks_(ranks), rank_(rank), transport_(transport), device_(std::move(device)) {
     const nn::Declaration declaration = declaration_of(variant.precision);
     model_ = nn::make_gpt({2, 27, 3, sequence, vocabulary, 0.2}, batch, declaration);
     plan::apply_costs(costs_of(variant.precision), model_.graph);
@@ -115,16 +116,16 @@ class Rank {
             plan::same_for_all(schedule_of(model_.graph, variant.plan), step.micro_batches)),
         model_.graph, {rank, {rank, 0, 0}, step.data_group, {}, {}, {}});
     prediction_ = plan::replay(program_);
-    tier_ = std::make_unique<exec::DeviceTier>(prediction_.peak_bytes);
+    tier_ = std::make_unique<exec::DeviceTier>(prediction_.peak_bytes, device_->kind());
     const exec::DeviceScope scope(*tier_);
     state_ =
-        exec::initial_state(device_.queue(Lane::Compute), model_, variant.precision, 11, program_);
+        exec::initial_state(device_->queue(Lane::Compute), model_, variant.precision, 11, program_);
     exec::gather_parameters(state_, transport_);
   }
 
   exec::StepOutputs step(std::int64_t number) {
     exec::Machine machine;
-    machine.device = &device_;
+    machine.device = device_.get();
     machine.tier = tier_.get();
     machine.state = &state_;
     machine.products = &products_;
@@ -173,6 +174,7 @@ class Rank {
     exec::gather_parameters(state_, transport_);
   }
 
+  plan::Program& program() { return program_; }
   const plan::Program& program() const { return program_; }
   const plan::Prediction& prediction() const { return prediction_; }
   const exec::ModelState& state() const { return state_; }
@@ -187,10 +189,10 @@ class Rank {
   std::unique_ptr<optim::Optimizer> optimizer_;
   plan::Program program_;
   plan::Prediction prediction_;
-  device::CpuDevice device_;
   std::unique_ptr<exec::DeviceTier> tier_;
   exec::ModelState state_;
   std::map<int, std::vector<double>> gradients_;
+  std::unique_ptr<device::Device> device_;  // last: its lanes use the others
 };
 
 class ZeroTest : public testing::Test {

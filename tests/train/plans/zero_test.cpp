@@ -1,4 +1,8 @@
 // ZeRO on real ranks against one rank that holds everything: losses, gradients, bytes, checkpoints.
+#include <iterator>
+
+#include "device/emulated_device.hpp"
+#include "device/lateness.hpp"
 #include "train/plans/zero_rank.hpp"
 
 namespace garonne::train {
@@ -109,6 +113,50 @@ TEST_F(ZeroTest, CheckpointsFitAnyLayout) {
     EXPECT_NEAR(again->step(3).loss, whole->step(3).loss, 1e-9);
     session_.barrier();
   }
+}
+
+// The squares are summed before any sum over the ranks is waited for.
+void forget_waits(plan::Program& program) {
+  std::vector<plan::Instruction>& instructions = program.instructions;
+  const auto is = [](plan::Operation operation) {
+    return [operation](const plan::Instruction& i) { return i.operation == operation; };
+  };
+  const auto squares = std::ranges::find_if(instructions, is(plan::Operation::SumSquares));
+  const auto last = std::find_if(std::reverse_iterator(squares), instructions.rend(),
+                                 is(plan::Operation::AllReduce));
+  ASSERT_NE(last, instructions.rend());
+  // What is between are waits, whose places in the list nothing names.
+  const auto first_wait = last.base();
+  for (auto wait = first_wait; wait != squares; ++wait)
+    ASSERT_EQ(wait->operation, plan::Operation::Wait);
+  std::rotate(first_wait, squares, squares + 1);
+}
+
+// Sums that are late until they are waited for: right where they are, seen where they are not.
+TEST_F(ZeroTest, LateSumsAreWaitedForAndForgottenWaitsAreSeen) {
+  const auto late = [&] {
+    // Some seed that holds all sums of the step back.
+    std::uint64_t seed = 0;
+    const auto holds = [&](std::uint64_t number) {
+      return device::lateness_of(seed, {Lane::Collective, number}, 0).until_asked_for;
+    };
+    while (!(holds(1) && holds(2) && holds(3) && holds(4))) ++seed;
+    return std::make_unique<device::EmulatedDevice>(
+        device::EmulatedSettings{.limit_bytes = 0, .delay_seed = seed, .compute_thread = true});
+  };
+  const Variant variant{0, Precision::Float64};
+  const auto emulated = [&] {
+    return std::make_unique<Rank>(variant, session_.size(), session_.rank(), transport_.get(),
+                                  late());
+  };
+  const auto wanted = rank(variant);
+  const exec::StepOutputs right = wanted->step(1);
+  const auto same = emulated();
+  EXPECT_EQ(same->step(1).gradient_norm, right.gradient_norm);
+  EXPECT_EQ(same->step(2).gradient_norm, wanted->step(2).gradient_norm);
+  const auto forgets = emulated();
+  forget_waits(forgets->program());
+  EXPECT_NE(forgets->step(1).gradient_norm, right.gradient_norm);
 }
 
 }  // namespace

@@ -1,0 +1,228 @@
+// How a step runs on a device: what is put on which lane, and what waits for what.
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "dist/session.hpp"
+#include "exec/executor.hpp"
+#include "exec/executor_running.hpp"
+#include "exec/host_access.hpp"
+
+namespace garonne::exec {
+namespace {
+
+void expect_finite(std::int64_t step, const StepOutputs& outputs) {
+  const bool finite_loss = std::isfinite(outputs.loss);
+  if (finite_loss && std::isfinite(outputs.gradient_norm)) return;
+  // These are sums over all ranks, so all of them see the same, and none has updated anything.
+  throw dist::AgreedError(
+      ExitCode::Refused,
+      fmt::format(
+          "step {}: the {} is {}; nothing was updated. Lower optimizer.learning_rate or set "
+          "optimizer.clip_norm, in another run.directory: the same command would go on from the "
+          "last checkpoint with the same rate",
+          step, finite_loss ? "gradient norm" : "loss",
+          finite_loss ? outputs.gradient_norm : outputs.loss));
+}
+
+// Whether a node of a tensor group meets the others within the instruction.
+bool node_communicates(const plan::ModelGraph& graph, const plan::Instruction& instruction) {
+  switch (instruction.operation) {
+    case plan::Operation::Forward:
+    case plan::Operation::ForwardKeep:
+    case plan::Operation::Backward:
+    case plan::Operation::BackwardWeight:
+    case plan::Operation::BackwardInput:
+      return graph.nodes[index(instruction.node_index)].communicates();
+    default:
+      return false;
+  }
+}
+
+// Nothing on the lanes outlives a step that ends with an exception.
+class LanesEnd {
+ public:
+  explicit LanesEnd(device::Device& device) : device_(device) {}
+  ~LanesEnd() {
+    if (!dismissed_) device_.end();
+  }
+  LanesEnd(const LanesEnd&) = delete;
+  LanesEnd& operator=(const LanesEnd&) = delete;
+  void dismiss() { dismissed_ = true; }
+
+ private:
+  device::Device& device_;
+  bool dismissed_ = false;
+};
+
+}  // namespace
+
+Queue Executor::queue() const {
+  return machine_.device->queue(Lane::Compute);
+}
+
+// Then what is loaded and reported is copied, on lanes of their own, and what is asynchronous is
+// started by its lane. Where the memory is the host's, the host does all that where it stands.
+bool Executor::memory_apart() const {
+  return machine_.device->kind() != DeviceKind::Cpu;
+}
+
+StepOutputs Executor::run(const StepInputs& inputs) {
+  const at::NoGradGuard no_gradients;
+  device::Device& device = *machine_.device;
+  const auto running = std::make_shared<Running>(inputs, program_);
+  std::optional<LanesEnd> lanes;  // which there are none of where the host does it all
+  if (memory_apart()) lanes.emplace(device);
+  for (const auto& [id, tensor] : lasting_) running->buffers[index(id)] = *tensor;
+  // The tensor library has a number of threads for each thread that uses it.
+  if (memory_apart())
+    device.run(
+        Lane::Compute, [] { at::init_num_threads(); }, "threads");
+  for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
+    issue(number, running);
+  }
+  for (const Lane lane : {Lane::Compute, Lane::Message, Lane::Collective})
+    device.wait(device.mark(lane));
+  machine_.tier->set_activity("");
+  if (lanes) lanes->dismiss();
+  return std::move(running->outputs);
+}
+
+device::Mark Executor::put(Lane lane, Part work, std::size_t number,
+                           const std::shared_ptr<Running>& running) {
+  std::vector<device::Mark> after;
+  if (lane != Lane::Compute) {
+    for (const int earlier : program_.instructions[number].after)
+      after.push_back(running->marks[index(earlier)]);
+  }
+  return machine_.device->run(
+      lane,
+      [this, lane, work, number, running] {
+        if (lane != Lane::Compute) return (this->*work)(number, *running);
+        const at::NoGradGuard no_gradients;
+        const DeviceScope scope(*machine_.tier);
+        (this->*work)(number, *running);
+      },
+      activities_[number], after);
+}
+
+void Executor::issue(std::size_t number, const std::shared_ptr<Running>& running) {
+  const plan::Instruction& instruction = program_.instructions[number];
+  device::Device& device = *machine_.device;
+  if (instruction.operation == plan::Operation::Wait) {
+    device.order(Lane::Compute, running->marks.at(index(instruction.completes)));
+  }
+  // What is collective is begun in one order on all ranks, whichever lane begins it.
+  if (node_communicates(model_.graph, instruction)) {
+    device.order(Lane::Compute, device.mark(Lane::Collective));
+  }
+  if (memory_apart()) {
+    issue_apart(number, running);
+  } else {
+    put(Lane::Compute, &Executor::carry_out, number, running);
+  }
+  if (instruction.operation == plan::Operation::Report &&
+      instruction.arguments.inputs.size() == 2) {
+    expect_finite(running->inputs.step, running->outputs);
+  }
+}
+
+void Executor::issue_apart(std::size_t number, const std::shared_ptr<Running>& running) {
+  const plan::Instruction& instruction = program_.instructions[number];
+  device::Device& device = *machine_.device;
+  if (instruction.operation == plan::Operation::Load) {
+    running->staged[index(instruction.micro_batch)] = loaded(instruction, *running);
+    put(Lane::Compute, &Executor::prepare, number, running);
+    device.order(Lane::Compute, put(Lane::CopyIn, &Executor::fill_loaded, number, running));
+    return;
+  }
+  if (instruction.operation == plan::Operation::Report) {
+    put(Lane::Compute, &Executor::begin, number, running);
+    device.wait(put(Lane::CopyOut, &Executor::read_report, number, running));
+    put(Lane::Compute, &Executor::end, number, running);
+    return;
+  }
+  if (instruction.lane == Lane::Compute) {
+    put(Lane::Compute, &Executor::carry_out, number, running);
+    return;
+  }
+  put(Lane::Compute, &Executor::prepare, number, running);
+  running->marks[number] = put(instruction.lane, &Executor::start_transfer, number, running);
+}
+
+void Executor::carry_out(std::size_t number, Running& running) {
+  begin(number, running);
+  execute(program_.instructions[number], number, running);
+  start_transfer(number, running);
+  end(number, running);
+}
+
+// All but what another lane does.
+void Executor::prepare(std::size_t number, Running& running) {
+  begin(number, running);
+  execute(program_.instructions[number], number, running);
+  end(number, running);
+}
+
+void Executor::begin(std::size_t number, Running& running) {
+  const bool updates = program_.instructions[number].operation == plan::Operation::Update;
+  if (running.inputs.before) running.inputs.before(updates);
+  machine_.tier->set_activity(activities_[number]);
+  machine_.tier->reset_peak();
+  running.start = std::chrono::steady_clock::now();
+}
+
+void Executor::end(std::size_t number, Running& running) {
+  const plan::Instruction& instruction = program_.instructions[number];
+  check_made(instruction, running);
+  for (const int freed : instruction.frees) running.buffers[index(freed)].reset();
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - running.start;
+  plan::Measurement measurement;
+  measurement.seconds = taken.count();
+  measurement.live_bytes = machine_.tier->live_bytes();
+  measurement.peak_bytes = machine_.tier->peak_bytes();
+  running.outputs.peak_bytes = std::max(running.outputs.peak_bytes, measurement.peak_bytes);
+  running.outputs.measurements.push_back(measurement);
+}
+
+void Executor::start_transfer(std::size_t number, Running& running) {
+  Transfer& transfer = running.transfers[number];
+  if (!transfer.start) return;
+  transfer.ticket = transfer.start();
+  transfer.start = nullptr;
+}
+
+void Executor::fill_loaded(std::size_t number, Running& running) {
+  const plan::Instruction& instruction = program_.instructions[number];
+  std::vector<at::Tensor>& staged = running.staged[index(instruction.micro_batch)];
+  for (std::size_t k = 0; k < staged.size(); ++k) {
+    copy_in(running.buffers[index(instruction.arguments.loaded[k].buffer)], staged[k]);
+  }
+  staged.clear();
+}
+
+// A tensor of other bytes than the Program says would make every prediction after it wrong.
+void Executor::check_made(const plan::Instruction& instruction, const Running& running) const {
+  for (const int id : instruction.writes) {
+    const plan::Buffer& buffer = program_.buffers[index(id)];
+    const at::Tensor& tensor = running.buffers[index(id)];
+    if (!tensor.defined() && buffer.bytes == 0) continue;
+    expect(tensor.defined(), plan::describe(instruction) + " did not make " + buffer.name);
+    const std::int64_t bytes =
+        round_up(static_cast<std::int64_t>(tensor.storage().nbytes()), cpu_allocation_granularity);
+    if (bytes != buffer.bytes) {
+      throw InternalError(fmt::format("{} made {} with {} bytes where the Program says {}",
+                                      plan::describe(instruction), buffer.name, bytes,
+                                      buffer.bytes));
+    }
+  }
+}
+
+}  // namespace garonne::exec
