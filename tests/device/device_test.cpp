@@ -343,7 +343,7 @@ TEST_P(Devices, AnEndThatIsAskedForCarriesOutWhatWasPut) {
     std::atomic<int> done = 0;
     const Mark first = device->run(
         Lane::Collective, [&] { ++done; }, "first");
-    device->run(Lane::HostCompute, [&] { ++done; }, "second", {{first}});
+    device->run(Lane::HostCompute, [&] { ++done; }, "second", {&first, 1});
     device->run(
         Lane::Compute, [&] { ++done; }, "third");
     device->end();
