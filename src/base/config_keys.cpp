@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/config.hpp"
@@ -166,19 +168,34 @@ KeySpec bytes_key(const std::string& name, Access access, bool may_be_automatic,
     return config.section.member;       \
   }
 
-// `choices`: null = what rooms above register is any text.
-std::vector<KeySpec> make_keys(const Choices* choices) {
-  const double infinity = Limits::infinity();
-  std::size_t registered = 0;
-  const auto registered_key = [&](const char* name, auto access, const char* help) {
-    ++registered;
-    if (choices == nullptr) return text_key(name, access, {}, help);
-    const auto found = choices->find(name);
-    expect(found != choices->end() && !found->second.empty(),
+// Keys whose values rooms above register.
+class RegisteredKeys {
+ public:
+  // null: any text.
+  explicit RegisteredKeys(const Choices* choices) : choices_(choices) {}
+
+  template <typename Access>
+  KeySpec operator()(const char* name, Access access, const char* help) {
+    ++made_;
+    if (choices_ == nullptr) return text_key(name, access, {}, help);
+    const auto found = choices_->find(name);
+    expect(found != choices_->end() && !found->second.empty(),
            std::string("nobody registered a value of ") + name);
     return text_key(name, access, found->second, help);
-  };
-  std::vector<KeySpec> keys = {
+  }
+
+  void expect_all_made() const {
+    expect(choices_ == nullptr || choices_->size() == made_,
+           "there are choices of a key whose values nobody registers");
+  }
+
+ private:
+  const Choices* choices_;
+  std::size_t made_ = 0;
+};
+
+std::vector<KeySpec> model_keys(RegisteredKeys& registered_key) {
+  return {
       registered_key("model.kind", GARONNE_MEMBER(model, kind), "family of the model"),
       integer_key("model.layers", GARONNE_MEMBER(model, layers), 1, most_layers,
                   "transformer or operator layers"),
@@ -192,6 +209,12 @@ std::vector<KeySpec> make_keys(const Choices* choices) {
                   "rows of the token table; 0 = as in the data file"),
       real_key("model.dropout", GARONNE_MEMBER(model, dropout), 0, 1,
                "probability of embedding and residual dropout"),
+  };
+}
+
+std::vector<KeySpec> operator_keys() {
+  const double infinity = Limits::infinity();
+  return {
       text_key(
           "model.block", GARONNE_MEMBER(model, block),
           {"auto", "neuralop", "li", "makani", "torch-harmonics"},
@@ -238,6 +261,11 @@ std::vector<KeySpec> make_keys(const Choices* choices) {
                "sfno: weights by degree only (rotation-equivariant), or by degree and order"),
       switch_key("model.big_skip", GARONNE_MEMBER(model, big_skip),
                  "sfno: a linear skip from the input to the decoder"),
+  };
+}
+
+std::vector<KeySpec> data_keys() {
+  return {
       text_key("data.path", GARONNE_MEMBER(data, path), {},
                "text: tokens file (HDF5), made by `garonne data text`; fields: a file, a folder "
                "or a pattern with * of files that `garonne data inspect` understands"),
@@ -270,6 +298,11 @@ std::vector<KeySpec> make_keys(const Choices* choices) {
       text_key("data.statistics", GARONNE_MEMBER(data, statistics), {},
                "fields: means and deviations, made by `garonne data statistics`; none = those "
                "beside the data"),
+  };
+}
+
+std::vector<KeySpec> grid_and_memory_keys(RegisteredKeys& registered_key) {
+  return {
       integer_key("grid.data", GARONNE_MEMBER(grid, data), 1, most_ranks,
                   "ranks that share a global batch"),
       integer_key("grid.pipeline", GARONNE_MEMBER(grid, pipeline), 1, most_ranks,
@@ -300,6 +333,12 @@ std::vector<KeySpec> make_keys(const Choices* choices) {
           "group, Slurm's limits and ulimit, shared by its ranks"),
       registered_key("memory.plan", GARONNE_MEMBER(memory, plan),
                      "auto = the fastest that fits; or one policy or solver"),
+  };
+}
+
+std::vector<KeySpec> train_keys(RegisteredKeys& registered_key) {
+  const double infinity = Limits::infinity();
+  return {
       integer_key("train.steps", GARONNE_MEMBER(train, steps), 1, most_steps,
                   "optimizer steps of the whole run"),
       integer_key("train.stop_after", GARONNE_MEMBER(train, stop_after), 0, most_steps,
@@ -326,6 +365,12 @@ std::vector<KeySpec> make_keys(const Choices* choices) {
                  "fields: the loss is of fields in their own units, not of normalised ones"),
       integer_key("train.seed", GARONNE_MEMBER(train, seed), 0, any_integer,
                   "of initialisation, dropout and the order of samples"),
+  };
+}
+
+std::vector<KeySpec> optimizer_keys(RegisteredKeys& registered_key) {
+  const double infinity = Limits::infinity();
+  return {
       registered_key("optimizer.name", GARONNE_MEMBER(optimizer, name), "optimizer"),
       text_key("optimizer.decay", GARONNE_MEMBER(optimizer, decay), {"decoupled", "l2"},
                "where weight decay acts: on the parameter itself, or as l2 in the gradient, which "
@@ -350,6 +395,11 @@ std::vector<KeySpec> make_keys(const Choices* choices) {
                "of matrices, embeddings and spectral weights; 0 for the rest"),
       real_key("optimizer.clip_norm", GARONNE_MEMBER(optimizer, clip_norm), 0, infinity,
                "largest global gradient norm; 0 = no clipping"),
+  };
+}
+
+std::vector<KeySpec> evaluation_and_checkpoint_keys() {
+  return {
       integer_key("evaluation.every", GARONNE_MEMBER(evaluation, every), 0, most_steps,
                   "steps between validations; 0 = only at the end"),
       integer_key("evaluation.batches", GARONNE_MEMBER(evaluation, batches), 0, most_samples,
@@ -358,6 +408,11 @@ std::vector<KeySpec> make_keys(const Choices* choices) {
                   "steps between checkpoints; 0 = only at the end"),
       integer_key("checkpoint.keep", GARONNE_MEMBER(checkpoint, keep), 1, most_steps,
                   "newest checkpoints to keep"),
+  };
+}
+
+std::vector<KeySpec> run_keys() {
+  return {
       text_key("run.directory", GARONNE_MEMBER(run, directory), {}, "where the run writes"),
       text_key("run.resume", GARONNE_MEMBER(run, resume), {"auto", "never"},
                "auto = from the newest checkpoint that verifies; never = wants an empty directory"),
@@ -370,8 +425,23 @@ std::vector<KeySpec> make_keys(const Choices* choices) {
                   "seconds that a rank waits for another one in training before the run is ended "
                   "(exit code 4); 0 = for ever"),
   };
-  expect(choices == nullptr || choices->size() == registered,
-         "there are choices of a key whose values nobody registers");
+}
+
+std::vector<KeySpec> make_keys(const Choices* choices) {
+  RegisteredKeys registered(choices);
+  std::vector<KeySpec> keys;
+  const auto add = [&](std::vector<KeySpec> section) {
+    std::move(section.begin(), section.end(), std::back_inserter(keys));
+  };
+  add(model_keys(registered));
+  add(operator_keys());
+  add(data_keys());
+  add(grid_and_memory_keys(registered));
+  add(train_keys(registered));
+  add(optimizer_keys(registered));
+  add(evaluation_and_checkpoint_keys());
+  add(run_keys());
+  registered.expect_all_made();
   return keys;
 }
 

@@ -10,9 +10,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "plan/model/model_hash.hpp"
-#include "plan/program/content_check.hpp"
-#include "plan/program/model_check.hpp"
-#include "plan/program/order_check.hpp"
+#include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/rank_program.hpp"
 #include "train/plans/grid_plan.hpp"
@@ -122,9 +120,7 @@ void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t 
                              program.micro_batches, step.micro_batches));
   }
   const std::int64_t peak = plan::replay(program).peak_bytes;
-  plan::check_order(program);
-  plan::check_against_model(program, stage.setup.model.graph);
-  plan::check_contents(program, stage.setup.model.graph);
+  plan::prove(program, stage.setup.model.graph);
   expect_states(path, stage);
   expect_on_device(path, program);
   if (peak > budget_bytes) {

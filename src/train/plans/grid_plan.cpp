@@ -5,8 +5,7 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "plan/program/content_check.hpp"
-#include "plan/program/order_check.hpp"
+#include "plan/program/proofs.hpp"
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/layout_check.hpp"
 #include "train/setup/rank_agreement.hpp"
@@ -103,8 +102,11 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
     busiest = std::max(busiest, seconds);
   }
   for (std::size_t stage = 0; stage < programs.size(); ++stage) {
-    plan::check_order(programs[stage]);
-    plan::check_contents(programs[stage], grid.stages[stage].setup.model.graph);
+    const StagePlan& planned = grid.stages[stage];
+    plan::prove(programs[stage], planned.setup.model.graph);
+    if (!planned.choice.evaluation.instructions.empty()) {
+      plan::prove(planned.choice.evaluation, planned.setup.model.graph);
+    }
   }
   std::vector<plan::Prediction> predictions = plan::replay_pipeline(std::move(programs));
   for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {

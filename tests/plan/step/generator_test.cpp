@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "plan/grid/block_table.hpp"
 #include "plan/program/program_meaning.hpp"
+#include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/graphs.hpp"
 #include "plan/step/rank_program.hpp"
@@ -174,6 +175,7 @@ TEST(Generators, ForwardOnlyKeepsNothing) {
     const StepShape step = step_shape(4, 2, 0);
     const Program program = make_forward_program(graph, step, graph.loss);
     const Prediction prediction = replay(program);
+    prove(program, graph);
     EXPECT_EQ(prediction.peak_bytes, slow_peak(program));
     EXPECT_EQ(prediction.static_bytes, static_bytes_by_formula(graph, step))
         << "states stay where they are during an evaluation";

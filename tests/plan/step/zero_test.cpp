@@ -9,6 +9,7 @@
 #include "plan/program/content_check.hpp"
 #include "plan/program/model_check.hpp"
 #include "plan/program/order_check.hpp"
+#include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_planner.hpp"
 #include "plan/step/graphs.hpp"
@@ -252,6 +253,7 @@ TEST(Zero, EvaluationGathersToo) {
     EXPECT_GE(replay(program).peak_bytes, before);
     before = replay(program).peak_bytes;
     EXPECT_NO_THROW(replay_together({program, program}));
+    EXPECT_NO_THROW(prove(program, graph));
   }
 }
 
