@@ -167,6 +167,7 @@ void Trainer::plan() {
   StageFloor floor;
   session_.agree([&] {
     if (!options_.given_programs.empty()) return;
+    if (!plans_for_its_stage(whole_.grid, session_.rank())) return;
     floor = floor_of_stage(whole_, own_stage, budget_, config_.memory.plan, Effort::FirstThatFits);
   });
   compute_ = std::make_unique<ComputeSession>(threads_);

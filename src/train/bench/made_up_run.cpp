@@ -50,7 +50,10 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_
     without_validation.evaluation.batches = 0;
     whole = make_setup(without_validation, facts, threads, rank());
     stage = whole.grid.coordinates_of(rank()).pipeline;
-    floor = floor_of_stage(whole, stage, budget_bytes_, config.memory.plan, Effort::FirstThatFits);
+    if (plans_for_its_stage(whole.grid, rank())) {
+      floor =
+          floor_of_stage(whole, stage, budget_bytes_, config.memory.plan, Effort::FirstThatFits);
+    }
   });
   compute_ = std::make_unique<ComputeSession>(threads);
   costs_ = obtain_costs(whole, threads, nlohmann::json::object(), session);

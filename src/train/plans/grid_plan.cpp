@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "plan/model/model_hash.hpp"
+#include "plan/program/model_check.hpp"
 #include "plan/program/proofs.hpp"
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/layout_check.hpp"
@@ -69,6 +71,41 @@ std::vector<StageFloor> floors_of(const Setup& whole, std::int64_t budget_bytes)
   return floors;
 }
 
+// Whether every rank has a plan at once, by keeping everything: that takes less time than to read
+// what another one sends.
+bool is_found_at_once(const Setup& setup, const Choice& choice) {
+  return setup.config.memory.plan == "auto" &&
+         choice.program.name.starts_with(plan::stage_solvers().front().name);
+}
+
+// From the rank that planned the stage to the others of it; empty where they need not be told.
+std::string sent_in_stage(const Grid& grid, int stage, const Setup& setup,
+                          const std::optional<Choice>& choice, dist::Session& session) {
+  if (grid.shape().data * grid.shape().tensor == 1) return {};
+  std::string text;
+  if (choice && !is_found_at_once(setup, *choice)) {
+    const nlohmann::ordered_json json = {{"model", plan::model_hash(setup.model.graph)},
+                                         {"program", plan::to_json(choice->program, {}, {})}};
+    text = json.dump();
+  }
+  std::string sent;
+  for (int of = 0; of < grid.shape().pipeline; ++of) {
+    std::string heard = session.broadcast(text, grid.rank_of({0, of, 0}));
+    if (of == stage) sent = std::move(heard);
+  }
+  return sent;
+}
+
+plan::Program received(const std::string& sent, const Setup& setup) {
+  const nlohmann::json json = nlohmann::json::parse(sent);
+  expect(json.at("model") == plan::model_hash(setup.model.graph),
+         "the ranks of one stage have the same model");
+  plan::Program program =
+      plan::program_from_json(json.at("program"), "the Program of the stage", FileOwner::Run);
+  plan::check_against_model(program, setup.model.graph);
+  return program;
+}
+
 }  // namespace
 
 GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cluster* cluster) {
@@ -130,26 +167,43 @@ bool replay_ranks(const Grid& grid, const std::function<plan::Program(int rank)>
   return true;
 }
 
+bool plans_for_its_stage(const Grid& grid, int rank) {
+  const Coordinates place = grid.coordinates_of(rank);
+  return place.data == 0 && place.tensor == 0;
+}
+
 Choice choose_together(const Setup& whole, int stage, const StageFloor& floor,
                        std::int64_t budget_bytes, Setup& setup, dist::Session& session) {
-  const auto choose = [&](Cut cut) -> std::optional<Choice> {
+  const bool plans = plans_for_its_stage(whole.grid, session.rank());
+  std::optional<Choice> choice;
+  // Whether the model can be cut so, and the stage fits as far as this rank plans it.
+  const auto choose = [&](Cut cut) {
     try {
       setup = setup_of_stage(whole, stage, cut);
     } catch (const ConfigError&) {
       if (cut == Cut::AsDeclared) throw;
-      return std::nullopt;
+      return false;
     }
-    return choose_or_not(setup, floor, budget_bytes, Effort::FirstThatFits, cut);
+    if (plans) choice = choose_or_not(setup, floor, budget_bytes, Effort::FirstThatFits, cut);
+    return !plans || choice.has_value();
   };
-  std::optional<Choice> choice;
-  session.agree([&] { choice = choose(Cut::BySeconds); });
-  const auto all = session.all_reduce_max(
-      std::vector<std::int64_t>{choice ? 0 : 1, floor.bytes == 0 ? 1 : 0, floor.bytes});
-  const bool cut_as_declared = all[0] != 0;
-  if (cut_as_declared) {
-    session.agree([&] { choice = choose(Cut::AsDeclared); });
-  }
-  choice->cut_as_declared = cut_as_declared;
+  bool fits = false;
+  session.agree([&] { fits = choose(Cut::BySeconds); });
+  const auto all = session.all_reduce_max(std::vector<std::int64_t>{
+      fits ? 0 : 1, plans && floor.bytes == 0 ? 1 : 0, plans ? floor.bytes : 0});
+  const Cut cut = all[0] != 0 ? Cut::AsDeclared : Cut::BySeconds;
+  if (cut == Cut::AsDeclared) session.agree([&] { choose(cut); });
+  const std::string sent = sent_in_stage(whole.grid, stage, setup, choice, session);
+  session.agree([&] {
+    if (plans) return;
+    if (sent.empty()) {
+      choice = choose_or_not(setup, StageFloor(), budget_bytes, Effort::FirstThatFits, cut);
+      expect(choice.has_value(), "what one rank of a stage keeps the others keep");
+    } else {
+      choice = choice_of_same_stage(setup, received(sent, setup), budget_bytes);
+    }
+  });
+  choice->cut_as_declared = cut == Cut::AsDeclared;
   choice->minimum_budget_bytes = all[1] != 0 ? 0 : all[2];
   expect_same_programs(whole.grid, choice->program, session);
   return std::move(*choice);

@@ -44,10 +44,15 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes,
 // one by one; false, and nothing done, where they are not. Throws ReplayError.
 bool replay_ranks(const Grid& grid, const std::function<plan::Program(int rank)>& program_of);
 
-// Plans this rank's stage of `whole`, whose floor was found before, with memory.plan of the
-// configuration: as seconds cut the model where all stages fit so, else as declared. `setup`
-// becomes that of the stage. Throws on all ranks ConfigError as setup_of_stage does, and
-// InternalError where the ranks of a stage came to different Programs. Collective.
+// Whether the rank is the one that plans for all ranks of its stage.
+bool plans_for_its_stage(const Grid& grid, int rank);
+
+// Plans this rank's stage of `whole` with memory.plan of the configuration: as seconds cut the
+// model where all stages fit so, else as declared. One rank of each stage solves and sends the
+// Program to the others; where everything can be kept, all make it for themselves. `floor` was
+// found before and matters on the ranks that solve only. `setup` becomes that of the stage. Throws
+// on all ranks ConfigError as setup_of_stage does, and InternalError where a rank of the stage has
+// another model, or its own Program would be another. Collective.
 Choice choose_together(const Setup& whole, int stage, const StageFloor& floor,
                        std::int64_t budget_bytes, Setup& setup, dist::Session& session);
 

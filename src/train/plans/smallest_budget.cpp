@@ -117,15 +117,20 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::
   return choose_as_cut(setup, floor, budget_bytes, wanted, effort);
 }
 
-Choice choice_of_given(const Setup& setup, plan::Program program, std::int64_t budget_bytes) {
+Choice choice_of_same_stage(const Setup& setup, plan::Program program, std::int64_t budget_bytes) {
   Choice choice;
   choice.prediction = plan::replay(program);
   program.budget_bytes = budget_bytes;
   program.peak_bytes = choice.prediction.peak_bytes;
   program.seconds = choice.prediction.seconds;
   choice.program = std::move(program);
+  if (setup.config.evaluation.batches > 0) add_validation(setup, budget_bytes, choice);
+  return choice;
+}
+
+Choice choice_of_given(const Setup& setup, plan::Program program, std::int64_t budget_bytes) {
+  Choice choice = choice_of_same_stage(setup, std::move(program), budget_bytes);
   if (setup.config.evaluation.batches == 0) return choice;
-  add_validation(setup, budget_bytes, choice);
   if (choice.evaluation.peak_bytes > budget_bytes) {
     throw ConfigError("memory.budget", fmt::format("{}", budget_bytes),
                       fmt::format("a validation needs {}", choice.evaluation.peak_bytes));

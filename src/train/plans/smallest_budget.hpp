@@ -45,6 +45,10 @@ std::optional<Choice> choose_in_cut(const Setup& setup, const StageFloor& floor,
                                     std::int64_t budget_bytes, const std::string& wanted,
                                     Effort effort);
 
+// A Program that another rank of the stage planned, as if this one had: its replay, and a
+// validation beside it.
+Choice choice_of_same_stage(const Setup& setup, plan::Program program, std::int64_t budget_bytes);
+
 // What was planned elsewhere, in the place of a plan: its replay, and a validation beside it.
 // Throws ConfigError where the two would not share their parameters or the validation does not fit.
 Choice choice_of_given(const Setup& setup, plan::Program program, std::int64_t budget_bytes);
