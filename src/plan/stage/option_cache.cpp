@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/cache_folder.hpp"
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "base/json_input.hpp"
@@ -39,21 +38,22 @@ std::optional<BlockOptions> options_from(const nlohmann::json& source, const std
 
 }  // namespace
 
-std::optional<BlockOptions> OptionCache::load(const std::string& signature) const {
+std::optional<BlockOptions> load_options(TextCache* cache, const std::string& signature) {
+  if (cache == nullptr) return std::nullopt;
   const std::string name = name_of(signature);
-  const std::optional<std::string> text = read_cache_file(folder_, name);
+  const std::optional<std::string> text = cache->find(name);
   if (!text) return std::nullopt;
-  const std::string path = folder_ + "/" + name;
+  const std::string place = cache->place_of(name);
   try {
-    return options_from(parse_json(*text, path), path, signature);
+    return options_from(parse_json(*text, place), place, signature);
   } catch (const ConfigError& damaged) {
-    fmt::print(stderr, "warning: {}; it is ignored and written anew\n", damaged.what());
+    cache->say_damaged(damaged.what());
     return std::nullopt;
   }
 }
 
-void OptionCache::store(const std::string& signature, const BlockOptions& options) const {
-  if (folder_.empty()) return;
+void store_options(TextCache* cache, const std::string& signature, const BlockOptions& options) {
+  if (cache == nullptr) return;
   Chain chain;
   chain.blocks = {options.block};
   chain.blocks[0].name = "block";
@@ -62,7 +62,7 @@ void OptionCache::store(const std::string& signature, const BlockOptions& option
                                        {"signature", signature},
                                        {"chain", to_json(chain)},
                                        {"kept", options.kept}};
-  write_cache_file(folder_, name_of(signature), json.dump(1) + "\n");
+  cache->keep(name_of(signature), json.dump(1) + "\n");
 }
 
 }  // namespace garonne::plan

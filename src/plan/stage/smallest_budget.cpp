@@ -45,9 +45,8 @@ std::string what_applies(const StageSolver& solver, const StepPlanner& planner) 
 }  // namespace
 
 LeanPlans find_lean_plans(const ModelGraph& declared, const StepShape& step,
-                          const std::string& plan, const std::string& cache_folder) {
+                          const std::string& plan, TextCache* cache) {
   const std::vector<const StageSolver*> solvers = find_solvers(plan);
-  const OptionCache cache(cache_folder);
   const ModelGraph timeless = with_equal_seconds(declared);
   StepShape anywhere = step;
   anywhere.links = StepLinks();

@@ -29,7 +29,7 @@ struct LeanPlans {
 // declare. Where no node takes more than it declares, the Program of that entry fits `bytes`.
 // Throws ConfigError (memory.plan) for an unknown name and for what does not apply to the model.
 LeanPlans find_lean_plans(const ModelGraph& declared, const StepShape& step,
-                          const std::string& plan, const std::string& cache_folder);
+                          const std::string& plan, TextCache* cache = nullptr);
 
 // Whether what keeps everything fits in some shape. Then no smaller number than `budget_bytes` need
 // be known: find_lean_plans() finds one at most as large for "auto" and "keep-all".

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "plan/stage/block_options.hpp"
+#include "plan/stage/option_cache.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -76,7 +77,7 @@ std::string signature(const TaskGraph& tasks, int begin, int end) {
 }  // namespace
 
 std::optional<StageChain> make_stage_chain(const ModelGraph& model, const TaskGraph& tasks,
-                                           const OptionCache& cache) {
+                                           TextCache* cache) {
   const std::vector<Cut> cuts = find_cuts(model);
   if (cuts.empty()) return std::nullopt;
   StageChain stage;
@@ -96,10 +97,10 @@ std::optional<StageChain> make_stage_chain(const ModelGraph& model, const TaskGr
     const std::string key = signature(tasks, begin, end);
     auto known = solved.find(key);
     if (known == solved.end()) {
-      std::optional<BlockOptions> options = cache.load(key);
+      std::optional<BlockOptions> options = load_options(cache, key);
       if (!options) {
         options = make_block_options(model, tasks, begin, end, input, output);
-        cache.store(key, *options);
+        store_options(cache, key, *options);
       }
       known = solved.emplace(key, std::move(*options)).first;
     }

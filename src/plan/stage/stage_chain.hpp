@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "plan/chain/chain.hpp"
-#include "plan/stage/option_cache.hpp"
 #include "plan/stage/task_graph.hpp"
+#include "plan/stage/text_cache.hpp"
 
 namespace garonne::plan {
 
@@ -25,7 +25,7 @@ struct StageChain {
 
 // None where no value separates the nodes (skip connections over everything).
 std::optional<StageChain> make_stage_chain(const ModelGraph& model, const TaskGraph& tasks,
-                                           const OptionCache& cache = OptionCache(""));
+                                           TextCache* cache = nullptr);
 
 // What a chain schedule means for the nodes.
 NodeSchedule expand(const ModelGraph& model, const StageChain& stage,

@@ -121,7 +121,6 @@ class StageSearch {
       : graph_(graph),
         wish_(wish),
         solvers_(find_solvers(wish.plan)),
-        cache_(wish.cache_folder),
         shapes_(communication_shapes(step)) {}
 
   // Nothing is faster than running nothing twice.
@@ -182,7 +181,7 @@ class StageSearch {
     // What is least must not depend on the budget: a plan that a search happens to find below it is
     // none, or the least would be a matter of what was asked before.
     if (!selection.found() || start == nullptr) return;
-    const StepPlanner planner(graph_, shape.step, cache_);
+    const StepPlanner planner(graph_, shape.step, wish_.cache);
     for (const StageSolver* solver : solvers_) {
       if (shape.step.pipeline.order.empty()) {
         consider_solver(planner, *solver, wish_.budget_bytes, *start, selection);
@@ -211,7 +210,6 @@ class StageSearch {
   const ModelGraph& graph_;
   const StageWish& wish_;
   std::vector<const StageSolver*> solvers_;
-  OptionCache cache_;
   std::vector<CommunicationShape> shapes_;
   std::optional<StagePlan> best_;
   std::vector<StageCandidate> candidates_;
@@ -237,7 +235,7 @@ StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const Stage
     }
   }
   std::optional<LeanPlans> own;
-  if (wish.lean == nullptr) own = find_lean_plans(graph, step, wish.plan, wish.cache_folder);
+  if (wish.lean == nullptr) own = find_lean_plans(graph, step, wish.plan, wish.cache);
   const LeanPlans& lean = own ? *own : *wish.lean;
   if (own) minimum = minimum_of(lean);
   StageSearch search(graph, step, wish);

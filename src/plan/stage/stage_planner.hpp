@@ -35,7 +35,7 @@ struct StageWish {
   std::string plan = "auto";        // or a name of plan_names()
   std::int64_t reserved_bytes = 0;  // the least that something else of the same rank needs
   bool first_that_fits = false;     // be content when keep-all fits, ask nobody else
-  std::string cache_folder = {};    // of options of blocks; empty = none
+  TextCache* cache = nullptr;       // of options of blocks; null: none
   // The leanest plans by what the stage's nodes declare; null: by the graph as it is given.
   const LeanPlans* lean = nullptr;
 };

@@ -8,7 +8,7 @@
 namespace garonne::plan {
 
 StageProblem make_stage_problem(const ModelGraph& model, const StepShape& step,
-                                GradientBuckets buckets, const OptionCache& cache) {
+                                GradientBuckets buckets, TextCache* cache) {
   StageProblem problem{model, make_task_graph(model, step, buckets), std::nullopt,
                        most_steps_of_program / std::max(step.micro_batches, 1)};
   problem.chain = make_stage_chain(model, problem.tasks, cache);

@@ -30,8 +30,7 @@ struct StageProblem {
   bool too_long(std::size_t steps) const { return static_cast<std::int64_t>(steps) > most_steps; }
 };
 StageProblem make_stage_problem(const ModelGraph& model, const StepShape& step,
-                                GradientBuckets buckets,
-                                const OptionCache& cache = OptionCache(""));
+                                GradientBuckets buckets, TextCache* cache = nullptr);
 
 // Both answer with candidates; the planner traces them and takes the fastest that fits, or the
 // leanest.

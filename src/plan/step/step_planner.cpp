@@ -37,7 +37,7 @@ std::string StepPlanner::refusal(const StageSolver& solver) const {
   return reason;
 }
 
-StepPlanner::StepPlanner(const ModelGraph& model, const StepShape& step, const OptionCache& cache)
+StepPlanner::StepPlanner(const ModelGraph& model, const StepShape& step, TextCache* cache)
     : step_(step) {
   // Gradients are made in the first micro-batch and stay through the later ones.
   problems_.push_back(make_stage_problem(model, step, GradientBuckets::Made, cache));

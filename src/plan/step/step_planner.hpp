@@ -18,7 +18,7 @@ std::vector<const StageSolver*> find_solvers(const std::string& plan);
 // `model` and `step` outlive it.
 class StepPlanner {
  public:
-  StepPlanner(const ModelGraph& model, const StepShape& step, const OptionCache& cache);
+  StepPlanner(const ModelGraph& model, const StepShape& step, TextCache* cache);
 
   // Why the solver does not apply to a micro-batch of the step; empty where it does.
   std::string refusal(const StageSolver& solver) const;

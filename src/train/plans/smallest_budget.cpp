@@ -9,6 +9,7 @@
 
 #include "base/cache_folder.hpp"
 #include "base/error.hpp"
+#include "train/setup/option_folder.hpp"
 
 namespace garonne::train {
 namespace {
@@ -63,7 +64,8 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
       plan::keeping_everything_fits(graph, step, budget_bytes)) {
     return floor;
   }
-  floor.lean = plan::find_lean_plans(graph, step, wanted, cache_folder());
+  OptionFolder cache(cache_folder());
+  floor.lean = plan::find_lean_plans(graph, step, wanted, &cache);
   floor.bytes = std::max(floor.lean->bytes, validation);
   plan::expect_budget(floor.bytes, budget_bytes, wanted);
   return floor;
@@ -83,8 +85,9 @@ Choice choose_as_cut(const Setup& setup, const StageFloor& floor, std::int64_t b
                      const std::string& wanted, Effort effort) {
   Choice choice;
   if (setup.config.evaluation.batches > 0) add_validation(setup, budget_bytes, choice);
+  OptionFolder cache(cache_folder());
   plan::StageWish wish{budget_bytes, wanted, choice.evaluation.peak_bytes,
-                       effort == Effort::FirstThatFits, cache_folder()};
+                       effort == Effort::FirstThatFits, &cache};
   // Schedules are of nodes: those of another cut are none of this one.
   if (floor.lean && names_of(setup.model.graph) == floor.nodes) wish.lean = &*floor.lean;
   plan::StagePlan stage = plan::plan_stage(setup.model.graph, setup.step, wish);

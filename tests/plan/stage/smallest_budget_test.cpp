@@ -98,7 +98,7 @@ TEST(SmallestBudget, IsTakenExactlyAndOneByteLessIsRefusedWithIt) {
     for (const Stage& stage : stages_of(seed)) {
       for (const char* const plan : {"auto", "keep-all", "full", "greedy"}) {
         SCOPED_TRACE(std::to_string(seed) + " " + stage.name + " " + plan);
-        const std::int64_t least = find_lean_plans(stage.graph, stage.step, plan, "").bytes;
+        const std::int64_t least = find_lean_plans(stage.graph, stage.step, plan).bytes;
         for (const bool first_that_fits : {false, true}) {
           const StagePlan found =
               plan_stage(stage.graph, stage.step, {least, plan, 0, first_that_fits});
@@ -120,12 +120,12 @@ TEST(SmallestBudget, IsTheSameWhateverAProfileSays) {
   for (unsigned seed = 1; seed <= seeds(2); ++seed) {
     for (const Stage& stage : stages_of(seed)) {
       SCOPED_TRACE(std::to_string(seed) + " " + stage.name);
-      const LeanPlans lean = find_lean_plans(stage.graph, stage.step, "auto", "");
+      const LeanPlans lean = find_lean_plans(stage.graph, stage.step, "auto");
       ModelGraph slower = stage.graph;
       for (auto& node : slower.nodes) node.forward.seconds = node.backward.seconds *= 7;
       StepShape elsewhere = stage.step;
       elsewhere.links.data.bytes_per_second = elsewhere.links.world.latency_seconds = 3;
-      EXPECT_EQ(find_lean_plans(slower, elsewhere, "auto", "").bytes, lean.bytes);
+      EXPECT_EQ(find_lean_plans(slower, elsewhere, "auto").bytes, lean.bytes);
       const ModelGraph profiled = measured(stage.graph, seed);
       for (const bool first_that_fits : {false, true}) {
         StageWish wish{lean.bytes, "auto", 0, first_that_fits};
@@ -146,10 +146,10 @@ TEST(SmallestBudget, OfKeepingEverythingIsThatOfAuto) {
   for (unsigned seed = 1; seed <= seeds(2); ++seed) {
     for (const Stage& stage : stages_of(seed)) {
       SCOPED_TRACE(std::to_string(seed) + " " + stage.name);
-      const std::int64_t keeps = find_lean_plans(stage.graph, stage.step, "keep-all", "").bytes;
+      const std::int64_t keeps = find_lean_plans(stage.graph, stage.step, "keep-all").bytes;
       EXPECT_TRUE(keeping_everything_fits(stage.graph, stage.step, keeps));
       EXPECT_FALSE(keeping_everything_fits(stage.graph, stage.step, keeps - 1));
-      EXPECT_LE(find_lean_plans(stage.graph, stage.step, "auto", "").bytes, keeps);
+      EXPECT_LE(find_lean_plans(stage.graph, stage.step, "auto").bytes, keeps);
       const StagePlan chosen = plan_stage(stage.graph, stage.step, {keeps, "auto", 0, true});
       const StagePlan forced = plan_stage(stage.graph, stage.step, {keeps, "keep-all"});
       EXPECT_EQ(chosen.program.name, forced.program.name);

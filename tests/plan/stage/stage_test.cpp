@@ -1,11 +1,9 @@
 // From models to tasks, blocks with options and chains, and back: what the planner thinks of a
 // schedule must be what replay says of the Program.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
+#include <map>
 #include <random>
 #include <set>
 
@@ -261,33 +259,44 @@ TEST(StageChain, CutsWhereOneValuePasses) {
   EXPECT_GE(branch.options.size(), 4U);
 }
 
+class TextsInMemory : public TextCache {
+ public:
+  std::optional<std::string> find(const std::string& name) override {
+    const auto text = texts.find(name);
+    if (text == texts.end()) return std::nullopt;
+    return text->second;
+  }
+  void keep(const std::string& name, const std::string& text) override { texts[name] = text; }
+  std::string place_of(const std::string& name) const override { return "memory/" + name; }
+  void say_damaged(const std::string& reason) override { damaged.push_back(reason); }
+
+  std::map<std::string, std::string> texts;
+  std::vector<std::string> damaged;
+};
+
 TEST(StageChain, FindsItsOptionsInTheCache) {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("garonne-options-" + std::to_string(getpid()));
-  const OptionCache cache(folder.string());
+  TextsInMemory cache;
   const ModelGraph graph = residual_model(3);
   const StepShape step = step_shape(1, 1, 0);
   const TaskGraph tasks = make_task_graph(graph, step, GradientBuckets::Made);
-  const auto solved = make_stage_chain(graph, tasks, cache);
-  const auto files = [&] {
-    return std::distance(std::filesystem::directory_iterator(folder),
-                         std::filesystem::directory_iterator());
-  };
+  const auto solved = make_stage_chain(graph, tasks, &cache);
   // Embedding, loss, and one branch for all equal ones.
-  EXPECT_EQ(files(), 3);
-  const auto found = make_stage_chain(graph, tasks, cache);
+  EXPECT_EQ(cache.texts.size(), 3U);
+  const auto texts = cache.texts;
+  const auto found = make_stage_chain(graph, tasks, &cache);
   EXPECT_EQ(to_json(found->chain), to_json(solved->chain));
   EXPECT_EQ(found->kept, solved->kept);
   // Other costs are other blocks; what is not understood is solved again.
   ModelGraph slower = graph;
   for (auto& node : slower.nodes) node.forward.seconds *= 2;
-  make_stage_chain(slower, make_task_graph(slower, step, GradientBuckets::Made), cache);
-  EXPECT_EQ(files(), 6);
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    std::ofstream(entry.path()) << "{\"format\": 3";
-  }
-  EXPECT_EQ(to_json(make_stage_chain(graph, tasks, cache)->chain), to_json(solved->chain));
-  std::filesystem::remove_all(folder);
+  make_stage_chain(slower, make_task_graph(slower, step, GradientBuckets::Made), &cache);
+  EXPECT_EQ(cache.texts.size(), 6U);
+  EXPECT_TRUE(cache.damaged.empty());
+  for (auto& [name, text] : cache.texts) text = "{\"format\": 3";
+  EXPECT_EQ(to_json(make_stage_chain(graph, tasks, &cache)->chain), to_json(solved->chain));
+  ASSERT_EQ(cache.damaged.size(), 3U);
+  EXPECT_NE(cache.damaged[0].find("memory/blocks-"), std::string::npos) << cache.damaged[0];
+  for (const auto& [name, text] : texts) EXPECT_EQ(cache.texts.at(name), text);
 }
 
 // What `garonne solve` answers to the problems that `garonne plan` writes is what memory.plan of
