@@ -156,8 +156,6 @@ void Executor::forward(const plan::Instruction& instruction, bool keep, Running&
   for (std::size_t slot = 0; slot < record.slots.size(); ++slot) {
     make(instruction, instruction.arguments.record[slot], record.slots[slot], running);
   }
-  record.slots.clear();
-  running.records[{instruction.micro_batch, instruction.node_index}] = std::move(record);
 }
 
 at::Tensor Executor::part(const plan::Range& range, const Running& running) const {
@@ -194,12 +192,7 @@ void Executor::make_targets(const plan::Instruction& instruction, Running& runni
 void Executor::backward(const plan::Instruction& instruction, Running& running) {
   const plan::Arguments& arguments = instruction.arguments;
   const auto tensor = [&](int id) { return id < 0 ? at::Tensor() : running.buffers[index(id)]; };
-  // The weight part, or the whole, uses the record up.
-  const auto found = instruction.operation == plan::Operation::BackwardInput
-                         ? running.records.end()
-                         : running.records.find({instruction.micro_batch, instruction.node_index});
-  nn::Record record = found == running.records.end() ? nn::Record() : std::move(found->second);
-  if (found != running.records.end()) running.records.erase(found);
+  nn::Record record;
   for (const int id : arguments.record) record.slots.push_back(tensor(id));
 
   nn::BackwardArguments given;

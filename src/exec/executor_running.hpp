@@ -6,8 +6,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <utility>
 #include <vector>
 
 #include "exec/executor.hpp"
@@ -41,12 +39,11 @@ struct Executor::Running {
 
   const StepInputs inputs;
   std::vector<at::Tensor> buffers;
-  std::vector<std::vector<std::int64_t>> samples;     // by micro-batch
-  std::vector<std::vector<at::Tensor>> staged;        // by micro-batch: loaded, on the host
-  std::map<std::pair<int, int>, nn::Record> records;  // (micro-batch, node)
-  std::vector<Transfer> transfers;                    // by instruction
-  std::vector<device::Mark> marks;                    // by instruction on another lane; the host's
-  std::chrono::steady_clock::time_point start;        // of the instruction
+  std::vector<std::vector<std::int64_t>> samples;  // by micro-batch
+  std::vector<std::vector<at::Tensor>> staged;     // by micro-batch: loaded, on the host
+  std::vector<Transfer> transfers;                 // by instruction
+  std::vector<device::Mark> marks;                 // by instruction on another lane; the host's
+  std::chrono::steady_clock::time_point start;     // of the instruction
   StepOutputs outputs;
 };
 

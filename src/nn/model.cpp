@@ -100,7 +100,6 @@ int ModelBuilder::append(const std::string& name, std::unique_ptr<Node> node,
     spec.pins_inputs.clear();
     spec.pins_output = false;
     spec.private_slot_bytes.clear();
-    spec.needs_graph = false;
   }
   for (std::size_t i = 0; i < spec.pins_inputs.size(); ++i) {
     if (spec.pins_inputs[i]) spec.pinned_values.push_back(spec.inputs[i]);

@@ -46,11 +46,10 @@ struct Context {
   kernels::ElementType element_type() const;
 };
 
-// What one instance keeps from forward to backward: the private slots, and a graph where the
-// backward is autograd's. Pinned values and parameters are not in it, they are handed in again.
+// What one instance keeps from forward to backward: the private slots. Pinned values and parameters
+// are not in it, they are handed in again.
 struct Record {
   std::vector<at::Tensor> slots;
-  std::shared_ptr<void> graph;
 };
 
 struct ParameterGradient {

@@ -22,7 +22,6 @@
 #include "exec/profile/timing.hpp"
 #include "kernels/reduction.hpp"
 #include "kernels/session.hpp"
-#include "nn/autograd_graph.hpp"
 #include "nn/element_type.hpp"
 #include "plan/model/step_costs.hpp"
 
@@ -192,7 +191,7 @@ class NodeProbe {
     const at::Tensor output = forward(&record);
     row.private_bytes = tier_.live_bytes() - base - row.value_bytes;
     row.forward_keep_transient_bytes = tier_.peak_bytes() - tier_.live_bytes();
-    row.pinned = pinned_text(record);
+    row.pinned = pinned_text();
     measure_backward(output, record, row);
     return row;
   }
@@ -222,7 +221,7 @@ class NodeProbe {
       arguments.record = &used;
       return node_.backward(context_, arguments);
     };
-    // A graph is used up by its backward, so every run records anew and only the backward counts.
+    // A backward may write over its record, so every run records anew and only the backward counts.
     const auto transients = [&](nn::Record& used, Part part) {
       const std::int64_t before = tier_.live_bytes();
       tier_.reset_peak();
@@ -260,17 +259,9 @@ class NodeProbe {
     row.in_place_transient_bytes = transients(again, with_inputs);
   }
 
-  std::string pinned_text(const nn::Record& record) const {
+  std::string pinned_text() const {
     std::string text;
     const auto add = [&](const std::string& name) { text += (text.empty() ? "" : ", ") + name; };
-    if (record.graph) {
-      const nn::PinnedNames names = nn::pinned_names(record);
-      for (std::size_t i = 0; i < names.inputs.size(); ++i) {
-        if (names.inputs[i]) add(fmt::format("input {}", i));
-      }
-      if (names.output) add("output");
-      return text;
-    }
     for (std::size_t i = 0; i < spec_.pins_inputs.size(); ++i) {
       if (spec_.pins_inputs[i]) add(fmt::format("input {}", i));
     }

@@ -56,7 +56,7 @@ BlockOption option_at(const ModelGraph& graph, const Uses& uses, std::pair<int, 
         option.saved_bytes += graph.values[at(node.output)].bytes;
       continue;
     }
-    if (!read_again && record == 0 && !node.needs_graph) continue;
+    if (!read_again && record == 0) continue;
     option.again_seconds += node.forward.seconds;
     for (const int input : node.inputs) wanted[at(input)] = true;
   }

@@ -36,7 +36,7 @@ void check_model_graph(const ModelGraph& graph) {
     expect(node.gradient_aliases.size() == node.inputs.size(),
            node.name + ": one alias flag an input");
     if (!graph.has_backward(node)) {
-      expect(node.pinned_values.empty() && node.private_slot_bytes.empty() && !node.needs_graph,
+      expect(node.pinned_values.empty() && node.private_slot_bytes.empty(),
              node.name + " keeps something for a backward that it has not");
     }
     for (const int parameter : node.parameters) {

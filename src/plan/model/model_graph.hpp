@@ -66,7 +66,6 @@ struct NodeSpec {
   std::vector<int> parameters;     // parameter indices, in the node's order
   std::vector<int> pinned_values;  // values that the backward reads (inputs or the output)
   std::vector<std::int64_t> private_slot_bytes;  // kept from a recorded forward to the backward
-  bool needs_graph = false;  // the backward is autograd's: it needs a recorded forward
   // Per input. Its gradient is the storage of the output's gradient.
   std::vector<bool> gradient_aliases;
   // Per input, or empty. The backward can add to an existing gradient of this input in place.

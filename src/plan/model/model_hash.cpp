@@ -20,10 +20,10 @@ std::string model_hash(const ModelGraph& graph) {
                         parameter.counted, parameter.replicated, parameter.sums_over_tensor);
   }
   for (const auto& node : graph.nodes) {
-    text += fmt::format("node {} {} {} {} {} {} {} {} {} {} {} {}\n", node.name, node.kind,
-                        node.cost_key, node.chunk, node.inputs, node.output, node.parameters,
-                        node.pinned_values, node.private_slot_bytes, node.splits_backward,
-                        node.hands_over, node.needs_graph);
+    text +=
+        fmt::format("node {} {} {} {} {} {} {} {} {} {} {}\n", node.name, node.kind, node.cost_key,
+                    node.chunk, node.inputs, node.output, node.parameters, node.pinned_values,
+                    node.private_slot_bytes, node.splits_backward, node.hands_over);
   }
   text += fmt::format("loss {}\n", graph.loss);
   return hash_text(text);

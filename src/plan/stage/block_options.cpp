@@ -89,7 +89,7 @@ class BlockSolver {
     for (int n = begin_; n < end_; ++n) {
       const NodeSpec& node = model_.nodes[index(n)];
       const bool value = node.output != output_ && pinned_inside(node.output);
-      if (value || node.needs_graph || !node.private_slot_bytes.empty()) nodes.push_back(n);
+      if (value || !node.private_slot_bytes.empty()) nodes.push_back(n);
     }
     return nodes;
   }

@@ -88,7 +88,7 @@ class KeptSearch {
     }
     for (std::size_t n = 0; n < model_.nodes.size(); ++n) {
       const NodeSpec& node = model_.nodes[n];
-      if (pinned[index(node.output)] || node.needs_graph || !node.private_slot_bytes.empty()) {
+      if (pinned[index(node.output)] || !node.private_slot_bytes.empty()) {
         candidates_.push_back(static_cast<int>(n));
       }
     }

@@ -13,7 +13,7 @@ std::size_t index(int id) {
 }
 
 bool has_record(const NodeSpec& node) {
-  return node.needs_graph || !node.private_slot_bytes.empty();
+  return !node.private_slot_bytes.empty();
 }
 
 }  // namespace

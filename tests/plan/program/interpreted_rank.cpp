@@ -161,12 +161,10 @@ void InterpretedRank::forward() {
   if (instruction().operation != Operation::ForwardKeep) return;
   for (std::size_t slot = 0; slot < arguments.record.size(); ++slot)
     make(arguments.record[slot], mix(known, static_cast<int>(slot)));
-  recorded_.insert({instruction().micro_batch, instruction().node_index});
 }
 
 void InterpretedRank::backward() {
-  const Instruction& now = instruction();
-  const Arguments& arguments = now.arguments;
+  const Arguments& arguments = instruction().arguments;
   Hash known = mix(start("backward"), hash_of(node().name));
   Storage given;
   if (arguments.output_gradient >= 0) {
@@ -176,10 +174,6 @@ void InterpretedRank::backward() {
   for (const int id : arguments.inputs) known = id < 0 ? mix(known, -1) : mix(known, whole(id));
   if (arguments.pinned_output >= 0) known = mix(known, whole(arguments.pinned_output));
   for (const int id : arguments.record) known = mix(known, whole(id));
-  if (now.operation != Operation::BackwardInput) {
-    const bool found = recorded_.erase({now.micro_batch, now.node_index}) > 0;
-    if (node().needs_graph && !found) throw Impossible(where() + " has no graph");
-  }
   Hash with_parameters = known;
   for (const Range& range : arguments.parameters)
     with_parameters = mix(with_parameters, digest_of(range));

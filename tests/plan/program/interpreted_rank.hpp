@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -74,9 +73,8 @@ class InterpretedRank {
   const Program& program_;
   int next_ = 0;
   int made_ = 0;
-  std::vector<Storage> slots_;              // by buffer
-  std::vector<Storage> lasting_;            // of the state, whatever becomes of its names
-  std::set<std::pair<int, int>> recorded_;  // (micro-batch, node)
+  std::vector<Storage> slots_;    // by buffer
+  std::vector<Storage> lasting_;  // of the state, whatever becomes of its names
   Hash reported_ = 11;
 };
 

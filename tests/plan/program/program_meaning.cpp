@@ -136,7 +136,6 @@ class MeaningCheck {
     for (std::size_t slot = 0; slot < arguments.record.size(); ++slot) {
       record_[arguments.record[slot]] = {instruction.node_index, instruction.micro_batch};
     }
-    if (keep) kept_.insert({instruction.node_index, instruction.micro_batch});
   }
 
   void backward(const Instruction& instruction) {
@@ -172,7 +171,6 @@ class MeaningCheck {
       EXPECT_EQ(record_[slot], std::make_pair(n, instruction.micro_batch))
           << "another node's record";
     }
-    EXPECT_TRUE(!node.needs_graph || kept_.count({n, instruction.micro_batch}) == 1);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (inputs) {
         input_gradient(node, n, i, arguments);
@@ -274,7 +272,6 @@ class MeaningCheck {
   std::map<int, Contributions> consumers_;
   std::map<int, std::pair<int, int>> value_;   // buffer -> value, micro-batch
   std::map<int, std::pair<int, int>> record_;  // buffer -> node, micro-batch
-  std::set<std::pair<int, int>> kept_;
   std::set<std::tuple<int, int, Operation>> backwards_;
   std::map<int, Gradient> gradients_;  // by value, of the micro-batch under way
   std::map<int, std::vector<std::tuple<int, int, bool>>> sums_;

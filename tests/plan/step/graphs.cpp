@@ -109,7 +109,7 @@ ModelGraph random_graph(unsigned seed) {
       }
       if (chance(25)) node.pinned_values.push_back(output);
       for (int slot = up_to(2); slot > 0; --slot) node.private_slot_bytes.push_back(bytes(30));
-      node.needs_graph = chance(20);
+      const bool in_one = chance(20);
       if (number == 0) node.parameters = {shared};
       for (int k = up_to(2); k > 0; --k)
         node.parameters.push_back(add_parameter(graph, 1 + up_to(300)));
@@ -118,8 +118,8 @@ ModelGraph random_graph(unsigned seed) {
       node.backward.transient_bytes = bytes(40);
       if (number % 3 == 0) node.in_place_transient_bytes = bytes(40);
       // Input gradients from parameters alone: nothing that the forward keeps.
-      node.splits_backward = node.private_slot_bytes.empty() && !node.needs_graph &&
-                             (number + static_cast<int>(seed)) % 3 != 0;
+      node.splits_backward =
+          node.private_slot_bytes.empty() && !in_one && (number + static_cast<int>(seed)) % 3 != 0;
       if (node.splits_backward) {
         node.backward_weight.seconds = 1;
         node.backward_weight.transient_bytes = node.backward.transient_bytes / 128 * 64;
@@ -144,7 +144,6 @@ ModelGraph without_gradients(ModelGraph graph, int nodes) {
     graph.values[at(node.output)].differentiable = false;
     node.pinned_values.clear();
     node.private_slot_bytes.clear();
-    node.needs_graph = false;
     left.insert(left.end(), node.parameters.begin(), node.parameters.end());
   }
   // As in a rollout: the nodes without gradients use parameters of those that have them.
