@@ -1,6 +1,8 @@
 #include "exec/executor.hpp"
 
 #include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -20,19 +22,40 @@ bool updates(const plan::Instruction& instruction, int buffer) {
          instruction.reads.end();
 }
 
-at::Tensor loaded_tensor(const HostBatch& batch, const std::string& name, Precision precision) {
-  const auto field = batch.fields.find(name);
-  if (field != batch.fields.end()) {
-    const auto elements = static_cast<std::int64_t>(field->second.size());
-    at::Tensor tensor = at::empty({elements}, nn::compute_scalar_type(precision));
-    copy_in(tensor, field->second);
-    return tensor;
-  }
-  const auto found = batch.values.find(name);
-  expect(found != batch.values.end(), "a micro-batch lacks its " + name);
-  at::Tensor tensor = at::empty({static_cast<std::int64_t>(found->second.size())}, at::kLong);
+template <typename Number>
+at::Tensor loaded_tensor(const std::map<std::string, std::vector<Number>>& batch,
+                         const plan::ValueSpec& spec) {
+  const auto found = batch.find(spec.name);
+  expect(found != batch.end(), "a micro-batch lacks its " + spec.name);
+  expect(static_cast<std::int64_t>(found->second.size()) == spec.elements(),
+         "a micro-batch has another number of elements in its " + spec.name);
+  at::Tensor tensor = at::empty(spec.shape, nn::scalar_type_of(spec.type));
   copy_in(tensor, found->second);
   return tensor;
+}
+
+std::string text_of(const char* type, at::IntArrayRef shape) {
+  return fmt::format("{} [{}]", type, fmt::join(shape, ", "));
+}
+
+// `what` it is of the value.
+void expect_declared(const plan::Instruction& instruction, const plan::ValueSpec& spec,
+                     const at::Tensor& made, const char* what = "") {
+  const at::ScalarType type = nn::scalar_type_of(spec.type);
+  if (made.scalar_type() == type && made.sizes() == spec.shape) return;
+  throw InternalError(fmt::format("{} made {}{} as {} where the model declares {}",
+                                  plan::describe(instruction), what, spec.name,
+                                  text_of(at::toString(made.scalar_type()), made.sizes()),
+                                  text_of(at::toString(type), spec.shape)));
+}
+
+// In the type and shape of the value whose gradient it is.
+at::Tensor as_gradient(const plan::Instruction& instruction, const plan::ValueSpec& spec,
+                       const at::Tensor& made) {
+  const bool other = made.sizes() != spec.shape && made.numel() == spec.elements();
+  const at::Tensor gradient = other ? made.view(spec.shape) : made;
+  expect_declared(instruction, spec, gradient, "the gradient of ");
+  return gradient;
 }
 
 }  // namespace
@@ -122,8 +145,9 @@ std::vector<at::Tensor> Executor::loaded(const plan::Instruction& instruction,
   HostBatch batch = running.inputs.load(instruction.micro_batch);
   std::vector<at::Tensor> tensors;
   for (const plan::LoadedValue& value : instruction.arguments.loaded) {
-    const std::string& name = model_.graph.values[index(value.value)].name;
-    tensors.push_back(loaded_tensor(batch, name, machine_.state->precision));
+    const plan::ValueSpec& spec = model_.graph.values[index(value.value)];
+    tensors.push_back(spec.type == NumberType::Int64 ? loaded_tensor(batch.values, spec)
+                                                     : loaded_tensor(batch.fields, spec));
   }
   running.samples[index(instruction.micro_batch)] = std::move(batch.samples);
   return tensors;
@@ -142,6 +166,7 @@ void Executor::make_loaded(std::size_t number, Running& running) {
 }
 
 void Executor::forward(const plan::Instruction& instruction, bool keep, Running& running) {
+  const plan::NodeSpec& spec = model_.graph.nodes[index(instruction.node_index)];
   const nn::Node& node = *model_.nodes[index(instruction.node_index)];
   std::vector<at::Tensor> inputs;
   for (const int id : instruction.arguments.inputs) inputs.push_back(running.buffers[index(id)]);
@@ -149,6 +174,7 @@ void Executor::forward(const plan::Instruction& instruction, bool keep, Running&
   nn::Record record;
   const at::Tensor output =
       node.forward(context_of(instruction, running), inputs, parameters, keep ? &record : nullptr);
+  expect_declared(instruction, model_.graph.values[index(spec.output)], output);
   make(instruction, instruction.arguments.output, output, running);
   if (!keep) return;
   expect(record.slots.size() == instruction.arguments.record.size(),
@@ -191,6 +217,7 @@ void Executor::make_targets(const plan::Instruction& instruction, Running& runni
 
 void Executor::backward(const plan::Instruction& instruction, Running& running) {
   const plan::Arguments& arguments = instruction.arguments;
+  const plan::NodeSpec& node = model_.graph.nodes[index(instruction.node_index)];
   const auto tensor = [&](int id) { return id < 0 ? at::Tensor() : running.buffers[index(id)]; };
   nn::Record record;
   for (const int id : arguments.record) record.slots.push_back(tensor(id));
@@ -219,7 +246,8 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
   for (std::size_t i = 0; i < arguments.inputs.size(); ++i) {
     const int id = arguments.input_gradients[i];
     if (id < 0) continue;
-    const at::Tensor& made = gradients[i];
+    const at::Tensor made =
+        as_gradient(instruction, model_.graph.values[index(node.inputs[i])], gradients[i]);
     const bool shares = given.output_gradient.defined() &&
                         made.storage().unsafeGetStorageImpl() ==
                             given.output_gradient.storage().unsafeGetStorageImpl();
@@ -229,15 +257,11 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
                          placement == plan::Placement::SumWithAlias;
     expect(shares == aliases || placement == plan::Placement::AddInPlace,
            plan::describe(instruction) + " has a gradient in another storage than planned");
-    // What another stage has sent has the shape of a message.
-    const auto existing = [&] {
-      return running.buffers[index(arguments.accumulated[i])].view_as(made);
-    };
     if (placement == plan::Placement::SumWithAlias) {
-      make(instruction, id, made.add(existing()), running);
+      make(instruction, id, made.add(tensor(arguments.accumulated[i])), running);
       continue;
     }
-    if (placement == plan::Placement::AddExisting) made.add_(existing());
+    if (placement == plan::Placement::AddExisting) made.add_(tensor(arguments.accumulated[i]));
     make(instruction, id, made, running);
   }
 }

@@ -1,6 +1,6 @@
 // The executor: a plain interpreter of Programs, without policy. It does what the instructions say
 // with the buffers that they name, checks that every buffer it makes has the bytes that the Program
-// gives it, and measures.
+// gives it and every value the type and shape that the model does, and measures.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -58,15 +58,7 @@ void Executor::receive(const plan::Instruction& instruction, std::size_t number,
   const plan::Channel& channel = instruction.channel.value();
   // A gradient has the shape of the value that was handed over.
   const plan::ValueSpec& spec = model_.graph.values.at(index(instruction.arguments.value));
-  // What is no multiple of the width is flat: its readers know its shape.
-  const bool rows = model_.width > 0 && spec.elements % model_.width == 0;
-  const std::vector<std::int64_t> shape =
-      rows ? std::vector<std::int64_t>{spec.elements / model_.width, model_.width}
-           : std::vector<std::int64_t>{spec.elements};
-  const Precision precision = machine_.state->precision;
-  at::Tensor tensor = at::empty(shape, spec.is_double  ? at::kDouble
-                                       : spec.is_state ? nn::state_scalar_type(precision)
-                                                       : nn::compute_scalar_type(precision));
+  at::Tensor tensor = at::empty(spec.shape, nn::scalar_type_of(spec.type));
   make(instruction, instruction.arguments.output, tensor, running);
   dist::Transport& transport = transport_of(instruction);
   hand_to_transport(number, running, transport,

@@ -25,8 +25,7 @@ void copy_in(const at::Tensor& tensor, const std::vector<std::int64_t>& values) 
 
 void copy_in(const at::Tensor& tensor, const std::vector<float>& values) {
   // Wrapped, not made: what is loaded is not the tier's until it is converted.
-  tensor.copy_(at::from_blob(const_cast<float*>(values.data()),
-                             {static_cast<std::int64_t>(values.size())}, at::kFloat));
+  tensor.copy_(at::from_blob(const_cast<float*>(values.data()), tensor.sizes(), at::kFloat));
 }
 
 void copy_in(const at::Tensor& tensor, const at::Tensor& host) {

@@ -24,14 +24,26 @@ kernels::ElementType element_type_of(Precision precision) {
                                            : kernels::ElementType::BFloat16;
 }
 
+at::ScalarType scalar_type_of(NumberType type) {
+  switch (type) {
+    case NumberType::Float32:
+      return at::kFloat;
+    case NumberType::Float64:
+      return at::kDouble;
+    case NumberType::BFloat16:
+      return at::kBFloat16;
+    case NumberType::Int64:
+      break;
+  }
+  return at::kLong;
+}
+
 at::ScalarType compute_scalar_type(Precision precision) {
-  return precision == Precision::Float32   ? at::kFloat
-         : precision == Precision::Float64 ? at::kDouble
-                                           : at::kBFloat16;
+  return scalar_type_of(compute_type(precision));
 }
 
 at::ScalarType state_scalar_type(Precision precision) {
-  return precision == Precision::Float64 ? at::kDouble : at::kFloat;
+  return scalar_type_of(state_type(precision));
 }
 
 std::int64_t Declaration::allocation(std::int64_t bytes) const {

@@ -7,19 +7,32 @@
 
 namespace garonne::nn {
 
-int ModelBuilder::add_input(const std::string& name, std::int64_t elements) {
-  model_.graph.values.push_back(
-      {name, declaration_.allocation(elements * 8), false, true, elements});
+plan::ValueSpec ModelBuilder::value_of(const std::string& name, NumberType type,
+                                       TensorShape shape) const {
+  plan::ValueSpec value;
+  value.name = name;
+  value.type = type;
+  value.shape = std::move(shape);
+  value.bytes = declaration_.allocation(value.elements() * number_bytes(type));
+  return value;
+}
+
+int ModelBuilder::add_loaded(plan::ValueSpec value) {
+  value.differentiable = false;
+  value.loaded = true;
+  model_.graph.values.push_back(std::move(value));
   return static_cast<int>(model_.graph.values.size()) - 1;
 }
 
-int ModelBuilder::add_field_input(const std::string& name, std::int64_t elements) {
-  model_.graph.values.push_back({name, declaration_.tensor(elements), false, true, elements});
-  model_.graph.values.back().is_field = true;
-  return static_cast<int>(model_.graph.values.size()) - 1;
+int ModelBuilder::add_input(const std::string& name, TensorShape shape) {
+  return add_loaded(value_of(name, NumberType::Int64, std::move(shape)));
 }
 
-int ModelBuilder::add_parameter(const std::string& name, std::vector<std::int64_t> shape,
+int ModelBuilder::add_field_input(const std::string& name, TensorShape shape) {
+  return add_loaded(value_of(name, compute_type(declaration_.precision), std::move(shape)));
+}
+
+int ModelBuilder::add_parameter(const std::string& name, TensorShape shape,
                                 Initialisation initialisation, Box box) {
   plan::ParameterSpec parameter;
   parameter.name = name;
@@ -35,27 +48,22 @@ int ModelBuilder::add_parameter(const std::string& name, std::vector<std::int64_
 
 int ModelBuilder::add_node(const std::string& name, std::unique_ptr<Node> node,
                            std::vector<int> inputs, std::vector<int> parameters,
-                           std::int64_t elements) {
+                           TensorShape shape) {
   return append(name, std::move(node), std::move(inputs), std::move(parameters),
-                declaration_.tensor(elements), elements);
+                compute_type(declaration_.precision), std::move(shape));
 }
 
 int ModelBuilder::add_double_node(const std::string& name, std::unique_ptr<Node> node,
-                                  std::vector<int> inputs, std::int64_t elements) {
-  const int value = append(name, std::move(node), std::move(inputs), {},
-                           declaration_.allocation(elements * 8), elements);
-  model_.graph.values.back().is_double = true;
-  return value;
+                                  std::vector<int> inputs, TensorShape shape) {
+  return append(name, std::move(node), std::move(inputs), {}, NumberType::Float64,
+                std::move(shape));
 }
 
 int ModelBuilder::add_state_node(const std::string& name, std::unique_ptr<Node> node,
                                  std::vector<int> inputs, std::vector<int> parameters,
-                                 std::int64_t elements) {
-  const int value =
-      append(name, std::move(node), std::move(inputs), std::move(parameters),
-             declaration_.allocation(elements * state_bytes(declaration_.precision)), elements);
-  model_.graph.values.back().is_state = true;
-  return value;
+                                 TensorShape shape) {
+  return append(name, std::move(node), std::move(inputs), std::move(parameters),
+                state_type(declaration_.precision), std::move(shape));
 }
 
 void ModelBuilder::set_complex(int parameter) {
@@ -81,20 +89,22 @@ void ModelBuilder::set_uncut_replicated() {
 int ModelBuilder::add_loss(const std::string& name, std::unique_ptr<Node> node,
                            std::vector<int> inputs, std::vector<int> parameters) {
   model_.graph.loss = append(name, std::move(node), std::move(inputs), std::move(parameters),
-                             declaration_.allocation(8), 1);
+                             NumberType::Float64, {});
   return model_.graph.loss;
 }
 
 int ModelBuilder::append(const std::string& name, std::unique_ptr<Node> node,
-                         std::vector<int> inputs, std::vector<int> parameters,
-                         std::int64_t output_bytes, std::int64_t output_elements) {
+                         std::vector<int> inputs, std::vector<int> parameters, NumberType type,
+                         TensorShape shape) {
   plan::NodeSpec spec = node->declare(declaration_);
   spec.name = name;
   spec.cost_key += std::string(" ") + precision_name(declaration_.precision);
   spec.block = block_;
   spec.inputs = std::move(inputs);
   spec.parameters = std::move(parameters);
-  model_.graph.values.push_back({name, output_bytes, gradients_, false, output_elements});
+  plan::ValueSpec output = value_of(name, type, std::move(shape));
+  output.differentiable = gradients_;
+  model_.graph.values.push_back(std::move(output));
   spec.output = static_cast<int>(model_.graph.values.size()) - 1;
   if (!gradients_) {
     spec.pins_inputs.clear();
@@ -121,7 +131,6 @@ Model cut_model(const Model& whole, const plan::StageCut& cut) {
   }
   model.batch = whole.batch;
   model.sequence = whole.sequence;
-  model.width = whole.width;
   model.rows = whole.rows;
   return model;
 }

@@ -31,34 +31,37 @@ struct Model {
   std::vector<Box> boxes;  // by parameter index: what it is of the stored whole
   std::int64_t batch = 0;  // samples of a micro-batch
   std::int64_t sequence = 0;
-  std::int64_t width = 0;  // last dimension of the values that stages hand over
-  FieldRows rows;          // of loaded fields, where this is a member's part
+  FieldRows rows;  // of loaded fields, where this is a member's part
 };
 
 // The nodes and parameters of one stage of a pipeline (plan/pipeline/stage_cut.hpp).
 Model cut_model(const Model& whole, const plan::StageCut& cut);
 
-// Puts a model together, filling in what a node's own declaration leaves open.
+// Row-major; empty of a scalar.
+using TensorShape = std::vector<std::int64_t>;
+
+// Puts a model together, filling in what a node's own declaration leaves open. The shapes of values
+// are those of the tensors that nodes make and are given.
 class ModelBuilder {
  public:
   explicit ModelBuilder(const Declaration& declaration) : declaration_(declaration) {}
 
-  int add_input(const std::string& name, std::int64_t elements);  // int64
+  int add_input(const std::string& name, TensorShape shape);  // int64
   // Loaded too, but of the compute type; not differentiable.
-  int add_field_input(const std::string& name, std::int64_t elements);
+  int add_field_input(const std::string& name, TensorShape shape);
   // `box` is in the shape that checkpoints have, where this rank does not hold all of it, or where
   // that shape is another (fused heads).
-  int add_parameter(const std::string& name, std::vector<std::int64_t> shape,
-                    Initialisation initialisation, Box box = {});
-  // Returns the value index of the output, `elements` of the compute type.
+  int add_parameter(const std::string& name, TensorShape shape, Initialisation initialisation,
+                    Box box = {});
+  // Returns the value index of the output, which is of the compute type.
   int add_node(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
-               std::vector<int> parameters, std::int64_t elements);
+               std::vector<int> parameters, TensorShape shape);
   // The same for an output of float64 whatever the compute type.
   int add_double_node(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
-                      std::int64_t elements);
+                      TensorShape shape);
   // The same for an output of the type of gradients and optimizer states, float32 in bfloat16 runs.
   int add_state_node(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
-                     std::vector<int> parameters, std::int64_t elements);
+                     std::vector<int> parameters, TensorShape shape);
   // Its last dimension is of real and imaginary parts.
   void set_complex(int parameter);
   // What the parameter is on the other tensor ranks.
@@ -66,7 +69,7 @@ class ModelBuilder {
   // All parameters that a rank has whole are on the other tensor ranks too, with parts of the
   // gradients.
   void set_uncut_replicated();
-  // The scalar loss, of 8 bytes whatever the precision.
+  // The scalar loss, of float64 whatever the compute type.
   int add_loss(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
                std::vector<int> parameters);
   void next_block() { ++block_; }
@@ -76,8 +79,11 @@ class ModelBuilder {
   Model take() { return std::move(model_); }
 
  private:
+  int add_loaded(plan::ValueSpec value);
   int append(const std::string& name, std::unique_ptr<Node> node, std::vector<int> inputs,
-             std::vector<int> parameters, std::int64_t output_bytes, std::int64_t output_elements);
+             std::vector<int> parameters, NumberType type, TensorShape shape);
+  // Its name, bytes, type and shape.
+  plan::ValueSpec value_of(const std::string& name, NumberType type, TensorShape shape) const;
 
   Declaration declaration_;
   Model model_;

@@ -57,6 +57,7 @@ struct ParameterGradient {
   bool accumulate = false;
 };
 
+// Values and their gradients come in the types and shapes that the model declares for the values.
 struct BackwardArguments {
   std::vector<at::Tensor> inputs;      // undefined where the node does not pin them
   at::Tensor output;                   // undefined where not pinned
@@ -78,12 +79,13 @@ class Node {
   // Kind, cost key, bytes and operations; the model fills in names, indices and block.
   virtual plan::NodeSpec declare(const Declaration& declaration) const = 0;
 
-  // Makes the output, in a storage of its own. With a record, fills it with what the backward
-  // needs.
+  // Makes the output, in a storage of its own and as the model declares the value. With a record,
+  // fills it with what the backward needs.
   virtual at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                              const std::vector<at::Tensor>& parameters, Record* record) const = 0;
 
-  // Gradients of the wanted inputs (undefined elsewhere); writes or adds the parameters' into their
+  // Gradients of the wanted inputs (undefined elsewhere), of the inputs' types and, in any shape of
+  // as many elements, contiguous; writes or adds the parameters' into their
   // targets.
   virtual std::vector<at::Tensor> backward(const Context& context,
                                            BackwardArguments& arguments) const = 0;

@@ -3,7 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "dist/session.hpp"
@@ -51,6 +56,82 @@ TEST(Executor, RecomputingGivesTheSameBits) {
       }
     }
   }
+}
+
+// As another node makes it, but for the type or the shape of what one of its passes hands out.
+class Misdeclared : public nn::Node {
+ public:
+  using Change = std::function<at::Tensor(const at::Tensor&)>;
+  Misdeclared(std::shared_ptr<const nn::Node> node, Change output, Change gradient)
+      : node_(std::move(node)), output_(std::move(output)), gradient_(std::move(gradient)) {}
+
+  plan::NodeSpec declare(const nn::Declaration& declaration) const override {
+    return node_->declare(declaration);
+  }
+  at::Tensor forward(const nn::Context& context, const std::vector<at::Tensor>& inputs,
+                     const std::vector<at::Tensor>& parameters, nn::Record* record) const override {
+    return output_(node_->forward(context, inputs, parameters, record));
+  }
+  std::vector<at::Tensor> backward(const nn::Context& context,
+                                   nn::BackwardArguments& arguments) const override {
+    std::vector<at::Tensor> gradients = node_->backward(context, arguments);
+    gradients[0] = gradient_(gradients[0]);
+    return gradients;
+  }
+
+ private:
+  std::shared_ptr<const nn::Node> node_;
+  Change output_;
+  Change gradient_;
+};
+
+TEST(Executor, WhatANodeMakesHasTheTypeAndShapeThatTheModelDeclares) {
+  const Misdeclared::Change same = [](const at::Tensor& made) { return made; };
+  const Misdeclared::Change flat = [](const at::Tensor& made) { return made.view({-1}); };
+  const Misdeclared::Change longs = [](const at::Tensor& made) { return made.to(at::kInt); };
+  const Misdeclared::Change fewer = [](const at::Tensor& made) { return made.narrow(0, 1, 1); };
+  struct Case {
+    Misdeclared::Change output;
+    Misdeclared::Change gradient;
+    std::vector<std::string> words;  // of the refusal; none where there is none
+  };
+  const std::string rows = std::to_string(Setting().batch * Setting().sequence);
+  const std::string columns = std::to_string(4 * Setting().hidden);
+  const std::string declared = "declares Float [" + rows + ", " + columns + "]";
+  const std::vector<Case> cases = {
+      {same, same, {}},
+      {flat, same, {"forward", "layer.1.gelu", "as Float [", declared}},
+      {longs, same, {"forward", "layer.1.gelu", "as Int [" + rows, declared}},
+      {same, longs, {"backward", "gradient of layer.1.up as Int [" + rows, declared}},
+      {same, fewer, {"backward", "gradient of layer.1.up as Float [1, ", declared}},
+      // Gradients have as many elements, and get the shape of their values.
+      {same, flat, {}},
+  };
+  for (const Case& given : cases) {
+    Rank rank{Setting()};
+    nn::Model& model = rank.model();
+    for (std::size_t n = 0; n < model.nodes.size(); ++n) {
+      if (model.graph.nodes[n].name != "layer.1.gelu") continue;
+      model.nodes[n] = std::make_shared<Misdeclared>(model.nodes[n], given.output, given.gradient);
+    }
+    std::string message;
+    try {
+      rank.step();
+    } catch (const InternalError& error) {
+      message = error.what();
+    }
+    EXPECT_EQ(message.empty(), given.words.empty()) << message;
+    for (const std::string& word : given.words)
+      EXPECT_NE(message.find(word), std::string::npos) << word << " in: " << message;
+  }
+}
+
+TEST(Executor, AMicroBatchHasTheElementsThatTheModelDeclares) {
+  Rank rank{Setting()};
+  for (plan::ValueSpec& value : rank.model().graph.values) {
+    if (value.name == "tokens") value.shape = {value.shape[0] + 1};
+  }
+  EXPECT_THROW(rank.step(), InternalError);
 }
 
 TEST(Executor, DropoutActsAndChangesFromStepToStep) {

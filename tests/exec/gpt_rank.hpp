@@ -151,6 +151,7 @@ class Rank {
   }
 
   const nn::Model& model() const { return model_; }
+  nn::Model& model() { return model_; }
   const plan::Program& program() const { return program_; }
   plan::Program& program() { return program_; }
   const plan::Prediction& prediction() const { return prediction_; }

@@ -7,6 +7,7 @@
 #include "kernels/product.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/declared_bytes.hpp"
+#include "nn/element_type.hpp"
 #include "nn/gpt/gpt.hpp"
 
 namespace garonne::nn {
@@ -22,6 +23,19 @@ struct Shape {
 std::string describe(const Shape& shape) {
   return "sequence " + std::to_string(shape.sequence) + " heads " + std::to_string(shape.heads) +
          "x" + std::to_string(shape.head_size) + " batch " + std::to_string(shape.batch);
+}
+
+TEST(NumberType, HasTheBytesOfItsTensors) {
+  for (const NumberType type :
+       {NumberType::Float32, NumberType::Float64, NumberType::BFloat16, NumberType::Int64}) {
+    const auto bytes = static_cast<std::int64_t>(at::elementSize(scalar_type_of(type)));
+    EXPECT_EQ(number_bytes(type), bytes) << number_type_name(type);
+  }
+  for (const Precision precision : {Precision::Float32, Precision::Float64, Precision::BFloat16}) {
+    EXPECT_EQ(number_bytes(compute_type(precision)), compute_bytes(precision));
+    EXPECT_EQ(number_bytes(state_type(precision)), state_bytes(precision));
+    EXPECT_STREQ(number_type_name(compute_type(precision)), precision_name(precision));
+  }
 }
 
 // All products by one library, so that nothing is left to what happens to be fastest.

@@ -75,8 +75,8 @@ inline ModelRun run_model(const nn::Model& model, Precision precision, const Nam
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     if (!graph.values[v].loaded) continue;
     run.values[v] = loaded.at(graph.values[v].name)
-                        .to(graph.values[v].is_field ? compute : at::kLong)
-                        .reshape({-1})
+                        .to(nn::scalar_type_of(graph.values[v].type))
+                        .reshape(graph.values[v].shape)
                         .contiguous();
   }
   const auto gather = [](const std::vector<at::Tensor>& from, const std::vector<int>& which) {
@@ -98,8 +98,9 @@ inline ModelRun run_model(const nn::Model& model, Precision precision, const Nam
       const at::Tensor again = model.nodes[n]->forward(context, inputs, used, record);
       EXPECT_TRUE(at::equal(output, again)) << spec.name << " changes when it is run again";
     }
-    EXPECT_EQ(output.numel(), graph.values[static_cast<std::size_t>(spec.output)].elements)
-        << spec.name;
+    const auto& declared = graph.values[static_cast<std::size_t>(spec.output)];
+    EXPECT_EQ(output.sizes(), declared.shape) << spec.name;
+    EXPECT_EQ(output.scalar_type(), nn::scalar_type_of(declared.type)) << spec.name;
     EXPECT_TRUE(output.is_contiguous()) << spec.name;
     EXPECT_EQ(records[n].slots.size(), spec.private_slot_bytes.size()) << spec.name;
   }
@@ -142,14 +143,16 @@ inline ModelRun run_model(const nn::Model& model, Precision precision, const Nam
     for (std::size_t i = 0; i < spec.inputs.size(); ++i) {
       if (!arguments.wanted[i]) continue;
       at::Tensor& gradient = gradients[static_cast<std::size_t>(spec.inputs[i])];
+      const auto& value = graph.values[static_cast<std::size_t>(spec.inputs[i])];
+      EXPECT_EQ(made[i].scalar_type(), nn::scalar_type_of(value.type)) << spec.name;
       if (arguments.output_gradient.defined()) {
         EXPECT_EQ(made[i].data_ptr() == arguments.output_gradient.data_ptr(),
                   spec.gradient_aliases[i])
             << spec.name << " and its declared alias";
       }
       gradient = gradient.defined() && !arguments.add_to[i].defined()
-                     ? gradient.view({-1}) + made[i].view({-1})
-                     : made[i];
+                     ? gradient + made[i].view(value.shape)
+                     : made[i].view(value.shape);
     }
   }
   for (std::size_t k = 0; k < graph.parameters.size(); ++k) {

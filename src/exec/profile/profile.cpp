@@ -68,9 +68,9 @@ std::vector<nn::ProductShape> product_shapes(const nn::Model& model, Precision p
     if (!multiplies) continue;
     const auto& weight = model.graph.parameters[static_cast<std::size_t>(node.parameters[0])].shape;
     const auto& output = model.graph.values[static_cast<std::size_t>(node.output)];
-    // Padding gives layers of a field more rows than the model has.
+    // A loss has none of its own.
     const std::int64_t rows =
-        node.kind == "linear" ? output.elements / weight[0] : model.batch * model.sequence;
+        node.kind == "linear" ? output.shape[0] : model.batch * model.sequence;
     for (const auto form : {nn::ProductForm::Forward, nn::ProductForm::InputGradient,
                             nn::ProductForm::WeightGradient}) {
       if (node.kind == "logits_head" && form != nn::ProductForm::Forward) continue;
@@ -147,21 +147,9 @@ class NodeProbe {
     context_.products = &products;
     for (const int input : spec_.inputs) {
       const plan::ValueSpec& value = model.graph.values[static_cast<std::size_t>(input)];
-      const std::int64_t rows = model.batch * model.sequence;
-      if (value.is_field) {
-        inputs_.push_back(random_tensor({value.elements}, type));
-        continue;
-      }
-      if (value.loaded) {
-        inputs_.push_back(at::zeros({rows}, at::kLong));
-        continue;
-      }
-      // A piece of the rows that sequence parallelism cuts may be no multiple of all of them.
-      const std::int64_t columns = value.elements % rows == 0 ? value.elements / rows : 1;
-      inputs_.push_back(random_tensor({value.elements / columns, columns},
-                                      value.is_double  ? at::kDouble
-                                      : value.is_state ? nn::state_scalar_type(precision)
-                                                       : type));
+      inputs_.push_back(value.type == NumberType::Int64
+                            ? at::zeros(value.shape, at::kLong)
+                            : random_tensor(value.shape, nn::scalar_type_of(value.type)));
     }
     for (const int p : spec_.parameters) {
       const auto& parameter = model.graph.parameters[static_cast<std::size_t>(p)];

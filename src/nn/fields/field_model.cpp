@@ -77,15 +77,17 @@ std::vector<FieldRows> rows_of_members(const ModelKind& kind, const RunConfig::M
   return rows;
 }
 
-Model finish(ModelBuilder& builder, const RunConfig::Model& keys, const FieldShape& shape,
-             std::int64_t batch) {
+int add_input(ModelBuilder& builder, const FieldShape& shape, std::int64_t batch) {
+  return builder.add_field_input("input", {batch, shape.input_channels, shape.count()});
+}
+
+Model finish(ModelBuilder& builder, const FieldShape& shape, std::int64_t batch) {
   // Each member has the part of a gradient that comes from its own rows and modes.
   if (shape.cut.cuts()) builder.set_uncut_replicated();
   Model model = builder.take();
   model.rows = shape.rows;
   model.batch = batch;
   model.sequence = shape.count();
-  model.width = keys.hidden;
   return model;
 }
 
@@ -199,11 +201,13 @@ Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
   const FieldShape shape = cut.cuts() ? cut_field(whole, kind.rows(keys, whole, cut), cut) : whole;
   ModelBuilder builder(declaration);
   const std::int64_t points = batch * shape.count();
-  const int input = builder.add_field_input("input", points * shape.input_channels);
-  const std::int64_t predicted = points * shape.target_channels;
   const std::int64_t steps = shape.push_forward + shape.rollout;
-  const int target = builder.add_field_input("target", shape.rollout * predicted);
-  const int mask = shape.masked ? builder.add_field_input("mask", steps * predicted) : -1;
+  const auto add_fields = [&](const std::string& name, std::int64_t count) {
+    return builder.add_field_input(name, {count, batch, shape.target_channels, shape.count()});
+  };
+  const int input = add_input(builder, shape, batch);
+  const int target = add_fields("target", shape.rollout);
+  const int mask = shape.masked ? add_fields("mask", steps) : -1;
   const auto network = kind.network({builder, keys, shape, batch});
   std::vector<int> predictions;  // as later steps read them
   std::vector<int> losses;
@@ -218,21 +222,23 @@ Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
       if (shape.masked) compared.push_back(mask);
       const std::int64_t number = step - shape.push_forward;
       std::unique_ptr<Node> node;
-      const auto gather = [&](const std::string& what, std::unique_ptr<Node> own,
+      // What a member makes are `rows` of so many numbers.
+      const auto gather = [&](const std::string& what, std::unique_ptr<Node> own, std::int64_t rows,
                               std::int64_t numbers) {
-        const int mine =
-            builder.add_double_node(prefix + what, std::move(own), std::move(compared), numbers);
-        const std::int64_t all = cut.members * numbers;
+        const int mine = builder.add_double_node(prefix + what, std::move(own), std::move(compared),
+                                                 {rows, numbers});
+        const std::int64_t all = cut.members * rows;
         compared = {builder.add_double_node(prefix + "gathered_" + what,
-                                            make_gather_statistics(all, cut.members), {mine}, all)};
+                                            make_gather_statistics(all * numbers, cut.members),
+                                            {mine}, {all, numbers})};
       };
       if (cut.cuts() && needs_whole_field(loss)) {
-        const std::int64_t numbers = static_cast<std::int64_t>(compared.size()) * predicted;
-        gather("fields", make_compared_fields(shape, batch, number), numbers);
+        gather("fields", make_compared_fields(shape, batch, number),
+               static_cast<std::int64_t>(compared.size()), points * shape.target_channels);
         node = make_whole_field_loss(loss, whole, rows_of_members(kind, keys, whole, cut), batch);
       } else if (cut.cuts()) {
-        gather("norms", make_field_norms(loss, shape, batch, number),
-               3 * field_norm_groups(loss, shape, batch));
+        gather("norms", make_field_norms(loss, shape, batch, number), 3,
+               field_norm_groups(loss, shape, batch));
         node = make_gathered_field_loss(loss, shape, batch);
       } else {
         node = make_field_loss(loss, shape, batch, number);
@@ -241,17 +247,17 @@ Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
         builder.add_loss("loss", std::move(node), std::move(compared), {});
       } else {
         losses.push_back(
-            builder.add_double_node(prefix + "loss", std::move(node), std::move(compared), 1));
+            builder.add_double_node(prefix + "loss", std::move(node), std::move(compared), {}));
       }
     }
     const bool fills = shape.masked && step + 1 < steps;
-    predictions.push_back(fills ? builder.add_node(prefix + "filled",
-                                                   make_field_fill(shape, batch, step),
-                                                   {prediction, mask}, {}, predicted)
-                                : prediction);
+    predictions.push_back(
+        fills ? builder.add_node(prefix + "filled", make_field_fill(shape, batch, step),
+                                 {prediction, mask}, {}, {points, shape.target_channels})
+              : prediction);
   }
   if (shape.rollout > 1) builder.add_loss("loss", make_mean_loss(shape.rollout), losses, {});
-  return finish(builder, keys, shape, batch);
+  return finish(builder, shape, batch);
 }
 
 Model make_field_predictor(const RunConfig::Model& keys, const FieldShape& shape,
@@ -260,11 +266,11 @@ Model make_field_predictor(const RunConfig::Model& keys, const FieldShape& shape
   refuse_unused_keys(keys, kind);
   check_shape(shape);
   ModelBuilder builder(declaration);
-  const int input = builder.add_field_input("input", batch * shape.count() * shape.input_channels);
+  const int input = add_input(builder, shape, batch);
   FieldShape without_noise = shape;
   without_noise.noise = 0;
   kind.network({builder, keys, without_noise, batch})->apply("", window_of(shape, input, {}));
-  return finish(builder, keys, shape, batch);
+  return finish(builder, shape, batch);
 }
 
 }  // namespace garonne::nn

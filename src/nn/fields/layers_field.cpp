@@ -225,15 +225,15 @@ class GatedAdd : public Node {
 
   at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
-    const at::Tensor x = inputs[0].view({rows_, channels_});
+    const at::Tensor& x = inputs[0];
     at::Tensor y = at::empty_like(x);
-    at::addcmul_out(y, x, inputs[1].view({rows_, channels_}), parameters[0]);
+    at::addcmul_out(y, x, inputs[1], parameters[0]);
     return y;
   }
 
   std::vector<at::Tensor> backward(const Context& context,
                                    BackwardArguments& arguments) const override {
-    const at::Tensor given = arguments.output_gradient.view({rows_, channels_});
+    const at::Tensor& given = arguments.output_gradient;
     gate_gradient(context, arguments);
     at::Tensor gradient = at::empty_like(given);
     at::mul_out(gradient, given, arguments.parameters[0]);
@@ -248,8 +248,8 @@ class GatedAdd : public Node {
   // The sum over rows of gradient · skip, piece by piece so that the products stay in the cache.
   void gate_gradient(const Context& context, const BackwardArguments& arguments) const {
     const ParameterGradient& target = arguments.parameter_gradients[0];
-    const at::Tensor given = arguments.output_gradient.view({rows_, channels_});
-    const at::Tensor skip = arguments.inputs[1].view({rows_, channels_});
+    const at::Tensor& given = arguments.output_gradient;
+    const at::Tensor& skip = arguments.inputs[1];
     const auto type = state_scalar_type(context.precision);
     const at::Tensor products = at::empty({piece_rows(), channels_}, given.options().dtype(type));
     for (std::int64_t first = 0; first < rows_; first += piece_rows()) {

@@ -51,7 +51,9 @@ class GptWriter {
 
  private:
   bool cut() const { return ranks_ > 1; }
-  std::int64_t stream_elements() const { return stream_rows_.count() * sizes_.hidden; }
+  TensorShape stream_shape() const { return {stream_rows_.count(), sizes_.hidden}; }
+  TensorShape shape() const { return {rows_.count(), sizes_.hidden}; }
+  // Of what all ranks have of the stream.
   std::int64_t elements() const { return rows_.count() * sizes_.hidden; }
 
   Box cut_of(const std::vector<std::int64_t>& global, std::size_t axis) const {
@@ -69,7 +71,7 @@ class GptWriter {
     const int gain = add_replicated(name + ".weight", {sizes_.hidden}, {0, 1});
     const int bias = add_replicated(name + ".bias", {sizes_.hidden}, {0, 0});
     return builder_.add_node(name, make_layer_norm(stream_rows_, sizes_.hidden, norm_epsilon), {x},
-                             {gain, bias}, stream_elements());
+                             {gain, bias}, stream_shape());
   }
 
   // Into and out of what is cut over the tensor ranks.
@@ -77,12 +79,12 @@ class GptWriter {
     if (!cut()) return x;
     auto node = stream_rows_.pieces > 1 ? make_gather_to_tensor(elements(), ranks_)
                                         : make_copy_to_tensor(elements(), ranks_);
-    return builder_.add_node(name, std::move(node), {x}, {}, elements());
+    return builder_.add_node(name, std::move(node), {x}, {}, shape());
   }
   int leave(const std::string& name, int x) {
     auto node = stream_rows_.pieces > 1 ? make_scatter_from_tensor(elements(), ranks_)
                                         : make_reduce_from_tensor(elements(), ranks_);
-    return builder_.add_node(name, std::move(node), {x}, {}, stream_elements());
+    return builder_.add_node(name, std::move(node), {x}, {}, stream_shape());
   }
 
   // A linear layer whose outputs are cut, along axis `axis` of their stored shape.
@@ -96,7 +98,7 @@ class GptWriter {
                                               cut_of(stored, axis));
     const int bias = builder_.add_parameter(name + ".bias", {mine}, {0, 0}, bias_box);
     return builder_.add_node(name, make_linear(rows_, inputs, mine), {x}, {weight, bias},
-                             rows_.count() * mine);
+                             {rows_.count(), mine});
   }
 
   // One whose inputs are cut: the sum over the ranks, then the bias.
@@ -111,19 +113,19 @@ class GptWriter {
     const int bias = add_replicated(name + ".bias", {hidden}, {0, 0});
     if (!cut()) {
       return builder_.add_node(name, make_linear(rows_, inputs, hidden), {x}, {weight, bias},
-                               elements());
+                               shape());
     }
     const int part = builder_.add_node(name, make_linear(rows_, mine, hidden, /*bias=*/false), {x},
-                                       {weight}, elements());
+                                       {weight}, shape());
     const int sum = leave(name + "_sum", part);
     return builder_.add_node(name + "_bias", make_bias(stream_rows_, hidden), {sum}, {bias},
-                             stream_elements());
+                             stream_shape());
   }
 
   int residual(const std::string& name, int x, int branch) {
     return builder_.add_node(name,
                              make_dropout_add(name, stream_rows_, sizes_.hidden, sizes_.dropout),
-                             {x, branch}, {}, stream_elements());
+                             {x, branch}, {}, stream_shape());
   }
 
   int embedding(int tokens);
@@ -149,16 +151,16 @@ int GptWriter::embedding(int tokens) {
     return builder_.add_node("embedding",
                              make_embedding("embedding", rows_, hidden, sizes_.vocabulary,
                                             sizes_.sequence, sizes_.dropout),
-                             {tokens}, {tables_.token, tables_.position}, elements());
+                             {tokens}, {tables_.token, tables_.position}, shape());
   }
   const int part = builder_.add_node("token_rows", make_token_rows(rows_, hidden, vocabulary_),
-                                     {tokens}, {tables_.token}, elements());
+                                     {tokens}, {tables_.token}, shape());
   const int rows = leave("token_rows_sum", part);
   // Named as where nothing is cut: the masks of dropout go by the name.
   return builder_.add_node(
       "embedding",
       make_position_embedding("embedding", stream_rows_, hidden, sizes_.sequence, sizes_.dropout),
-      {rows}, {tables_.position}, stream_elements());
+      {rows}, {tables_.position}, stream_shape());
 }
 
 int GptWriter::layer(std::int64_t number, int x) {
@@ -172,14 +174,14 @@ int GptWriter::layer(std::int64_t number, int x) {
       column_linear(prefix + "qkv", normed, 3 * hidden, {3, sizes_.heads, head_size}, 1);
   const int attended =
       builder_.add_node(prefix + "attention", make_attention(rows_, heads, head_size), {qkv}, {},
-                        rows_.count() * heads * head_size);
+                        {rows_.count(), heads * head_size});
   const int projected = row_linear(prefix + "projection", attended, hidden);
   const int middle = residual(prefix + "attention_residual", x, projected);
   const int normed_again =
       enter(prefix + "feed_forward_input", norm(prefix + "feed_forward_norm", middle));
   const int up = column_linear(prefix + "up", normed_again, 4 * hidden, {4 * hidden}, 0);
   const int activated =
-      builder_.add_node(prefix + "gelu", make_gelu(rows_, inner), {up}, {}, rows_.count() * inner);
+      builder_.add_node(prefix + "gelu", make_gelu(rows_, inner), {up}, {}, {rows_.count(), inner});
   const int down = row_linear(prefix + "down", activated, 4 * hidden);
   return residual(prefix + "feed_forward_residual", middle, down);
 }
@@ -204,13 +206,13 @@ void GptWriter::loss(int x, int targets) {
   const std::int64_t width = vocabulary_.width;
   const int logits =
       builder_.add_node("logits", make_linear(rows_, sizes_.hidden, width, /*bias=*/false),
-                        {entered}, {tables_.token}, rows_.count() * width);
+                        {entered}, {tables_.token}, {rows_.count(), width});
   const int mine =
       builder_.add_double_node("logit_statistics", make_logit_statistics(rows_, vocabulary_),
-                               {logits, targets}, 2 * rows_.count());
-  const std::int64_t all = 2 * ranks_ * rows_.count();
-  const int gathered = builder_.add_double_node("gathered_statistics",
-                                                make_gather_statistics(all, ranks_), {mine}, all);
+                               {logits, targets}, {2, rows_.count()});
+  const int gathered = builder_.add_double_node(
+      "gathered_statistics", make_gather_statistics(2 * ranks_ * rows_.count(), ranks_), {mine},
+      {2 * ranks_, rows_.count()});
   builder_.add_loss("loss", make_gathered_loss(rows_, ranks_), {gathered}, {});
 }
 
@@ -262,14 +264,13 @@ Model make_gpt(const GptSizes& sizes, std::int64_t batch, const Declaration& dec
   check_gpt_sizes(sizes);
   check_gpt_part(sizes, batch, part);
   ModelBuilder builder(declaration);
-  const int tokens = builder.add_input("tokens", batch * sizes.sequence);
-  const int targets = builder.add_input("targets", batch * sizes.sequence);
+  const int tokens = builder.add_input("tokens", {batch * sizes.sequence});
+  const int targets = builder.add_input("targets", {batch * sizes.sequence});
   GptWriter writer(builder, sizes, batch, part);
   writer.loss(writer.body(tokens), targets);
   Model model = builder.take();
   model.batch = batch;
   model.sequence = sizes.sequence;
-  model.width = sizes.hidden;
   return model;
 }
 
@@ -277,15 +278,14 @@ Model make_gpt_generator(const GptSizes& sizes, const Declaration& declaration) 
   check_gpt_sizes(sizes);
   ModelBuilder builder(declaration);
   const Rows rows{1, sizes.sequence};
-  const int tokens = builder.add_input("tokens", rows.count());
+  const int tokens = builder.add_input("tokens", {rows.count()});
   GptWriter writer(builder, sizes, 1, GptPart());
   const int x = writer.body(tokens);
   builder.add_node("logits", make_logits_head(rows, sizes.hidden, sizes.vocabulary), {x},
-                   {writer.tables().token}, rows.count() * sizes.vocabulary);
+                   {writer.tables().token}, {rows.count(), sizes.vocabulary});
   Model model = builder.take();
   model.batch = 1;
   model.sequence = sizes.sequence;
-  model.width = sizes.hidden;
   return model;
 }
 

@@ -56,12 +56,10 @@ class Linear : public Node {
 
   std::vector<at::Tensor> backward(const Context& context,
                                    BackwardArguments& arguments) const override {
-    // Losses of fields hand over what has no rows.
-    const at::Tensor gradient = arguments.output_gradient.view({rows_.count(), outputs_});
+    const at::Tensor& gradient = arguments.output_gradient;
     auto& gradients = arguments.parameter_gradients;
     if (arguments.weights) {
-      context.products->weight_gradient(context.queue, gradient,
-                                        arguments.inputs[0].view({rows_.count(), inputs_}),
+      context.products->weight_gradient(context.queue, gradient, arguments.inputs[0],
                                         gradients[0].target, gradients[0].accumulate);
       if (bias_) {
         kernels::bias_gradient(context.queue, context.element_type(), gradient.const_data_ptr(),

@@ -58,10 +58,10 @@ class AdaptiveNetwork : public FieldNetwork {
     const std::int64_t patch_elements = shape_.input_channels * keys_.patch * keys_.patch;
     int x = builder_.add_node(prefix + "patches",
                               make_window_patches(shape_, batch_, window, keys_.patch),
-                              window.values, {}, batch_ * tokens_ * patch_elements);
+                              window.values, {}, {batch_ * tokens_, patch_elements});
     x = linear(prefix + "patch", patch_, x);
     x = builder_.add_node(prefix + "position", make_bias({batch_, 1}, tokens_ * keys_.hidden), {x},
-                          {position_}, elements());
+                          {position_}, shape());
     for (std::size_t number = 0; number < layers_.size(); ++number) {
       builder_.next_block();
       x = block(prefix + fmt::format("block.{}.", number), layers_[number], x);
@@ -71,7 +71,7 @@ class AdaptiveNetwork : public FieldNetwork {
     return builder_.add_node(
         prefix + "prediction",
         make_field_of_patches(shape_, batch_, keys_.patch, shape_.target_channels), {x}, {},
-        batch_ * shape_.count() * shape_.target_channels);
+        {batch_ * shape_.count(), shape_.target_channels});
   }
 
  private:
@@ -126,7 +126,9 @@ class AdaptiveNetwork : public FieldNetwork {
     return chosen;
   }
 
-  std::int64_t elements() const { return batch_ * tokens_ * keys_.hidden; }
+  TensorShape shape() const { return {batch_ * tokens_, keys_.hidden}; }
+  // Of a spectrum, whole or a member's piece.
+  TensorShape spectrum_shape(std::int64_t modes) const { return {batch_, 2, modes, keys_.hidden}; }
 
   Linear add_linear(const std::string& name, std::int64_t outputs, std::int64_t inputs,
                     bool bias = true) {
@@ -179,21 +181,21 @@ class AdaptiveNetwork : public FieldNetwork {
     if (layer.bias >= 0) parameters.push_back(layer.bias);
     return builder_.add_node(
         name, make_linear({batch_, tokens_}, layer.inputs, layer.outputs, layer.bias >= 0), {x},
-        std::move(parameters), batch_ * tokens_ * layer.outputs);
+        std::move(parameters), {batch_ * tokens_, layer.outputs});
   }
   int norm(const std::string& name, const Pair& parameters, int x) {
     return builder_.add_node(name, make_layer_norm({batch_, tokens_}, keys_.hidden, norm_epsilon),
-                             {x}, {parameters.weight, parameters.bias}, elements());
+                             {x}, {parameters.weight, parameters.bias}, shape());
   }
   int filter(const std::string& name, const Pair& parameters, SpectralActivation activation,
              int x) {
     return builder_.add_state_node(
         name, make_spectral_block_linear(blocks_, activation, keys_.sparsity_threshold), {x},
-        {parameters.weight, parameters.bias}, blocks_.elements());
+        {parameters.weight, parameters.bias}, spectrum_shape(blocks_.modes));
   }
   int add(const std::string& name, int x, int y) {
     return builder_.add_node(name, make_dropout_add(name, {batch_, tokens_}, keys_.hidden, 0),
-                             {x, y}, {}, elements());
+                             {x, y}, {}, shape());
   }
 
   int block(const std::string& prefix, const Layer& layer, int x) {
@@ -202,26 +204,26 @@ class AdaptiveNetwork : public FieldNetwork {
     int y = builder_.add_state_node(
         prefix + "analysis",
         make_orthonormal_analysis(transform_, batch_, tokens_, rows_ * columns_, hidden), {normal},
-        {}, spectrum_.whole_elements());
+        {}, spectrum_shape(spectrum_.entries()));
     if (cuts()) {
       y = builder_.add_state_node(prefix + "spectrum", make_sum_spectrum(spectrum_), {y}, {},
-                                  spectrum_.piece_elements());
+                                  spectrum_.piece_shape());
     }
     y = filter(prefix + "filter1", layer.filter1, SpectralActivation::Relu, y);
     y = filter(prefix + "filter2", layer.filter2, SpectralActivation::Shrink, y);
     if (cuts()) {
       y = builder_.add_state_node(prefix + "gathered_spectrum", make_gather_spectrum(spectrum_),
-                                  {y}, {}, spectrum_.whole_elements());
+                                  {y}, {}, spectrum_.whole_shape());
     }
     y = builder_.add_node(
         prefix + "synthesis",
         make_orthonormal_synthesis(transform_, batch_, tokens_, rows_ * columns_, hidden),
-        {y, normal}, {}, elements());
+        {y, normal}, {}, shape());
     x = add(prefix + "sum1", x, y);
     y = norm(prefix + "norm2", layer.norm2, x);
     y = linear(prefix + "mlp.up", layer.up, y);
     y = builder_.add_node(prefix + "mlp.gelu", make_exact_gelu(batch_ * tokens_, layer.up.outputs),
-                          {y}, {}, batch_ * tokens_ * layer.up.outputs);
+                          {y}, {}, {batch_ * tokens_, layer.up.outputs});
     y = linear(prefix + "mlp.down", layer.down, y);
     return add(prefix + "sum2", x, y);
   }

@@ -116,11 +116,11 @@ class FourierNetwork : public FieldNetwork {
 
   int linear(const std::string& name, const Linear& parameters, std::int64_t rows, int x) {
     return builder_.add_node(name, make_linear({rows, 1}, parameters.inputs, parameters.outputs),
-                             {x}, {parameters.weight, parameters.bias}, rows * parameters.outputs);
+                             {x}, {parameters.weight, parameters.bias}, {rows, parameters.outputs});
   }
 
   int gelu(const std::string& name, std::int64_t rows, std::int64_t channels, int x) {
-    return builder_.add_node(name, make_exact_gelu(rows, channels), {x}, {}, rows * channels);
+    return builder_.add_node(name, make_exact_gelu(rows, channels), {x}, {}, {rows, channels});
   }
 
   bool cuts() const { return shape_.cut.cuts(); }
@@ -214,7 +214,7 @@ class FourierNetwork : public FieldNetwork {
     const std::string name = prefix + (li_ ? "lift" : "lift.up");
     int x =
         builder_.add_node(name, make_field_lift(shape_, batch_, window, coordinates, lift_.outputs),
-                          window.values, {lift_.weight, lift_.bias}, rows_ * lift_.outputs);
+                          window.values, {lift_.weight, lift_.bias}, {rows_, lift_.outputs});
     if (!li_) {
       x = gelu(prefix + "lift.gelu", rows_, lift_.outputs, x);
       x = linear(prefix + "lift.down", lift_down_, rows_, x);
@@ -223,7 +223,7 @@ class FourierNetwork : public FieldNetwork {
     return builder_.add_node(
         prefix + "pad",
         make_field_pad(batch_, shape_.points, keys_.padding, keys_.hidden, shape_.rows), {x}, {},
-        padded_rows_ * keys_.hidden);
+        {padded_rows_, keys_.hidden});
   }
 
   // The spectral layer of a cut field.
@@ -237,17 +237,18 @@ class FourierNetwork : public FieldNetwork {
     cut.begins = even_runs(sizes.whole_first, shape_.cut.members, sizes.modes() / sizes.kept[0]);
     int y = builder_.add_state_node(prefix + "analysis",
                                     make_spectral_analysis(transform_, batch_, points, hidden), {x},
-                                    {}, cut.whole_elements());
+                                    {}, {batch_, 2, cut.entries(), hidden});
     y = builder_.add_state_node(prefix + "spectrum", make_sum_spectrum(cut), {y}, {},
-                                cut.piece_elements());
-    y = builder_.add_state_node(
-        prefix + "contraction", make_spectral_contraction(sizes, contraction_), {y},
-        {parameters.spectral.begin() + 2, parameters.spectral.end()}, cut.piece_elements());
+                                cut.piece_shape());
+    y = builder_.add_state_node(prefix + "contraction",
+                                make_spectral_contraction(sizes, contraction_), {y},
+                                {parameters.spectral.begin() + 2, parameters.spectral.end()},
+                                {batch_, 2, cut.slots(), hidden});
     y = builder_.add_state_node(prefix + "gathered_spectrum", make_gather_spectrum(cut), {y}, {},
-                                cut.whole_elements());
+                                cut.whole_shape());
     return builder_.add_node(
         prefix + "synthesis", make_spectral_synthesis(transform_, batch_, points, hidden, hidden),
-        {x, y}, {parameters.spectral[0], parameters.spectral[1]}, padded_rows_ * hidden);
+        {x, y}, {parameters.spectral[0], parameters.spectral[1]}, {padded_rows_, hidden});
   }
 
   int layer(const std::string& prefix, std::int64_t number, int x) {
@@ -258,14 +259,14 @@ class FourierNetwork : public FieldNetwork {
                    : builder_.add_node(prefix + "spectral",
                                        make_spectral_layer(batch_, padded_, frequencies_, hidden,
                                                            hidden, contraction_),
-                                       {x}, parameters.spectral, padded_rows_ * hidden);
+                                       {x}, parameters.spectral, {padded_rows_, hidden});
     if (!last) y = gelu(prefix + "gelu", padded_rows_, hidden, y);
     if (li_) return y;
     y = linear(prefix + "mlp.up", parameters.up, padded_rows_, y);
     y = gelu(prefix + "mlp.gelu", padded_rows_, parameters.up.outputs, y);
     y = linear(prefix + "mlp.down", parameters.down, padded_rows_, y);
     y = builder_.add_node(prefix + "gated", make_gated_add(padded_rows_, hidden), {y, x},
-                          {parameters.gate}, padded_rows_ * hidden);
+                          {parameters.gate}, {padded_rows_, hidden});
     return last ? y : gelu(prefix + "gelu_after", padded_rows_, hidden, y);
   }
 
@@ -274,7 +275,7 @@ class FourierNetwork : public FieldNetwork {
       x = builder_.add_node(
           prefix + "crop",
           make_field_crop(batch_, shape_.points, keys_.padding, keys_.hidden, shape_.rows), {x}, {},
-          rows_ * keys_.hidden);
+          {rows_, keys_.hidden});
     }
     x = linear(prefix + "project.up", project_up_, rows_, x);
     x = gelu(prefix + "project.gelu", rows_, project_up_.outputs, x);

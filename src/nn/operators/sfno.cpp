@@ -102,7 +102,7 @@ class SphericalNetwork : public FieldNetwork {
     int x = builder_.add_node(prefix + "encoder.0",
                               make_field_lift(shape_, batch_, window, Coordinates::None,
                                               encoder_.outputs, encoder_.bias >= 0),
-                              window.values, encoder_.parameters(), rows * encoder_.outputs);
+                              window.values, encoder_.parameters(), {rows, encoder_.outputs});
     if (makani_) {
       x = gelu(prefix + "encoder.gelu", rows, keys_.hidden, x);
       x = linear(prefix + "encoder.1", encoder_out_, rows, x);
@@ -217,17 +217,17 @@ class SphericalNetwork : public FieldNetwork {
   int linear(const std::string& name, const Linear& layer, std::int64_t rows, int x) {
     return builder_.add_node(name,
                              make_linear({rows, 1}, layer.inputs, layer.outputs, layer.bias >= 0),
-                             {x}, layer.parameters(), rows * layer.outputs);
+                             {x}, layer.parameters(), {rows, layer.outputs});
   }
   int gelu(const std::string& name, std::int64_t rows, std::int64_t channels, int x) {
-    return builder_.add_node(name, make_exact_gelu(rows, channels), {x}, {}, rows * channels);
+    return builder_.add_node(name, make_exact_gelu(rows, channels), {x}, {}, {rows, channels});
   }
   int norm(const std::string& name, const Norm& parameters, const Basis& basis, int x) {
     if (!normalises_) return x;
     if (cuts()) return cut_norm(name, parameters, basis, x);
     return builder_.add_node(
         name, make_instance_norm(batch_, basis->shape().points(), keys_.hidden, norm_epsilon), {x},
-        {parameters.gain, parameters.bias}, rows_of(basis) * keys_.hidden);
+        {parameters.gain, parameters.bias}, {rows_of(basis), keys_.hidden});
   }
   // Of a cut field: statistics are those of all members' rows.
   int cut_norm(const std::string& name, const Norm& parameters, const Basis& basis, int x) {
@@ -245,22 +245,22 @@ class SphericalNetwork : public FieldNetwork {
     cut.is_double = true;
     const int mine = builder_.add_double_node(
         name + "_moments", make_instance_moments(basis->rows(), in_row, batch_, hidden), {x},
-        cut.piece_elements());
+        {2, batch_, hidden});
     const int all = builder_.add_double_node(name + "_gathered_moments", make_gather_spectrum(cut),
-                                             {mine}, cut.whole_elements());
+                                             {mine}, cut.whole_shape());
     return builder_.add_node(
         name,
         make_instance_norm_of_moments(std::move(counted), basis->shape().points(), batch_, hidden,
                                       norm_epsilon),
-        {x, all}, {parameters.gain, parameters.bias}, rows_of(basis) * hidden);
+        {x, all}, {parameters.gain, parameters.bias}, {rows_of(basis), hidden});
   }
   int add(const std::string& name, std::int64_t rows, std::int64_t channels, int x, int y) {
     return builder_.add_node(name, make_dropout_add(name, {rows, 1}, channels, 0), {x, y}, {},
-                             rows * channels);
+                             {rows, channels});
   }
   int synthesis(const std::string& name, const Basis& basis, int coefficients) {
     return builder_.add_node(name, make_sphere_synthesis(basis, batch_, keys_.hidden),
-                             {coefficients}, {}, rows_of(basis) * keys_.hidden);
+                             {coefficients}, {}, {rows_of(basis), keys_.hidden});
   }
 
   int block(const std::string& prefix, std::size_t number, int x) {
@@ -274,15 +274,15 @@ class SphericalNetwork : public FieldNetwork {
     cut.begins = sphere_runs(before->shape(), weights(), shape_.cut.members);
     int spectrum =
         builder_.add_state_node(prefix + "analysis", make_sphere_analysis(before, batch_, hidden),
-                                {x}, {}, cut.whole_elements());
+                                {x}, {}, {cut.entries(), batch_, hidden, 2});
     if (cuts()) {
       spectrum = builder_.add_state_node(prefix + "spectrum", make_sum_spectrum(cut), {spectrum},
-                                         {}, cut.piece_elements());
+                                         {}, cut.piece_shape());
     }
     // The coefficients of all members, whose fields they are.
     const auto gathered = [&](const std::string& name, int mine) {
       return cuts() ? builder_.add_state_node(prefix + name, make_gather_spectrum(cut), {mine}, {},
-                                              cut.whole_elements())
+                                              cut.whole_shape())
                     : mine;
     };
     // Where the grid changes the skip starts from the same coefficients on the new grid.
@@ -291,7 +291,7 @@ class SphericalNetwork : public FieldNetwork {
                                                      gathered("gathered_input", spectrum));
     int y = builder_.add_state_node(prefix + "contraction",
                                     make_sphere_contraction(groups_, batch_, hidden, hidden),
-                                    {spectrum}, {block.spectral}, cut.piece_elements());
+                                    {spectrum}, {block.spectral}, {cut.slots(), batch_, hidden, 2});
     y = synthesis(prefix + "synthesis", after, gathered("gathered_spectrum", y));
     y = norm(prefix + "norm0", block.norm0, after, y);
     if (makani_) y = gelu(prefix + "gelu", rows, hidden, y);
@@ -313,7 +313,7 @@ class SphericalNetwork : public FieldNetwork {
                          : make_window_patches(shape_, batch_, window, /*patch=*/1);
     const int input =
         builder_.add_node(prefix + "big_skip", std::move(node), window.values,
-                          projects ? big_skip_.parameters() : std::vector<int>(), rows * outputs);
+                          projects ? big_skip_.parameters() : std::vector<int>(), {rows, outputs});
     return add(prefix + "prediction", rows, outputs, input, x);
   }
 

@@ -34,7 +34,7 @@ class OrthonormalTransform : public Node {
 
   // x in the type of the transform -> its spectrum times `factor`.
   at::Tensor analyse(Precision precision, const at::Tensor& x, bool adjoint, double factor) const {
-    const at::Tensor real = x.view({rows(), channels_}).to(state_scalar_type(precision));
+    const at::Tensor real = x.to(state_scalar_type(precision));
     return transform_->analyse(real, adjoint).mul_(factor);
   }
   std::int64_t analysis_transients(const Declaration& declaration) const {
@@ -122,7 +122,7 @@ class OrthonormalSynthesis : public OrthonormalTransform {
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
     at::Tensor sum = at::empty({rows(), channels_}, inputs[0].options());
-    sum.copy_(inputs[1].view({rows(), channels_}));
+    sum.copy_(inputs[1]);
     {
       const at::Tensor scaled = at::mul(inputs[0], 1 / root_);
       transform_->synthesise(scaled.view({batch_, 2, transform_->modes(), channels_}), sum,

@@ -62,7 +62,7 @@ class SpectralLayer : public Node {
 
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record* record) const override {
-    const at::Tensor x = inputs[0].view({rows_, inputs_});
+    const at::Tensor& x = inputs[0];
     at::Tensor spectrum = transform_.analyse(for_transform(x), /*adjoint=*/false);
     at::Tensor product = contraction_->forward(spectrum, contraction_parameters(parameters));
     if (record != nullptr) record->slots = {spectrum};
@@ -78,10 +78,9 @@ class SpectralLayer : public Node {
 
   std::vector<at::Tensor> backward(const Context& context,
                                    BackwardArguments& arguments) const override {
-    const at::Tensor given = arguments.output_gradient.view({rows_, outputs_});
+    const at::Tensor& given = arguments.output_gradient;
     auto& gradients = arguments.parameter_gradients;
-    context.products->weight_gradient(context.queue, given,
-                                      arguments.inputs[0].view({rows_, inputs_}),
+    context.products->weight_gradient(context.queue, given, arguments.inputs[0],
                                       gradients[0].target, gradients[0].accumulate);
     at::Tensor spectrum = transform_.analyse(for_transform(given), /*adjoint=*/true);
     add_bias_gradient(spectrum, gradients[1]);
@@ -115,10 +114,10 @@ class SpectralLayer : public Node {
 
   // In a new storage, or added to what is there.
   at::Tensor skip_gradient(const Context& context, const BackwardArguments& arguments) const {
-    const at::Tensor given = arguments.output_gradient.view({rows_, outputs_});
+    const at::Tensor& given = arguments.output_gradient;
     if (!arguments.add_to[0].defined())
       return context.products->input_gradient(context.queue, given, arguments.parameters[0]);
-    at::Tensor existing = arguments.add_to[0].view({rows_, inputs_});
+    at::Tensor existing = arguments.add_to[0];
     if (existing.scalar_type() != at::kBFloat16)
       return existing.addmm_(given, arguments.parameters[0]);
     return existing.add_(

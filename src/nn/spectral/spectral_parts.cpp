@@ -62,7 +62,7 @@ class SpectralAnalysis : public Node {
 
   at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
-    return transform_->analyse(for_transform(inputs[0].view({rows(), channels_})),
+    return transform_->analyse(for_transform(inputs[0]),
                                /*adjoint=*/false);
   }
 
@@ -75,7 +75,7 @@ class SpectralAnalysis : public Node {
       const auto type = compute_scalar_type(context.precision);
       gradient = at::empty({rows(), channels_}, given.options().dtype(type)).zero_();
     }
-    const at::Tensor there = gradient.view({rows(), channels_});
+    const at::Tensor there = gradient;
     const at::Tensor sum = for_transform(there);
     transform_->synthesise(given, sum, /*adjoint=*/true);
     if (!sum.is_same(there)) there.copy_(sum);
@@ -212,8 +212,8 @@ class SpectralSynthesis : public Node {
 
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
-    at::Tensor y = context.products->forward(context.queue, inputs[0].view({rows(), inputs_}),
-                                             parameters[0], parameters[1]);
+    at::Tensor y =
+        context.products->forward(context.queue, inputs[0], parameters[0], parameters[1]);
     const at::Tensor sum = for_transform(y);
     transform_->synthesise(inputs[1].view({batch_, 2, transform_->modes(), outputs_}), sum,
                            /*adjoint=*/false);
@@ -223,10 +223,9 @@ class SpectralSynthesis : public Node {
 
   std::vector<at::Tensor> backward(const Context& context,
                                    BackwardArguments& arguments) const override {
-    const at::Tensor given = arguments.output_gradient.view({rows(), outputs_});
+    const at::Tensor& given = arguments.output_gradient;
     auto& gradients = arguments.parameter_gradients;
-    context.products->weight_gradient(context.queue, given,
-                                      arguments.inputs[0].view({rows(), inputs_}),
+    context.products->weight_gradient(context.queue, given, arguments.inputs[0],
                                       gradients[0].target, gradients[0].accumulate);
     kernels::bias_gradient(context.queue, context.element_type(), given.const_data_ptr(),
                            gradients[1].target.data_ptr(), gradients[1].accumulate, rows(),
@@ -241,10 +240,10 @@ class SpectralSynthesis : public Node {
 
   // In a new storage, or added to what is there.
   at::Tensor skip_gradient(const Context& context, const BackwardArguments& arguments) const {
-    const at::Tensor given = arguments.output_gradient.view({rows(), outputs_});
+    const at::Tensor& given = arguments.output_gradient;
     if (!arguments.add_to[0].defined())
       return context.products->input_gradient(context.queue, given, arguments.parameters[0]);
-    at::Tensor existing = arguments.add_to[0].view({rows(), inputs_});
+    at::Tensor existing = arguments.add_to[0];
     return existing.addmm_(given, arguments.parameters[0]);
   }
 

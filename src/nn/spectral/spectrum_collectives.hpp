@@ -28,7 +28,8 @@ struct SpectrumCut {
   std::int64_t entries() const { return begins.back(); }
   std::int64_t entries_of(std::int64_t member) const;
   std::int64_t slots() const;  // the longest run
-  std::int64_t whole_elements() const { return outer * entries() * columns; }
+  std::vector<std::int64_t> whole_shape() const { return {outer, entries(), columns}; }
+  std::vector<std::int64_t> piece_shape() const { return {outer, slots(), columns}; }
   std::int64_t piece_elements() const { return outer * slots() * columns; }
 };
 

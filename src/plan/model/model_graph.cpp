@@ -1,10 +1,16 @@
 #include "plan/model/model_graph.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "base/error.hpp"
 
 namespace garonne::plan {
+
+std::int64_t ValueSpec::elements() const {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
 
 std::int64_t ModelGraph::parameter_elements() const {
   std::int64_t elements = 0;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/number_type.hpp"
+
 namespace garonne::plan {
 
 // A tensor that passes between nodes of one micro-batch.
@@ -18,12 +20,13 @@ struct ValueSpec {
   bool differentiable = true;
   // Comes from no node: from the data stream, or, where differentiable, from the stage before.
   bool loaded = false;
-  std::int64_t elements = 0;  // before rounding
-  bool is_double = false;     // float64 whatever the compute type
-  bool is_state = false;      // of the type of gradients: float32 where that of values is bfloat16
-  bool is_field = false;      // loaded and of the compute type, not int64
+  // Of it and of its gradient.
+  NumberType type = NumberType::Float32;
+  std::vector<std::int64_t> shape = {};  // row-major; empty of a scalar
   // Of what comes from another stage: the chunk that receives it and sends its gradient back.
   int received_by = -1;
+
+  std::int64_t elements() const;
 };
 
 struct ParameterSpec {

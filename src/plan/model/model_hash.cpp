@@ -10,9 +10,9 @@ namespace garonne::plan {
 std::string model_hash(const ModelGraph& graph) {
   std::string text;
   for (const auto& value : graph.values) {
-    text += fmt::format("value {} {} {} {} {} {} {} {} {}\n", value.name, value.bytes,
-                        value.elements, value.differentiable, value.loaded, value.is_double,
-                        value.is_state, value.is_field, value.received_by);
+    text += fmt::format("value {} {} {} {} {} {} {}\n", value.name, value.bytes,
+                        number_type_name(value.type), value.shape, value.differentiable,
+                        value.loaded, value.received_by);
   }
   for (const auto& parameter : graph.parameters) {
     text += fmt::format("parameter {} {} {} {} {} {} {} {} {}\n", parameter.name, parameter.shape,

@@ -82,7 +82,7 @@ class StageMaker {
     node.gradient_aliases = {false};
     node.measured = true;
     node.output = static_cast<int>(cut_.graph.values.size());
-    cut_.graph.values.push_back({node.name, 0, true, false, 0});
+    cut_.graph.values.push_back({.name = node.name, .shape = {0}});
     cut_.values.push_back(-1);
     cut_.graph.nodes.push_back(std::move(node));
     cut_.nodes.push_back(-1);

@@ -22,13 +22,13 @@ exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
     const auto random = [&](std::int64_t i) {
       return philox_at(key, number, 0, static_cast<std::uint64_t>(i)).word[0];
     };
-    if (value.is_field) {
+    if (value.type != NumberType::Int64) {
       auto& values = batch.fields[value.name];
-      for (std::int64_t i = 0; i < value.elements; ++i)
+      for (std::int64_t i = 0; i < value.elements(); ++i)
         values.push_back(static_cast<float>(random(i)) / 2147483648.0F - 1.0F);
     } else {
       auto& tokens = batch.values[value.name];
-      for (std::int64_t i = 0; i < value.elements; ++i)
+      for (std::int64_t i = 0; i < value.elements(); ++i)
         tokens.push_back(static_cast<std::int64_t>(random(i)) % vocabulary);
     }
   }

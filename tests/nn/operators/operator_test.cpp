@@ -119,7 +119,7 @@ Result run_nodes(const Model& model, Precision precision, const Named& parameter
   }
   std::vector<bool> written(p.size(), false);
   std::vector<at::Tensor> values(graph.values.size());
-  values[0] = input.to(compute).contiguous();
+  values[0] = input.to(compute).view(graph.values[0].shape).contiguous();
   std::vector<Record> records(graph.nodes.size());
   std::vector<int> uses(graph.values.size(), 0);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -128,9 +128,8 @@ Result run_nodes(const Model& model, Precision precision, const Named& parameter
     const at::Tensor out = model.nodes[n]->forward(context, gather(values, spec.inputs),
                                                    gather(p, spec.parameters), &records[n]);
     const auto& value = graph.values[static_cast<std::size_t>(spec.output)];
-    EXPECT_EQ(out.numel(), value.elements) << spec.name;
-    EXPECT_EQ(out.scalar_type(), value.is_state ? state_scalar_type(precision) : compute)
-        << spec.name;
+    EXPECT_EQ(out.sizes(), value.shape) << spec.name;
+    EXPECT_EQ(out.scalar_type(), scalar_type_of(value.type)) << spec.name;
     EXPECT_TRUE(out.is_contiguous()) << spec.name;
     values[static_cast<std::size_t>(spec.output)] = out;
   }
@@ -169,7 +168,9 @@ Result run_nodes(const Model& model, Precision precision, const Named& parameter
       const bool same = made[i].data_ptr() == arguments.output_gradient.data_ptr();
       EXPECT_EQ(same, spec.gradient_aliases[i] || arguments.overwrite[i]) << spec.name;
       at::Tensor& gradient = gradients[static_cast<std::size_t>(spec.inputs[i])];
-      gradient = gradient.defined() ? gradient + made[i].view(gradient.sizes()) : made[i];
+      const auto& value = graph.values[static_cast<std::size_t>(spec.inputs[i])];
+      const at::Tensor shaped = made[i].view(value.shape);
+      gradient = gradient.defined() ? gradient + shaped : shaped;
     }
   }
   for (std::size_t k = 0; k < graph.parameters.size(); ++k) {

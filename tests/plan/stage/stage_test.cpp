@@ -195,7 +195,7 @@ TEST(TaskGraph, LaterMicroBatchesFindTheirBuckets) {
 ModelGraph residual_model(int layers) {
   ModelGraph graph;
   const auto value = [&](const std::string& name, std::int64_t bytes, bool loaded = false) {
-    graph.values.push_back({name, bytes, !loaded, loaded, bytes / 4});
+    graph.values.push_back({name, bytes, !loaded, loaded});
     return static_cast<int>(graph.values.size()) - 1;
   };
   const auto node = [&](const std::string& name, int block, std::vector<int> inputs,

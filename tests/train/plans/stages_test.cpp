@@ -47,18 +47,18 @@ nn::Declaration declaration() {
 nn::Model skipping_model() {
   nn::ModelBuilder builder(declaration());
   const nn::Rows rows{batch, sequence};
-  const std::int64_t elements = rows.count() * hidden;
-  const int tokens = builder.add_input("tokens", rows.count());
-  const int targets = builder.add_input("targets", rows.count());
+  const nn::TensorShape shape = {rows.count(), hidden};
+  const int tokens = builder.add_input("tokens", {rows.count()});
+  const int targets = builder.add_input("targets", {rows.count()});
   const int table = builder.add_parameter("table", {vocabulary, hidden}, {0.3, 0});
   const int positions = builder.add_parameter("positions", {sequence, hidden}, {0.3, 0});
   const auto add = [&](const std::string& name, int a, int b) {
     return builder.add_node(name, nn::make_dropout_add(name, rows, hidden, dropout), {a, b}, {},
-                            elements);
+                            shape);
   };
   const int first = builder.add_node(
       "embedding", nn::make_embedding("embedding", rows, hidden, vocabulary, sequence, dropout),
-      {tokens}, {table, positions}, elements);
+      {tokens}, {table, positions}, shape);
   int x = first;
   int second = -1;
   for (int layer = 0; layer < layers; ++layer) {
@@ -67,9 +67,9 @@ nn::Model skipping_model() {
     const int weight = builder.add_parameter(name + ".weight", {hidden, hidden}, {0.4, 0});
     const int bias = builder.add_parameter(name + ".bias", {hidden}, {0.1, 0});
     const int linear = builder.add_node(name + ".linear", nn::make_linear(rows, hidden, hidden),
-                                        {x}, {weight, bias}, elements);
+                                        {x}, {weight, bias}, shape);
     const int gelu =
-        builder.add_node(name + ".gelu", nn::make_gelu(rows, hidden), {linear}, {}, elements);
+        builder.add_node(name + ".gelu", nn::make_gelu(rows, hidden), {linear}, {}, shape);
     x = add(name + ".add", x, gelu);
     if (layer == 1) second = x;
     if (layer == 4) x = add("short_skip", x, second);
@@ -80,7 +80,6 @@ nn::Model skipping_model() {
   nn::Model model = builder.take();
   model.batch = batch;
   model.sequence = sequence;
-  model.width = hidden;
   return model;
 }
 
