@@ -63,7 +63,7 @@ TransformTimes time_transforms(const TransformCase& item) {
   call.shape = {item.latitudes, item.longitudes, item.degrees,
                 std::min(item.degrees, item.longitudes / 2 + 1)};
   std::vector<T> table(static_cast<std::size_t>(kernels::sphere_table_elements(call.shape)));
-  kernels::fill_sphere_table(call.type, call.shape, call.function, grid.cosines, table.data());
+  kernels::fill_sphere_table(call.type, call.shape, grid.cosines, table.data());
   std::vector<T> field(static_cast<std::size_t>(call.shape.points() * item.channels));
   std::vector<T> coefficients(static_cast<std::size_t>(2 * call.shape.rows() * item.channels));
   std::vector<T> back(coefficients.size());

@@ -125,7 +125,6 @@ class Executor {
   void sum_squares(const plan::Instruction& instruction, Running& running);
   void norm(const plan::Instruction& instruction, Running& running);
   void update(const plan::Instruction& instruction, Running& running);
-  void report(const plan::Instruction& instruction, Running& running);
   void make(const plan::Instruction& instruction, int buffer, const at::Tensor& tensor,
             Running& running) const;
   void check_made(const plan::Instruction& instruction, const Running& running) const;

@@ -29,12 +29,4 @@ void openblas_product(const Queue& queue, ElementType type, bool transpose_a, bo
                       std::int64_t lda, const void* b, std::int64_t ldb, double beta, void* c,
                       std::int64_t ldc);
 
-// `batch` such products, entry i at a + i * stride_a (in elements) and so on; each entry is done
-// whole by one thread, so bits do not depend on the thread count. The matrices C must not overlap.
-void openblas_product_batched(const Queue& queue, ElementType type, bool transpose_a,
-                              bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                              double alpha, const void* a, std::int64_t lda, std::int64_t stride_a,
-                              const void* b, std::int64_t ldb, std::int64_t stride_b, double beta,
-                              void* c, std::int64_t ldc, std::int64_t stride_c, std::int64_t batch);
-
 }  // namespace garonne::kernels

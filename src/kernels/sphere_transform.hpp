@@ -32,18 +32,15 @@ struct SphereShape {
   std::int64_t rows() const { return first_row(degrees); }
 };
 
-// The function of latitude that is multiplied with: P̄_l^m, dP̄_l^m/dθ or m P̄_l^m / sin θ of
-// base/legendre_table.
-enum class LegendreFunction { Value, PolarDerivative, OrderOverSine };
-
-// Elements that a table for one function takes at most. Next to the poles high orders are so small
+// Elements that a table takes at most. Next to the poles high orders are so small
 // that they count nothing; those rows are left out, and what they leave behind is not touched.
 std::int64_t sphere_table_elements(const SphereShape& shape);
 
-// `cosines` [latitudes] of the colatitudes, north to south, mirrored. Computed in float64, rounded
-// to `type` (Float32 or Float64).
-void fill_sphere_table(ElementType type, const SphereShape& shape, LegendreFunction function,
-                       std::span<const double> cosines, void* table);
+// The functions of latitude P̄_l^m of base/legendre_table.hpp. `cosines` [latitudes] of the
+// colatitudes, north to south, mirrored. Computed in float64, rounded to `type` (Float32 or
+// Float64).
+void fill_sphere_table(ElementType type, const SphereShape& shape, std::span<const double> cosines,
+                       void* table);
 
 // What the terms of both sums are weighted with.
 struct SphereFactors {
@@ -55,8 +52,7 @@ struct SphereFactors {
 struct SphereArguments {
   ElementType type = ElementType::Float32;  // or Float64
   SphereShape shape;
-  LegendreFunction function = LegendreFunction::Value;
-  const void* table = nullptr;  // for that function
+  const void* table = nullptr;
   SphereFactors factors;
   void* grid = nullptr;          // [batch, latitudes, longitudes, channels]
   void* coefficients = nullptr;  // [rows, batch, channels, 2], real and imaginary parts
@@ -68,11 +64,11 @@ struct SphereArguments {
 
 std::int64_t sphere_workspace_bytes(ElementType type, const SphereShape& shape, int threads);
 
-// coefficients(l, m) = Σ_k function(l, m, k) factor(k, m) Σ_j exp(-i m λ_j) grid(k, j), with
+// coefficients(l, m) = Σ_k P̄(l, m, k) factor(k, m) Σ_j exp(-i m λ_j) grid(k, j), with
 // λ_j = 2π j / longitudes. With factors {quadrature weights, 2π / longitudes twice} the transform.
 void sphere_analysis(const Queue& queue, const SphereArguments& arguments);
 
-// grid(k, j) = Re Σ_m factor(k, m) (single: 1, paired: 2 times) exp(i m λ_j) Σ_l function(l, m, k)
+// grid(k, j) = Re Σ_m factor(k, m) (single: 1, paired: 2 times) exp(i m λ_j) Σ_l P̄(l, m, k)
 // coefficients(l, m), imaginary parts of orders that stand alone left out. With all factors 1 the
 // inverse transform.
 //

@@ -59,39 +59,6 @@ TEST(OpenBlas, Product) {
   }
 }
 
-TEST(OpenBlas, Batched) {
-  if (!openblas_available()) GTEST_SKIP() << openblas_description();
-  const std::int64_t m = 37;
-  const std::int64_t n = 19;
-  const std::int64_t k = 16;
-  const std::int64_t batch = 12;
-  for (const ElementType type : wide_types) {
-    const Array a = random_array(type, batch * m * k, 1);
-    const Array b = random_array(type, batch * n * k, 2);
-    std::vector<double> wanted;
-    for (std::int64_t entry = 0; entry < batch; ++entry) {
-      for (std::int64_t i = 0; i < m; ++i) {
-        for (std::int64_t j = 0; j < n; ++j) {
-          double sum = 0;
-          for (std::int64_t l = 0; l < k; ++l) {
-            sum += element(a, false, i, l, k, entry * m * k) *
-                   element(b, true, l, j, k, entry * n * k);
-          }
-          wanted.push_back(sum);
-        }
-      }
-    }
-    Array c(type, batch * m * n, std::nan(""));
-    const auto run = [&] {
-      openblas_product_batched(host, type, false, true, m, n, k, 1, a.data(), k, m * k, b.data(), k,
-                               n * k, 0, c.data(), n, m * n, batch);
-      return c;
-    };
-    expect_near(run(), wanted, 0, 200 * rounding(type), "batched");
-    expect_thread_independent(run);
-  }
-}
-
 TEST(OpenBlas, RepeatsItsBits) {
   if (!openblas_available()) GTEST_SKIP() << openblas_description();
   const Array a = random_array(ElementType::Float32, 300 * 70, 1);

@@ -20,7 +20,6 @@
 #include "kernels/scalar.hpp"
 #include "kernels/session.hpp"
 #include "kernels/sphere_transform.hpp"
-#include "kernels/sphere_vector.hpp"
 
 #include <string>
 
@@ -140,11 +139,6 @@ const Refusal refusals[] = {
      [](const Queue& q) {
        openblas_product(q, type, false, false, 0, 0, 0, 1, nullptr, 0, nullptr, 0, 0, nullptr, 0);
      }},
-    {"openblas_product_batched",
-     [](const Queue& q) {
-       openblas_product_batched(q, type, false, false, 0, 0, 0, 1, nullptr, 0, 0, nullptr, 0, 0, 0,
-                                nullptr, 0, 0, 0);
-     }},
     {"add_sum_of_squares",
      [](const Queue& q) { add_sum_of_squares(q, type, nullptr, 0, nullptr); }},
     {"add_scaled", [](const Queue& q) { add_scaled(q, {}, 1, nullptr); }},
@@ -152,8 +146,6 @@ const Refusal refusals[] = {
     {"add_into", [](const Queue& q) { add_into(q, type, nullptr, nullptr, 0); }},
     {"sphere_analysis", [](const Queue& q) { sphere_analysis(q, {}); }},
     {"sphere_synthesis", [](const Queue& q) { sphere_synthesis(q, {}); }},
-    {"sphere_vector_analysis", [](const Queue& q) { sphere_vector_analysis(q, {}); }},
-    {"sphere_vector_synthesis", [](const Queue& q) { sphere_vector_synthesis(q, {}); }},
 };
 
 // The message of the refusal; empty where the kernel went on.

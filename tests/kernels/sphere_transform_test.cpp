@@ -30,8 +30,6 @@ const Case cases[] = {
     {{9, 15, 12, 7}, 3, 5}, {{12, 22, 12, 11}, 1, 8},  {{16, 30, 10, 9}, 2, 33},
     {{7, 1, 6, 1}, 1, 16},  {{33, 60, 22, 22}, 1, 40}, {{10, 26, 9, 9}, 1, 16},
 };
-constexpr LegendreFunction functions[] = {
-    LegendreFunction::Value, LegendreFunction::PolarDerivative, LegendreFunction::OrderOverSine};
 
 std::string describe(const Case& item) {
   const SphereShape& s = item.shape;
@@ -41,15 +39,13 @@ std::string describe(const Case& item) {
 }
 
 struct Problem {
-  Problem(const Case& item, LegendreFunction function, ElementType type,
-          SphereGridKind kind = SphereGridKind::LegendreGauss)
+  Problem(const Case& item, ElementType type, SphereGridKind kind = SphereGridKind::LegendreGauss)
       : grid(make_sphere_grid(kind, item.shape.latitudes, item.shape.longitudes)),
         table(type, sphere_table_elements(item.shape)),
         workspace(ElementType::Float32, sphere_workspace_bytes(type, item.shape, 3) / 4, NAN) {
-    fill_sphere_table(type, item.shape, function, grid.cosines, table.data());
+    fill_sphere_table(type, item.shape, grid.cosines, table.data());
     call.type = type;
     call.shape = item.shape;
-    call.function = function;
     call.table = table.data();
     call.factors = {grid.weights.data(), 0.75, 1.5};
     call.batch = item.batch;
@@ -97,20 +93,11 @@ struct Problem {
   SphereArguments call;
 };
 
-LegendreTable full_table(const Problem& problem) {
-  const SphereShape& s = problem.call.shape;
-  if (problem.call.function == LegendreFunction::Value)
-    return make_legendre_table(s.degrees, s.orders, problem.grid.cosines);
-  VectorLegendreTable both = make_vector_legendre_table(s.degrees, s.orders, problem.grid.cosines);
-  return problem.call.function == LegendreFunction::PolarDerivative ? both.polar_derivative
-                                                                    : both.order_over_sine;
-}
-
 // visit(coefficient, point, Re exp(imλ) · weight, Im): all that one sum is made of.
 template <typename Visit>
 void for_each_term(const Problem& problem, const Visit& visit) {
-  const LegendreTable table = full_table(problem);
   const SphereShape& s = problem.call.shape;
+  const LegendreTable table = make_legendre_table(s.degrees, s.orders, problem.grid.cosines);
   for (std::int64_t l = 0; l < s.degrees; ++l) {
     for (std::int64_t m = 0; m <= std::min(l, s.orders - 1); ++m) {
       for (std::int64_t k = 0; k < s.latitudes; ++k) {
@@ -147,69 +134,61 @@ double product(const Array& a, const Array& b) {
 
 TEST(SphereTransform, AnalysisIsTheSumOverPoints) {
   for (const ElementType type : {ElementType::Float32, ElementType::Float64}) {
-    for (const LegendreFunction function : functions) {
-      for (const Case& item : cases) {
-        Problem problem(item, function, type);
-        Array field = random_array(type, problem.grid_elements(), 5);
-        const Array coefficients = problem.analyse(field);
-        std::vector<double> wanted(static_cast<std::size_t>(problem.coefficient_elements()));
-        for_each_term(problem, [&](auto l, auto m, auto k, auto j, double re, double im) {
-          for_each_column(problem, [&](auto entry, auto channel) {
-            const auto at =
-                static_cast<std::size_t>(problem.coefficient_index(l, m, entry, channel));
-            const double value = field[problem.grid_index(entry, k, j, channel)];
-            wanted[at] += re * value;
-            if (!problem.alone(m)) wanted[at + 1] -= im * value;
-          });
+    for (const Case& item : cases) {
+      Problem problem(item, type);
+      Array field = random_array(type, problem.grid_elements(), 5);
+      const Array coefficients = problem.analyse(field);
+      std::vector<double> wanted(static_cast<std::size_t>(problem.coefficient_elements()));
+      for_each_term(problem, [&](auto l, auto m, auto k, auto j, double re, double im) {
+        for_each_column(problem, [&](auto entry, auto channel) {
+          const auto at = static_cast<std::size_t>(problem.coefficient_index(l, m, entry, channel));
+          const double value = field[problem.grid_index(entry, k, j, channel)];
+          wanted[at] += re * value;
+          if (!problem.alone(m)) wanted[at + 1] -= im * value;
         });
-        expect_near(coefficients, wanted, 8 * rounding(type),
-                    64 * rounding(type) * (largest_of(wanted) + 1), describe(item));
-      }
+      });
+      expect_near(coefficients, wanted, 8 * rounding(type),
+                  64 * rounding(type) * (largest_of(wanted) + 1), describe(item));
     }
   }
 }
 
 TEST(SphereTransform, SynthesisIsTheSumOverDegreesAndOrders) {
   for (const ElementType type : {ElementType::Float32, ElementType::Float64}) {
-    for (const LegendreFunction function : functions) {
-      for (const Case& item : cases) {
-        Problem problem(item, function, type);
-        Array coefficients = random_array(type, problem.coefficient_elements(), 6);
-        const Array field = problem.synthesise(coefficients);
-        std::vector<double> wanted(static_cast<std::size_t>(problem.grid_elements()));
-        for_each_term(problem, [&](auto l, auto m, auto k, auto j, double re, double im) {
-          for_each_column(problem, [&](auto entry, auto channel) {
-            const std::int64_t from = problem.coefficient_index(l, m, entry, channel);
-            double& sum =
-                wanted[static_cast<std::size_t>(problem.grid_index(entry, k, j, channel))];
-            if (problem.alone(m)) {
-              sum += re * coefficients[from];
-            } else {
-              sum += 2 * (re * coefficients[from] - im * coefficients[from + 1]);
-            }
-          });
+    for (const Case& item : cases) {
+      Problem problem(item, type);
+      Array coefficients = random_array(type, problem.coefficient_elements(), 6);
+      const Array field = problem.synthesise(coefficients);
+      std::vector<double> wanted(static_cast<std::size_t>(problem.grid_elements()));
+      for_each_term(problem, [&](auto l, auto m, auto k, auto j, double re, double im) {
+        for_each_column(problem, [&](auto entry, auto channel) {
+          const std::int64_t from = problem.coefficient_index(l, m, entry, channel);
+          double& sum = wanted[static_cast<std::size_t>(problem.grid_index(entry, k, j, channel))];
+          if (problem.alone(m)) {
+            sum += re * coefficients[from];
+          } else {
+            sum += 2 * (re * coefficients[from] - im * coefficients[from + 1]);
+          }
         });
-        expect_near(field, wanted, 8 * rounding(type),
-                    64 * rounding(type) * (largest_of(wanted) + 1), describe(item));
-      }
+      });
+      expect_near(field, wanted, 8 * rounding(type), 64 * rounding(type) * (largest_of(wanted) + 1),
+                  describe(item));
     }
   }
 }
 
 // <analysis f, c> = <f, synthesis c> with half the factor of paired orders.
 TEST(SphereTransform, SynthesisIsTheAdjointOfAnalysis) {
-  for (const LegendreFunction function : functions) {
-    for (const Case& item : cases) {
-      Problem problem(item, function, ElementType::Float64);
-      Array field = random_array(ElementType::Float64, problem.grid_elements(), 5);
-      Array coefficients = random_array(ElementType::Float64, problem.coefficient_elements(), 6);
-      const Array analysed = problem.analyse(field);
-      problem.call.factors.paired /= 2;
-      const Array synthesised = problem.synthesise(coefficients);
-      EXPECT_NEAR(product(analysed, coefficients), product(field, synthesised),
-                  1e-13 * static_cast<double>(field.count()))
-          << describe(item);
-    }
+  for (const Case& item : cases) {
+    Problem problem(item, ElementType::Float64);
+    Array field = random_array(ElementType::Float64, problem.grid_elements(), 5);
+    Array coefficients = random_array(ElementType::Float64, problem.coefficient_elements(), 6);
+    const Array analysed = problem.analyse(field);
+    problem.call.factors.paired /= 2;
+    const Array synthesised = problem.synthesise(coefficients);
+    EXPECT_NEAR(product(analysed, coefficients), product(field, synthesised),
+                1e-13 * static_cast<double>(field.count()))
+        << describe(item);
   }
 }
 
@@ -231,7 +210,7 @@ TEST(SphereTransform, RoundTripGivesTheCoefficientsBack) {
     for (const ElementType type : {ElementType::Float32, ElementType::Float64}) {
       const Case item{trip.shape, 1, 2};
       SCOPED_TRACE(describe(item));
-      Problem problem(item, LegendreFunction::Value, type, trip.kind);
+      Problem problem(item, type, trip.kind);
       Array coefficients = random_array(type, problem.coefficient_elements(), 7, 1.0);
       for (std::int64_t l = 0; l < trip.shape.degrees; ++l) {
         for (const std::int64_t channel : {0, 1})
@@ -258,7 +237,7 @@ TEST(SphereTransform, RoundTripGivesTheCoefficientsBack) {
 TEST(SphereTransform, BitsDoNotDependOnThreads) {
   const Case item{{33, 64, 22, 20}, 2, 40};
   for (const ElementType type : {ElementType::Float32, ElementType::Float64}) {
-    Problem problem(item, LegendreFunction::Value, type);
+    Problem problem(item, type);
     Array field = random_array(type, problem.grid_elements(), 5);
     Array coefficients = random_array(type, problem.coefficient_elements(), 5);
     expect_thread_independent([&] { return problem.analyse(field); });

@@ -254,8 +254,6 @@ void legendre_orders(const SphereLoopArguments& loop, std::int64_t begin, std::i
   const SphereChunk<T> chunk(loop);
   const SphereShape& shape = chunk.shape;
   const std::int64_t used = chunk.used();
-  // Under the mirror at the equator the derivative turns into the other kind.
-  const int turned = chunk.call.function == LegendreFunction::PolarDerivative ? 1 : 0;
   const auto order_at = [&](std::int64_t position) {
     if (position >= shape.orders) return std::int64_t{0};
     return position % 2 == 0 ? position / 2 : shape.orders - 1 - position / 2;
@@ -267,7 +265,7 @@ void legendre_orders(const SphereLoopArguments& loop, std::int64_t begin, std::i
     const std::int64_t depth = chunk.north - start;
     for (const int odd : {0, 1}) {
       const std::int64_t degrees = chunk.degrees(order, odd);
-      T* const half = chunk.half(order, odd ^ turned);
+      T* const half = chunk.half(order, odd);
       T* const counted = half + start * Wide<T>::columns;
       const std::int64_t order_after = odd == 0 ? order : order_at(position + 1);
       const T* const next = odd == 0 ? table + degrees * depth : chunk.table(order_after);

@@ -171,24 +171,4 @@ void openblas_product(const Queue& queue, ElementType type, bool transpose_a, bo
   });
 }
 
-void openblas_product_batched(const Queue& queue, ElementType type, bool transpose_a,
-                              bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                              double alpha, const void* a, std::int64_t lda, std::int64_t stride_a,
-                              const void* b, std::int64_t ldb, std::int64_t stride_b, double beta,
-                              void* c, std::int64_t ldc, std::int64_t stride_c,
-                              std::int64_t batch) {
-  expect_host(queue);
-  const Shape shape{transpose_a, transpose_b, m, n, k, lda, ldb, ldc};
-  check(type, shape);
-  if (m == 0 || n == 0) return;
-  const double work_of_entry = static_cast<double>(m) * static_cast<double>(n) *
-                               static_cast<double>(std::max<std::int64_t>(k, 1));
-  const auto grain = static_cast<std::int64_t>(least_work / work_of_entry) + 1;
-  for_ranges(queue, batch, grain, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t entry = begin; entry < end; ++entry) {
-      run(type, shape, alpha, a, entry * stride_a, b, entry * stride_b, beta, c, entry * stride_c);
-    }
-  });
-}
-
 }  // namespace garonne::kernels

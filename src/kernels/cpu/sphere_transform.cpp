@@ -113,19 +113,12 @@ std::int64_t sphere_table_elements(const SphereShape& shape) {
          (shape.rows() + table_padding_rows) * shape.northern_rows();
 }
 
-void fill_sphere_table(ElementType type, const SphereShape& shape, LegendreFunction function,
-                       std::span<const double> cosines, void* table) {
+void fill_sphere_table(ElementType type, const SphereShape& shape, std::span<const double> cosines,
+                       void* table) {
   check(type, shape);
   const std::span<const double> north =
       cosines.subspan(0, static_cast<std::size_t>(shape.northern_rows()));
-  LegendreTable values;
-  if (function == LegendreFunction::Value) {
-    values = make_legendre_table(shape.degrees, shape.orders, north);
-  } else {
-    VectorLegendreTable vectors = make_vector_legendre_table(shape.degrees, shape.orders, north);
-    values = std::move(function == LegendreFunction::PolarDerivative ? vectors.polar_derivative
-                                                                     : vectors.order_over_sine);
-  }
+  const LegendreTable values = make_legendre_table(shape.degrees, shape.orders, north);
   if (type == ElementType::Float32) {
     fill_table<float>(shape, values, table);
   } else {

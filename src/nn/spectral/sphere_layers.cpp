@@ -54,8 +54,7 @@ const void* SphereBasis::table(kernels::ElementType type) const {
     const auto bytes = static_cast<std::size_t>(kernels::sphere_table_elements(shape_) *
                                                 kernels::element_bytes(type));
     table.bytes.reset(::operator new (bytes, std::align_val_t{64}));
-    kernels::fill_sphere_table(type, shape_, kernels::LegendreFunction::Value, grid_.cosines,
-                               table.bytes.get());
+    kernels::fill_sphere_table(type, shape_, grid_.cosines, table.bytes.get());
   });
   return table.bytes.get();
 }
