@@ -172,14 +172,12 @@ void Trainer::plan() {
   });
   compute_ = std::make_unique<ComputeSession>(threads_);
   plan::CostTable costs = obtain_costs(whole_, threads_, start_.manifest.products, session_);
-  try {
-    products_ = nn::Products::from_json(costs.products);
-  } catch (const ConfigError& unavailable) {
+  if (const auto refusal = nn::Products::refusal_of(costs.products)) {
     say(fmt::format("warning: {}; this machine's own choice is used and bits will differ\n",
-                    unavailable.what()));
+                    refusal->what()));
     costs = obtain_costs(whole_, threads_, nlohmann::json::object(), session_);
-    products_ = nn::Products::from_json(costs.products);
   }
+  products_ = nn::Products::from_json(costs.products);
   apply_costs(costs, whole_);
   // What this run was planned with; the cache may hold other models as well.
   costs_ = costs;

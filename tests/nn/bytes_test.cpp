@@ -38,6 +38,22 @@ TEST(NumberType, HasTheBytesOfItsTensors) {
   }
 }
 
+TEST(Products, SayWhichLibraryCannotBeUsed) {
+  Products products;
+  products.choose({ProductForm::Forward, 3, 4, 5, Precision::Float32},
+                  *product_libraries().front());
+  nlohmann::json json = products.to_json();
+  EXPECT_FALSE(Products::refusal_of(json).has_value());
+  EXPECT_EQ(Products::from_json(json).to_json(), products.to_json());
+  for (const nlohmann::json& name : {nlohmann::json("no library"), nlohmann::json(7)}) {
+    json["forward float32 1x1x1"] = name;
+    const auto refusal = Products::refusal_of(json);
+    ASSERT_TRUE(refusal.has_value());
+    EXPECT_NE(std::string(refusal->what()).find(name.dump()), std::string::npos);
+    EXPECT_THROW(Products::from_json(json), ConfigError);
+  }
+}
+
 // All products by one library, so that nothing is left to what happens to be fastest.
 nlohmann::json products_of(const Model& model, Precision precision, const ProductLibrary& wanted) {
   Products products;

@@ -13,6 +13,11 @@ Precision precision_of(const at::Tensor& tensor) {
                                                : Precision::BFloat16;
 }
 
+// Null of what is no name of a library.
+const ProductLibrary* library_of(const nlohmann::json& name) {
+  return name.is_string() ? find_product_library(name.get<std::string>()) : nullptr;
+}
+
 }  // namespace
 
 void Products::choose(const ProductShape& shape, const ProductLibrary& library) {
@@ -34,19 +39,23 @@ nlohmann::ordered_json Products::to_json() const {
   return json;
 }
 
-Products Products::from_json(const nlohmann::json& json) {
-  Products products;
+std::optional<ConfigError> Products::refusal_of(const nlohmann::json& json) {
   for (const auto& [key, name] : json.items()) {
-    const ProductLibrary* library =
-        name.is_string() ? find_product_library(name.get<std::string>()) : nullptr;
+    const ProductLibrary* library = library_of(name);
     if (library == nullptr)
-      throw ConfigError("products", name.dump(), "is no library of this build");
+      return ConfigError("products", name.dump(), "is no library of this build");
     if (!library->available()) {
-      throw ConfigError("products", std::string(library->name()),
-                        "is what this run was started with and is not available here");
+      return ConfigError("products", std::string(library->name()),
+                         "is what this run was started with and is not available here");
     }
-    products.choices_[key] = library;
   }
+  return std::nullopt;
+}
+
+Products Products::from_json(const nlohmann::json& json) {
+  if (const auto refusal = refusal_of(json)) throw ConfigError(*refusal);
+  Products products;
+  for (const auto& [key, name] : json.items()) products.choices_[key] = library_of(name);
   return products;
 }
 

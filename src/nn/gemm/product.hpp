@@ -5,9 +5,11 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "base/device.hpp"
+#include "base/error.hpp"
 #include "nn/gemm/product_library.hpp"
 
 namespace garonne::nn {
@@ -22,7 +24,9 @@ class Products {
 
   // {"forward float32 2048x1536x384": "oneDNN", …}
   nlohmann::ordered_json to_json() const;
-  // Throws ConfigError for a library that is not known or not in this process.
+  // For a library that is not known or not in this process; none where all can be used.
+  static std::optional<ConfigError> refusal_of(const nlohmann::json& json);
+  // Throws that.
   static Products from_json(const nlohmann::json& json);
 
   // y = x · Wᵀ, in a new storage. `bias` may be undefined.

@@ -84,11 +84,12 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     trained.compute = std::make_unique<ComputeSession>(threads);
     // What was measured on this machine is nearer the truth than what nodes declare.
     apply_costs(exec::load_cached_costs(threads, warn), trained.setup);
-    try {
-      if (manifest.products.is_object())
+    if (manifest.products.is_object()) {
+      if (const auto refusal = nn::Products::refusal_of(manifest.products)) {
+        warn(fmt::format("{}; last bits may differ", refusal->what()));
+      } else {
         trained.products = nn::Products::from_json(manifest.products);
-    } catch (const ConfigError& unavailable) {
-      warn(fmt::format("{}; last bits may differ", unavailable.what()));
+      }
     }
     trained.optimizer = optim::make_optimizer(trained.config);
     trained.device = make_device(trained.config, session.rank());
