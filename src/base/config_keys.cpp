@@ -311,8 +311,10 @@ std::vector<KeySpec> grid_and_memory_keys(RegisteredKeys& registered_key) {
                   "ranks that share a layer: model.heads, or the rows of fields"),
       switch_key("grid.sequence_parallel", GARONNE_MEMBER(grid, sequence_parallel),
                  "tensor ranks also share the rows of norms, dropout and residuals"),
-      registered_key("grid.schedule", GARONNE_MEMBER(grid, schedule),
-                     "order of forwards and backwards in a pipeline (see `garonne simulate`)"),
+      registered_key(
+          "grid.schedule", GARONNE_MEMBER(grid, schedule),
+          "order of forwards and backwards in a pipeline (see `garonne simulate`); varuna "
+          "is refused: what is run again is up to memory.plan"),
       text_key(
           "grid.schedule_file", GARONNE_MEMBER(grid, schedule_file), {},
           "of schedule file: a garonne.pipeline-schedule, as `garonne simulate --save` writes"),

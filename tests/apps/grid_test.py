@@ -28,7 +28,6 @@ GRIDS = [
     (2, 2, 2, {"zero": 3, "sequence_parallel": "true"}),
     (1, 2, 1, {"schedule": "chimera"}),
     (1, 2, 1, {"schedule": "file"}),
-    (1, 2, 1, {"schedule": "varuna"}),
     (1, 2, 1, {"schedule": "zb-h1"}),
     (1, 2, 1, {"schedule": "zb-h2"}),
     (1, 2, 1, {"schedule": "dualpipev"}),
@@ -37,7 +36,6 @@ GRIDS = [
     (1, 4, 1, {"schedule": "zb-h1"}),
     (1, 4, 1, {"schedule": "chimera"}),
     (1, 4, 1, {"schedule": "zb-v"}),
-    (1, 4, 1, {"schedule": "varuna"}),
     (1, 4, 1, {"schedule": "dualpipev"}),
     (1, 2, 1, {"schedule": "interleaved", "chunks": 3, "group_size": 4}),
     (2, 2, 1, {"schedule": "chimera", "zero": 1}),
@@ -289,6 +287,7 @@ class RefusalTest(ProgramTest):
         self.assertIn("blocks", self.refused(8, "--grid.pipeline", 8))
         self.assertIn("blocks", self.refused(2, "--grid.pipeline", 2, "--grid.schedule", "interleaved", "--grid.chunks", 4))
         self.assertIn("grid.schedule", self.refused(2, "--grid.pipeline", 2, "--grid.schedule", "1f2b"))
+        self.assertIn("grid.schedule = varuna", self.refused(2, "--grid.pipeline", 2, "--grid.schedule", "varuna"))
         missing = self.refused(2, "--grid.pipeline", 2, "--grid.schedule", "file", "--grid.schedule_file", "nowhere.json")
         self.assertIn("grid.schedule_file = nowhere.json", missing)
         path = self.folder / "other.json"

@@ -12,7 +12,7 @@ from support import run
 
 GRIDS = [(1, 1, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1), (4, 1, 1), (1, 2, 1), (1, 3, 1), (1, 4, 1), (1, 1, 2), (1, 1, 3), (1, 1, 4),
          (2, 2, 1), (2, 1, 2), (1, 2, 2)]
-SCHEDULES = ["gpipe", "1f1b", "interleaved", "varuna", "chimera", "zb-h1", "zb-h2", "zb-v", "dualpipev"]
+SCHEDULES = ["gpipe", "1f1b", "interleaved", "chimera", "zb-h1", "zb-h2", "zb-v", "dualpipev"]
 PLANS = ["keep-all", "selective", "uniform", "full", "greedy", "rotor"]
 
 

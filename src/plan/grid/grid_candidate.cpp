@@ -52,7 +52,8 @@ const std::vector<ScheduleTraits>& schedule_traits() {
       request.stages = 2;
       request.micro_batches = 8;
       const PipelineSchedule schedule = make_pipeline_schedule(std::string(kind.name), request);
-      if (schedule.placement == ChunkPlacement::Bidirectional) continue;
+      if (schedule.placement == ChunkPlacement::Bidirectional || !schedule.recomputed.empty())
+        continue;
       ScheduleTraits traits{std::string(kind.name), {schedule.chunks}, schedule.placement, false};
       for (const auto& operation : schedule.order.front())
         traits.splits_backward |= operation.work == PipelineWork::BackwardWeight;

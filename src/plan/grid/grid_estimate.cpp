@@ -146,12 +146,7 @@ const PipelineSchedule& GridEstimator::schedule_of(const GridCandidate& candidat
   request.micro_batches = static_cast<int>(candidate.micro_batches);
   if (traits_of(candidate.schedule).chunks.size() > 1) request.chunks = candidate.chunks;
   PipelineSchedule schedule = make_pipeline_schedule(candidate.schedule, request);
-  // Programs run again what their plan says, not what the schedule would.
-  schedule.recomputed.clear();
-  for (auto& order : schedule.order) {
-    std::erase_if(order, [](const auto& one) { return one.work == PipelineWork::Recompute; });
-    scheduled_ += order.size();
-  }
+  for (const auto& order : schedule.order) scheduled_ += order.size();
   if (scheduled_ > most_scheduled) {
     schedules_.clear();
     scheduled_ = 0;

@@ -63,6 +63,15 @@ void expect_work(const PipelineSchedule& schedule, int stage) {
   }
 }
 
+// What is run again is what the plan of a stage says, where it says.
+void expect_kept(const PipelineSchedule& schedule) {
+  if (schedule.recomputed.empty()) return;
+  throw ConfigError("grid.schedule", schedule.name,
+                    "keeps inputs only and runs forwards again where it says, which training does "
+                    "not: there memory.plan chooses what is run again. Take 1f1b, with memory.plan "
+                    "= full to keep as little; garonne simulate shows this one");
+}
+
 // Weight gradients are added in the order in which they are made, which is to be that of the
 // micro-batches.
 void expect_order_of_sums(const PipelineSchedule& schedule, int stage) {
@@ -90,6 +99,7 @@ PipelineStage make_pipeline_stage(const ModelGraph& whole, const PipelineSchedul
 
 PipelineStage make_pipeline_stage(const ModelGraph& whole, const ModelGraph& cut_by,
                                   const PipelineSchedule& schedule, int stage) {
+  expect_kept(schedule);
   expect_work(schedule, stage);
   expect_order_of_sums(schedule, stage);
   const Routes routes = pipeline_routes(schedule.placement, schedule.devices, schedule.chunks);

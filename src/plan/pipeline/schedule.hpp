@@ -35,7 +35,8 @@ struct PipelineOperation {
   PipelineWork work = PipelineWork::Forward;
   int chunk = 0;        // of its device
   int micro_batch = 0;  // from 0
-  // Meant to run at the same time as the next operation of its device, where kernels can overlap.
+  // May run at the same time as the next operation of its device, where kernels can overlap; a
+  // Program runs the two one after the other.
   bool overlaps_next = false;
 
   auto operator<=>(const PipelineOperation&) const = default;
@@ -66,7 +67,8 @@ struct PipelineSchedule {
   int micro_batches = 1;
   int chunks = 1;  // of a device
   ChunkPlacement placement = ChunkPlacement::Looped;
-  // Chunks that keep only their input from the forward and run it again before the backward.
+  // Chunks that keep only their input from the forward and run it again before the backward. There
+  // are no Programs of such a schedule.
   std::vector<ChunkPlace> recomputed;
   // One list a device.
   std::vector<std::vector<PipelineOperation>> order;

@@ -206,7 +206,7 @@ class StepWriter {
         }
         return;
       case PipelineWork::Recompute:
-        return;  // with the backward, which knows what it needs
+        throw InternalError("a stage of a schedule that runs forwards again");
     }
   }
 

@@ -36,38 +36,47 @@ struct Stages {
   int lane_numbers = 1;
 };
 
-// The Programs of all stages, or none where the schedule cannot be made for so many micro-batches
-// or the model is too small.
-Stages stages_of(const std::string& name, int stages, int micro_batches, const ModelGraph& whole,
+// The Programs of all stages.
+Stages stages_of(const PipelineSchedule& schedule, const ModelGraph& whole,
                  const std::string& policy) {
   Stages made;
+  for (int stage = 0; stage < schedule.devices; ++stage) {
+    PipelineStage cut = make_pipeline_stage(whole, schedule, stage);
+    StepShape step;
+    step.micro_batches = schedule.micro_batches;
+    step.optimizer_states = {{.name = "first_moment"}};
+    step.pipeline = std::move(cut.place);
+    for (int rank = 0; rank < schedule.devices; ++rank) {
+      step.world_group.push_back(rank);
+      step.pipeline.group.push_back(rank);
+    }
+    step.data_group = {stage};
+    made.programs.push_back(make_training_program(
+        cut.cut.graph, step,
+        same_for_all(test::schedule_of(cut.cut.graph, policy), schedule.micro_batches)));
+    made.programs.back().rank = stage;
+    made.graphs.push_back(std::move(cut.cut.graph));
+    made.lane_numbers = step.pipeline.lane_numbers;
+  }
+  return made;
+}
+
+std::vector<Program> programs_of(const PipelineSchedule& schedule, const ModelGraph& whole,
+                                 const std::string& policy) {
+  return stages_of(schedule, whole, policy).programs;
+}
+
+// None where the schedule cannot be made for so many micro-batches or the model is too small.
+Stages stages_of(const std::string& name, int stages, int micro_batches, const ModelGraph& whole,
+                 const std::string& policy) {
   try {
     PipelineRequest request;
     request.stages = stages;
     request.micro_batches = micro_batches;
-    const PipelineSchedule schedule = make_pipeline_schedule(name, request);
-    for (int stage = 0; stage < stages; ++stage) {
-      PipelineStage cut = make_pipeline_stage(whole, schedule, stage);
-      StepShape step;
-      step.micro_batches = micro_batches;
-      step.optimizer_states = {{.name = "first_moment"}};
-      step.pipeline = std::move(cut.place);
-      for (int rank = 0; rank < stages; ++rank) {
-        step.world_group.push_back(rank);
-        step.pipeline.group.push_back(rank);
-      }
-      step.data_group = {stage};
-      made.programs.push_back(make_training_program(
-          cut.cut.graph, step,
-          same_for_all(test::schedule_of(cut.cut.graph, policy), micro_batches)));
-      made.programs.back().rank = stage;
-      made.graphs.push_back(std::move(cut.cut.graph));
-      made.lane_numbers = step.pipeline.lane_numbers;
-    }
+    return stages_of(make_pipeline_schedule(name, request), whole, policy);
   } catch (const ConfigError&) {
     return {};
   }
-  return made;
 }
 
 std::vector<Program> programs_of(const std::string& name, int stages, int micro_batches,
@@ -75,7 +84,7 @@ std::vector<Program> programs_of(const std::string& name, int stages, int micro_
   return stages_of(name, stages, micro_batches, whole, policy).programs;
 }
 
-const std::vector<std::string> schedules = {"gpipe", "1f1b",  "interleaved", "varuna",   "chimera",
+const std::vector<std::string> schedules = {"gpipe", "1f1b",  "interleaved", "chimera",
                                             "zb-h1", "zb-h2", "zb-v",        "dualpipev"};
 
 // All pipelines of up to 8 stages and 32 micro-batches.
@@ -266,6 +275,44 @@ void lose(Program& program, std::size_t lost) {
     instructions[i].lane = Lane::Compute;
     instructions[i].arguments = {};
     instructions[i].completes = -1;
+  }
+}
+
+// Flags that only a simulation looks at.
+TEST(PipelinePrograms, WhatMayOverlapRunsInTurn) {
+  const ModelGraph whole = chain_graph(12);
+  PipelineRequest request;
+  request.stages = 4;
+  request.micro_batches = 12;
+  const PipelineSchedule overlapping = make_pipeline_schedule("dualpipev", request);
+  ASSERT_TRUE(overlapping.has_overlaps());
+  PipelineSchedule plain = overlapping;
+  for (auto& order : plain.order) {
+    for (PipelineOperation& operation : order) operation.overlaps_next = false;
+  }
+  const auto programs = programs_of(overlapping, whole, "full");
+  const auto expected = programs_of(plain, whole, "full");
+  ASSERT_EQ(programs.size(), 4U);
+  for (std::size_t stage = 0; stage < programs.size(); ++stage)
+    EXPECT_EQ(program_hash(programs[stage]), program_hash(expected[stage]));
+}
+
+// What a stage runs again is its plan's to say.
+TEST(PipelinePrograms, ASchedulesOwnRecomputationIsRefused) {
+  PipelineRequest request;
+  request.stages = 4;
+  request.micro_batches = 8;
+  const PipelineSchedule schedule = make_pipeline_schedule("varuna", request);
+  const ModelGraph whole = chain_graph(12);
+  for (int stage = 0; stage < schedule.devices; ++stage) {
+    try {
+      make_pipeline_stage(whole, schedule, stage);
+      FAIL() << stage;
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.key(), "grid.schedule");
+      EXPECT_EQ(error.value(), "varuna");
+      EXPECT_NE(error.reason().find("memory.plan"), std::string::npos);
+    }
   }
 }
 
