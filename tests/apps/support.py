@@ -253,6 +253,7 @@ class FieldsTest:
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-fields-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        os.environ["GARONNE_CACHE"] = str(cls.folder / "cache")
         cls.config = cls.folder / "run.toml"
         cls.config.write_text((cls.RUN_FILE + cls.RUN_FILE_END).replace("{folder}", str(cls.folder)))
         cls.make_data()

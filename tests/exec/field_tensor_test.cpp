@@ -15,6 +15,7 @@
 #include "device/cpu_device.hpp"
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
+#include "exec/host_access.hpp"
 #include "exec/profile/profile.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/fields/field_model.hpp"
@@ -218,13 +219,7 @@ class Rank {
     machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
       // The copy is the test's and not the step's: its bytes lie outside the tier.
       std::vector<double>& values = gradient_values_[static_cast<std::size_t>(parameter)];
-      values.resize(static_cast<std::size_t>(gradient.numel()));
-      for (std::int64_t i = 0; i < gradient.numel(); ++i) {
-        values[static_cast<std::size_t>(i)] =
-            gradient.scalar_type() == at::kDouble
-                ? gradient.const_data_ptr<double>()[i]
-                : static_cast<double>(gradient.const_data_ptr<float>()[i]);
-      }
+      values = copy_out(gradient);
       gradients_[static_cast<std::size_t>(parameter)] =
           at::from_blob(values.data(), {gradient.numel()}, at::kDouble);
     };

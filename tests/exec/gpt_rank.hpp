@@ -13,7 +13,9 @@
 
 #include "device/cpu_device.hpp"
 #include "exec/executor.hpp"
+#include "exec/host_access.hpp"
 #include "exec/profile/profile.hpp"
+#include "exec/token_batch.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/gpt/gpt.hpp"
 #include "plan/program/replay.hpp"
@@ -114,14 +116,7 @@ class Rank {
     machine.optimizer = optimizer_.get();
     machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
       gradients_.resize(model_.graph.parameters.size());
-      std::vector<double>& kept = gradients_[static_cast<std::size_t>(parameter)];
-      kept.resize(static_cast<std::size_t>(gradient.numel()));
-      for (std::int64_t i = 0; i < gradient.numel(); ++i) {
-        kept[static_cast<std::size_t>(i)] =
-            gradient.scalar_type() == at::kDouble
-                ? gradient.const_data_ptr<double>()[i]
-                : static_cast<double>(gradient.const_data_ptr<float>()[i]);
-      }
+      gradients_[static_cast<std::size_t>(parameter)] = copy_out(gradient);
     };
     StepInputs inputs;
     inputs.seed = 5;
@@ -130,24 +125,12 @@ class Rank {
     inputs.loss_scale = 1.0 / setting_.micro_batches;
     inputs.learning_rate = learning_rate;
     inputs.clip_norm = clip_norm;
-    inputs.load = [this](int micro_batch) { return batch_of(micro_batch); };
+    inputs.load = [this](int micro_batch) {
+      return token_batch(micro_batch * setting_.batch, setting_.batch, setting_.sequence,
+                         vocabulary);
+    };
     Executor executor(model_, program, machine);
     return executor.run(inputs);
-  }
-
-  // The same samples in the same order however they are cut.
-  HostBatch batch_of(int micro_batch) const {
-    HostBatch batch;
-    for (std::int64_t b = 0; b < setting_.batch; ++b) {
-      const std::int64_t sample = micro_batch * setting_.batch + b;
-      batch.samples.push_back(1000 + sample * 7);
-      for (std::int64_t t = 0; t <= setting_.sequence; ++t) {
-        const std::int64_t token = (sample * 13 + t * t * 5 + t) % vocabulary;
-        if (t < setting_.sequence) batch.values["tokens"].push_back(token);
-        if (t > 0) batch.values["targets"].push_back(token);
-      }
-    }
-    return batch;
   }
 
   const nn::Model& model() const { return model_; }

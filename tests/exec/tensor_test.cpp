@@ -12,7 +12,9 @@
 #include "device/cpu_device.hpp"
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
+#include "exec/host_access.hpp"
 #include "exec/profile/profile.hpp"
+#include "exec/token_batch.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/gpt/gpt.hpp"
 #include "plan/model/cost_table.hpp"
@@ -98,13 +100,7 @@ class Rank {
     machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
       // The copy is the test's and not the step's: its bytes lie outside the tier.
       std::vector<double>& values = gradient_values_[static_cast<std::size_t>(parameter)];
-      values.resize(static_cast<std::size_t>(gradient.numel()));
-      for (std::int64_t i = 0; i < gradient.numel(); ++i) {
-        values[static_cast<std::size_t>(i)] =
-            gradient.scalar_type() == at::kDouble
-                ? gradient.const_data_ptr<double>()[i]
-                : static_cast<double>(gradient.const_data_ptr<float>()[i]);
-      }
+      values = copy_out(gradient);
       gradients_[static_cast<std::size_t>(parameter)] =
           at::from_blob(values.data(), {gradient.numel()}, at::kDouble);
     };
@@ -115,7 +111,10 @@ class Rank {
     inputs.loss_scale = 1.0 / micro_batches;
     inputs.learning_rate = 1e-2;
     inputs.clip_norm = 0.5;
-    inputs.load = [&](int micro_batch) { return batch_of(number, micro_batch); };
+    inputs.load = [&](int micro_batch) {
+      return token_batch((number * micro_batches + micro_batch) * batch, batch,
+                         setting_.sizes().sequence, setting_.vocabulary);
+    };
     Executor executor(model_, program, machine);
     return executor.run(inputs);
   }
@@ -142,20 +141,6 @@ class Rank {
     const auto table = plan::cost_table_from_json(nlohmann::json::parse(text), "rank 0");
     EXPECT_TRUE(plan::apply_costs(table, model_.graph));
     products_ = nn::Products::from_json(table.products);
-  }
-
-  HostBatch batch_of(std::int64_t step, int micro_batch) const {
-    HostBatch made;
-    for (std::int64_t b = 0; b < batch; ++b) {
-      const std::int64_t sample = (step * micro_batches + micro_batch) * batch + b;
-      made.samples.push_back(1000 + sample * 7);
-      for (std::int64_t t = 0; t <= setting_.sizes().sequence; ++t) {
-        const std::int64_t token = (sample * 13 + t * t * 5 + t) % setting_.vocabulary;
-        if (t < setting_.sizes().sequence) made.values["tokens"].push_back(token);
-        if (t > 0) made.values["targets"].push_back(token);
-      }
-    }
-    return made;
   }
 
   Setting setting_;

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/pipeline/schedule_json.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 
@@ -212,6 +213,20 @@ TEST_F(ScheduleFile, MalformedOnesAreRefused) {
       {"device 1, operation 2 (backward of chunk 0, micro-batch 1)", "before its forward"});
   expect_words(refusal("file", written("{")), {path_.string(), "no JSON"});
   expect_words(refusal("file", written("[]")), {"no object"});
+}
+
+// What a stage runs again is its plan's to say.
+TEST(PipelineSchedule, ThatRunsForwardsAgainHasNoPrograms) {
+  const PipelineSchedule schedule = make_pipeline_schedule("varuna", request(4, 8));
+  for (int stage = 0; stage < schedule.devices; ++stage) {
+    try {
+      make_pipeline_stage(ModelGraph(), schedule, stage);
+      FAIL() << stage;
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.key(), "grid.schedule");
+      expect_words(error.what(), {"varuna", "memory.plan", "1f1b"});
+    }
+  }
 }
 
 }  // namespace

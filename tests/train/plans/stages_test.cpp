@@ -14,6 +14,7 @@
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
 #include "exec/profile/profile.hpp"
+#include "exec/token_batch.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/layers/layers.hpp"
 #include "nn/model.hpp"
@@ -83,20 +84,6 @@ nn::Model skipping_model() {
   return model;
 }
 
-exec::HostBatch batch_of(int number) {
-  exec::HostBatch loaded;
-  for (std::int64_t b = 0; b < batch; ++b) {
-    const std::int64_t sample = number * batch + b;
-    loaded.samples.push_back(100 + sample * 7);
-    for (std::int64_t t = 0; t <= sequence; ++t) {
-      const std::int64_t token = (sample * 13 + t * t * 5 + t) % vocabulary;
-      if (t < sequence) loaded.values["tokens"].push_back(token);
-      if (t > 0) loaded.values["targets"].push_back(token);
-    }
-  }
-  return loaded;
-}
-
 plan::NodeSchedule schedule_of(const plan::ModelGraph& graph, const std::string& name) {
   for (const auto& policy : plan::stage_solvers()) {
     if (policy.name == name) return policy.schedules(graph).front();
@@ -153,7 +140,7 @@ Step run_step(const nn::Model& model, plan::StepShape step, const std::string& p
   inputs.seed = 5;
   inputs.loss_scale = 1.0 / micro_batches;
   inputs.learning_rate = 1e-3;
-  inputs.load = [](int m) { return batch_of(m); };
+  inputs.load = [](int m) { return exec::token_batch(m * batch, batch, sequence, vocabulary); };
   exec::Executor executor(model, program, machine);
   result.outputs = executor.run(inputs);
   EXPECT_LE(result.outputs.peak_bytes, prediction.peak_bytes);

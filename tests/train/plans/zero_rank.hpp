@@ -14,7 +14,9 @@
 #include "dist/communication_thread.hpp"
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
+#include "exec/host_access.hpp"
 #include "exec/profile/profile.hpp"
+#include "exec/token_batch.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/gpt/gpt.hpp"
 #include "optim/exercise_optimizers.hpp"
@@ -59,17 +61,7 @@ inline plan::NodeSchedule schedule_of(const plan::ModelGraph& graph, const std::
 
 // The global micro-batch `number`, whoever runs it.
 inline exec::HostBatch batch_of(int number) {
-  exec::HostBatch loaded;
-  for (std::int64_t b = 0; b < batch; ++b) {
-    const std::int64_t sample = number * batch + b;
-    loaded.samples.push_back(1000 + sample * 7);
-    for (std::int64_t t = 0; t <= sequence; ++t) {
-      const std::int64_t token = (sample * 13 + t * t * 5 + t) % vocabulary;
-      if (t < sequence) loaded.values["tokens"].push_back(token);
-      if (t > 0) loaded.values["targets"].push_back(token);
-    }
-  }
-  return loaded;
+  return exec::token_batch(number * batch, batch, sequence, vocabulary);
 }
 
 // Costs of this machine, so that transients are what they are.
@@ -133,13 +125,7 @@ class Rank {
     machine.data = machine.world = transport_;
     gradients_.clear();
     machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
-      std::vector<double> values;
-      for (std::int64_t i = 0; i < gradient.numel(); ++i) {
-        values.push_back(gradient.scalar_type() == at::kDouble
-                             ? gradient.const_data_ptr<double>()[i]
-                             : static_cast<double>(gradient.const_data_ptr<float>()[i]));
-      }
-      gradients_[parameter] = std::move(values);
+      gradients_[parameter] = exec::copy_out(gradient);
     };
     exec::StepInputs inputs;
     inputs.seed = 5;
