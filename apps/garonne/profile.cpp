@@ -42,13 +42,16 @@ void add_profile(CLI::App& app, Chosen& chosen) {
                  "forward ms", "backward", "value B", "private B", "transient B");
       std::set<std::string> shown;
       for (const auto& node : setup.model.graph.nodes) {
-        // What communicates is not measured here.
-        const auto found = table.rows.find(node.cost_key);
-        if (found == table.rows.end() || !shown.insert(node.cost_key).second) continue;
-        const plan::CostRow& row = found->second;
-        fmt::print("{:<44} {:>10.3f} {:>10.3f} {:>12} {:>12} {:>12}\n", node.cost_key,
-                   1e3 * row.forward_keep_seconds, 1e3 * row.backward_seconds, row.value_bytes,
-                   row.private_bytes, row.backward_transient_bytes);
+        for (int k = 0; k < node.keep_options(); ++k) {
+          // What communicates is not measured here.
+          const std::string key = plan::cost_key_of(node, k);
+          const auto found = table.rows.find(key);
+          if (found == table.rows.end() || !shown.insert(key).second) continue;
+          const plan::CostRow& row = found->second;
+          fmt::print("{:<44} {:>10.3f} {:>10.3f} {:>12} {:>12} {:>12}\n", key,
+                     1e3 * row.forward_keep_seconds, 1e3 * row.backward_seconds, row.value_bytes,
+                     row.private_bytes, row.backward_transient_bytes);
+        }
       }
       for (const auto& [key, library] : table.products.items()) {
         fmt::print("{:<44} {}\n", key, library.get<std::string>());

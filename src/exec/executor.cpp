@@ -172,6 +172,7 @@ void Executor::forward(const plan::Instruction& instruction, bool keep, Running&
   for (const int id : instruction.arguments.inputs) inputs.push_back(running.buffers[index(id)]);
   const std::vector<at::Tensor> parameters = parameters_of(instruction, running);
   nn::Record record;
+  record.option = instruction.arguments.keep_option;
   const at::Tensor output =
       node.forward(context_of(instruction, running), inputs, parameters, keep ? &record : nullptr);
   expect_declared(instruction, model_.graph.values[index(spec.output)], output);
@@ -220,6 +221,7 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
   const plan::NodeSpec& node = model_.graph.nodes[index(instruction.node_index)];
   const auto tensor = [&](int id) { return id < 0 ? at::Tensor() : running.buffers[index(id)]; };
   nn::Record record;
+  record.option = arguments.keep_option;
   for (const int id : arguments.record) record.slots.push_back(tensor(id));
 
   nn::BackwardArguments given;

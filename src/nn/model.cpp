@@ -110,11 +110,15 @@ int ModelBuilder::append(const std::string& name, std::unique_ptr<Node> node,
     spec.pins_inputs.clear();
     spec.pins_output = false;
     spec.private_slot_bytes.clear();
+    spec.further_options.clear();
   }
-  for (std::size_t i = 0; i < spec.pins_inputs.size(); ++i) {
-    if (spec.pins_inputs[i]) spec.pinned_values.push_back(spec.inputs[i]);
+  for (int k = 0; k < spec.keep_options(); ++k) {
+    plan::KeepOption& kept = spec.keep_option(k);
+    for (std::size_t i = 0; i < kept.pins_inputs.size(); ++i) {
+      if (kept.pins_inputs[i]) kept.pinned_values.push_back(spec.inputs[i]);
+    }
+    if (kept.pins_output) kept.pinned_values.push_back(spec.output);
   }
-  if (spec.pins_output) spec.pinned_values.push_back(spec.output);
   model_.graph.nodes.push_back(std::move(spec));
   model_.nodes.push_back(std::move(node));
   return model_.graph.nodes.back().output;

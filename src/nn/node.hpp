@@ -49,6 +49,7 @@ struct Context {
 // What one instance keeps from forward to backward: the private slots. Pinned values and parameters
 // are not in it, they are handed in again.
 struct Record {
+  int option = 0;  // which of the node's ways to be kept is asked for: plan::NodeSpec::keep_option
   std::vector<at::Tensor> slots;
 };
 

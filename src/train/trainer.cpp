@@ -186,8 +186,12 @@ void Trainer::plan() {
     const std::string& precision = config_.train.precision;
     return row.first != plan::step_cost_key("norm", precision) &&
            row.first != plan::step_cost_key(config_.optimizer.name, precision) &&
-           std::none_of(nodes.begin(), nodes.end(),
-                        [&](const auto& node) { return node.cost_key == row.first; });
+           std::none_of(nodes.begin(), nodes.end(), [&](const plan::NodeSpec& node) {
+             for (int k = 0; k < node.keep_options(); ++k) {
+               if (plan::cost_key_of(node, k) == row.first) return true;
+             }
+             return false;
+           });
   });
   choice_ = options_.given_programs.empty()
                 ? choose_together(whole_, own_stage, floor, budget_, setup_, session_)

@@ -73,12 +73,15 @@ std::vector<Setting> settings() {
 
 // Keeps an arbitrary half of all values and records; 0 keeps all, 1 nothing that can be made again.
 plan::NodeSchedule schedule_of(const plan::ModelGraph& graph, unsigned which) {
-  plan::KeptSet kept = plan::keep_everything(graph);
+  plan::Fates fates = plan::keep_everything(graph);
   std::mt19937 random(which);
-  const auto keeps = [&] { return which == 0 || (which > 1 && random() % 2 == 0); };
-  for (std::size_t v = 0; v < kept.values.size(); ++v) kept.values[v] = keeps();
-  for (std::size_t n = 0; n < kept.records.size(); ++n) kept.records[n] = keeps();
-  return plan::recompute_on_demand(graph, kept);
+  const auto any = [&] {
+    const bool keeps = which == 0 || (which > 1 && random() % 2 == 0);
+    return keeps ? plan::Fate::Keep : plan::Fate::Recompute;
+  };
+  for (plan::Fate& fate : fates.values) fate = any();
+  for (plan::RecordFate& record : fates.records) record.fate = any();
+  return plan::recompute_on_demand(graph, fates);
 }
 
 class FieldRank {

@@ -49,10 +49,11 @@ inline constexpr std::int64_t vocabulary = 61;
 inline plan::NodeSchedule schedule_of(const plan::ModelGraph& graph, const std::string& name) {
   if (name.rfind("any ", 0) == 0) {
     std::mt19937 random(static_cast<unsigned>(std::stoi(name.substr(4))));
-    plan::KeptSet kept = plan::keep_everything(graph);
-    for (std::size_t v = 0; v < kept.values.size(); ++v) kept.values[v] = random() % 2 == 0;
-    for (std::size_t n = 0; n < kept.records.size(); ++n) kept.records[n] = random() % 2 == 0;
-    return plan::recompute_on_demand(graph, kept);
+    plan::Fates fates = plan::keep_everything(graph);
+    const auto any = [&] { return random() % 2 == 0 ? plan::Fate::Keep : plan::Fate::Recompute; };
+    for (plan::Fate& fate : fates.values) fate = any();
+    for (plan::RecordFate& record : fates.records) record.fate = any();
+    return plan::recompute_on_demand(graph, fates);
   }
   for (const auto& policy : plan::stage_solvers()) {
     if (policy.name != name) continue;

@@ -129,11 +129,12 @@ void choose_product(const Queue& queue, const nn::ProductShape& shape,
 // One node with made-up inputs, run as the executor would.
 class NodeProbe {
  public:
-  NodeProbe(const Queue& queue, const nn::Model& model, std::size_t n, Precision precision,
-            const nn::Products& products, CacheSweep& sweep, DeviceTier& tier)
+  NodeProbe(const Queue& queue, const nn::Model& model, std::size_t n, int keep_option,
+            Precision precision, const nn::Products& products, CacheSweep& sweep, DeviceTier& tier)
       : model_(model),
         node_(*model.nodes[n]),
         spec_(model.graph.nodes[n]),
+        keep_option_(keep_option),
         sweep_(sweep),
         tier_(tier) {
     const auto type = nn::compute_scalar_type(precision);
@@ -171,10 +172,10 @@ class NodeProbe {
     }
     if (spec_.kind == "logits_head") return row;
     row.forward_keep_seconds = median_seconds(enough_seconds, sweep_, [&] {
-      nn::Record record;
+      nn::Record record = fresh_record();
       forward(&record);
     });
-    nn::Record record;
+    nn::Record record = fresh_record();
     tier_.reset_peak();
     const at::Tensor output = forward(&record);
     row.private_bytes = tier_.live_bytes() - base - row.value_bytes;
@@ -185,6 +186,12 @@ class NodeProbe {
   }
 
  private:
+  nn::Record fresh_record() const {
+    nn::Record record;
+    record.option = keep_option_;
+    return record;
+  }
+
   at::Tensor forward(nn::Record* record) const {
     return node_.forward(context_, inputs_, parameters_, record);
   }
@@ -222,7 +229,7 @@ class NodeProbe {
       seconds = median_seconds(
           enough_seconds,
           [&] {
-            forward(&(again = nn::Record()));
+            forward(&(again = fresh_record()));
             sweep_();
           },
           [&] { run(again, part); });
@@ -242,7 +249,7 @@ class NodeProbe {
       in_place = in_place || add_to[i].defined() || overwrite[i];
     }
     if (!in_place) return;
-    nn::Record again;
+    nn::Record again = fresh_record();
     forward(&again);
     row.in_place_transient_bytes = transients(again, with_inputs);
   }
@@ -250,16 +257,18 @@ class NodeProbe {
   std::string pinned_text() const {
     std::string text;
     const auto add = [&](const std::string& name) { text += (text.empty() ? "" : ", ") + name; };
-    for (std::size_t i = 0; i < spec_.pins_inputs.size(); ++i) {
-      if (spec_.pins_inputs[i]) add(fmt::format("input {}", i));
+    const plan::KeepOption& kept = spec_.keep_option(keep_option_);
+    for (std::size_t i = 0; i < kept.pins_inputs.size(); ++i) {
+      if (kept.pins_inputs[i]) add(fmt::format("input {}", i));
     }
-    if (spec_.pins_output) add("output");
+    if (kept.pins_output) add("output");
     return text;
   }
 
   const nn::Model& model_;
   const nn::Node& node_;
   const plan::NodeSpec& spec_;
+  int keep_option_;
   CacheSweep& sweep_;
   DeviceTier& tier_;
   nn::Context context_;
@@ -290,12 +299,15 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
   const DeviceScope scope(tier);
   nn::Products products = nn::Products::from_json(table.products);
   const auto shapes = product_shapes(model, declaration.precision);
-  std::vector<std::size_t> nodes;
+  std::vector<std::pair<std::size_t, int>> nodes;  // and the way in which they are kept
   std::set<std::string> seen;
   for (std::size_t n = 0; n < model.graph.nodes.size(); ++n) {
-    if (model.graph.nodes[n].communicates()) continue;
-    const std::string& key = model.graph.nodes[n].cost_key;
-    if (table.rows.count(key) == 0 && seen.insert(key).second) nodes.push_back(n);
+    const plan::NodeSpec& node = model.graph.nodes[n];
+    if (node.communicates()) continue;
+    for (int k = 0; k < node.keep_options(); ++k) {
+      const std::string key = plan::cost_key_of(node, k);
+      if (table.rows.count(key) == 0 && seen.insert(key).second) nodes.emplace_back(n, k);
+    }
   }
   const int all = static_cast<int>(shapes.size() + nodes.size());
   int done = 0;
@@ -306,9 +318,9 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
   }
   table.products = products.to_json();
   CacheSweep sweep(model, declaration.element_bytes());
-  for (const std::size_t n : nodes) {
-    NodeProbe probe(queue, model, n, declaration.precision, products, sweep, tier);
-    table.rows.emplace(model.graph.nodes[n].cost_key, probe.measure());
+  for (const auto& [n, option] : nodes) {
+    NodeProbe probe(queue, model, n, option, declaration.precision, products, sweep, tier);
+    table.rows.emplace(plan::cost_key_of(model.graph.nodes[n], option), probe.measure());
     progress(++done, all);
   }
 }

@@ -88,7 +88,8 @@ GraphAnswer solve_by_checkmate_rounding(const ComputationGraph& graph, std::int6
   answer.stopped_by_time_limit = relaxed.stopped_by_time_limit;
   if (relaxed.values.empty()) return answer;
   for (int tenth = 1; tenth <= 9; ++tenth) {
-    take_if_better(graph, model.rounded(relaxed.values, 0.1 * tenth), budget_bytes, answer);
+    auto rounded = model.rounded(relaxed.values, 0.1 * tenth);
+    if (rounded) take_if_better(graph, std::move(*rounded), budget_bytes, answer);
   }
   return answer;
 }

@@ -29,9 +29,17 @@ CheckmateModel::CheckmateModel(const ComputationGraph& graph, std::int64_t budge
   for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
     const Task& task = graph.tasks[t];
     seconds += task.options[0].seconds;
-    for (const int value : task.options[0].makes) maker_[index(value)] = static_cast<int>(t);
-    for (const int value : task.reads) readers_[index(value)].push_back(static_cast<int>(t));
-    for (const int value : task.updates) readers_[index(value)].push_back(static_cast<int>(t));
+    for (const int value : made_by_any_option(task)) maker_[index(value)] = static_cast<int>(t);
+    const auto add_reader = [&](int value) {
+      std::vector<int>& readers = readers_[index(value)];
+      if (readers.empty() || readers.back() != static_cast<int>(t))
+        readers.push_back(static_cast<int>(t));
+    };
+    for (const int value : task.reads) add_reader(value);
+    for (const int value : task.updates) add_reader(value);
+    for (const TaskOption& option : task.options) {
+      for (const int value : option.reads) add_reader(value);
+    }
   }
   scale_ = seconds > 0 ? 1000 / seconds : 1;
   find_useful();
@@ -53,7 +61,7 @@ void CheckmateModel::find_useful() {
       return wanted;
     };
     for (int i = t - 1; i >= 0; --i) {
-      for (const int value : graph_.tasks[index(i)].options[0].makes) {
+      for (const int value : made_by_any_option(graph_.tasks[index(i)])) {
         const bool wanted = want(value);
         if (wanted && !graph_.tasks[index(i)].once) useful_[index(t)][index(i)] = true;
       }
@@ -99,6 +107,16 @@ CheckmateModel::Entries CheckmateModel::makers_of(int t, int value) const {
   return entries;
 }
 
+CheckmateModel::Entries CheckmateModel::readers_of(int t, int value, int reader) const {
+  Entries entries;
+  const std::vector<int>& runs = stages_[index(t)].runs[index(reader)];
+  for (std::size_t o = 0; o < runs.size(); ++o) {
+    if (reads(graph_.tasks[index(reader)], static_cast<int>(o), value))
+      entries.emplace_back(runs[o], 1.0);
+  }
+  return entries;
+}
+
 CheckmateModel::Term CheckmateModel::kept_after(int t, int value) const {
   return {stages_[index(t) + 1].kept[index(value)], 0};
 }
@@ -121,14 +139,25 @@ void CheckmateModel::add_runs(int t) {
     for (const int run : runs) once.emplace_back(run, 1.0);
     program_.add_row(i == t ? 1 : 0, 1, once);
     const Task& task = graph_.tasks[index(i)];
+    const auto available = [&](int value) {
+      Entries entries = makers_of(t, value);
+      if (stage.kept[index(value)] != none) entries.emplace_back(stage.kept[index(value)], 1.0);
+      return entries;
+    };
     for (const auto* list : {&task.reads, &task.updates}) {
       for (const int value : *list) {
-        Entries available = makers_of(t, value);
-        if (stage.kept[index(value)] != none) available.emplace_back(stage.kept[index(value)], 1.0);
+        Entries entries = available(value);
         if (i < t) {
-          for (const int run : runs) available.emplace_back(run, -1.0);
+          for (const int run : runs) entries.emplace_back(run, -1.0);
         }
-        program_.add_row(i == t ? 1 : 0, infinity, std::move(available));
+        program_.add_row(i == t ? 1 : 0, infinity, std::move(entries));
+      }
+    }
+    for (std::size_t o = 0; o < runs.size(); ++o) {
+      for (const int value : task.options[o].reads) {
+        Entries entries = available(value);
+        entries.emplace_back(runs[o], -1.0);
+        program_.add_row(0, infinity, std::move(entries));
       }
     }
   }
@@ -155,13 +184,13 @@ std::vector<CheckmateModel::Term> CheckmateModel::add_lifetime(int t, int value,
   std::vector<Term> live(readers.size() + 1);
   live.back() = kept_after(t, value);
   for (std::size_t s = readers.size(); s-- > 0;) {
-    if (readers[s] == t || (live[s + 1].variable == none && live[s + 1].constant >= 1)) {
+    const Entries runs = readers_of(t, value, readers[s]);
+    const bool surely = readers[s] == t && runs.size() == stages_[index(t)].runs[index(t)].size();
+    if (surely || (live[s + 1].variable == none && live[s + 1].constant >= 1)) {
       live[s] = {none, 1};
       continue;
     }
     live[s] = {program_.add_variable({0, 1, 0, false}), 0};
-    Entries runs;
-    for (const int run : stages_[index(t)].runs[index(readers[s])]) runs.emplace_back(run, 1.0);
     at_least(live[s], runs);
     if (live[s + 1].variable != none) at_least(live[s], {{live[s + 1].variable, 1.0}});
   }
@@ -175,7 +204,7 @@ CheckmateModel::Term CheckmateModel::add_made(int t, int value, Term after) {
   if (after.variable == none && after.constant >= 1) return after;
   const Entries runs = makers_of(t, value);
   if (maker == t && runs.size() == task.options.size()) return {none, 1};
-  if (maker < t && task.options[0].makes.size() == 1) {
+  if (maker < t && most_made(task) == 1) {
     // Nothing is run again for nothing.
     at_least(after, runs);
     return after;
@@ -263,9 +292,10 @@ std::optional<TaskSchedule> CheckmateModel::in_class(const TaskSchedule& schedul
   for (const TaskStep& step : schedule) {
     if (step.task > stage) return std::nullopt;
     if (step.task < stage) {
-      // Where options differ, the first makes all.
       int& option = options[index(step.task)];
-      option = option == none || option == step.option ? step.option : 0;
+      option = option == none ? step.option
+                              : option_of_both(graph_.tasks[index(step.task)], option, step.option);
+      if (option == none) return std::nullopt;
       continue;
     }
     for (int i = 0; i < stage; ++i) {
@@ -297,8 +327,31 @@ std::vector<std::pair<int, double>> CheckmateModel::start(const TaskSchedule& in
   return result;
 }
 
-TaskSchedule CheckmateModel::rounded(const std::vector<double>& values, double threshold) const {
+// Of the options that differ in what they read, that with the largest part of the run.
+int CheckmateModel::rounded_reader(int t, const std::vector<double>& values) const {
+  const std::vector<int>& runs = stages_[index(t)].runs[index(t)];
+  const auto largest = std::max_element(
+      runs.begin(), runs.end(), [&](int a, int b) { return values[index(a)] < values[index(b)]; });
+  return static_cast<int>(largest - runs.begin());
+}
+
+std::optional<TaskSchedule> CheckmateModel::rounded(const std::vector<double>& values,
+                                                    double threshold) const {
   const int tasks = static_cast<int>(graph_.tasks.size());
+  // By task that is once and differs in what its options read: the option; -1 of the others.
+  std::vector<int> taken(index(tasks), none);
+  std::vector<bool> of_use(graph_.values.size(), false);
+  for (int t = 0; t < tasks; ++t) {
+    const Task& task = graph_.tasks[index(t)];
+    const bool differ = std::any_of(task.options.begin(), task.options.end(),
+                                    [](const TaskOption& option) { return !option.reads.empty(); });
+    if (differ) taken[index(t)] = rounded_reader(t, values);
+    for (const auto* list : {&task.reads, &task.updates}) {
+      for (const int value : *list) of_use[index(value)] = true;
+    }
+    if (!differ) continue;
+    for (const int value : task.options[index(taken[index(t)])].reads) of_use[index(value)] = true;
+  }
   const auto kept = [&](int t, int value) {
     const int variable = stages_[index(t)].kept[index(value)];
     return variable != none && values[index(variable)] >= threshold;
@@ -306,17 +359,23 @@ TaskSchedule CheckmateModel::rounded(const std::vector<double>& values, double t
   TaskSchedule schedule;
   for (int t = 0; t < tasks; ++t) {
     std::vector<bool> needed(graph_.values.size(), false);
-    for (int v = 0; v < static_cast<int>(needed.size()); ++v) needed[index(v)] = kept(t + 1, v);
+    for (int v = 0; v < static_cast<int>(needed.size()); ++v) {
+      const bool wanted = of_use[index(v)] || graph_.values[index(v)].live_at_end;
+      needed[index(v)] = wanted && kept(t + 1, v);
+    }
     TaskSchedule stage;
     for (int i = t; i >= 0; --i) {
       const Task& task = graph_.tasks[index(i)];
       std::vector<int> wanted;
-      for (const int value : task.options[0].makes) {
+      for (const int value : made_by_any_option(task)) {
         if (needed[index(value)] && !kept(t, value)) wanted.push_back(value);
       }
       if (i < t && wanted.empty()) continue;
-      stage.push_back({i, cheapest_option(graph_, i, wanted)});
-      for (const auto* list : {&task.reads, &task.updates}) {
+      const int option =
+          taken[index(i)] == none ? cheapest_option(graph_, i, wanted) : taken[index(i)];
+      if (option == none) return std::nullopt;
+      stage.push_back({i, option});
+      for (const auto* list : {&task.reads, &task.updates, &task.options[index(option)].reads}) {
         for (const int value : *list) needed[index(value)] = true;
       }
     }

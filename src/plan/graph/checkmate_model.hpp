@@ -31,8 +31,8 @@ class CheckmateModel {
   std::vector<std::pair<int, double>> start(const TaskSchedule& in_class) const;
 
   // Values kept over the start of stage t with at least `threshold` in a relaxed solution,
-  // completed by the fewest runs.
-  TaskSchedule rounded(const std::vector<double>& values, double threshold) const;
+  // completed by the fewest runs. None where no option of a task makes all that is wanted of it.
+  std::optional<TaskSchedule> rounded(const std::vector<double>& values, double threshold) const;
 
  private:
   using Entries = std::vector<std::pair<int, double>>;
@@ -54,6 +54,8 @@ class CheckmateModel {
   std::vector<Term> add_lifetime(int t, int value, const std::vector<int>& readers);
   Term add_made(int t, int value, Term after);
   Entries makers_of(int t, int value) const;
+  Entries readers_of(int t, int value, int reader) const;
+  int rounded_reader(int t, const std::vector<double>& values) const;
   Term kept_after(int t, int value) const;
   void at_least(Term greater, const Entries& smaller);
 

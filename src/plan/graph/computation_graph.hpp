@@ -15,26 +15,27 @@ struct TaskValue {
   bool live_at_end = false;    // as the gradients of parameters
 };
 
-// One way to run a task. Every option makes a subset of what the task's option 0 makes: a forward
-// without its record, for instance.
+// One way to run a task: a forward without its record, or with another one than in option 0; a
+// backward from that other one.
 struct TaskOption {
   std::string name;
   std::vector<int> makes;  // value indices
   double seconds = 0;
   std::int64_t transient_bytes = 0;
+  std::vector<int> reads = {};  // beside those of the task; only in a task that is once
 };
 
 struct Task {
   std::string name;
-  std::vector<int> reads;  // value indices
+  std::vector<int> reads;  // value indices: of every option
   std::vector<int>
       updates;  // values that it reads and writes in place; only in a task that is once
   std::vector<TaskOption> options;
   bool once = false;  // runs exactly once; else at least once
 };
 
-// Every value is made by one task at most. Tasks are in a topological order in which running each
-// one once, with option 0, is a legal schedule.
+// Every value is made by one task at most, though not by each of its options. Tasks are in a
+// topological order in which running each one once, with option 0, is a legal schedule.
 struct ComputationGraph {
   std::vector<TaskValue> values;
   std::vector<Task> tasks;

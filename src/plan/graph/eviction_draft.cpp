@@ -27,7 +27,7 @@ EvictionDraft::EvictionDraft(const ComputationGraph& graph, std::int64_t budget_
   for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
     total += graph.tasks[t].options[0].seconds;
     if (graph.tasks[t].once) continue;
-    for (const int value : graph.tasks[t].options[0].makes)
+    for (const int value : made_by_any_option(graph.tasks[t]))
       maker_[index(value)] = static_cast<int>(t);
   }
   smallest_seconds_ = std::max(1e-9 * total, 1e-300);
@@ -43,8 +43,11 @@ bool EvictionDraft::add(const Place& place, int value, double& seconds) {
   if (option >= 0) {
     const auto& makes = options[index(option)].makes;
     if (std::find(makes.begin(), makes.end(), value) != makes.end()) return true;
-    seconds += options[0].seconds - options[index(option)].seconds;
-    option = 0;
+    const int both =
+        option_of_both(graph_->tasks[index(task)], option, cheapest_option(*graph_, task, {value}));
+    if (both < 0) return false;
+    seconds += options[index(both)].seconds - options[index(option)].seconds;
+    option = both;
     return true;
   }
   option = cheapest_option(*graph_, task, {value});

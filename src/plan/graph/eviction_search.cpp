@@ -65,17 +65,15 @@ bool EvictionSearch::find_eviction(int position, Eviction& best) {
     if (!copy.live_before() || copy.next == position || copy.next >= timeline_.size()) continue;
     const Task& task = graph_->tasks[index(draft_.maker(value))];
     double least_seconds = task.options[0].seconds;
-    std::int64_t bytes = 0;
-    for (const int made : task.options[0].makes) bytes += graph_->values[index(made)].bytes;
     for (const TaskOption& option : task.options) {
       least_seconds = std::min(least_seconds, option.seconds);
     }
     const double factor = noise_ > 0 ? 1 + noise_ * (uniform() - 0.5) : 1;
     // Nothing more can vanish than what is over budget while it is idle.
-    if (task.options[0].makes.size() == 1) {
+    if (most_made(task) == 1) {
       const double most =
           std::min(static_cast<double>(over_[index(copy.next)] - over_[index(copy.last + 1)]),
-                   static_cast<double>(bytes) *
+                   static_cast<double>(graph_->values[v].bytes) *
                        (over_steps_[index(copy.next)] - over_steps_[index(copy.last + 1)]));
       if (factor * most / (least_seconds + draft_.smallest_seconds()) <= best.worth) continue;
     }
@@ -192,6 +190,7 @@ bool EvictionSearch::try_remove(int position, bool must_fit) {
   std::vector<int> needed = used_values(earlier);
   for (const int value : used_values(position)) needed.push_back(value);
   const int option = cheapest_option(*graph_, step.task, needed);
+  if (option < 0) return false;
   const std::size_t mark = log_.size();
   erase(position);
   erase(earlier);

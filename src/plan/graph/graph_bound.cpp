@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plan/graph/minimum_cut.hpp"
+#include "plan/graph/task_option.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -26,7 +27,8 @@ double least_seconds(const Task& task) {
   return least;
 }
 
-// What has to be live, or to be made again, at the moment of a task that is once.
+// What has to be live, or to be made again, at the moment of a task that is once. What only some
+// options read does not have to be, and a run counts as if it made what any of its options does.
 class Moment {
  public:
   Moment(const ComputationGraph& graph, const std::vector<int>& maker, int task,
@@ -215,7 +217,7 @@ double lower_bound_seconds(const ComputationGraph& graph, std::int64_t budget_by
   for (int t = 0; t < static_cast<int>(graph.tasks.size()); ++t) {
     const Task& task = graph.tasks[index(t)];
     base += least_seconds(task);
-    for (const int value : task.options[0].makes) maker[index(value)] = t;
+    for (const int value : made_by_any_option(task)) maker[index(value)] = t;
     if (task.once) once.push_back(t);
   }
   double best = 0;

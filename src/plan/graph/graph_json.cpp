@@ -37,10 +37,11 @@ Task task_from(const JsonPlace& place) {
   if (place.has("updates")) task.updates = place.key("updates").indices();
   if (place.has("once")) task.once = place.key("once").truth();
   for (const JsonPlace& source : place.key("options").elements()) {
-    source.expect_keys({"name", "makes", "seconds", "transient_bytes"});
+    source.expect_keys({"name", "makes", "seconds", "transient_bytes"}, {"reads"});
     task.options.push_back({source.key("name").text(), source.key("makes").indices(),
                             source.key("seconds").number(),
                             source.key("transient_bytes").integer()});
+    if (source.has("reads")) task.options.back().reads = source.key("reads").indices();
   }
   return task;
 }
@@ -51,8 +52,9 @@ class GraphCheck {
       : graph_(graph),
         path_(path),
         maker_(graph.values.size(), -1),
+        in_first_(graph.values.size(), false),
         touched_(graph.values.size(), -1),
-        made_(graph.values.size(), -1) {}
+        named_(graph.values.size(), -1) {}
 
   void run() {
     for (std::size_t v = 0; v < graph_.values.size(); ++v) {
@@ -61,10 +63,11 @@ class GraphCheck {
     if (graph_.tasks.empty()) fail("tasks", "", "there is nothing to run");
     for (std::size_t t = 0; t < graph_.tasks.size(); ++t) check_task(static_cast<int>(t));
     for (std::size_t v = 0; v < graph_.values.size(); ++v) {
-      const bool made = maker_[v] >= 0;
-      if (made || graph_.values[v].live_at_start) continue;
-      fail(fmt::format("values[{}]", v), graph_.values[v].name,
-           "is made by no task and not live at the start");
+      const std::string name = fmt::format("values[{}]", v);
+      if (maker_[v] < 0 && !graph_.values[v].live_at_start)
+        fail(name, graph_.values[v].name, "is made by no task and not live at the start");
+      if (maker_[v] >= 0 && graph_.values[v].live_at_end && !in_first_[v])
+        fail(name, graph_.values[v].name, "is wanted at the end and no option 0 makes it");
     }
   }
 
@@ -86,12 +89,18 @@ class GraphCheck {
     fail(key, fmt::format("{}", value), fmt::format("there are {} values", graph_.values.size()));
   }
 
-  void check_read(const std::string& key, int value) const {
+  // `in_first`: option 0 of the task reads it.
+  void check_read(const std::string& key, int value, bool in_first) const {
     check_index(key, value);
     const auto v = static_cast<std::size_t>(value);
-    if (maker_[v] < 0 && !graph_.values[v].live_at_start) {
+    if (graph_.values[v].live_at_start) return;
+    if (maker_[v] < 0) {
       fail(key, fmt::format("{}", value),
            graph_.values[v].name + " is read before the task that makes it: no topological order");
+    }
+    if (in_first && !in_first_[v]) {
+      fail(key, fmt::format("{}", value),
+           graph_.values[v].name + " is read by option 0 and no option 0 makes it");
     }
   }
 
@@ -99,13 +108,13 @@ class GraphCheck {
     const Task& task = graph_.tasks[static_cast<std::size_t>(t)];
     const std::string name = fmt::format("tasks[{}]", t);
     for (std::size_t r = 0; r < task.reads.size(); ++r) {
-      check_read(fmt::format("{}.reads[{}]", name, r), task.reads[r]);
+      check_read(fmt::format("{}.reads[{}]", name, r), task.reads[r], true);
       check_new(fmt::format("{}.reads[{}]", name, r), touched_, t, task.reads[r]);
     }
     for (std::size_t u = 0; u < task.updates.size(); ++u) {
       const std::string key = fmt::format("{}.updates[{}]", name, u);
       const int value = task.updates[u];
-      check_read(key, value);
+      check_read(key, value, true);
       check_new(key, touched_, t, value);
       if (!task.once) fail(key, fmt::format("{}", value), "only a task that is once may update");
       const int maker = maker_[static_cast<std::size_t>(value)];
@@ -127,22 +136,30 @@ class GraphCheck {
       fail(name + ".seconds", fmt::format("{}", option.seconds), "is no number from 0 to 1e12");
     }
     ++options_;
+    for (std::size_t r = 0; r < option.reads.size(); ++r) {
+      const std::string key = fmt::format("{}.reads[{}]", name, r);
+      const int value = option.reads[r];
+      check_read(key, value, o == 0);
+      if (!task.once)
+        fail(key, fmt::format("{}", value), "only options of a task that is once may differ in it");
+      const auto v = static_cast<std::size_t>(value);
+      if (touched_[v] == t || maker_[v] == t) fail_twice(key, value);
+      check_new(key, named_, options_, value);
+    }
     for (std::size_t m = 0; m < option.makes.size(); ++m) {
       const std::string key = fmt::format("{}.makes[{}]", name, m);
       const int value = option.makes[m];
       check_index(key, value);
       if (touched_[static_cast<std::size_t>(value)] == t) fail_twice(key, value);
-      check_new(key, made_, options_, value);
+      check_new(key, named_, options_, value);
       int& maker = maker_[static_cast<std::size_t>(value)];
-      if (o > 0) {
-        if (maker != t) fail(key, fmt::format("{}", value), "option 0 does not make it");
-        continue;
-      }
+      if (maker == t) continue;
       if (graph_.values[static_cast<std::size_t>(value)].live_at_start) {
         fail(key, fmt::format("{}", value), "is live at the start, so no task makes it");
       }
       if (maker >= 0) fail(key, fmt::format("{}", value), "is made by two tasks");
       maker = t;
+      in_first_[static_cast<std::size_t>(value)] = o == 0;
     }
   }
 
@@ -160,8 +177,9 @@ class GraphCheck {
   const ComputationGraph& graph_;
   const std::string& path_;
   std::vector<int> maker_;
-  std::vector<int> touched_;  // by value: the last task that reads or updates it
-  std::vector<int> made_;     // by value: the last option, all counted, that makes it
+  std::vector<bool> in_first_;  // by value: option 0 of its maker makes it
+  std::vector<int> touched_;    // by value: the last task that reads or updates it
+  std::vector<int> named_;      // by value: the last option, all counted, that makes or reads it
   int options_ = 0;
   std::int64_t total_ = 0;
 };
@@ -188,6 +206,7 @@ ordered_json to_json(const ComputationGraph& graph) {
                          {"makes", option.makes},
                          {"seconds", option.seconds},
                          {"transient_bytes", option.transient_bytes}});
+      if (!option.reads.empty()) options.back()["reads"] = option.reads;
     }
     tasks.push_back({{"name", task.name},
                      {"once", task.once},

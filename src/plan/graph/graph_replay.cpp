@@ -84,11 +84,11 @@ class ScheduleReplay {
     for (int i = 0; i < static_cast<int>(schedule_.size()); ++i) {
       const TaskStep& step = schedule_[index(i)];
       const Task& task = graph_.tasks[index(step.task)];
-      for (const int value : task.reads) history_[index(value)].events.push_back({i, false});
-      for (const int value : task.updates) history_[index(value)].events.push_back({i, false});
-      for (const int value : task.options[index(step.option)].makes) {
-        history_[index(value)].events.push_back({i, true});
+      const TaskOption& option = task.options[index(step.option)];
+      for (const auto* list : {&task.reads, &task.updates, &option.reads}) {
+        for (const int value : *list) history_[index(value)].events.push_back({i, false});
       }
+      for (const int value : option.makes) history_[index(value)].events.push_back({i, true});
     }
   }
 
@@ -114,7 +114,7 @@ class ScheduleReplay {
     const TaskStep& step = schedule_[index(i)];
     const Task& task = graph_.tasks[index(step.task)];
     const TaskOption& option = task.options[index(step.option)];
-    for (const auto* list : {&task.reads, &task.updates}) {
+    for (const auto* list : {&task.reads, &task.updates, &option.reads}) {
       for (const int value : *list) {
         if (!live_[index(value)]) {
           fail(i, task.name + " reads " + graph_.values[index(value)].name + ", which is not live");
@@ -135,7 +135,7 @@ class ScheduleReplay {
       outcome_.peak_bytes = during;
       outcome_.peak_step = i;
     }
-    for (const auto* list : {&task.reads, &task.updates, &option.makes}) {
+    for (const auto* list : {&task.reads, &task.updates, &option.reads, &option.makes}) {
       for (const int value : *list) end_unless_wanted(value);
     }
     outcome_.live_bytes.push_back(live_bytes_);

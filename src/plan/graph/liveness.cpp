@@ -20,11 +20,12 @@ LivenessTrace trace_liveness(const ComputationGraph& graph, const TaskSchedule& 
   std::vector<std::vector<int>> dies(steps);
   for (std::size_t i = steps; i-- > 0;) {
     const Task& task = graph.tasks[index(schedule[i].task)];
-    for (const int value : task.options[index(schedule[i].option)].makes) {
+    const TaskOption& option = task.options[index(schedule[i].option)];
+    for (const int value : option.makes) {
       if (!wanted[index(value)]) dies[i].push_back(value);
       wanted[index(value)] = false;
     }
-    for (const auto* list : {&task.reads, &task.updates}) {
+    for (const auto* list : {&task.reads, &task.updates, &option.reads}) {
       for (const int value : *list) {
         if (!wanted[index(value)]) dies[i].push_back(value);
         wanted[index(value)] = true;

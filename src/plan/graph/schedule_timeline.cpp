@@ -13,7 +13,7 @@ ScheduleTimeline::ScheduleTimeline(const ComputationGraph& graph, const TaskSche
     order_.push_back(i);
     const Task& task = graph.tasks[at(schedule[at(i)].task)];
     const TaskOption& option = task.options[at(schedule[at(i)].option)];
-    for (const auto* list : {&task.reads, &task.updates}) {
+    for (const auto* list : {&task.reads, &task.updates, &option.reads}) {
       for (const int value : *list) events_[at(value)].push_back({i, false});
     }
     for (const int value : option.makes) events_[at(value)].push_back({i, true});
@@ -136,7 +136,7 @@ void ScheduleTimeline::insert(int position, TaskStep step) {
   seconds_ += option.seconds;
   ++runs_[at(step.task)];
 
-  for (const auto* list : {&task.reads, &task.updates}) {
+  for (const auto* list : {&task.reads, &task.updates, &option.reads}) {
     for (const int value : *list) {
       const Copy copy = copy_before(value, position);
       const int end = copy.live_before() ? copy.end : copy.last;
@@ -171,7 +171,7 @@ void ScheduleTimeline::erase(int position) {
     const auto place = static_cast<std::ptrdiff_t>(first_event_from(value, position));
     events_[at(value)].erase(events_[at(value)].begin() + place);
   };
-  for (const auto* list : {&task.reads, &task.updates}) {
+  for (const auto* list : {&task.reads, &task.updates, &option.reads}) {
     for (const int value : *list) {
       const Copy copy = copy_before(value, position);
       if (copy.made > -2 && copy.end == position) {

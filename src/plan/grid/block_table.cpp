@@ -185,16 +185,14 @@ std::vector<std::int64_t> BlockFamily::saved_bytes(int index) const {
 NodeSchedule BlockFamily::schedule(int index) const {
   const Uses uses(graph_);
   const auto ranges = block_ranges(graph_);
-  KeptSet kept = keep_everything(graph_);
+  Fates fates = keep_everything(graph_);
   for (std::size_t b = 0; b < ranges.size(); ++b) {
     const double threshold = blocks_[b].options[option_of(b, index)].threshold;
     for (int n = ranges[b].first; n < ranges[b].second; ++n) {
-      if (!runs_again(graph_, uses, n, threshold)) continue;
-      kept.values[at(graph_.nodes[at(n)].output)] = false;
-      kept.records[at(n)] = false;
+      if (runs_again(graph_, uses, n, threshold)) set_fate(graph_, n, {Fate::Recompute}, fates);
     }
   }
-  return recompute_on_demand(graph_, kept);
+  return recompute_on_demand(graph_, fates);
 }
 
 }  // namespace garonne::plan

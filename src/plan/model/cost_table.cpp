@@ -81,26 +81,38 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& pa
   return table;
 }
 
+std::string cost_key_of(const NodeSpec& node, int option) {
+  return option == 0 ? node.cost_key
+                     : fmt::format("{} kept as {}", node.cost_key, node.keep_option(option).name);
+}
+
 bool apply_costs(const CostTable& table, ModelGraph& graph) {
   bool complete = true;
   for (auto& node : graph.nodes) {
     if (node.communicates()) continue;
-    const auto found = table.rows.find(node.cost_key);
-    node.measured = found != table.rows.end();
+    node.measured = true;
+    for (int k = 0; k < node.keep_options(); ++k)
+      node.measured = node.measured && table.rows.contains(cost_key_of(node, k));
     if (!node.measured) {
       complete = false;
       continue;
     }
-    node.forward.seconds = found->second.forward_seconds;
-    node.forward_keep.seconds = found->second.forward_keep_seconds;
-    node.backward.seconds = found->second.backward_seconds;
-    node.backward_weight.seconds = found->second.backward_weight_seconds;
     // The workspaces of libraries are known by measuring only; what nodes declare is a bound.
-    node.forward.transient_bytes = found->second.forward_transient_bytes;
-    node.forward_keep.transient_bytes = found->second.forward_keep_transient_bytes;
-    node.backward.transient_bytes = found->second.backward_transient_bytes;
-    node.backward_weight.transient_bytes = found->second.backward_weight_transient_bytes;
-    node.in_place_transient_bytes = found->second.in_place_transient_bytes;
+    for (int k = 0; k < node.keep_options(); ++k) {
+      const CostRow& row = table.rows.at(cost_key_of(node, k));
+      KeepOption& option = node.keep_option(k);
+      option.forward_keep.seconds = row.forward_keep_seconds;
+      option.forward_keep.transient_bytes = row.forward_keep_transient_bytes;
+      option.backward.seconds = row.backward_seconds;
+      option.backward.transient_bytes = row.backward_transient_bytes;
+      option.backward_weight.seconds = row.backward_weight_seconds;
+      option.backward_weight.transient_bytes = row.backward_weight_transient_bytes;
+      option.in_place_transient_bytes = row.in_place_transient_bytes;
+      if (node.splits_backward) option.backward = node.backward;
+    }
+    const CostRow& row = table.rows.at(node.cost_key);
+    node.forward.seconds = row.forward_seconds;
+    node.forward.transient_bytes = row.forward_transient_bytes;
   }
   return complete;
 }
@@ -129,11 +141,15 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
       return cost.floating_point_operations / rates.operations_per_second;
     };
     node.forward.seconds = computing(node.forward) + moving;
-    node.forward_keep.seconds = computing(node.forward_keep) + moving;
-    // A backward reads what the forward read and made, and makes as much again.
-    node.backward.seconds = computing(node.backward) + (node.splits_backward ? 1 : 2) * moving;
-    node.backward_weight.seconds =
-        node.splits_backward ? computing(node.backward_weight) + moving : 0;
+    for (int k = 0; k < node.keep_options(); ++k) {
+      KeepOption& option = node.keep_option(k);
+      option.forward_keep.seconds = computing(option.forward_keep) + moving;
+      // A backward reads what the forward read and made, and makes as much again.
+      option.backward.seconds =
+          computing(option.backward) + (node.splits_backward ? 1 : 2) * moving;
+      option.backward_weight.seconds =
+          node.splits_backward ? computing(option.backward_weight) + moving : 0;
+    }
   }
 }
 
@@ -144,8 +160,11 @@ void set_collective_seconds(int members, const Link& link, ModelGraph& graph) {
   };
   for (auto& node : graph.nodes) {
     if (!node.communicates()) continue;
-    node.forward.seconds = node.forward_keep.seconds = seconds(node.forward_collective);
-    node.backward.seconds = seconds(node.backward_collective);
+    node.forward.seconds = seconds(node.forward_collective);
+    for (int k = 0; k < node.keep_options(); ++k) {
+      node.keep_option(k).forward_keep.seconds = node.forward.seconds;
+      node.keep_option(k).backward.seconds = seconds(node.backward_collective);
+    }
   }
 }
 

@@ -12,7 +12,8 @@
 
 namespace garonne::plan {
 
-// One row; equal nodes share it by their cost key. Bytes are those seen by the counting allocator.
+// One row; equal nodes share it by their cost key, where they are kept the same way. Bytes are
+// those seen by the counting allocator.
 struct CostRow {
   double forward_seconds = 0;
   double forward_keep_seconds = 0;
@@ -43,8 +44,11 @@ nlohmann::ordered_json to_json(const CostTable& table);
 CostTable cost_table_from_json(const nlohmann::json& json, const std::string& path,
                                FileOwner owner = FileOwner::User);
 
+// Of a node that is kept in one of its ways: the node's key, and for further ways their name.
+std::string cost_key_of(const NodeSpec& node, int option);
+
 // Puts measured seconds and transient bytes into the nodes whose row is there; true when every node
-// had one.
+// had one for each way in which it can be kept.
 bool apply_costs(const CostTable& table, ModelGraph& graph);
 
 // Takes over rows that are new, and from the others what took less time.

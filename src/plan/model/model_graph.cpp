@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <set>
 
 #include "base/error.hpp"
 
@@ -17,6 +18,31 @@ std::int64_t ModelGraph::parameter_elements() const {
   for (const auto& parameter : parameters) elements += parameter.elements;
   return elements;
 }
+
+namespace {
+
+bool equal_costs(const OperationCost& a, const OperationCost& b) {
+  return a.seconds == b.seconds && a.transient_bytes == b.transient_bytes;
+}
+
+void check_keep_options(const NodeSpec& node) {
+  std::set<std::string> names;
+  for (int k = 0; k < node.keep_options(); ++k) {
+    const KeepOption& option = node.keep_option(k);
+    expect(!option.name.empty() && names.insert(option.name).second,
+           node.name + ": two ways to be kept have one name, or none");
+    expect(k > 0 || option.exact, node.name + ": the first way to be kept is the exact one");
+    for (const int value : option.pinned_values) {
+      expect(value == node.output || std::count(node.inputs.begin(), node.inputs.end(), value) > 0,
+             node.name + " pins what it neither reads nor makes");
+    }
+    // Input gradients of a split backward come from parameters alone, whatever was kept.
+    expect(!node.splits_backward || equal_costs(option.backward, node.backward),
+           node.name + ": the input part of its backward depends on how it was kept");
+  }
+}
+
+}  // namespace
 
 void check_model_graph(const ModelGraph& graph) {
   std::vector<bool> made(graph.values.size(), false);
@@ -41,8 +67,9 @@ void check_model_graph(const ModelGraph& graph) {
     made[static_cast<std::size_t>(node.output)] = true;
     expect(node.gradient_aliases.size() == node.inputs.size(),
            node.name + ": one alias flag an input");
+    check_keep_options(node);
     if (!graph.has_backward(node)) {
-      expect(node.pinned_values.empty() && node.private_slot_bytes.empty(),
+      expect(node.pinned_values.empty() && !node.has_record() && node.further_options.empty(),
              node.name + " keeps something for a backward that it has not");
     }
     for (const int parameter : node.parameters) {

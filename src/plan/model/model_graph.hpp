@@ -58,17 +58,40 @@ struct NodeCollective {
   std::int64_t bytes = 0;  // of the whole buffer
 };
 
-struct NodeSpec {
+// One way to keep what a node's backward needs: what a forward makes for it besides the output,
+// what stays pinned until then, and what the passes cost that way.
+struct KeepOption {
+  // The ways of one node are told apart by it; buffers of private slots are called by it, too.
+  std::string name = "record";
+  // The backward computes the same to the bit as with every other exact way. What it takes from a
+  // way that is not exact is approximate (Fate::Approximate).
+  bool exact = true;
+  std::vector<int> pinned_values;  // values that the backward reads (inputs or the output)
+  // Per input, or empty, and for the output: the backward reads it. pinned_values has the same as
+  // indices.
+  std::vector<bool> pins_inputs;
+  bool pins_output = false;
+  std::vector<std::int64_t> private_slot_bytes;  // kept from a recorded forward to the backward
+  OperationCost forward_keep;     // makes output and private slots
+  OperationCost backward;         // input gradients, and weight gradients unless they are split off
+  OperationCost backward_weight;  // where they are
+  // Of a backward that adds to a gradient in place or writes over the output's, where that is not
+  // what `backward` takes: what it makes otherwise is no part of the peak then.
+  std::optional<std::int64_t> in_place_transient_bytes;
+
+  bool has_record() const { return !private_slot_bytes.empty(); }
+};
+
+// What a node says of its record itself is the first of its ways to be kept.
+struct NodeSpec : KeepOption {
   std::string name;      // global, as "layer.3.attention"
   std::string kind;      // as "attention"
   std::string cost_key;  // nodes with equal keys cost the same and are measured once
   int block = 0;
-  int chunk = 0;                   // of the stage, where a pipeline gives it several
-  std::vector<int> inputs;         // value indices, in the node's order
-  int output = -1;                 // value index
-  std::vector<int> parameters;     // parameter indices, in the node's order
-  std::vector<int> pinned_values;  // values that the backward reads (inputs or the output)
-  std::vector<std::int64_t> private_slot_bytes;  // kept from a recorded forward to the backward
+  int chunk = 0;                // of the stage, where a pipeline gives it several
+  std::vector<int> inputs;      // value indices, in the node's order
+  int output = -1;              // value index
+  std::vector<int> parameters;  // parameter indices, in the node's order
   // Per input. Its gradient is the storage of the output's gradient.
   std::vector<bool> gradient_aliases;
   // Per input, or empty. The backward can add to an existing gradient of this input in place.
@@ -79,26 +102,26 @@ struct NodeSpec {
   // Weight gradients first, from the pinned values; then input gradients, from parameters only. Two
   // instructions, so that pinned values are gone before the input gradients come.
   bool splits_backward = false;
-  // Per input, or empty, and for the output: the backward reads it. pinned_values has the same as
-  // indices.
-  std::vector<bool> pins_inputs;
-  bool pins_output = false;
   // Among the last of its chunk: its forward sends its input to the stage after, its backward
   // receives the gradient. Its output has no bytes and no gradient.
   bool hands_over = false;
-  OperationCost forward;          // keeps nothing but its output
-  OperationCost forward_keep;     // makes output and private slots
-  OperationCost backward;         // input gradients, and weight gradients unless they are split off
-  OperationCost backward_weight;  // where they are
-  // Of a backward that adds to a gradient in place or writes over the output's, where that is not
-  // what `backward` takes: what it makes otherwise is no part of the peak then.
-  std::optional<std::int64_t> in_place_transient_bytes;
+  OperationCost forward;                    // keeps nothing but its output
+  std::vector<KeepOption> further_options;  // other ways to be kept, none where it has but one
   NodeCollective forward_collective;
   NodeCollective backward_collective;
   bool communicates() const {
     return !forward_collective.kind.empty() || !backward_collective.kind.empty();
   }
   bool measured = false;  // seconds from a profile of this machine, else zero
+
+  // The ways to be kept, from 0 on; throws std::out_of_range for a number beyond.
+  int keep_options() const { return 1 + static_cast<int>(further_options.size()); }
+  const KeepOption& keep_option(int number) const {
+    return number == 0 ? *this : further_options.at(static_cast<std::size_t>(number) - 1);
+  }
+  KeepOption& keep_option(int number) {
+    return number == 0 ? *this : further_options.at(static_cast<std::size_t>(number) - 1);
+  }
 };
 
 // Nodes in a topological order; blocks are runs of nodes, numbered from 0, ascending along the

@@ -24,6 +24,10 @@ std::string model_hash(const ModelGraph& graph) {
         fmt::format("node {} {} {} {} {} {} {} {} {} {} {}\n", node.name, node.kind, node.cost_key,
                     node.chunk, node.inputs, node.output, node.parameters, node.pinned_values,
                     node.private_slot_bytes, node.splits_backward, node.hands_over);
+    for (const KeepOption& option : node.further_options) {
+      text += fmt::format("kept {} {} {} {}\n", option.name, option.exact, option.pinned_values,
+                          option.private_slot_bytes);
+    }
   }
   text += fmt::format("loss {}\n", graph.loss);
   return hash_text(text);

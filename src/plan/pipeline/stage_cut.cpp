@@ -62,7 +62,9 @@ class StageMaker {
       node.chunk = chunk;
       node.block = next_block(node.block);
       for (int& input : node.inputs) input = place_value(input);
-      for (int& value : node.pinned_values) value = place_value(value);
+      for (int k = 0; k < node.keep_options(); ++k) {
+        for (int& value : node.keep_option(k).pinned_values) value = place_value(value);
+      }
       node.output = place_value(node.output);
       for (int& parameter : node.parameters) parameter = place_parameter(parameter);
       if (whole_.nodes[index(n)].output == whole_.loss) cut_.graph.loss = node.output;

@@ -33,6 +33,7 @@ struct Held {
   int value = -1;  // of the micro-batch, where it is a value
   int node = -1;   // whose private slot, where it is one
   int slot = -1;
+  int option = -1;  // in which of the node's ways to be kept
   int micro_batch = -1;
   int bucket = -1;  // of whose parameters it is the flat range
   std::vector<Gradient> gradients;
@@ -215,8 +216,11 @@ class ContentCheck {
       Held& held = held_[index(arguments.record[slot])] = Held();
       held.node = instruction_->node_index;
       held.slot = static_cast<int>(slot);
+      held.option = arguments.keep_option;
       held.micro_batch = micro_batch();
     }
+    if (instruction_->operation == Operation::ForwardKeep)
+      kept_as_[{instruction_->node_index, micro_batch()}] = arguments.keep_option;
     if (graph_.has_backward(node)) forwards_.insert({instruction_->node_index, micro_batch()});
   }
 
@@ -230,6 +234,9 @@ class ContentCheck {
       says(!over_copies_.contains(target.range.buffer),
            "adds to " + name(target.range.buffer) + ", which is summed over copies already");
     }
+    const auto kept = kept_as_.find({n, micro_batch()});
+    says((kept == kept_as_.end() ? 0 : kept->second) == arguments.keep_option,
+         "takes its record for one that is made in another way");
     expect_parameters(node);
     if (arguments.output_gradient >= 0) expect_complete(arguments.output_gradient, node.output);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -241,7 +248,7 @@ class ContentCheck {
     for (std::size_t slot = 0; slot < arguments.record.size(); ++slot) {
       const Held& held = held_[index(arguments.record[slot])];
       says(held.node == n && held.slot == static_cast<int>(slot) &&
-               held.micro_batch == micro_batch(),
+               held.option == arguments.keep_option && held.micro_batch == micro_batch(),
            name(arguments.record[slot]) + " is not its private slot");
     }
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -348,7 +355,8 @@ class ContentCheck {
   std::set<int> emitted_;                                 // micro-batches
   std::set<int> over_copies_;  // buffers of gradients: summed over copies of tied parameters
   std::set<int> updated_;      // whole ranges that are not gathered since
-  std::set<std::pair<int, int>> forwards_;  // (node, micro-batch), of nodes with a backward
+  std::set<std::pair<int, int>> forwards_;      // (node, micro-batch), of nodes with a backward
+  std::map<std::pair<int, int>, int> kept_as_;  // by (node, micro-batch): the way of its record
   std::set<std::tuple<int, int, Operation>> backwards_;
 };
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -202,9 +203,12 @@ class ImpliedModel {
     for (const int id : arguments.inputs) inputs.push_back(value_in(id));
     std::vector<int> parameters;
     for (const Range& range : arguments.parameters) parameters.push_back(parameter_at(range));
-    if (instruction_->operation == Operation::ForwardKeep && node.private_slot_bytes.empty()) {
-      for (const int id : arguments.record)
-        node.private_slot_bytes.push_back(program_.buffers[index(id)].bytes);
+    if (instruction_->operation == Operation::ForwardKeep) {
+      std::vector<std::int64_t>& slots = keep_option(node).private_slot_bytes;
+      const bool known = !slots.empty();
+      for (const int id : arguments.record) {
+        if (!known) slots.push_back(program_.buffers[index(id)].bytes);
+      }
     }
     if (!is_first(node)) return;
     node.inputs = std::move(inputs);
@@ -218,14 +222,29 @@ class ImpliedModel {
     graph_.values[index(node.output)].differentiable = true;
     for (const GradientTarget& target : arguments.parameter_gradients)
       made_in_[target.range.buffer].insert(target.parameter);
-    if (!backwards_.insert({instruction_->node_index, instruction_->operation}).second) return;
+    if (!backwards_
+             .insert({instruction_->node_index, arguments.keep_option, instruction_->operation})
+             .second)
+      return;
+    KeepOption& kept = keep_option(node);
     if (instruction_->operation != Operation::Backward) node.splits_backward = true;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (arguments.input_gradients[i] >= 0)
         graph_.values[index(node.inputs[i])].differentiable = true;
-      if (arguments.inputs[i] >= 0) node.pinned_values.push_back(node.inputs[i]);
+      if (arguments.inputs[i] >= 0) kept.pinned_values.push_back(node.inputs[i]);
     }
-    if (arguments.pinned_output >= 0) node.pinned_values.push_back(node.output);
+    if (arguments.pinned_output >= 0) kept.pinned_values.push_back(node.output);
+  }
+
+  // Of the instruction; ways that nothing was kept in yet have names only.
+  KeepOption& keep_option(NodeSpec& node) const {
+    const int number = instruction_->arguments.keep_option;
+    says(number >= 0, "is kept in no way");
+    while (node.keep_options() <= number) {
+      node.further_options.emplace_back();
+      node.further_options.back().name = fmt::format("way {}", node.keep_options() - 1);
+    }
+    return node.keep_option(number);
   }
 
   // What is summed over copies on other stages has such copies.
@@ -279,7 +298,7 @@ class ImpliedModel {
   std::vector<int> bucket_in_;  // by buffer: whose whole range it is; -1 = of none
   std::map<int, int> whole_;    // parameter by buffer, where it is not in shards
   std::vector<bool> seen_;      // by node
-  std::set<std::pair<int, Operation>> backwards_;
+  std::set<std::tuple<int, int, Operation>> backwards_;  // node, way to be kept
   std::map<int, std::set<int>> made_in_;  // by buffer: parameters whose gradients it has
 };
 

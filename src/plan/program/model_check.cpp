@@ -163,11 +163,18 @@ class ModelCheck {
     }
   }
 
+  const KeepOption& keep_option(const NodeSpec& node) const {
+    const int number = instruction_->arguments.keep_option;
+    says(number >= 0 && number < node.keep_options(), "is kept in no way of the node");
+    return node.keep_option(number);
+  }
+
   void check_record(const NodeSpec& node) const {
     const auto& record = instruction_->arguments.record;
-    says(record.size() == node.private_slot_bytes.size(), "has another number of private slots");
+    const auto& slots = keep_option(node).private_slot_bytes;
+    says(record.size() == slots.size(), "has another number of private slots");
     for (std::size_t slot = 0; slot < record.size(); ++slot)
-      has_bytes(record[slot], node.private_slot_bytes[slot], "private slot");
+      has_bytes(record[slot], slots[slot], "private slot");
   }
 
   void check_forward(const NodeSpec& node) const {
@@ -182,6 +189,7 @@ class ModelCheck {
 
   void check_backward(const NodeSpec& node) const {
     const Arguments& arguments = instruction_->arguments;
+    const KeepOption& kept = keep_option(node);
     const bool weights = instruction_->operation != Operation::BackwardInput;
     const bool inputs = instruction_->operation != Operation::BackwardWeight;
     says(graph_.has_backward(node) &&
@@ -196,10 +204,10 @@ class ModelCheck {
         has_bytes(arguments.input_gradients[i], graph_.values[index(node.inputs[i])].bytes,
                   "input gradient");
       }
-      const bool pinned = weights && is_pinned(node, node.inputs[i]);
+      const bool pinned = weights && is_pinned(kept, node.inputs[i]);
       says((arguments.inputs[i] >= 0) == pinned, "is not handed the inputs that it pins");
     }
-    says((arguments.pinned_output >= 0) == (weights && is_pinned(node, node.output)),
+    says((arguments.pinned_output >= 0) == (weights && is_pinned(kept, node.output)),
          "is not handed the output that it pins");
     says((arguments.output_gradient >= 0) == !graph_.starts_backward(node),
          "has no gradient of its output, or one that is nobody's");
@@ -215,9 +223,9 @@ class ModelCheck {
     }
   }
 
-  static bool is_pinned(const NodeSpec& node, int value) {
-    return std::find(node.pinned_values.begin(), node.pinned_values.end(), value) !=
-           node.pinned_values.end();
+  static bool is_pinned(const KeepOption& kept, int value) {
+    return std::find(kept.pinned_values.begin(), kept.pinned_values.end(), value) !=
+           kept.pinned_values.end();
   }
 
   const Program& program_;

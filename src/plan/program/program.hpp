@@ -137,6 +137,7 @@ struct Arguments {
   std::vector<int> inputs;  // values, in the node's order
   int output = -1;          // value
   std::vector<int> record;  // private slots
+  int keep_option = 0;      // of the node's ways to be kept, of a forward that keeps and a backward
   int output_gradient = -1;
   std::vector<int> input_gradients;   // one an input, -1 = not wanted
   std::vector<int> accumulated;       // one an input: existing gradient to add, -1 = none

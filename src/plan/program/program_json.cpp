@@ -19,6 +19,7 @@ using nlohmann::ordered_json;
 // What one number of a file may be, so that sums over a file are numbers too.
 constexpr std::int64_t most_file_bytes = std::int64_t{1} << 48;
 constexpr double most_file_seconds = 1e12;
+constexpr std::int64_t most_keep_options = 256;
 
 // Ranges are many, so they are short: [buffer, first element, elements].
 ordered_json to_json(const Range& range) {
@@ -67,6 +68,7 @@ ordered_json arguments_to_json(const Arguments& arguments) {
   list("inputs", arguments.inputs);
   one("output", arguments.output);
   list("record", arguments.record);
+  if (arguments.keep_option > 0) result["keep_option"] = arguments.keep_option;
   one("output_gradient", arguments.output_gradient);
   list("input_gradients", arguments.input_gradients);
   list("accumulated", arguments.accumulated);
@@ -175,9 +177,9 @@ Bucket bucket_from_json(const JsonPlace& source) {
 
 Arguments arguments_from_json(const JsonPlace& source) {
   source.expect_keys(
-      {}, {"loaded", "inputs", "output", "record", "output_gradient", "input_gradients",
-           "accumulated", "placements", "pinned_output", "parameters", "parameter_gradients",
-           "zeroed", "value", "part", "pieces", "drops_loss", "staging"});
+      {}, {"loaded", "inputs", "output", "record", "keep_option", "output_gradient",
+           "input_gradients", "accumulated", "placements", "pinned_output", "parameters",
+           "parameter_gradients", "zeroed", "value", "part", "pieces", "drops_loss", "staging"});
   // An input gradient that nobody wants is -1.
   const auto list = [&](std::string_view key) {
     std::vector<int> ids;
@@ -196,6 +198,10 @@ Arguments arguments_from_json(const JsonPlace& source) {
   arguments.inputs = list("inputs");
   arguments.output = index_or_none(source, "output");
   arguments.record = list("record");
+  if (source.has("keep_option")) {
+    arguments.keep_option =
+        static_cast<int>(source.key("keep_option").integer(0, most_keep_options - 1));
+  }
   arguments.output_gradient = index_or_none(source, "output_gradient");
   arguments.input_gradients = list("input_gradients");
   arguments.accumulated = list("accumulated");

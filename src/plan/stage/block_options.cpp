@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "plan/graph/liveness.hpp"
+#include "plan/graph/task_option.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -15,9 +16,12 @@ std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
 
-// Beyond so many nodes worth keeping, all subsets are too many.
-constexpr std::size_t exhaustive_nodes = 10;
+// Beyond so many, all choices are too many.
+constexpr std::size_t most_choices = 1024;
 constexpr std::size_t most_options = 24;
+
+// By node of the block.
+using Choice = std::vector<RecordFate>;
 
 class BlockSolver {
  public:
@@ -32,6 +36,7 @@ class BlockSolver {
         counted_(tasks.graph.values.size(), false),
         wanted_at_end_(tasks.graph.values.size(), false) {
     find_values();
+    find_worth_keeping();
   }
 
   BlockOptions solve() {
@@ -40,16 +45,19 @@ class BlockSolver {
     block.output_bytes = model_.values[index(output_)].bytes;
     block.gradient_bytes = gradient_bytes_;
     block.forward = plain_forward();
-    std::vector<std::pair<ChainOption, std::vector<bool>>> found;
-    for (const auto& kept : choices()) found.emplace_back(option_of(kept), kept);
-    for (const auto& [option, kept] : thinned(undominated(std::move(found)))) {
+    Found found;
+    for (const auto& choice : choices()) found.emplace_back(option_of(choice), choice);
+    for (const auto& [option, choice] : thinned(undominated(std::move(found)))) {
       block.options.push_back(option);
-      result.kept.push_back(kept);
+      result.fates.push_back(choice);
     }
     return result;
   }
 
  private:
+  using Found = std::vector<std::pair<ChainOption, Choice>>;
+
+  const NodeSpec& node(int n) const { return model_.nodes[index(n)]; }
   bool inside(int node) const { return node >= begin_ && node < end_; }
 
   // Counted is what the block makes; what others read of it outlives it.
@@ -57,7 +65,7 @@ class BlockSolver {
     const auto& all = tasks_.graph.tasks;
     for (std::size_t t = 0; t < all.size(); ++t) {
       if (inside(tasks_.step_of_task[t].node)) {
-        for (const int value : all[t].options[0].makes) {
+        for (const int value : made_by_any_option(all[t])) {
           counted_[index(value)] = tasks_.model_value[index(value)] != output_ || output_ < 0;
           if (tasks_.graph.values[index(value)].live_at_end) {
             wanted_at_end_[index(value)] = true;
@@ -69,73 +77,97 @@ class BlockSolver {
       for (const auto* list : {&all[t].reads, &all[t].updates}) {
         for (const int value : *list) wanted_at_end_[index(value)] = true;
       }
+      for (const TaskOption& option : all[t].options) {
+        for (const int value : option.reads) wanted_at_end_[index(value)] = true;
+      }
     }
     for (std::size_t v = 0; v < counted_.size(); ++v) {
       wanted_at_end_[v] = wanted_at_end_[v] && counted_[v];
     }
   }
 
+  // In whatever way.
   bool pinned_inside(int value) const {
     for (int n = begin_; n < end_; ++n) {
-      const auto& pinned = model_.nodes[index(n)].pinned_values;
-      if (std::find(pinned.begin(), pinned.end(), value) != pinned.end()) return true;
+      const NodeSpec& node = model_.nodes[index(n)];
+      for (const int k : exact_options(node)) {
+        const auto& pinned = node.keep_option(k).pinned_values;
+        if (std::find(pinned.begin(), pinned.end(), value) != pinned.end()) return true;
+      }
     }
     return false;
   }
 
   // Nodes of which something is read again by a backward of the block.
-  std::vector<int> worth_keeping() const {
-    std::vector<int> nodes;
+  void find_worth_keeping() {
     for (int n = begin_; n < end_; ++n) {
       const NodeSpec& node = model_.nodes[index(n)];
-      const bool value = node.output != output_ && pinned_inside(node.output);
-      if (value || !node.private_slot_bytes.empty()) nodes.push_back(n);
+      bool worth = node.output != output_ && pinned_inside(node.output);
+      for (const int k : exact_options(node)) worth = worth || node.keep_option(k).has_record();
+      if (worth) worth_keeping_.push_back(n);
     }
-    return nodes;
   }
 
-  std::vector<std::vector<bool>> choices() const {
-    const std::vector<int> nodes = worth_keeping();
-    const std::vector<bool> all(index(end_ - begin_), true);
-    std::vector<std::vector<bool>> result = {all};
-    if (nodes.size() <= exhaustive_nodes) {
-      for (unsigned bits = 0; bits + 1 < 1U << nodes.size(); ++bits) {
-        std::vector<bool> kept = all;
-        for (std::size_t k = 0; k < nodes.size(); ++k) {
-          kept[index(nodes[k] - begin_)] = (bits >> k & 1U) != 0;
-        }
-        result.push_back(std::move(kept));
-      }
+  std::vector<Choice> choices() const {
+    const std::vector<int>& nodes = worth_keeping_;
+    const Choice all(index(end_ - begin_));
+    std::vector<Choice> result = {all};
+    // By node: made again first, so that they are counted up as binary numbers are.
+    std::vector<std::vector<RecordFate>> fates;
+    std::size_t count = 1;
+    for (const int n : nodes) {
+      fates.push_back(possible_fates(model_.nodes[index(n)]));
+      std::rotate(fates.back().begin(), fates.back().end() - 1, fates.back().end());
+      count = std::min(count * fates.back().size(), most_choices + 1);
+    }
+    if (count > most_choices) {
+      add_greedy_choices(nodes, all, result);
       return result;
     }
-    add_greedy_choices(nodes, all, result);
+    for (std::size_t number = 0; number < count; ++number) {
+      Choice choice = all;
+      std::size_t left = number;
+      for (std::size_t k = 0; k < nodes.size(); ++k) {
+        choice[index(nodes[k] - begin_)] = fates[k][left % fates[k].size()];
+        left /= fates[k].size();
+      }
+      if (choice != all) result.push_back(std::move(choice));
+    }
     return result;
   }
 
-  // From keeping all to keeping nothing, each time dropping the node that saves most bytes for the
-  // seconds that it adds.
-  void add_greedy_choices(const std::vector<int>& nodes, std::vector<bool> kept,
-                          std::vector<std::vector<bool>>& result) const {
-    ChainOption now = option_of(kept);
+  // From keeping all to keeping nothing, each time keeping that node less, or in another way, that
+  // saves most bytes for the seconds that it adds.
+  void add_greedy_choices(const std::vector<int>& nodes, Choice choice,
+                          std::vector<Choice>& result) const {
+    ChainOption now = option_of(choice);
     std::set<int> left(nodes.begin(), nodes.end());
     while (!left.empty()) {
       int best = -1;
+      RecordFate best_fate;
       double best_price = 0;
       for (const int n : left) {
-        kept[index(n - begin_)] = false;
-        const ChainOption without = option_of(kept);
-        kept[index(n - begin_)] = true;
-        const double price =
-            (without.backward.seconds - now.backward.seconds + 1e-12) /
-            static_cast<double>(std::max<std::int64_t>(now.saved_bytes - without.saved_bytes, 1));
-        if (best >= 0 && price >= best_price) continue;
-        best = n;
-        best_price = price;
+        RecordFate& fate = choice[index(n - begin_)];
+        const RecordFate before = fate;
+        for (const RecordFate next : possible_fates(model_.nodes[index(n)])) {
+          // Each way once: from the first to another, from any to being made again.
+          if (next == RecordFate() || (before != RecordFate() && next.fate == Fate::Keep)) continue;
+          fate = next;
+          const ChainOption without = option_of(choice);
+          fate = before;
+          const double price =
+              (without.backward.seconds - now.backward.seconds + 1e-12) /
+              static_cast<double>(std::max<std::int64_t>(now.saved_bytes - without.saved_bytes, 1));
+          if (best >= 0 && price >= best_price) continue;
+          best = n;
+          best_fate = next;
+          best_price = price;
+        }
       }
-      left.erase(best);
-      kept[index(best - begin_)] = false;
-      now = option_of(kept);
-      result.push_back(kept);
+      if (best_fate.fate == Fate::Recompute) left.erase(best);
+      choice[index(best - begin_)] = best_fate;
+      now = option_of(choice);
+      result.push_back(choice);
     }
   }
 
@@ -158,22 +190,20 @@ class BlockSolver {
 
   PassCost plain_forward() const {
     NodeSchedule schedule;
-    for (int n = begin_; n < end_; ++n) schedule.push_back({n, Pass::Forward, false});
+    for (int n = begin_; n < end_; ++n) schedule.push_back({n, Pass::Forward});
     const LivenessTrace traced = trace(schedule, false);
     const std::int64_t output = model_.values[index(output_)].bytes;
     return {traced.seconds, std::max<std::int64_t>(0, forward_peak(schedule, traced) - output)};
   }
 
-  ChainOption option_of(const std::vector<bool>& kept) const {
+  ChainOption option_of(const Choice& choice) const {
     ScheduleWriter writer(model_);
     if (input_ >= 0) writer.assume_value(input_);
     for (int n = begin_; n < end_; ++n) writer.forward(n);
     for (int n = begin_; n < end_; ++n) {
-      if (kept[index(n - begin_)]) continue;
-      writer.forget_record(n);
-      if (model_.nodes[index(n)].output != output_) {
-        writer.forget_value(model_.nodes[index(n)].output);
-      }
+      const RecordFate fate = choice[index(n - begin_)];
+      writer.decide_record(n, fate);
+      if (node(n).output != output_) writer.decide_value(node(n).output, fate.fate);
     }
     for (int n = end_ - 1; n >= begin_; --n) writer.backward(n);
     const NodeSchedule schedule = writer.take();
@@ -188,8 +218,9 @@ class BlockSolver {
         std::max<std::int64_t>(0, forward_peak(schedule, traced) - option.saved_bytes);
     for (std::size_t step = 0; step < forwards; ++step) {
       const NodeSpec& node = model_.nodes[index(schedule[step].node)];
-      option.forward.seconds +=
-          schedule[step].keep ? node.forward_keep.seconds : node.forward.seconds;
+      option.forward.seconds += schedule[step].keeps()
+                                    ? node.keep_option(schedule[step].option).forward_keep.seconds
+                                    : node.forward.seconds;
     }
     option.backward.seconds = traced.seconds - option.forward.seconds;
     std::int64_t peak = 0;
@@ -198,7 +229,7 @@ class BlockSolver {
     }
     option.backward.transient_bytes =
         std::max<std::int64_t>(0, peak - inner - input - gradient_bytes_);
-    option.name = name_of(kept);
+    option.name = name_of(choice);
     return option;
   }
 
@@ -210,21 +241,23 @@ class BlockSolver {
 
   // Nodes that share the last part of their name with another one are called by all of it: options
   // are told apart by their names.
-  std::string name_of(const std::vector<bool>& kept) const {
-    const std::vector<int> nodes = worth_keeping();
+  std::string name_of(const Choice& choice) const {
     std::map<std::string, int> called;
-    for (const int n : nodes) ++called[short_name(n)];
+    for (const int n : worth_keeping_) ++called[short_name(n)];
     std::string again;
-    for (const int n : nodes) {
-      if (kept[index(n - begin_)]) continue;
-      const std::string name = short_name(n);
-      again +=
-          (again.empty() ? "" : ",") + (called[name] == 1 ? name : model_.nodes[index(n)].name);
+    std::string ways;
+    for (const int n : worth_keeping_) {
+      const RecordFate fate = choice[index(n - begin_)];
+      const std::string name = called[short_name(n)] == 1 ? short_name(n) : node(n).name;
+      if (fate.fate == Fate::Recompute) {
+        again += (again.empty() ? "again:" : ",") + name;
+      } else if (fate.option > 0) {
+        ways += (ways.empty() ? "" : ",") + name + "=" + node(n).keep_option(fate.option).name;
+      }
     }
-    return again.empty() ? "keep" : "again:" + again;
+    if (again.empty()) return ways.empty() ? "keep" : ways;
+    return ways.empty() ? again : again + " " + ways;
   }
-
-  using Found = std::vector<std::pair<ChainOption, std::vector<bool>>>;
 
   static bool dominates(const ChainOption& a, const ChainOption& b) {
     const auto seconds = [](const ChainOption& o) {
@@ -271,6 +304,7 @@ class BlockSolver {
   std::vector<bool> counted_;
   std::vector<bool> wanted_at_end_;
   std::int64_t gradient_bytes_ = 0;
+  std::vector<int> worth_keeping_;
 };
 
 }  // namespace

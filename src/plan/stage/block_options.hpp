@@ -13,7 +13,9 @@ namespace garonne::plan {
 
 struct BlockOptions {
   ChainBlock block;
-  std::vector<std::vector<bool>> kept;  // by option, by node of the block: keeps value and record
+  // By option, by node of the block: what becomes of its record, and of its output unless that is
+  // the block's.
+  std::vector<std::vector<RecordFate>> fates;
 };
 
 // Nodes [begin, end); `input` and `output` are the model's values at its ends (-1 = only loaded

@@ -29,35 +29,40 @@ class KeptSearch {
         tasks_(tasks),
         budget_bytes_(budget_bytes),
         traces_left_(most_traces),
-        kept_(keep_everything(model)) {
+        fates_(keep_everything(model)) {
     find_candidates();
     now_ = score();
-    leanest_ = kept_;
+    leanest_ = fates_;
     leanest_bytes_ = now_.peak_bytes;
   }
 
   bool drop_until_it_fits() {
-    using Entry = std::tuple<double, int, int>;  // price, node, turn of the price
+    using Entry = std::tuple<double, int, int>;  // price, number of the drop, turn of the price
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
     int turn = 0;
-    for (const int n : candidates_) queue.emplace(0.0, n, -1);
+    const std::vector<Change> drops = all_drops();
+    for (int d = 0; d < static_cast<int>(drops.size()); ++d) queue.emplace(0.0, d, -1);
+    std::vector<int> later;  // drops that do not help now
     while (now_.overflow > 0 && !queue.empty() && traces_left_ > 0) {
-      const auto [price, n, priced] = queue.top();
+      const auto [price, d, priced] = queue.top();
       queue.pop();
+      const Change& drop = drops[index(d)];
+      // In the meantime it is run again, or kept that way.
+      if (!keeps(drop.node) || fate(drop.node) == drop.fate) continue;
       if (priced != turn) {
-        const double fresh = price_of_dropping(n);
+        const double fresh = price_of(drop);
         if (fresh < std::numeric_limits<double>::infinity())
-          queue.emplace(fresh, n, turn);
+          queue.emplace(fresh, d, turn);
         else
-          later_.push_back(n);
+          later.push_back(d);
         continue;
       }
-      set(n, false);
+      set(drop);
       accept(score());
       ++turn;
       // What did not help before may help now.
-      for (const int other : later_) queue.emplace(0.0, other, -1);
-      later_.clear();
+      for (const int other : later) queue.emplace(0.0, other, -1);
+      later.clear();
     }
     return now_.overflow <= 0;
   }
@@ -67,43 +72,62 @@ class KeptSearch {
     for (bool changed = true; changed && traces_left_ > 0;) changed = put_back() || exchange();
   }
 
-  KeptSearchResult result(const KeptSet& kept) const {
+  KeptSearchResult result(const Fates& fates) const {
     KeptSearchResult result;
-    result.schedule = recompute_on_demand(model_, kept);
+    result.schedule = recompute_on_demand(model_, fates);
     const LivenessTrace trace =
         trace_liveness(tasks_.graph, to_task_schedule(tasks_, result.schedule));
     result.peak_bytes = trace.peak_bytes;
     result.seconds = trace.seconds;
     return result;
   }
-  const KeptSet& kept() const { return kept_; }
-  const KeptSet& leanest() const { return leanest_; }
+  const Fates& fates() const { return fates_; }
+  const Fates& leanest() const { return leanest_; }
 
  private:
-  // Nodes of which a backward reads something.
+  // Another fate for a node and its output.
+  struct Change {
+    int node = 0;
+    RecordFate fate;
+  };
+
+  // Nodes of which a backward reads something, in whatever way they are kept.
   void find_candidates() {
     std::vector<bool> pinned(model_.values.size(), false);
     for (const auto& node : model_.nodes) {
-      for (const int value : node.pinned_values) pinned[index(value)] = true;
+      for (const int k : exact_options(node)) {
+        for (const int value : node.keep_option(k).pinned_values) pinned[index(value)] = true;
+      }
     }
     for (std::size_t n = 0; n < model_.nodes.size(); ++n) {
       const NodeSpec& node = model_.nodes[n];
-      if (pinned[index(node.output)] || !node.private_slot_bytes.empty()) {
-        candidates_.push_back(static_cast<int>(n));
-      }
+      bool has_record = false;
+      for (const int k : exact_options(node))
+        has_record = has_record || node.keep_option(k).has_record();
+      if (pinned[index(node.output)] || has_record) candidates_.push_back(static_cast<int>(n));
     }
   }
 
-  void set(int n, bool keep) {
-    kept_.values[index(model_.nodes[index(n)].output)] = keep;
-    kept_.records[index(n)] = keep;
+  // All fates but to be kept the first way, which the search starts from.
+  std::vector<Change> all_drops() const {
+    std::vector<Change> drops;
+    for (const int n : candidates_) {
+      for (const RecordFate fate : possible_fates(model_.nodes[index(n)])) {
+        if (fate != RecordFate()) drops.push_back({n, fate});
+      }
+    }
+    return drops;
   }
-  bool keeps(int n) const { return kept_.records[index(n)]; }
+
+  RecordFate fate(int n) const { return fates_.records[index(n)]; }
+  void set(const Change& change) { set_fate(model_, change.node, change.fate, fates_); }
+  bool keeps(int n) const { return fate(n).fate == Fate::Keep; }
+  bool keeps_the_first_way(int n) const { return fate(n) == RecordFate(); }
 
   Score score() {
     --traces_left_;
     const LivenessTrace trace =
-        trace_liveness(tasks_.graph, to_task_schedule(tasks_, recompute_on_demand(model_, kept_)));
+        trace_liveness(tasks_.graph, to_task_schedule(tasks_, recompute_on_demand(model_, fates_)));
     Score score;
     score.seconds = trace.seconds;
     score.peak_bytes = trace.peak_bytes;
@@ -117,50 +141,70 @@ class KeptSearch {
     now_ = score;
     if (score.peak_bytes >= leanest_bytes_) return;
     leanest_bytes_ = score.peak_bytes;
-    leanest_ = kept_;
+    leanest_ = fates_;
   }
 
-  double price_of_dropping(int n) {
-    set(n, false);
+  double price_of(const Change& drop) {
+    const RecordFate before = fate(drop.node);
+    set(drop);
     const Score without = score();
-    set(n, true);
+    set({drop.node, before});
     const double gain = now_.overflow - without.overflow;
     if (gain <= 0) return std::numeric_limits<double>::infinity();
     return std::max(0.0, without.seconds - now_.seconds) / gain;
   }
 
   bool put_back() {
-    std::vector<std::pair<double, int>> gains;
+    std::vector<std::tuple<double, int, int>> gains;  // seconds, node, way
     for (const int n : candidates_) {
-      if (keeps(n) || traces_left_ <= 0) continue;
-      set(n, true);
-      const Score with = score();
-      set(n, false);
-      if (with.overflow <= 0 && with.seconds < now_.seconds) gains.emplace_back(with.seconds, n);
+      if (keeps_the_first_way(n)) continue;
+      const RecordFate before = fate(n);
+      for (const RecordFate kept : possible_fates(model_.nodes[index(n)])) {
+        if (kept.fate != Fate::Keep || kept == before || traces_left_ <= 0) continue;
+        set({n, kept});
+        const Score with = score();
+        set({n, before});
+        if (with.overflow <= 0 && with.seconds < now_.seconds)
+          gains.emplace_back(with.seconds, n, kept.option);
+      }
     }
     if (gains.empty()) return false;
-    set(std::min_element(gains.begin(), gains.end())->second, true);
+    const auto [seconds, n, option] = *std::min_element(gains.begin(), gains.end());
+    set({n, {Fate::Keep, option}});
     accept(score());
     return true;
   }
 
-  // Keeps one more and drops one in its place: the first pair that saves time.
+  // Keeps more of one and less of another in its place: the first pair that saves time.
   bool exchange() {
     for (const int in : candidates_) {
-      if (keeps(in)) continue;
-      set(in, true);
-      for (const int out : candidates_) {
-        if (out == in || !keeps(out)) continue;
-        if (traces_left_ <= 0) break;
-        set(out, false);
+      if (keeps_the_first_way(in)) continue;
+      const RecordFate before = fate(in);
+      for (const RecordFate kept : possible_fates(model_.nodes[index(in)])) {
+        if (kept.fate != Fate::Keep || kept == before) continue;
+        set({in, kept});
+        if (drop_another(in)) return true;
+      }
+      set({in, before});
+    }
+    return false;
+  }
+
+  bool drop_another(int in) {
+    for (const int out : candidates_) {
+      if (out == in || !keeps(out)) continue;
+      const RecordFate before = fate(out);
+      for (const RecordFate dropped : possible_fates(model_.nodes[index(out)])) {
+        if (dropped == RecordFate() || dropped == before) continue;
+        if (traces_left_ <= 0) return false;
+        set({out, dropped});
         const Score other = score();
         if (other.overflow <= 0 && other.seconds < now_.seconds * (1 - 1e-9)) {
           accept(other);
           return true;
         }
-        set(out, true);
+        set({out, before});
       }
-      set(in, false);
     }
     return false;
   }
@@ -169,11 +213,10 @@ class KeptSearch {
   const TaskGraph& tasks_;
   std::int64_t budget_bytes_;
   std::int64_t traces_left_;
-  KeptSet kept_;
-  KeptSet leanest_;
+  Fates fates_;
+  Fates leanest_;
   std::int64_t leanest_bytes_ = 0;
   std::vector<int> candidates_;
-  std::vector<int> later_;  // nodes whose dropping does not help now
   Score now_;
 };
 
@@ -184,7 +227,7 @@ std::optional<KeptSearchResult> search_kept(const ModelGraph& model, const TaskG
   KeptSearch search(model, tasks, budget_bytes, most_traces);
   if (!search.drop_until_it_fits()) return std::nullopt;
   search.improve();
-  return search.result(search.kept());
+  return search.result(search.fates());
 }
 
 KeptSearchResult search_leanest(const ModelGraph& model, const TaskGraph& tasks,

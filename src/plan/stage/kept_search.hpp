@@ -1,6 +1,6 @@
-// Which values and records to keep from forward to backward, by local search over single nodes:
-// drops what costs least time for the bytes that it takes off the peaks until the budget holds,
-// then puts back and exchanges while that saves time.
+// What becomes of values and records between forward and backward, by local search over single
+// nodes: drops what costs least time for the bytes that it takes off the peaks, or keeps it in
+// another way, until the budget holds; then puts back and exchanges while that saves time.
 #pragma once
 
 #include <cstdint>

@@ -28,16 +28,15 @@ std::vector<NodeSchedule> selective(const ModelGraph& graph) {
   const std::vector<int> leaving = values_that_leave_blocks(graph);
   std::vector<NodeSchedule> family;
   for (const double threshold : thresholds) {
-    KeptSet kept = keep_everything(graph);
-    for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-      const NodeSpec& node = graph.nodes[n];
+    Fates fates = keep_everything(graph);
+    for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n) {
+      const NodeSpec& node = graph.nodes[index(n)];
       const bool again = seconds_per_byte(graph, node) <= threshold && node.output != graph.loss;
-      kept.values[index(node.output)] = !again;
-      kept.records[n] = !again;
+      if (again) set_fate(graph, n, {Fate::Recompute}, fates);
     }
     // Else one block's recomputation would reach into the one before.
-    for (const int value : leaving) kept.values[index(value)] = true;
-    family.push_back(recompute_on_demand(graph, kept));
+    for (const int value : leaving) fates.values[index(value)] = Fate::Keep;
+    family.push_back(recompute_on_demand(graph, fates));
   }
   return family;
 }

@@ -19,9 +19,13 @@ namespace {
 ModelGraph with_equal_seconds(ModelGraph model) {
   for (auto& node : model.nodes) {
     if (node.hands_over) continue;
-    for (OperationCost* const cost :
-         {&node.forward, &node.forward_keep, &node.backward, &node.backward_weight})
-      cost->seconds = 1;
+    node.forward.seconds = 1;
+    for (int k = 0; k < node.keep_options(); ++k) {
+      KeepOption& option = node.keep_option(k);
+      for (OperationCost* const cost :
+           {&option.forward_keep, &option.backward, &option.backward_weight})
+        cost->seconds = 1;
+    }
   }
   return model;
 }

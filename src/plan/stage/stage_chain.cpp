@@ -60,13 +60,21 @@ std::string signature(const TaskGraph& tasks, int begin, int end) {
     for (const auto& option : task.options) {
       text += fmt::format("{} {} > ", option.seconds, option.transient_bytes);
       for (const int value : option.makes) add(value);
+      if (option.reads.empty()) continue;
+      text += "| ";
+      for (const int value : option.reads) add(value);
     }
     text += "< ";
     for (const int value : task.reads) add(value);
     text += "~ ";
     for (const int value : task.updates) add(value);
   };
-  for (int n = begin; n < end; ++n) add_task(n);
+  for (int n = begin; n < end; ++n) {
+    add_task(n);
+    // Fates name a way by its number.
+    const std::vector<int>& ways = tasks.keep_options[index(n)];
+    for (std::size_t w = 1; w < ways.size(); ++w) text += fmt::format("={} ", ways[w]);
+  }
   for (std::size_t t = index(tasks.nodes); t < tasks.step_of_task.size(); ++t) {
     const int node = tasks.step_of_task[t].node;
     if (node >= begin && node < end) add_task(static_cast<int>(t));
@@ -97,7 +105,8 @@ std::optional<StageChain> make_stage_chain(const ModelGraph& model, const TaskGr
     const std::string key = signature(tasks, begin, end);
     auto known = solved.find(key);
     if (known == solved.end()) {
-      std::optional<BlockOptions> options = load_options(cache, key);
+      std::optional<BlockOptions> options = load_options(
+          cache, key, {tasks.keep_options.begin() + begin, tasks.keep_options.begin() + end});
       if (!options) {
         options = make_block_options(model, tasks, begin, end, input, output);
         store_options(cache, key, *options);
@@ -106,7 +115,7 @@ std::optional<StageChain> make_stage_chain(const ModelGraph& model, const TaskGr
     }
     stage.chain.blocks.push_back(known->second.block);
     stage.chain.blocks.back().name = model.nodes[index(begin)].name;
-    stage.kept.push_back(known->second.kept);
+    stage.fates.push_back(known->second.fates);
     stage.nodes.emplace_back(begin, end);
     stage.value.push_back(input);
     begin = end;
@@ -125,13 +134,15 @@ NodeSchedule expand(const ModelGraph& model, const StageChain& stage,
       writer.forward(n);
     }
   };
-  const auto forget = [&](int block, const std::vector<bool>* kept) {
+  // Without fates all is made again.
+  const auto decide = [&](int block, const std::vector<RecordFate>* fates) {
     const auto [begin, end] = stage.nodes[index(block)];
     for (int n = begin; n < end; ++n) {
-      if (kept != nullptr && (*kept)[index(n - begin)]) continue;
-      writer.forget_record(n);
+      const RecordFate fate =
+          fates == nullptr ? RecordFate{Fate::Recompute} : (*fates)[index(n - begin)];
+      writer.decide_record(n, fate);
       const int output = model.nodes[index(n)].output;
-      if (output != stage.value[index(block + 1)]) writer.forget_value(output);
+      if (output != stage.value[index(block + 1)]) writer.decide_value(output, fate.fate);
     }
   };
   const auto forget_plain = [&](int value) {
@@ -143,16 +154,16 @@ NodeSchedule expand(const ModelGraph& model, const StageChain& stage,
     switch (operation.kind) {
       case ChainOperationKind::ForwardDiscard:
         run_forward(block);
-        forget(block, nullptr);
+        decide(block, nullptr);
         forget_plain(block);
         break;
       case ChainOperationKind::ForwardCheckpoint:
         run_forward(block);
-        forget(block, nullptr);
+        decide(block, nullptr);
         break;
       case ChainOperationKind::ForwardKeep:
         run_forward(block);
-        forget(block, &stage.kept[index(block)][index(operation.option)]);
+        decide(block, &stage.fates[index(block)][index(operation.option)]);
         saved[index(block)] = true;
         break;
       case ChainOperationKind::Drop:

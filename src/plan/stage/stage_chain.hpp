@@ -17,8 +17,8 @@ struct StageChain {
   Chain chain;
   std::vector<std::pair<int, int>> nodes;  // [begin, end) of each block
   std::vector<int> value;                  // model value i of the chain; value 0 is -1, the input
-  // By block and option: which of the block's nodes keep value and record.
-  std::vector<std::vector<std::vector<bool>>> kept;
+  // By block, option and node of the block: BlockOptions::fates.
+  std::vector<std::vector<std::vector<RecordFate>>> fates;
   // Inputs that are loaded with the first one and stay.
   std::int64_t resident_bytes = 0;
 };

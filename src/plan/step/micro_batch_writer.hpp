@@ -27,6 +27,7 @@ class MicroBatchWriter {
         gradient_(graph.values.size(), -1),
         held_(graph.nodes.size(), -1),
         weights_done_(graph.nodes.size(), false),
+        option_(graph.nodes.size(), 0),
         record_(graph.nodes.size()) {}
 
   // `received`: values of other stages come by messages of their own.
@@ -89,14 +90,17 @@ class MicroBatchWriter {
     communicate(std::move(instruction), std::move(channel));
   }
 
-  // `keep` makes the node's record; a recomputation makes new buffers for the values it makes
-  // again.
-  void forward(int n, bool keep, bool recompute) {
+  // `option`: the way in which it makes the node's record, if any; a recomputation makes new
+  // buffers for the values it makes again.
+  void forward(int n, int option, bool recompute) {
     const NodeSpec& node = graph_.nodes[index(n)];
+    const bool keep = option != NodeStep::no_record;
+    if (keep) option_[index(n)] = option;
+    const KeepOption& kept = node.keep_option(option_[index(n)]);
     Instruction instruction =
         make(keep ? Operation::ForwardKeep : Operation::Forward, node.name, n);
     instruction.recompute = recompute;
-    const OperationCost& cost = keep ? node.forward_keep : node.forward;
+    const OperationCost& cost = keep ? kept.forward_keep : node.forward;
     instruction.transient_bytes = cost.transient_bytes;
     instruction.seconds = cost.seconds;
     Arguments& arguments = instruction.arguments;
@@ -108,9 +112,10 @@ class MicroBatchWriter {
     value_[index(node.output)] = arguments.output;
     instruction.writes.push_back(arguments.output);
     if (keep) {
-      for (std::size_t slot = 0; slot < node.private_slot_bytes.size(); ++slot) {
-        arguments.record.push_back(new_buffer(fmt::format("{}.record{}", node.name, slot),
-                                              BufferKind::Record, node.private_slot_bytes[slot]));
+      arguments.keep_option = option;
+      for (std::size_t slot = 0; slot < kept.private_slot_bytes.size(); ++slot) {
+        arguments.record.push_back(new_buffer(fmt::format("{}.{}{}", node.name, kept.name, slot),
+                                              BufferKind::Record, kept.private_slot_bytes[slot]));
       }
       record_[index(n)] = arguments.record;
       instruction.writes.insert(instruction.writes.end(), arguments.record.begin(),
@@ -132,16 +137,18 @@ class MicroBatchWriter {
 
   void backward(int n, Pass pass) {
     const NodeSpec& node = graph_.nodes[index(n)];
+    const KeepOption& kept = node.keep_option(option_[index(n)]);
     const bool weights = pass != Pass::BackwardInput;
     const bool inputs = pass != Pass::BackwardWeight;
     const Operation operation = pass == Pass::Backward         ? Operation::Backward
                                 : pass == Pass::BackwardWeight ? Operation::BackwardWeight
                                                                : Operation::BackwardInput;
     Instruction instruction = make(operation, node.name, n);
-    const OperationCost& cost = pass == Pass::BackwardWeight ? node.backward_weight : node.backward;
+    const OperationCost& cost = pass == Pass::BackwardWeight ? kept.backward_weight : kept.backward;
     instruction.transient_bytes = cost.transient_bytes;
     instruction.seconds = cost.seconds;
     Arguments& arguments = instruction.arguments;
+    arguments.keep_option = option_[index(n)];
     // The loss starts the chain rule itself: its gradient is the number one, not a buffer.
     if (!graph_.starts_backward(node)) {
       // The weight part may run long after the input part.
@@ -153,14 +160,16 @@ class MicroBatchWriter {
       instruction.reads.push_back(arguments.output_gradient);
     }
     if (inputs) read_parameters(node, instruction);
+    const auto pins = [&](int value) {
+      return weights && std::find(kept.pinned_values.begin(), kept.pinned_values.end(), value) !=
+                            kept.pinned_values.end();
+    };
     for (const int input : node.inputs) {
-      const bool pinned = weights && std::find(node.pinned_values.begin(), node.pinned_values.end(),
-                                               input) != node.pinned_values.end();
+      const bool pinned = pins(input);
       arguments.inputs.push_back(pinned ? value_[index(input)] : -1);
       if (pinned) instruction.reads.push_back(value_[index(input)]);
     }
-    if (weights && std::find(node.pinned_values.begin(), node.pinned_values.end(), node.output) !=
-                       node.pinned_values.end()) {
+    if (pins(node.output)) {
       arguments.pinned_output = value_[index(node.output)];
       instruction.reads.push_back(arguments.pinned_output);
     }
@@ -169,7 +178,7 @@ class MicroBatchWriter {
                              arguments.record.end());
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (inputs) {
-        write_input_gradient(node, i, instruction);
+        write_input_gradient(node, i, kept, instruction);
       } else {
         no_input_gradient(arguments);
       }
@@ -244,15 +253,16 @@ class MicroBatchWriter {
            node.gradient_aliases.end();
   }
 
-  static int write_in_place(const NodeSpec& node, int buffer, Instruction& instruction) {
+  static int write_in_place(const KeepOption& kept, int buffer, Instruction& instruction) {
     instruction.writes.push_back(buffer);
-    if (node.in_place_transient_bytes) instruction.transient_bytes = *node.in_place_transient_bytes;
+    if (kept.in_place_transient_bytes) instruction.transient_bytes = *kept.in_place_transient_bytes;
     return buffer;
   }
 
   // A second contribution is added in place where the node can do so and no other name shares the
   // storage; else into the new storage, and the old one is given back with its last name.
-  void write_input_gradient(const NodeSpec& node, std::size_t i, Instruction& instruction) {
+  void write_input_gradient(const NodeSpec& node, std::size_t i, const KeepOption& kept,
+                            Instruction& instruction) {
     Arguments& arguments = instruction.arguments;
     const int input = node.inputs[i];
     const ValueSpec& value = graph_.values[index(input)];
@@ -272,11 +282,11 @@ class MicroBatchWriter {
     } else if (existing < 0 && arguments.output_gradient >= 0 &&
                !node.overwrites_gradient.empty() && node.overwrites_gradient[i] &&
                names(arguments.output_gradient) == 1 && !aliases_any(node)) {
-      buffer = write_in_place(node, arguments.output_gradient, instruction);
+      buffer = write_in_place(kept, arguments.output_gradient, instruction);
       placement = Placement::Overwrite;
     } else if (existing >= 0 && !node.adds_in_place.empty() && node.adds_in_place[i] &&
                names(existing) == 1) {
-      buffer = write_in_place(node, existing, instruction);
+      buffer = write_in_place(kept, existing, instruction);
       placement = Placement::AddInPlace;
     } else {
       if (existing >= 0) {
@@ -300,6 +310,7 @@ class MicroBatchWriter {
   // By node: the output's gradient, from the input part of a split backward to the weight part.
   std::vector<int> held_;
   std::vector<bool> weights_done_;  // by node
+  std::vector<int> option_;         // by node: the way in which it is kept
   std::vector<std::vector<int>> record_;
 };
 

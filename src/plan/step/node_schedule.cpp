@@ -12,10 +12,6 @@ std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
 
-bool has_record(const NodeSpec& node) {
-  return !node.private_slot_bytes.empty();
-}
-
 }  // namespace
 
 std::vector<Pass> backward_passes(const ModelGraph& graph, int node) {
@@ -36,16 +32,12 @@ StepSchedule same_for_all(NodeSchedule schedule, int micro_batches) {
   return step;
 }
 
-KeptSet keep_everything(const ModelGraph& graph) {
-  return {std::vector<bool>(graph.values.size(), true),
-          std::vector<bool>(graph.nodes.size(), true)};
-}
-
 ScheduleWriter::ScheduleWriter(const ModelGraph& graph)
     : graph_(graph),
       maker_(graph.values.size(), -1),
       value_there_(graph.values.size(), false),
       record_there_(graph.nodes.size(), false),
+      option_(graph.nodes.size(), 0),
       handed_over_(graph.nodes.size(), false) {
   for (std::size_t v = 0; v < graph.values.size(); ++v) value_there_[v] = graph.values[v].loaded;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -58,18 +50,26 @@ void ScheduleWriter::forward(int node) {
     if (handed_over_[index(node)]) return;
     handed_over_[index(node)] = true;
   }
-  schedule_.push_back({node, Pass::Forward, false});
+  schedule_.push_back({node, Pass::Forward});
   value_there_[index(graph_.nodes[index(node)].output)] = true;
   record_there_[index(node)] = true;
 }
 
-void ScheduleWriter::forget_all_but(const KeptSet& kept) {
-  for (std::size_t v = 0; v < value_there_.size(); ++v) {
-    value_there_[v] = value_there_[v] && (kept.values[v] || graph_.values[v].loaded);
-  }
-  for (std::size_t n = 0; n < record_there_.size(); ++n) {
-    record_there_[n] = record_there_[n] && kept.records[n];
-  }
+void ScheduleWriter::decide_value(int value, Fate fate) {
+  const ValueSpec& spec = graph_.values[index(value)];
+  if (!spec.loaded && !is_kept(spec, fate)) value_there_[index(value)] = false;
+}
+
+void ScheduleWriter::decide_record(int node, RecordFate fate) {
+  if (!is_kept(graph_.nodes[index(node)], fate)) record_there_[index(node)] = false;
+  option_[index(node)] = fate.option;
+}
+
+void ScheduleWriter::decide(const Fates& fates) {
+  for (int v = 0; v < static_cast<int>(graph_.values.size()); ++v)
+    decide_value(v, fates.values[index(v)]);
+  for (int n = 0; n < static_cast<int>(graph_.nodes.size()); ++n)
+    decide_record(n, fates.records[index(n)]);
 }
 
 void ScheduleWriter::make_value(int value) {
@@ -81,8 +81,9 @@ void ScheduleWriter::make_value(int value) {
 }
 
 void ScheduleWriter::make_record(int node) {
-  if (record_there_[index(node)] || !has_record(graph_.nodes[index(node)])) return;
-  for (const int input : graph_.nodes[index(node)].inputs) make_value(input);
+  const NodeSpec& spec = graph_.nodes[index(node)];
+  if (record_there_[index(node)] || !spec.keep_option(option_[index(node)]).has_record()) return;
+  for (const int input : spec.inputs) make_value(input);
   // Making an input may have run this node already, where a value is read around it.
   if (!record_there_[index(node)]) forward(node);
 }
@@ -92,32 +93,33 @@ void ScheduleWriter::backward(int node) {
   if (passes.empty()) return;
   // The record first: making it makes the output again, too.
   make_record(node);
-  for (const int value : graph_.nodes[index(node)].pinned_values) make_value(value);
-  for (const Pass pass : passes) schedule_.push_back({node, pass, false});
+  const KeepOption& option = graph_.nodes[index(node)].keep_option(option_[index(node)]);
+  for (const int value : option.pinned_values) make_value(value);
+  for (const Pass pass : passes) schedule_.push_back({node, pass});
 }
 
 NodeSchedule ScheduleWriter::take() {
-  mark_kept_records(graph_, schedule_);
+  mark_kept_records(option_, schedule_);
   return std::move(schedule_);
 }
 
-void mark_kept_records(const ModelGraph& graph, NodeSchedule& schedule) {
-  std::vector<bool> wanted(graph.nodes.size(), false);
+void mark_kept_records(const std::vector<int>& options, NodeSchedule& schedule) {
+  std::vector<bool> wanted(options.size(), false);
   for (auto step = schedule.rbegin(); step != schedule.rend(); ++step) {
     if (!step->forward()) {
       wanted[index(step->node)] = true;
     } else {
-      step->keep = wanted[index(step->node)];
+      step->option = wanted[index(step->node)] ? options[index(step->node)] : NodeStep::no_record;
       wanted[index(step->node)] = false;
     }
   }
 }
 
-NodeSchedule recompute_on_demand(const ModelGraph& graph, const KeptSet& kept) {
+NodeSchedule recompute_on_demand(const ModelGraph& graph, const Fates& fates) {
   ScheduleWriter writer(graph);
   const int nodes = static_cast<int>(graph.nodes.size());
   for (int n = 0; n < nodes; ++n) writer.forward(n);
-  writer.forget_all_but(kept);
+  writer.decide(fates);
   for (int n = nodes - 1; n >= 0; --n) writer.backward(n);
   return writer.take();
 }
@@ -152,14 +154,12 @@ std::vector<std::pair<int, int>> block_ranges(const ModelGraph& graph) {
 
 NodeSchedule recompute_blocks(const ModelGraph& graph, const RecomputeChoice& recompute) {
   expect(recompute.size() == index(graph.blocks()), "one recompute choice a block");
-  KeptSet kept = keep_everything(graph);
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (!recompute[index(graph.nodes[n].block)]) continue;
-    kept.records[n] = false;
-    kept.values[index(graph.nodes[n].output)] = false;
+  Fates fates = keep_everything(graph);
+  for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n) {
+    if (recompute[index(graph.nodes[index(n)].block)]) set_fate(graph, n, {Fate::Recompute}, fates);
   }
-  for (const int value : values_that_leave_blocks(graph)) kept.values[index(value)] = true;
-  return recompute_on_demand(graph, kept);
+  for (const int value : values_that_leave_blocks(graph)) fates.values[index(value)] = Fate::Keep;
+  return recompute_on_demand(graph, fates);
 }
 
 }  // namespace garonne::plan

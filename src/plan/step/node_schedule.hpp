@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/model/model_graph.hpp"
+#include "plan/step/fate.hpp"
 
 namespace garonne::plan {
 
@@ -14,11 +15,15 @@ namespace garonne::plan {
 enum class Pass { Forward, Backward, BackwardWeight, BackwardInput };
 
 struct NodeStep {
+  static constexpr int no_record = -1;
+
   int node = 0;
   Pass pass = Pass::Forward;
-  bool keep = false;  // this forward makes the record
+  int option = no_record;  // this forward makes the record, in this of the node's ways
 
   bool forward() const { return pass == Pass::Forward; }
+  bool keeps() const { return option != no_record; }
+  bool operator==(const NodeStep&) const = default;
 };
 // The passes of a node's backward, in their order; none where it has no backward.
 std::vector<Pass> backward_passes(const ModelGraph& graph, int node);
@@ -31,13 +36,6 @@ struct StepSchedule {
 };
 StepSchedule same_for_all(NodeSchedule schedule, int micro_batches);
 
-// What survives from the first forward to the backward; by value and by node.
-struct KeptSet {
-  std::vector<bool> values;
-  std::vector<bool> records;
-};
-KeptSet keep_everything(const ModelGraph& graph);
-
 // Appends steps to a schedule and knows which values and records are there for later backwards.
 class ScheduleWriter {
  public:
@@ -48,11 +46,14 @@ class ScheduleWriter {
   void forward(int node);
   // Says that a value is there without a forward of this schedule.
   void assume_value(int value) { value_there_[static_cast<std::size_t>(value)] = true; }
-  // Says that a value, or a record, will not survive to the backwards that follow.
+  // Says that a value will not survive to the backwards that follow.
   void forget_value(int value) { value_there_[static_cast<std::size_t>(value)] = false; }
-  void forget_record(int node) { record_there_[static_cast<std::size_t>(node)] = false; }
-  // Keeps only what `kept` says of what is there now; loaded values stay.
-  void forget_all_but(const KeptSet& kept);
+  // Says what becomes of a value or record that is there now, and in which way the record is made
+  // from now on, and was; until this says another it is the first. Loaded values stay. Throws
+  // InternalError for a fate that it cannot place (is_kept).
+  void decide_value(int value, Fate fate);
+  void decide_record(int node, RecordFate fate);
+  void decide(const Fates& fates);
   // Runs a node backward, after the forwards that make what it needs and is not there; nothing
   // where it has no backward.
   void backward(int node);
@@ -69,16 +70,19 @@ class ScheduleWriter {
   std::vector<int> maker_;  // by value; -1 = loaded
   std::vector<bool> value_there_;
   std::vector<bool> record_there_;
+  std::vector<int> option_;        // by node: the way in which its record is made
   std::vector<bool> handed_over_;  // by node
   NodeSchedule schedule_;
 };
 
-// Marks in each node the last forward before its backward as the one that keeps the record.
-void mark_kept_records(const ModelGraph& graph, NodeSchedule& schedule);
+// Marks in each node the last forward before its backward as the one that keeps the record, in the
+// way of `options`, by node.
+void mark_kept_records(const std::vector<int>& options, NodeSchedule& schedule);
 
-// All forwards, then all backwards in reverse order; what `kept` lacks is made again right before
-// it is needed, and stays to its last use.
-NodeSchedule recompute_on_demand(const ModelGraph& graph, const KeptSet& kept);
+// All forwards, then all backwards in reverse order; what is not kept is made again right before
+// it is needed, and stays to its last use. Throws InternalError for a fate that no schedule can
+// place (is_kept).
+NodeSchedule recompute_on_demand(const ModelGraph& graph, const Fates& fates);
 
 // Which blocks drop everything but the values that leave them.
 using RecomputeChoice = std::vector<bool>;

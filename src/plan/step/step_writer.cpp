@@ -223,7 +223,7 @@ class StepWriter {
       sent_[index(m) * graph_.nodes.size() + index(step.node)] = builder_.last_instruction();
       return;
     }
-    writer.forward(step.node, step.keep, /*recompute=*/!first);
+    writer.forward(step.node, step.option, /*recompute=*/!first);
     if (first && node.output == graph_.loss && builder_.loss_sum() >= 0) {
       writer.emit_loss(builder_.loss_sum(), !loss_emitted_);
       loss_emitted_ = true;
@@ -293,7 +293,7 @@ void write_forward(ProgramBuilder& builder, const ModelGraph& graph, const StepS
   once.pipeline.order.clear();
   NodeSchedule schedule;
   for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n)
-    schedule.push_back({n, Pass::Forward, false});
+    schedule.push_back({n, Pass::Forward});
   StepWriter(builder, graph, once, same_for_all(std::move(schedule), 1)).write_forward(output);
 }
 

@@ -133,12 +133,12 @@ TEST(GraphJson, RefusesGraphsThatAreNone) {
       "tasks[2].options[0].makes[2]");
   EXPECT_EQ(refused_after([](json& s) { s["tasks"][2]["options"][0]["makes"].push_back(0); }),
             "tasks[2].options[0].makes[2]");
-  // Option 1 makes what option 0 does not.
+  // Option 1 makes what another task does.
   EXPECT_EQ(
       refused_after([](json& s) {
         s["tasks"][0]["options"][1]["makes"].push_back(s["tasks"][1]["options"][0]["makes"][0]);
       }),
-      "tasks[0].options[1].makes[1]");
+      "tasks[1].options[0].makes[0]");
   // A forward task that writes in place.
   EXPECT_EQ(refused_after([](json& s) {
               s["tasks"][1]["updates"] = s["tasks"][1]["reads"];

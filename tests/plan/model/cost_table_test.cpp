@@ -149,6 +149,35 @@ TEST(CostTable, AppliedByCostKey) {
   for (const auto& node : graph.nodes) EXPECT_EQ(node.backward.seconds, 12);
 }
 
+TEST(CostTable, HasARowForEachWayToBeKept) {
+  ModelGraph graph = chain(1, 1);
+  KeepOption packed;
+  packed.name = "packed";
+  packed.backward.floating_point_operations = 1e10;
+  graph.nodes[0].further_options = {packed};
+  EXPECT_EQ(cost_key_of(graph.nodes[0], 0), "node.0");
+  EXPECT_EQ(cost_key_of(graph.nodes[0], 1), "node.0 kept as packed");
+  estimate_seconds({}, graph);
+  EXPECT_GT(graph.nodes[0].keep_option(1).backward.seconds, graph.nodes[0].backward.seconds);
+  const ModelGraph before = graph;
+  CostTable table;
+  table.rows["node.0"].backward_seconds = 3;
+  table.rows["loss"].backward_seconds = 4;
+  EXPECT_FALSE(apply_costs(table, graph)) << "one of its ways was not measured";
+  EXPECT_EQ(graph.nodes[0].backward.seconds, before.nodes[0].backward.seconds);
+  CostRow& row = table.rows["node.0 kept as packed"];
+  row.forward_keep_seconds = 5;
+  row.backward_seconds = 6;
+  row.backward_transient_bytes = 128;
+  EXPECT_TRUE(apply_costs(table, graph));
+  EXPECT_EQ(graph.nodes[0].backward.seconds, 3);
+  EXPECT_EQ(graph.nodes[0].keep_option(1).forward_keep.seconds, 5);
+  EXPECT_EQ(graph.nodes[0].keep_option(1).backward.seconds, 6);
+  EXPECT_EQ(graph.nodes[0].keep_option(1).backward.transient_bytes, 128);
+  EXPECT_EQ(graph.nodes[0].keep_option(1).private_slot_bytes,
+            before.nodes[0].keep_option(1).private_slot_bytes);
+}
+
 TEST(CostTable, MergingKeepsWhatIsShorter) {
   CostTable table;
   table.rows["a"].forward_seconds = 2;

@@ -24,16 +24,7 @@ namespace {
 
 NodeSchedule random_schedule(const ModelGraph& graph, unsigned seed) {
   std::mt19937 random(seed);
-  KeptSet kept = keep_everything(graph);
-  for (std::size_t v = 0; v < kept.values.size(); ++v) kept.values[v] = random() % 2 == 0;
-  for (std::size_t n = 0; n < kept.records.size(); ++n) kept.records[n] = random() % 2 == 0;
-  return recompute_on_demand(graph, kept);
-}
-
-bool same_steps(const NodeSchedule& a, const NodeSchedule& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
-    return x.node == y.node && x.pass == y.pass && x.keep == y.keep;
-  });
+  return recompute_on_demand(graph, random_fates(graph, random));
 }
 
 const StageSolver& row_of(const std::string& plan) {
@@ -52,7 +43,7 @@ TEST(TaskGraph, TracesWhatReplayPredicts) {
     for (unsigned again = 0; again < 4; ++again) {
       const NodeSchedule schedule = random_schedule(graph, 10 * seed + again);
       const TaskSchedule as_tasks = to_task_schedule(tasks, schedule);
-      EXPECT_TRUE(same_steps(schedule, to_node_schedule(graph, tasks, as_tasks)));
+      EXPECT_TRUE(schedule == to_node_schedule(graph, tasks, as_tasks));
       const LivenessTrace trace = trace_liveness(tasks.graph, as_tasks);
       const Program program = make_training_program(graph, step, same_for_all(schedule, 1));
       const Prediction prediction = replay(program);
@@ -285,7 +276,7 @@ TEST(StageChain, FindsItsOptionsInTheCache) {
   const auto texts = cache.texts;
   const auto found = make_stage_chain(graph, tasks, &cache);
   EXPECT_EQ(to_json(found->chain), to_json(solved->chain));
-  EXPECT_EQ(found->kept, solved->kept);
+  EXPECT_EQ(found->fates, solved->fates);
   // Other costs are other blocks; what is not understood is solved again.
   ModelGraph slower = graph;
   for (auto& node : slower.nodes) node.forward.seconds *= 2;
@@ -309,8 +300,7 @@ TEST(StageSolver, IsTheAlgorithmOfItsName) {
   const NodeSchedule all = recompute_on_demand(graph, keep_everything(graph));
   const auto most = trace_liveness(tasks, to_task_schedule(problem.tasks, all)).peak_bytes;
   const auto contains = [](const std::vector<NodeSchedule>& found, const NodeSchedule& wanted) {
-    return std::any_of(found.begin(), found.end(),
-                       [&](const auto& one) { return same_steps(one, wanted); });
+    return std::any_of(found.begin(), found.end(), [&](const auto& one) { return one == wanted; });
   };
   int compared = 0;
   for (const std::int64_t percent : {100, 90, 70, 60}) {
@@ -336,7 +326,7 @@ TEST(StageSolver, IsTheAlgorithmOfItsName) {
       const auto found = row.solve(problem, budget, all);
       ASSERT_EQ(found.size(), answer.schedule ? 1U : 0U);
       if (found.empty()) continue;
-      EXPECT_TRUE(same_steps(found[0], to_node_schedule(graph, problem.tasks, *answer.schedule)));
+      EXPECT_TRUE(found[0] == to_node_schedule(graph, problem.tasks, *answer.schedule));
       ++compared;
     }
   }

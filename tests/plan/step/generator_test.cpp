@@ -193,16 +193,14 @@ TEST(Generators, ForwardOnlyKeepsNothing) {
   }
 }
 
-TEST(Generators, AnyKeptSetIsRight) {
+TEST(Generators, AnyFatesAreRight) {
   for (unsigned seed = 200; seed < 300; ++seed) {
     const ModelGraph graph = random_graph(seed);
     std::mt19937 random(seed);
-    KeptSet kept = keep_everything(graph);
-    for (std::size_t v = 0; v < kept.values.size(); ++v) kept.values[v] = random() % 2 == 0;
-    for (std::size_t n = 0; n < kept.records.size(); ++n) kept.records[n] = random() % 2 == 0;
+    const Fates fates = random_fates(graph, random);
     if (HasFailure()) return;
     SCOPED_TRACE("seed " + std::to_string(seed));
-    check_program(graph, step_shape(2, 2, 500), recompute_on_demand(graph, kept));
+    check_program(graph, step_shape(2, 2, 500), recompute_on_demand(graph, fates));
   }
 }
 

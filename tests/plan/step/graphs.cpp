@@ -144,6 +144,7 @@ ModelGraph without_gradients(ModelGraph graph, int nodes) {
     graph.values[at(node.output)].differentiable = false;
     node.pinned_values.clear();
     node.private_slot_bytes.clear();
+    node.further_options.clear();
     left.insert(left.end(), node.parameters.begin(), node.parameters.end());
   }
   // As in a rollout: the nodes without gradients use parameters of those that have them.
@@ -152,6 +153,22 @@ ModelGraph without_gradients(ModelGraph graph, int nodes) {
     if (std::find(next.begin(), next.end(), parameter) == next.end()) next.push_back(parameter);
   }
   return graph;
+}
+
+Fates random_fates(const ModelGraph& graph, std::mt19937& random) {
+  Fates fates = keep_everything(graph);
+  const auto any = [&] { return random() % 2 == 0 ? Fate::Keep : Fate::Recompute; };
+  for (Fate& fate : fates.values) fate = any();
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const NodeSpec& node = graph.nodes[n];
+    fates.records[n].fate = any();
+    if (node.keep_options() == 1) continue;
+    do {
+      fates.records[n].option =
+          static_cast<int>(random() % static_cast<unsigned>(node.keep_options()));
+    } while (!node.keep_option(fates.records[n].option).exact);
+  }
+  return fates;
 }
 
 std::vector<std::pair<std::string, NodeSchedule>> policy_schedules(const ModelGraph& graph) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,9 @@ ModelGraph random_graph(unsigned seed);
 // The first `nodes` of them without gradients: no backward, nothing kept. Parameters that no other
 // node uses go to the next one that has a backward.
 ModelGraph without_gradients(ModelGraph graph, int nodes);
+
+// Each value and each record kept or made again, a record in any of the node's exact ways.
+Fates random_fates(const ModelGraph& graph, std::mt19937& random);
 
 // Every schedule of every policy, with the policy's name.
 std::vector<std::pair<std::string, NodeSchedule>> policy_schedules(const ModelGraph& graph);
