@@ -72,6 +72,7 @@ class Exhaustive {
     const std::uint64_t reads = bits(task.reads) | bits(task.updates);
     if ((state.live & reads) != reads) return;
     for (const TaskOption& option : task.options) {
+      if ((state.live & bits(option.reads)) != bits(option.reads)) continue;
       const std::uint64_t makes = bits(option.makes);
       if ((state.live & makes) != 0) continue;  // drop it first
       State after = state;

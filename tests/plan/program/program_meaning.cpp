@@ -132,10 +132,14 @@ class MeaningCheck {
     EXPECT_EQ(program_.buffers[at(arguments.output)].bytes, graph_.values[at(node.output)].bytes);
     value_[arguments.output] = {node.output, instruction.micro_batch};
     const bool keep = instruction.operation == Operation::ForwardKeep;
-    ASSERT_EQ(arguments.record.size(), keep ? node.private_slot_bytes.size() : 0U);
+    const KeepOption& kept = node.keep_option(arguments.keep_option);
+    EXPECT_TRUE(keep || arguments.keep_option == 0);
+    ASSERT_EQ(arguments.record.size(), keep ? kept.private_slot_bytes.size() : 0U);
     for (std::size_t slot = 0; slot < arguments.record.size(); ++slot) {
+      EXPECT_GE(program_.buffers[at(arguments.record[slot])].bytes, kept.private_slot_bytes[slot]);
       record_[arguments.record[slot]] = {instruction.node_index, instruction.micro_batch};
     }
+    if (keep) kept_[{instruction.node_index, instruction.micro_batch}] = arguments.keep_option;
   }
 
   void backward(const Instruction& instruction) {
@@ -143,6 +147,9 @@ class MeaningCheck {
     const NodeSpec& node = graph_.nodes[at(n)];
     EXPECT_TRUE(graph_.has_backward(node));
     const Arguments& arguments = instruction.arguments;
+    const KeepOption& kept = node.keep_option(arguments.keep_option);
+    ASSERT_EQ(kept_.count({n, instruction.micro_batch}), 1U) << "nothing was kept";
+    EXPECT_EQ(kept_.at({n, instruction.micro_batch}), arguments.keep_option);
     const bool weights = instruction.operation != Operation::BackwardInput;
     const bool inputs = instruction.operation != Operation::BackwardWeight;
     EXPECT_EQ(node.splits_backward, instruction.operation != Operation::Backward);
@@ -159,14 +166,14 @@ class MeaningCheck {
           << "its output's gradient is not complete";
     }
     if (inputs) check_parameters(node, instruction);
-    for (const int pinned : weights ? node.pinned_values : std::vector<int>()) {
+    for (const int pinned : weights ? kept.pinned_values : std::vector<int>()) {
       int buffer = pinned == node.output ? arguments.pinned_output : -1;
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] == pinned) buffer = arguments.inputs[i];
       }
       EXPECT_TRUE(holds(buffer, pinned, instruction.micro_batch)) << "pinned value " << pinned;
     }
-    ASSERT_EQ(arguments.record.size(), weights ? node.private_slot_bytes.size() : 0U);
+    ASSERT_EQ(arguments.record.size(), weights ? kept.private_slot_bytes.size() : 0U);
     for (const int slot : arguments.record) {
       EXPECT_EQ(record_[slot], std::make_pair(n, instruction.micro_batch))
           << "another node's record";
@@ -181,9 +188,9 @@ class MeaningCheck {
     }
     if (inputs) gradients_.erase(node.output);
     const std::int64_t plain =
-        inputs ? node.backward.transient_bytes : node.backward_weight.transient_bytes;
+        inputs ? kept.backward.transient_bytes : kept.backward_weight.transient_bytes;
     EXPECT_EQ(instruction.transient_bytes, writes_in_place(node, arguments)
-                                               ? node.in_place_transient_bytes.value_or(plain)
+                                               ? kept.in_place_transient_bytes.value_or(plain)
                                                : plain);
     if (!weights) {
       EXPECT_TRUE(arguments.parameter_gradients.empty());
@@ -272,6 +279,7 @@ class MeaningCheck {
   std::map<int, Contributions> consumers_;
   std::map<int, std::pair<int, int>> value_;   // buffer -> value, micro-batch
   std::map<int, std::pair<int, int>> record_;  // buffer -> node, micro-batch
+  std::map<std::pair<int, int>, int> kept_;    // node, micro-batch -> in which way
   std::set<std::tuple<int, int, Operation>> backwards_;
   std::map<int, Gradient> gradients_;  // by value, of the micro-batch under way
   std::map<int, std::vector<std::tuple<int, int, bool>>> sums_;

@@ -85,6 +85,7 @@ class ScalarRank {
         std::vector<double> inputs;
         for (const int id : instruction.arguments.inputs) inputs.push_back(read(id, instruction));
         value_[instruction.arguments.output] = output_of(node, inputs);
+        pack(node, inputs, instruction);
         break;
       }
       case Operation::Backward:
@@ -120,7 +121,7 @@ class ScalarRank {
       default:
         break;
     }
-    for (const int id : instruction.frees) value_.erase(id);
+    for (const int id : instruction.frees) value_.erase(id), packed_.erase(id);
     return true;
   }
 
@@ -151,6 +152,24 @@ class ScalarRank {
     }
   }
 
+  // Of a node that is kept in a further way the first private slot holds what the first way pins
+  // and this one does not.
+  void pack(const NodeSpec& node, const std::vector<double>& inputs,
+            const Instruction& instruction) {
+    const Arguments& arguments = instruction.arguments;
+    if (arguments.keep_option == 0 || arguments.record.empty()) return;
+    auto& packed = packed_[arguments.record[0]];
+    packed = {{node.output, value_[arguments.output]}};
+    for (std::size_t i = 0; i < inputs.size(); ++i) packed[node.inputs[i]] = inputs[i];
+  }
+
+  double unpack(int value, const Instruction& instruction) const {
+    const auto found = packed_.find(instruction.arguments.record.at(0));
+    if (found != packed_.end()) return found->second.at(value);
+    ADD_FAILURE() << describe(instruction) << " unpacks what was not packed";
+    return 0;
+  }
+
   void backward(const Instruction& instruction) {
     const NodeSpec& node = graph_.nodes[at(instruction.node_index)];
     const Arguments& arguments = instruction.arguments;
@@ -159,6 +178,9 @@ class ScalarRank {
     for (std::size_t k = 0; k < arguments.parameter_gradients.size(); ++k) {
       const GradientTarget& target = arguments.parameter_gradients[k];
       const double gradient = weight_gradient(node, k, output_gradient, [&](int value) {
+        const auto& pinned = node.keep_option(arguments.keep_option).pinned_values;
+        if (std::find(pinned.begin(), pinned.end(), value) == pinned.end())
+          return unpack(value, instruction);
         if (value == node.output) return read(arguments.pinned_output, instruction);
         const auto found = std::find(node.inputs.begin(), node.inputs.end(), value);
         return read(arguments.inputs[static_cast<std::size_t>(found - node.inputs.begin())],
@@ -185,6 +207,7 @@ class ScalarRank {
   std::size_t next_ = 0;
   double loss_ = 0;
   std::map<int, double> value_;                           // by buffer
+  std::map<int, std::map<int, double>> packed_;           // by buffer and value
   std::map<int, std::map<std::int64_t, double>> bucket_;  // by buffer and offset
   std::map<std::string, double> gradients_;
 };
