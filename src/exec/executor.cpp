@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "exec/executor_running.hpp"
 #include "exec/host_access.hpp"
@@ -62,6 +63,10 @@ at::Tensor as_gradient(const plan::Instruction& instruction, const plan::ValueSp
 
 Executor::Executor(const nn::Model& model, const plan::Program& program, const Machine& machine)
     : model_(model), program_(program), machine_(machine) {
+  // What the tier of exec/device_tier.hpp counts in.
+  expect(program.tier(Tier::Device).granularity == cpu_allocation_granularity,
+         fmt::format("the Program counts memory in multiples of {} B, and the device in {} B",
+                     program.tier(Tier::Device).granularity, cpu_allocation_granularity));
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     const plan::Buffer& buffer = program.buffers[id];
     if (!buffer.live_at_start) continue;

@@ -215,8 +215,8 @@ void Executor::check_made(const plan::Instruction& instruction, const Running& r
     const at::Tensor& tensor = running.buffers[index(id)];
     if (!tensor.defined() && buffer.bytes == 0) continue;
     expect(tensor.defined(), plan::describe(instruction) + " did not make " + buffer.name);
-    const std::int64_t bytes =
-        round_up(static_cast<std::int64_t>(tensor.storage().nbytes()), cpu_allocation_granularity);
+    const std::int64_t bytes = round_up(static_cast<std::int64_t>(tensor.storage().nbytes()),
+                                        program_.tier(buffer.tier).granularity);
     if (bytes != buffer.bytes) {
       throw InternalError(fmt::format("{} made {} with {} bytes where the Program says {}",
                                       plan::describe(instruction), buffer.name, bytes,

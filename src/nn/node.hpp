@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "base/device.hpp"
 #include "base/precision.hpp"
 #include "dist/transport.hpp"
@@ -22,7 +23,7 @@ class Products;
 // What the planner counts allocations with.
 struct Declaration {
   Precision precision = Precision::Float32;
-  std::int64_t granularity = 64;
+  std::int64_t granularity = cpu_allocation_granularity;  // of the device's memory
   int threads = 1;  // some transients of the tensor library grow with it
 
   std::int64_t element_bytes() const { return compute_bytes(precision); }

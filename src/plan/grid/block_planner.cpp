@@ -19,7 +19,7 @@ BlockPlan build(const ModelGraph& graph, const StepShape& step, const BlockFamil
   plan.prediction = replay(plan.program);
   plan.program.name =
       index == 0 ? "keep-all" : fmt::format("blocks {}/{}", index, family.size() - 1);
-  plan.program.budget_bytes = budget_bytes;
+  plan.program.tier(Tier::Device).budget_bytes = budget_bytes;
   plan.program.peak_bytes = plan.prediction.peak_bytes;
   plan.program.seconds = plan.prediction.seconds;
   plan.index = index;

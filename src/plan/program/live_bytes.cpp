@@ -94,15 +94,9 @@ std::vector<BytesByKind> bytes_by_kind(const Program& program, Tier tier) {
   return bytes;
 }
 
-std::int64_t budget_of(const Program& program, Tier tier) {
-  return tier == Tier::Device ? program.budget_bytes
-         : tier == Tier::Host ? program.host_budget_bytes
-                              : program.disk_budget_bytes;
-}
-
 void check_budgets(const Program& program, const Prediction& prediction) {
   for (const Tier tier : {Tier::Device, Tier::Host, Tier::Disk}) {
-    const std::int64_t budget = budget_of(program, tier);
+    const std::int64_t budget = program.tier(tier).budget_bytes;
     const TierBytes& bytes = prediction.of(tier);
     if (bytes.peak_bytes <= budget || (tier == Tier::Device && budget == 0)) continue;
     const auto refuse = [&](int i, const std::string& description, std::int64_t held) {

@@ -24,9 +24,6 @@ std::vector<int> live_during(const Program& program, int instruction);
 // What is in a tier during each instruction, transients apart.
 std::vector<BytesByKind> bytes_by_kind(const Program& program, Tier tier);
 
-// Of a tier, in bytes. 0 of Device = none was set; of the tiers below it = nothing may be there.
-std::int64_t budget_of(const Program& program, Tier tier);
-
 // Throws ReplayError for the first instruction during which a tier holds more than its budget, the
 // fastest tier first.
 void check_budgets(const Program& program, const Prediction& prediction);

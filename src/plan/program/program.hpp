@@ -3,6 +3,7 @@
 // executor runs, files hold and reports show; nothing else says what is to be done.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "base/device.hpp"
 #include "base/grid.hpp"
 #include "base/json_input.hpp"
@@ -195,16 +197,23 @@ struct Bucket {
   BucketShard shard;
 };
 
+// A tier of memory as a Program takes it to be; it is called by to_string(Tier).
+struct MemoryTier {
+  // 0 of Device = none was set; of the tiers below it = nothing may be there.
+  std::int64_t budget_bytes = 0;
+  std::int64_t granularity = cpu_allocation_granularity;  // buffers there are multiples of it
+
+  bool operator==(const MemoryTier&) const = default;
+};
+
 struct Program {
   std::string name;   // which generator made it
   std::string model;  // of what it is a step: model_hash(), once it is of a rank
   int rank = 0;
   Coordinates coordinates;
-  std::int64_t budget_bytes = 0;
-  std::int64_t host_budget_bytes = 0;
-  std::int64_t disk_budget_bytes = 0;
-  std::int64_t peak_bytes = 0;  // set from replay
-  double seconds = 0;           // set from replay
+  std::array<MemoryTier, tier_count> tiers;  // by Tier
+  std::int64_t peak_bytes = 0;               // of the device; set from replay
+  double seconds = 0;                        // set from replay
   int micro_batches = 1;
   std::vector<Buffer> buffers;
   std::vector<Piece> pieces;  // ascending by parameter; none where nothing is trained
@@ -214,6 +223,10 @@ struct Program {
   // How gradients and shards were laid out, from which the pieces of the other ranks of the stage
   // follow (plan/step/rank_program.hpp). Nothing that runs goes by it.
   std::vector<Bucket> buckets;
+
+  MemoryTier& tier(Tier which) { return tiers[static_cast<std::size_t>(which)]; }
+  const MemoryTier& tier(Tier which) const { return tiers[static_cast<std::size_t>(which)]; }
+  std::int64_t budget_bytes() const { return tier(Tier::Device).budget_bytes; }
 };
 
 // Of the optimizer's state `number`.

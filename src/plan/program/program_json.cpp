@@ -19,6 +19,7 @@ using nlohmann::ordered_json;
 // What one number of a file may be, so that sums over a file are numbers too.
 constexpr std::int64_t most_file_bytes = std::int64_t{1} << 48;
 constexpr double most_file_seconds = 1e12;
+constexpr std::int64_t most_granularity_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t most_keep_options = 256;
 
 // Ranges are many, so they are short: [buffer, first element, elements].
@@ -303,6 +304,16 @@ Buffer buffer_from_json(const JsonPlace& source) {
   return buffer;
 }
 
+// Of tiers that count otherwise than in cpu_allocation_granularity.
+void read_granularity(const JsonPlace& source, Program& program) {
+  source.expect_keys({}, {"device", "host", "disk"});
+  for (int t = 0; t < tier_count; ++t) {
+    const auto tier = static_cast<Tier>(t);
+    if (!source.has(to_string(tier))) continue;
+    program.tier(tier).granularity = source.key(to_string(tier)).integer(1, most_granularity_bytes);
+  }
+}
+
 ordered_json body_to_json(const Program& program) {
   ordered_json buffers = ordered_json::array();
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
@@ -351,11 +362,17 @@ ordered_json to_json(const Program& program, const std::vector<int>& ranks,
                           {{"data", program.coordinates.data},
                            {"pipeline", program.coordinates.pipeline},
                            {"tensor", program.coordinates.tensor}}},
-                         {"budget_bytes", program.budget_bytes},
-                         {"host_budget_bytes", program.host_budget_bytes},
-                         {"disk_budget_bytes", program.disk_budget_bytes},
+                         {"budget_bytes", program.budget_bytes()},
+                         {"host_budget_bytes", program.tier(Tier::Host).budget_bytes},
+                         {"disk_budget_bytes", program.tier(Tier::Disk).budget_bytes},
                          {"peak_bytes", program.peak_bytes},
                          {"seconds", program.seconds}};
+  for (int t = 0; t < tier_count; ++t) {
+    const auto tier = static_cast<Tier>(t);
+    const std::int64_t granularity = program.tier(tier).granularity;
+    if (granularity != MemoryTier().granularity)
+      result["granularity"][std::string(to_string(tier))] = granularity;
+  }
   result.update(body_to_json(program));
   expect(measured.empty() || measured.size() == program.instructions.size(),
          "one measurement an instruction");
@@ -372,10 +389,10 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
   const JsonFile file(source, path, owner);
   const JsonPlace root = file.root();
   root.expect_format("garonne.program", 2);
-  root.expect_keys(
-      {"format", "version", "rank", "coordinates", "budget_bytes", "peak_bytes", "seconds",
-       "micro_batches", "buckets", "buffers", "pieces", "instructions"},
-      {"name", "model", "ranks", "host_budget_bytes", "disk_budget_bytes", "state_blocks"});
+  root.expect_keys({"format", "version", "rank", "coordinates", "budget_bytes", "peak_bytes",
+                    "seconds", "micro_batches", "buckets", "buffers", "pieces", "instructions"},
+                   {"name", "model", "ranks", "host_budget_bytes", "disk_budget_bytes",
+                    "granularity", "state_blocks"});
   Program program;
   if (root.has("name")) program.name = root.key("name").text();
   if (root.has("model")) program.model = root.key("model").text();
@@ -384,11 +401,12 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
   coordinates.expect_keys({"data", "pipeline", "tensor"});
   program.coordinates = {index_of(coordinates.key("data")), index_of(coordinates.key("pipeline")),
                          index_of(coordinates.key("tensor"))};
-  program.budget_bytes = root.key("budget_bytes").integer(0);
+  program.tier(Tier::Device).budget_bytes = root.key("budget_bytes").integer(0);
   if (root.has("host_budget_bytes"))
-    program.host_budget_bytes = root.key("host_budget_bytes").integer(0);
+    program.tier(Tier::Host).budget_bytes = root.key("host_budget_bytes").integer(0);
   if (root.has("disk_budget_bytes"))
-    program.disk_budget_bytes = root.key("disk_budget_bytes").integer(0);
+    program.tier(Tier::Disk).budget_bytes = root.key("disk_budget_bytes").integer(0);
+  if (root.has("granularity")) read_granularity(root.key("granularity"), program);
   program.peak_bytes = root.key("peak_bytes").integer(0);
   program.seconds = seconds_of(root.key("seconds"));
   program.micro_batches = static_cast<int>(root.key("micro_batches").integer(1, INT32_MAX));

@@ -32,7 +32,7 @@ class Selection {
     if (!candidate.fits || (found_ && !better(prediction, plan_.prediction))) return peak;
     found_ = true;
     program.name = name;
-    program.budget_bytes = budget_bytes_;
+    program.tier(Tier::Device).budget_bytes = budget_bytes_;
     program.peak_bytes = prediction.peak_bytes;
     program.seconds = prediction.seconds;
     plan_.program = std::move(program);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "base/state_spec.hpp"
 #include "plan/model/group_links.hpp"
 #include "plan/model/model_graph.hpp"
@@ -54,7 +55,8 @@ struct PipelinePlace {
 struct StepShape {
   int micro_batches = 1;  // of this rank
   ElementBytes element_bytes;
-  std::int64_t granularity = 64;  // allocations are rounded up to it
+  // Of the device's memory: allocations are rounded up to it.
+  std::int64_t granularity = cpu_allocation_granularity;
   std::int64_t bucket_bytes =
       0;  // gradients are reduced in buckets of about this; 0 = one a parameter
   int reductions_in_flight = 4;  // so many staging buffers live at most

@@ -26,6 +26,7 @@ ProgramBuilder::ProgramBuilder(const ModelGraph& graph, const StepShape& step)
       offset_of_(graph.parameters.size(), 0),
       written_(graph.parameters.size(), false) {
   program_.micro_batches = step.micro_batches;
+  program_.tier(Tier::Device).granularity = step.granularity;
   for (const StateSpec& state : step.optimizer_states) {
     state_granularity_ = std::lcm(state_granularity_, state.blocks.elements);
     program_.state_blocks.push_back(state.blocks);
@@ -39,7 +40,7 @@ int ProgramBuilder::new_buffer(std::string name, BufferKind kind, std::int64_t b
   Buffer buffer;
   buffer.name = std::move(name);
   buffer.kind = kind;
-  buffer.bytes = round_up(bytes, step_.granularity);
+  buffer.bytes = round_up(bytes, program_.tier(buffer.tier).granularity);
   program_.buffers.push_back(std::move(buffer));
   return static_cast<int>(program_.buffers.size()) - 1;
 }

@@ -52,6 +52,16 @@ GivenStage read_stage(const std::string& directory, const Setup& whole, int stag
                      "at other places");
 }
 
+void expect_granularity(const std::string& path, const GivenStage& stage) {
+  const std::int64_t counted = stage.program.tier(Tier::Device).granularity;
+  const std::int64_t wanted = stage.setup.step.granularity;
+  if (counted == wanted) return;
+  refuse(path,
+         fmt::format("counts memory in multiples of {} bytes where the device of this run has "
+                     "{}",
+                     counted, wanted));
+}
+
 void expect_states(const std::string& path, const GivenStage& stage) {
   const plan::Program& program = stage.program;
   const plan::ElementBytes& wanted = stage.setup.step.element_bytes;
@@ -121,6 +131,7 @@ void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t 
   }
   const std::int64_t peak = plan::replay(program).peak_bytes;
   plan::prove(program, stage.setup.model.graph);
+  expect_granularity(path, stage);
   expect_states(path, stage);
   expect_on_device(path, program);
   if (peak > budget_bytes) {

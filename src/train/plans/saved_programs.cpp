@@ -112,7 +112,7 @@ std::string check_saved_programs(const SavedPrograms& saved) {
     }
     text += fmt::format("rank {:<5} legal · {} instructions · peak {} B ({}) of {}\n", program.rank,
                         program.instructions.size(), prediction.peak_bytes,
-                        format_bytes(prediction.peak_bytes), format_bytes(program.budget_bytes));
+                        format_bytes(prediction.peak_bytes), format_bytes(program.budget_bytes()));
   }
   const int ranks = ranks_of(saved);
   try {

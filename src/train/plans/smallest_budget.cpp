@@ -31,7 +31,7 @@ void add_validation(const Setup& setup, std::int64_t budget_bytes, Choice& choic
   }
   choice.evaluation.peak_bytes = choice.evaluation_prediction.peak_bytes;
   choice.evaluation.seconds = choice.evaluation_prediction.seconds;
-  choice.evaluation.budget_bytes = budget_bytes;
+  choice.evaluation.tier(Tier::Device).budget_bytes = budget_bytes;
   choice.evaluation.name = "forward-only";
 }
 
@@ -123,7 +123,7 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::
 Choice choice_of_same_stage(const Setup& setup, plan::Program program, std::int64_t budget_bytes) {
   Choice choice;
   choice.prediction = plan::replay(program);
-  program.budget_bytes = budget_bytes;
+  program.tier(Tier::Device).budget_bytes = budget_bytes;
   program.peak_bytes = choice.prediction.peak_bytes;
   program.seconds = choice.prediction.seconds;
   choice.program = std::move(program);

@@ -11,7 +11,7 @@ std::vector<TierRow> tier_rows(const plan::Program& program, const plan::Predict
   std::vector<TierRow> rows;
   for (const Tier tier : {Tier::Host, Tier::Disk}) {
     const std::int64_t peak = prediction.of(tier).peak_bytes;
-    if (peak > 0) rows.push_back({tier, peak, plan::budget_of(program, tier)});
+    if (peak > 0) rows.push_back({tier, peak, program.tier(tier).budget_bytes});
   }
   return rows;
 }

@@ -104,7 +104,7 @@ ordered_json summary_json(const RunConfig& config, const std::vector<StepMetrics
 }
 
 ordered_json memory_json(const RankProgram& rank) {
-  const std::int64_t budget = rank.program.budget_bytes;
+  const std::int64_t budget = rank.program.budget_bytes();
   const MemoryTable table = memory_table(rank.prediction, budget);
   ordered_json memory = {{"parameters", table.parameters},
                          {"optimizer", table.optimizer},
@@ -199,7 +199,7 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
     }
     // Where the run never wrote what it had, "auto" is not known afterwards.
     const std::int64_t budget =
-        programs.empty() ? planned.memory.budget : programs[0].program.budget_bytes;
+        programs.empty() ? planned.memory.budget : programs[0].program.budget_bytes();
     if (budget != RunConfig::automatic_budget) {
       data["sweep"] = to_json(
           memory_sweep(planned, {true, kind.tokens_per_sample(config) > 0}, *facts, threads, costs,

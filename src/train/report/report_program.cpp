@@ -97,7 +97,7 @@ ordered_json program_json(const RankProgram& rank) {
     completes.push_back(instruction.completes);
   }
   ordered_json json = {{"name", program.name},
-                       {"budget_bytes", program.budget_bytes},
+                       {"budget_bytes", program.budget_bytes()},
                        {"peak_bytes", rank.prediction.peak_bytes},
                        {"peak_instruction", rank.prediction.peak_instruction},
                        {"seconds", rank.prediction.seconds},
@@ -119,7 +119,7 @@ ordered_json program_json(const RankProgram& rank) {
   for (const Tier tier : {Tier::Host, Tier::Disk}) {
     const plan::TierBytes& below = rank.prediction.of(tier);
     if (below.peak_bytes == 0) continue;
-    json["below"][to_string(tier)] = {{"budget_bytes", plan::budget_of(program, tier)},
+    json["below"][to_string(tier)] = {{"budget_bytes", program.tier(tier).budget_bytes},
                                       {"peak_bytes", below.peak_bytes},
                                       {"peak_instruction", below.peak_instruction},
                                       {"bytes", bytes_json(rank, tier)}};

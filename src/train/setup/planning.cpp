@@ -91,6 +91,7 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   plan::StepShape& step = setup.step;
   step.micro_batches = static_cast<int>(micro_batches_per_rank(config));
   check_planned_nodes(config, setup.model.graph, step.micro_batches);
+  step.granularity = setup.declaration.granularity;
   step.element_bytes.parameter = compute_bytes(precision);
   step.element_bytes.master = has_master(precision) ? state_bytes(precision) : 0;
   step.element_bytes.gradient = state_bytes(precision);

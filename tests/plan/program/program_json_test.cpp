@@ -18,7 +18,7 @@ Program program_of(unsigned seed, const char* plan = "full", int ranks = 2) {
   program.name = plan;
   program.rank = 1;
   program.coordinates = {.data = 1, .pipeline = 0, .tensor = 0};
-  program.budget_bytes = 123456;
+  program.tier(Tier::Device).budget_bytes = 123456;
   program.peak_bytes = replay(program).peak_bytes;
   program.seconds = replay(program).seconds;
   return program;
@@ -47,13 +47,34 @@ TEST(ProgramJson, ReadAgainReplaysAlike) {
       EXPECT_EQ(again.name, program.name);
       EXPECT_EQ(again.rank, program.rank);
       EXPECT_EQ(again.coordinates, program.coordinates);
-      EXPECT_EQ(again.budget_bytes, program.budget_bytes);
+      EXPECT_EQ(again.tiers, program.tiers);
       EXPECT_EQ(again.peak_bytes, program.peak_bytes);
       EXPECT_EQ(again.seconds, program.seconds);
       EXPECT_EQ(again.micro_batches, program.micro_batches);
       EXPECT_EQ(to_json(again, {0, 1}, {}).dump(1), text);
     }
   }
+}
+
+TEST(ProgramJson, SaysWhatATierCountsInWhereThatIsNotTheCpus) {
+  Program program = program_of(3);
+  EXPECT_FALSE(to_json(program, {0, 1}, {}).contains("granularity"));
+  const std::string hash = program_hash(program);
+  program.tier(Tier::Device) = {123456, 512};
+  program.tier(Tier::Disk) = {1 << 20, 4096};
+  const nlohmann::json json = nlohmann::json(to_json(program, {0, 1}, {}));
+  EXPECT_EQ(json["granularity"], (nlohmann::json{{"device", 512}, {"disk", 4096}}));
+  const Program again = program_from_json(json, "p.json");
+  EXPECT_EQ(again.tiers, program.tiers);
+  EXPECT_EQ(program_hash(again), hash) << "budgets and tiers are the machine's";
+  for (const auto& wrong : {nlohmann::json(0), nlohmann::json(-64), nlohmann::json("64")}) {
+    nlohmann::json broken = json;
+    broken["granularity"]["disk"] = wrong;
+    EXPECT_THROW(program_from_json(broken, "p.json"), ConfigError) << wrong;
+  }
+  nlohmann::json unknown = json;
+  unknown["granularity"]["tape"] = 64;
+  EXPECT_THROW(program_from_json(unknown, "p.json"), ConfigError);
 }
 
 TEST(ProgramJson, SaysTheBlocksOfStatesWhereThereAreSome) {

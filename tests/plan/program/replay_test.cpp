@@ -339,7 +339,7 @@ TEST(Replay, BytesAndTheirPeak) {
 
 TEST(Replay, BytesBeyondTheBudgetAreTheCallersBusiness) {
   Program program = reduction_program();
-  program.budget_bytes = 1;
+  program.tier(Tier::Device).budget_bytes = 1;
   EXPECT_NO_THROW(replay(program));
 }
 

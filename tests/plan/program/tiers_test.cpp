@@ -94,14 +94,12 @@ std::string over_budget(const Program& program) {
 
 TEST(Tiers, EachHasItsBudget) {
   Program program = offloading();
-  program.host_budget_bytes = 704;
-  program.disk_budget_bytes = 4096;
+  program.tier(Tier::Host).budget_bytes = 704;
+  program.tier(Tier::Disk).budget_bytes = 4096;
   EXPECT_EQ(over_budget(program), "");
   const auto says = [&](Tier tier, std::int64_t budget, const std::string& part) {
     Program tight = program;
-    (tier == Tier::Device ? tight.budget_bytes
-     : tier == Tier::Host ? tight.host_budget_bytes
-                          : tight.disk_budget_bytes) = budget;
+    tight.tier(tier).budget_bytes = budget;
     EXPECT_NE(over_budget(tight).find(part), std::string::npos)
         << to_string(tier) << " " << budget << ": " << over_budget(tight);
   };
@@ -112,7 +110,7 @@ TEST(Tiers, EachHasItsBudget) {
   says(Tier::Host, 0, "instruction 0, load make: holds 512 B on the tier host");
   says(Tier::Disk, 4095, "instruction 3, load write: holds 4096 B on the tier disk");
   says(Tier::Disk, 0, "instruction 3, load write: holds 4096 B on the tier disk");
-  program.budget_bytes = 1256;
+  program.tier(Tier::Device).budget_bytes = 1256;
   EXPECT_EQ(over_budget(program), "");
   Program idle;
   idle.buffers = {{"state", BufferKind::OptimizerState, 512, 0, 0, Tier::Host, true, true}};

@@ -143,6 +143,26 @@ TEST(Generators, MastersCountAsStatic) {
   check_program(coarse, step, schedule_of(coarse, "full"));
 }
 
+// What a tier counts in is the Program's, and every buffer is a multiple of it.
+TEST(Generators, CountInTheGranularityOfTheDevice) {
+  for (const std::int64_t granularity : {64, 512, 4096}) {
+    StepShape step = step_shape(2, 2, 1000);
+    step.granularity = granularity;
+    const ModelGraph graph = random_graph(5);
+    for (const char* policy : {"keep-all", "full"}) {
+      const Program program =
+          make_training_program(graph, step, same_for_all(schedule_of(graph, policy), 2));
+      EXPECT_EQ(program.tier(Tier::Device).granularity, granularity);
+      for (const Buffer& buffer : program.buffers) {
+        EXPECT_EQ(buffer.tier, Tier::Device);
+        EXPECT_EQ(buffer.bytes % granularity, 0) << buffer.name;
+      }
+    }
+    EXPECT_EQ(make_forward_program(graph, step, graph.loss).tier(Tier::Device).granularity,
+              granularity);
+  }
+}
+
 TEST(Generators, FullNeedsLessThanKeepAllOnDeepChains) {
   for (const int blocks : {2, 4, 12, 48}) {
     const ModelGraph graph = chain(blocks, 4);

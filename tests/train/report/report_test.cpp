@@ -80,8 +80,8 @@ RankProgram copying_rank(bool below_device) {
   }
   work(Lane::Compute, "use", {0}, {});
   program.instructions.back().frees = {0};
-  program.budget_bytes = 1024;
-  program.host_budget_bytes = 384;
+  program.tier(Tier::Device).budget_bytes = 1024;
+  program.tier(Tier::Host).budget_bytes = 384;
   rank.prediction = plan::replay(program);
   rank.measured.resize(program.instructions.size());
   return rank;

@@ -241,7 +241,7 @@ TEST(Planning, TheSmallestBudgetThatWorksWorksAndNoSmallerOne) {
     EXPECT_EQ(needed, most.minimum_budget_bytes);
     const Choice least = choose_program(setup, needed);
     EXPECT_LE(least.program.peak_bytes, needed);
-    EXPECT_EQ(least.program.budget_bytes, needed);
+    EXPECT_EQ(least.program.budget_bytes(), needed);
     EXPECT_THROW(choose_program(setup, needed - 1), PlanError);
     if (std::string(plan) == "auto") {
       const auto& solvers = plan::stage_solvers();
