@@ -29,7 +29,8 @@ class PlanNamesTest(ProgramTest):
         most = json.loads(self.planned("keep-all", "1 GiB").stdout)["minimum_budget_bytes"]
         weights = self.tensor_files(kept, 2)
         names = plan_names(self.config)
-        for name in ("periodic", "chen-sqrt", "revolve", "best", "rotor", "annealing", "checkmate", "full"):
+        for name in ("periodic", "chen-sqrt", "revolve", "best", "rotor", "annealing", "checkmate", "full",
+                     "megatron-selective"):
             self.assertIn(name, names)
         ran_again = 0
         for name in names:

@@ -26,6 +26,8 @@ struct StageProblem {
   TaskGraph tasks;
   std::optional<StageChain> chain;
   std::int64_t most_steps = most_steps_of_program;  // of its schedule
+  // Of the stage, in a pipeline; empty = one micro-batch after the other.
+  std::vector<PipelineOperation> order = {};
 
   bool too_long(std::size_t steps) const { return static_cast<std::int64_t>(steps) > most_steps; }
 };
@@ -43,7 +45,7 @@ struct StageSolver {
   // Why it has no answer to the problem, as "takes graphs of up to 300 tasks and this one has 400";
   // empty where it applies. None: it always does.
   std::function<std::string(const StageProblem&)> refusal = {};
-  // Policies only: all that they ever answer.
+  // Policies only: all that they ever answer where one micro-batch comes after the other.
   std::function<std::vector<NodeSchedule>(const ModelGraph&)> schedules = {};
   // `budget_bytes`: for the values of the task graph, without its static bytes. `lean`: a schedule
   // to start from where nothing else fits. Nothing where it does not apply.
@@ -65,6 +67,7 @@ StageSolver keep_all_policy();
 StageSolver selective_policy();
 StageSolver uniform_policy();
 StageSolver full_policy();
+StageSolver megatron_selective_policy();
 StageSolver greedy_stage_solver();
 StageSolver rotor_stage_solver();
 StageSolver search_stage_solver();

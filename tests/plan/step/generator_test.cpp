@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "base/bytes.hpp"
@@ -12,6 +13,8 @@
 #include "plan/program/program_meaning.hpp"
 #include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
+#include "plan/stage/stage_planner.hpp"
+#include "plan/stage/stage_solver.hpp"
 #include "plan/step/graphs.hpp"
 #include "plan/step/rank_program.hpp"
 
@@ -187,6 +190,56 @@ TEST(Generators, FullNeedsLessThanKeepAllOnDeepChains) {
     return prediction.peak_bytes - prediction.static_bytes;
   };
   EXPECT_LT(without_static("full"), without_static("keep-all") / 3);
+}
+
+const StageSolver& policy_row(const std::string& name) {
+  const auto& rows = stage_solvers();
+  return *std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.name == name; });
+}
+
+TEST(Generators, MegatronSelectiveRunsAttentionAgainAndNothingElse) {
+  const StageSolver& policy = policy_row("megatron-selective");
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(seed);
+    ModelGraph graph = random_graph(seed);
+    EXPECT_TRUE(policy.schedules(graph).empty());
+    for (std::size_t n = seed % 3; n + 1 < graph.nodes.size(); n += 3)
+      graph.nodes[n].kind = "attention";
+    const auto schedules = policy.schedules(graph);
+    ASSERT_EQ(schedules.size(), 1U);
+    check_program(graph, step_shape(2, 2, 500), schedules[0]);
+    std::vector<int> runs(graph.nodes.size(), 0);
+    for (const NodeStep& one : schedules[0]) runs[at(one.node)] += one.forward() ? 1 : 0;
+    for (std::size_t n = 0; n < runs.size(); ++n) {
+      const NodeSpec& node = graph.nodes[n];
+      const bool core = node.kind == "attention";
+      EXPECT_LE(runs[n], core ? 2 : 1) << node.name;
+      if (core && !node.private_slot_bytes.empty()) {
+        EXPECT_EQ(runs[n], 2) << node.name;
+      }
+    }
+  }
+}
+
+TEST(Generators, MegatronSelectiveTakesLessThanKeepAllAndIsRefusedWithoutAttention) {
+  ModelGraph graph = chain(12, 4);
+  const StepShape step = step_shape(2, 1, 0);
+  try {
+    plan_stage(graph, step, {1LL << 40, "megatron-selective"});
+    ADD_FAILURE() << "nothing to run again";
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    for (const char* part : {"memory.plan", "megatron-selective", "attention", "what does: auto"})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+  for (std::size_t n = 2; n + 1 < graph.nodes.size(); n += 4) graph.nodes[n].kind = "attention";
+  const StagePlan all = plan_stage(graph, step, {1LL << 40, "keep-all"});
+  const StagePlan some = plan_stage(graph, step, {1LL << 40, "megatron-selective"});
+  const StagePlan full = plan_stage(graph, step, {1LL << 40, "full"});
+  EXPECT_LT(some.prediction.peak_bytes, all.prediction.peak_bytes);
+  EXPECT_GT(some.prediction.peak_bytes, full.prediction.peak_bytes);
+  EXPECT_GT(some.prediction.seconds, all.prediction.seconds);
+  EXPECT_LT(some.prediction.seconds, full.prediction.seconds);
 }
 
 TEST(Generators, ForwardOnlyKeepsNothing) {
