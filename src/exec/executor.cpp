@@ -83,13 +83,17 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
     case plan::Operation::Load:
       return make_loaded(number, running);
     case plan::Operation::Forward:
-      return forward(instruction, /*keep=*/false, running);
     case plan::Operation::ForwardKeep:
-      return forward(instruction, /*keep=*/true, running);
+      if (instruction.arguments.exchanged >= 0) return begin_pass(instruction, running);
+      return forward(instruction, instruction.operation == plan::Operation::ForwardKeep, running);
     case plan::Operation::Backward:
     case plan::Operation::BackwardWeight:
     case plan::Operation::BackwardInput:
+      if (instruction.arguments.exchanged >= 0) return begin_pass(instruction, running);
       return backward(instruction, running);
+    case plan::Operation::FinishForward:
+    case plan::Operation::FinishBackward:
+      return finish_pass(instruction, running);
     case plan::Operation::EmitLoss:
       return emit_loss(instruction, running);
     case plan::Operation::Send:
@@ -104,13 +108,8 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
       return all_gather(instruction, number, running);
     case plan::Operation::KeepShard:
       return keep_shard(instruction, running);
-    case plan::Operation::Wait: {
-      Transfer& transfer = running.transfers.at(index(instruction.completes));
-      expect(transfer.transport != nullptr, "a wait without its reduction");
-      transfer.transport->wait(transfer.ticket);
-      transfer.transport = nullptr;
-      return;
-    }
+    case plan::Operation::Wait:
+      return await_transfer(index(instruction.completes), running);
     case plan::Operation::SumSquares:
       return sum_squares(instruction, running);
     case plan::Operation::Norm:
@@ -141,7 +140,10 @@ nn::Context Executor::context_of(const plan::Instruction& instruction,
   context.samples = samples.data();
   context.batch = static_cast<std::int64_t>(samples.size());
   context.products = machine_.products;
-  context.tensor = machine_.tensor;
+  if (machine_.tensor != nullptr) {
+    context.tensor_member = machine_.tensor->member();
+    context.tensor_members = machine_.tensor->size();
+  }
   return context;
 }
 

@@ -109,7 +109,10 @@ class Executor {
   void execute(const plan::Instruction& instruction, std::size_t number, Running& running);
   void forward(const plan::Instruction& instruction, bool keep, Running& running);
   void backward(const plan::Instruction& instruction, Running& running);
+  void begin_pass(const plan::Instruction& instruction, Running& running);
+  void finish_pass(const plan::Instruction& instruction, Running& running);
   dist::Transport& transport_of(const plan::Instruction& instruction) const;
+  static void await_transfer(std::size_t number, Running& running);
   static void hand_to_transport(std::size_t number, Running& running, dist::Transport& transport,
                                 std::function<dist::Ticket()> start);
   void send(const plan::Instruction& instruction, std::size_t number, Running& running);

@@ -33,6 +33,13 @@ dist::Transport& Executor::transport_of(const plan::Instruction& instruction) co
   return *found;
 }
 
+void Executor::await_transfer(std::size_t number, Running& running) {
+  Transfer& transfer = running.transfers.at(number);
+  expect(transfer.transport != nullptr, "a wait without its reduction");
+  transfer.transport->wait(transfer.ticket);
+  transfer.transport = nullptr;
+}
+
 // What it does is started by the lane of the instruction.
 void Executor::hand_to_transport(std::size_t number, Running& running, dist::Transport& transport,
                                  std::function<dist::Ticket()> start) {
@@ -120,6 +127,41 @@ void Executor::all_gather(const plan::Instruction& instruction, std::size_t numb
                      size = static_cast<std::int64_t>(data.element_size())] {
                       return transport.all_gather(address, elements, size);
                     });
+}
+
+// Of a pass that is divided, what comes before its collective.
+void Executor::begin_pass(const plan::Instruction& instruction, Running& running) {
+  const plan::Arguments& arguments = instruction.arguments;
+  const bool forward = is_forward(instruction.operation);
+  nn::DividedPass pass;
+  pass.direction = forward ? nn::Direction::Forward : nn::Direction::Backward;
+  pass.given = running.buffers[index(forward ? arguments.inputs[0] : arguments.output_gradient)];
+  if (arguments.exchanged == arguments.output_gradient) pass.over = pass.given;
+  const nn::Node& node = *model_.nodes[index(instruction.node_index)];
+  make(instruction, arguments.exchanged, node.begin(context_of(instruction, running), pass),
+       running);
+}
+
+void Executor::finish_pass(const plan::Instruction& instruction, Running& running) {
+  const plan::Arguments& arguments = instruction.arguments;
+  const bool forward = instruction.operation == plan::Operation::FinishForward;
+  const int result = forward ? arguments.output : arguments.input_gradients[0];
+  nn::DividedPass pass;
+  pass.direction = forward ? nn::Direction::Forward : nn::Direction::Backward;
+  if (!forward && arguments.placements[0] == plan::Placement::Overwrite)
+    pass.over = running.buffers[index(result)];
+  const nn::Node& node = *model_.nodes[index(instruction.node_index)];
+  const at::Tensor& exchanged = running.buffers[index(arguments.exchanged)];
+  const at::Tensor made = node.finish(context_of(instruction, running), pass, exchanged);
+  const bool in_place =
+      made.storage().unsafeGetStorageImpl() ==
+      (pass.over.defined() ? pass.over : exchanged).storage().unsafeGetStorageImpl();
+  expect(in_place == (pass.over.defined() || result == arguments.exchanged),
+         plan::describe(instruction) + " has its result in another storage than planned");
+  // What another stage has sent has the shape of a message.
+  if (!forward && arguments.accumulated[0] >= 0)
+    made.add_(running.buffers[index(arguments.accumulated[0])].view_as(made));
+  make(instruction, result, made, running);
 }
 
 void Executor::keep_shard(const plan::Instruction& instruction, Running& running) {

@@ -32,18 +32,9 @@ void expect_finite(std::int64_t step, const StepOutputs& outputs) {
           finite_loss ? outputs.gradient_norm : outputs.loss));
 }
 
-// Whether a node of a tensor group meets the others within the instruction.
-bool node_communicates(const plan::ModelGraph& graph, const plan::Instruction& instruction) {
-  switch (instruction.operation) {
-    case plan::Operation::Forward:
-    case plan::Operation::ForwardKeep:
-    case plan::Operation::Backward:
-    case plan::Operation::BackwardWeight:
-    case plan::Operation::BackwardInput:
-      return graph.nodes[index(instruction.node_index)].communicates();
-    default:
-      return false;
-  }
+// Whether Compute meets other ranks, and goes on when they have met.
+bool blocks(const plan::Instruction& instruction) {
+  return instruction.channel && instruction.lane == Lane::Compute;
 }
 
 // Nothing on the lanes outlives a step that ends with an exception.
@@ -120,7 +111,7 @@ void Executor::issue(std::size_t number, const std::shared_ptr<Running>& running
     device.order(Lane::Compute, running->marks.at(index(instruction.completes)));
   }
   // What is collective is begun in one order on all ranks, whichever lane begins it.
-  if (node_communicates(model_.graph, instruction)) {
+  if (blocks(instruction)) {
     device.order(Lane::Compute, device.mark(Lane::Collective));
   }
   if (memory_apart()) {
@@ -161,6 +152,7 @@ void Executor::carry_out(std::size_t number, Running& running) {
   begin(number, running);
   execute(program_.instructions[number], number, running);
   start_transfer(number, running);
+  if (blocks(program_.instructions[number])) await_transfer(number, running);
   end(number, running);
 }
 

@@ -152,6 +152,7 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
     state.parameters.push_back(std::move(parameter));
   }
   for (const plan::Instruction& instruction : program.instructions) {
+    if (instruction.arguments.exchanged >= 0) continue;  // of a node
     if (instruction.operation == plan::Operation::ReduceScatter) state.in_shards = true;
     const bool in_place = instruction.operation == plan::Operation::AllGather &&
                           instruction.arguments.output == instruction.arguments.inputs.at(0);

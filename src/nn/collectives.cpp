@@ -3,7 +3,7 @@
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
 
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
@@ -11,39 +11,40 @@
 namespace garonne::nn {
 namespace {
 
-dist::Transport& transport_of(const Context& context, int ranks) {
-  expect(context.tensor != nullptr && context.tensor->size() == ranks,
-         "a node of a cut model runs without the transport of its tensor group");
-  return *context.tensor;
-}
-
 // Sums travel in the type that gradients are summed in: bfloat16 as float32.
 std::int64_t sum_bytes(Precision precision) {
   return precision == Precision::Float64 ? 8 : 4;
 }
 
-// Sums `x`, whole or this member's piece of it, in place.
-void sum_in_place(dist::Transport& transport, at::Tensor x, bool scatter) {
-  const bool wide = x.scalar_type() == at::kBFloat16;
-  at::Tensor summed = wide ? x.to(at::kFloat) : x;
-  const auto type =
-      summed.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;
-  at::Tensor staging = at::empty(
-      {all_reduce_staging_bytes(summed.numel(), dist::scalar_bytes(type), transport.size())},
-      x.options().dtype(at::kByte));
-  const dist::Ticket ticket =
-      scatter
-          ? transport.reduce_scatter_sum(summed.data_ptr(), summed.numel(), type,
-                                         staging.data_ptr())
-          : transport.all_reduce_sum(summed.data_ptr(), summed.numel(), type, staging.data_ptr());
-  transport.wait(ticket);
-  if (wide) x.copy_(summed);
+bool is_wide(Precision precision) {
+  return precision == Precision::BFloat16;
+}
+
+// A copy in the type that sums travel in.
+at::Tensor copy_to_sum(const at::Tensor& x) {
+  if (x.scalar_type() == at::kBFloat16) return x.to(at::kFloat);
+  at::Tensor copy = at::empty_like(x);
+  copy.copy_(x);
+  return copy;
+}
+
+at::ScalarType result_type(const Context& context, const at::Tensor& sum) {
+  return is_wide(context.precision) ? at::kBFloat16 : sum.scalar_type();
 }
 
 class CollectiveNode : public Node {
  public:
   CollectiveNode(std::int64_t elements, int ranks) : elements_(elements), ranks_(ranks) {
     expect(elements % ranks == 0, "a value is cut into equal pieces");
+  }
+
+  // Of the passes that have a collective.
+  at::Tensor forward(const Context&, const std::vector<at::Tensor>&, const std::vector<at::Tensor>&,
+                     Record*) const override {
+    throw InternalError("a forward is not divided at its collective");
+  }
+  std::vector<at::Tensor> backward(const Context&, BackwardArguments&) const override {
+    throw InternalError("a backward is not divided at its collective");
   }
 
  protected:
@@ -60,41 +61,57 @@ class CollectiveNode : public Node {
     const std::int64_t bytes = sum_bytes(declaration.precision);
     const std::int64_t staging =
         declaration.allocation(all_reduce_staging_bytes(elements_, bytes, ranks_));
-    const bool wide = declaration.precision == Precision::BFloat16;
-    return staging + (wide ? declaration.allocation(elements_ * bytes) : 0);
-  }
-  plan::NodeCollective sum_of(const std::string& kind, const Declaration& declaration) const {
-    return {kind, elements_ * sum_bytes(declaration.precision)};
-  }
-  plan::NodeCollective gather_of(const Declaration& declaration) const {
-    return {"all-gather", elements_ * declaration.element_bytes()};
+    return staging +
+           (is_wide(declaration.precision) ? declaration.allocation(elements_ * bytes) : 0);
   }
 
-  at::Tensor sum_of_pieces(const Context& context, const at::Tensor& x) const {
-    at::Tensor whole = at::empty_like(x);
-    whole.copy_(x);
-    dist::Transport& transport = transport_of(context, ranks_);
-    sum_in_place(transport, whole, /*scatter=*/true);
-    return own_piece(transport.member(), whole);
+  // A sum in the storage of the result; of bfloat16 in a wider copy.
+  plan::NodeCollective sum_of_all(const Declaration& declaration) const {
+    const std::int64_t bytes = sum_bytes(declaration.precision);
+    return {"all-reduce", elements_ * bytes,
+            is_wide(declaration.precision) ? declaration.allocation(elements_ * bytes) : 0,
+            declaration.allocation(all_reduce_staging_bytes(elements_, bytes, ranks_))};
+  }
+  // A sum in a copy, of which each keeps its piece.
+  plan::NodeCollective sum_of_pieces(const Declaration& declaration) const {
+    const std::int64_t bytes = sum_bytes(declaration.precision);
+    return {"reduce-scatter", elements_ * bytes, declaration.allocation(elements_ * bytes),
+            declaration.allocation(all_reduce_staging_bytes(elements_, bytes, ranks_))};
+  }
+  plan::NodeCollective gather_of(std::int64_t element_bytes) const {
+    return {"all-gather", elements_ * element_bytes, 0, 0};
+  }
+
+  static at::Tensor begin_sum_of_all(const DividedPass& pass) {
+    const bool in_place = pass.over.defined() && pass.given.scalar_type() != at::kBFloat16;
+    return in_place ? pass.over : copy_to_sum(pass.given);
+  }
+  static at::Tensor finish_sum_of_all(const Context& context, const DividedPass& pass,
+                                      const at::Tensor& sum) {
+    if (!is_wide(context.precision)) return sum;
+    at::Tensor result = pass.over.defined()
+                            ? pass.over
+                            : at::empty_like(sum, sum.options().dtype(result_type(context, sum)));
+    return result.copy_(sum);
   }
 
   // The cut is along rows, so what follows still reads [rows, columns].
-  at::Tensor own_piece(int member, const at::Tensor& whole) const {
+  std::int64_t piece_rows(const at::Tensor& x) const { return elements_ / ranks_ / x.size(-1); }
+
+  at::Tensor own_piece(const Context& context, const at::Tensor& whole, at::ScalarType type) const {
     const std::int64_t columns = whole.size(-1);
-    const std::int64_t rows = elements_ / ranks_ / columns;
-    at::Tensor mine = at::empty({rows, columns}, whole.options());
-    mine.copy_(whole.view({-1, columns}).narrow(0, member * rows, rows));
+    const std::int64_t rows = piece_rows(whole);
+    at::Tensor mine = at::empty({rows, columns}, whole.options().dtype(type));
+    mine.copy_(whole.view({-1, columns}).narrow(0, context.tensor_member * rows, rows));
     return mine;
   }
 
-  at::Tensor gather(const Context& context, const at::Tensor& mine) const {
-    dist::Transport& transport = transport_of(context, ranks_);
+  at::Tensor begin_gather(const Context& context, const at::Tensor& mine) const {
+    expect(context.tensor_members == ranks_, "a node of a cut model runs in another tensor group");
     const std::int64_t columns = mine.size(-1);
-    const std::int64_t rows = elements_ / ranks_ / columns;
+    const std::int64_t rows = piece_rows(mine);
     at::Tensor whole = at::empty({ranks_ * rows, columns}, mine.options());
-    whole.narrow(0, transport.member() * rows, rows).copy_(mine.view({rows, columns}));
-    transport.wait(transport.all_gather(whole.data_ptr(), elements_,
-                                        static_cast<std::int64_t>(whole.element_size())));
+    whole.narrow(0, context.tensor_member * rows, rows).copy_(mine.view({rows, columns}));
     return whole;
   }
 
@@ -110,7 +127,7 @@ class CopyToTensor : public CollectiveNode {
     plan::NodeSpec spec = make_spec("copy_to_tensor");
     spec.overwrites_gradient = {true};
     spec.backward.transient_bytes = sum_transients(declaration);
-    spec.backward_collective = sum_of("all-reduce", declaration);
+    spec.backward_collective = sum_of_all(declaration);
     return spec;
   }
   at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
@@ -119,15 +136,12 @@ class CopyToTensor : public CollectiveNode {
     out.copy_(inputs[0]);
     return out;
   }
-  std::vector<at::Tensor> backward(const Context& context,
-                                   BackwardArguments& arguments) const override {
-    at::Tensor gradient = arguments.output_gradient;
-    if (!arguments.overwrite[0]) {
-      gradient = at::empty_like(arguments.output_gradient);
-      gradient.copy_(arguments.output_gradient);
-    }
-    sum_in_place(transport_of(context, ranks_), gradient, /*scatter=*/false);
-    return {gradient};
+  at::Tensor begin(const Context&, const DividedPass& pass) const override {
+    return begin_sum_of_all(pass);
+  }
+  at::Tensor finish(const Context& context, const DividedPass& pass,
+                    const at::Tensor& exchanged) const override {
+    return finish_sum_of_all(context, pass, exchanged);
   }
 };
 
@@ -139,68 +153,53 @@ class ReduceFromTensor : public CollectiveNode {
     plan::NodeSpec spec = make_spec("reduce_from_tensor");
     spec.gradient_aliases = {true};
     spec.forward.transient_bytes = spec.forward_keep.transient_bytes = sum_transients(declaration);
-    spec.forward_collective = sum_of("all-reduce", declaration);
+    spec.forward_collective = sum_of_all(declaration);
     return spec;
   }
-  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
-                     const std::vector<at::Tensor>&, Record*) const override {
-    at::Tensor out = at::empty_like(inputs[0]);
-    out.copy_(inputs[0]);
-    sum_in_place(transport_of(context, ranks_), out, /*scatter=*/false);
-    return out;
+  at::Tensor begin(const Context&, const DividedPass& pass) const override {
+    return begin_sum_of_all(pass);
+  }
+  at::Tensor finish(const Context& context, const DividedPass& pass,
+                    const at::Tensor& exchanged) const override {
+    return finish_sum_of_all(context, pass, exchanged);
   }
   std::vector<at::Tensor> backward(const Context&, BackwardArguments& arguments) const override {
     return {arguments.output_gradient};
   }
 };
 
-class GatherToTensor : public CollectiveNode {
+// A gather one way and the piece of a sum the other.
+class GatherAndScatter : public CollectiveNode {
  public:
-  GatherToTensor(std::int64_t elements, int ranks) : CollectiveNode(elements, ranks) {}
+  GatherAndScatter(std::int64_t elements, int ranks, Direction gathers)
+      : CollectiveNode(elements, ranks), gathers_(gathers) {}
 
   plan::NodeSpec declare(const Declaration& declaration) const override {
-    plan::NodeSpec spec = make_spec("gather_to_tensor");
+    const bool forward = gathers_ == Direction::Forward;
+    plan::NodeSpec spec = make_spec(forward ? "gather_to_tensor" : "scatter_from_tensor");
     // The piece is cut out when the staging is gone.
     const std::int64_t whole = declaration.tensor(elements_);
     const std::int64_t piece = declaration.tensor(elements_ / ranks_);
-    spec.backward.transient_bytes =
-        whole + std::max<std::int64_t>(0, sum_transients(declaration) - piece);
-    spec.forward_collective = gather_of(declaration);
-    spec.backward_collective = sum_of("reduce-scatter", declaration);
+    const std::int64_t sum = whole + std::max<std::int64_t>(0, sum_transients(declaration) - piece);
+    const plan::NodeCollective gather = gather_of(declaration.element_bytes());
+    const plan::NodeCollective scatter = sum_of_pieces(declaration);
+    spec.forward.transient_bytes = spec.forward_keep.transient_bytes = forward ? 0 : sum;
+    spec.backward.transient_bytes = forward ? sum : 0;
+    spec.forward_collective = forward ? gather : scatter;
+    spec.backward_collective = forward ? scatter : gather;
     return spec;
   }
-  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
-                     const std::vector<at::Tensor>&, Record*) const override {
-    return gather(context, inputs[0]);
+  at::Tensor begin(const Context& context, const DividedPass& pass) const override {
+    return pass.direction == gathers_ ? begin_gather(context, pass.given) : copy_to_sum(pass.given);
   }
-  std::vector<at::Tensor> backward(const Context& context,
-                                   BackwardArguments& arguments) const override {
-    return {sum_of_pieces(context, arguments.output_gradient)};
+  at::Tensor finish(const Context& context, const DividedPass& pass,
+                    const at::Tensor& exchanged) const override {
+    if (pass.direction == gathers_) return exchanged;
+    return own_piece(context, exchanged, result_type(context, exchanged));
   }
-};
 
-class ScatterFromTensor : public CollectiveNode {
- public:
-  using CollectiveNode::CollectiveNode;
-
-  plan::NodeSpec declare(const Declaration& declaration) const override {
-    plan::NodeSpec spec = make_spec("scatter_from_tensor");
-    const std::int64_t whole = declaration.tensor(elements_);
-    const std::int64_t piece = declaration.tensor(elements_ / ranks_);
-    spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
-        whole + std::max<std::int64_t>(0, sum_transients(declaration) - piece);
-    spec.forward_collective = sum_of("reduce-scatter", declaration);
-    spec.backward_collective = gather_of(declaration);
-    return spec;
-  }
-  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
-                     const std::vector<at::Tensor>&, Record*) const override {
-    return sum_of_pieces(context, inputs[0]);
-  }
-  std::vector<at::Tensor> backward(const Context& context,
-                                   BackwardArguments& arguments) const override {
-    return {gather(context, arguments.output_gradient)};
-  }
+ private:
+  Direction gathers_;
 };
 
 class GatherStatistics : public CollectiveNode {
@@ -209,16 +208,19 @@ class GatherStatistics : public CollectiveNode {
 
   plan::NodeSpec declare(const Declaration&) const override {
     plan::NodeSpec spec = make_spec("gather_statistics");
-    spec.forward_collective = {"all-gather", elements_ * 8};
+    spec.forward_collective = gather_of(8);
     return spec;
   }
-  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
-                     const std::vector<at::Tensor>&, Record*) const override {
-    return gather(context, inputs[0]);
+  at::Tensor begin(const Context& context, const DividedPass& pass) const override {
+    return begin_gather(context, pass.given);
+  }
+  at::Tensor finish(const Context&, const DividedPass&,
+                    const at::Tensor& exchanged) const override {
+    return exchanged;
   }
   std::vector<at::Tensor> backward(const Context& context,
                                    BackwardArguments& arguments) const override {
-    return {own_piece(transport_of(context, ranks_).member(), arguments.output_gradient)};
+    return {own_piece(context, arguments.output_gradient, at::kDouble)};
   }
 };
 
@@ -231,10 +233,10 @@ std::unique_ptr<Node> make_reduce_from_tensor(std::int64_t elements, int ranks) 
   return std::make_unique<ReduceFromTensor>(elements, ranks);
 }
 std::unique_ptr<Node> make_gather_to_tensor(std::int64_t elements, int ranks) {
-  return std::make_unique<GatherToTensor>(elements, ranks);
+  return std::make_unique<GatherAndScatter>(elements, ranks, Direction::Forward);
 }
 std::unique_ptr<Node> make_scatter_from_tensor(std::int64_t elements, int ranks) {
-  return std::make_unique<ScatterFromTensor>(elements, ranks);
+  return std::make_unique<GatherAndScatter>(elements, ranks, Direction::Backward);
 }
 std::unique_ptr<Node> make_gather_statistics(std::int64_t elements, int ranks) {
   return std::make_unique<GatherStatistics>(elements, ranks);

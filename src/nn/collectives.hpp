@@ -1,5 +1,5 @@
-// Nodes that communicate over the tensor group, and compute nothing. The backward of each is the
-// dual of its forward. All need Context::tensor with `ranks` members, and are collective over it.
+// Nodes whose passes are divided at a collective over the tensor group of `ranks` members, and that
+// compute nothing. The backward of each is the dual of its forward.
 #pragma once
 
 #include <cstdint>

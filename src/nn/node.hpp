@@ -12,7 +12,6 @@
 #include "base/bytes.hpp"
 #include "base/device.hpp"
 #include "base/precision.hpp"
-#include "dist/transport.hpp"
 #include "kernels/element_type.hpp"
 #include "plan/model/model_graph.hpp"
 
@@ -42,7 +41,9 @@ struct Context {
   const std::int64_t* samples = nullptr;  // [batch], global sample indices
   std::int64_t batch = 0;
   const Products* products = nullptr;
-  dist::Transport* tensor = nullptr;  // null where the tensor axis has one member
+  // Of the tensor group: which member this rank is, and how many there are.
+  int tensor_member = 0;
+  int tensor_members = 1;
 
   kernels::ElementType element_type() const;
 };
@@ -74,6 +75,17 @@ struct BackwardArguments {
   double loss_scale = 1;
 };
 
+enum class Direction { Forward, Backward };
+
+// What a pass that is divided is given, and its result.
+struct DividedPass {
+  Direction direction = Direction::Forward;
+  at::Tensor given;  // the input, or the gradient of the output; only before the collective
+  // The result goes over this: before the collective where that works on it, else after; undefined
+  // = into a storage of its own.
+  at::Tensor over;
+};
+
 class Node {
  public:
   virtual ~Node() = default;
@@ -91,6 +103,14 @@ class Node {
   // targets.
   virtual std::vector<at::Tensor> backward(const Context& context,
                                            BackwardArguments& arguments) const = 0;
+
+  // A pass for which the node declares a collective is divided there, and these take the place of
+  // forward() or backward(). begin() makes the range that the ranks exchange, contiguous and of the
+  // type that it is summed in; finish() makes the result of it, which is the same storage where the
+  // node declares none for the range. Others throw InternalError.
+  virtual at::Tensor begin(const Context& context, const DividedPass& pass) const;
+  virtual at::Tensor finish(const Context& context, const DividedPass& pass,
+                            const at::Tensor& exchanged) const;
 };
 
 }  // namespace garonne::nn

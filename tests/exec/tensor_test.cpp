@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "device/cpu_device.hpp"
+#include "device/emulated_device.hpp"
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
 #include "exec/host_access.hpp"
@@ -18,6 +19,8 @@
 #include "nn/compute_session.hpp"
 #include "nn/gpt/gpt.hpp"
 #include "plan/model/cost_table.hpp"
+#include "plan/program/pass_parts.hpp"
+#include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
@@ -36,6 +39,8 @@ struct Setting {
   std::string plan = "keep-all";
   std::int64_t vocabulary = 61;
   double dropout = 0.2;
+  // Collectives of nodes on a lane of their own, on a device whose lanes are late.
+  bool beside_compute = false;
 
   nn::GptSizes sizes() const { return {2, 32, 4, 24, vocabulary, dropout}; }
 };
@@ -81,16 +86,24 @@ class Rank {
     program_ = plan::program_of_rank(
         std::move(program_), model_.graph,
         {part.tensor, {0, 0, part.tensor}, step.data_group, step.tensor_group, {}, {}});
-    tier_ = std::make_unique<DeviceTier>(no_limit);
+    device_ = std::make_unique<device::CpuDevice>();
+    if (setting.beside_compute) {
+      program_ = plan::test::with_passes_beside_compute(std::move(program_));
+      EXPECT_EQ(plan::replay(program_).peak_bytes, prediction_.peak_bytes);
+      plan::prove(program_, model_.graph);
+      device_ = std::make_unique<device::EmulatedDevice>(device::EmulatedSettings{
+          .delay_seed = 17 + part.tensor, .longest_hold_seconds = 0.02, .compute_thread = true});
+    }
+    tier_ = std::make_unique<DeviceTier>(no_limit, device_->kind());
     const DeviceScope scope(*tier_);
     state_ =
-        initial_state(device_.queue(Lane::Compute), model_, setting.precision, 11,
+        initial_state(device_->queue(Lane::Compute), model_, setting.precision, 11,
                       std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
   }
 
   StepOutputs step(std::int64_t number, const plan::Program& program, bool training) {
     Machine machine;
-    machine.device = &device_;
+    machine.device = device_.get();
     machine.tier = tier_.get();
     machine.state = &state_;
     machine.products = &products_;
@@ -134,7 +147,8 @@ class Rank {
     if (transport_ == nullptr) return;
     if (session.rank() == 0) {
       plan::CostTable table;
-      profile_model(device_.queue(Lane::Compute), model_, declaration, table, [](int, int) {});
+      profile_model(device::CpuDevice().queue(Lane::Compute), model_, declaration, table,
+                    [](int, int) {});
       text = plan::to_json(table).dump();
     }
     text = session.broadcast(text);
@@ -152,7 +166,7 @@ class Rank {
   plan::Program evaluation_;
   plan::Prediction prediction_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  device::CpuDevice device_;
+  std::unique_ptr<device::Device> device_;
   std::unique_ptr<DeviceTier> tier_;
   ModelState state_;
   std::vector<at::Tensor> gradients_;
@@ -252,6 +266,32 @@ TEST_F(TensorAxis, OtherPrecisions) {
         }
         EXPECT_GE(static_cast<double>(here.peak_bytes),
                   0.99 * static_cast<double>(mine.prediction().peak_bytes));
+      }
+    }
+  }
+}
+
+// Waited for where the pass is finished, they are the same sums.
+TEST_F(TensorAxis, CollectivesBesideComputeChangeNoBit) {
+  for (const Precision precision : {Precision::Float32, Precision::BFloat16}) {
+    for (const bool sequence_parallel : {false, true}) {
+      for (const char* plan : {"keep-all", "full"}) {
+        Setting setting{precision, sequence_parallel, plan};
+        SCOPED_TRACE(precision_name(precision));
+        Rank blocking(setting, session_, transport_.get());
+        setting.beside_compute = true;
+        Rank beside(setting, session_, transport_.get());
+        for (std::int64_t number = 1; number <= 3; ++number) {
+          const StepOutputs wanted = blocking.step(number);
+          const StepOutputs found = beside.step(number);
+          EXPECT_EQ(found.loss, wanted.loss);
+          EXPECT_EQ(found.gradient_norm, wanted.gradient_norm);
+          EXPECT_EQ(found.peak_bytes, wanted.peak_bytes);
+        }
+        for (std::size_t p = 0; p < beside.state().parameters.size(); ++p) {
+          EXPECT_TRUE(at::equal(beside.state().parameters[p].trained(),
+                                blocking.state().parameters[p].trained()));
+        }
       }
     }
   }

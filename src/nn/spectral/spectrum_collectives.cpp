@@ -24,8 +24,12 @@ class SpectrumCollective : public Node {
                                 cut_.columns, cut_.is_double ? " float64" : "", cut_.members());
     spec.gradient_aliases = {false};
     const std::int64_t bytes = all_elements() * element_bytes(declaration);
-    const plan::NodeCollective sum = {"reduce-scatter", bytes};
-    const plan::NodeCollective gather = {"all-gather", bytes};
+    const std::int64_t pieces = declaration.allocation(bytes);
+    const plan::NodeCollective sum = {
+        "reduce-scatter", bytes, pieces,
+        declaration.allocation(
+            all_reduce_staging_bytes(all_elements(), element_bytes(declaration), cut_.members()))};
+    const plan::NodeCollective gather = {"all-gather", bytes, pieces, 0};
     spec.forward_collective = sums_ ? sum : gather;
     spec.backward_collective = sums_ ? gather : sum;
     spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
@@ -35,28 +39,32 @@ class SpectrumCollective : public Node {
     return spec;
   }
 
-  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
-                     const std::vector<at::Tensor>&, Record*) const override {
-    return sums_ ? sum(context, inputs[0]) : gather(context, inputs[0]);
+  at::Tensor forward(const Context&, const std::vector<at::Tensor>&, const std::vector<at::Tensor>&,
+                     Record*) const override {
+    throw InternalError("a forward is not divided at its collective");
   }
-  std::vector<at::Tensor> backward(const Context& context,
-                                   BackwardArguments& arguments) const override {
-    return {sums_ ? gather(context, arguments.output_gradient)
-                  : sum(context, arguments.output_gradient)};
+  std::vector<at::Tensor> backward(const Context&, BackwardArguments&) const override {
+    throw InternalError("a backward is not divided at its collective");
+  }
+
+  at::Tensor begin(const Context& context, const DividedPass& pass) const override {
+    expect(context.tensor_members == cut_.members(),
+           "a node of a cut model runs in another tensor group");
+    return sums(pass.direction) ? all_of_part(pass.given) : own_of_all(context, pass.given);
+  }
+  at::Tensor finish(const Context& context, const DividedPass& pass,
+                    const at::Tensor& pieces) const override {
+    return sums(pass.direction) ? own_piece(context, pieces) : whole_of(pieces);
   }
 
  private:
+  bool sums(Direction direction) const { return sums_ == (direction == Direction::Forward); }
+
   // Of the pieces of all members, side by side.
   std::int64_t all_elements() const { return cut_.members() * cut_.piece_elements(); }
 
   std::int64_t element_bytes(const Declaration& declaration) const {
     return cut_.is_double ? 8 : state_bytes(declaration.precision);
-  }
-
-  dist::Transport& transport_of(const Context& context) const {
-    expect(context.tensor != nullptr && context.tensor->size() == cut_.members(),
-           "a node of a cut model runs without the transport of its tensor group");
-    return *context.tensor;
   }
 
   at::Tensor make_pieces(const at::Tensor& like) const {
@@ -71,8 +79,7 @@ class SpectrumCollective : public Node {
     return pieces.select(0, member).narrow(1, 0, cut_.entries_of(member));
   }
 
-  at::Tensor sum(const Context& context, const at::Tensor& part) const {
-    dist::Transport& transport = transport_of(context);
+  at::Tensor all_of_part(const at::Tensor& part) const {
     const at::Tensor pieces = make_pieces(part);
     for (std::int64_t member = 0; member < cut_.members(); ++member) {
       const std::int64_t entries = cut_.entries_of(member);
@@ -80,27 +87,23 @@ class SpectrumCollective : public Node {
       if (entries < cut_.slots())
         pieces.select(0, member).narrow(1, entries, cut_.slots() - entries).zero_();
     }
-    {
-      const auto type =
-          part.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;
-      const at::Tensor staging = at::empty(
-          {all_reduce_staging_bytes(all_elements(), dist::scalar_bytes(type), cut_.members())},
-          part.options().dtype(at::kByte));
-      transport.wait(transport.reduce_scatter_sum(pieces.data_ptr(), all_elements(), type,
-                                                  staging.data_ptr()));
-    }
-    at::Tensor mine = at::empty({cut_.outer, cut_.slots(), cut_.columns}, part.options());
-    mine.copy_(pieces.select(0, transport.member()));
+    return pieces;
+  }
+  at::Tensor own_piece(const Context& context, const at::Tensor& pieces) const {
+    at::Tensor mine = at::empty({cut_.outer, cut_.slots(), cut_.columns}, pieces.options());
+    mine.copy_(pieces.select(0, context.tensor_member));
     return mine;
   }
 
-  at::Tensor gather(const Context& context, const at::Tensor& mine) const {
-    dist::Transport& transport = transport_of(context);
+  at::Tensor own_of_all(const Context& context, const at::Tensor& mine) const {
     const at::Tensor pieces = make_pieces(mine);
-    pieces.select(0, transport.member()).copy_(mine.view({cut_.outer, cut_.slots(), cut_.columns}));
-    transport.wait(transport.all_gather(pieces.data_ptr(), all_elements(),
-                                        static_cast<std::int64_t>(mine.element_size())));
-    const at::Tensor whole = at::empty({cut_.outer, cut_.entries(), cut_.columns}, mine.options());
+    pieces.select(0, context.tensor_member)
+        .copy_(mine.view({cut_.outer, cut_.slots(), cut_.columns}));
+    return pieces;
+  }
+  at::Tensor whole_of(const at::Tensor& pieces) const {
+    const at::Tensor whole =
+        at::empty({cut_.outer, cut_.entries(), cut_.columns}, pieces.options());
     for (std::int64_t member = 0; member < cut_.members(); ++member)
       run_of_whole(whole, member).copy_(run_of_piece(pieces, member));
     return whole;

@@ -5,7 +5,8 @@
 // rows / members instead of the kept frequencies of that axis, so it is the better one only where
 // most frequencies are kept by many members.
 //
-// Both need Context::tensor with the cut's members, are collective over it and each other's duals.
+// Both are divided at their collective, in a tensor group of the cut's members, and each other's
+// duals.
 #pragma once
 
 #include <cstdint>

@@ -68,6 +68,10 @@ void check_model_graph(const ModelGraph& graph) {
     expect(node.gradient_aliases.size() == node.inputs.size(),
            node.name + ": one alias flag an input");
     check_keep_options(node);
+    expect(!node.communicates() ||
+               (node.inputs.size() == 1 && node.parameters.empty() && node.pinned_values.empty() &&
+                !node.has_record() && node.further_options.empty() && !node.splits_backward),
+           node.name + " communicates, and does more than that");
     if (!graph.has_backward(node)) {
       expect(node.pinned_values.empty() && !node.has_record() && node.further_options.empty(),
              node.name + " keeps something for a backward that it has not");

@@ -52,10 +52,14 @@ struct OperationCost {
   double floating_point_operations = 0;
 };
 
-// What a pass of a node does over the tensor group; nothing where `kind` is empty.
+// What the tensor group does in the middle of a pass of a node; nothing where `kind` is empty. The
+// pass is divided there (plan/step/divide_passes.hpp).
 struct NodeCollective {
   std::string kind;        // "all-reduce", "all-gather", "reduce-scatter"
-  std::int64_t bytes = 0;  // of the whole buffer
+  std::int64_t bytes = 0;  // of the whole range that the ranks exchange
+  // Of what the pass makes for that range; 0 = the range is the storage of what the pass makes.
+  std::int64_t buffer_bytes = 0;
+  std::int64_t staging_bytes = 0;
 };
 
 // One way to keep what a node's backward needs: what a forward makes for it besides the output,
@@ -72,7 +76,7 @@ struct KeepOption {
   std::vector<bool> pins_inputs;
   bool pins_output = false;
   std::vector<std::int64_t> private_slot_bytes;  // kept from a recorded forward to the backward
-  OperationCost forward_keep;     // makes output and private slots
+  OperationCost forward_keep;                    // makes output and private slots
   OperationCost backward;         // input gradients, and weight gradients unless they are split off
   OperationCost backward_weight;  // where they are
   // Of a backward that adds to a gradient in place or writes over the output's, where that is not
@@ -107,6 +111,8 @@ struct NodeSpec : KeepOption {
   bool hands_over = false;
   OperationCost forward;                    // keeps nothing but its output
   std::vector<KeepOption> further_options;  // other ways to be kept, none where it has but one
+  // A node with one of them has one input, and neither parameters nor a record: what computes
+  // beside is a node of its own. The transient bytes of the pass cover all that it is divided into.
   NodeCollective forward_collective;
   NodeCollective backward_collective;
   bool communicates() const {

@@ -36,6 +36,10 @@ struct Held {
   int option = -1;  // in which of the node's ways to be kept
   int micro_batch = -1;
   int bucket = -1;  // of whose parameters it is the flat range
+  // What a pass that is divided hands to its collective, and whether it has come back.
+  int exchanged_by = -1;  // node
+  bool of_forward = false;
+  bool came_back = false;
   std::vector<Gradient> gradients;
 };
 
@@ -85,12 +89,16 @@ class ContentCheck {
         break;
       case Operation::Forward:
       case Operation::ForwardKeep:
-        forward();
+        arguments.exchanged < 0 ? forward() : begin_forward();
         break;
       case Operation::Backward:
       case Operation::BackwardWeight:
       case Operation::BackwardInput:
-        backward();
+        arguments.exchanged < 0 ? backward() : begin_backward();
+        break;
+      case Operation::FinishForward:
+      case Operation::FinishBackward:
+        finish_pass();
         break;
       case Operation::Send:
         send();
@@ -98,7 +106,14 @@ class ContentCheck {
       case Operation::Receive:
         receive();
         break;
+      case Operation::ReduceScatter:
+        if (arguments.exchanged >= 0) exchange();
+        break;
       case Operation::AllGather: {
+        if (arguments.exchanged >= 0) {
+          exchange();
+          break;
+        }
         const auto found = bucket_of_shard_.find(arguments.inputs[0]);
         says(found != bucket_of_shard_.end(),
              name(arguments.inputs[0]) + " is no shard of parameters");
@@ -108,7 +123,7 @@ class ContentCheck {
         break;
       }
       case Operation::AllReduce:
-        sum_over_copies();
+        arguments.exchanged < 0 ? sum_over_copies() : exchange();
         break;
       case Operation::KeepShard:
         if (over_copies_.contains(arguments.part.buffer)) {
@@ -257,6 +272,61 @@ class ContentCheck {
     // Nobody asks for the output's gradient again: what shares its storage has that for itself.
     if (arguments.output_gradient >= 0 && all_passes_ran(n, micro_batch()))
       forget_gradient(arguments.output_gradient, node.output);
+  }
+
+  // What is exchanged is neither a value nor a gradient until its pass is finished.
+  void hand_to_collective(bool forward) {
+    Held& held = held_[index(instruction_->arguments.exchanged)] = Held();
+    held.exchanged_by = instruction_->node_index;
+    held.of_forward = forward;
+    held.micro_batch = micro_batch();
+  }
+
+  void begin_forward() {
+    const NodeSpec& node = graph_.nodes[index(instruction_->node_index)];
+    expect_value(instruction_->arguments.inputs[0], node.inputs[0], "input");
+    hand_to_collective(true);
+    if (graph_.has_backward(node)) forwards_.insert({instruction_->node_index, micro_batch()});
+  }
+
+  void begin_backward() {
+    const int n = instruction_->node_index;
+    const NodeSpec& node = graph_.nodes[index(n)];
+    const int given = instruction_->arguments.output_gradient;
+    says(backwards_.insert({n, micro_batch(), instruction_->operation}).second,
+         "runs a pass of its backward twice");
+    expect_complete(given, node.output);
+    forget_gradient(given, node.output);
+    hand_to_collective(false);
+  }
+
+  const Held& expect_exchanged(bool came_back) const {
+    const int buffer = instruction_->arguments.exchanged;
+    const Held& held = held_[index(buffer)];
+    says(held.exchanged_by == instruction_->node_index && held.micro_batch == micro_batch() &&
+             held.came_back == came_back,
+         name(buffer) +
+             (came_back ? " has not come back to the node" : " is not what the node exchanges"));
+    return held;
+  }
+
+  void exchange() {
+    const NodeSpec& node = graph_.nodes[index(instruction_->node_index)];
+    const Held& held = expect_exchanged(false);
+    const NodeCollective& declared =
+        held.of_forward ? node.forward_collective : node.backward_collective;
+    says(to_string(instruction_->operation) == declared.kind,
+         "is another collective than the node's, " + declared.kind);
+    held_[index(instruction_->arguments.exchanged)].came_back = true;
+  }
+
+  void finish_pass() {
+    const int n = instruction_->node_index;
+    const NodeSpec& node = graph_.nodes[index(n)];
+    const bool forward = instruction_->operation == Operation::FinishForward;
+    says(expect_exchanged(true).of_forward == forward, "finishes another pass");
+    if (forward) return make_value(instruction_->arguments.output, node.output);
+    contribute(node, n, 0);
   }
 
   void forget_gradient(int buffer, int value) {

@@ -76,7 +76,7 @@ class ImpliedModel {
   bool is_of_node() const {
     const Operation operation = instruction_->operation;
     return is_forward(operation) || is_backward(operation) || operation == Operation::Send ||
-           operation == Operation::Receive;
+           operation == Operation::Receive || instruction_->arguments.exchanged >= 0;
   }
 
   void add_parameters() {
@@ -131,18 +131,43 @@ class ImpliedModel {
         break;
       case Operation::Forward:
       case Operation::ForwardKeep:
-        forward(graph_.nodes[index(n)]);
+        if (arguments.exchanged >= 0) {
+          begin_forward(graph_.nodes[index(n)]);
+        } else {
+          forward(graph_.nodes[index(n)]);
+        }
         break;
       case Operation::Backward:
       case Operation::BackwardWeight:
       case Operation::BackwardInput:
-        backward(graph_.nodes[index(n)]);
+        if (arguments.exchanged >= 0) {
+          graph_.values[index(graph_.nodes[index(n)].output)].differentiable = true;
+          exchanged_[arguments.exchanged] = false;
+        } else {
+          backward(graph_.nodes[index(n)]);
+        }
+        break;
+      case Operation::FinishForward:
+        is_first(graph_.nodes[index(n)]);
+        break;
+      case Operation::FinishBackward:
+        finish_backward(graph_.nodes[index(n)]);
+        break;
+      case Operation::ReduceScatter:
+        if (arguments.exchanged >= 0) exchange(graph_.nodes[index(n)]);
         break;
       case Operation::AllGather:
-        gather();
+        if (arguments.exchanged >= 0) {
+          exchange(graph_.nodes[index(n)]);
+        } else {
+          gather();
+        }
         break;
       case Operation::AllReduce:
-        if (instruction_->channel && instruction_->channel->group == GroupAxis::Tied) tie();
+        if (arguments.exchanged >= 0) {
+          exchange(graph_.nodes[index(n)]);
+        } else if (instruction_->channel && instruction_->channel->group == GroupAxis::Tied)
+          tie();
         break;
       case Operation::EmitLoss:
         says(!arguments.inputs.empty(), "takes one input");
@@ -213,6 +238,34 @@ class ImpliedModel {
     if (!is_first(node)) return;
     node.inputs = std::move(inputs);
     node.parameters = std::move(parameters);
+  }
+
+  // Of a pass that is divided.
+  void begin_forward(NodeSpec& node) {
+    const Arguments& arguments = instruction_->arguments;
+    says(arguments.inputs.size() == 1, "takes another number of inputs");
+    const int input = value_in(arguments.inputs[0]);
+    exchanged_[arguments.exchanged] = true;
+    if (!node.inputs.empty()) return;
+    node.name = instruction_->node;
+    node.inputs = {input};
+  }
+
+  // The first collective of a pass says what it is.
+  void exchange(NodeSpec& node) {
+    const auto found = exchanged_.find(instruction_->arguments.exchanged);
+    NodeCollective& collective = found != exchanged_.end() && found->second
+                                     ? node.forward_collective
+                                     : node.backward_collective;
+    if (collective.kind.empty()) collective.kind = to_string(instruction_->operation);
+  }
+
+  void finish_backward(NodeSpec& node) {
+    says(seen_[index(instruction_->node_index)] && node.inputs.size() == 1,
+         "runs before its forward");
+    says(instruction_->arguments.input_gradients.size() == 1, "makes another number of gradients");
+    graph_.values[index(node.inputs[0])].differentiable = true;
+    backwards_.insert({instruction_->node_index, 0, Operation::Backward});
   }
 
   void backward(NodeSpec& node) {
@@ -299,6 +352,7 @@ class ImpliedModel {
   std::map<int, int> whole_;    // parameter by buffer, where it is not in shards
   std::vector<bool> seen_;      // by node
   std::set<std::tuple<int, int, Operation>> backwards_;  // node, way to be kept
+  std::map<int, bool> exchanged_;                        // by buffer: of a forward
   std::map<int, std::set<int>> made_in_;  // by buffer: parameters whose gradients it has
 };
 

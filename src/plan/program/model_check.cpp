@@ -84,7 +84,7 @@ class ModelCheck {
     const Arguments& arguments = instruction_->arguments;
     const bool of_micro_batch = instruction_->operation == Operation::Load ||
                                 is_forward(instruction_->operation) ||
-                                is_backward(instruction_->operation);
+                                is_backward(instruction_->operation) || arguments.exchanged >= 0;
     says(!of_micro_batch ||
              (instruction_->micro_batch >= 0 && instruction_->micro_batch < program_.micro_batches),
          "is of no micro-batch");
@@ -122,17 +122,27 @@ class ModelCheck {
       case Operation::BackwardInput:
         check_backward(node());
         break;
+      case Operation::FinishForward:
+        has_bytes(arguments.output, graph_.values[index(exchanging(true).output)].bytes, "output");
+        break;
+      case Operation::FinishBackward:
+        has_bytes(arguments.input_gradients.at(0),
+                  graph_.values[index(exchanging(false).inputs[0])].bytes, "input gradient");
+        break;
       case Operation::Update:
         says(program_.buckets.empty() || is_of(instruction_->node_index, program_.buckets),
              "updates no bucket");
         [[fallthrough]];
       case Operation::EmitLoss:
       case Operation::KeepShard:
+      case Operation::Norm:
+        takes_one();
+        break;
       case Operation::AllReduce:
       case Operation::ReduceScatter:
       case Operation::AllGather:
-      case Operation::Norm:
         takes_one();
+        if (arguments.exchanged >= 0) node();
         break;
       case Operation::Report:
         says(arguments.inputs.size() <= 2, "hands out at most two things");
@@ -177,11 +187,23 @@ class ModelCheck {
       has_bytes(record[slot], slots[slot], "private slot");
   }
 
+  // The node of a part of a pass that is divided.
+  const NodeSpec& exchanging(bool forward) const {
+    const NodeSpec& found = node();
+    const NodeCollective& collective =
+        forward ? found.forward_collective : found.backward_collective;
+    says(!collective.kind.empty(), "is divided, and its node exchanges nothing in this pass");
+    has_bytes(instruction_->arguments.exchanged, collective.buffer_bytes, "collective");
+    return found;
+  }
+
   void check_forward(const NodeSpec& node) const {
     const Arguments& arguments = instruction_->arguments;
     says(arguments.inputs.size() == node.inputs.size(), "takes another number of inputs");
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       has_bytes(arguments.inputs[i], graph_.values[index(node.inputs[i])].bytes, "input");
+    if (arguments.exchanged >= 0) return static_cast<void>(exchanging(true));
+    says(node.forward_collective.kind.empty(), "is not divided at its collective");
     has_bytes(arguments.output, graph_.values[index(node.output)].bytes, "output");
     check_parameters(node);
     if (instruction_->operation == Operation::ForwardKeep) check_record(node);
@@ -195,6 +217,12 @@ class ModelCheck {
     says(graph_.has_backward(node) &&
              node.splits_backward == (instruction_->operation != Operation::Backward),
          "is no pass of the node");
+    if (arguments.exchanged >= 0) {
+      says(graph_.values[index(exchanging(false).inputs[0])].differentiable,
+           "makes a gradient that nobody wants");
+      return;
+    }
+    says(node.backward_collective.kind.empty(), "is not divided at its collective");
     says(arguments.inputs.size() == node.inputs.size(), "takes another number of inputs");
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const bool differentiable = graph_.values[index(node.inputs[i])].differentiable;

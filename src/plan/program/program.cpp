@@ -48,6 +48,10 @@ std::string_view to_string(Operation operation) {
       return "backward-weight";
     case Operation::BackwardInput:
       return "backward-input";
+    case Operation::FinishForward:
+      return "finish-forward";
+    case Operation::FinishBackward:
+      return "finish-backward";
     case Operation::EmitLoss:
       return "emit-loss";
     case Operation::Send:

@@ -41,6 +41,8 @@ enum class Operation {
   Backward,        // input gradients and weight gradients
   BackwardWeight,  // of a node that splits them: weight gradients, from what it pins
   BackwardInput,   // and input gradients, from the parameters
+  FinishForward,  // of a pass that is divided at its collective: makes the output of what came back
+  FinishBackward,  // and the input gradient
   EmitLoss,        // adds the loss of a micro-batch to the sum
   Send,            // to another stage: a value, or with node_index < 0 its gradient
   Receive,         // from another stage: a gradient, or with node_index < 0 a value
@@ -54,13 +56,20 @@ enum class Operation {
   Update,          // optimizer on `pieces`, by the norm
   Report,          // hands out the sums of the step and the norm, or the value of a forward
 };
-inline constexpr int operation_count = 18;
+inline constexpr int operation_count = 20;
 constexpr bool is_forward(Operation operation) {
   return operation == Operation::Forward || operation == Operation::ForwardKeep;
 }
 constexpr bool is_backward(Operation operation) {
   return operation == Operation::Backward || operation == Operation::BackwardWeight ||
          operation == Operation::BackwardInput;
+}
+constexpr bool is_finish(Operation operation) {
+  return operation == Operation::FinishForward || operation == Operation::FinishBackward;
+}
+constexpr bool is_collective(Operation operation) {
+  return operation == Operation::AllReduce || operation == Operation::ReduceScatter ||
+         operation == Operation::AllGather;
 }
 
 struct Buffer {
@@ -145,7 +154,9 @@ struct Arguments {
   std::vector<int> accumulated;       // one an input: existing gradient to add, -1 = none
   std::vector<Placement> placements;  // one an input
   int pinned_output = -1;             // the output, where the backward reads it
-  std::vector<Range> parameters;      // in the node's order
+  // Of a pass that is divided: what its first part makes for the collective, and its Finish takes.
+  int exchanged = -1;
+  std::vector<Range> parameters;  // in the node's order
   std::vector<GradientTarget> parameter_gradients;
   std::vector<Range> zeroed;  // padding of what the instruction makes
   int value = -1;  // of a message: into ModelGraph::values, the value that it or its gradient is

@@ -76,6 +76,7 @@ ordered_json arguments_to_json(const Arguments& arguments) {
   for (const Placement placement : arguments.placements)
     result["placements"].push_back(to_string(placement));
   one("pinned_output", arguments.pinned_output);
+  one("exchanged", arguments.exchanged);
   if (!arguments.parameters.empty()) result["parameters"] = to_json(arguments.parameters);
   for (const auto& target : arguments.parameter_gradients) {
     result["parameter_gradients"].push_back({{"parameter", target.parameter},
@@ -177,10 +178,10 @@ Bucket bucket_from_json(const JsonPlace& source) {
 }
 
 Arguments arguments_from_json(const JsonPlace& source) {
-  source.expect_keys(
-      {}, {"loaded", "inputs", "output", "record", "keep_option", "output_gradient",
-           "input_gradients", "accumulated", "placements", "pinned_output", "parameters",
-           "parameter_gradients", "zeroed", "value", "part", "pieces", "drops_loss", "staging"});
+  source.expect_keys({}, {"loaded", "inputs", "output", "record", "keep_option", "output_gradient",
+                          "input_gradients", "accumulated", "placements", "pinned_output",
+                          "exchanged", "parameters", "parameter_gradients", "zeroed", "value",
+                          "part", "pieces", "drops_loss", "staging"});
   // An input gradient that nobody wants is -1.
   const auto list = [&](std::string_view key) {
     std::vector<int> ids;
@@ -207,6 +208,7 @@ Arguments arguments_from_json(const JsonPlace& source) {
   arguments.input_gradients = list("input_gradients");
   arguments.accumulated = list("accumulated");
   arguments.pinned_output = index_or_none(source, "pinned_output");
+  arguments.exchanged = index_or_none(source, "exchanged");
   if (source.has("placements")) {
     for (const JsonPlace& placement : source.key("placements").elements())
       arguments.placements.push_back(enumeration_from<Placement, placement_count>(placement));

@@ -136,7 +136,9 @@ void RoleCheck::check(int number, const Instruction& instruction) {
   for (const int id : instruction.writes) name(id);
   for (const int id : arguments.inputs) {
     // Only a backward has inputs that it is not handed.
-    expect_role(id >= 0 || is_backward(instruction.operation), "lacks an input");
+    expect_role(id >= 0 || is_backward(instruction.operation) ||
+                    instruction.operation == Operation::FinishBackward,
+                "lacks an input");
     known(id, "input");
   }
   for (const int id : arguments.record) known(id, "record");
@@ -146,6 +148,7 @@ void RoleCheck::check(int number, const Instruction& instruction) {
   known(arguments.output_gradient, "output gradient");
   known(arguments.pinned_output, "pinned output");
   known(arguments.staging, "staging");
+  known(arguments.exchanged, "exchanged");
   for (const LoadedValue& loaded : arguments.loaded) {
     expect_role(writes(loaded.buffer) && loaded.value >= 0,
                 fmt::format("loads {} and does not write it", name(loaded.buffer)));
@@ -155,6 +158,7 @@ void RoleCheck::check(int number, const Instruction& instruction) {
     written_range(range, "padding");
     expect_role(!reads(range.buffer), "zeroes what is there: " + name(range.buffer));
   }
+  passes_.check(number, instruction);
   if (is_backward(instruction.operation)) check_placements();
   check_part();
   check_targets();
@@ -317,8 +321,10 @@ void RoleCheck::check_pieces() {
 // A gradient is summed over the data group, or none is, and in a shard only when it is.
 void RoleCheck::check_sums() {
   const Arguments& arguments = instruction_->arguments;
-  const bool collective = instruction_->operation == Operation::AllReduce ||
-                          instruction_->operation == Operation::ReduceScatter;
+  const bool sums = instruction_->operation == Operation::AllReduce ||
+                    instruction_->operation == Operation::ReduceScatter;
+  // Beside those of the nodes.
+  const bool collective = sums && arguments.exchanged < 0;
   if (collective && !arguments.inputs.empty()) {
     const int buffer = arguments.inputs[0];
     const BufferKind kind = program_.buffers[index(buffer)].kind;
@@ -383,6 +389,7 @@ void RoleCheck::check_scalars() {
 }
 
 void RoleCheck::finish() const {
+  passes_.finish();
   // Who runs the step learns only so that they are not finite, with which nothing is updated.
   if (norm_ >= 0 && !reported_) fail("the norm is never reported");
   for (std::size_t id = 0; id < program_.pieces.size(); ++id) {

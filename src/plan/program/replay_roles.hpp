@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/program/divided_passes.hpp"
 #include "plan/program/program.hpp"
 
 namespace garonne::plan {
@@ -57,6 +58,7 @@ class RoleCheck {
   const Program& program_;
   int number_ = -1;
   const Instruction* instruction_ = nullptr;
+  DividedPasses passes_;
   std::map<int, Contents> contents_;  // by buffer of gradients
   std::set<int> reduced_;             // buffers of gradients: summed over the data group
   int sums_ = -1;                     // the buffer of loss and squares

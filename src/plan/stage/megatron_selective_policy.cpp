@@ -25,16 +25,15 @@ std::string refusal_without_attention(const ModelGraph& graph) {
 // second run anyway: without it the same seconds take fewer bytes.
 std::vector<NodeSchedule> all_but_attention(const ModelGraph& graph) {
   if (!refusal_without_attention(graph).empty()) return {};
-  KeptSet kept = keep_everything(graph);
+  Fates fates = keep_everything(graph);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     if (!is_attention(graph.nodes[n])) continue;
-    kept.values[static_cast<std::size_t>(graph.nodes[n].output)] = false;
-    kept.records[n] = false;
+    set_fate(graph, static_cast<int>(n), {Fate::Recompute}, fates);
   }
   // Else one block's recomputation would reach into the one before.
   for (const int value : values_that_leave_blocks(graph))
-    kept.values[static_cast<std::size_t>(value)] = true;
-  return {recompute_on_demand(graph, kept)};
+    fates.values[static_cast<std::size_t>(value)] = Fate::Keep;
+  return {recompute_on_demand(graph, fates)};
 }
 
 }  // namespace

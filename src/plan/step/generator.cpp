@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "plan/step/divide_passes.hpp"
 #include "plan/step/gathers.hpp"
 #include "plan/step/program_builder.hpp"
 #include "plan/step/rank_program.hpp"
@@ -19,6 +20,13 @@ std::size_t index(int id) {
 
 Program make_training_program(const ModelGraph& graph, const StepShape& step,
                               const StepSchedule& schedule) {
+  Program program = make_undivided_program(graph, step, schedule);
+  divide_passes(program, graph, step.granularity);
+  return program;
+}
+
+Program make_undivided_program(const ModelGraph& graph, const StepShape& step,
+                               const StepSchedule& schedule) {
   check_model_graph(graph);
   expect(std::any_of(graph.nodes.begin(), graph.nodes.end(),
                      [&](const NodeSpec& node) { return graph.starts_backward(node); }),
@@ -48,6 +56,7 @@ Program make_forward_program(const ModelGraph& graph, const StepShape& step, int
   Program program = builder.take();
   if (gathers) place_gathers(program, step);
   assign_frees(program);
+  divide_passes(program, graph, step.granularity);
   return program;
 }
 

@@ -86,6 +86,11 @@ struct StepShape {
 Program make_training_program(const ModelGraph& graph, const StepShape& step,
                               const StepSchedule& schedule);
 
+// The same before passes are divided at their collectives, with a channel where one is to come. A
+// pass is one task to solvers; nothing runs this.
+Program make_undivided_program(const ModelGraph& graph, const StepShape& step,
+                               const StepSchedule& schedule);
+
 // One forward of one micro-batch without records: evaluation and generation. `output` names the
 // value that stays live at the end (the loss, or the logits).
 Program make_forward_program(const ModelGraph& graph, const StepShape& step, int output);

@@ -64,8 +64,9 @@ BenchmarkResult run_benchmark(const RunConfig& config, std::int64_t steps, dist:
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const plan::Instruction& instruction = program.instructions[i];
     std::string kind(plan::to_string(instruction.operation));
-    const bool of_node =
-        plan::is_forward(instruction.operation) || plan::is_backward(instruction.operation);
+    const bool of_node = plan::is_forward(instruction.operation) ||
+                         plan::is_backward(instruction.operation) ||
+                         instruction.arguments.exchanged >= 0;
     if (of_node)
       kind += " " + setup.model.graph.nodes[static_cast<std::size_t>(instruction.node_index)].kind;
     by_kind[kind] += last.measurements[i].seconds;

@@ -33,9 +33,11 @@ double validation_loss(const Setup& setup, const plan::Program& program,
   };
   const std::int64_t my_rounds =
       mine < micro_batches ? (micro_batches - mine + ranks - 1) / ranks : 0;
-  const bool gathers = std::any_of(
-      program.instructions.begin(), program.instructions.end(),
-      [](const auto& instruction) { return instruction.operation == plan::Operation::AllGather; });
+  const bool gathers = std::any_of(program.instructions.begin(), program.instructions.end(),
+                                   [](const auto& instruction) {
+                                     return instruction.operation == plan::Operation::AllGather &&
+                                            instruction.arguments.exchanged < 0;
+                                   });
   const std::int64_t runs = gathers ? rounds : my_rounds;
   const auto stream =
       workload.open(reader, Part::Validation, {samples_of, 0, runs, setup.model.rows});

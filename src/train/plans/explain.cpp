@@ -64,7 +64,8 @@ std::string run_again(const plan::ModelGraph& graph, const plan::Program& progra
     if (!instruction.recompute) continue;
     auto& [count, seconds] =
         kinds[graph.nodes[static_cast<std::size_t>(instruction.node_index)].kind];
-    ++count;
+    // A pass in parts is run again once.
+    count += plan::is_forward(instruction.operation);
     seconds += instruction.seconds;
   }
   if (kinds.empty()) return "nothing is run again\n";

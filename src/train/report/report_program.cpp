@@ -156,11 +156,15 @@ std::vector<NodeRow> node_rows(const RankProgram& rank) {
   std::vector<NodeRow> rows;
   std::map<std::string, std::size_t> place;
   const plan::Program& program = rank.program;
+  std::map<int, bool> forward_of;  // by what a divided pass exchanges
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const plan::Instruction& instruction = program.instructions[i];
-    const bool forward = instruction.operation == plan::Operation::Forward ||
-                         instruction.operation == plan::Operation::ForwardKeep;
-    if (!forward && !plan::is_backward(instruction.operation)) continue;
+    const bool begins =
+        plan::is_forward(instruction.operation) || plan::is_backward(instruction.operation);
+    const int exchanged = instruction.arguments.exchanged;
+    if (!begins && exchanged < 0) continue;
+    if (begins && exchanged >= 0) forward_of[exchanged] = plan::is_forward(instruction.operation);
+    const bool forward = begins ? plan::is_forward(instruction.operation) : forward_of[exchanged];
     const auto [entry, is_new] = place.emplace(instruction.node, rows.size());
     if (is_new) {
       rows.emplace_back();
@@ -170,17 +174,18 @@ std::vector<NodeRow> node_rows(const RankProgram& rank) {
     row.transient_bytes = std::max(row.transient_bytes, instruction.transient_bytes);
     const double measured = rank.measured[i].seconds;
     if (!forward) {
-      row.backwards += instruction.operation != plan::Operation::BackwardInput;
+      row.backwards += begins && instruction.operation != plan::Operation::BackwardInput;
       row.backward_seconds += instruction.seconds;
       row.measured_backward_seconds += measured;
       continue;
     }
-    ++row.forwards;
-    if (instruction.recompute) ++row.recomputations;
+    row.forwards += begins;
+    row.recomputations += begins && instruction.recompute;
     row.forward_seconds += instruction.seconds;
     row.measured_forward_seconds += measured;
     const int output = instruction.arguments.output;
-    if (output >= 0) row.output_bytes = program.buffers[index(output)].bytes;
+    if (output >= 0 && !plan::is_collective(instruction.operation))
+      row.output_bytes = program.buffers[index(output)].bytes;
     std::int64_t record = 0;
     for (const int slot : instruction.arguments.record)
       record += program.buffers[index(slot)].bytes;

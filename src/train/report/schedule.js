@@ -19,13 +19,14 @@ function phaseIn(row, i) {
 
 function phaseOf(program, i) {
   const operation = program.operation[i];
-  if (operation === "forward" || operation === "forward-keep") {
+  if (["forward", "forward-keep", "finish-forward"].includes(operation)) {
     return program.recompute[i] ? "recompute" : "forward";
   }
   return {
     backward: "backward",
     "backward-weight": "backward",
     "backward-input": "backward",
+    "finish-backward": "backward",
     norm: "update",
     update: "update",
     "all-reduce": "communication",

@@ -22,6 +22,7 @@
 #include "plan/program/program_mutants.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/graphs.hpp"
+#include "plan/step/tensor_graphs.hpp"
 
 namespace garonne::plan::test {
 namespace {
@@ -72,6 +73,14 @@ std::vector<Case> cases() {
             make_training_program(one.graph, step, same_for_all(schedule_of(one.graph, policy), 2));
         made.push_back(std::move(one));
       }
+    }
+    // Of a tensor rank.
+    for (const char* policy : {"keep-all", "full"}) {
+      Case one;
+      one.graph = with_collectives(random_graph(seed), seed);
+      one.program = make_training_program(one.graph, tensor_step_shape(2, 1, 1000),
+                                          same_for_all(schedule_of(one.graph, policy), 2));
+      made.push_back(std::move(one));
     }
   }
   return made;
@@ -195,7 +204,7 @@ TEST(Mutants, WhatIsUpdatedIsGathered) {
   for (const Case& one : cases()) {
     for (std::size_t i = 0; i < one.program.instructions.size(); ++i) {
       const Instruction& gather = one.program.instructions[i];
-      if (gather.operation != Operation::AllGather ||
+      if (gather.operation != Operation::AllGather || gather.arguments.exchanged >= 0 ||
           gather.arguments.output != gather.arguments.inputs[0])
         continue;
       for (const Bucket& bucket : one.program.buckets) {

@@ -100,11 +100,14 @@ void InterpretedRank::compute() {
       return;
     case Operation::Forward:
     case Operation::ForwardKeep:
-      return forward();
+      return arguments.exchanged < 0 ? forward() : begin_pass();
     case Operation::Backward:
     case Operation::BackwardWeight:
     case Operation::BackwardInput:
-      return backward();
+      return arguments.exchanged < 0 ? backward() : begin_pass();
+    case Operation::FinishForward:
+    case Operation::FinishBackward:
+      return finish_pass();
     case Operation::EmitLoss:
       return emit_loss();
     case Operation::KeepShard:
@@ -182,6 +185,30 @@ void InterpretedRank::backward() {
     if (arguments.input_gradients[i] >= 0)
       write_input_gradient(i, mix(with_parameters, static_cast<int>(i)), given);
   }
+}
+
+// Every rank of a tensor group has another part.
+void InterpretedRank::begin_pass() {
+  const Arguments& arguments = instruction().arguments;
+  const bool is_forward = plan::is_forward(instruction().operation);
+  const int from = is_forward ? arguments.inputs.at(0) : arguments.output_gradient;
+  const Hash known = mix(mix(start("begin"), hash_of(node().name)), is_forward ? 1 : 0);
+  const Hash part = mix(mix(known, whole(from)), program_.coordinates.tensor);
+  if (arguments.exchanged == arguments.output_gradient) return fill(memory(from), part);
+  make(arguments.exchanged, part);
+}
+
+void InterpretedRank::finish_pass() {
+  const Arguments& arguments = instruction().arguments;
+  const bool is_forward = instruction().operation == Operation::FinishForward;
+  const int result = is_forward ? arguments.output : arguments.input_gradients.at(0);
+  Hash made = mix(mix(start("finish"), hash_of(node().name)), is_forward ? 1 : 0);
+  made = mix(made, whole(arguments.exchanged));
+  const Placement placement = is_forward ? Placement::Fresh : arguments.placements.at(0);
+  if (placement == Placement::AddExisting) made = add(whole(arguments.accumulated.at(0)), made);
+  if (result == arguments.exchanged || placement == Placement::Overwrite)
+    return fill(memory(result), made);
+  make(result, made);
 }
 
 void InterpretedRank::write_weight_gradients(Hash known) {

@@ -62,6 +62,8 @@ class InterpretedRank {
 
   void forward();
   void backward();
+  void begin_pass();
+  void finish_pass();
   void write_weight_gradients(Hash known);
   void write_input_gradient(std::size_t input, Hash made, const Storage& given);
   void emit_loss();

@@ -119,8 +119,9 @@ class Interpreter {
     for (std::size_t k = 0; k < ranks_.size(); ++k) {
       const std::size_t rank = (first_served_ + k) % ranks_.size();
       if (ranks_[rank].done()) continue;
-      const Instruction& wait = ranks_[rank].instruction();
-      if (serve(action_of_[rank].at(wait.completes))) return true;
+      const Instruction& held = ranks_[rank].instruction();
+      const bool blocks = held.operation != Operation::Wait;
+      if (serve(action_of_[rank].at(blocks ? ranks_[rank].next() : held.completes))) return true;
     }
     return false;
   }
@@ -150,8 +151,16 @@ class Interpreter {
         throw Impossible(rank.where() + " waits for nothing that is under way");
       if (!actions_[found->second].done) return false;
       action_of_[number].erase(found);
+    } else if (instruction.channel && instruction.lane == Lane::Compute) {
+      // Issued once, then waited for.
+      const auto found = action_of_[number].find(rank.next());
+      if (found == action_of_[number].end()) {
+        issue(number);
+        return true;
+      }
+      if (!actions_[found->second].done) return false;
+      action_of_[number].erase(found);
     } else if (instruction.channel) {
-      if (instruction.lane == Lane::Compute) throw Impossible(rank.where() + " would block");
       issue(number);
     } else {
       rank.compute();
@@ -297,6 +306,7 @@ class Interpreter {
       target = brought[0];
       return;
     }
+    if (instruction.arguments.exchanged >= 0) return exchange(instruction, place, brought, target);
     const std::size_t members = brought.size();
     for (const Contents& one : brought) {
       if (one.size() != brought[place].size())
@@ -315,6 +325,18 @@ class Interpreter {
       for (const Contents& one : brought) sum = add(sum, one[e]);
       target[e] = sum;
     }
+  }
+
+  // What passes of nodes exchange is taken whole.
+  static void exchange(const Instruction& instruction, std::size_t place,
+                       const std::vector<Contents>& brought, Contents& target) {
+    Hash all = nought;
+    for (const Contents& one : brought) {
+      all = instruction.operation == Operation::AllGather ? mix(all, digest(one))
+                                                          : add(all, digest(one));
+    }
+    const bool piece = instruction.operation == Operation::ReduceScatter;
+    fill(target, piece ? mix(all, static_cast<int>(place)) : all);
   }
 
   LaneTiming timing_;

@@ -9,9 +9,11 @@
 namespace garonne::plan::test {
 namespace {
 
-void delete_wait(Program& program, std::size_t number) {
+void delete_instruction(Program& program, std::size_t number) {
   auto& instructions = program.instructions;
-  const std::vector<int> frees = instructions[number].frees;
+  std::vector<int> frees = instructions[number].frees;
+  // Staging is there only while a collective that blocks is.
+  std::erase(frees, instructions[number].arguments.staging);
   Instruction& next = instructions.at(number + 1 < instructions.size() ? number + 1 : number - 1);
   next.frees.insert(next.frees.end(), frees.begin(), frees.end());
   ProgramEdit edit(program);
@@ -36,6 +38,8 @@ std::string_view to_string(MutantKind kind) {
       return "wait deleted";
     case MutantKind::AfterDeleted:
       return "after deleted";
+    case MutantKind::PartDeleted:
+      return "part of a pass deleted";
     case MutantKind::FreeEarlier:
       return "free one earlier";
     case MutantKind::Swapped:
@@ -51,6 +55,7 @@ std::vector<Mutation> single_mutations(const Program& program) {
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
     if (instruction.operation == Operation::Wait) all.push_back({MutantKind::WaitDeleted, i});
+    if (instruction.arguments.exchanged >= 0) all.push_back({MutantKind::PartDeleted, i});
     for (std::size_t k = 0; k < instruction.after.size(); ++k)
       all.push_back({MutantKind::AfterDeleted, i, static_cast<int>(k)});
     if (i == 0) continue;
@@ -84,7 +89,8 @@ void mutate(Program& program, const Mutation& mutation) {
   Instruction& instruction = program.instructions.at(mutation.instruction);
   switch (mutation.kind) {
     case MutantKind::WaitDeleted:
-      return delete_wait(program, mutation.instruction);
+    case MutantKind::PartDeleted:
+      return delete_instruction(program, mutation.instruction);
     case MutantKind::AfterDeleted:
       instruction.after.erase(instruction.after.begin() + mutation.a);
       return;
@@ -132,6 +138,7 @@ bool swap_buffers(Instruction& instruction, int a, int b) {
   swap_all(arguments.input_gradients);
   swap_all(arguments.accumulated);
   swap(arguments.pinned_output);
+  swap(arguments.exchanged);
   for (auto& range : arguments.parameters) swap(range.buffer);
   for (auto& target : arguments.parameter_gradients) swap(target.range.buffer);
   for (auto& range : arguments.zeroed) swap(range.buffer);

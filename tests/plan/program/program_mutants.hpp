@@ -12,12 +12,13 @@ namespace garonne::plan::test {
 
 enum class MutantKind {
   WaitDeleted,   // what it frees is freed by the next instruction
+  PartDeleted,   // of a pass that is divided; likewise
   AfterDeleted,  // one entry of it
   FreeEarlier,   // by the instruction before
   Swapped,       // two buffers of one size, in one instruction
   SwappedOn,     // and in all that follow
 };
-inline constexpr int mutant_kinds = 5;
+inline constexpr int mutant_kinds = 6;
 std::string_view to_string(MutantKind kind);
 
 struct Mutation {
@@ -28,7 +29,8 @@ struct Mutation {
   bool frees = false;  // of a swap: what is freed is swapped, too
 };
 
-// Every wait, every entry of `after`, every free but those of the first instruction.
+// Every wait, every part of a divided pass, every entry of `after`, every free but those of the
+// first instruction.
 std::vector<Mutation> single_mutations(const Program& program);
 // Up to `count` swaps of either kind, each of which changes what some instruction says.
 std::vector<Mutation> random_swaps(const Program& program, int count, std::mt19937& random);

@@ -25,22 +25,28 @@
 #include "plan/program/replay.hpp"
 #include "plan/step/graphs.hpp"
 #include "plan/step/rank_program.hpp"
+#include "plan/step/tensor_graphs.hpp"
 
 namespace garonne::plan::test {
 namespace {
 
-// A step of all ranks: rank = data rank x stages + stage.
+// A step of all ranks: rank = (data rank x stages + stage) x tensor ranks + tensor rank.
 struct Step {
   std::string name;
   int stages = 1;
   int data = 1;
+  int tensor = 1;
   std::vector<ModelGraph> graphs;  // by stage
   std::vector<Program> programs;   // by rank
 
+  int rank_of(int data_rank, int stage, int tensor_rank) const {
+    return (data_rank * stages + stage) * tensor + tensor_rank;
+  }
+  int stage_of(int rank) const { return rank / tensor % stages; }
   std::vector<RankProgram> ranks(const std::vector<Program>& of) const {
     std::vector<RankProgram> all;
     for (std::size_t r = 0; r < of.size(); ++r)
-      all.push_back({&graphs[r % static_cast<std::size_t>(stages)], &of[r]});
+      all.push_back({&graphs[at(stage_of(static_cast<int>(r)))], &of[r]});
     return all;
   }
 };
@@ -69,9 +75,11 @@ std::optional<Step> random_step(unsigned seed) {
   step.stages = schedule_name.empty() ? 1 : 2 + static_cast<int>(random() % 2);
   step.data = 1 + static_cast<int>(random() % 3 > 0);
   StepShape shape = random_shape(random, step.data, step.stages);
-  const auto rank_of = [&](int data, int stage) { return data * step.stages + stage; };
-  for (int rank = 0; rank < step.data * step.stages; ++rank) shape.world_group.push_back(rank);
-  const ModelGraph whole = random_graph(seed);
+  step.tensor = seed % 3 == 1 ? 2 : 1;
+  for (int rank = 0; rank < step.data * step.stages * step.tensor; ++rank)
+    shape.world_group.push_back(rank);
+  const ModelGraph whole =
+      step.tensor > 1 ? with_collectives(random_graph(seed), seed) : random_graph(seed);
   std::optional<PipelineSchedule> schedule;
   try {
     if (step.stages > 1) {
@@ -92,32 +100,40 @@ std::optional<Step> random_step(unsigned seed) {
         graph = std::move(cut.cut.graph);
       }
       const std::vector<int> tied = mine.pipeline.tied_group;
-      const auto place_of = [&](int data) {
+      const auto place_of = [&](int data, int tensor) {
         RankPlace place;
-        place.rank = rank_of(data, stage);
-        place.coordinates = {data, stage, 0};
+        place.rank = step.rank_of(data, stage, tensor);
+        place.coordinates = {data, stage, tensor};
         for (int other = 0; other < step.data; ++other)
-          place.data_group.push_back(rank_of(other, stage));
+          place.data_group.push_back(step.rank_of(other, stage, tensor));
+        for (int other = 0; other < step.tensor; ++other)
+          place.tensor_group.push_back(step.rank_of(data, stage, other));
         for (int other = 0; other < step.stages; ++other)
-          place.pipeline_group.push_back(rank_of(data, other));
-        for (const int other : tied) place.tied_group.push_back(rank_of(data, other));
+          place.pipeline_group.push_back(step.rank_of(data, other, tensor));
+        for (const int other : tied) place.tied_group.push_back(step.rank_of(data, other, tensor));
         return place;
       };
-      mine.data_group = place_of(0).data_group;
-      if (schedule) mine.pipeline.group = place_of(0).pipeline_group;
+      mine.data_group = place_of(0, 0).data_group;
+      mine.tensor_group = place_of(0, 0).tensor_group;
+      if (schedule) mine.pipeline.group = place_of(0, 0).pipeline_group;
       const auto all = policy_schedules(graph);
       const Program program = make_training_program(
           graph, mine, same_for_all(all[policy % all.size()].second, mine.micro_batches));
-      for (int data = 0; data < step.data; ++data)
-        step.programs[at(rank_of(data, stage))] = program_of_rank(program, graph, place_of(data));
+      for (int rank = 0; rank < static_cast<int>(step.programs.size()); ++rank) {
+        if (step.stage_of(rank) != stage) continue;
+        const RankPlace place = place_of(rank / step.tensor / step.stages, rank % step.tensor);
+        step.programs[at(rank)] = program_of_rank(program, graph, place);
+      }
       step.graphs.push_back(std::move(graph));
     }
   } catch (const ConfigError&) {
     return std::nullopt;
   }
-  step.name = fmt::format("seed {}, {} data ranks, ZeRO {}, {} stages {}, {} micro-batches{}", seed,
-                          step.data, shape.zero, step.stages, schedule_name, shape.micro_batches,
-                          shape.element_bytes.master > 0 ? ", bfloat16" : "");
+  step.name = fmt::format(
+      "seed {}, {} data ranks, {} tensor ranks, ZeRO {}, {} stages {}, "
+      "{} micro-batches{}",
+      seed, step.data, step.tensor, shape.zero, step.stages, schedule_name, shape.micro_batches,
+      shape.element_bytes.master > 0 ? ", bfloat16" : "");
   return step;
 }
 
@@ -126,8 +142,8 @@ enum class Verdict { Replay, Order, Model, Contents, Together, Accepted };
 constexpr int verdicts = 6;
 
 // Against `graph`, or against the model that the Program itself implies.
-Verdict verdict_on(const std::vector<Program>& programs, int stage, const ModelGraph* graph) {
-  const Program& program = programs[at(stage)];
+Verdict verdict_on(const std::vector<Program>& programs, int rank, const ModelGraph* graph) {
+  const Program& program = programs[at(rank)];
   Verdict verdict = Verdict::Replay;
   try {
     replay(program);
@@ -194,7 +210,8 @@ void judge(const Step& step, unsigned seed, std::size_t stride, int swaps, Table
   const Outcome wanted = outcome_of(step);
   std::mt19937 random(seed);
   for (int stage = 0; stage < step.stages; ++stage) {
-    const Program& program = step.programs[at(stage)];
+    const int first = step.rank_of(0, stage, 0);
+    const Program& program = step.programs[at(first)];
     std::vector<Mutation> mutations;
     const std::vector<Mutation> singles = single_mutations(program);
     for (std::size_t k = random() % stride; k < singles.size(); k += stride)
@@ -203,15 +220,16 @@ void judge(const Step& step, unsigned seed, std::size_t stride, int swaps, Table
     for (const Mutation& mutation : mutations) {
       // The ranks of a stage run one Program.
       std::vector<Program> programs = step.programs;
-      for (int data = 0; data < step.data; ++data)
-        mutate(programs[at(data * step.stages + stage)], mutation);
-      const Verdict verdict = verdict_on(programs, stage, &step.graphs[at(stage)]);
+      for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
+        if (step.stage_of(rank) == stage) mutate(programs[at(rank)], mutation);
+      }
+      const Verdict verdict = verdict_on(programs, first, &step.graphs[at(stage)]);
       Counts& counts = table[static_cast<std::size_t>(mutation.kind)];
       if (matters(step, programs, wanted, seed)) {
         ++counts.that_matter[static_cast<std::size_t>(verdict)];
         if (verdict == Verdict::Accepted ||
             (verdict != Verdict::Replay && verdict != Verdict::Order &&
-             verdict_on(programs, stage, nullptr) == Verdict::Accepted))
+             verdict_on(programs, first, nullptr) == Verdict::Accepted))
           ++counts.missed_without_model;
         if (verdict == Verdict::Accepted)
           std::printf("missed: %s: %s\n", step.name.c_str(), describe(program, mutation).c_str());
@@ -259,9 +277,10 @@ TEST(JudgedMutants, WhatIsNoMutantIsAccepted) {
     const std::optional<Step> step = random_step(seed);
     if (!step) continue;
     for (int stage = 0; stage < step->stages; ++stage) {
-      EXPECT_EQ(verdict_on(step->programs, stage, &step->graphs[at(stage)]), Verdict::Accepted)
+      const int first = step->rank_of(0, stage, 0);
+      EXPECT_EQ(verdict_on(step->programs, first, &step->graphs[at(stage)]), Verdict::Accepted)
           << step->name;
-      EXPECT_EQ(verdict_on(step->programs, stage, nullptr), Verdict::Accepted) << step->name;
+      EXPECT_EQ(verdict_on(step->programs, first, nullptr), Verdict::Accepted) << step->name;
     }
   }
 }
@@ -269,6 +288,7 @@ TEST(JudgedMutants, WhatIsNoMutantIsAccepted) {
 // What the interpreter must be for its judgement to be worth anything.
 TEST(ProgramInterpreter, TheSameStepComesOutHoweverLanesRun) {
   int schedules = 0;
+  int divided = 0;
   for (unsigned seed = 1; seed <= 60; ++seed) {
     const std::optional<Step> step = random_step(seed);
     if (!step) continue;
@@ -287,8 +307,10 @@ TEST(ProgramInterpreter, TheSameStepComesOutHoweverLanesRun) {
       EXPECT_EQ(other.contents, late.contents);
     }
     schedules += step->stages > 1 ? 1 : 0;
+    divided += step->tensor > 1 ? 1 : 0;
   }
   EXPECT_GT(schedules, 10);
+  EXPECT_GT(divided, 5);
 }
 
 }  // namespace

@@ -1,0 +1,166 @@
+#include "plan/step/divide_passes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "plan/program/program_edit.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+bool contains(const std::vector<int>& ids, int id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+bool is_to_divide(const Instruction& instruction) {
+  return instruction.channel &&
+         (is_forward(instruction.operation) || is_backward(instruction.operation));
+}
+
+Operation operation_of(const NodeCollective& collective) {
+  for (const Operation operation :
+       {Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather}) {
+    if (to_string(operation) == collective.kind) return operation;
+  }
+  throw InternalError(collective.kind + " is no collective");
+}
+
+class PassDivider {
+ public:
+  PassDivider(Program& program, const ModelGraph& graph, std::int64_t granularity)
+      : program_(program), graph_(graph), granularity_(granularity), edit_(program) {}
+
+  void run() {
+    const auto count = static_cast<int>(program_.instructions.size());
+    for (int place = 0; place < count; ++place) {
+      if (is_to_divide(program_.instructions[index(place)])) divide(place);
+    }
+    edit_.apply();
+  }
+
+ private:
+  // The pass becomes its own last part; the others go before it.
+  void divide(int place) {
+    Instruction& pass = program_.instructions[index(place)];
+    const NodeSpec& node = graph_.nodes[index(pass.node_index)];
+    const bool forward = is_forward(pass.operation);
+    const NodeCollective& collective = forward ? node.forward_collective : node.backward_collective;
+    const int result = forward ? pass.arguments.output : pass.arguments.input_gradients.at(0);
+    expect(result >= 0, describe(pass) + " communicates for nobody");
+    const bool apart = collective.buffer_bytes > 0;
+    const int exchanged = apart ? new_buffer(pass, "exchanged", collective.buffer_bytes) : result;
+    const int staging =
+        collective.staging_bytes > 0 ? new_buffer(pass, "staging", collective.staging_bytes) : -1;
+    const std::int64_t spare = spare_bytes(pass, result, apart ? exchanged : -1, staging);
+    edit_.insert_before(place, first_part(pass, forward, exchanged));
+    edit_.insert_before(place, meeting(pass, collective, exchanged, staging, spare));
+    make_last_part(pass, forward, exchanged, result);
+  }
+
+  int new_buffer(const Instruction& pass, const char* role, std::int64_t bytes) {
+    Buffer buffer;
+    buffer.name = fmt::format("{}.{}#{}", pass.node, role, pass.micro_batch);
+    buffer.kind = BufferKind::Communication;
+    buffer.bytes = round_up(bytes, granularity_);
+    program_.buffers.push_back(std::move(buffer));
+    return static_cast<int>(program_.buffers.size()) - 1;
+  }
+
+  std::int64_t bytes(int buffer) const {
+    return buffer < 0 ? 0 : program_.buffers[index(buffer)].bytes;
+  }
+
+  // What the node declares beyond what the parts take; counted while the ranks meet.
+  std::int64_t spare_bytes(const Instruction& pass, int result, int apart, int staging) const {
+    const bool makes = contains(pass.writes, result) && !contains(pass.reads, result);
+    const std::int64_t made = makes ? bytes(result) : 0;
+    const std::int64_t declared = pass.transient_bytes + made;
+    const std::int64_t meeting = (apart >= 0 ? bytes(apart) : made) + bytes(staging);
+    const std::int64_t all = apart >= 0 ? std::max(meeting, bytes(apart) + made) : meeting;
+    expect(declared >= all, fmt::format("{} declares {} bytes where its parts take {}",
+                                        describe(pass), declared, all));
+    return declared > all ? declared - meeting : 0;
+  }
+
+  static Instruction part_of(const Instruction& pass) {
+    Instruction part;
+    part.operation = pass.operation;
+    part.node = pass.node;
+    part.node_index = pass.node_index;
+    part.micro_batch = pass.micro_batch;
+    part.recompute = pass.recompute;
+    return part;
+  }
+
+  static Instruction first_part(const Instruction& pass, bool forward, int exchanged) {
+    Instruction part = part_of(pass);
+    if (forward) {
+      part.arguments.inputs = part.reads = pass.arguments.inputs;
+    } else {
+      part.arguments.output_gradient = pass.arguments.output_gradient;
+      part.reads = {pass.arguments.output_gradient};
+    }
+    part.arguments.exchanged = exchanged;
+    part.writes = {exchanged};
+    return part;
+  }
+
+  static Instruction meeting(const Instruction& pass, const NodeCollective& collective,
+                             int exchanged, int staging, std::int64_t spare) {
+    Instruction part = part_of(pass);
+    part.operation = operation_of(collective);
+    part.arguments.inputs = part.reads = {exchanged};
+    part.arguments.exchanged = exchanged;
+    if (part.operation == Operation::AllGather) part.arguments.output = exchanged;
+    part.arguments.staging = staging;
+    part.writes = {exchanged};
+    if (staging >= 0) {
+      part.writes.push_back(staging);
+      part.frees = {staging};
+    }
+    part.transient_bytes = spare;
+    part.seconds = pass.seconds;
+    part.channel = pass.channel;
+    return part;
+  }
+
+  static void make_last_part(Instruction& pass, bool forward, int exchanged, int result) {
+    const bool over = !forward && result == pass.arguments.output_gradient;
+    pass.operation = forward ? Operation::FinishForward : Operation::FinishBackward;
+    pass.arguments.exchanged = exchanged;
+    pass.arguments.inputs.assign(forward ? 0 : 1, -1);
+    pass.arguments.output_gradient = -1;
+    pass.reads = {exchanged};
+    if (over && exchanged != result) pass.reads.push_back(result);
+    if (!forward && pass.arguments.accumulated.at(0) >= 0)
+      pass.reads.push_back(pass.arguments.accumulated[0]);
+    pass.writes = {result};
+    if (exchanged != result) pass.frees.push_back(exchanged);
+    pass.transient_bytes = 0;
+    pass.seconds = 0;
+    pass.channel.reset();
+  }
+
+  Program& program_;
+  const ModelGraph& graph_;
+  std::int64_t granularity_;
+  ProgramEdit edit_;
+};
+
+}  // namespace
+
+void divide_passes(Program& program, const ModelGraph& graph, std::int64_t granularity) {
+  if (std::none_of(program.instructions.begin(), program.instructions.end(), is_to_divide)) return;
+  PassDivider(program, graph, granularity).run();
+}
+
+}  // namespace garonne::plan
