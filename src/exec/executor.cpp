@@ -123,8 +123,7 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
 
 void Executor::make(const plan::Instruction& instruction, int buffer, const at::Tensor& tensor,
                     Running& running) const {
-  expect(buffer >= 0,
-         plan::describe(instruction) + " makes a buffer that the Program does not name");
+  expect_of(instruction, buffer >= 0, "makes a buffer that the Program does not name");
   running.buffers[index(buffer)] = tensor;
 }
 
@@ -185,8 +184,8 @@ void Executor::forward(const plan::Instruction& instruction, bool keep, Running&
   expect_declared(instruction, model_.graph.values[index(spec.output)], output);
   make(instruction, instruction.arguments.output, output, running);
   if (!keep) return;
-  expect(record.slots.size() == instruction.arguments.record.size(),
-         plan::describe(instruction) + " kept another number of private slots than declared");
+  expect_of(instruction, record.slots.size() == instruction.arguments.record.size(),
+            "kept another number of private slots than declared");
   for (std::size_t slot = 0; slot < record.slots.size(); ++slot) {
     make(instruction, instruction.arguments.record[slot], record.slots[slot], running);
   }
@@ -264,8 +263,8 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
     const bool aliases = placement == plan::Placement::Alias ||
                          placement == plan::Placement::Overwrite ||
                          placement == plan::Placement::SumWithAlias;
-    expect(shares == aliases || placement == plan::Placement::AddInPlace,
-           plan::describe(instruction) + " has a gradient in another storage than planned");
+    expect_of(instruction, shares == aliases || placement == plan::Placement::AddInPlace,
+              "has a gradient in another storage than planned");
     if (placement == plan::Placement::SumWithAlias) {
       make(instruction, id, made.add(tensor(arguments.accumulated[i])), running);
       continue;

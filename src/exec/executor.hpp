@@ -93,10 +93,11 @@ class Executor {
   // A part of an instruction, carried out on a lane.
   using Part = void (Executor::*)(std::size_t number, Running& running);
   bool memory_apart() const;
+  void run_here(Running& running);
+  void run_apart(const std::shared_ptr<Running>& running);
   void issue(std::size_t number, const std::shared_ptr<Running>& running);
   device::Mark put(Lane lane, Part work, std::size_t number,
                    const std::shared_ptr<Running>& running);
-  void issue_apart(std::size_t number, const std::shared_ptr<Running>& running);
   void carry_out(std::size_t number, Running& running);
   void prepare(std::size_t number, Running& running);
   void begin(std::size_t number, Running& running);

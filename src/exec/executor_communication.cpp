@@ -52,7 +52,7 @@ void Executor::send(const plan::Instruction& instruction, std::size_t number, Ru
   if (instruction.arguments.output >= 0) {
     make(instruction, instruction.arguments.output, at::empty({0}, data.options()), running);
   }
-  expect(data.is_contiguous(), plan::describe(instruction) + " sends what is not contiguous");
+  expect_of(instruction, data.is_contiguous(), "sends what is not contiguous");
   dist::Transport& transport = transport_of(instruction);
   hand_to_transport(number, running, transport,
                     [&transport, &channel, address = data.const_data_ptr(),
@@ -156,8 +156,8 @@ void Executor::finish_pass(const plan::Instruction& instruction, Running& runnin
   const bool in_place =
       made.storage().unsafeGetStorageImpl() ==
       (pass.over.defined() ? pass.over : exchanged).storage().unsafeGetStorageImpl();
-  expect(in_place == (pass.over.defined() || result == arguments.exchanged),
-         plan::describe(instruction) + " has its result in another storage than planned");
+  expect_of(instruction, in_place == (pass.over.defined() || result == arguments.exchanged),
+            "has its result in another storage than planned");
   // What another stage has sent has the shape of a message.
   if (!forward && arguments.accumulated[0] >= 0)
     made.add_(running.buffers[index(arguments.accumulated[0])].view_as(made));

@@ -6,14 +6,25 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <source_location>
+#include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "exec/executor.hpp"
 
 namespace garonne::exec {
 
 inline std::size_t index(int id) {
   return static_cast<std::size_t>(id);
+}
+
+// expect() of an instruction. It is called several times an instruction, so the text is made where
+// it is thrown only.
+inline void expect_of(const plan::Instruction& instruction, bool condition, std::string_view reason,
+                      std::source_location where = std::source_location::current()) {
+  if (!condition)
+    throw InternalError(plan::describe(instruction) + " " + std::string(reason), where);
 }
 
 // What an instruction has a transport do. `start` holds addresses: tensors would live longer than

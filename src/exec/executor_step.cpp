@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -18,7 +17,11 @@
 namespace garonne::exec {
 namespace {
 
-void expect_finite(std::int64_t step, const StepOutputs& outputs) {
+// Of the report of a training step.
+void expect_finite(const plan::Instruction& instruction, std::int64_t step,
+                   const StepOutputs& outputs) {
+  if (instruction.operation != plan::Operation::Report || instruction.arguments.inputs.size() != 2)
+    return;
   const bool finite_loss = std::isfinite(outputs.loss);
   if (finite_loss && std::isfinite(outputs.gradient_norm)) return;
   // These are sums over all ranks, so all of them see the same, and none has updated anything.
@@ -67,23 +70,38 @@ bool Executor::memory_apart() const {
 
 StepOutputs Executor::run(const StepInputs& inputs) {
   const at::NoGradGuard no_gradients;
-  device::Device& device = *machine_.device;
   const auto running = std::make_shared<Running>(inputs, program_);
-  std::optional<LanesEnd> lanes;  // which there are none of where the host does it all
-  if (memory_apart()) lanes.emplace(device);
   for (const auto& [id, tensor] : lasting_) running->buffers[index(id)] = *tensor;
+  if (memory_apart()) {
+    run_apart(running);
+  } else {
+    run_here(*running);
+  }
+  machine_.tier->set_activity("");
+  return std::move(running->outputs);
+}
+
+void Executor::run_here(Running& running) {
+  const DeviceScope scope(*machine_.tier);
+  for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
+    carry_out(number, running);
+    expect_finite(program_.instructions[number], running.inputs.step, running.outputs);
+  }
+}
+
+void Executor::run_apart(const std::shared_ptr<Running>& running) {
+  device::Device& device = *machine_.device;
+  LanesEnd lanes(device);
   // The tensor library has a number of threads for each thread that uses it.
-  if (memory_apart())
-    device.run(
-        Lane::Compute, [] { at::init_num_threads(); }, "threads");
+  device.run(
+      Lane::Compute, [] { at::init_num_threads(); }, "threads");
   for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
     issue(number, running);
+    expect_finite(program_.instructions[number], running->inputs.step, running->outputs);
   }
   for (const Lane lane : {Lane::Compute, Lane::Message, Lane::Collective})
     device.wait(device.mark(lane));
-  machine_.tier->set_activity("");
-  if (lanes) lanes->dismiss();
-  return std::move(running->outputs);
+  lanes.dismiss();
 }
 
 device::Mark Executor::put(Lane lane, Part work, std::size_t number,
@@ -114,20 +132,6 @@ void Executor::issue(std::size_t number, const std::shared_ptr<Running>& running
   if (blocks(instruction)) {
     device.order(Lane::Compute, device.mark(Lane::Collective));
   }
-  if (memory_apart()) {
-    issue_apart(number, running);
-  } else {
-    put(Lane::Compute, &Executor::carry_out, number, running);
-  }
-  if (instruction.operation == plan::Operation::Report &&
-      instruction.arguments.inputs.size() == 2) {
-    expect_finite(running->inputs.step, running->outputs);
-  }
-}
-
-void Executor::issue_apart(std::size_t number, const std::shared_ptr<Running>& running) {
-  const plan::Instruction& instruction = program_.instructions[number];
-  device::Device& device = *machine_.device;
   if (instruction.operation == plan::Operation::Load) {
     running->staged[index(instruction.micro_batch)] = loaded(instruction, *running);
     put(Lane::Compute, &Executor::prepare, number, running);
@@ -206,7 +210,8 @@ void Executor::check_made(const plan::Instruction& instruction, const Running& r
     const plan::Buffer& buffer = program_.buffers[index(id)];
     const at::Tensor& tensor = running.buffers[index(id)];
     if (!tensor.defined() && buffer.bytes == 0) continue;
-    expect(tensor.defined(), plan::describe(instruction) + " did not make " + buffer.name);
+    if (!tensor.defined())
+      throw InternalError(plan::describe(instruction) + " did not make " + buffer.name);
     const std::int64_t bytes = round_up(static_cast<std::int64_t>(tensor.storage().nbytes()),
                                         program_.tier(buffer.tier).granularity);
     if (bytes != buffer.bytes) {

@@ -22,20 +22,12 @@
 #include "base/error.hpp"
 #include "device/lane_error.hpp"
 #include "fake_cuda_runtime.hpp"
+#include "message_of.hpp"
 
 namespace garonne::device {
 namespace {
 
 constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;

@@ -25,6 +25,7 @@
 #include "device/emulated_device.hpp"
 #include "device/lane_error.hpp"
 #include "fake_cuda_runtime.hpp"
+#include "message_of.hpp"
 
 namespace garonne::device {
 namespace {
@@ -124,15 +125,6 @@ INSTANTIATE_TEST_SUITE_P(
 Span span(Tier tier, std::vector<float>& values) {
   return {tier, reinterpret_cast<std::byte*>(values.data()),
           static_cast<std::int64_t>(values.size() * sizeof(float))};
-}
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST_P(Devices, ACopyBringsTheBytes) {

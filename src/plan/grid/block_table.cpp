@@ -5,19 +5,13 @@
 #include <set>
 
 #include "plan/pipeline/stage_cut.hpp"
+#include "plan/stage/policy.hpp"
 
 namespace garonne::plan {
 namespace {
 
 std::size_t at(int id) {
   return static_cast<std::size_t>(id);
-}
-
-// As the policy "selective" has it.
-double seconds_per_byte(const ModelGraph& graph, const NodeSpec& node) {
-  std::int64_t bytes = graph.values[at(node.output)].bytes;
-  for (const std::int64_t slot : node.private_slot_bytes) bytes += slot;
-  return node.forward.seconds / static_cast<double>(std::max<std::int64_t>(bytes, 1));
 }
 
 // Facts about the values of a graph that every block asks for.

@@ -14,4 +14,8 @@ namespace garonne::plan {
 StageSolver make_policy(std::string name, std::string help,
                         std::function<std::vector<NodeSchedule>(const ModelGraph&)> schedules);
 
+// What a node's value and record cost to make again, against what they occupy: the policy
+// "selective" runs those again that are below a threshold.
+double seconds_per_byte(const ModelGraph& graph, const NodeSpec& node);
+
 }  // namespace garonne::plan

@@ -11,13 +11,6 @@ std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
 
-// What a value or record costs to make again, against what it occupies.
-double seconds_per_byte(const ModelGraph& graph, const NodeSpec& node) {
-  std::int64_t bytes = graph.values[index(node.output)].bytes;
-  for (const std::int64_t slot : node.private_slot_bytes) bytes += slot;
-  return node.forward.seconds / static_cast<double>(std::max<std::int64_t>(bytes, 1));
-}
-
 // Nodes that are cheap for their bytes run again, the others keep: Megatron's and torchtitan's
 // selective recomputation with every threshold instead of a list of operations.
 std::vector<NodeSchedule> selective(const ModelGraph& graph) {
@@ -42,6 +35,12 @@ std::vector<NodeSchedule> selective(const ModelGraph& graph) {
 }
 
 }  // namespace
+
+double seconds_per_byte(const ModelGraph& graph, const NodeSpec& node) {
+  std::int64_t bytes = graph.values[index(node.output)].bytes;
+  for (const std::int64_t slot : node.private_slot_bytes) bytes += slot;
+  return node.forward.seconds / static_cast<double>(std::max<std::int64_t>(bytes, 1));
+}
 
 StageSolver selective_policy() {
   return make_policy("selective", "run nodes again that are cheap for their bytes, keep the others",
