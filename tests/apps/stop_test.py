@@ -142,7 +142,12 @@ class StopTest(ProgramTest):
                 self.assertFalse((directory / "stop").exists())
                 if "step       1 " not in pathlib.Path(log).read_text():
                     self.assertIn("stopped before training began", pathlib.Path(log).read_text())
-                    self.assertFalse(directory.parent.exists())
+                    # Nothing is left, or a run directory in which nothing has happened.
+                    if (directory / "checkpoints").exists():
+                        self.assertEqual(list((directory / "checkpoints").iterdir()), [])
+                        self.assertEqual([row for row in directory.glob("metrics.jsonl") if "step" in row.read_text()], [])
+                    else:
+                        self.assertFalse(directory.parent.exists())
                     self.assertNotIn("warning", self.train(directory, *QUICK, "--train.steps", 1).stdout)
 
     def test_garonne_stop(self):
