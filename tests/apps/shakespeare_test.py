@@ -25,7 +25,8 @@ class ShakespeareTest(unittest.TestCase):
         self.assertLess(rows[-1]["validation_loss"], 2.0)
         for row in rows:
             self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
-        answer = json.loads(run("eval", directory, "--json", "--generate", "HAMLET.\n", "--tokens", 400).stdout)
+        answer = json.loads(run("eval", directory, "--json", "--generate", "HAMLET.\n", "--tokens", 400,
+                                timeout=600).stdout)
         print(answer["generated"])
         # Words of verse: lines of a few words, and the commonest of them.
         text = answer["generated"].lower()
