@@ -7,6 +7,7 @@
 
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
+#include "nn/divided_node.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -32,19 +33,10 @@ at::ScalarType result_type(const Context& context, const at::Tensor& sum) {
   return is_wide(context.precision) ? at::kBFloat16 : sum.scalar_type();
 }
 
-class CollectiveNode : public Node {
+class CollectiveNode : public DividedNode {
  public:
   CollectiveNode(std::int64_t elements, int ranks) : elements_(elements), ranks_(ranks) {
     expect(elements % ranks == 0, "a value is cut into equal pieces");
-  }
-
-  // Of the passes that have a collective.
-  at::Tensor forward(const Context&, const std::vector<at::Tensor>&, const std::vector<at::Tensor>&,
-                     Record*) const override {
-    throw InternalError("a forward is not divided at its collective");
-  }
-  std::vector<at::Tensor> backward(const Context&, BackwardArguments&) const override {
-    throw InternalError("a backward is not divided at its collective");
   }
 
  protected:
@@ -107,7 +99,7 @@ class CollectiveNode : public Node {
   }
 
   at::Tensor begin_gather(const Context& context, const at::Tensor& mine) const {
-    expect(context.tensor_members == ranks_, "a node of a cut model runs in another tensor group");
+    expect_members(context, ranks_);
     const std::int64_t columns = mine.size(-1);
     const std::int64_t rows = piece_rows(mine);
     at::Tensor whole = at::empty({ranks_ * rows, columns}, mine.options());

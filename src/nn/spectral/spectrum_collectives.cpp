@@ -8,12 +8,13 @@
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
 #include "nn/allocation_sketch.hpp"
+#include "nn/divided_node.hpp"
 #include "nn/fields/field_rows.hpp"
 
 namespace garonne::nn {
 namespace {
 
-class SpectrumCollective : public Node {
+class SpectrumCollective : public DividedNode {
  public:
   SpectrumCollective(SpectrumCut cut, bool sums) : cut_(std::move(cut)), sums_(sums) {}
 
@@ -39,17 +40,8 @@ class SpectrumCollective : public Node {
     return spec;
   }
 
-  at::Tensor forward(const Context&, const std::vector<at::Tensor>&, const std::vector<at::Tensor>&,
-                     Record*) const override {
-    throw InternalError("a forward is not divided at its collective");
-  }
-  std::vector<at::Tensor> backward(const Context&, BackwardArguments&) const override {
-    throw InternalError("a backward is not divided at its collective");
-  }
-
   at::Tensor begin(const Context& context, const DividedPass& pass) const override {
-    expect(context.tensor_members == cut_.members(),
-           "a node of a cut model runs in another tensor group");
+    expect_members(context, cut_.members());
     return sums(pass.direction) ? all_of_part(pass.given) : own_of_all(context, pass.given);
   }
   at::Tensor finish(const Context& context, const DividedPass& pass,

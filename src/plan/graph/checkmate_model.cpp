@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/contains.hpp"
 #include "plan/graph/task_option.hpp"
 
 namespace garonne::plan {
@@ -12,10 +13,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::size_t index(int id) {
   return static_cast<std::size_t>(id);
-}
-
-bool contains(const std::vector<int>& list, int value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
 }
 
 }  // namespace

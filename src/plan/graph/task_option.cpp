@@ -4,12 +4,10 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/contains.hpp"
+
 namespace garonne::plan {
 namespace {
-
-bool contains(const std::vector<int>& list, int value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
 
 bool makes_all(const TaskOption& option, const std::vector<int>& needed) {
   return std::all_of(needed.begin(), needed.end(),

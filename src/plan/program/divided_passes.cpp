@@ -1,19 +1,11 @@
 #include "plan/program/divided_passes.hpp"
 
-#include <algorithm>
 #include <vector>
 
+#include "base/contains.hpp"
 #include "plan/program/replay.hpp"
 
 namespace garonne::plan {
-namespace {
-
-bool contains(const std::vector<int>& ids, int id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
-
-}  // namespace
-
 void DividedPasses::fail(const char* reason) const {
   throw ReplayError(number_, describe(*instruction_), reason);
 }

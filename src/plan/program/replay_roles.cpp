@@ -6,6 +6,7 @@
 #include <iterator>
 #include <tuple>
 
+#include "base/contains.hpp"
 #include "plan/program/replay.hpp"
 
 namespace garonne::plan {
@@ -13,10 +14,6 @@ namespace {
 
 std::size_t index(int id) {
   return static_cast<std::size_t>(id);
-}
-
-bool contains(const std::vector<int>& ids, int id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/contains.hpp"
 #include "base/error.hpp"
 
 namespace garonne::plan {
@@ -26,10 +27,6 @@ TaskOption option_of(const std::string& name, const Instruction& instruction,
     if (!updated && value_of[index(buffer)] >= 0) option.makes.push_back(value_of[index(buffer)]);
   }
   return option;
-}
-
-bool contains(const std::vector<int>& list, int id) {
-  return std::find(list.begin(), list.end(), id) != list.end();
 }
 
 Pass pass_of(Operation operation) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/contains.hpp"
 #include "base/error.hpp"
 #include "plan/program/program_edit.hpp"
 
@@ -15,10 +16,6 @@ namespace {
 
 std::size_t index(int id) {
   return static_cast<std::size_t>(id);
-}
-
-bool contains(const std::vector<int>& ids, int id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
 bool is_to_divide(const Instruction& instruction) {
@@ -36,8 +33,8 @@ Operation operation_of(const NodeCollective& collective) {
 
 class PassDivider {
  public:
-  PassDivider(Program& program, const ModelGraph& graph, std::int64_t granularity)
-      : program_(program), graph_(graph), granularity_(granularity), edit_(program) {}
+  PassDivider(Program& program, const ModelGraph& graph)
+      : program_(program), graph_(graph), edit_(program) {}
 
   void run() {
     const auto count = static_cast<int>(program_.instructions.size());
@@ -70,7 +67,7 @@ class PassDivider {
     Buffer buffer;
     buffer.name = fmt::format("{}.{}#{}", pass.node, role, pass.micro_batch);
     buffer.kind = BufferKind::Communication;
-    buffer.bytes = round_up(bytes, granularity_);
+    buffer.bytes = round_up(bytes, program_.tier(buffer.tier).granularity);
     program_.buffers.push_back(std::move(buffer));
     return static_cast<int>(program_.buffers.size()) - 1;
   }
@@ -152,15 +149,14 @@ class PassDivider {
 
   Program& program_;
   const ModelGraph& graph_;
-  std::int64_t granularity_;
   ProgramEdit edit_;
 };
 
 }  // namespace
 
-void divide_passes(Program& program, const ModelGraph& graph, std::int64_t granularity) {
+void divide_passes(Program& program, const ModelGraph& graph) {
   if (std::none_of(program.instructions.begin(), program.instructions.end(), is_to_divide)) return;
-  PassDivider(program, graph, granularity).run();
+  PassDivider(program, graph).run();
 }
 
 }  // namespace garonne::plan

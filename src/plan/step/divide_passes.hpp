@@ -3,16 +3,15 @@
 // use.
 #pragma once
 
-#include <cstdint>
-
 #include "plan/model/model_graph.hpp"
 #include "plan/program/program.hpp"
 
 namespace garonne::plan {
 
-// `program` is finished, with its frees; passes with a collective have its channel. What a pass
-// frees it frees when it is over, so that it takes the bytes that its node declares and a solver
-// counted. Throws InternalError where the node declares fewer bytes than the parts take.
-void divide_passes(Program& program, const ModelGraph& graph, std::int64_t granularity);
+// `program` is finished, with its frees and its tiers' granularity; passes with a collective have
+// its channel. What a pass frees it frees when it is over, so that it takes the bytes that its node
+// declares and a solver counted. Throws InternalError where the node declares fewer bytes than the
+// parts take.
+void divide_passes(Program& program, const ModelGraph& graph);
 
 }  // namespace garonne::plan

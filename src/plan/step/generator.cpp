@@ -21,7 +21,7 @@ std::size_t index(int id) {
 Program make_training_program(const ModelGraph& graph, const StepShape& step,
                               const StepSchedule& schedule) {
   Program program = make_undivided_program(graph, step, schedule);
-  divide_passes(program, graph, step.granularity);
+  divide_passes(program, graph);
   return program;
 }
 
@@ -56,7 +56,7 @@ Program make_forward_program(const ModelGraph& graph, const StepShape& step, int
   Program program = builder.take();
   if (gathers) place_gathers(program, step);
   assign_frees(program);
-  divide_passes(program, graph, step.granularity);
+  divide_passes(program, graph);
   return program;
 }
 

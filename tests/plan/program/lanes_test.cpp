@@ -11,6 +11,7 @@
 #include "plan/program/order_check.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/program/spans.hpp"
+#include "plan/program/wait_for.hpp"
 #include "plan/step/graphs.hpp"
 
 namespace garonne::plan::test {
@@ -29,13 +30,6 @@ Instruction work(Lane lane, double seconds, std::vector<int> after = {}) {
   instruction.lane = lane;
   instruction.seconds = seconds;
   instruction.after = std::move(after);
-  return instruction;
-}
-
-Instruction wait_for(int completes) {
-  Instruction instruction;
-  instruction.operation = Operation::Wait;
-  instruction.completes = completes;
   return instruction;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "plan/program/replay.hpp"
+#include "plan/program/wait_for.hpp"
 #include "plan/step/graphs.hpp"
 
 namespace garonne::plan::test {
@@ -46,12 +47,7 @@ struct List {
     program.instructions.push_back(std::move(instruction));
     return static_cast<int>(program.instructions.size()) - 1;
   }
-  void wait(int completes) {
-    Instruction instruction;
-    instruction.operation = Operation::Wait;
-    instruction.completes = completes;
-    program.instructions.push_back(std::move(instruction));
-  }
+  void wait(int completes) { program.instructions.push_back(test::wait_for(completes)); }
   void free(int buffer) { program.instructions.back().frees.push_back(buffer); }
 };
 

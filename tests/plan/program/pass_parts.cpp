@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/contains.hpp"
 #include "plan/program/program_edit.hpp"
 
 namespace garonne::plan::test {
@@ -14,10 +15,6 @@ namespace {
 
 std::size_t at(int id) {
   return static_cast<std::size_t>(id);
-}
-
-bool contains(const std::vector<int>& ids, int id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
 }  // namespace

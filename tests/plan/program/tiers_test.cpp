@@ -9,6 +9,7 @@
 #include "plan/program/live_bytes.hpp"
 #include "plan/program/order_check.hpp"
 #include "plan/program/replay.hpp"
+#include "plan/program/wait_for.hpp"
 #include "plan/step/graphs.hpp"
 
 namespace garonne::plan::test {
@@ -25,15 +26,6 @@ Instruction on(Lane lane, const std::string& node, std::vector<int> reads,
   instruction.reads = std::move(reads);
   instruction.writes = std::move(writes);
   instruction.seconds = 1;
-  return instruction;
-}
-
-Instruction wait_for(int completes, std::vector<int> frees = {}) {
-  Instruction instruction;
-  instruction.operation = Operation::Wait;
-  instruction.node = "copy";
-  instruction.completes = completes;
-  instruction.frees = std::move(frees);
   return instruction;
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/program/replay.hpp"
+#include "plan/program/wait_for.hpp"
 #include "plan/step/pipelines.hpp"
 
 namespace garonne::plan {
@@ -17,6 +18,7 @@ using test::programs_of;
 using test::splitting_chain;
 using test::Stages;
 using test::stages_of;
+using test::wait_for;
 
 // Breaks the first instruction of a kind on one rank; the error names an instruction of `named`.
 void expect_refused(std::vector<Program> programs, int rank,
@@ -168,13 +170,6 @@ Instruction message(Operation operation, int rank, bool blocking) {
   (operation == Operation::Send ? instruction.reads
                                 : instruction.writes) = {operation == Operation::Send ? 1 : 0};
   return instruction;
-}
-
-Instruction wait_for(int number) {
-  Instruction wait;
-  wait.operation = Operation::Wait;
-  wait.completes = number;
-  return wait;
 }
 
 // Which instruction is stuck on which rank, or nothing.
