@@ -28,26 +28,4 @@ std::string_view to_string(Tier tier) {
   throw InternalError("unknown tier of memory");
 }
 
-std::string_view to_string(Lane lane) {
-  switch (lane) {
-    case Lane::Compute:
-      return "compute";
-    case Lane::Message:
-      return "message";
-    case Lane::Collective:
-      return "collective";
-    case Lane::CopyOut:
-      return "copy-out";
-    case Lane::CopyIn:
-      return "copy-in";
-    case Lane::DiskWrite:
-      return "disk-write";
-    case Lane::DiskRead:
-      return "disk-read";
-    case Lane::HostCompute:
-      return "host-compute";
-  }
-  throw InternalError("unknown lane");
-}
-
 }  // namespace garonne

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/lane.hpp"
 
 namespace garonne {
 namespace {
@@ -25,6 +26,16 @@ TEST(Device, KindsTiersAndLanesHaveNamesOfTheirOwn) {
   EXPECT_EQ(names_of_first<Tier>(3), (Names{"device", "disk", "host"}));
   EXPECT_EQ(names_of_first<Lane>(8), (Names{"collective", "compute", "copy-in", "copy-out",
                                             "disk-read", "disk-write", "host-compute", "message"}));
+}
+
+// Those of the product: what tests add stays with them.
+TEST(Lanes, AreTheBuiltInOnesByNumber) {
+  ASSERT_EQ(lanes().size(), static_cast<std::size_t>(lane_count));
+  for (std::size_t number = 0; number < lanes().size(); ++number) {
+    EXPECT_EQ(lanes()[number].lane, static_cast<Lane>(number));
+    EXPECT_EQ(&kind_of(static_cast<Lane>(number)), &lanes()[number]);
+  }
+  EXPECT_THROW(kind_of(static_cast<Lane>(-1)), InternalError);
 }
 
 TEST(Device, DefaultQueueIsTheHosts) {

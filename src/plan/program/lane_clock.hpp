@@ -5,7 +5,7 @@
 #include <array>
 #include <cstddef>
 
-#include "base/device.hpp"
+#include "base/lane.hpp"
 
 namespace garonne::plan {
 
@@ -37,7 +37,7 @@ class LaneClock {
 
  private:
   double now_ = 0;
-  std::array<Line, lane_count> lines_;
+  std::array<Line, most_lanes> lines_;
 };
 
 }  // namespace garonne::plan

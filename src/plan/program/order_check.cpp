@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "base/lane.hpp"
 #include "plan/program/replay.hpp"
 
 namespace garonne::plan {
 namespace {
 
 // By lane: all its instructions below this number have ended.
-using Clock = std::array<int, lane_count>;
+using Clock = std::array<int, most_lanes>;
 
 void join(Clock& clock, const Clock& other) {
   for (std::size_t lane = 0; lane < clock.size(); ++lane)
@@ -23,11 +24,6 @@ void join(Clock& clock, const Clock& other) {
 
 std::size_t of(Lane lane) {
   return static_cast<std::size_t>(lane);
-}
-
-// Whether what was put on the lane later also ends later.
-bool in_order(Lane lane) {
-  return lane != Lane::Message && lane != Lane::Collective;
 }
 
 // What of a buffer may still be under way.
@@ -104,7 +100,7 @@ class OrderCheck {
   bool has_ended(int earlier, const Clock& start) const {
     const auto place = static_cast<std::size_t>(earlier);
     const Lane lane = program_.instructions[place].lane;
-    if (in_order(lane)) return start[of(lane)] > earlier;
+    if (kind_of(lane).ends_in_order) return start[of(lane)] > earlier;
     const auto& after = instruction().after;
     return joined_[place] || std::find(after.begin(), after.end(), earlier) != after.end();
   }
@@ -122,7 +118,7 @@ class OrderCheck {
     expect_ended(all.written_by, start, buffer, "reads");
     std::erase_if(all.read_by, [&](int reader) {
       const Lane lane = program_.instructions[static_cast<std::size_t>(reader)].lane;
-      return in_order(lane) && lane == instruction().lane;
+      return kind_of(lane).ends_in_order && lane == instruction().lane;
     });
     all.read_by.push_back(number_);
   }
@@ -140,7 +136,7 @@ class OrderCheck {
   const Program& program_;
   int number_ = 0;
   bool freeing_ = false;                  // what comes is no access of the instruction itself
-  std::array<Clock, lane_count> last_{};  // end of the last instruction of each lane
+  std::array<Clock, most_lanes> last_{};  // end of the last instruction of each lane
   std::vector<Clock> end_;                // by instruction
   std::vector<Accesses> accesses_;        // by buffer
   std::vector<bool> joined_;              // by instruction: it was waited for

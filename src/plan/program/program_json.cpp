@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/lane.hpp"
 #include "plan/program/program.hpp"
 
 namespace garonne::plan {
@@ -118,6 +119,14 @@ Enumeration enumeration_from(const JsonPlace& place) {
   const std::string text = place.text();
   for (int i = 0; i < Count; ++i) {
     if (to_string(static_cast<Enumeration>(i)) == text) return static_cast<Enumeration>(i);
+  }
+  place.refuse("is not known to this version");
+}
+
+Lane lane_of(const JsonPlace& place) {
+  const std::string text = place.text();
+  for (const LaneKind& kind : lanes()) {
+    if (kind.name == text) return kind.lane;
   }
   place.refuse("is not known to this version");
 }
@@ -281,7 +290,7 @@ Instruction instruction_from_json(const JsonPlace& source) {
   instruction.frees = source.key("frees").indices();
   instruction.transient_bytes = bytes_of(source.key("transient_bytes"));
   if (source.has("seconds")) instruction.seconds = seconds_of(source.key("seconds"));
-  instruction.lane = enumeration_from<Lane, lane_count>(source.key("lane"));
+  instruction.lane = lane_of(source.key("lane"));
   if (source.has("after")) instruction.after = source.key("after").indices();
   if (source.has("channel")) instruction.channel = channel_from_json(source.key("channel"));
   instruction.completes = index_or_none(source, "completes");

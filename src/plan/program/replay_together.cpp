@@ -242,7 +242,7 @@ class Meetings {
   // Starts what was issued and has all that it follows behind it; lanes keep their order.
   bool start_issued(int rank) {
     Walk& walk = walks_[index(rank)];
-    std::array<bool, lane_count> held{};
+    std::array<bool, most_lanes> held{};
     std::vector<Issued> rest;
     for (const Issued& one : walk.issued) {
       const Instruction& instruction = instruction_of(rank, one.instruction);
