@@ -1,6 +1,7 @@
 // Lanes in both replays: when what runs beside compute starts and ends, against the longest path
 // through what each instruction follows. Nothing in them knows a lane by its name but that messages
-// have links, so every lane is tried, the ones that no Program uses yet, too.
+// have links, so every lane is tried, the ones that no Program uses yet and that of
+// exchange_lane.hpp, too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <random>
 #include <string>
 
+#include "base/lane.hpp"
 #include "plan/program/order_check.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/program/spans.hpp"
@@ -18,9 +20,9 @@ namespace garonne::plan::test {
 namespace {
 
 std::vector<Lane> lanes_beside_compute() {
-  std::vector<Lane> lanes;
-  for (int lane = 1; lane < lane_count; ++lane) lanes.push_back(static_cast<Lane>(lane));
-  return lanes;
+  std::vector<Lane> beside;
+  for (const LaneKind& kind : lanes().subspan(1)) beside.push_back(kind.lane);
+  return beside;
 }
 
 Instruction work(Lane lane, double seconds, std::vector<int> after = {}) {
@@ -124,7 +126,8 @@ TEST(Lanes, TakeTheLongestPath) {
         continue;
       }
       // Not the messages, which queue with collectives where a rank is alone.
-      const Lane lane = lanes_beside_compute()[at(1 + below(lane_count - 2))];
+      const std::vector<Lane> beside = lanes_beside_compute();
+      const Lane lane = beside[at(1 + below(static_cast<int>(beside.size()) - 1))];
       Instruction one = work(below(3) == 0 ? Lane::Compute : lane, below(9));
       if (one.lane != Lane::Compute) {
         while (i > 0 && below(2) == 0) one.after.push_back(below(i));

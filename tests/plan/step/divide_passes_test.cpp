@@ -10,81 +10,21 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "plan/program/content_check.hpp"
-#include "plan/program/implied_model.hpp"
-#include "plan/program/model_check.hpp"
-#include "plan/program/order_check.hpp"
 #include "plan/program/pass_parts.hpp"
-#include "plan/program/program_interpreter.hpp"
 #include "plan/program/program_meaning.hpp"
 #include "plan/program/replay.hpp"
-#include "plan/step/rank_program.hpp"
-#include "plan/step/tensor_graphs.hpp"
+#include "plan/step/tensor_cases.hpp"
 
 namespace garonne::plan::test {
 namespace {
-
-struct Case {
-  std::string name;
-  ModelGraph graph;
-  StepShape step;
-  StepSchedule schedule;
-};
-
-std::vector<Case> cases(unsigned seeds) {
-  std::vector<Case> all;
-  for (unsigned seed = 1; seed <= seeds; ++seed) {
-    const ModelGraph graph = with_collectives(random_graph(seed), seed);
-    for (const auto& [policy, schedule] : policy_schedules(graph)) {
-      StepShape step = tensor_step_shape(2, 1 + static_cast<int>(seed % 2), 1000);
-      step.zero = static_cast<int>(seed % 4);
-      all.push_back(
-          {"seed " + std::to_string(seed) + ", " + policy, graph, step, same_for_all(schedule, 2)});
-    }
-  }
-  return all;
-}
 
 std::string text(const Program& program) {
   return to_json(program, {}, {}).dump(1);
 }
 
-std::vector<Program> of_ranks(const Case& one, const Program& program) {
-  std::vector<Program> programs;
-  const int data_ranks = static_cast<int>(one.step.data_group.size());
-  for (int rank = 0; rank < 2 * data_ranks; ++rank) {
-    RankPlace place;
-    place.rank = rank;
-    place.coordinates = {rank / 2, 0, rank % 2};
-    for (int data = 0; data < data_ranks; ++data) place.data_group.push_back(2 * data + rank % 2);
-    place.tensor_group = {rank / 2 * 2, rank / 2 * 2 + 1};
-    programs.push_back(program_of_rank(program, one.graph, place));
-  }
-  return programs;
-}
-
-Outcome outcome_of(const Case& one, const std::vector<Program>& programs, LaneTiming timing,
-                   unsigned seed = 0) {
-  std::vector<RankProgram> ranks;
-  for (const Program& program : programs) ranks.push_back({&one.graph, &program});
-  return interpret(ranks, timing, seed);
-}
-
-void expect_proved(const Case& one, const std::vector<Program>& programs) {
-  for (const Program& program : programs) {
-    EXPECT_NO_THROW(check_order(program));
-    EXPECT_NO_THROW(check_against_model(program, one.graph));
-    EXPECT_NO_THROW(check_contents(program, one.graph));
-    const ModelGraph implied = implied_model(program);
-    EXPECT_NO_THROW(check_against_model(program, implied));
-    EXPECT_NO_THROW(check_contents(program, implied));
-  }
-  EXPECT_NO_THROW(replay_together(programs));
-}
-
 TEST(DividedPasses, FoldIntoTheProgramThatTheyCameFrom) {
   int parts = 0;
-  for (const Case& one : cases(12)) {
+  for (const TensorCase& one : tensor_cases(12)) {
     SCOPED_TRACE(one.name);
     Program undivided = make_undivided_program(one.graph, one.step, one.schedule);
     const Program divided = make_training_program(one.graph, one.step, one.schedule);
@@ -106,7 +46,7 @@ TEST(DividedPasses, FoldIntoTheProgramThatTheyCameFrom) {
 }
 
 TEST(DividedPasses, AreProvedAndSurviveTheirFile) {
-  for (const Case& one : cases(8)) {
+  for (const TensorCase& one : tensor_cases(8)) {
     SCOPED_TRACE(one.name);
     const Program program = make_training_program(one.graph, one.step, one.schedule);
     expect_proved(one, of_ranks(one, program));
@@ -117,7 +57,7 @@ TEST(DividedPasses, AreProvedAndSurviveTheirFile) {
 }
 
 TEST(DividedPasses, MeetBesideComputeToo) {
-  for (const Case& one : cases(6)) {
+  for (const TensorCase& one : tensor_cases(6)) {
     SCOPED_TRACE(one.name);
     const Program blocking = make_training_program(one.graph, one.step, one.schedule);
     const Program beside = with_passes_beside_compute(blocking);
@@ -132,40 +72,6 @@ TEST(DividedPasses, MeetBesideComputeToo) {
   }
 }
 
-// A sum over the tensor group behind one node, in place where `apart` is false.
-Case chain_with_a_sum(bool apart) {
-  Case one;
-  one.graph = chain(2, 2);
-  NodeSpec& node = one.graph.nodes[1];
-  // Its parameter goes, and those behind it move up.
-  node.parameters.clear();
-  one.graph.parameters.pop_back();
-  for (NodeSpec& other : one.graph.nodes) {
-    for (int& parameter : other.parameters) parameter -= parameter > 0 ? 1 : 0;
-  }
-  node.pinned_values.clear();
-  node.private_slot_bytes.clear();
-  node.forward_collective = {"all-reduce", 4096, apart ? 8192 : 0, 2048};
-  node.backward_collective = {"reduce-scatter", 4096, 4096, 2048};
-  node.forward.transient_bytes = node.forward_keep.transient_bytes = apart ? 12288 : 2048;
-  node.backward.transient_bytes = 4096;
-  one.step = tensor_step_shape(1, 1, 1000);
-  one.schedule = same_for_all(schedule_of(one.graph, "full"), 1);
-  return one;
-}
-
-std::string refusal(const Case& one, const Program& program) {
-  try {
-    replay(program);
-    check_order(program);
-    check_against_model(program, one.graph);
-    check_contents(program, one.graph);
-  } catch (const ReplayError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 Instruction& first_of(Program& program, const std::function<bool(const Instruction&)>& wanted) {
   return *std::find_if(program.instructions.begin(), program.instructions.end(), wanted);
 }
@@ -176,7 +82,7 @@ bool meets(const Instruction& instruction) {
 
 TEST(DividedPasses, AreRefusedWhereTheyAreNotWhole) {
   for (const bool apart : {false, true}) {
-    const Case one = chain_with_a_sum(apart);
+    const TensorCase one = chain_with_a_sum(apart);
     const Program program = make_training_program(one.graph, one.step, one.schedule);
     ASSERT_EQ(refusal(one, program), "");
     const auto refused = [&](const char* reason, const std::function<void(Program&)>& damage) {
@@ -217,7 +123,7 @@ TEST(DividedPasses, AreRefusedWhereTheyAreNotWhole) {
 }
 
 TEST(DividedPasses, WhatIsUnderWayIsNotTaken) {
-  const Case one = chain_with_a_sum(true);
+  const TensorCase one = chain_with_a_sum(true);
   const Program program =
       with_passes_beside_compute(make_training_program(one.graph, one.step, one.schedule));
   ASSERT_EQ(refusal(one, program), "");
@@ -232,7 +138,7 @@ TEST(DividedPasses, WhatIsUnderWayIsNotTaken) {
 }
 
 TEST(DividedPasses, ANodeDeclaresWhatItsPartsTake) {
-  Case one = chain_with_a_sum(true);
+  TensorCase one = chain_with_a_sum(true);
   one.graph.nodes[1].forward.transient_bytes -= 4096 + 64;
   one.graph.nodes[1].forward_keep.transient_bytes -= 4096 + 64;
   EXPECT_THROW(make_training_program(one.graph, one.step, one.schedule), InternalError);

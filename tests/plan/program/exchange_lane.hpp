@@ -1,0 +1,16 @@
+// A lane as an exercise: exchanges of tensor ranks beside those of gradients, which have the lane
+// of collectives. What is linked with exchange_lane.cpp has this lane; it is known nowhere else.
+#pragma once
+
+#include "base/lane.hpp"
+#include "plan/program/program.hpp"
+
+namespace garonne::plan::test {
+
+// The one behind those that are built in.
+inline constexpr Lane exchange_lane = static_cast<Lane>(lane_count);
+
+// Collectives of passes on the lane, each with a wait before its pass is finished.
+Program with_exchange_lane(Program program);
+
+}  // namespace garonne::plan::test
