@@ -54,7 +54,8 @@ struct Executor::Running {
   std::vector<std::vector<at::Tensor>> staged;     // by micro-batch: loaded, on the host
   std::vector<Transfer> transfers;                 // by instruction
   std::vector<device::Mark> marks;                 // by instruction on another lane; the host's
-  std::chrono::steady_clock::time_point start;     // of the instruction
+  device::Mark begun{Lane::Collective, 0};  // of the last collective on another lane; the host's
+  std::chrono::steady_clock::time_point start;  // of the instruction
   StepOutputs outputs;
 };
 

@@ -108,8 +108,11 @@ device::Mark Executor::put(Lane lane, Part work, std::size_t number,
                            const std::shared_ptr<Running>& running) {
   std::vector<device::Mark> after;
   if (lane != Lane::Compute) {
-    for (const int earlier : program_.instructions[number].after)
-      after.push_back(running->marks[index(earlier)]);
+    const plan::Instruction& instruction = program_.instructions[number];
+    for (const int earlier : instruction.after) after.push_back(running->marks[index(earlier)]);
+    // A lane has an order of its own.
+    if (plan::is_collective(instruction.operation) && running->begun.lane != lane)
+      after.push_back(running->begun);
   }
   return machine_.device->run(
       lane,
@@ -130,7 +133,7 @@ void Executor::issue(std::size_t number, const std::shared_ptr<Running>& running
   }
   // What is collective is begun in one order on all ranks, whichever lane begins it.
   if (blocks(instruction)) {
-    device.order(Lane::Compute, device.mark(Lane::Collective));
+    device.order(Lane::Compute, running->begun);
   }
   if (instruction.operation == plan::Operation::Load) {
     running->staged[index(instruction.micro_batch)] = loaded(instruction, *running);
@@ -150,6 +153,7 @@ void Executor::issue(std::size_t number, const std::shared_ptr<Running>& running
   }
   put(Lane::Compute, &Executor::prepare, number, running);
   running->marks[number] = put(instruction.lane, &Executor::start_transfer, number, running);
+  if (plan::is_collective(instruction.operation)) running->begun = running->marks[number];
 }
 
 void Executor::carry_out(std::size_t number, Running& running) {
