@@ -12,6 +12,7 @@
 #include "device/cpu_device.hpp"
 #include "device/emulated_device.hpp"
 #include "dist/session.hpp"
+#include "exec/exchange_device.hpp"
 #include "exec/executor.hpp"
 #include "exec/host_access.hpp"
 #include "exec/profile/profile.hpp"
@@ -19,6 +20,7 @@
 #include "nn/compute_session.hpp"
 #include "nn/gpt/gpt.hpp"
 #include "plan/model/cost_table.hpp"
+#include "plan/program/exchange_lane.hpp"
 #include "plan/program/pass_parts.hpp"
 #include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
@@ -39,8 +41,9 @@ struct Setting {
   std::string plan = "keep-all";
   std::int64_t vocabulary = 61;
   double dropout = 0.2;
-  // Collectives of nodes on a lane of their own, on a device whose lanes are late.
-  bool beside_compute = false;
+  // What puts collectives of nodes beside compute; on a device whose lanes are late, or on the CPU.
+  plan::Program (*beside_compute)(plan::Program) = nullptr;
+  bool late = true;
 
   nn::GptSizes sizes() const { return {2, 32, 4, 24, vocabulary, dropout}; }
 };
@@ -86,14 +89,17 @@ class Rank {
     program_ = plan::program_of_rank(
         std::move(program_), model_.graph,
         {part.tensor, {0, 0, part.tensor}, step.data_group, step.tensor_group, {}, {}});
-    device_ = std::make_unique<device::CpuDevice>();
+    std::unique_ptr<device::Device> carrier = std::make_unique<device::CpuDevice>();
     if (setting.beside_compute) {
-      program_ = plan::test::with_passes_beside_compute(std::move(program_));
+      program_ = setting.beside_compute(std::move(program_));
       EXPECT_EQ(plan::replay(program_).peak_bytes, prediction_.peak_bytes);
       plan::prove(program_, model_.graph);
-      device_ = std::make_unique<device::EmulatedDevice>(device::EmulatedSettings{
+    }
+    if (setting.beside_compute && setting.late) {
+      carrier = std::make_unique<device::EmulatedDevice>(device::EmulatedSettings{
           .delay_seed = 17 + part.tensor, .longest_hold_seconds = 0.02, .compute_thread = true});
     }
+    device_ = std::make_unique<ExchangeDevice>(std::move(carrier));
     tier_ = std::make_unique<DeviceTier>(no_limit, device_->kind());
     const DeviceScope scope(*tier_);
     state_ =
@@ -139,6 +145,8 @@ class Rank {
   const plan::Program& program() const { return program_; }
   const plan::Prediction& prediction() const { return prediction_; }
   const std::vector<at::Tensor>& gradients() const { return gradients_; }
+  // Pieces of work that its device was given for the lane.
+  std::uint64_t works_on(Lane lane) { return device_->mark(lane).number; }
 
  private:
   // What the first rank measured, so that all know the same; products are the default library's.
@@ -227,6 +235,26 @@ class TensorAxis : public testing::Test {
     }
   }
 
+  // Steps of the Rank with collectives of nodes beside compute and without. Returns the former.
+  std::unique_ptr<Rank> expect_same_bits(Setting setting) {
+    SCOPED_TRACE(precision_name(setting.precision));
+    auto beside = std::make_unique<Rank>(setting, session_, transport_.get());
+    setting.beside_compute = nullptr;
+    Rank blocking(setting, session_, transport_.get());
+    for (std::int64_t number = 1; number <= 3; ++number) {
+      const StepOutputs wanted = blocking.step(number);
+      const StepOutputs found = beside->step(number);
+      EXPECT_EQ(found.loss, wanted.loss);
+      EXPECT_EQ(found.gradient_norm, wanted.gradient_norm);
+      EXPECT_EQ(found.peak_bytes, wanted.peak_bytes);
+    }
+    for (std::size_t p = 0; p < beside->state().parameters.size(); ++p) {
+      EXPECT_TRUE(at::equal(beside->state().parameters[p].trained(),
+                            blocking.state().parameters[p].trained()));
+    }
+    return beside;
+  }
+
   dist::Session session_;
   dist::CommunicationThread thread_;
   std::unique_ptr<dist::Transport> transport_;
@@ -277,22 +305,28 @@ TEST_F(TensorAxis, CollectivesBesideComputeChangeNoBit) {
     for (const bool sequence_parallel : {false, true}) {
       for (const char* plan : {"keep-all", "full"}) {
         Setting setting{precision, sequence_parallel, plan};
-        SCOPED_TRACE(precision_name(precision));
-        Rank blocking(setting, session_, transport_.get());
-        setting.beside_compute = true;
-        Rank beside(setting, session_, transport_.get());
-        for (std::int64_t number = 1; number <= 3; ++number) {
-          const StepOutputs wanted = blocking.step(number);
-          const StepOutputs found = beside.step(number);
-          EXPECT_EQ(found.loss, wanted.loss);
-          EXPECT_EQ(found.gradient_norm, wanted.gradient_norm);
-          EXPECT_EQ(found.peak_bytes, wanted.peak_bytes);
-        }
-        for (std::size_t p = 0; p < beside.state().parameters.size(); ++p) {
-          EXPECT_TRUE(at::equal(beside.state().parameters[p].trained(),
-                                blocking.state().parameters[p].trained()));
-        }
+        setting.beside_compute = plan::test::with_passes_beside_compute;
+        expect_same_bits(setting);
       }
+    }
+  }
+}
+
+// And so are they on a lane that the product does not have, whatever carries it. Where sequences are
+// cut, a sum of gradients is under way on its own lane when the last of them begins.
+TEST_F(TensorAxis, AnotherLaneChangesNoBit) {
+  for (const bool sequence_parallel : {false, true}) {
+    for (const bool late : {false, true}) {
+      Setting setting{Precision::Float32, sequence_parallel, "full"};
+      setting.beside_compute = plan::test::with_exchange_lane;
+      setting.late = late;
+      const std::unique_ptr<Rank> beside = expect_same_bits(setting);
+      std::uint64_t exchanges = 0;
+      for (const plan::Instruction& instruction : beside->program().instructions)
+        exchanges += instruction.lane == plan::test::exchange_lane;
+      EXPECT_GT(exchanges, 20U);
+      // The CPU does where it stands what is put on lanes elsewhere.
+      EXPECT_EQ(beside->works_on(plan::test::exchange_lane), late ? 3 * exchanges : 0);
     }
   }
 }
