@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A headless Chromium over its debugging pipe, where there is one: pages as people see them."""
+"""A headless Chromium over its debugging pipe: pages as people see them. Where there is none the tests of pages fail."""
 import base64
 import json
 import os
@@ -9,13 +9,16 @@ import subprocess
 import tempfile
 import time
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Browser:
     """Opens files at a width, in light or dark; notes errors of the console and what is fetched."""
 
     def __init__(self):
+        if not CHROMIUM:
+            raise FileNotFoundError(f"none of {', '.join(NAMES)} is on the PATH; scripts/setup --tests installs one")
         self.profile = tempfile.mkdtemp(prefix="garonne-browser-")
         to_browser, self.out = os.pipe()
         self.inward, from_browser = os.pipe()

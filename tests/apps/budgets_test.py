@@ -49,6 +49,5 @@ class BudgetsTest(unittest.TestCase):
 
 if __name__ == "__main__":
     if not DATA.exists():
-        print(f"skipped: {DATA} is missing; scripts/fetch-data makes it")
-        sys.exit(77)
+        sys.exit(f"{DATA} is missing; scripts/fetch-data makes it")
     unittest.main(verbosity=2)

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import unittest
 
 from support import BINARY, ProgramTest, run
@@ -13,10 +14,22 @@ ROOT = pathlib.Path(os.environ.get("GARONNE_SOURCE", pathlib.Path(__file__).reso
 HOSTS = ROOT / "scripts" / "emulated-hosts"
 QUICK = ("--seconds", 0.01, "--threads", 1, "--largest")
 
-try:
-    import tomllib
-except ImportError:
-    tomllib = None
+EMULATED_HOSTS = "GARONNE_EMULATED_HOSTS"
+
+
+def cluster_of(path):
+    """The tables of a cluster file, whose values are numbers and texts of one line. Python knows TOML from 3.11 only."""
+    found = table = {}
+    for line in path.read_text().splitlines():
+        line = line.split("#")[0].strip()
+        if line.startswith("["):
+            table = found
+            for part in line.strip("[]").split("."):
+                table = table.setdefault(part, {})
+        elif line:
+            name, value = line.split("=")
+            table[name.strip()] = json.loads(value)
+    return found
 
 
 def table_rows(out):
@@ -87,15 +100,15 @@ class BenchTest(ProgramTest):
 
 class LinksTest(ProgramTest):
     def check_cluster(self, path, devices_per_node, nodes):
-        text = path.read_text()
-        if tomllib:
-            cluster = tomllib.loads(text)
-            self.assertEqual((cluster["devices_per_node"], cluster["nodes"]), (devices_per_node, nodes))
-            for link in cluster["link"].values():
-                self.assertGreater(link["bytes_per_second"], 1e5)
-                self.assertGreaterEqual(link["latency_seconds"], 0)
-            for rate in ("float32", "bfloat16", "float64"):
-                self.assertGreater(cluster["device"]["flops"][rate], 1e6)
+        cluster = cluster_of(path)
+        self.assertEqual((cluster["devices_per_node"], cluster["nodes"]), (devices_per_node, nodes))
+        self.assertIn("inside_node", cluster["link"])
+        for link in cluster["link"].values():
+            self.assertGreater(link["bytes_per_second"], 1e5)
+            self.assertGreaterEqual(link["latency_seconds"], 0)
+        for rate in ("float32", "bfloat16", "float64"):
+            self.assertGreater(cluster["device"]["flops"][rate], 1e6)
+        return cluster
 
     def test_a_cluster_file_is_written(self):
         path = self.folder / "cluster.toml"
@@ -114,11 +127,8 @@ class LinksTest(ProgramTest):
         self.assertIn("mpirun -n 2", run("bench", "links", check=2).stderr)
 
     # Rates of a busy machine are no rates: under the label long, where it is alone.
-    @unittest.skipUnless(os.environ.get("GARONNE_EMULATED_HOSTS"), "GARONNE_EMULATED_HOSTS is not set")
+    @unittest.skipUnless(EMULATED_HOSTS in os.environ, "under the label long")
     def test_emulated_hosts_are_hosts_with_slow_links(self):
-        checked = subprocess.run([HOSTS, "check"], capture_output=True, text=True)
-        if checked.returncode != 0:
-            self.skipTest(checked.stdout.strip())
         environment = os.environ | {"GARONNE_HOSTS_PREFIX": f"gt{os.getpid() % 1000}-"}
 
         def hosts(*words):
@@ -135,13 +145,14 @@ class LinksTest(ProgramTest):
             hosts("down")
         self.assertIn("ranks     2 on 2 hosts", out)
         self.assertIn("1 group of 2, across hosts: {0 1}", out)
-        self.check_cluster(path, 2, 2)
-        if tomllib:
-            link = tomllib.loads(path.read_text())["link"]
-            # 12.5 MB/s at most; machines in company are slower, but within a host nobody limits.
-            self.assertLess(link["between_nodes"]["bytes_per_second"], 14e6)
-            self.assertGreater(link["inside_node"]["bytes_per_second"], link["between_nodes"]["bytes_per_second"])
+        link = self.check_cluster(path, 2, 2)["link"]
+        # 12.5 MB/s at most; machines in company are slower, but within a host nobody limits.
+        self.assertLess(link["between_nodes"]["bytes_per_second"], 14e6)
+        self.assertGreater(link["inside_node"]["bytes_per_second"], link["between_nodes"]["bytes_per_second"])
 
 
 if __name__ == "__main__":
+    # 77, which CTest calls skipped, where this machine allows no hosts.
+    if EMULATED_HOSTS in os.environ and (code := subprocess.run([HOSTS, "check"]).returncode):
+        sys.exit(code)
     unittest.main(verbosity=2)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Our plain PyTorch operators (fourier_operators.py) beside the neuraloperator library with the same weights.
 
-The library computes its spectra in complex64 whatever the weights, so this holds to float32 only. Skipped (77) where
-the library is not installed.
+The library computes its spectra in complex64 whatever the weights, so this holds to float32 only. scripts/test --peer
+installs it.
 """
 import importlib.util
 import math
@@ -19,8 +19,7 @@ if (ENVIRONMENT / "garonne-wheels.txt").exists() and pathlib.Path(sys.prefix).re
     os.execv(ENVIRONMENT / "bin" / "python", [str(ENVIRONMENT / "bin" / "python"), *sys.argv])
 
 if any(importlib.util.find_spec(name) is None for name in ("torch", "neuralop", "tltorch", "opt_einsum")):
-    print("neuraloperator is not installed: scripts/bench --environment-only")
-    sys.exit(77)
+    sys.exit("neuraloperator is not installed: scripts/bench --environment-only")
 
 # The packages' own __init__ import data sets, trackers and plots; the model alone needs none of them.
 for package in ("neuralop", "neuralop.models", "neuralop.layers", "neuralop.losses"):

@@ -4,13 +4,12 @@
 
 Exports the initialisation to Hugging Face's format, trains it there with PyTorch's AdamW, and compares losses,
 gradient norms and the weights after ten steps, in float32 and in float64. Needs the environment that
-`scripts/bench --environment-only` makes; exit code 77 (skipped) without it.
+`scripts/bench --environment-only` makes, as scripts/test --peer does.
 """
 import os
 import pathlib
 import sys
 
-SKIPPED = 77
 ENVIRONMENT = pathlib.Path(os.environ["GARONNE_SOURCE"]) / ".deps" / "bench-python"
 
 
@@ -20,8 +19,7 @@ def enter_environment():
         return
     # The list of wheels is written when all of them are there.
     if not (ENVIRONMENT / "garonne-wheels.txt").exists():
-        print("skipped: .deps/bench-python has no PyTorch; `scripts/bench --environment-only` makes it")
-        sys.exit(SKIPPED)
+        sys.exit(".deps/bench-python has no PyTorch; `scripts/bench --environment-only` makes it")
     python = str(ENVIRONMENT / "bin" / "python")
     # Python finds its environment by the name that it is called by.
     os.execv(python, [python, *sys.argv])
