@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Random models on random grids, the small data that they learn, and which of them cannot work."""
 import itertools
+import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import tempfile
 import unittest
@@ -164,11 +166,49 @@ def shares_weights_well(keys, firsts, devices):
 
 
 def cuts_that_work(keys, stages, schedule):
-    """Whether any way to cut the model into stages works, and whether all do: seconds decide which is taken."""
+    """By the first blocks of the parts: whether the model works cut like that, of all ways to cut it."""
     devices = devices_of_parts(stages, schedule)
     later = beginnings(keys)[1:]
-    found = [shares_weights_well(keys, (0, *firsts), devices) for firsts in itertools.combinations(later, len(devices) - 1)]
-    return any(found), bool(found) and all(found)
+    cuts = [(0, *firsts) for firsts in itertools.combinations(later, len(devices) - 1)]
+    return {firsts: shares_weights_well(keys, firsts, devices) for firsts in cuts}
+
+
+def seconds_of_blocks(config, keys, tensor):
+    """Of the blocks that blocks_of_steps() says, those of their nodes in what `garonne plan --graph` writes."""
+    path = config.parent / "graph.json"
+    run("plan", config, *arguments_of(keys), "--grid.tensor", tensor, "--memory.budget", "64GiB", "--graph", path)
+    tasks = [(task["name"].split()[1], task["options"][0]["seconds"]) for task in json.loads(path.read_text())["tasks"]]
+    in_step = keys["model.layers"] + 2
+    block_of = {}
+    block = 0
+    for name, _ in tasks:
+        step, inner = re.match(r"(?:step\.(\d+)\.)?(?:(?:block|layer)\.(\d+)\.)?", name).groups()
+        if name in block_of:  # its backward
+            continue
+        if inner is not None:
+            block = in_step * int(step or 0) + 1 + int(inner)
+        elif step is not None and int(step) > block // in_step:
+            block = in_step * int(step)
+        elif block % in_step != 0:  # after the last layer
+            block = in_step * (block // in_step) + in_step - 1
+        block_of[name] = block
+    seconds = [0.0] * len(blocks_of_steps(keys))
+    for name, of_task in tasks:
+        seconds[block_of[name]] += of_task
+    return seconds
+
+
+def fastest_cuts(seconds, cuts):
+    """Those whose slowest part is the fastest, and of these those of the least squares; several where rounding decides."""
+    def cost(firsts):
+        parts = [sum(seconds[begin:end]) for begin, end in zip(firsts, (*firsts[1:], len(seconds)), strict=True)]
+        return max(parts), sum(part * part for part in parts)
+
+    costs = {firsts: cost(firsts) for firsts in cuts}
+    for which in (0, 1):
+        least = min(of_cut[which] for of_cut in costs.values())
+        costs = {firsts: of_cut for firsts, of_cut in costs.items() if of_cut[which] <= least * (1 + 1e-9)}
+    return list(costs)
 
 
 def members_that_have_rows(keys, tensor):
@@ -187,17 +227,22 @@ def members_that_have_rows(keys, tensor):
     return tensor <= min(modes, padded) and padded * (tensor - 1) // tensor < rows
 
 
-def grid_refusals(keys, grid, global_batch):
-    """Keys for which a model that works on one rank has to be refused on this grid, and those for which it may be."""
+def grid_refusals(config, keys, grid, global_batch):
+    """Keys for which a model that works on one rank has to be refused on this grid, and those for which it may be: where
+    of cuts that are as fast but for rounding some work."""
     must, may = set(), set()
     stages, tensor = grid["grid.pipeline"], grid["grid.tensor"]
     if global_batch % (grid["grid.data"] * keys["train.micro_batch"]) != 0:
         must.add("train.global_batch")
     if stages > 1:
-        works, always = cuts_that_work(keys, stages, grid["grid.schedule"])
-        if not works or (grid["grid.schedule"] == "chimera" and stages % 2 != 0):
+        works = cuts_that_work(keys, stages, grid["grid.schedule"])
+        some_do = any(works.values()) and not all(works.values())
+        if some_do and not must and not model_refusals(keys):
+            fastest = fastest_cuts(seconds_of_blocks(config, keys, tensor), works)
+            works = {firsts: works[firsts] for firsts in fastest}
+        if not any(works.values()) or (grid["grid.schedule"] == "chimera" and stages % 2 != 0):
             must.add("grid.pipeline")
-        elif not always:
+        elif not all(works.values()):
             may.add("grid.pipeline")
     if tensor > 1 and keys["model.kind"] == "gpt":
         if keys["model.heads"] % tensor != 0:

@@ -63,7 +63,7 @@ class SmallestBudgetTest(RandomModelsTest):
                        timeout=300, **options)
 
         first = planned(1, check=None)
-        must, may = grid_refusals(keys, grid, batch)
+        must, may = grid_refusals(self.config, keys, grid, batch)
         if first.returncode == 2:
             check_refusal(self, first, model_refusals(keys) | must, may)
             return False
