@@ -15,9 +15,9 @@ if(MPIEXEC_EXECUTABLE)
   execute_process(COMMAND "${MPIEXEC_EXECUTABLE}" --version OUTPUT_VARIABLE launcher_version ERROR_QUIET)
   if(launcher_version MATCHES "Open MPI|OpenRTE")
     set(garonne_launcher_flags --oversubscribe --bind-to none)
-    # The same for tests that call mpirun themselves.
+    # The same for tests that call mpirun themselves. Ranks that wait give way: other tests run beside them.
     list(APPEND garonne_test_environment
-      OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none)
+      OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1)
     execute_process(COMMAND id -u OUTPUT_VARIABLE user OUTPUT_STRIP_TRAILING_WHITESPACE)
     if(user STREQUAL "0")
       list(PREPEND garonne_launcher_flags --allow-run-as-root)

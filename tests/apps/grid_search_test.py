@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`garonne plan` without a grid: the ten best of a number of ranks, on clusters from files."""
 import json
+import os
 import re
 import time
 import unittest
@@ -25,9 +26,11 @@ latency_seconds = 5e-6
 bytes_per_second = 0.5e9
 """
 
-LARGE = """
+# All 96 layers under the label long.
+LAYERS = int(os.environ.get("GARONNE_LAYERS", 24))
+LARGE = f"""
 [model]
-layers = 96
+layers = {LAYERS}
 hidden = 12288
 heads = 96
 sequence = 2048
@@ -132,7 +135,7 @@ class GridSearchTest(ProgramTest):
         config.write_text(LARGE)
         start = time.time()
         answer = self.search("--ranks", 4096, "--cluster", self.frontier(), config=config)
-        print(f"4096 devices: {time.time() - start:.1f} s, {answer['candidates']} grids, {answer['planned']} planned")
+        print(f"4096 devices, {LAYERS} layers: {time.time() - start:.1f} s, {answer['candidates']} grids, {answer['planned']} planned")
         self.assertEqual(len(answer["grids"]), 10)
         seconds = [grid["seconds"] for grid in answer["grids"]]
         self.assertEqual(seconds, sorted(seconds))
@@ -141,7 +144,6 @@ class GridSearchTest(ProgramTest):
             self.assertLessEqual(max(grid["peak_bytes"]), answer["budget_bytes"])
 
     def frontier(self):
-        import os
         return os.path.join(os.environ["GARONNE_SOURCE"], "config", "clusters", "frontier.toml")
 
 

@@ -66,6 +66,7 @@ QUICK = 14
 # Of each axis one, for the precisions that are quick, too.
 QUICK_OF_AXES = [(1, 2, 1, {}), (1, 1, 2, {"sequence_parallel": "true"}), (2, 1, 1, {"zero": 3})]
 STEPS = 10
+LOW_PRECISION_STEPS = 50 if ALL else 20
 MICRO_BATCHES = 8
 
 
@@ -187,7 +188,7 @@ class GridsTest(ProgramTest):
         self.compare(self.grids(QUICK_OF_AXES), "float32", 1e-5, 1e-4, 1e-3)
 
     def test_bfloat16_comes_to_the_same_loss(self):
-        arguments = ("--train.precision", "bfloat16", "--train.steps", 50, "--model.layers", 6,
+        arguments = ("--train.precision", "bfloat16", "--train.steps", LOW_PRECISION_STEPS, "--model.layers", 6,
                      "--train.global_batch", 16, "--train.micro_batch", 2, "--evaluation.batches", 0)
         one = self.directory("one")
         self.train(one, *arguments)

@@ -1,6 +1,7 @@
 #include "plan/step/graphs.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <stdexcept>
 
@@ -185,6 +186,10 @@ NodeSchedule schedule_of(const ModelGraph& graph, const std::string& policy) {
     if (name == policy) return schedule;
   }
   throw std::out_of_range("no policy " + policy);
+}
+
+bool whole_sweep() {
+  return std::getenv("GARONNE_WHOLE_SWEEPS") != nullptr;
 }
 
 StepShape step_shape(int micro_batches, int ranks, std::int64_t bucket_bytes) {

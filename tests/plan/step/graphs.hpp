@@ -35,6 +35,9 @@ std::vector<std::pair<std::string, NodeSchedule>> policy_schedules(const ModelGr
 // The one schedule of "keep-all" or "full".
 NodeSchedule schedule_of(const ModelGraph& graph, const std::string& policy);
 
+// All of the cases, of which the quick suite takes some: GARONNE_WHOLE_SWEEPS is set.
+bool whole_sweep();
+
 // A step of `micro_batches` on each of `ranks` data ranks.
 StepShape step_shape(int micro_batches, int ranks, std::int64_t bucket_bytes);
 
