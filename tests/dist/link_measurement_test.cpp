@@ -45,8 +45,9 @@ TEST(FitLink, ErrorsOfSamplesDoNotAddUp) {
   EXPECT_NEAR(fit.latency_seconds, latency, 0.06 * latency);
   EXPECT_NEAR(fit.bytes_per_second, rate, 0.06 * rate);
   EXPECT_GT(fit.median_error, 0);
+  // Of a sample that is 5 % too small, where latency and rate are 6 % too slow.
   EXPECT_GT(fit.worst_error, 0.04);
-  EXPECT_LT(fit.worst_error, 0.13);
+  EXPECT_LT(fit.worst_error, 1 / 0.95 / 0.94 - 1);
 }
 
 TEST(FitLink, LeavesAsideWhatPassesWithinABurst) {

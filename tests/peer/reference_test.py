@@ -13,8 +13,10 @@ from tiny_run import Checks, TinyRun, hash_of, tiny_text
 
 VALUES = pathlib.Path(os.environ["GARONNE_SOURCE"]) / "tests" / "apps" / "reference_values" / "gpt_tiny.json"
 
-# Relative errors against values of float64: of the loss and of the gradient norm.
-TOLERANCES = {"float64": (1e-9, 1e-9), "float32": (2e-5, 1e-4), "bfloat16": (1e-2, 1e-1)}
+# Relative errors against values of float64: of the loss and of the gradient norm. In bfloat16 some 25 nodes round what they
+# make and have rounded weights, each by 2^-8 / sqrt(3) of a number at random: 1.6 % on the way to the loss, where the errors of
+# tokens average out, and 2.3 % with the way back; weights of ten steps ago add as much again.
+TOLERANCES = {"float64": (1e-9, 1e-9), "float32": (2e-5, 1e-4), "bfloat16": (5e-3, 5e-2)}
 
 
 def main():
