@@ -17,6 +17,7 @@
 #include "nn/element_type.hpp"
 #include "nn/gemm/product.hpp"
 #include "nn/model.hpp"
+#include "nn/roundings.hpp"
 
 namespace garonne::test {
 
@@ -40,6 +41,7 @@ struct RunSource {
   std::uint64_t step = 0;
   std::int64_t first_sample = 7;
   nn::Products products;
+  Roundings* roundings = nullptr;  // where set, of every value, parameter and gradient
 };
 
 // `loaded`: by name, in any type of numbers; fields are rounded to the compute type.
@@ -58,12 +60,16 @@ inline ModelRun run_model(const nn::Model& model, Precision precision, const Nam
   context.samples = samples.data();
   context.batch = model.batch;
   context.products = &source.products;
+  const auto rounded = [&](std::size_t value, const at::Tensor& exact) {
+    return source.roundings ? source.roundings->value(value, exact) : exact;
+  };
   const auto compute = nn::compute_scalar_type(precision);
   std::vector<at::Tensor> p;
   std::vector<at::Tensor> targets;
   std::vector<bool> written(graph.parameters.size(), false);
   for (const auto& spec : graph.parameters) {
     p.push_back(parameters.at(spec.name).to(compute));
+    if (source.roundings) p.back() = source.roundings->parameter(p.back());
     // In a bucket at an odd place, as behind a parameter of one number; what is there before the
     // first contribution must not matter.
     targets.push_back(at::full({spec.elements + 1}, std::nan(""),
@@ -74,10 +80,10 @@ inline ModelRun run_model(const nn::Model& model, Precision precision, const Nam
   run.values.resize(graph.values.size());
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     if (!graph.values[v].loaded) continue;
-    run.values[v] = loaded.at(graph.values[v].name)
-                        .to(nn::scalar_type_of(graph.values[v].type))
-                        .reshape(graph.values[v].shape)
-                        .contiguous();
+    run.values[v] = rounded(v, loaded.at(graph.values[v].name)
+                                   .to(nn::scalar_type_of(graph.values[v].type))
+                                   .reshape(graph.values[v].shape)
+                                   .contiguous());
   }
   const auto gather = [](const std::vector<at::Tensor>& from, const std::vector<int>& which) {
     std::vector<at::Tensor> tensors;
@@ -103,6 +109,7 @@ inline ModelRun run_model(const nn::Model& model, Precision precision, const Nam
     EXPECT_EQ(output.scalar_type(), nn::scalar_type_of(declared.type)) << spec.name;
     EXPECT_TRUE(output.is_contiguous()) << spec.name;
     EXPECT_EQ(records[n].slots.size(), spec.private_slot_bytes.size()) << spec.name;
+    output = rounded(static_cast<std::size_t>(spec.output), output);
   }
   if (graph.loss < 0) return run;
   run.loss = run.values[static_cast<std::size_t>(graph.loss)].item<double>();
@@ -142,17 +149,23 @@ inline ModelRun run_model(const nn::Model& model, Precision precision, const Nam
     const auto made = model.nodes[n]->backward(context, arguments);
     for (std::size_t i = 0; i < spec.inputs.size(); ++i) {
       if (!arguments.wanted[i]) continue;
-      at::Tensor& gradient = gradients[static_cast<std::size_t>(spec.inputs[i])];
-      const auto& value = graph.values[static_cast<std::size_t>(spec.inputs[i])];
+      const auto to = static_cast<std::size_t>(spec.inputs[i]);
+      at::Tensor& gradient = gradients[to];
+      const auto& value = graph.values[to];
       EXPECT_EQ(made[i].scalar_type(), nn::scalar_type_of(value.type)) << spec.name;
       if (arguments.output_gradient.defined()) {
         EXPECT_EQ(made[i].data_ptr() == arguments.output_gradient.data_ptr(),
                   spec.gradient_aliases[i])
             << spec.name << " and its declared alias";
       }
-      gradient = gradient.defined() && !arguments.add_to[i].defined()
-                     ? gradient + made[i].view(value.shape)
-                     : made[i].view(value.shape);
+      const bool sum = gradient.defined();
+      // And was rounded before.
+      const bool same = arguments.output_gradient.defined() && spec.gradient_aliases[i];
+      const at::Tensor shaped = made[i].view(value.shape);
+      gradient = sum && !arguments.add_to[i].defined()
+                     ? gradient + (same ? shaped : rounded(to, shaped))
+                     : shaped;
+      if (sum || !same) gradient = rounded(to, gradient);
     }
   }
   for (std::size_t k = 0; k < graph.parameters.size(); ++k) {
@@ -160,6 +173,31 @@ inline ModelRun run_model(const nn::Model& model, Precision precision, const Nam
         targets[k].reshape(graph.parameters[k].shape).to(at::kDouble);
   }
   return run;
+}
+
+// Loss and gradients in a precision are off from those in float64 by no more than what rounding
+// does. `make` gives the model in a precision.
+template <typename MakeModel>
+void expect_off_by_rounding(const MakeModel& make, Precision precision, const Named& parameters,
+                            const Named& loaded) {
+  const nn::Model exact_model = make(Precision::Float64);
+  const nn::Model model = make(precision);
+  ASSERT_EQ(model.graph.values.size(), exact_model.graph.values.size());
+  const auto run = [&](const nn::Model& which, Precision of, Roundings* roundings) {
+    RunSource source;
+    source.roundings = roundings;
+    const ModelRun result = run_model(which, of, parameters, loaded, 1, false, source);
+    Named all = result.gradients;
+    all["loss"] = at::scalar_tensor(result.loss, at::kDouble);
+    return all;
+  };
+  const Named exact = run(exact_model, Precision::Float64, nullptr);
+  ErrorsOfRounding errors;
+  for (int seed = 0; seed < ErrorsOfRounding::runs; ++seed) {
+    Roundings roundings(model, precision, static_cast<std::uint64_t>(seed));
+    errors.add(run(exact_model, Precision::Float64, &roundings), exact);
+  }
+  errors.check(run(model, precision, nullptr), exact);
 }
 
 }  // namespace garonne::test

@@ -18,6 +18,7 @@
 #include "nn/element_type.hpp"
 #include "nn/fields/field_model.hpp"
 #include "nn/gemm/product.hpp"
+#include "nn/roundings.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -66,6 +67,8 @@ FieldShape shape_of(const nlohmann::json& item) {
   return shape;
 }
 
+using garonne::test::ErrorsOfRounding;
+using garonne::test::Roundings;
 using Named = std::map<std::string, at::Tensor>;
 
 Named parameters_of(const Model& model) {
@@ -97,9 +100,10 @@ std::vector<at::Tensor> gather(const std::vector<at::Tensor>& from, const std::v
 }
 
 // The model node by node, as the executor would, from a given gradient of the prediction. Where a
-// node may write its input's gradient over the output's, it does.
+// node may write its input's gradient over the output's, it does. `roundings` may be none.
 Result run_nodes(const Model& model, Precision precision, const Named& parameters,
-                 const at::Tensor& input, const at::Tensor& output_gradient) {
+                 const at::Tensor& input, const at::Tensor& output_gradient,
+                 Roundings* roundings = nullptr) {
   const at::NoGradGuard no_gradients;
   const auto& graph = model.graph;
   const Products products;
@@ -107,11 +111,15 @@ Result run_nodes(const Model& model, Precision precision, const Named& parameter
   context.precision = precision;
   context.batch = model.batch;
   context.products = &products;
+  const auto rounded = [&](int value, const at::Tensor& exact) {
+    return roundings ? roundings->value(static_cast<std::size_t>(value), exact) : exact;
+  };
   const auto compute = compute_scalar_type(precision);
   std::vector<at::Tensor> p;
   std::vector<at::Tensor> parameter_gradients;
   for (const auto& spec : graph.parameters) {
     p.push_back(parameters.at(spec.name).to(compute).contiguous());
+    if (roundings) p.back() = roundings->parameter(p.back());
     // At an odd place, as in a bucket behind a parameter of one number.
     parameter_gradients.push_back(at::full({spec.elements + 1}, std::nan(""),
                                            at::TensorOptions().dtype(state_scalar_type(precision)))
@@ -119,7 +127,7 @@ Result run_nodes(const Model& model, Precision precision, const Named& parameter
   }
   std::vector<bool> written(p.size(), false);
   std::vector<at::Tensor> values(graph.values.size());
-  values[0] = input.to(compute).view(graph.values[0].shape).contiguous();
+  values[0] = rounded(0, input.to(compute).view(graph.values[0].shape).contiguous());
   std::vector<Record> records(graph.nodes.size());
   std::vector<int> uses(graph.values.size(), 0);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -131,13 +139,14 @@ Result run_nodes(const Model& model, Precision precision, const Named& parameter
     EXPECT_EQ(out.sizes(), value.shape) << spec.name;
     EXPECT_EQ(out.scalar_type(), scalar_type_of(value.type)) << spec.name;
     EXPECT_TRUE(out.is_contiguous()) << spec.name;
-    values[static_cast<std::size_t>(spec.output)] = out;
+    values[static_cast<std::size_t>(spec.output)] = rounded(spec.output, out);
   }
   Result result;
   result.prediction = values[static_cast<std::size_t>(graph.nodes.back().output)].to(at::kDouble);
   std::vector<at::Tensor> gradients(graph.values.size());
-  gradients[static_cast<std::size_t>(graph.nodes.back().output)] =
-      output_gradient.to(compute).view(result.prediction.sizes()).clone();
+  const int last = graph.nodes.back().output;
+  gradients[static_cast<std::size_t>(last)] =
+      rounded(last, output_gradient.to(compute).view(result.prediction.sizes()).clone());
   for (std::size_t n = graph.nodes.size(); n-- > 0;) {
     const auto& spec = graph.nodes[n];
     BackwardArguments arguments;
@@ -169,8 +178,10 @@ Result run_nodes(const Model& model, Precision precision, const Named& parameter
       EXPECT_EQ(same, spec.gradient_aliases[i] || arguments.overwrite[i]) << spec.name;
       at::Tensor& gradient = gradients[static_cast<std::size_t>(spec.inputs[i])];
       const auto& value = graph.values[static_cast<std::size_t>(spec.inputs[i])];
-      const at::Tensor shaped = made[i].view(value.shape);
-      gradient = gradient.defined() ? gradient + shaped : shaped;
+      const bool aliases = spec.gradient_aliases[i];  // and was rounded before
+      const at::Tensor shaped =
+          aliases ? made[i].view(value.shape) : rounded(spec.inputs[i], made[i].view(value.shape));
+      gradient = gradient.defined() ? rounded(spec.inputs[i], gradient + shaped) : shaped;
     }
   }
   for (std::size_t k = 0; k < graph.parameters.size(); ++k) {
@@ -201,15 +212,19 @@ void expect_summary(const at::Tensor& tensor, const nlohmann::json& wanted, doub
   }
 }
 
-void check_all(Precision precision, double tolerance, double gradient_tolerance) {
+Model model_of(const nlohmann::json& item, Precision precision) {
+  Declaration declaration;
+  declaration.precision = precision;
+  declaration.threads = 2;
+  return make_field_predictor(keys_of(item), shape_of(item), item.at("batch"), declaration);
+}
+
+void check_all(Precision precision, double tolerance) {
   for (const auto& item : reference().at("cases")) {
     SCOPED_TRACE(item.at("name").get<std::string>() + " " + precision_name(precision));
-    Declaration declaration;
-    declaration.precision = precision;
-    declaration.threads = 2;
     const FieldShape shape = shape_of(item);
     const std::int64_t batch = item.at("batch");
-    const Model model = make_field_predictor(keys_of(item), shape, batch, declaration);
+    const Model model = model_of(item, precision);
     ASSERT_EQ(model.graph.parameters.size(), item.at("parameters").size());
     for (const auto& spec : model.graph.parameters)
       ASSERT_EQ(item.at("parameters").at(spec.name), nlohmann::json(spec.shape)) << spec.name;
@@ -220,19 +235,43 @@ void check_all(Precision precision, double tolerance, double gradient_tolerance)
     for (const auto& gradient : item.at("gradients"))
       largest = std::max(largest, gradient.at("norm").get<double>());
     for (const auto& [name, gradient] : result.gradients)
-      expect_summary(gradient, item.at("gradients").at(name), largest, gradient_tolerance, name);
+      expect_summary(gradient, item.at("gradients").at(name), largest, tolerance, name);
   }
 }
 
 TEST(Operators, EqualPyTorchInFloat64) {
-  check_all(Precision::Float64, 1e-11, 1e-11);
+  check_all(Precision::Float64, 1e-11);
 }
 TEST(Operators, EqualPyTorchInFloat32) {
-  check_all(Precision::Float32, 1e-5, 1e-5);
+  check_all(Precision::Float32, 1e-5);
 }
-// Weights are rounded too, and norms divide by what is small: gradients are near, no more.
-TEST(Operators, AreNearPyTorchInBFloat16) {
-  check_all(Precision::BFloat16, 6e-2, 0.4);
+
+// Weights are rounded too, and norms divide by what is small: some gradients are off by a third.
+// So they are held to float64, by what rounding does to each.
+TEST(Operators, AreOffByRoundingInBFloat16) {
+  for (const auto& item : reference().at("cases")) {
+    SCOPED_TRACE(item.at("name").get<std::string>());
+    const FieldShape shape = shape_of(item);
+    const std::int64_t batch = item.at("batch");
+    const Model exact_model = model_of(item, Precision::Float64);
+    const Model model = model_of(item, Precision::BFloat16);
+    ASSERT_EQ(model.graph.values.size(), exact_model.graph.values.size());
+    const auto run = [&](const Model& which, Precision precision, Roundings* roundings) {
+      const Result result =
+          run_nodes(which, precision, parameters_of(model), input_of(shape, batch),
+                    output_gradient_of(shape, batch), roundings);
+      Named all = result.gradients;
+      all["prediction"] = result.prediction;
+      return all;
+    };
+    const Named exact = run(exact_model, Precision::Float64, nullptr);
+    ErrorsOfRounding errors;
+    for (int seed = 0; seed < ErrorsOfRounding::runs; ++seed) {
+      Roundings roundings(model, Precision::BFloat16, static_cast<std::uint64_t>(seed));
+      errors.add(run(exact_model, Precision::Float64, &roundings), exact);
+    }
+    errors.check(run(model, Precision::BFloat16, nullptr), exact);
+  }
 }
 
 // The slope along a direction in all parameters, by a central difference.
