@@ -1,35 +1,56 @@
 // Models of fields cut over the tensor axis, beside the same models on one rank: weights, losses,
 // gradients, bytes. Rows and modes are odd, so that ranks have slots without a row.
-#include <ATen/Functions.h>
-#include <ATen/ops/from_blob.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
-#include <numeric>
 
 #include "base/error.hpp"
 #include "base/sphere_grid.hpp"
-#include "device/cpu_device.hpp"
-#include "dist/session.hpp"
-#include "exec/executor.hpp"
-#include "exec/host_access.hpp"
-#include "exec/profile/profile.hpp"
-#include "nn/compute_session.hpp"
+#include "exec/tensor_ranks.hpp"
 #include "nn/fields/field_model.hpp"
-#include "plan/model/cost_table.hpp"
-#include "plan/program/replay.hpp"
-#include "plan/stage/stage_solver.hpp"
-#include "plan/step/generator.hpp"
-#include "plan/step/rank_program.hpp"
 
 namespace garonne::exec {
 namespace {
 
 constexpr std::int64_t batch = 2;
-constexpr int micro_batches = 2;
+
+// Rows without a place in the field hold a number that would be seen in every sum.
+std::vector<float> field(const nn::Model& model, const nn::FieldShape& shape, std::int64_t number,
+                         std::int64_t leading) {
+  const std::int64_t rows = shape.points[0];
+  const std::int64_t in_row = shape.count() / rows;
+  const std::int64_t slots =
+      model.rows.cut() ? static_cast<std::int64_t>(model.rows.slots.size()) : rows;
+  std::vector<float> values;
+  for (std::int64_t line = 0; line < leading; ++line) {
+    for (std::int64_t slot = 0; slot < slots; ++slot) {
+      const std::int64_t row = model.rows.row(slot);
+      for (std::int64_t p = 0; p < in_row; ++p) {
+        const auto place = static_cast<double>((line * rows + row) * in_row + p);
+        values.push_back(
+            row == nn::FieldRows::none
+                ? 5.0F
+                : static_cast<float>(std::sin(0.37 * place + 1.7 * static_cast<double>(number))));
+      }
+    }
+  }
+  return values;
+}
+
+HostBatch batch_of(const nn::Model& model, const nn::FieldShape& shape, std::int64_t number) {
+  HostBatch made;
+  for (std::int64_t b = 0; b < batch; ++b) made.samples.push_back(number + b);
+  made.fields["input"] = field(model, shape, number, batch * shape.input_channels);
+  made.fields["target"] =
+      field(model, shape, number + 1000, shape.rollout * batch * shape.target_channels);
+  if (shape.masked) {
+    auto& mask = made.fields["mask"];
+    mask = field(model, shape, number + 2000,
+                 (shape.push_forward + shape.rollout) * batch * shape.target_channels);
+    for (float& value : mask) value = value > -0.3F ? 1.0F : 0.0F;
+  }
+  return made;
+}
 
 struct Setting {
   std::string name;
@@ -38,6 +59,21 @@ struct Setting {
   nn::FieldShape shape;
   Precision precision = Precision::Float64;
   std::string plan = "keep-all";
+
+  CutModel cut() const {
+    CutModel cut;
+    cut.name = name;
+    cut.make = [one = *this](const nn::Declaration& declaration, int member, int ranks) {
+      return nn::make_field_model(one.keys, one.loss, one.shape, batch, declaration,
+                                  nn::FieldCut{member, ranks});
+    };
+    cut.load = [sizes = shape](const nn::Model& model, std::int64_t number) {
+      return batch_of(model, sizes, number);
+    };
+    cut.precision = precision;
+    cut.plan = plan;
+    return cut;
+  }
 };
 
 Setting flat(const std::string& name, std::vector<std::int64_t> points) {
@@ -161,227 +197,12 @@ Setting adaptive() {
   return setting;
 }
 
-// One rank of a group, alone in it where there is no transport.
-class Rank {
- public:
-  Rank(const Setting& setting, dist::Session& session, dist::Transport* transport)
-      : setting_(setting), transport_(transport), group_(transport ? transport->size() : 1) {
-    nn::Declaration declaration;
-    declaration.precision = setting.precision;
-    nn::FieldCut cut{transport ? transport->member() : 0, group_};
-    model_ =
-        nn::make_field_model(setting.keys, setting.loss, setting.shape, batch, declaration, cut);
-    profile(session, declaration);
-    plan::StepShape step;
-    step.micro_batches = micro_batches;
-    step.element_bytes.parameter = compute_bytes(setting.precision);
-    step.element_bytes.master = has_master(setting.precision) ? state_bytes(setting.precision) : 0;
-    step.element_bytes.gradient = step.element_bytes.state = state_bytes(setting.precision);
-    RunConfig config;
-    config.optimizer.weight_decay = 0.1;
-    optimizer_ = optim::make_optimizer(config);
-    step.optimizer_states = optimizer_->states();
-    step.data_group = {0};
-    step.tensor_group.resize(static_cast<std::size_t>(group_));
-    std::iota(step.tensor_group.begin(), step.tensor_group.end(), 0);
-    step.world_group = step.tensor_group;
-    step.tensor_bucket_bytes = 1 << 20;
-    plan::NodeSchedule schedule;
-    for (const auto& policy : plan::stage_solvers()) {
-      if (policy.name != setting.plan) continue;
-      const auto family = policy.schedules(model_.graph);
-      schedule = family[family.size() / 2];
-    }
-    program_ = plan::make_training_program(model_.graph, step,
-                                           plan::same_for_all(schedule, micro_batches));
-    evaluation_ = plan::make_forward_program(model_.graph, step, model_.graph.loss);
-    std::vector<plan::Program> programs(static_cast<std::size_t>(group_), program_);
-    prediction_ = plan::replay_together(programs)[0];
-    program_ = plan::program_of_rank(
-        std::move(program_), model_.graph,
-        {cut.member, {0, 0, cut.member}, step.data_group, step.tensor_group, {}, {}});
-    tier_ = std::make_unique<DeviceTier>(std::numeric_limits<std::int64_t>::max() / 2);
-    const DeviceScope scope(*tier_);
-    state_ =
-        initial_state(device_.queue(Lane::Compute), model_, setting.precision, 11,
-                      std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
-  }
-
-  StepOutputs step(std::int64_t number, const plan::Program& program, bool training) {
-    Machine machine;
-    machine.device = &device_;
-    machine.tier = tier_.get();
-    machine.state = &state_;
-    machine.products = &products_;
-    machine.optimizer = optimizer_.get();
-    machine.tensor = machine.world = transport_;
-    gradients_.assign(model_.graph.parameters.size(), at::Tensor());
-    machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
-      // The copy is the test's and not the step's: its bytes lie outside the tier.
-      std::vector<double>& values = gradient_values_[static_cast<std::size_t>(parameter)];
-      values = copy_out(gradient);
-      gradients_[static_cast<std::size_t>(parameter)] =
-          at::from_blob(values.data(), {gradient.numel()}, at::kDouble);
-    };
-    StepInputs inputs;
-    inputs.step = number;
-    inputs.training = training;
-    inputs.loss_scale = 1.0 / micro_batches;
-    inputs.learning_rate = 1e-2;
-    inputs.clip_norm = 0.5;
-    inputs.load = [&](int micro_batch) { return batch_of(number, micro_batch); };
-    Executor executor(model_, program, machine);
-    return executor.run(inputs);
-  }
-  StepOutputs step(std::int64_t number) { return step(number, program_, true); }
-  double evaluate() { return step(1, evaluation_, false).report.at(0); }
-
-  const nn::Model& model() const { return model_; }
-  const ModelState& state() const { return state_; }
-  const plan::Program& program() const { return program_; }
-  const plan::Prediction& prediction() const { return prediction_; }
-  const std::vector<at::Tensor>& gradients() const { return gradients_; }
-
- private:
-  // What the first rank measured, so that all know the same; products are the default library's.
-  void profile(dist::Session& session, const nn::Declaration& declaration) {
-    std::string text;
-    if (transport_ == nullptr) return;
-    if (session.rank() == 0) {
-      plan::CostTable table;
-      profile_model(device_.queue(Lane::Compute), model_, declaration, table, [](int, int) {});
-      text = plan::to_json(table).dump();
-    }
-    text = session.broadcast(text);
-    const auto table = plan::cost_table_from_json(nlohmann::json::parse(text), "rank 0");
-    EXPECT_TRUE(plan::apply_costs(table, model_.graph));
-    products_ = nn::Products::from_json(table.products);
-  }
-
-  // Rows without a place in the field hold a number that would be seen in every sum.
-  std::vector<float> field(std::uint64_t number, std::int64_t leading) const {
-    const std::int64_t rows = setting_.shape.points[0];
-    const std::int64_t in_row = setting_.shape.count() / rows;
-    const std::int64_t slots =
-        model_.rows.cut() ? static_cast<std::int64_t>(model_.rows.slots.size()) : rows;
-    std::vector<float> values;
-    for (std::int64_t line = 0; line < leading; ++line) {
-      for (std::int64_t slot = 0; slot < slots; ++slot) {
-        const std::int64_t row = model_.rows.row(slot);
-        for (std::int64_t p = 0; p < in_row; ++p) {
-          const auto place = static_cast<double>((line * rows + row) * in_row + p);
-          values.push_back(
-              row == nn::FieldRows::none
-                  ? 5.0F
-                  : static_cast<float>(std::sin(0.37 * place + 1.7 * static_cast<double>(number))));
-        }
-      }
-    }
-    return values;
-  }
-
-  HostBatch batch_of(std::int64_t step, int micro_batch) const {
-    HostBatch made;
-    const auto number = static_cast<std::uint64_t>(step * micro_batches + micro_batch);
-    for (std::int64_t b = 0; b < batch; ++b)
-      made.samples.push_back(static_cast<std::int64_t>(number) + b);
-    made.fields["input"] = field(number, batch * setting_.shape.input_channels);
-    made.fields["target"] =
-        field(number + 1000, setting_.shape.rollout * batch * setting_.shape.target_channels);
-    if (setting_.shape.masked) {
-      auto& mask = made.fields["mask"];
-      mask = field(number + 2000, (setting_.shape.push_forward + setting_.shape.rollout) * batch *
-                                      setting_.shape.target_channels);
-      for (float& value : mask) value = value > -0.3F ? 1.0F : 0.0F;
-    }
-    return made;
-  }
-
-  Setting setting_;
-  dist::Transport* transport_;
-  int group_;
-  nn::Model model_;
-  nn::Products products_;
-  plan::Program program_;
-  plan::Program evaluation_;
-  plan::Prediction prediction_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
-  device::CpuDevice device_;
-  std::unique_ptr<DeviceTier> tier_;
-  ModelState state_;
-  std::vector<at::Tensor> gradients_;
-  std::map<std::size_t, std::vector<double>> gradient_values_;  // what they point to
-};
-
-double norm_of_all(const std::vector<at::Tensor>& tensors) {
-  double squares = 0;
-  for (const auto& tensor : tensors) squares += std::pow(tensor.norm().item<double>(), 2);
-  return std::sqrt(squares);
-}
-
-// The norm of the difference between what is held of a tensor and the same elements of the whole.
-double difference(const nn::Box& box, const at::Tensor& mine, const at::Tensor& whole) {
-  const auto* a = mine.const_data_ptr<double>();
-  const auto* b = whole.const_data_ptr<double>();
-  double squares = 0;
-  for (const nn::Run& run : nn::runs_of(box)) {
-    for (std::int64_t i = 0; i < run.elements; ++i)
-      squares += std::pow(a[run.in_box + i] - b[run.in_global + i], 2);
-  }
-  for (std::int64_t i = box.elements(); i < mine.numel(); ++i) EXPECT_EQ(a[i], 0) << "padding";
-  return std::sqrt(squares);
-}
-
-class FieldTensorAxis : public testing::Test {
+class FieldTensorAxis : public TensorRanks {
  protected:
-  FieldTensorAxis() : session_(dist::Session::start()), thread_(session_) {
-    garonne::test::use_threads(1);
-    std::vector<int> members(static_cast<std::size_t>(session_.size()));
-    std::iota(members.begin(), members.end(), 0);
-    if (session_.size() > 1) transport_ = dist::make_transport("mpi", session_, thread_, members);
-  }
-
   void compare(const Setting& setting) {
-    SCOPED_TRACE(setting.name + ", " + setting.plan);
-    Rank whole(setting, session_, nullptr);
-    Rank mine(setting, session_, transport_.get());
-    const auto& parameters = mine.model().graph.parameters;
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      EXPECT_EQ(0, difference(mine.model().boxes[p], mine.state().parameters[p].parameter.flatten(),
-                              whole.state().parameters[p].parameter.flatten()))
-          << parameters[p].name;
-    }
-    EXPECT_NEAR(mine.evaluate(), whole.evaluate(), 1e-12);
-    for (std::int64_t number = 1; number <= 10; ++number) {
-      const StepOutputs there = whole.step(number);
-      const StepOutputs here = mine.step(number);
-      EXPECT_NEAR(here.loss, there.loss, 1e-9 * there.loss) << "step " << number;
-      EXPECT_NEAR(here.gradient_norm, there.gradient_norm, 1e-9 * there.gradient_norm);
-      check_bytes(mine, here);
-      if (number > 1) continue;
-      // Before a norm a bias has no gradient but what rounding leaves.
-      const double rounding = 1e-15 * norm_of_all(whole.gradients());
-      for (std::size_t p = 0; p < parameters.size(); ++p) {
-        const at::Tensor& wanted = whole.gradients()[p];
-        EXPECT_LE(difference(mine.model().boxes[p], mine.gradients()[p], wanted),
-                  std::max(1e-12 * wanted.norm().item<double>(), rounding))
-            << parameters[p].name;
-      }
-    }
+    // Before a norm a bias has no gradient but what rounding leaves.
+    TensorRanks::compare(setting.cut(), 1e-15);
   }
-
-  static void check_bytes(const Rank& rank, const StepOutputs& outputs) {
-    for (std::size_t i = 0; i < outputs.measurements.size(); ++i) {
-      ASSERT_LE(outputs.measurements[i].peak_bytes, rank.prediction().during_bytes[i])
-          << plan::describe(rank.program().instructions[i]);
-    }
-    EXPECT_GE(static_cast<double>(outputs.peak_bytes),
-              0.99 * static_cast<double>(rank.prediction().peak_bytes));
-  }
-
-  dist::Session session_;
-  dist::CommunicationThread thread_;
-  std::unique_ptr<dist::Transport> transport_;
 };
 
 TEST_F(FieldTensorAxis, FourierOperatorsTrainAsOnOneRank) {
@@ -409,21 +230,11 @@ TEST_F(FieldTensorAxis, WhateverIsRunAgain) {
   }
 }
 
-// Loosely: their sums round otherwise. Bytes are exact.
 TEST_F(FieldTensorAxis, OtherPrecisions) {
   for (const Precision precision : {Precision::Float32, Precision::BFloat16}) {
     for (Setting setting : {settings()[2], settings()[3], adaptive(), spheres()[0]}) {
       setting.precision = precision;
-      SCOPED_TRACE(setting.name + " " + precision_name(precision));
-      Rank whole(setting, session_, nullptr);
-      Rank mine(setting, session_, transport_.get());
-      const double tolerance = precision == Precision::Float32 ? 1e-4 : 5e-2;
-      for (std::int64_t number = 1; number <= 5; ++number) {
-        const StepOutputs here = mine.step(number);
-        const double there = whole.step(number).loss;
-        EXPECT_NEAR(here.loss, there, tolerance * there);
-        check_bytes(mine, here);
-      }
+      compare_loosely(setting.cut(), precision == Precision::Float32 ? 1e-4 : 5e-2);
     }
   }
 }
