@@ -4,7 +4,8 @@
 Started by `scripts/bench --hosts`. scripts/emulated-hosts makes two or more hosts with links of a given rate; for each
 rate `garonne bench links` measures the links as the planner knows them; nodes are profiled on all cores at once, as in a
 step. Then every grid is planned from those two, and run. Printed are predicted and measured seconds, and of every two
-grids at one rate that differ by more than 10 % whether the plan picks the faster.
+grids at one rate that differ by more than 10 % whether the plan picks the faster. With --against another build of the
+program runs in turn with this one, and its seconds are printed beside: what a change of plans is worth.
 """
 import argparse
 import itertools
@@ -60,6 +61,7 @@ def parse_arguments():
     parser.add_argument("--only", type=list_of(known), dest="grids", help=f"of {', '.join(known)}; default: all for the ranks")
     parser.add_argument("--steps", type=positive, default=12, help="timed steps of a turn")
     parser.add_argument("--repeats", type=positive, default=3, help="turns")
+    parser.add_argument("--against", type=pathlib.Path, metavar="BINARY", help="another build, to be run in turn with this one")
     parser.add_argument("--json", dest="json_path")
     return parser.parse_args()
 
@@ -89,8 +91,8 @@ class Bench:
             keys += [f"--grid.{key}", value]
         return keys
 
-    def garonne(self, command, grid, *more):
-        return [os.environ["GARONNE_BINARY"], command, HERE / f"{self.options.model}.toml", *self.keys(grid), *more]
+    def garonne(self, command, grid, *more, binary=None):
+        return [binary or os.environ["GARONNE_BINARY"], command, HERE / f"{self.options.model}.toml", *self.keys(grid), *more]
 
     def profile(self, grid):
         """With as many processes as there are ranks, each with a cache of its own; the first one's counts."""
@@ -114,14 +116,15 @@ class Bench:
         links = json.loads(answer.splitlines()[-1])
         return cluster, links["across_hosts"] or links["one_host"]
 
-    def predicted(self, grid, cluster):
-        plan = json.loads(self.call(self.garonne("plan", grid, "--cluster", cluster, "--json")))
+    def predicted(self, grid, cluster, binary=None):
+        plan = json.loads(self.call(self.garonne("plan", grid, "--cluster", cluster, "--json", binary=binary)))
         if plan["seconds"] is None:
             sys.exit(f"{grid}: the plan has no seconds, so the profile lacks nodes of it")
         return plan["seconds"]
 
-    def measured(self, grid):
-        answer = self.hosts("run", self.ranks, *self.garonne("bench", grid, "--steps", self.options.steps, "--json"))
+    def measured(self, grid, binary=None):
+        answer = self.hosts("run", self.ranks,
+                            *self.garonne("bench", grid, "--steps", self.options.steps, "--json", binary=binary))
         return json.loads(answer.splitlines()[-1])["step_seconds"]
 
 
@@ -143,15 +146,24 @@ def run(bench, rates):
             f"by {100 * together['median_error']:.0f} % (median)")
         predictions = {grid: bench.predicted(grid, cluster) for grid in bench.grids}
         seconds = {grid: [] for grid in bench.grids}
+        against = {grid: [] for grid in bench.grids}
+        other = bench.options.against
         # Turns go through all grids, so that a machine that slows down wrongs nobody.
         for turn in range(bench.options.repeats):
             for grid in bench.grids:
+                if other and turn % 2 == 0:
+                    against[grid].append(bench.measured(grid, other))
                 seconds[grid].append(bench.measured(grid))
+                if other and turn % 2 == 1:
+                    against[grid].append(bench.measured(grid, other))
                 say(f"{rate} {grid}: predicted {1e3 * predictions[grid]:.1f} ms, measured {1e3 * seconds[grid][-1]:.1f} ms, "
                     f"turn {turn + 1} of {bench.options.repeats}")
         for grid in bench.grids:
             rows.append({"rate": rate, "grid": grid, "predicted": predictions[grid],
                          "measured": statistics.median(seconds[grid]), "turns": seconds[grid]})
+            if other:
+                rows[-1]["against"] = {"predicted": bench.predicted(grid, cluster, other),
+                                       "measured": statistics.median(against[grid]), "turns": against[grid]}
     return rows, links
 
 
@@ -185,6 +197,17 @@ def compare(rows):
     return within, right, pairs
 
 
+def compare_builds(rows):
+    """Prints what the other build took, turn by turn beside this one."""
+    print(f"\n{'link':<12}{'grid':<18}{'other ms':>13}{'this ms':>13}{'predicted':>11}{'measured':>11}{'of turns':>20}")
+    for row in rows:
+        other = row["against"]
+        ratios = [this / that for this, that in zip(row["turns"], other["turns"])]
+        print(f"{row['rate']:<12}{row['grid']:<18}{1e3 * other['measured']:>13.1f}{1e3 * row['measured']:>13.1f}"
+              f"{100 * (row['predicted'] / other['predicted'] - 1):>+10.1f}%{100 * (statistics.median(ratios) - 1):>+10.1f}%"
+              f"{100 * (min(ratios) - 1):>+11.1f}%{100 * (max(ratios) - 1):>+7.1f}%")
+
+
 def main():
     options = parse_arguments()
     checked = subprocess.run([HOSTS_SCRIPT, "check"], capture_output=True, text=True)
@@ -207,6 +230,8 @@ def main():
     print(f"{options.model} float32, {options.ranks} ranks of one thread on {hosts} hosts, "
           f"{time.monotonic() - started:.0f} s")
     within, right, pairs = compare(rows)
+    if options.against:
+        compare_builds(rows)
     write_figures(options.json_path, machine,
                   hosts={"model": options.model, "ranks": options.ranks, "hosts": hosts, "links": links, "rows": rows,
                          "within": within, "pairs": pairs, "picked": right})

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "plan/grid/block_table.hpp"
+#include "plan/step/program_within.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -14,15 +15,17 @@ namespace {
 BlockPlan build(const ModelGraph& graph, const StepShape& step, const BlockFamily& family,
                 int index, std::int64_t budget_bytes) {
   BlockPlan plan;
-  plan.program =
-      make_training_program(graph, step, same_for_all(family.schedule(index), step.micro_batches));
-  plan.prediction = replay(plan.program);
+  ProgramWithin made = make_program_within(
+      graph, step, same_for_all(family.schedule(index), step.micro_batches), budget_bytes);
+  plan.program = std::move(made.program);
+  plan.prediction = std::move(made.prediction);
   plan.program.name =
       index == 0 ? "keep-all" : fmt::format("blocks {}/{}", index, family.size() - 1);
   plan.program.tier(Tier::Device).budget_bytes = budget_bytes;
   plan.program.peak_bytes = plan.prediction.peak_bytes;
   plan.program.seconds = plan.prediction.seconds;
   plan.index = index;
+  plan.least_bytes = made.least_bytes;
   return plan;
 }
 
@@ -43,7 +46,7 @@ BlockPlan first_that_fits(const ModelGraph& graph, const StepShape& step, const 
   std::vector<std::int64_t> on_the_way;
   for (int index = 0; index < family.size(); ++index)
     on_the_way.push_back(most_on_the_way(step.pipeline.order, family.saved_bytes(index)));
-  std::int64_t peak = plan.prediction.peak_bytes;  // of the one built last
+  std::int64_t peak = plan.least_bytes;  // of the one built last
   std::size_t built = 0;
   const auto predicted = [&](int index) {
     return peak + on_the_way[static_cast<std::size_t>(index)] - on_the_way[built];
@@ -60,7 +63,7 @@ BlockPlan first_that_fits(const ModelGraph& graph, const StepShape& step, const 
             (1 + prediction_slack) * static_cast<double>(budget_bytes))
       break;
     plan = build(graph, step, family, index, budget_bytes);
-    peak = plan.prediction.peak_bytes;
+    peak = plan.least_bytes;
     built = static_cast<std::size_t>(index);
     if (fits(plan))
       found = std::move(plan);
@@ -80,7 +83,7 @@ BlockPlan plan_by_blocks(const ModelGraph& graph, const StepShape& step, std::in
   // With as little as can be under way between the ranks.
   StepShape lean = step;
   lean.gathers_ahead = 0;
-  lean.reductions_in_flight = 1;
+  lean.messages_first = false;
   lean.reduce_each_micro_batch =
       step.zero >= 2 && step.micro_batches > 1 && step.pipeline.order.empty();
   plan = first_that_fits(graph, lean, family, budget_bytes, std::nullopt);

@@ -13,7 +13,8 @@ namespace garonne::plan {
 struct BlockPlan {
   Program program;  // replayed: name, budget, peak and seconds are set
   Prediction prediction;
-  int index = 0;  // into the stage's BlockFamily
+  int index = 0;                 // into the stage's BlockFamily
+  std::int64_t least_bytes = 0;  // its peak with one reduction under way
 };
 
 // The first of the stage's BlockFamily whose Program fits, found by bisection. `known`: the index

@@ -230,9 +230,7 @@ std::int64_t GridEstimator::held_bytes(const GridCandidate& candidate, const Dev
   std::int64_t held = static_bytes(candidate, device.elements) + device.working_bytes;
   held += gradient_in_shards(candidate) ? gradients / members + bucket : gradients;
   if (members > 1) {
-    const std::int64_t in_flight =
-        std::min<std::int64_t>(step_.reductions_in_flight * bucket, gradients);
-    held += in_flight * (members - 1) / members;
+    held += bucket * (members - 1) / members;
     if (candidate.zero == 3) held += gathered_at_once * bucket / bytes.gradient * bytes.parameter;
   }
   return held;
@@ -326,15 +324,28 @@ GridEstimator::Kept GridEstimator::keep_within_budget(const Model& model, const 
   return kept_at(least);
 }
 
+// What is left of a device's reductions after its last backward of `backward_seconds`. Where a
+// gradient goes to the stage before, as many of them as `free_bytes` hold begin before that.
 double GridEstimator::exposed_seconds(const GridCandidate& candidate, const Device& device,
-                                      double backward_seconds) {
+                                      bool sends, double backward_seconds,
+                                      std::int64_t free_bytes) {
   const std::int64_t gradients = device.elements * step_.element_bytes.gradient;
   const double buckets = std::max(
       1.0, static_cast<double>(gradients) / static_cast<double>(bucket_bytes(candidate, device)));
   const double reducing =
       reduction_seconds(candidate, device.elements / static_cast<std::int64_t>(buckets)) * buckets;
+  // The first bucket is whole after its part of the backward.
+  double hidden = backward_seconds * (buckets - 1) / buckets;
+  if (sends) {
+    const auto members = static_cast<double>(candidate.shape.data);
+    const double staging = static_cast<double>(gradients) * (members - 1) / members;
+    const double begun = static_cast<double>(std::max<std::int64_t>(free_bytes, 0)) / staging;
+    // Gathers of parameters go first.
+    const double share = candidate.zero == 3 ? 0 : std::min(1.0, 1 / buckets + begun);
+    hidden = std::min(hidden, share * reducing);
+  }
   // The last bucket has nothing to hide behind.
-  return std::max(reducing / buckets, reducing - backward_seconds);
+  return std::max(reducing / buckets, reducing - hidden);
 }
 
 GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
@@ -347,7 +358,7 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
   GridEstimate estimate;
   estimate.fits = true;
   PipelineCosts costs;
-  double exposed = 0;  // reductions that no backward hides
+  std::vector<double> exposed;  // by device: reductions that no backward hides
   double after = 0;
   const std::vector<Device> devices = devices_of(candidate, model);
   for (std::size_t r = 0; r < devices.size(); ++r) {
@@ -369,22 +380,27 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
                               chunk.weight});
       backward += chunk.backward + again + chunk.weight;
     }
-    if (candidate.shape.data > 1)
-      exposed = std::max(exposed, exposed_seconds(candidate, device, backward));
+    exposed.push_back(
+        candidate.shape.data == 1
+            ? 0
+            : exposed_seconds(candidate, device, r > 0, backward, budget_bytes_ - kept.peak_bytes));
     const auto mine = static_cast<double>(updated_elements(candidate, device));
     double updating = mine * (step_.update_seconds_per_element + step_.norm_seconds_per_element);
     if (gathers_after_update(candidate)) updating += gather_seconds(candidate, device);
     after = std::max(after, updating);
   }
-  double makespan = static_cast<double>(candidate.micro_batches) * costs.chunks[0].sum();
+  double reduced =
+      static_cast<double>(candidate.micro_batches) * costs.chunks[0].sum() + exposed[0];
   if (piped) {
     costs.hop_seconds = message_seconds(devices.back().chunks[0].input_bytes, shape.hop);
-    makespan = simulate_pipeline(schedule, costs).makespan;
+    const PipelineOutcome outcome = simulate_pipeline(schedule, costs);
+    reduced = 0;
+    for (std::size_t r = 0; r < devices.size(); ++r)
+      reduced = std::max(reduced, outcome.timeline[r].back().end + exposed[r]);
   }
   const double sums =
       collective_seconds("all-reduce", 16, candidate.shape.ranks(), shape.world.link);
-  estimate.seconds =
-      std::max(makespan + exposed + sums + after, bounds_of(candidate, devices).seconds);
+  estimate.seconds = std::max(reduced + sums + after, bounds_of(candidate, devices).seconds);
   return estimate;
 }
 

@@ -66,8 +66,8 @@ class GridEstimator {
   Kept keep_within_budget(const Model& model, const Device& device,
                           const std::vector<PipelineOperation>& order,
                           std::int64_t held_bytes) const;
-  double exposed_seconds(const GridCandidate& candidate, const Device& device,
-                         double backward_seconds);
+  double exposed_seconds(const GridCandidate& candidate, const Device& device, bool sends,
+                         double backward_seconds, std::int64_t free_bytes);
 
   Cluster cluster_;
   std::int64_t budget_bytes_;

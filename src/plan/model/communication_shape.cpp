@@ -13,19 +13,17 @@ constexpr int most_gathers_ahead = 2;
 std::vector<CommunicationShape> communication_shapes(const StepShape& step) {
   if (step.zero < 2 || step.data_group.size() < 2) return {{step, ""}};
   std::vector<CommunicationShape> shapes;
-  const auto add = [&](bool each, int ahead, int in_flight) {
+  const auto add = [&](bool each, int ahead, bool messages_first) {
     StepShape shape = step;
     shape.reduce_each_micro_batch = each;
     shape.gathers_ahead = ahead;
-    shape.reductions_in_flight = in_flight;
+    shape.messages_first = messages_first;
     std::string text;
     if (step.micro_batches > 1) {
       text += each ? ", gradients reduced in each micro-batch" : ", gradients reduced in the last";
     }
     if (step.zero == 3) text += fmt::format(", {} gathers ahead", ahead);
-    if (in_flight != step.reductions_in_flight) {
-      text += fmt::format(", {} reduction{} in flight", in_flight, in_flight == 1 ? "" : "s");
-    }
+    if (!messages_first) text += ", reductions before messages";
     shapes.push_back({shape, text});
   };
   // In a pipeline micro-batches overlap: their sums are one.
@@ -33,9 +31,10 @@ std::vector<CommunicationShape> communication_shapes(const StepShape& step) {
   for (const bool each : {false, true}) {
     if (each && !several) continue;
     for (int ahead = step.zero == 3 ? most_gathers_ahead : 0; ahead >= 0; --ahead)
-      add(each, ahead, step.reductions_in_flight);
+      add(each, ahead, true);
   }
-  add(several, 0, 1);
+  // What is reduced at once is not held until the last message.
+  if (!step.pipeline.order.empty()) add(several, 0, false);
   return shapes;
 }
 

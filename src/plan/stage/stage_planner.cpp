@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "plan/model/communication_shape.hpp"
+#include "plan/step/program_within.hpp"
 #include "plan/step/step_planner.hpp"
 
 namespace garonne::plan {
@@ -19,25 +20,27 @@ class Selection {
             std::int64_t reserved_bytes)
       : graph_(graph), step_(step), budget_bytes_(budget_bytes), reserved_bytes_(reserved_bytes) {}
 
-  // Returns the replayed peak.
-  std::int64_t consider(const std::string& name, const StepSchedule& schedule) {
-    Program program = make_training_program(graph_, step_, schedule);
-    Prediction prediction = replay(program);
-    const std::int64_t needed = std::max(prediction.peak_bytes, reserved_bytes_);
-    least_bytes_ = std::min(least_bytes_, prediction.peak_bytes);
-    const StageCandidate candidate{name, prediction.peak_bytes, prediction.seconds,
+  struct Replayed {
+    std::int64_t peak_bytes = 0;    // with one reduction under way
+    std::int64_t wanted_bytes = 0;  // for more of them
+  };
+  Replayed consider(const std::string& name, const StepSchedule& schedule) {
+    ProgramWithin made = make_program_within(graph_, step_, schedule, budget_bytes_);
+    const Replayed replayed{made.least_bytes, made.wanted_bytes};
+    const std::int64_t needed = std::max(made.prediction.peak_bytes, reserved_bytes_);
+    least_bytes_ = std::min(least_bytes_, made.least_bytes);
+    const StageCandidate candidate{name, made.prediction.peak_bytes, made.prediction.seconds,
                                    needed <= budget_bytes_};
     note(candidate);
-    const std::int64_t peak = prediction.peak_bytes;
-    if (!candidate.fits || (found_ && !better(prediction, plan_.prediction))) return peak;
+    if (!candidate.fits || (found_ && !better(made.prediction, plan_.prediction))) return replayed;
     found_ = true;
-    program.name = name;
-    program.tier(Tier::Device).budget_bytes = budget_bytes_;
-    program.peak_bytes = prediction.peak_bytes;
-    program.seconds = prediction.seconds;
-    plan_.program = std::move(program);
-    plan_.prediction = std::move(prediction);
-    return peak;
+    made.program.name = name;
+    made.program.tier(Tier::Device).budget_bytes = budget_bytes_;
+    made.program.peak_bytes = made.prediction.peak_bytes;
+    made.program.seconds = made.prediction.seconds;
+    plan_.program = std::move(made.program);
+    plan_.prediction = std::move(made.prediction);
+    return replayed;
   }
 
   bool found() const { return found_; }
@@ -82,19 +85,32 @@ constexpr int most_attempts = 5;
 // for.
 constexpr int pipeline_attempts = 8;
 
+// More reductions under way may be worth more than what `target` bytes keep.
+void consider_with_room(const StepPlanner& planner, const StageSolver& solver, std::int64_t target,
+                        std::int64_t wanted_bytes, const StepSchedule& lean, Selection& selection) {
+  if (wanted_bytes == 0) return;
+  const auto schedule = planner.fastest(solver, target - wanted_bytes, lean);
+  if (schedule) selection.consider(solver.name, *schedule);
+}
+
 void consider_in_pipeline(const StepPlanner& planner, const StageSolver& solver,
                           std::int64_t budget_bytes, const StepSchedule& lean,
                           Selection& selection) {
   std::int64_t too_little = 0;
   std::int64_t too_much = budget_bytes;
   std::int64_t target = budget_bytes;
+  std::int64_t wanted = 0;  // with the most that fits
   for (int attempt = 0; attempt < pipeline_attempts; ++attempt) {
     const auto schedule = planner.fastest(solver, target, lean);
-    const bool fits = schedule && selection.consider(solver.name, *schedule) <= budget_bytes;
-    if (fits && target == budget_bytes) return;
+    const auto replayed =
+        schedule ? selection.consider(solver.name, *schedule) : Selection::Replayed();
+    const bool fits = schedule && replayed.peak_bytes <= budget_bytes;
+    if (fits) wanted = replayed.wanted_bytes;
     (fits || !schedule ? too_little : too_much) = target;
+    if (fits && target == budget_bytes) break;
     target = too_little + (too_much - too_little) / 2;
   }
+  consider_with_room(planner, solver, too_little, wanted, lean, selection);
 }
 
 void consider_solver(const StepPlanner& planner, const StageSolver& solver,
@@ -103,8 +119,9 @@ void consider_solver(const StepPlanner& planner, const StageSolver& solver,
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
     const auto schedule = planner.fastest(solver, target, lean);
     if (!schedule) return;
-    const std::int64_t peak = selection.consider(solver.name, *schedule);
-    if (peak <= budget_bytes) return;
+    const auto [peak, wanted] = selection.consider(solver.name, *schedule);
+    if (peak <= budget_bytes)
+      return consider_with_room(planner, solver, target, wanted, lean, selection);
     target -= peak - budget_bytes;
   }
 }
@@ -112,6 +129,7 @@ void consider_solver(const StepPlanner& planner, const StageSolver& solver,
 // Of several ways to communicate, only the outermost are searched: searches take long.
 bool is_searched(const std::vector<CommunicationShape>& shapes, std::size_t k) {
   return k == 0 || k + 1 == shapes.size() ||
+         shapes[k].step.messages_first != shapes[k + 1].step.messages_first ||
          shapes[k].step.reduce_each_micro_batch != shapes[k - 1].step.reduce_each_micro_batch;
 }
 
@@ -128,6 +146,7 @@ class StageSearch {
     const StepSchedule all = same_for_all(stage_solvers().front().schedules(graph_).front(),
                                           shapes_[0].step.micro_batches);
     for (const auto& shape : shapes_) {
+      if (best_ && !shape.step.messages_first) continue;
       Selection selection = make_selection(shape);
       selection.consider(stage_solvers().front().name, all);
       take(std::move(selection), shape);
@@ -136,6 +155,8 @@ class StageSearch {
 
   void search(const LeanPlans& lean) {
     for (std::size_t k = 0; k < shapes_.size(); ++k) {
+      // A stage by itself may be faster with its reductions first; those that wait for it are not.
+      if (best_ && !shapes_[k].step.messages_first) continue;
       Selection selection = make_selection(shapes_[k]);
       if (is_searched(shapes_, k)) {
         search(shapes_[k], lean, selection);
@@ -173,7 +194,7 @@ class StageSearch {
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (const auto& entry : lean.entries) {
       if (!is_for(shape, entry)) continue;
-      const std::int64_t peak = selection.consider(entry.solver->name, entry.schedule);
+      const std::int64_t peak = selection.consider(entry.solver->name, entry.schedule).peak_bytes;
       if (peak >= least) continue;
       least = peak;
       start = &entry.schedule;

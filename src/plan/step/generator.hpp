@@ -59,7 +59,13 @@ struct StepShape {
   std::int64_t granularity = cpu_allocation_granularity;
   std::int64_t bucket_bytes =
       0;  // gradients are reduced in buckets of about this; 0 = one a parameter
-  int reductions_in_flight = 4;  // so many staging buffers live at most
+  // Reductions that are under way hold at most so many bytes until they are waited for: staging,
+  // and gradients that are gone then (ZeRO 2 and 3). The k-th number is for the time from when k
+  // buckets, from 0, are complete, the last for all after; empty = 0. One is always under way.
+  std::vector<std::int64_t> reduction_bytes;
+  // Reductions for which there is no room wait for the last message to another stage, or else,
+  // which holds fewer bytes of gradients in shards, for those before them at once.
+  bool messages_first = true;
   // Global ranks, in order; one member = nothing to reduce.
   std::vector<int> data_group;
   std::vector<int> tensor_group;  // may be empty where nothing is cut

@@ -2,6 +2,7 @@
 // buckets, reductions, norm and update.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -47,6 +48,10 @@ class ProgramBuilder {
   // Called after the weight gradients of node `n` in one micro-batch: where those of the bucket are
   // complete, reduces it.
   void finished_weights(int n, int micro_batch);
+  // Between the two calls nothing waits for reductions: what other stages wait for is to come.
+  // Those for which there is no room are begun later.
+  void hold_waits_for_reductions();
+  void allow_waits_for_reductions();
   // Waits, loss, norm, updates, report.
   void finish_step();
   // Hands `output` to the caller at the end of a forward-only Program; -1 = nothing.
@@ -71,6 +76,18 @@ class ProgramBuilder {
   void all_reduce(const std::string& name, const Group& group, int buffer, std::int64_t elements,
                   std::int64_t element_bytes);
   void reduce_scatter(std::size_t number, int micro_batch);
+  // The sum of a complete bucket over one axis.
+  struct Reduction {
+    int bucket = 0;
+    int micro_batch = 0;
+    GroupAxis axis = GroupAxis::Data;
+    bool after_tensor = false;  // adds to what the sum over the tensor group has made
+  };
+  std::int64_t held_bytes(const Reduction& reduction) const;
+  bool has_room(std::int64_t held_bytes) const;
+  void make_room(std::int64_t held_bytes);
+  void submit_reductions(bool may_wait);
+  void reduce(const Reduction& reduction);
   void gather_updated(const Bucket& bucket);
   int next_tag(GroupAxis group) { return tags_[group]++; }
   void wait_for_oldest();
@@ -87,7 +104,7 @@ class ProgramBuilder {
   int add_static(const std::string& name, BufferKind kind, std::int64_t elements,
                  std::int64_t element_bytes);
   std::string bucket_name(const Bucket& bucket) const;
-  void submit(Instruction instruction);
+  void submit(Instruction instruction, std::int64_t held_bytes);
 
   const ModelGraph& graph_;
   const StepShape& step_;
@@ -107,10 +124,18 @@ class ProgramBuilder {
   std::vector<bool> bucket_live_;
   std::vector<bool> bucket_reduced_;  // its buffer is a reduction's: the next sum needs another
   std::vector<bool> shard_live_;
-  std::vector<int> weights_to_come_;    // by node: micro-batches
-  std::vector<int> nodes_to_come_;      // by bucket: uses by nodes that are not finished
-  std::vector<int> uses_;               // by bucket
-  std::vector<int> in_flight_;          // instruction indices of reductions not yet waited for
+  std::vector<int> weights_to_come_;  // by node: micro-batches
+  std::vector<int> nodes_to_come_;    // by bucket: uses by nodes that are not finished
+  std::vector<int> uses_;             // by bucket
+  struct InFlight {
+    int instruction = 0;
+    std::int64_t held_bytes = 0;
+  };
+  std::deque<InFlight> in_flight_;    // not yet waited for
+  std::vector<Reduction> to_come_;    // of complete buckets, in their order
+  std::int64_t in_flight_bytes_ = 0;  // that they hold
+  std::size_t completed_buckets_ = 0;
+  bool waits_held_ = false;
   std::map<GroupAxis, int> tags_;       // by group: stages number what they share alike
   std::int64_t state_granularity_ = 1;  // elements: whole blocks of every state
 };

@@ -35,6 +35,7 @@ void ProgramBuilder::finish_tied(int number) {
 }
 
 void ProgramBuilder::finish_step() {
+  submit_reductions(true);
   std::vector<int> tied;
   for (int number = 0; number < static_cast<int>(program_.buckets.size()); ++number) {
     if (is_tied(program_.buckets[index(number)])) tied.push_back(number);

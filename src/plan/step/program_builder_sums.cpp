@@ -1,6 +1,8 @@
 // Of the builder: collectives over gradients, and what each waits for.
 #include <algorithm>
+#include <utility>
 
+#include "base/bytes.hpp"
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
 #include "plan/step/program_builder.hpp"
@@ -32,32 +34,88 @@ void ProgramBuilder::finished_weights(int n, int micro_batch) {
     if (--nodes_to_come_[index(number)] > 0) continue;
     nodes_to_come_[index(number)] = uses_[index(number)];
     if (is_tied(bucket)) continue;
-    if (sums_over_tensor(bucket.parameters.front())) {
-      all_reduce(program_.buffers[index(bucket.buffer)].name,
-                 {GroupAxis::Tensor, step_.tensor_group}, bucket.buffer, bucket.elements,
-                 step_.element_bytes.gradient);
-      while (reduces() && !in_flight_.empty()) wait_for_oldest();
-    }
-    if (!reduces()) continue;
-    if (in_shards()) {
-      reduce_scatter(index(number), micro_batch);
-      continue;
-    }
-    all_reduce(program_.buffers[index(bucket.buffer)].name, {GroupAxis::Data, step_.data_group},
-               bucket.buffer, bucket.elements, step_.element_bytes.gradient);
+    ++completed_buckets_;
+    const bool tensor = sums_over_tensor(bucket.parameters.front());
+    if (tensor) to_come_.push_back({number, micro_batch, GroupAxis::Tensor, false});
+    if (reduces()) to_come_.push_back({number, micro_batch, GroupAxis::Data, tensor});
   }
+  submit_reductions(!waits_held_);
+}
+
+void ProgramBuilder::hold_waits_for_reductions() {
+  // Else the next micro-batch would add to what is still to be reduced.
+  waits_held_ = !reduces_each_micro_batch();
+}
+
+void ProgramBuilder::allow_waits_for_reductions() {
+  waits_held_ = false;
+  submit_reductions(false);
+}
+
+std::int64_t ProgramBuilder::held_bytes(const Reduction& reduction) const {
+  const Bucket& bucket = program_.buckets[index(reduction.bucket)];
+  const bool data = reduction.axis == GroupAxis::Data;
+  const auto& members = data ? step_.data_group : step_.tensor_group;
+  const std::int64_t elements = data ? padded_elements(bucket) : bucket.elements;
+  const std::int64_t staging =
+      round_up(all_reduce_staging_bytes(elements, step_.element_bytes.gradient,
+                                        static_cast<std::int64_t>(members.size())),
+               step_.granularity);
+  const bool gradient_goes = data && in_shards() && step_.zero >= 2;
+  return staging + (gradient_goes ? program_.buffers[index(bucket.buffer)].bytes : 0);
+}
+
+bool ProgramBuilder::has_room(std::int64_t held_bytes) const {
+  const std::vector<std::int64_t>& limits = step_.reduction_bytes;
+  const std::int64_t limit =
+      limits.empty() ? 0 : limits[std::min(completed_buckets_, limits.size() - 1)];
+  return in_flight_.empty() || in_flight_bytes_ + held_bytes <= limit;
+}
+
+void ProgramBuilder::make_room(std::int64_t held_bytes) {
+  while (!has_room(held_bytes)) wait_for_oldest();
+}
+
+// In the order of the buckets, which is the same on all members. Without waits those stay behind
+// for which there is no room, and those that add to a sum that has not been waited for.
+void ProgramBuilder::submit_reductions(bool may_wait) {
+  // Behind reductions the gathers that the backward waits for would queue.
+  if (waits_held_ && in_shards() && step_.zero == 3) return;
+  std::vector<Reduction> stay;
+  for (const Reduction& next : std::exchange(to_come_, {})) {
+    if (may_wait && next.after_tensor) {
+      while (!in_flight_.empty()) wait_for_oldest();
+    }
+    const bool must_wait =
+        !may_wait && (!has_room(held_bytes(next)) || (next.after_tensor && !in_flight_.empty()));
+    if (must_wait) {
+      stay.push_back(next);
+    } else {
+      reduce(next);
+    }
+  }
+  to_come_ = std::move(stay);
+}
+
+void ProgramBuilder::reduce(const Reduction& reduction) {
+  if (reduction.axis == GroupAxis::Data && in_shards())
+    return reduce_scatter(index(reduction.bucket), reduction.micro_batch);
+  const Bucket& bucket = program_.buckets[index(reduction.bucket)];
+  const auto& members = reduction.axis == GroupAxis::Data ? step_.data_group : step_.tensor_group;
+  all_reduce(program_.buffers[index(bucket.buffer)].name, {reduction.axis, members}, bucket.buffer,
+             bucket.elements, step_.element_bytes.gradient);
 }
 
 void ProgramBuilder::all_reduce(const std::string& name, const Group& group, int buffer,
                                 std::int64_t elements, std::int64_t element_bytes) {
-  while (static_cast<int>(in_flight_.size()) >= step_.reductions_in_flight) wait_for_oldest();
+  const auto members = static_cast<std::int64_t>(group.members.size());
+  const std::int64_t staging = all_reduce_staging_bytes(elements, element_bytes, members);
+  const std::int64_t held = round_up(staging, step_.granularity);
+  make_room(held);
   Instruction instruction;
   instruction.operation = Operation::AllReduce;
   instruction.node = name;
-  const auto members = static_cast<std::int64_t>(group.members.size());
-  instruction.arguments.staging =
-      new_buffer(name + ".staging", BufferKind::Communication,
-                 all_reduce_staging_bytes(elements, element_bytes, members));
+  instruction.arguments.staging = new_buffer(name + ".staging", BufferKind::Communication, staging);
   instruction.arguments.inputs = {buffer};
   instruction.reads = {buffer};
   instruction.writes = {buffer, instruction.arguments.staging};
@@ -66,17 +124,19 @@ void ProgramBuilder::all_reduce(const std::string& name, const Group& group, int
       collective_seconds("all-reduce", bytes, members, step_.links.of_group(group.axis));
   instruction.channel =
       Channel{"all-reduce", group.axis, group.members, -1, next_tag(group.axis), bytes};
-  submit(std::move(instruction));
+  submit(std::move(instruction), held);
 }
 
-void ProgramBuilder::submit(Instruction instruction) {
+void ProgramBuilder::submit(Instruction instruction, std::int64_t held_bytes) {
   instruction.lane = Lane::Collective;
-  in_flight_.push_back(static_cast<int>(program_.instructions.size()));
+  in_flight_.push_back({static_cast<int>(program_.instructions.size()), held_bytes});
+  in_flight_bytes_ += held_bytes;
   add(std::move(instruction));
 }
 
 void ProgramBuilder::reduce_scatter(std::size_t number, int micro_batch) {
-  while (static_cast<int>(in_flight_.size()) >= step_.reductions_in_flight) wait_for_oldest();
+  const std::int64_t held = held_bytes({static_cast<int>(number), micro_batch});
+  make_room(held);
   const Bucket& bucket = program_.buckets[number];
   const std::int64_t elements = padded_elements(bucket);
   const std::int64_t element_bytes = step_.element_bytes.gradient;
@@ -95,15 +155,16 @@ void ProgramBuilder::reduce_scatter(std::size_t number, int micro_batch) {
   instruction.seconds = collective_seconds("reduce-scatter", bytes, members, step_.links.data);
   instruction.channel = Channel{
       "reduce-scatter", GroupAxis::Data, step_.data_group, -1, next_tag(GroupAxis::Data), bytes};
-  submit(std::move(instruction));
+  submit(std::move(instruction), held);
   bucket_live_[number] = false;
   bucket_reduced_[number] = true;
   for (const int p : bucket.parameters) written_[index(p)] = false;
 }
 
 void ProgramBuilder::wait_for_oldest() {
-  wait(in_flight_.front());
-  in_flight_.erase(in_flight_.begin());
+  wait(in_flight_.front().instruction);
+  in_flight_bytes_ -= in_flight_.front().held_bytes;
+  in_flight_.pop_front();
 }
 
 void ProgramBuilder::wait(int completes) {
@@ -147,7 +208,7 @@ void ProgramBuilder::gather_updated(const Bucket& bucket) {
   instruction.seconds = collective_seconds("all-gather", bytes, members, step_.links.data);
   instruction.channel = Channel{"all-gather", GroupAxis::Data,           step_.data_group,
                                 -1,           next_tag(GroupAxis::Data), bytes};
-  submit(std::move(instruction));
+  submit(std::move(instruction), 0);
 }
 
 }  // namespace garonne::plan

@@ -104,6 +104,8 @@ class StepWriter {
   }
 
   void write() {
+    const std::size_t to_last_message = operations_to_last_message();
+    if (step_.messages_first && to_last_message > 0) builder_.hold_waits_for_reductions();
     for (std::size_t k = 0; k < order_.size(); ++k) {
       const PipelineOperation& operation = order_[k];
       if (!loaded_[index(operation.micro_batch)]) {
@@ -114,6 +116,7 @@ class StepWriter {
       if (k + 1 < order_.size()) post_receive(k + 1);
       for (const int instruction : waits_[k]) builder_.wait(instruction);
       run(operation);
+      if (k + 1 == to_last_message) builder_.allow_waits_for_reductions();
     }
     for (auto& chunk : sent_gradients_) {
       for (const auto& messages : chunk) {
@@ -147,6 +150,21 @@ class StepWriter {
       const int chunk = graph_.values[v].received_by;
       if (chunk >= 0) received_[index(chunk)].push_back(static_cast<int>(v));
     }
+  }
+
+  // So many of the order are done when the last message to another stage is on its way; 0 = there
+  // is none.
+  std::size_t operations_to_last_message() const {
+    const auto sends = [&](const PipelineOperation& operation) {
+      const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(operation.chunk)];
+      const bool value = operation.work == PipelineWork::Forward && place.after >= 0;
+      const bool gradient = gives_input_gradient(operation.work) && place.before >= 0;
+      return (value && !hands_over_[index(operation.chunk)].empty()) ||
+             (gradient && !received_[index(operation.chunk)].empty());
+    };
+    if (!in_pipeline()) return 0;
+    return static_cast<std::size_t>(order_.rend() -
+                                    std::find_if(order_.rbegin(), order_.rend(), sends));
   }
 
   // Forward messages cross the boundary behind part `boundary`, gradients come back over it. Those

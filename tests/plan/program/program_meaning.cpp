@@ -337,13 +337,22 @@ void check_buckets(const ModelGraph& graph, const StepShape& step, const Program
 void check_reductions(const StepShape& step, const Program& program) {
   std::multiset<int> reduced;
   int in_flight = 0;
+  std::int64_t staging = 0;
+  const auto staging_of = [&](const Instruction& reduction) {
+    return program.buffers[at(reduction.arguments.staging)].bytes;
+  };
   for (const auto& instruction : program.instructions) {
-    if (instruction.operation == Operation::Wait) --in_flight;
+    if (instruction.operation == Operation::Wait) {
+      --in_flight;
+      staging -= staging_of(program.instructions[at(instruction.completes)]);
+    }
     if (instruction.operation != Operation::AllReduce) continue;
     reduced.insert(instruction.arguments.inputs.at(0));
     ASSERT_TRUE(instruction.channel.has_value());
     EXPECT_EQ(instruction.channel->members, step.data_group);
-    EXPECT_LE(++in_flight, step.reductions_in_flight);
+    staging += staging_of(instruction);
+    const auto& limits = step.reduction_bytes;
+    EXPECT_TRUE(++in_flight == 1 || (!limits.empty() && staging <= limits.back()));
   }
   EXPECT_EQ(in_flight, 0);
   const bool wanted = step.data_group.size() > 1;
