@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "plan/graph/liveness.hpp"
 #include "plan/graph/task_option.hpp"
+#include "plan/stage/block_graph.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -19,6 +20,11 @@ std::size_t index(int id) {
 // Beyond so many, all choices are too many.
 constexpr std::size_t most_choices = 1024;
 constexpr std::size_t most_options = 24;
+// There the solvers of graphs are asked as well, for so many budgets, where a block is not too
+// large for them.
+constexpr int solved_budgets = 8;
+constexpr std::int64_t solver_rounds = 100;
+constexpr std::size_t most_solved_nodes = 100;
 
 // By node of the block.
 using Choice = std::vector<RecordFate>;
@@ -47,7 +53,10 @@ class BlockSolver {
     block.forward = plain_forward();
     Found found;
     for (const auto& choice : choices()) found.emplace_back(option_of(choice), choice);
-    for (const auto& [option, choice] : thinned(undominated(std::move(found)))) {
+    found = thinned(undominated(std::move(found)));
+    // On top of the others, so that a chain has no less to choose from.
+    for (const auto& choice : solved_choices()) found.emplace_back(option_of(choice), choice);
+    for (const auto& [option, choice] : undominated(std::move(found))) {
       block.options.push_back(option);
       result.fates.push_back(choice);
     }
@@ -108,18 +117,25 @@ class BlockSolver {
     }
   }
 
+  // most_choices + 1 where there are more.
+  std::size_t count_choices() const {
+    std::size_t count = 1;
+    for (const int n : worth_keeping_)
+      count = std::min(count * possible_fates(node(n)).size(), most_choices + 1);
+    return count;
+  }
+
   std::vector<Choice> choices() const {
     const std::vector<int>& nodes = worth_keeping_;
     const Choice all(index(end_ - begin_));
     std::vector<Choice> result = {all};
     // By node: made again first, so that they are counted up as binary numbers are.
     std::vector<std::vector<RecordFate>> fates;
-    std::size_t count = 1;
     for (const int n : nodes) {
       fates.push_back(possible_fates(model_.nodes[index(n)]));
       std::rotate(fates.back().begin(), fates.back().end() - 1, fates.back().end());
-      count = std::min(count * fates.back().size(), most_choices + 1);
     }
+    const std::size_t count = count_choices();
     if (count > most_choices) {
       add_greedy_choices(nodes, all, result);
       return result;
@@ -132,6 +148,30 @@ class BlockSolver {
         left /= fates[k].size();
       }
       if (choice != all) result.push_back(std::move(choice));
+    }
+    return result;
+  }
+
+  // Where all choices are too many: what a solver of graphs keeps at several budgets for it.
+  std::vector<Choice> solved_choices() const {
+    if (count_choices() <= most_choices || worth_keeping_.size() > most_solved_nodes) return {};
+    const Choice all(index(end_ - begin_));
+    Choice none = all;
+    for (const int n : worth_keeping_) none[index(n - begin_)].fate = Fate::Recompute;
+    const std::int64_t output = model_.values[index(output_)].bytes;
+    const std::int64_t most = option_of(all).saved_bytes - output;
+    const std::int64_t least = option_of(none).saved_bytes - output;
+    const BlockGraph block(tasks_, begin_, end_, counted_, wanted_at_end_);
+    std::vector<Choice> result;
+    for (int k = 0; k < solved_budgets; ++k) {
+      const std::vector<bool> kept =
+          block.kept_within(least + (most - least) * k / solved_budgets, solver_rounds);
+      Choice choice = all;
+      for (const int n : worth_keeping_) {
+        if (!kept[index(n - begin_)]) choice[index(n - begin_)].fate = Fate::Recompute;
+      }
+      if (std::find(result.begin(), result.end(), choice) == result.end())
+        result.push_back(std::move(choice));
     }
     return result;
   }

@@ -13,6 +13,9 @@
 namespace garonne::plan {
 namespace {
 
+// Counts what blocks are solved by: options of another version are other ones.
+constexpr int options_version = 2;
+
 std::string name_of(const std::string& signature) {
   return fmt::format("blocks-{}.json", hash_text(signature).substr(0, 16));
 }
@@ -46,8 +49,8 @@ std::optional<BlockOptions> options_from(const nlohmann::json& source, const std
                                          const std::vector<std::vector<int>>& keep_options) {
   const JsonFile file(source, path);
   const JsonPlace root = file.root();
-  if (root.key("format").text() != "garonne.block-options" || root.key("version").integer() != 1 ||
-      root.key("signature").text() != signature)
+  if (root.key("format").text() != "garonne.block-options" ||
+      root.key("version").integer() != options_version || root.key("signature").text() != signature)
     return std::nullopt;
   const Chain chain = chain_from_json(root.key("chain").json(), path + ": chain");
   BlockOptions options;
@@ -87,7 +90,7 @@ void store_options(TextCache* cache, const std::string& signature, const BlockOp
   chain.blocks = {options.block};
   chain.blocks[0].name = "block";
   const nlohmann::ordered_json json = {{"format", "garonne.block-options"},
-                                       {"version", 1},
+                                       {"version", options_version},
                                        {"signature", signature},
                                        {"chain", to_json(chain)},
                                        {"kept", to_json(options)}};
