@@ -373,7 +373,7 @@ void CudaDevice::close() {
 
 void CudaDevice::end() noexcept {
   std::vector<Mark> threads;
-  for (std::size_t lane = 0; lane < lane_count; ++lane) {
+  for (std::size_t lane = 0; lane < streams_.size(); ++lane) {
     if (!streams_[lane]) threads.push_back(ThreadedDevice::mark(static_cast<Lane>(lane)));
   }
   // A failure that a stream comes to is found when it is shut down.
@@ -387,7 +387,7 @@ void CudaDevice::shut_down() {
   stop();
   if (words_ != nullptr) {
     // Streams that wait for what threads will not do any more.
-    for (std::size_t lane = 0; lane < lane_count; ++lane) {
+    for (std::size_t lane = 0; lane < streams_.size(); ++lane) {
       tell_streams(ThreadedDevice::mark(static_cast<Lane>(lane)));
     }
   }

@@ -13,8 +13,6 @@
 
 namespace garonne::device {
 
-inline constexpr std::size_t lane_count = static_cast<std::size_t>(Lane::HostCompute) + 1;
-
 // Safe for all threads. After a failure or a stop no lane goes on.
 class LaneClock {
  public:
