@@ -42,7 +42,7 @@ TEST(RankThreads, CoresAreThoseThatTheProcessIsBoundTo) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
   EXPECT_EQ(Cores::of_this_process().allowed, CPU_COUNT(&before));
-  int first = 0;
+  std::size_t first = 0;
   while (CPU_ISSET(first, &before) == 0) ++first;
   cpu_set_t one;
   CPU_ZERO(&one);
