@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: MIT
-# garonne_room(<room> [TORCH] [SOURCES ...] [DEVICE_SOURCES ...] [HEADERS ...]
-#   [PRIVATE_HEADERS ...] [USES <rooms>] [LINK <targets>] [PRIVATE_LINK <targets>]
+# garonne_room(<room> [TORCH] [SOURCES ...] [HEADERS ...] [PRIVATE_HEADERS ...]
+#   [USES <rooms>] [LINK <targets>] [PRIVATE_LINK <targets>]
 #   [DEFINITIONS <definitions>])
 #
 # Makes the library garonne_<room> with the alias garonne::<room>. HEADERS are those that other
 # rooms include, PRIVATE_HEADERS stay inside (scripts/check-includes holds both). LINK holds third-party targets
 # that the room's headers need, PRIVATE_LINK those that only its sources need; DEFINITIONS are the
 # sources' own. TORCH says that the room may include torch; its sources then share one precompiled
-# torch header. DEVICE_SOURCES are .cpp files that nvcc compiles in a CUDA build and g++ otherwise:
-# those that include Kokkos.
+# torch header.
 
 # One translation unit makes the precompiled header for every room with torch.
 function(garonne_make_torch_precompiled_header)
@@ -37,7 +36,7 @@ endfunction()
 
 function(garonne_room room)
   cmake_parse_arguments(PARSE_ARGV 1 ROOM "TORCH" "" 
-    "SOURCES;DEVICE_SOURCES;HEADERS;PRIVATE_HEADERS;USES;LINK;PRIVATE_LINK;DEFINITIONS")
+    "SOURCES;HEADERS;PRIVATE_HEADERS;USES;LINK;PRIVATE_LINK;DEFINITIONS")
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "garonne_room(${room}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
@@ -46,11 +45,6 @@ function(garonne_room room)
   if(ROOM_TORCH)
     list(APPEND ROOM_LINK garonne_torch)
   endif()
-
-  if(GARONNE_WITH_CUDA AND ROOM_DEVICE_SOURCES)
-    set_source_files_properties(${ROOM_DEVICE_SOURCES} PROPERTIES LANGUAGE CUDA)
-  endif()
-  list(APPEND ROOM_SOURCES ${ROOM_DEVICE_SOURCES})
 
   if(ROOM_SOURCES)
     add_library(${target} STATIC ${ROOM_SOURCES} ${ROOM_HEADERS} ${ROOM_PRIVATE_HEADERS})

@@ -14,7 +14,7 @@ namespace garonne::kernels {
 // whole samples, or a piece of them that begins at element dropout.first_element, a multiple of
 // hidden.
 void embedding_forward(const Queue& queue, ElementType type,
-                       const std::int64_t* tokens,  // [rows]
+                       const std::int64_t* tokens,  // [rows], null: the numbers of the rows
                        const void* token_table,     // T [vocabulary, hidden]
                        const void* position_table,  // T [>= sequence, hidden]
                        void* out,                   // T [rows, hidden]

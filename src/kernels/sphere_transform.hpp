@@ -22,14 +22,14 @@ struct SphereShape {
   std::int64_t degrees = 0;
   std::int64_t orders = 0;  // at most degrees and longitudes / 2 + 1
 
-  std::int64_t northern_rows() const { return (latitudes + 1) / 2; }
-  std::int64_t points() const { return latitudes * longitudes; }
+  constexpr std::int64_t northern_rows() const { return (latitudes + 1) / 2; }
+  constexpr std::int64_t points() const { return latitudes * longitudes; }
   // First packed row of a degree; of degree `degrees` it is the number of rows.
-  std::int64_t first_row(std::int64_t degree) const {
+  constexpr std::int64_t first_row(std::int64_t degree) const {
     return degree <= orders ? degree * (degree + 1) / 2
                             : orders * (orders + 1) / 2 + (degree - orders) * orders;
   }
-  std::int64_t rows() const { return first_row(degrees); }
+  constexpr std::int64_t rows() const { return first_row(degrees); }
 };
 
 // Elements that a table takes at most. Next to the poles high orders are so small

@@ -14,7 +14,7 @@ namespace {
 
 std::unique_ptr<KernelSession> session;
 
-// Kokkos starts once in a process, so all tests of the program share one session.
+// A session is made once in a process, so all tests of the program share one.
 class SessionEnvironment : public ::testing::Environment {
  public:
   void SetUp() override { session = std::make_unique<KernelSession>(2); }

@@ -178,6 +178,11 @@ TEST(Queue, TheEmulatedDeviceHasTheHostsKernels) {
   EXPECT_TRUE(y.same_bits(emulated));
 }
 
+TEST(Queue, StreamsAreMadeKnownWhereThereIsCuda) {
+  EXPECT_THROW(StreamSession(Queue{}), InternalError);
+  EXPECT_THROW(StreamSession({.device = DeviceKind::Cuda}), Error);
+}
+
 TEST(Queue, AllowsThreadsOfTheSession) {
   use_threads(2);
   EXPECT_EQ(threads_of({}), 2);

@@ -1,9 +1,10 @@
 #include "kernels/cross_entropy.hpp"
 
 #include "base/error.hpp"
-#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "kernels/device/cross_entropy.hpp"
+#include "kernels/dispatch.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -50,7 +51,11 @@ class GatheredRow {
 void cross_entropy(const Queue& queue, ElementType type, void* logits, const std::int64_t* targets,
                    double scale, bool write_gradient, double* row_losses, double* loss,
                    std::int64_t rows, std::int64_t vocabulary) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::cross_entropy(place, type, logits, targets, scale, write_gradient, row_losses, loss,
+                          rows, vocabulary);
+  };
+  if (put_on_device(queue, on_device)) return;
   for (std::int64_t row = 0; row < rows; ++row) {
     if (targets[row] < 0 || targets[row] >= vocabulary) {
       throw InternalError("cross_entropy: target " + std::to_string(targets[row]) + " of row " +
@@ -71,7 +76,10 @@ void cross_entropy(const Queue& queue, ElementType type, void* logits, const std
 void logit_statistics(const Queue& queue, ElementType type, const void* logits,
                       const std::int64_t* targets, const VocabularyPiece& piece, double* log_sums,
                       double* target_logits, std::int64_t rows) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::logit_statistics(place, type, logits, targets, piece, log_sums, target_logits, rows);
+  };
+  if (put_on_device(queue, on_device)) return;
   const LogitStatisticsArguments arguments{logits,      targets,  piece.first,  piece.columns,
                                            piece.width, log_sums, target_logits};
   const auto loop = loops().logit_statistics[type];
@@ -83,7 +91,11 @@ void logit_gradient(const Queue& queue, ElementType type, const void* logits,
                     const std::int64_t* targets, const VocabularyPiece& piece,
                     const double* log_sums, const double* log_sum_gradients,
                     const double* target_gradients, void* gradient, std::int64_t rows) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::logit_gradient(place, type, logits, targets, piece, log_sums, log_sum_gradients,
+                           target_gradients, gradient, rows);
+  };
+  if (put_on_device(queue, on_device)) return;
   const LogitGradientArguments arguments{logits,      targets,  piece.first,       piece.columns,
                                          piece.width, log_sums, log_sum_gradients, target_gradients,
                                          gradient};
@@ -94,7 +106,10 @@ void logit_gradient(const Queue& queue, ElementType type, const void* logits,
 
 void gathered_cross_entropy(const Queue& queue, const double* statistics, double* loss,
                             std::int64_t pieces, std::int64_t rows) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::gathered_cross_entropy(place, statistics, loss, pieces, rows);
+  };
+  if (put_on_device(queue, on_device)) return;
   double sum = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     const GatheredRow gathered(statistics, row, pieces, rows);
@@ -105,7 +120,10 @@ void gathered_cross_entropy(const Queue& queue, const double* statistics, double
 
 void gathered_cross_entropy_gradient(const Queue& queue, const double* statistics, double outer,
                                      double* gradient, std::int64_t pieces, std::int64_t rows) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::gathered_cross_entropy_gradient(place, statistics, outer, gradient, pieces, rows);
+  };
+  if (put_on_device(queue, on_device)) return;
   const double scale = outer / static_cast<double>(rows);
   for (std::int64_t row = 0; row < rows; ++row) {
     const GatheredRow gathered(statistics, row, pieces, rows);

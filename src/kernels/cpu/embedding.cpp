@@ -1,8 +1,9 @@
 #include "kernels/embedding.hpp"
 
-#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "kernels/device/embedding.hpp"
+#include "kernels/dispatch.hpp"
 
 #include <cstring>
 
@@ -22,7 +23,11 @@ void embedding_forward(const Queue& queue, ElementType type, const std::int64_t*
                        const void* token_table, const void* position_table, void* out,
                        const Dropout& dropout, const std::int64_t* samples, std::int64_t rows,
                        std::int64_t sequence, std::int64_t hidden) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::embedding_forward(place, type, tokens, token_table, position_table, out, dropout,
+                              samples, rows, sequence, hidden);
+  };
+  if (put_on_device(queue, on_device)) return;
   const EmbeddingForwardArguments arguments{tokens,  token_table, position_table, out,
                                             dropout, samples,     sequence,       hidden};
   const auto loop = loops().embedding_forward[type];
@@ -36,7 +41,13 @@ void embedding_backward(const Queue& queue, ElementType type, const void* gradie
                         bool accumulate_position_table, const Dropout& dropout,
                         const std::int64_t* samples, std::int64_t rows, std::int64_t sequence,
                         std::int64_t hidden, std::int64_t vocabulary, std::int64_t positions) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::embedding_backward(place, type, gradient_out, tokens, gradient_token_table,
+                               accumulate_token_table, gradient_position_table,
+                               accumulate_position_table, dropout, samples, rows, sequence, hidden,
+                               vocabulary, positions);
+  };
+  if (put_on_device(queue, on_device)) return;
   const std::int64_t row_bytes = hidden * element_bytes(accumulation_type(type));
   if (gradient_token_table && !accumulate_token_table) {
     fill_zero(queue, gradient_token_table, vocabulary * row_bytes);
@@ -65,7 +76,10 @@ void embedding_backward(const Queue& queue, ElementType type, const void* gradie
 void embedding_rows(const Queue& queue, ElementType type, const std::int64_t* tokens,
                     const void* table, std::int64_t first_token, std::int64_t table_rows, void* out,
                     std::int64_t rows, std::int64_t hidden) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::embedding_rows(place, type, tokens, table, first_token, table_rows, out, rows, hidden);
+  };
+  if (put_on_device(queue, on_device)) return;
   const std::int64_t bytes = hidden * element_bytes(type);
   for_ranges(queue, rows, row_grain(hidden), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
@@ -85,7 +99,11 @@ void embedding_rows_backward(const Queue& queue, ElementType type, const void* g
                              const std::int64_t* tokens, std::int64_t first_token,
                              std::int64_t table_rows, void* gradient_table, bool accumulate,
                              std::int64_t rows, std::int64_t hidden) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::embedding_rows_backward(place, type, gradient_out, tokens, first_token, table_rows,
+                                    gradient_table, accumulate, rows, hidden);
+  };
+  if (put_on_device(queue, on_device)) return;
   if (!accumulate) {
     fill_zero(queue, gradient_table, table_rows * hidden * element_bytes(accumulation_type(type)));
   }

@@ -1,9 +1,10 @@
 #include "kernels/field_loss.hpp"
 
 #include "kernels/cpu/axis_difference.hpp"
-#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/scalar_value.hpp"
-#include "kernels/cpu/with_type.hpp"
+#include "kernels/device/field_loss.hpp"
+#include "kernels/dispatch.hpp"
+#include "kernels/with_type.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -208,7 +209,8 @@ Norms norms_of(const GatheredNorms& gathered, std::int64_t group) {
 }  // namespace
 
 void field_norms(const Queue& queue, const FieldComparison& fields, double* norms) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) { device::field_norms(place, fields, norms); };
+  if (put_on_device(queue, on_device)) return;
   const std::int64_t groups = fields.groups();
   with_type(fields.type, [&]<typename T>(T) {
     for (std::int64_t group = 0; group < groups; ++group) {
@@ -222,7 +224,10 @@ void field_norms(const Queue& queue, const FieldComparison& fields, double* norm
 
 void field_norms_gradient(const Queue& queue, const FieldComparison& fields,
                           const double* gradient_errors, void* gradient_prediction) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::field_norms_gradient(place, fields, gradient_errors, gradient_prediction);
+  };
+  if (put_on_device(queue, on_device)) return;
   with_type(fields.type, [&]<typename T>(T) {
     for (std::int64_t group = 0; group < fields.groups(); ++group)
       write_group<T>(fields, group, 2 * gradient_errors[group], gradient_prediction);
@@ -230,7 +235,8 @@ void field_norms_gradient(const Queue& queue, const FieldComparison& fields,
 }
 
 void field_loss(const Queue& queue, const FieldComparison& fields, double* loss) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) { device::field_loss(place, fields, loss); };
+  if (put_on_device(queue, on_device)) return;
   double sum = 0;
   with_type(fields.type, [&]<typename T>(T) {
     for (std::int64_t group = 0; group < fields.groups(); ++group)
@@ -241,7 +247,10 @@ void field_loss(const Queue& queue, const FieldComparison& fields, double* loss)
 
 void field_loss_gradient(const Queue& queue, const FieldComparison& fields, const Scalar& outer,
                          void* gradient_prediction) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::field_loss_gradient(place, fields, outer, gradient_prediction);
+  };
+  if (put_on_device(queue, on_device)) return;
   const double of_group = value_of(outer) / static_cast<double>(fields.groups());
   with_type(fields.type, [&]<typename T>(T) {
     for (std::int64_t group = 0; group < fields.groups(); ++group) {
@@ -252,7 +261,10 @@ void field_loss_gradient(const Queue& queue, const FieldComparison& fields, cons
 }
 
 void gathered_field_loss(const Queue& queue, const GatheredNorms& gathered, double* loss) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::gathered_field_loss(place, gathered, loss);
+  };
+  if (put_on_device(queue, on_device)) return;
   double sum = 0;
   for (std::int64_t group = 0; group < gathered.groups; ++group)
     sum += loss_of(norms_of(gathered, group), gathered.relative);
@@ -261,7 +273,10 @@ void gathered_field_loss(const Queue& queue, const GatheredNorms& gathered, doub
 
 void gathered_field_loss_gradient(const Queue& queue, const GatheredNorms& gathered,
                                   const Scalar& outer, double* gradient_norms) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::gathered_field_loss_gradient(place, gathered, outer, gradient_norms);
+  };
+  if (put_on_device(queue, on_device)) return;
   const std::int64_t groups = gathered.groups;
   const double of_group = value_of(outer) / static_cast<double>(groups);
   std::fill_n(gradient_norms, gathered.members * 3 * groups, 0.0);

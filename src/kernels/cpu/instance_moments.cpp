@@ -1,8 +1,9 @@
 #include "kernels/instance_moments.hpp"
 
-#include "kernels/cpu/expect_host.hpp"
-#include "kernels/cpu/with_type.hpp"
+#include "kernels/device/instance_moments.hpp"
+#include "kernels/dispatch.hpp"
 #include "kernels/instance_norm.hpp"
+#include "kernels/with_type.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -63,7 +64,10 @@ class Gathered {
 
 void gathered_statistics(const Queue& queue, ElementType type, const GatheredMoments& gathered,
                          void* mean, void* inverse_deviation) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::gathered_statistics(place, type, gathered, mean, inverse_deviation);
+  };
+  if (put_on_device(queue, on_device)) return;
   const Gathered all(gathered);
   with_type(accumulation_type(type), [&]<typename G>(G) {
     for (std::int64_t i = 0; i < gathered.batch * gathered.channels; ++i) {
@@ -76,7 +80,10 @@ void gathered_statistics(const Queue& queue, ElementType type, const GatheredMom
 
 void gathered_statistics_gradient(const Queue& queue, const GatheredMoments& gathered,
                                   const double* sums, const double* gain, double* gradient) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::gathered_statistics_gradient(place, gathered, sums, gain, gradient);
+  };
+  if (put_on_device(queue, on_device)) return;
   const Gathered all(gathered);
   for (std::int64_t b = 0; b < gathered.batch; ++b) {
     for (std::int64_t c = 0; c < gathered.channels; ++c) {
@@ -99,7 +106,11 @@ void gathered_statistics_gradient(const Queue& queue, const GatheredMoments& gat
 void instance_parameter_gradients(const Queue& queue, ElementType type, const double* sums,
                                   void* gradient_gain, bool accumulate_gain, void* gradient_bias,
                                   bool accumulate_bias, std::int64_t batch, std::int64_t channels) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::instance_parameter_gradients(place, type, sums, gradient_gain, accumulate_gain,
+                                         gradient_bias, accumulate_bias, batch, channels);
+  };
+  if (put_on_device(queue, on_device)) return;
   with_type(accumulation_type(type), [&]<typename G>(G) {
     const auto add_up = [&](std::int64_t which, void* target, bool accumulate) {
       G* const out = static_cast<G*>(target);
@@ -121,7 +132,11 @@ void instance_moments_gradient(const Queue& queue, ElementType type, const void*
                                const double* gradient_moments, void* gradient_x,
                                const InstanceMomentsWorkspace& workspace, std::int64_t batch,
                                std::int64_t points, std::int64_t channels) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::instance_moments_gradient(place, type, x, runs, moments, gradient_moments, gradient_x,
+                                      batch, points, channels);
+  };
+  if (put_on_device(queue, on_device)) return;
   const std::int64_t statistics = batch * channels;
   double counted = 0;
   for (const PointRun& run : runs) counted += static_cast<double>(run.count);

@@ -1,8 +1,10 @@
 #include "kernels/instance_norm.hpp"
 
-#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "kernels/device/instance_norm.hpp"
+#include "kernels/dispatch.hpp"
+#include "kernels/point_blocks.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,15 +13,11 @@ namespace garonne::kernels {
 
 namespace {
 
-std::int64_t blocks_of(std::int64_t points) {
-  return std::clamp<std::int64_t>(points / 64, 1, 64);
-}
-
 // Runs the loop over blocks of points and adds the blocks up: sums [2, channels] of one sample.
 void add_up(const Queue& queue, const Loop<InstanceSumArguments>& loops_of_type, ElementType type,
             InstanceSumArguments arguments, double* sums) {
   const std::int64_t width = 2 * arguments.channels;
-  arguments.blocks = blocks_of(arguments.points);
+  arguments.blocks = point_blocks(arguments.points);
   arguments.sums = sums + width;
   const auto loop = loops_of_type[type];
   for_ranges(queue, arguments.blocks,
@@ -95,14 +93,18 @@ void moments_of_sample(const Queue& queue, ElementType type, const void* x,
 // Sums of all samples, a shift, sums of one, then of its blocks.
 std::int64_t instance_norm_workspace_bytes(std::int64_t, std::int64_t points,
                                            std::int64_t channels) {
-  return (2 + 1 + 2 + 2 * blocks_of(points)) * channels * 8;
+  return (2 + 1 + 2 + 2 * point_blocks(points)) * channels * 8;
 }
 
 void instance_norm_forward(const Queue& queue, ElementType type, const void* x, const void* gain,
                            const void* bias, double epsilon, void* y, void* mean,
                            void* inverse_deviation, void* workspace, std::int64_t batch,
                            std::int64_t points, std::int64_t channels) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::instance_norm_forward(place, type, x, gain, bias, epsilon, y, mean, inverse_deviation,
+                                  workspace, batch, points, channels);
+  };
+  if (put_on_device(queue, on_device)) return;
   double* const shift = static_cast<double*>(workspace) + 2 * channels;
   double* const sums = shift + channels;
   const bool is_double = type == ElementType::Float64;
@@ -142,7 +144,12 @@ void instance_norm_backward(const Queue& queue, ElementType type, const void* gr
                             const void* inverse_deviation, void* gradient_x, void* gradient_gain,
                             void* gradient_bias, bool accumulate_parameters, void* workspace,
                             std::int64_t batch, std::int64_t points, std::int64_t channels) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::instance_norm_backward(place, type, gradient_y, x, gain, mean, inverse_deviation,
+                                   gradient_x, gradient_gain, gradient_bias, accumulate_parameters,
+                                   workspace, batch, points, channels);
+  };
+  if (put_on_device(queue, on_device)) return;
   double* const all = static_cast<double*>(workspace);
   double* const sums = all + 3 * channels;
   const std::int64_t sample_bytes = points * channels * element_bytes(type);
@@ -181,7 +188,11 @@ void instance_norm_backward(const Queue& queue, ElementType type, const void* gr
 void instance_norm_moments(const Queue& queue, ElementType type, const void* x,
                            std::span<const PointRun> runs, double* moments, void* workspace,
                            std::int64_t batch, std::int64_t points, std::int64_t channels) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::instance_norm_moments(place, type, x, runs, moments, workspace, batch, points,
+                                  channels);
+  };
+  if (put_on_device(queue, on_device)) return;
   for (std::int64_t entry = 0; entry < batch; ++entry) {
     moments_of_sample(queue, type,
                       static_cast<const char*>(x) + entry * points * channels * element_bytes(type),
@@ -193,7 +204,11 @@ void instance_norm_moments(const Queue& queue, ElementType type, const void* x,
 void instance_norm_apply(const Queue& queue, ElementType type, const void* x, const void* gain,
                          const void* bias, const void* mean, const void* inverse_deviation, void* y,
                          std::int64_t batch, std::int64_t points, std::int64_t channels) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::instance_norm_apply(place, type, x, gain, bias, mean, inverse_deviation, y, batch,
+                                points, channels);
+  };
+  if (put_on_device(queue, on_device)) return;
   const std::int64_t sample_bytes = points * channels * element_bytes(type);
   const std::int64_t state_bytes = channels * element_bytes(accumulation_type(type));
   const auto loop = loops().instance_forward[type];
@@ -219,7 +234,11 @@ void instance_norm_apply_backward(const Queue& queue, ElementType type, const vo
                                   const void* inverse_deviation, void* gradient_x, double* sums,
                                   void* workspace, std::int64_t batch, std::int64_t points,
                                   std::int64_t channels) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::instance_norm_apply_backward(place, type, gradient_y, x, gain, mean, inverse_deviation,
+                                         gradient_x, sums, workspace, batch, points, channels);
+  };
+  if (put_on_device(queue, on_device)) return;
   double* const none = static_cast<double*>(workspace);
   double* const added = none + 3 * channels;
   const std::int64_t sample_bytes = points * channels * element_bytes(type);

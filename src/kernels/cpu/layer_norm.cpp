@@ -1,27 +1,24 @@
 #include "kernels/layer_norm.hpp"
 
 #include "base/error.hpp"
-#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "kernels/device/layer_norm.hpp"
+#include "kernels/dispatch.hpp"
+#include "kernels/row_partitions.hpp"
 
 #include <algorithm>
 
 namespace garonne::kernels {
 
-namespace {
-
-// Enough to occupy many threads, few enough to be cheap to add up; at least 16 rows each.
-std::int64_t row_partitions(std::int64_t rows) {
-  return std::clamp<std::int64_t>(rows / 16, 1, 32);
-}
-
-}  // namespace
-
 void layer_norm_forward(const Queue& queue, ElementType type, const void* x, const void* gain,
                         const void* bias, double epsilon, void* y, void* mean,
                         void* inverse_deviation, std::int64_t rows, std::int64_t hidden) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::layer_norm_forward(place, type, x, gain, bias, epsilon, y, mean, inverse_deviation,
+                               rows, hidden);
+  };
+  if (put_on_device(queue, on_device)) return;
   const LayerNormForwardArguments arguments{x,     gain, bias, epsilon, y, mean, inverse_deviation,
                                             hidden};
   const auto loop = loops().layer_norm_forward[type];
@@ -38,7 +35,12 @@ void layer_norm_backward(const Queue& queue, ElementType type, const void* gradi
                          const void* inverse_deviation, void* gradient_x, bool accumulate_x,
                          void* gradient_gain, void* gradient_bias, bool accumulate_parameters,
                          void* workspace, std::int64_t rows, std::int64_t hidden) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::layer_norm_backward(place, type, gradient_y, x, gain, mean, inverse_deviation,
+                                gradient_x, accumulate_x, gradient_gain, gradient_bias,
+                                accumulate_parameters, workspace, rows, hidden);
+  };
+  if (put_on_device(queue, on_device)) return;
   expect((gradient_gain == nullptr) == (gradient_bias == nullptr),
          "layer_norm_backward wants both parameter gradients or none");
   const bool with_parameters = gradient_gain != nullptr;

@@ -6,6 +6,7 @@
 #include "kernels/dropout.hpp"
 #include "kernels/element_type.hpp"
 #include "kernels/optimizer_update.hpp"
+#include "kernels/sphere_table.hpp"
 #include "kernels/sphere_transform.hpp"
 
 #include <cstddef>
@@ -198,14 +199,6 @@ struct SphereLoopArguments {
   std::int64_t first_channel;
   void* scratch;  // of this thread
 };
-// The real and imaginary parts of a chunk of channels.
-inline constexpr std::int64_t sphere_panel_bytes = 256;
-// A table of Legendre functions begins with one of these an order; then roots of unity.
-struct SphereTableOrder {
-  std::int64_t first;  // element of the table where its rows begin
-  std::int64_t start;  // northern rows before this one are so near the pole that they count nothing
-};
-
 // One loop for each element type, in the order of ElementType; null where a type has none.
 template <typename Arguments>
 struct Loop {
@@ -241,12 +234,12 @@ struct Loops {
   Loop<GeluArguments> gelu_forward;
   Loop<GeluArguments> gelu_backward;
   Loop<AddBiasArguments> add_bias;
-  Loop<AdamWArguments> adamw;
+  const Loop<AdamWArguments>* adamw;  // the same bits from every table
   Loop<CombineArguments> add_into;
   Loop<CombineArguments> accumulate_from;
   Loop<CombineArguments> to_bfloat16;
   Loop<SumOfSquaresArguments> sum_of_squares;
-  const Loop<FillNormalArguments>* fill_normal;  // the same bits from every table
+  const Loop<FillNormalArguments>* fill_normal;  // likewise
   const SphereLoops* sphere;
 };
 

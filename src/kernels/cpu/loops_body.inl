@@ -9,7 +9,9 @@
 #include "kernels/cpu/loops_instance.inl"
 // clang-format on
 
-// Compiled apart: without contraction of products and sums.
+// Compiled apart: without contraction of products and sums, what is compiled with it being other
+// code.
+extern const Loop<AdamWArguments> adamw_loops;
 extern const Loop<FillNormalArguments> fill_normal_loops;
 // Compiled apart: they are long to compile.
 extern const SphereLoops sphere_loops;
@@ -33,7 +35,7 @@ extern const Loops table = {
     {{gelu_forward<float>, gelu_forward<double>, gelu_forward<BFloat16>}},
     {{gelu_backward<float>, gelu_backward<double>, gelu_backward<BFloat16>}},
     {{add_bias<float>, add_bias<double>, add_bias<BFloat16>}},
-    {{adamw<float>, adamw<double>, nullptr}},
+    &adamw_loops,
     {{combine<float, float>, combine<double, double>, combine<BFloat16, BFloat16>}},
     {{combine<float, float>, combine<double, double>, combine<BFloat16, float>}},
     {{combine<float, BFloat16>, nullptr, nullptr}},

@@ -40,62 +40,6 @@ void gelu_backward(const GeluArguments& arguments, std::int64_t begin, std::int6
   }
 }
 
-template <typename T>
-void adamw(const AdamWArguments& arguments, std::int64_t begin, std::int64_t end) {
-  T* parameter = static_cast<T*>(arguments.parameter);
-  T* first = static_cast<T*>(arguments.first_moment);
-  T* second = static_cast<T*>(arguments.second_moment);
-  const T* gradient = static_cast<const T*>(arguments.gradient);
-  BFloat16* copy = static_cast<BFloat16*>(arguments.bfloat16_copy);
-  const AdamW& options = arguments.options;
-  const T scale = static_cast<T>(arguments.gradient_scale);
-  const T decay = static_cast<T>(1.0 - options.learning_rate * options.weight_decay);
-  const T beta1 = static_cast<T>(options.beta1);
-  const T rest1 = static_cast<T>(1.0 - options.beta1);
-  const T beta2 = static_cast<T>(options.beta2);
-  const T rest2 = static_cast<T>(1.0 - options.beta2);
-  const T step = static_cast<T>(options.learning_rate / options.bias_correction1);
-  const T root = static_cast<T>(1.0 / std::sqrt(options.bias_correction2));
-  const T epsilon = static_cast<T>(options.epsilon);
-  const T l2 = static_cast<T>(options.l2);
-  const auto slope_of = [=](std::int64_t i) GARONNE_INLINE_LAMBDA {
-    return gradient[i] * scale + l2 * parameter[i];
-  };
-  const auto update_with = [=](std::int64_t i, T slope, T square) GARONNE_INLINE_LAMBDA {
-    const T m = beta1 * first[i] + rest1 * slope;
-    const T v = beta2 * second[i] + rest2 * square;
-    const T p = parameter[i] * decay - step * m / (std::sqrt(v) * root + epsilon);
-    first[i] = m;
-    second[i] = v;
-    parameter[i] = p;
-    return p;
-  };
-  const auto update = [=](std::int64_t i) GARONNE_INLINE_LAMBDA {
-    const T slope = slope_of(i);
-    return update_with(i, slope, slope * slope);
-  };
-  if (options.pairs) {
-#pragma omp simd
-    for (std::int64_t i = begin; i < end; i += 2) {
-      const T real = slope_of(i);
-      const T imaginary = slope_of(i + 1);
-      const T square = real * real + imaginary * imaginary;
-      const T real_part = update_with(i, real, square);
-      const T imaginary_part = update_with(i + 1, imaginary, square);
-      if (copy) {
-        store(copy[i], static_cast<float>(real_part));
-        store(copy[i + 1], static_cast<float>(imaginary_part));
-      }
-    }
-  } else if (copy) {
-#pragma omp simd
-    for (std::int64_t i = begin; i < end; ++i) store(copy[i], static_cast<float>(update(i)));
-  } else {
-#pragma omp simd
-    for (std::int64_t i = begin; i < end; ++i) update(i);
-  }
-}
-
 template <typename From, typename To>
 void combine(const CombineArguments& arguments, std::int64_t begin, std::int64_t end) {
   const From* source = static_cast<const From*>(arguments.source);

@@ -1,8 +1,8 @@
 // What the inner loops include, all of it before any instruction set is chosen.
 #pragma once
 
-#include "kernels/element.hpp"
 #include "kernels/cpu/loops.hpp"
+#include "kernels/element.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

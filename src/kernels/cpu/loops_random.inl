@@ -77,7 +77,8 @@ void embedding_forward(const EmbeddingForwardArguments& arguments, std::int64_t 
   for (std::int64_t row = begin; row < end; ++row) {
     const std::int64_t global_row = first_row + row;
     const std::int64_t position = global_row % arguments.sequence;
-    const T* token = static_cast<const T*>(arguments.token_table) + arguments.tokens[row] * hidden;
+    const std::int64_t token_row = arguments.tokens == nullptr ? row : arguments.tokens[row];
+    const T* token = static_cast<const T*>(arguments.token_table) + token_row * hidden;
     const T* place = static_cast<const T*>(arguments.position_table) + position * hidden;
     T* out = static_cast<T*>(arguments.out) + row * hidden;
     if (dropout.threshold == 0) {

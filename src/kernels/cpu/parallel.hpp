@@ -1,10 +1,8 @@
-// How kernels use the thread pool; private to this room, the only header that sees Kokkos.
+// How kernels use the thread pool; private to this room.
 #pragma once
 
 #include "base/device.hpp"
 #include "kernels/session.hpp"
-
-#include <Kokkos_Core.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -19,6 +17,10 @@ inline constexpr std::int64_t element_grain = 8192;
 constexpr std::int64_t row_grain(std::int64_t width) {
   return std::max<std::int64_t>(element_grain / std::max<std::int64_t>(width, 1), 1);
 }
+
+// Calls piece(context, i) for i in [0, pieces) on the session's pool.
+void run_pieces(std::int64_t pieces, void (*piece)(const void* context, std::int64_t i),
+                const void* context);
 
 // Calls work(begin, end) for contiguous ranges that cover [0, count), one a thread. A range has at
 // least `grain` items (fewer threads are used where there are not enough), because waking the pool
@@ -36,13 +38,15 @@ void for_ranges(const Queue& queue, std::int64_t count, std::int64_t grain, std:
     work(std::int64_t{0}, count);
     return;
   }
-  using Space = Kokkos::DefaultHostExecutionSpace;
-  Kokkos::parallel_for(
-      "garonne", Kokkos::RangePolicy<Space>(0, pieces), [&](const std::int64_t piece) {
-        const std::int64_t begin = units * piece / pieces * alignment;
-        const std::int64_t end = std::min(units * (piece + 1) / pieces * alignment, count);
-        if (begin < end) work(begin, end);
-      });
+  const auto range = [&](std::int64_t piece) {
+    const std::int64_t begin = units * piece / pieces * alignment;
+    const std::int64_t end = std::min(units * (piece + 1) / pieces * alignment, count);
+    if (begin < end) work(begin, end);
+  };
+  using Range = decltype(range);
+  run_pieces(
+      pieces, [](const void* context, std::int64_t i) { (*static_cast<const Range*>(context))(i); },
+      &range);
 }
 
 }  // namespace garonne::kernels

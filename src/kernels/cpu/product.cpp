@@ -1,8 +1,8 @@
 #include "kernels/product.hpp"
 
 #include "base/error.hpp"
-#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "kernels/dispatch.hpp"
 
 #include <dlfcn.h>
 

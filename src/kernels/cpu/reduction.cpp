@@ -1,9 +1,10 @@
 #include "kernels/reduction.hpp"
 
 #include "base/error.hpp"
-#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "kernels/device/reduction.hpp"
+#include "kernels/dispatch.hpp"
 
 #include <array>
 
@@ -11,7 +12,10 @@ namespace garonne::kernels {
 
 void add_sum_of_squares(const Queue& queue, ElementType type, const void* values, std::int64_t n,
                         double* total) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::add_sum_of_squares(place, type, values, n, total);
+  };
+  if (put_on_device(queue, on_device)) return;
   const auto loop = loops().sum_of_squares[type];
   expect(loop != nullptr, "add_sum_of_squares wants Float32 or Float64");
   // Block sums live on the stack: the kernels allocate nothing.
@@ -33,7 +37,10 @@ void add_sum_of_squares(const Queue& queue, ElementType type, const void* values
 
 void add_into(const Queue& queue, ElementType type, void* destination, const void* source,
               std::int64_t n) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::add_into(place, type, destination, source, n);
+  };
+  if (put_on_device(queue, on_device)) return;
   const CombineArguments arguments{source, destination, true};
   const auto loop = loops().add_into[type];
   for_ranges(queue, n, 2 * element_grain, 64,

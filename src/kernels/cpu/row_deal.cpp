@@ -1,6 +1,7 @@
 #include "kernels/row_deal.hpp"
 
-#include "kernels/cpu/expect_host.hpp"
+#include "kernels/device/row_deal.hpp"
+#include "kernels/dispatch.hpp"
 
 #include <algorithm>
 
@@ -25,7 +26,10 @@ void for_rows(std::span<const std::int64_t> slots, std::int64_t lines, std::int6
 
 void gather_rows(const Queue& queue, const double* dealt, std::span<const std::int64_t> slots,
                  double* whole, std::int64_t lines, std::int64_t rows, std::int64_t width) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::gather_rows(place, dealt, slots, whole, lines, rows, width);
+  };
+  if (put_on_device(queue, on_device)) return;
   for_rows(slots, lines, rows, width, [&](std::int64_t slot, std::int64_t row) {
     std::copy_n(dealt + slot, width, whole + row);
   });
@@ -33,7 +37,10 @@ void gather_rows(const Queue& queue, const double* dealt, std::span<const std::i
 
 void deal_rows(const Queue& queue, const double* whole, std::span<const std::int64_t> slots,
                double* dealt, std::int64_t lines, std::int64_t rows, std::int64_t width) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) {
+    device::deal_rows(place, whole, slots, dealt, lines, rows, width);
+  };
+  if (put_on_device(queue, on_device)) return;
   for_rows(slots, lines, rows, width, [&](std::int64_t slot, std::int64_t row) {
     std::copy_n(whole + row, width, dealt + slot);
   });

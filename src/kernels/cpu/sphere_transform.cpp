@@ -2,9 +2,10 @@
 
 #include "base/error.hpp"
 #include "base/legendre_table.hpp"
-#include "kernels/cpu/expect_host.hpp"
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "kernels/device/sphere_transform.hpp"
+#include "kernels/dispatch.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -132,7 +133,8 @@ std::int64_t sphere_workspace_bytes(ElementType type, const SphereShape& shape, 
 }
 
 void sphere_analysis(const Queue& queue, const SphereArguments& arguments) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) { device::sphere_analysis(place, arguments); };
+  if (put_on_device(queue, on_device)) return;
   const SphereLoops& sphere = *loops().sphere;
   for_chunks(arguments, [&](const SphereLoopArguments& chunk) {
     run(queue, arguments, sphere.fourier_analysis, chunk, arguments.shape.northern_rows());
@@ -141,7 +143,8 @@ void sphere_analysis(const Queue& queue, const SphereArguments& arguments) {
 }
 
 void sphere_synthesis(const Queue& queue, const SphereArguments& arguments) {
-  expect_host(queue);
+  const auto on_device = [&](const auto& place) { device::sphere_synthesis(place, arguments); };
+  if (put_on_device(queue, on_device)) return;
   const SphereLoops& sphere = *loops().sphere;
   for_chunks(arguments, [&](const SphereLoopArguments& chunk) {
     run(queue, arguments, sphere.legendre_synthesis, chunk, arguments.shape.orders);

@@ -1,5 +1,5 @@
-// Loops that are templates over the element type, where no instruction set needs a copy of its own;
-// private to this room.
+// From an element type to a C++ type, for loops and kernels that are templates over it; private to
+// this room.
 #pragma once
 
 #include "kernels/element.hpp"
@@ -22,7 +22,7 @@ void with_type(ElementType type, const Use& use) {
 
 // place = value, rounded to its type (to BFloat16 by way of float).
 template <typename T>
-void store_double(T& place, double value) {
+GARONNE_INLINE void store_double(T& place, double value) {
   store(place, static_cast<Accumulation<T>>(value));
 }
 

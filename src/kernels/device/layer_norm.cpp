@@ -1,0 +1,302 @@
+#include "kernels/device/layer_norm.hpp"
+
+#include "base/error.hpp"
+#include "kernels/device/column_sum.hpp"
+#include "kernels/device/row.hpp"
+#include "kernels/device/spaces.hpp"
+#include "kernels/row_partitions.hpp"
+
+namespace garonne::kernels::device {
+
+namespace {
+
+// Threads of a row, and of a tile of columns.
+constexpr int row_groups = 4;
+constexpr int tile_groups = 8;
+
+template <typename T>
+struct AddUp {
+  const T* x;
+  Accumulation<T> total;
+
+  template <int count>
+  KOKKOS_FUNCTION void at(std::int64_t first) {
+    Values<Accumulation<T>, count> values;
+    read<count>(x + first, values);
+    for (int i = 0; i < count; ++i) total = total + values[i];
+  }
+};
+
+template <typename T>
+struct AddSquares {
+  const T* x;
+  Accumulation<T> mean;
+  Accumulation<T> total;
+
+  template <int count>
+  KOKKOS_FUNCTION void at(std::int64_t first) {
+    using G = Accumulation<T>;
+    Values<G, count> values;
+    read<count>(x + first, values);
+    for (int i = 0; i < count; ++i) {
+      const G deviation = values[i] - mean;
+      total = total + deviation * deviation;
+    }
+  }
+};
+
+template <typename T>
+struct Normalise {
+  const T* x;
+  const T* gain;
+  const T* bias;
+  T* y;
+  Accumulation<T> mean;
+  Accumulation<T> inverse;
+
+  template <int count>
+  KOKKOS_FUNCTION void at(std::int64_t first) const {
+    using G = Accumulation<T>;
+    Values<G, count> values;
+    Values<G, count> gains;
+    Values<G, count> biases;
+    read<count>(x + first, values);
+    read<count>(gain + first, gains);
+    read<count>(bias + first, biases);
+    for (int i = 0; i < count; ++i) values[i] = (values[i] - mean) * inverse * gains[i] + biases[i];
+    write<count>(y + first, values);
+  }
+};
+
+template <typename T>
+struct Forward {
+  using G = Accumulation<T>;
+
+  const T* x;
+  const T* gain;
+  const T* bias;
+  G epsilon;
+  T* y;
+  G* mean;
+  G* inverse_deviation;
+  std::int64_t hidden;
+
+  template <typename Team>
+  KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t row) const {
+    G* const sums = team.template shared<G>(Team::groups);
+    const T* const from = x + row * hidden;
+    const G share = G{1} / static_cast<G>(hidden);
+    const G center = sum_of_columns<T>(team, sums, hidden, AddUp<T>{from, 0}) * share;
+    const G squares = sum_of_columns<T>(team, sums, hidden, AddSquares<T>{from, center, 0});
+    const G inverse = G{1} / Kokkos::sqrt(squares * share + epsilon);
+    for_columns<T>(team, hidden, Normalise<T>{from, gain, bias, y + row * hidden, center, inverse});
+    team.each(1, [&](int) {
+      if (mean != nullptr) mean[row] = center;
+      if (inverse_deviation != nullptr) inverse_deviation[row] = inverse;
+    });
+  }
+};
+
+template <typename T>
+struct AddWeighted {
+  const T* gradient_y;
+  const T* gain;
+  Accumulation<T> total;
+
+  template <int count>
+  KOKKOS_FUNCTION void at(std::int64_t first) {
+    Values<Accumulation<T>, count> gradients;
+    Values<Accumulation<T>, count> gains;
+    read<count>(gradient_y + first, gradients);
+    read<count>(gain + first, gains);
+    for (int i = 0; i < count; ++i) total = total + gradients[i] * gains[i];
+  }
+};
+
+template <typename T>
+struct AddProducts {
+  const T* gradient_y;
+  const T* gain;
+  const T* x;
+  Accumulation<T> mean;
+  Accumulation<T> total;
+
+  template <int count>
+  KOKKOS_FUNCTION void at(std::int64_t first) {
+    Values<Accumulation<T>, count> gradients;
+    Values<Accumulation<T>, count> gains;
+    Values<Accumulation<T>, count> values;
+    read<count>(gradient_y + first, gradients);
+    read<count>(gain + first, gains);
+    read<count>(x + first, values);
+    for (int i = 0; i < count; ++i) total = total + gradients[i] * gains[i] * (values[i] - mean);
+  }
+};
+
+template <typename T>
+struct WriteGradient {
+  const T* gradient_y;
+  const T* gain;
+  const T* x;
+  T* gradient_x;
+  bool accumulate;
+  Accumulation<T> mean;
+  Accumulation<T> inverse;
+  Accumulation<T> sum;
+  Accumulation<T> product;
+
+  template <int count>
+  KOKKOS_FUNCTION void at(std::int64_t first) const {
+    using G = Accumulation<T>;
+    Values<G, count> gradients;
+    Values<G, count> gains;
+    Values<G, count> values;
+    Values<G, count> results{};
+    read<count>(gradient_y + first, gradients);
+    read<count>(gain + first, gains);
+    read<count>(x + first, values);
+    if (accumulate) read<count>(gradient_x + first, results);
+    for (int i = 0; i < count; ++i) {
+      const G normal = (values[i] - mean) * inverse;
+      const G value = inverse * (gradients[i] * gains[i] - sum - normal * product);
+      results[i] = accumulate ? results[i] + value : value;
+    }
+    write<count>(gradient_x + first, results);
+  }
+};
+
+template <typename T>
+struct InputGradient {
+  using G = Accumulation<T>;
+
+  const T* gradient_y;
+  const T* x;
+  const T* gain;
+  const G* mean;
+  const G* inverse_deviation;
+  T* gradient_x;
+  bool accumulate;
+  std::int64_t hidden;
+
+  template <typename Team>
+  KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t row) const {
+    G* const sums = team.template shared<G>(Team::groups);
+    const T* const given = gradient_y + row * hidden;
+    const T* const from = x + row * hidden;
+    const G share = G{1} / static_cast<G>(hidden);
+    const G center = mean[row];
+    const G inverse = inverse_deviation[row];
+    const G sum = sum_of_columns<T>(team, sums, hidden, AddWeighted<T>{given, gain, 0}) * share;
+    const G product =
+        sum_of_columns<T>(team, sums, hidden, AddProducts<T>{given, gain, from, center, 0}) *
+        (share * inverse);
+    for_columns<T>(team, hidden,
+                   WriteGradient<T>{given, gain, from, gradient_x + row * hidden, accumulate,
+                                    center, inverse, sum, product});
+  }
+};
+
+// Sums over the rows of a partition, of 32 columns a team: group g has rows g, g + 8, …, and the
+// groups are added in order.
+template <typename T>
+struct ParameterSums {
+  using G = Accumulation<T>;
+
+  const T* gradient_y;
+  const T* x;
+  const G* mean;
+  const G* inverse_deviation;
+  G* partial;  // [partitions, 2, hidden]: of gain, of bias
+  std::int64_t partitions;
+  std::int64_t rows;
+  std::int64_t hidden;
+  std::int64_t tiles;  // of 32 columns
+
+  template <typename Team>
+  KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t index) const {
+    G* const sums = team.template shared<G>(2 * Team::threads);
+    const std::int64_t partition = index / tiles;
+    const std::int64_t first_column = index % tiles * lanes_of_group;
+    const std::int64_t first = rows * partition / partitions;
+    const std::int64_t last = rows * (partition + 1) / partitions;
+    team.each(Team::threads, [&](int thread) {
+      const std::int64_t column = first_column + thread % lanes_of_group;
+      G of_gain = 0;
+      G of_bias = 0;
+      if (column < hidden) {
+        for (std::int64_t row = first + thread / lanes_of_group; row < last; row += Team::groups) {
+          const G gradient = load(gradient_y[row * hidden + column]);
+          const G normal = (load(x[row * hidden + column]) - mean[row]) * inverse_deviation[row];
+          of_gain = of_gain + gradient * normal;
+          of_bias = of_bias + gradient;
+        }
+      }
+      sums[thread] = of_gain;
+      sums[Team::threads + thread] = of_bias;
+    });
+    team.wait();
+    team.each(2 * lanes_of_group, [&](int i) {
+      const std::int64_t column = first_column + i % lanes_of_group;
+      if (column >= hidden) return;
+      const int which = i / lanes_of_group;
+      const G* const own = sums + which * Team::threads + i % lanes_of_group;
+      G total = own[0];
+      for (int group = 1; group < Team::groups; ++group)
+        total = total + own[group * lanes_of_group];
+      partial[(2 * partition + which) * hidden + column] = total;
+    });
+  }
+};
+
+}  // namespace
+
+void layer_norm_forward(const Place& place, ElementType type, const void* x, const void* gain,
+                        const void* bias, double epsilon, void* y, void* mean,
+                        void* inverse_deviation, std::int64_t rows, std::int64_t hidden) {
+  with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
+    using G = Accumulation<T>;
+    for_teams<row_groups>(
+        space, rows, shared_bytes<G>(row_groups),
+        Forward<T>{static_cast<const T*>(x), static_cast<const T*>(gain),
+                   static_cast<const T*>(bias), static_cast<G>(epsilon), static_cast<T*>(y),
+                   static_cast<G*>(mean), static_cast<G*>(inverse_deviation), hidden});
+  });
+}
+
+void layer_norm_backward(const Place& place, ElementType type, const void* gradient_y,
+                         const void* x, const void* gain, const void* mean,
+                         const void* inverse_deviation, void* gradient_x, bool accumulate_x,
+                         void* gradient_gain, void* gradient_bias, bool accumulate_parameters,
+                         void* workspace, std::int64_t rows, std::int64_t hidden) {
+  expect((gradient_gain == nullptr) == (gradient_bias == nullptr),
+         "layer_norm_backward wants both parameter gradients or none");
+  with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
+    using G = Accumulation<T>;
+    const auto* const given = static_cast<const T*>(gradient_y);
+    const auto* const from = static_cast<const T*>(x);
+    const auto* const means = static_cast<const G*>(mean);
+    const auto* const inverses = static_cast<const G*>(inverse_deviation);
+    auto* const partial = static_cast<G*>(workspace);
+    const std::int64_t partitions = row_partitions(rows);
+    if (gradient_gain != nullptr) {
+      const std::int64_t tiles = (hidden + lanes_of_group - 1) / lanes_of_group;
+      for_teams<tile_groups>(
+          space, partitions * tiles, shared_bytes<G>(2 * tile_groups * lanes_of_group),
+          ParameterSums<T>{given, from, means, inverses, partial, partitions, rows, hidden, tiles});
+    }
+    if (gradient_x != nullptr) {
+      for_teams<row_groups>(
+          space, rows, shared_bytes<G>(row_groups),
+          InputGradient<T>{given, from, static_cast<const T*>(gain), means, inverses,
+                           static_cast<T*>(gradient_x), accumulate_x, hidden});
+    }
+    if (gradient_gain != nullptr) {
+      sum_columns(space, ColumnSum<G>{partial, static_cast<G*>(gradient_gain),
+                                      accumulate_parameters, partitions, hidden, 2 * hidden});
+      sum_columns(space, ColumnSum<G>{partial + hidden, static_cast<G*>(gradient_bias),
+                                      accumulate_parameters, partitions, hidden, 2 * hidden});
+    }
+  });
+}
+
+}  // namespace garonne::kernels::device

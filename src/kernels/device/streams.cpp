@@ -1,0 +1,111 @@
+// Streams of CUDA: the only source that starts Kokkos, which is one per process.
+#include "kernels/device/streams.hpp"
+
+#include "base/error.hpp"
+
+#include <Kokkos_Core.hpp>
+
+#include <cuda_runtime.h>
+#include <omp.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace garonne::kernels::device {
+
+namespace {
+
+void check(cudaError_t code, const char* operation) {
+  if (code == cudaSuccess) return;
+  throw InternalError(std::string(operation) + ": " + cudaGetErrorString(code));
+}
+
+// What a kernel needs on a stream. Instances of Kokkos and scratch are made here and not in a
+// kernel's call, since both wait for the device.
+struct Stream {
+  explicit Stream(cudaStream_t stream) : space(stream) {
+    check(cudaMalloc(&scratch, static_cast<std::size_t>(scratch_doubles) * sizeof(double)),
+          "cudaMalloc of the kernels' scratch");
+  }
+  ~Stream() { cudaFree(scratch); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  Kokkos::Cuda space;
+  void* scratch = nullptr;
+};
+
+std::mutex mutex;
+std::map<void*, std::unique_ptr<Stream>> streams;
+bool kokkos_is_ours = false;  // to stop
+
+__global__ void nothing() {}
+
+// Kokkos would end the process.
+void expect_code_for(int device) {
+  cudaFuncAttributes attributes{};
+  const cudaError_t code = cudaFuncGetAttributes(&attributes, nothing);
+  if (code == cudaSuccess) return;
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  const std::string architecture =
+      std::to_string(properties.major) + std::to_string(properties.minor);
+  throw NotBuiltError("code for " + std::string(properties.name) + ", which is of architecture " +
+                          architecture + " (" + cudaGetErrorString(code) + ")",
+                      "build with GARONNE_CUDA_ARCHITECTURES=" + architecture);
+}
+
+void start_kokkos() {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  expect_code_for(device);
+  if (!Kokkos::is_initialized()) {
+    // It sets how many threads OpenMP has, so it is told what there is.
+    Kokkos::initialize(Kokkos::InitializationSettings()
+                           .set_device_id(device)
+                           .set_num_threads(omp_get_max_threads())
+                           .set_disable_warnings(true));
+    kokkos_is_ours = true;
+  }
+  expect(Kokkos::device_id() == device, "kernels are on device " +
+                                            std::to_string(Kokkos::device_id()) +
+                                            " and cannot be on device " + std::to_string(device));
+}
+
+}  // namespace
+
+void begin_stream(void* stream) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  expect(stream != nullptr, "kernels are not put into CUDA's default stream");
+  start_kokkos();
+  expect(!streams.contains(stream), "a second StreamSession on one stream");
+  streams.emplace(stream, std::make_unique<Stream>(static_cast<cudaStream_t>(stream)));
+}
+
+void end_stream(void* stream) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  streams.erase(stream);
+}
+
+void end_streams() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  streams.clear();
+  if (kokkos_is_ours) Kokkos::finalize();
+  kokkos_is_ours = false;
+}
+
+Place place_of(void* stream, std::source_location where) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto found = streams.find(stream);
+  if (found == streams.end()) {
+    throw InternalError(std::string(where.function_name()) +
+                            " was put into a queue of cuda whose stream has no StreamSession",
+                        where);
+  }
+  Stream& own = *found->second;
+  return {Space::Cuda, &own.space, static_cast<double*>(own.scratch)};
+}
+
+}  // namespace garonne::kernels::device

@@ -1,0 +1,170 @@
+// Teams of threads, the only way in which device kernels are started; private to this room.
+//
+// A kernel is a struct with `void operator()(const Team& team, std::int64_t index) const`, called
+// once for each team. A team has `groups` groups of 32 threads (a block of warps on CUDA). On the
+// host's spaces one or two threads of the processor do the work of all threads of a team, in the
+// same arithmetic: sums have the same bits in every space.
+#pragma once
+
+#include "kernels/device/place.hpp"
+
+#include <Kokkos_Core.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+namespace garonne::kernels::device {
+
+inline constexpr int lanes_of_group = 32;
+
+template <typename Member, int group_count>
+class Team {
+ public:
+  static constexpr int groups = group_count;
+  static constexpr int threads = groups * lanes_of_group;
+
+  KOKKOS_FUNCTION explicit Team(const Member& member) : member_(member) {}
+
+  // f(i) for i in [0, count): thread t has t, t + threads, …
+  template <typename Index, typename F>
+  KOKKOS_FUNCTION void each(Index count, const F& f) const {
+#ifdef __CUDA_ARCH__
+    for (Index i = thread(); i < count; i += threads) f(i);
+#else
+    for (Index i = member_.team_rank(); i < count; i += member_.team_size()) f(i);
+#endif
+  }
+
+  // Everything that the team's threads wrote is seen by all of them.
+  KOKKOS_FUNCTION void wait() const {
+    member_.team_barrier();
+  }
+
+  // Memory that the team shares, until it ends; to be named in the kernel's scratch_bytes.
+  template <typename T>
+  KOKKOS_FUNCTION T* shared(int count) const {
+    return static_cast<T*>(
+        member_.team_scratch(0).get_shmem_aligned(static_cast<std::size_t>(count) * sizeof(T), 16));
+  }
+
+  // Bit i % 32 of masks[i / 32] = holds(i), for 32 · count of them. `masks` is shared.
+  template <typename Holds>
+  KOKKOS_FUNCTION void ballots(std::uint32_t* masks, int count, const Holds& holds) const {
+#ifdef __CUDA_ARCH__
+    for (int mask = static_cast<int>(threadIdx.y); mask < count; mask += groups) {
+      const int lane = static_cast<int>(threadIdx.x);
+      const std::uint32_t bits = __ballot_sync(0xFFFFFFFFU, holds(mask * lanes_of_group + lane));
+      if (lane == 0) masks[mask] = bits;
+    }
+#else
+    for (int mask = member_.team_rank(); mask < count; mask += member_.team_size()) {
+      std::uint32_t bits = 0;
+      for (int lane = 0; lane < lanes_of_group; ++lane) {
+        if (holds(mask * lanes_of_group + lane)) bits |= 1U << lane;
+      }
+      masks[mask] = bits;
+    }
+#endif
+  }
+
+  // The sum of of_thread(t) over the threads: in a group pairs 16 apart, then 8, 4, 2 and 1; then
+  // the groups in order. Everybody gets it. `sums` is shared, [groups].
+  template <typename G, typename F>
+  KOKKOS_FUNCTION G sum(G* sums, const F& of_thread) const {
+    return combine(sums, of_thread, [](G a, G b) { return a + b; });
+  }
+
+  // The largest; a number that is none is passed over.
+  template <typename G, typename F>
+  KOKKOS_FUNCTION G most(G* values, const F& of_thread) const {
+    return combine(values, of_thread, [](G a, G b) { return b > a ? b : a; });
+  }
+
+ private:
+#ifdef __CUDA_ARCH__
+  __device__ static int thread() {
+    return static_cast<int>(threadIdx.y * lanes_of_group + threadIdx.x);
+  }
+#endif
+
+  template <typename G, typename F, typename Combine>
+  KOKKOS_FUNCTION G combine(G* values, const F& of_thread, const Combine& two) const {
+#ifdef __CUDA_ARCH__
+    G value = of_thread(thread());
+    for (int half = lanes_of_group / 2; half > 0; half /= 2)
+      value = two(value, __shfl_xor_sync(0xFFFFFFFFU, value, half));
+    if constexpr (groups == 1) return value;
+    if (threadIdx.x == 0) values[threadIdx.y] = value;
+#else
+    for (int group = member_.team_rank(); group < groups; group += member_.team_size()) {
+      G lanes[lanes_of_group];
+      for (int lane = 0; lane < lanes_of_group; ++lane)
+        lanes[lane] = of_thread(group * lanes_of_group + lane);
+      for (int half = lanes_of_group / 2; half > 0; half /= 2) {
+        for (int lane = 0; lane < half; ++lane) lanes[lane] = two(lanes[lane], lanes[lane + half]);
+      }
+      values[group] = lanes[0];
+    }
+#endif
+    wait();
+    G all = values[0];
+    for (int group = 1; group < groups; ++group) all = two(all, values[group]);
+    wait();  // before `values` is used again
+    return all;
+  }
+
+  const Member& member_;
+};
+
+template <int groups, typename Kernel>
+struct TeamKernel {
+  Kernel kernel;
+  std::int64_t first;
+
+  template <typename Member>
+  KOKKOS_FUNCTION void operator()(const Member& member) const {
+    kernel(Team<Member, groups>(member), first + member.league_rank());
+  }
+};
+
+// On the host two threads where they share something, else one: they meet at every team.
+template <typename Space>
+int team_size_of(const Space& space, int groups, int scratch_bytes) {
+#ifdef KOKKOS_ENABLE_CUDA
+  if constexpr (std::is_same_v<Space, Kokkos::Cuda>) return groups;
+#endif
+  return scratch_bytes == 0 ? 1 : std::min({groups, 2, static_cast<int>(space.concurrency())});
+}
+
+// Puts kernel(team, i) for i in [0, teams) into the space and returns: nothing is waited for,
+// nothing allocated. Every team has `scratch_bytes` that its threads share.
+template <int groups, typename Space, typename Kernel>
+void for_teams(const Space& space, std::int64_t teams, int scratch_bytes, const Kernel& kernel) {
+  // A grid has at most 2^31 - 1 blocks.
+  constexpr std::int64_t teams_at_once = std::int64_t{1} << 30;
+  using Policy =
+      Kokkos::TeamPolicy<Space,
+                         Kokkos::LaunchBounds<static_cast<unsigned>(groups * lanes_of_group), 1>,
+                         Kokkos::IndexType<int>>;
+#ifdef KOKKOS_ENABLE_CUDA
+  constexpr int lanes = std::is_same_v<Space, Kokkos::Cuda> ? lanes_of_group : 1;
+#else
+  constexpr int lanes = 1;
+#endif
+  for (std::int64_t first = 0; first < teams; first += teams_at_once) {
+    const int count = static_cast<int>(std::min(teams - first, teams_at_once));
+    Policy policy(space, count, team_size_of(space, groups, scratch_bytes), lanes);
+    if (scratch_bytes > 0)
+      policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<std::size_t>(scratch_bytes)));
+    Kokkos::parallel_for("garonne", policy, TeamKernel<groups, Kernel>{kernel, first});
+  }
+}
+
+// Bytes of `count` values for Team::shared, alignment included.
+template <typename T>
+constexpr int shared_bytes(int count) {
+  return count * static_cast<int>(sizeof(T)) + 16;
+}
+
+}  // namespace garonne::kernels::device

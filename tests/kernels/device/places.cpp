@@ -1,0 +1,89 @@
+#include "kernels/device/places.hpp"
+
+#include <Kokkos_Core.hpp>
+
+#include <optional>
+
+namespace garonne::kernels::test {
+
+namespace {
+
+#ifdef KOKKOS_ENABLE_CUDA
+
+using Memory = Kokkos::CudaSpace;
+// On Kokkos' own stream, which ends with Kokkos.
+std::optional<Kokkos::Cuda> instance;
+
+void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind direction) {
+  ASSERT_EQ(cudaMemcpy(to, from, static_cast<std::size_t>(bytes), direction), cudaSuccess);
+}
+
+#else
+
+using Memory = Kokkos::HostSpace;
+
+#endif
+
+double* scratch = nullptr;
+std::vector<device::Place> all;
+
+// Kokkos starts once in a process.
+class KokkosEnvironment : public ::testing::Environment {
+ public:
+  void SetUp() override {
+#ifdef KOKKOS_ENABLE_CUDA
+    int devices = 0;
+    ASSERT_EQ(cudaGetDeviceCount(&devices), cudaSuccess) << "these tests need a GPU";
+    ASSERT_GT(devices, 0) << "these tests need a GPU";
+#endif
+    Kokkos::initialize(
+        Kokkos::InitializationSettings().set_num_threads(2).set_disable_warnings(true));
+    scratch = static_cast<double*>(Kokkos::kokkos_malloc<Memory>(
+        static_cast<std::size_t>(device::scratch_doubles) * sizeof(double)));
+#ifdef KOKKOS_ENABLE_CUDA
+    instance.emplace();
+    all = {{ device::Space::Cuda, &*instance, scratch }};
+#else
+    all = {{device::Space::Serial, nullptr, scratch}, {device::Space::OpenMp, nullptr, scratch}};
+#endif
+  }
+  void TearDown() override {
+    if (!Kokkos::is_initialized()) return;
+#ifdef KOKKOS_ENABLE_CUDA
+    instance.reset();
+#endif
+    Kokkos::kokkos_free<Memory>(scratch);
+    Kokkos::finalize();
+  }
+};
+
+const ::testing::Environment* const environment =
+    ::testing::AddGlobalTestEnvironment(new KokkosEnvironment);
+
+}  // namespace
+
+const std::vector<device::Place>& places() {
+  return all;
+}
+
+OnPlace::OnPlace(const device::Place&, void* values, std::int64_t bytes, bool comes_back)
+    : host_(values), bytes_(bytes), comes_back_(comes_back), data_(values) {
+#ifdef KOKKOS_ENABLE_CUDA
+  data_ = Kokkos::kokkos_malloc<Memory>(static_cast<std::size_t>(bytes));
+  copy(data_, values, bytes, cudaMemcpyHostToDevice);
+#endif
+}
+
+OnPlace::~OnPlace() {
+#ifdef KOKKOS_ENABLE_CUDA
+  Kokkos::fence();
+  if (comes_back_) copy(host_, data_, bytes_, cudaMemcpyDeviceToHost);
+  Kokkos::kokkos_free<Memory>(data_);
+#endif
+}
+
+std::string name_of(const device::Place& place) {
+  return std::string(device::to_string(place.space));
+}
+
+}  // namespace garonne::kernels::test
