@@ -13,6 +13,7 @@
 #include "kernels/reduction.hpp"
 #include "kernels/scalar.hpp"
 #include "nn/element_type.hpp"
+#include "nn/tensor_options.hpp"
 
 namespace garonne::exec {
 namespace {
@@ -30,7 +31,7 @@ at::Tensor loaded_tensor(const std::map<std::string, std::vector<Number>>& batch
   expect(found != batch.end(), "a micro-batch lacks its " + spec.name);
   expect(static_cast<std::int64_t>(found->second.size()) == spec.elements(),
          "a micro-batch has another number of elements in its " + spec.name);
-  at::Tensor tensor = at::empty(spec.shape, nn::scalar_type_of(spec.type));
+  at::Tensor tensor = at::empty(spec.shape, nn::host_tensor_options(nn::scalar_type_of(spec.type)));
   copy_in(tensor, found->second);
   return tensor;
 }
@@ -216,7 +217,7 @@ void Executor::make_targets(const plan::Instruction& instruction, Running& runni
     if (running.buffers[index(id)].defined()) continue;
     make(instruction, id,
          at::empty({program_.buffers[index(id)].elements},
-                   nn::state_scalar_type(machine_.state->precision)),
+                   options(nn::state_scalar_type(machine_.state->precision))),
          running);
   }
   for (const plan::Range& range : instruction.arguments.zeroed) part(range, running).zero_();
@@ -277,7 +278,7 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
 void Executor::emit_loss(const plan::Instruction& instruction, Running& running) {
   const int sum = instruction.arguments.output;
   if (!updates(instruction, sum)) {
-    make(instruction, sum, at::zeros({2}, at::kDouble), running);
+    make(instruction, sum, at::zeros({2}, options(at::kDouble)), running);
   }
   const at::Tensor& loss = running.buffers[index(instruction.arguments.inputs[0])];
   kernels::add_scaled(queue(), {.place = loss.const_data_ptr<double>()}, running.inputs.loss_scale,
@@ -287,7 +288,7 @@ void Executor::emit_loss(const plan::Instruction& instruction, Running& running)
 void Executor::sum_squares(const plan::Instruction& instruction, Running& running) {
   const int output = instruction.arguments.output;
   if (!updates(instruction, output)) {
-    make(instruction, output, at::zeros({2}, at::kDouble), running);
+    make(instruction, output, at::zeros({2}, options(at::kDouble)), running);
   }
   const at::Tensor& sums = running.buffers[index(output)];
   sums.narrow(0, 1, 1).zero_();
@@ -306,7 +307,7 @@ void Executor::sum_squares(const plan::Instruction& instruction, Running& runnin
 void Executor::norm(const plan::Instruction& instruction, Running& running) {
   const at::Tensor& sums = running.buffers[index(instruction.arguments.inputs[0])];
   // The norm, and the scale of the updates, which fits into the same granule.
-  const at::Tensor result = at::empty({2}, at::kDouble);
+  const at::Tensor result = at::empty({2}, options(at::kDouble));
   kernels::clip_scale(queue(), sums.const_data_ptr<double>(), sums.const_data_ptr<double>() + 1,
                       running.inputs.clip_norm, result.data_ptr<double>(),
                       result.data_ptr<double>() + 1);

@@ -90,6 +90,7 @@ class Executor {
  private:
   struct Running;
   Queue queue() const;  // of Compute
+  at::TensorOptions options(at::ScalarType type) const;
   // A part of an instruction, carried out on a lane.
   using Part = void (Executor::*)(std::size_t number, Running& running);
   bool memory_apart() const;

@@ -65,7 +65,7 @@ void Executor::receive(const plan::Instruction& instruction, std::size_t number,
   const plan::Channel& channel = instruction.channel.value();
   // A gradient has the shape of the value that was handed over.
   const plan::ValueSpec& spec = model_.graph.values.at(index(instruction.arguments.value));
-  at::Tensor tensor = at::empty(spec.shape, nn::scalar_type_of(spec.type));
+  at::Tensor tensor = at::empty(spec.shape, options(nn::scalar_type_of(spec.type)));
   make(instruction, instruction.arguments.output, tensor, running);
   dist::Transport& transport = transport_of(instruction);
   hand_to_transport(number, running, transport,
@@ -79,7 +79,7 @@ void Executor::all_reduce(const plan::Instruction& instruction, std::size_t numb
                           Running& running) {
   const at::Tensor& data = running.buffers[index(instruction.arguments.inputs[0])];
   const int staging = instruction.arguments.staging;
-  at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, at::kByte);
+  at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, options(at::kByte));
   make(instruction, staging, scratch, running);
   const auto type =
       data.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;
@@ -98,7 +98,7 @@ void Executor::reduce_scatter(const plan::Instruction& instruction, std::size_t 
                               Running& running) {
   const at::Tensor& data = running.buffers[index(instruction.arguments.inputs[0])];
   const int staging = instruction.arguments.staging;
-  at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, at::kByte);
+  at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, options(at::kByte));
   make(instruction, staging, scratch, running);
   const auto type =
       data.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;

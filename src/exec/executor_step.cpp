@@ -13,6 +13,7 @@
 #include "exec/executor.hpp"
 #include "exec/executor_running.hpp"
 #include "exec/host_access.hpp"
+#include "nn/tensor_options.hpp"
 
 namespace garonne::exec {
 namespace {
@@ -60,6 +61,10 @@ class LanesEnd {
 
 Queue Executor::queue() const {
   return machine_.device->queue(Lane::Compute);
+}
+
+at::TensorOptions Executor::options(at::ScalarType type) const {
+  return nn::tensor_options(queue(), type);
 }
 
 // Then what is loaded and reported is copied, on lanes of their own, and what is asynchronous is

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "nn/tensor_options.hpp"
+
 namespace garonne::exec {
 namespace {
 
@@ -25,7 +27,8 @@ void copy_in(const at::Tensor& tensor, const std::vector<std::int64_t>& values) 
 
 void copy_in(const at::Tensor& tensor, const std::vector<float>& values) {
   // Wrapped, not made: what is loaded is not the tier's until it is converted.
-  tensor.copy_(at::from_blob(const_cast<float*>(values.data()), tensor.sizes(), at::kFloat));
+  tensor.copy_(at::from_blob(const_cast<float*>(values.data()), tensor.sizes(),
+                             nn::host_tensor_options(at::kFloat)));
 }
 
 void copy_in(const at::Tensor& tensor, const at::Tensor& host) {

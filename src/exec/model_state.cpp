@@ -11,6 +11,7 @@
 #include "kernels/convert.hpp"
 #include "kernels/initialise.hpp"
 #include "nn/element_type.hpp"
+#include "nn/tensor_options.hpp"
 
 namespace garonne::exec {
 namespace {
@@ -46,7 +47,7 @@ void fill_initial(const Queue& queue, const nn::Model& model, int parameter, std
 
 at::Tensor make_buffer(ModelState& state, const std::string& name, at::IntArrayRef shape,
                        at::ScalarType type) {
-  at::Tensor tensor = at::zeros(shape, type);
+  at::Tensor tensor = at::zeros(shape, nn::tensor_options(state.queue, type));
   expect(state.buffers.emplace(name, tensor).second, "two buffers that last are called " + name);
   return tensor;
 }

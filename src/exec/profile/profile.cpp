@@ -23,6 +23,7 @@
 #include "kernels/reduction.hpp"
 #include "kernels/session.hpp"
 #include "nn/element_type.hpp"
+#include "nn/tensor_options.hpp"
 #include "plan/model/step_costs.hpp"
 
 namespace garonne::exec {
@@ -38,14 +39,14 @@ constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max() / 2;
 // core's part of a cache.
 class CacheSweep {
  public:
-  explicit CacheSweep(const nn::Model& model, std::int64_t element_bytes) {
+  CacheSweep(const Queue& queue, const nn::Model& model, std::int64_t element_bytes) {
     std::int64_t bytes = 0;
     for (const auto& value : model.graph.values) bytes += value.bytes;
     for (const auto& parameter : model.graph.parameters) {
       bytes += 2 * parameter.elements * element_bytes;  // and its gradient
     }
     bytes = std::min(bytes, most_bytes);
-    swept_ = at::zeros({bytes / 8}, at::kLong);
+    swept_ = at::zeros({bytes / 8}, nn::tensor_options(queue, at::kLong));
   }
 
   void operator()() { swept_.add_(1); }
@@ -55,8 +56,8 @@ class CacheSweep {
   at::Tensor swept_;
 };
 
-at::Tensor random_tensor(std::vector<std::int64_t> shape, at::ScalarType type) {
-  return at::randn(shape, at::TensorOptions().dtype(at::kFloat)).mul_(0.1).to(type);
+at::Tensor random_tensor(const Queue& queue, std::vector<std::int64_t> shape, at::ScalarType type) {
+  return at::randn(shape, nn::tensor_options(queue, at::kFloat)).mul_(0.1).to(type);
 }
 
 std::vector<nn::ProductShape> product_shapes(const nn::Model& model, Precision precision) {
@@ -86,11 +87,12 @@ void choose_product(const Queue& queue, const nn::ProductShape& shape,
                     const nn::Declaration& declaration, DeviceTier& tier, nn::Products& products,
                     double& roof) {
   const auto type = nn::compute_scalar_type(shape.precision);
-  const at::Tensor x = random_tensor({shape.rows, shape.inputs}, type);
-  const at::Tensor dy = random_tensor({shape.rows, shape.outputs}, type);
-  const at::Tensor weight = random_tensor({shape.outputs, shape.inputs}, type);
+  const at::Tensor x = random_tensor(queue, {shape.rows, shape.inputs}, type);
+  const at::Tensor dy = random_tensor(queue, {shape.rows, shape.outputs}, type);
+  const at::Tensor weight = random_tensor(queue, {shape.outputs, shape.inputs}, type);
   const at::Tensor target =
-      at::empty({shape.outputs * shape.inputs}, nn::state_scalar_type(shape.precision));
+      at::empty({shape.outputs * shape.inputs},
+                nn::tensor_options(queue, nn::state_scalar_type(shape.precision)));
   const double operations = 2.0 * static_cast<double>(shape.rows) *
                             static_cast<double>(shape.outputs) * static_cast<double>(shape.inputs);
   const nn::ProductTransients declared =
@@ -149,14 +151,15 @@ class NodeProbe {
     for (const int input : spec_.inputs) {
       const plan::ValueSpec& value = model.graph.values[static_cast<std::size_t>(input)];
       inputs_.push_back(value.type == NumberType::Int64
-                            ? at::zeros(value.shape, at::kLong)
-                            : random_tensor(value.shape, nn::scalar_type_of(value.type)));
+                            ? at::zeros(value.shape, nn::tensor_options(queue, at::kLong))
+                            : random_tensor(queue, value.shape, nn::scalar_type_of(value.type)));
     }
     for (const int p : spec_.parameters) {
       const auto& parameter = model.graph.parameters[static_cast<std::size_t>(p)];
-      parameters_.push_back(random_tensor(parameter.shape, type));
-      gradients_.push_back(
-          {at::zeros({parameter.elements}, nn::state_scalar_type(precision)), true});
+      parameters_.push_back(random_tensor(queue, parameter.shape, type));
+      gradients_.push_back({at::zeros({parameter.elements},
+                                      nn::tensor_options(queue, nn::state_scalar_type(precision))),
+                            true});
     }
   }
 
@@ -317,7 +320,7 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
     progress(++done, all);
   }
   table.products = products.to_json();
-  CacheSweep sweep(model, declaration.element_bytes());
+  CacheSweep sweep(queue, model, declaration.element_bytes());
   for (const auto& [n, option] : nodes) {
     NodeProbe probe(queue, model, n, option, declaration.precision, products, sweep, tier);
     table.rows.emplace(plan::cost_key_of(model.graph.nodes[n], option), probe.measure());
@@ -332,23 +335,25 @@ void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const s
   if (table.rows.count(norm_key) > 0 && table.rows.count(update_key) > 0) return;
   const at::NoGradGuard no_gradients;
   const auto made = [&] {
-    return random_tensor({plan::step_cost_elements}, nn::state_scalar_type(precision)).abs_();
+    return random_tensor(queue, {plan::step_cost_elements}, nn::state_scalar_type(precision))
+        .abs_();
   };
   optim::ParameterUpdate update;
   update.parameter = made();
   update.gradient = made();
   for (const StateSpec& state : optimizer.states()) {
     const bool elementwise = state.blocks.elementwise() && state.type == StateType::OfRun;
-    update.states.push_back(elementwise ? made()
-                                        : at::zeros({state.blocks.count(plan::step_cost_elements)},
-                                                    scalar_type_of(state, precision)));
+    update.states.push_back(
+        elementwise ? made()
+                    : at::zeros({state.blocks.count(plan::step_cost_elements)},
+                                nn::tensor_options(queue, scalar_type_of(state, precision))));
   }
   if (has_master(precision)) {
     update.compute_copy = update.parameter.to(nn::compute_scalar_type(precision));
   }
   update.decays = true;
   plan::CostRow norm;
-  const at::Tensor total = at::zeros({1}, at::kDouble);
+  const at::Tensor total = at::zeros({1}, nn::tensor_options(queue, at::kDouble));
   norm.forward_seconds = shortest_seconds(enough_seconds, [&] {
     kernels::add_sum_of_squares(queue, nn::element_type_of(update.gradient),
                                 update.gradient.const_data_ptr(), update.gradient.numel(),

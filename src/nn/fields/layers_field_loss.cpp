@@ -7,6 +7,7 @@
 #include "nn/fields/field_layers.hpp"
 #include "nn/fields/field_loss_terms.hpp"
 #include "nn/node_operations.hpp"
+#include "nn/tensor_options.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -155,7 +156,7 @@ class MeanLoss : public Node {
                                    BackwardArguments& arguments) const override {
     std::vector<at::Tensor> gradients;
     for (std::int64_t k = 0; k < losses_; ++k) {
-      at::Tensor gradient = at::empty({}, at::TensorOptions().dtype(at::kDouble));
+      at::Tensor gradient = at::empty({}, tensor_options(context.queue, at::kDouble));
       kernels::mean_of_gradient(context.queue, outer_gradient(arguments), losses_,
                                 gradient.data_ptr<double>());
       gradients.push_back(gradient);

@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "base/error.hpp"
+#include "nn/tensor_options.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -44,7 +45,7 @@ at::Tensor SpectralTransform::Table::tensor(at::ScalarType type) const {
   // The tensor library takes no pointer to constants; nothing writes here.
   void* data = type == at::kDouble ? static_cast<void*>(const_cast<double*>(in_float64.data()))
                                    : static_cast<void*>(const_cast<float*>(in_float32.data()));
-  return at::from_blob(data, {rows, columns}, at::TensorOptions().dtype(type));
+  return at::from_blob(data, {rows, columns}, host_tensor_options(type));
 }
 
 SpectralTransform::SpectralTransform(std::vector<std::int64_t> points,

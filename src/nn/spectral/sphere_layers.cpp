@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include "nn/element_type.hpp"
+#include "nn/tensor_options.hpp"
 
 namespace garonne::nn {
 
@@ -139,7 +140,7 @@ class SphereTransformNode : public Node {
     const int threads = at::get_num_threads();
     const at::Tensor workspace =
         at::empty({kernels::sphere_workspace_bytes(type, basis_->shape(), threads)},
-                  at::TensorOptions().dtype(at::kByte));
+                  tensor_options(context.queue, at::kByte));
     transform(context.queue, kernels::SphereArguments{.type = type,
                                                       .shape = basis_->shape(),
                                                       .table = basis_->table(type),
