@@ -353,6 +353,26 @@ TierMemory& CudaDevice::reserve(Tier tier, std::int64_t limit_bytes) {
   return place->blocks();
 }
 
+std::shared_ptr<TierMemory> CudaDevice::reserved(Tier tier) const {
+  const auto& place = tier == Tier::Device ? device_tier_ : host_tier_;
+  expect(place != nullptr, fmt::format("no {} tier is reserved", to_string(tier)));
+  return place->shared_blocks();
+}
+
+void CudaDevice::release(Tier tier) {
+  const std::shared_ptr<TierMemory> blocks = reserved(tier);
+  expect(blocks->live_bytes() == 0,
+         fmt::format("{} bytes of the {} tier that is given back are in use", blocks->live_bytes(),
+                     to_string(tier)));
+  std::unique_ptr<CudaTier>& place = tier == Tier::Device ? device_tier_ : host_tier_;
+  std::vector<std::string> failures;
+  place->destroy(failures);
+  place.reset();
+  if (failures.empty()) return;
+  throw LaneError(Lane::Compute, fmt::format("release of the {} tier", to_string(tier)),
+                  ExitCode::Refused, failures.front());
+}
+
 std::int64_t CudaDevice::reach_bytes(Tier tier) const {
   const auto& place = tier == Tier::Device ? device_tier_ : host_tier_;
   return place ? place->reach_bytes() : 0;

@@ -71,14 +71,18 @@ class CudaDevice final : public ThreadedDevice {
   void forget_times() override;
   void end() noexcept override;
 
-  // Kernels were put into the lane's queue as part of `activity`. LaneError where the runtime did
-  // not take one; where one fails later, it is told by this name. Gives the mark after them.
-  Mark launched(Lane lane, const std::string& activity);
+  // Where a kernel fails later, it is told by this name.
+  Mark launched(Lane lane, const std::string& activity) override;
 
   // Allocates a tier, Device or Host, once. It stops the device, and memory lasts as long as the
   // device: at start, when all is there that takes memory otherwise. Copies between the tiers are
   // from and to its host tier only, which is pinned. LaneError where the runtime refuses.
   TierMemory& reserve(Tier tier, std::int64_t limit_bytes);
+  // A reserved tier, for who gives back blocks when the device is over: its addresses are then
+  // nobody's. InternalError for others.
+  std::shared_ptr<TierMemory> reserved(Tier tier) const;
+  // Gives a tier without blocks back, after which it can be reserved anew. It stops the device.
+  void release(Tier tier);
   // From the beginning of a reserved tier to the end of the last block there ever was.
   std::int64_t reach_bytes(Tier tier) const;
 

@@ -32,7 +32,7 @@ CudaTier::CudaTier(const CudaCheck& check, Tier tier, std::int64_t limit_bytes,
   }
   auto arena = std::make_unique<FixedArena>(memory_, bytes);
   arena_ = arena.get();
-  blocks_ = std::make_unique<TierMemory>(TierSettings{.tier = tier,
+  blocks_ = std::make_shared<TierMemory>(TierSettings{.tier = tier,
                                                       .limit_bytes = limit_bytes,
                                                       .granularity = granularity,
                                                       .spoil = std::move(spoil)},

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ class CudaTier {
   CudaTier& operator=(const CudaTier&) = delete;
 
   TierMemory& blocks() { return *blocks_; }
+  // For who may give blocks back later than the tier lasts.
+  const std::shared_ptr<TierMemory>& shared_blocks() const { return blocks_; }
   bool contains(Span span) const { return arena_->contains(span.data, span.bytes); }
   std::int64_t reach_bytes() const { return arena_->reach_bytes(); }
 
@@ -36,7 +39,7 @@ class CudaTier {
   const Tier tier_;
   void* memory_ = nullptr;
   const FixedArena* arena_ = nullptr;
-  std::unique_ptr<TierMemory> blocks_;
+  std::shared_ptr<TierMemory> blocks_;
 };
 
 }  // namespace garonne::device

@@ -80,6 +80,10 @@ class Device {
   Mark run(Lane lane, std::function<void()> work, std::string activity,
            std::span<const Mark> after = {});
 
+  // What was put into the lane's queue since the last call was part of `activity`: where the device
+  // did not take it, LaneError says so by that name. Gives the mark after it.
+  virtual Mark launched(Lane lane, const std::string& activity) = 0;
+
   // What was put on the lane so far. Costs nothing, or the record of an event.
   virtual Mark mark(Lane lane) = 0;
 

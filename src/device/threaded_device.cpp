@@ -49,6 +49,11 @@ Queue ThreadedDevice::queue(Lane lane) const {
   return {kind(), nullptr, lane == Lane::Compute ? settings_.threads : 1};
 }
 
+// Kernels of the host have run when their calls return.
+Mark ThreadedDevice::launched(Lane lane, const std::string&) {
+  return mark(lane);
+}
+
 Mark ThreadedDevice::mark(Lane lane) {
   return {lane, put_[index(lane)]};
 }

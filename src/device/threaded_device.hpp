@@ -38,6 +38,7 @@ class ThreadedDevice : public Device {
   ~ThreadedDevice() override;
 
   Queue queue(Lane lane) const override;
+  Mark launched(Lane lane, const std::string& activity) override;
   Mark mark(Lane lane) override;
   void order(Lane later, Mark earlier) override;
   void wait(Mark mark) override;

@@ -71,6 +71,29 @@ TEST_F(CudaDevices, ComputeHasTheHigherPriority) {
   EXPECT_THROW(device.queue(Lane::CopyIn), InternalError);
 }
 
+TEST_F(CudaDevices, ATierIsReservedAnewWhenItWasGivenBack) {
+  CudaDevice& device = make();
+  TierMemory& first = device.reserve(Tier::Device, mebibyte);
+  const Span block = first.allocate(4096, "a block");
+  EXPECT_THROW(device.release(Tier::Device), InternalError) << "somebody uses it";
+  first.release(block);
+  device.release(Tier::Device);
+  EXPECT_EQ(runtime_->live().device_blocks, 0);
+  EXPECT_THROW(device.reserved(Tier::Device), InternalError);
+  EXPECT_EQ(device.reserve(Tier::Device, 2 * mebibyte).limit_bytes(), 2 * mebibyte);
+}
+
+TEST_F(CudaDevices, BlocksCanBeGivenBackWhenTheDeviceIsOver) {
+  CudaDevice& device = make();
+  device.reserve(Tier::Device, mebibyte);
+  const std::shared_ptr<TierMemory> memory = device.reserved(Tier::Device);
+  const Span block = memory->allocate(4096, "a tensor that somebody returned");
+  device_.reset();
+  EXPECT_EQ(memory->live_bytes(), 4096);
+  memory->release(block);
+  EXPECT_EQ(memory->live_bytes(), 0);
+}
+
 TEST_F(CudaDevices, LanesOfCommunicationAreStreamsWhereTheyAreAskedFor) {
   CudaDevice& device = make({.communication_streams = true});
   EXPECT_EQ(runtime_->stream_priorities(), (std::vector<int>{-5, 0, 0, 0, 0}));
