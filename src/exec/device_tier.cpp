@@ -1,178 +1,104 @@
 #include "exec/device_tier.hpp"
 
-#include <c10/core/Allocator.h>
-#include <c10/core/CPUAllocator.h>
-#include <fmt/format.h>
-
-#include <cstdlib>
-#include <cstring>
 #include <mutex>
-#include <new>
+#include <utility>
 
-#include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "device/arena.hpp"
+#include "exec/tier_ledger.hpp"
 
 namespace garonne::exec {
-
-class DeviceTier::Ledger : public std::enable_shared_from_this<Ledger> {
- public:
-  // Headers in front of the blocks are no bytes of the tier but live in the same pages.
-  // Room between blocks is worth some pages over the limit: giving them back and taking fresh ones
-  // in every step costs more time than the best plan saves.
-  Ledger(std::int64_t limit, DeviceKind kind)
-      : limit_(limit), spoils_(kind == DeviceKind::Emulated), arena_(limit + limit / 16) {}
-
-  void* allocate(std::int64_t bytes);
-  void release(void* block, std::int64_t bytes);
-
-  std::mutex mutex_;  // a tensor may be released on another thread than it was made on
-  const std::int64_t limit_;
-  const bool spoils_;
-  std::int64_t live_ = 0;
-  std::int64_t peak_ = 0;
-  std::string activity_;
-  device::Arena arena_;
-};
-
 namespace {
 
-using Ledger = DeviceTier::Ledger;
-
-// In front of every block, so that releasing it finds its way without a look-up.
-struct Header {
-  std::shared_ptr<Ledger>* ledger;  // null for a host block
-  std::int64_t bytes;
-};
-constexpr std::int64_t header_bytes = 64;
-static_assert(sizeof(Header) <= header_bytes);
-
-// Every byte of it: a NaN in all floating-point types.
-constexpr int nan_pattern = 0xFF;
-
-thread_local Ledger* current = nullptr;
-
-void* system_block(std::int64_t bytes) {
-  void* block = nullptr;
-  if (posix_memalign(&block, static_cast<std::size_t>(cpu_allocation_granularity),
-                     static_cast<std::size_t>(bytes + header_bytes)) != 0) {
-    throw std::bad_alloc();
-  }
-  return static_cast<char*>(block) + header_bytes;
-}
-
-Header& header_of(void* data) {
-  return *reinterpret_cast<Header*>(static_cast<char*>(data) - header_bytes);
-}
-
-void release_system_block(void* data) {
-  std::free(static_cast<char*>(data) - header_bytes);
-}
-
-void release_data(void* data) {
-  if (data == nullptr) return;
-  Header& header = header_of(data);
-  if (header.ledger == nullptr) {
-    release_system_block(data);
-    return;
-  }
-  const std::unique_ptr<std::shared_ptr<Ledger>> owner(header.ledger);
-  (*owner)->release(data, header.bytes);
-}
-
-// The tensor library's one CPU allocator of the process: counts in the tier of the calling thread's
-// scope.
-class TierAllocator final : public c10::Allocator {
- public:
-  c10::DataPtr allocate(std::size_t size) override {
-    const c10::Device cpu(c10::DeviceType::CPU);
-    if (size == 0) return {nullptr, nullptr, &release_data, cpu};
-    const std::int64_t bytes =
-        round_up(static_cast<std::int64_t>(size), cpu_allocation_granularity);
-    void* data = nullptr;
-    if (current == nullptr) {
-      data = system_block(bytes);
-      header_of(data) = {nullptr, bytes};
-    } else {
-      data = current->allocate(bytes);
-      header_of(data) = {new std::shared_ptr<Ledger>(current->shared_from_this()), bytes};
-    }
-    // The context must be the data pointer: oneDNN's operators ask for it.
-    return {data, data, &release_data, cpu};
-  }
-  c10::DeleterFnPtr raw_deleter() const override { return &release_data; }
-  void copy_data(void* destination, const void* source, std::size_t count) const override {
-    default_copy_data(destination, source, count);
-  }
+// That of the innermost scope, for all threads: the tensor library may allocate on threads of its
+// own.
+struct GpuScope {
+  std::mutex mutex;
+  DeviceTier::Ledger* ledger = nullptr;
 };
 
-void install_allocator() {
-  static TierAllocator allocator;
-  static std::once_flag once;
-  std::call_once(once, [] { c10::SetCPUAllocator(&allocator, /*priority=*/100); });
+GpuScope& gpu_scope() {
+  static GpuScope scope;
+  return scope;
+}
+
+DeviceTier::Ledger* exchange_gpu_ledger(DeviceTier::Ledger* ledger) {
+  GpuScope& scope = gpu_scope();
+  const std::lock_guard lock(scope.mutex);
+  return std::exchange(scope.ledger, ledger);
 }
 
 }  // namespace
 
-void* DeviceTier::Ledger::allocate(std::int64_t bytes) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (live_ + bytes > limit_) {
-    throw RefusedError(
-        fmt::format("{}: an allocation of {} bytes would bring the live bytes to {} and the budget "
-                    "is {} bytes ({})",
-                    activity_.empty() ? "outside any instruction" : activity_, bytes, live_ + bytes,
-                    limit_, format_bytes(limit_)));
-  }
-  void* block = arena_.allocate(bytes + header_bytes);
-  live_ += bytes;
-  if (live_ > peak_) peak_ = live_;
-  void* data = static_cast<char*>(block) + header_bytes;
-  if (spoils_) std::memset(data, nan_pattern, static_cast<std::size_t>(bytes));
-  return data;
-}
-
-void DeviceTier::Ledger::release(void* block, std::int64_t bytes) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  live_ -= bytes;
-  if (spoils_) std::memset(block, nan_pattern, static_cast<std::size_t>(bytes));
-  arena_.release(static_cast<char*>(block) - header_bytes, bytes + header_bytes);
-}
-
 DeviceTier::DeviceTier(std::int64_t limit_bytes, DeviceKind kind)
-    : ledger_(std::make_shared<Ledger>(limit_bytes, kind)) {
-  install_allocator();
+    : ledger_(make_host_ledger(limit_bytes, kind)) {
+  install_host_allocator();
+}
+
+DeviceTier::DeviceTier(std::shared_ptr<device::TierMemory> memory, DeviceKind kind)
+    : ledger_(make_memory_ledger(std::move(memory), kind)) {
+  if (!ledger_->on_gpu()) install_host_allocator();
 }
 
 DeviceTier::~DeviceTier() = default;
 
 std::int64_t DeviceTier::limit_bytes() const {
-  return ledger_->limit_;
+  return ledger_->limit_bytes();
+}
+std::int64_t DeviceTier::granularity() const {
+  return ledger_->granularity();
 }
 std::int64_t DeviceTier::live_bytes() const {
-  return ledger_->live_;
+  return ledger_->live_bytes();
 }
 std::int64_t DeviceTier::peak_bytes() const {
-  return ledger_->peak_;
+  return ledger_->peak_bytes();
 }
 std::int64_t DeviceTier::resident_bytes() const {
-  return ledger_->arena_.resident_bytes();
+  return ledger_->resident_bytes();
 }
 void DeviceTier::reset_peak() {
-  ledger_->peak_ = ledger_->live_;
+  ledger_->reset_peak();
+}
+std::int64_t DeviceTier::set_live_apart() {
+  return ledger_->set_live_apart();
 }
 std::string DeviceTier::activity() const {
-  return ledger_->activity_;
+  return ledger_->activity;
 }
-
 void DeviceTier::set_activity(const std::string& activity) {
-  ledger_->activity_ = activity;
+  ledger_->activity = activity;
 }
 
-DeviceScope::DeviceScope(const DeviceTier& tier) : outer_(current) {
-  current = tier.ledger().get();
+DeviceScope::DeviceScope(const DeviceTier& tier) : on_gpu_(tier.ledger()->on_gpu()) {
+  DeviceTier::Ledger* const ledger = tier.ledger().get();
+  outer_ = on_gpu_ ? exchange_gpu_ledger(ledger) : std::exchange(current_host_ledger(), ledger);
 }
+
 DeviceScope::~DeviceScope() {
-  current = outer_;
+  if (on_gpu_) {
+    exchange_gpu_ledger(outer_);
+  } else {
+    current_host_ledger() = outer_;
+  }
+}
+
+HostScope::HostScope() : outer_(std::exchange(current_host_ledger(), nullptr)) {}
+
+HostScope::~HostScope() {
+  current_host_ledger() = outer_;
+}
+
+void* allocate_on_gpu(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  std::shared_ptr<DeviceTier::Ledger> ledger;
+  {
+    GpuScope& scope = gpu_scope();
+    const std::lock_guard lock(scope.mutex);
+    if (scope.ledger != nullptr) ledger = scope.ledger->shared_from_this();
+  }
+  expect(ledger != nullptr, "an allocation on the GPU outside of any tier");
+  // Given back by its address: release_on_gpu.
+  return ledger->allocate(bytes).release_context();
 }
 
 }  // namespace garonne::exec

@@ -27,12 +27,9 @@ bool updates(const plan::Instruction& instruction, int buffer) {
 template <typename Number>
 at::Tensor loaded_tensor(const std::map<std::string, std::vector<Number>>& batch,
                          const plan::ValueSpec& spec) {
-  const auto found = batch.find(spec.name);
-  expect(found != batch.end(), "a micro-batch lacks its " + spec.name);
-  expect(static_cast<std::int64_t>(found->second.size()) == spec.elements(),
-         "a micro-batch has another number of elements in its " + spec.name);
+  const std::vector<Number>& values = loaded_values(batch, spec);
   at::Tensor tensor = at::empty(spec.shape, nn::host_tensor_options(nn::scalar_type_of(spec.type)));
-  copy_in(tensor, found->second);
+  copy_in(tensor, values);
   return tensor;
 }
 
@@ -64,10 +61,9 @@ at::Tensor as_gradient(const plan::Instruction& instruction, const plan::ValueSp
 
 Executor::Executor(const nn::Model& model, const plan::Program& program, const Machine& machine)
     : model_(model), program_(program), machine_(machine) {
-  // What the tier of exec/device_tier.hpp counts in.
-  expect(program.tier(Tier::Device).granularity == cpu_allocation_granularity,
+  expect(program.tier(Tier::Device).granularity == machine.tier->granularity(),
          fmt::format("the Program counts memory in multiples of {} B, and the device in {} B",
-                     program.tier(Tier::Device).granularity, cpu_allocation_granularity));
+                     program.tier(Tier::Device).granularity, machine.tier->granularity()));
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     const plan::Buffer& buffer = program.buffers[id];
     if (!buffer.live_at_start) continue;
@@ -137,6 +133,7 @@ nn::Context Executor::context_of(const plan::Instruction& instruction,
   context.step = static_cast<std::uint64_t>(running.inputs.step);
   context.training = running.inputs.training;
   const auto& samples = running.samples[index(instruction.micro_batch)];
+  // Memory that kernels of the device reach, as the host does.
   context.samples = samples.data();
   context.batch = static_cast<std::int64_t>(samples.size());
   context.products = machine_.products;
@@ -156,7 +153,9 @@ std::vector<at::Tensor> Executor::loaded(const plan::Instruction& instruction,
     tensors.push_back(spec.type == NumberType::Int64 ? loaded_tensor(batch.values, spec)
                                                      : loaded_tensor(batch.fields, spec));
   }
-  running.samples[index(instruction.micro_batch)] = std::move(batch.samples);
+  auto& samples = running.on_host[index(instruction.micro_batch)];
+  samples = std::move(batch.samples);
+  running.samples[index(instruction.micro_batch)] = samples;
   return tensors;
 }
 
@@ -297,7 +296,11 @@ void Executor::sum_squares(const plan::Instruction& instruction, Running& runnin
   for (const int id : instruction.arguments.pieces) {
     const plan::Piece& piece = program_.pieces[index(id)];
     const at::Tensor gradient = part(piece.gradient, running);
-    if (machine_.watch_gradient) machine_.watch_gradient(piece.parameter, gradient);
+    if (machine_.watch_gradient) {
+      machine_.watch_gradient(piece.parameter, machine_.staging == nullptr
+                                                   ? gradient
+                                                   : copied_out(gradient, *machine_.staging));
+    }
     if (!piece.counted) continue;
     kernels::add_sum_of_squares(queue(), nn::element_type_of(gradient), gradient.const_data_ptr(),
                                 gradient.numel(), sums.data_ptr<double>() + 1);
@@ -338,13 +341,17 @@ void Executor::update(const plan::Instruction& instruction, Running& running) {
 void Executor::read_report(std::size_t number, Running& running) {
   const std::vector<int>& inputs = program_.instructions[number].arguments.inputs;
   if (inputs.empty()) return;
-  std::vector<double> values = copy_out(running.buffers[index(inputs[0])]);
+  const auto reported = [&](int id) {
+    const at::Tensor& tensor = running.buffers[index(id)];
+    return machine_.staging == nullptr ? copy_out(tensor) : copy_out(tensor, *machine_.staging);
+  };
+  std::vector<double> values = reported(inputs[0]);
   if (inputs.size() == 1) {
     running.outputs.report = std::move(values);
     return;
   }
   running.outputs.loss = values.at(0);
-  running.outputs.gradient_norm = copy_out(running.buffers[index(inputs[1])]).at(0);
+  running.outputs.gradient_norm = reported(inputs[1]).at(0);
 }
 
 }  // namespace garonne::exec

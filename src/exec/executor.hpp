@@ -17,6 +17,7 @@
 #include "dist/transport.hpp"
 #include "exec/device_tier.hpp"
 #include "exec/model_state.hpp"
+#include "exec/staging.hpp"
 #include "nn/gemm/product.hpp"
 #include "nn/model.hpp"
 #include "optim/optimizer.hpp"
@@ -60,6 +61,7 @@ struct StepOutputs {
 struct Machine {
   device::Device* device = nullptr;
   DeviceTier* tier = nullptr;
+  Staging* staging = nullptr;  // of a GPU; null where the host reaches the device's memory
   ModelState* state = nullptr;
   const nn::Products* products = nullptr;
   const optim::Optimizer* optimizer = nullptr;
@@ -70,7 +72,8 @@ struct Machine {
   dist::Transport* tied = nullptr;  // the two stages with copies of tied parameters
   dist::Transport* world = nullptr;
   // Called after the gradients are complete and before the update; for tests and tools. In shards
-  // once for each piece, flat.
+  // once for each piece, flat. The gradient is where the device has it, or a copy on the host where
+  // that is a GPU.
   std::function<void(int parameter, const at::Tensor& gradient)> watch_gradient;
 };
 
@@ -96,9 +99,13 @@ class Executor {
   bool memory_apart() const;
   void run_here(Running& running);
   void run_apart(const std::shared_ptr<Running>& running);
+  void run_on_gpu(Running& running);
   void issue(std::size_t number, const std::shared_ptr<Running>& running);
   device::Mark put(Lane lane, Part work, std::size_t number,
                    const std::shared_ptr<Running>& running);
+  void issue_to_gpu(std::size_t number, Running& running);
+  void stage_loaded(std::size_t number, Running& running);
+  void take_seconds(Running& running) const;
   void carry_out(std::size_t number, Running& running);
   void prepare(std::size_t number, Running& running);
   void begin(std::size_t number, Running& running);

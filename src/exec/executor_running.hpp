@@ -6,7 +6,10 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <source_location>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +30,42 @@ inline void expect_of(const plan::Instruction& instruction, bool condition, std:
     throw InternalError(plan::describe(instruction) + " " + std::string(reason), where);
 }
 
+// Those of a value of a micro-batch, of which there are as many as the model says.
+template <typename Number>
+const std::vector<Number>& loaded_values(const std::map<std::string, std::vector<Number>>& batch,
+                                         const plan::ValueSpec& spec) {
+  const auto found = batch.find(spec.name);
+  expect(found != batch.end(), "a micro-batch lacks its " + spec.name);
+  expect(static_cast<std::int64_t>(found->second.size()) == spec.elements(),
+         "a micro-batch has another number of elements in its " + spec.name);
+  return found->second;
+}
+
+// Whether Compute meets other ranks, and goes on when they have met.
+inline bool blocks(const plan::Instruction& instruction) {
+  return instruction.channel && instruction.lane == Lane::Compute;
+}
+
+// Of the report of a training step: what is not finite ends the run.
+void expect_finite(const plan::Instruction& instruction, std::int64_t step,
+                   const StepOutputs& outputs);
+
+// Nothing on the lanes outlives a step that ends with an exception.
+class LanesEnd {
+ public:
+  explicit LanesEnd(device::Device& device) : device_(device) {}
+  ~LanesEnd() {
+    if (!dismissed_) device_.end();
+  }
+  LanesEnd(const LanesEnd&) = delete;
+  LanesEnd& operator=(const LanesEnd&) = delete;
+  void dismiss() { dismissed_ = true; }
+
+ private:
+  device::Device& device_;
+  bool dismissed_ = false;
+};
+
 // What an instruction has a transport do. `start` holds addresses: tensors would live longer than
 // the Program says.
 struct Transfer {
@@ -42,6 +81,7 @@ struct Executor::Running {
       : inputs(given),
         buffers(program.buffers.size()),
         samples(index(program.micro_batches)),
+        on_host(index(program.micro_batches)),
         staged(index(program.micro_batches)),
         transfers(program.instructions.size()),
         marks(program.instructions.size()) {
@@ -50,12 +90,15 @@ struct Executor::Running {
 
   const StepInputs inputs;
   std::vector<at::Tensor> buffers;
-  std::vector<std::vector<std::int64_t>> samples;  // by micro-batch
-  std::vector<std::vector<at::Tensor>> staged;     // by micro-batch: loaded, on the host
-  std::vector<Transfer> transfers;                 // by instruction
-  std::vector<device::Mark> marks;                 // by instruction on another lane; the host's
+  std::vector<std::span<const std::int64_t>> samples;  // by micro-batch
+  std::vector<std::vector<std::int64_t>> on_host;      // those of the host's own memory
+  std::vector<Staging::Kept> pinned;                   // those that a GPU reaches
+  std::vector<std::vector<at::Tensor>> staged;         // by micro-batch: loaded, on the host
+  std::vector<Transfer> transfers;                     // by instruction
+  std::vector<device::Mark> marks;                     // by instruction on another lane; the host's
   device::Mark begun{Lane::Collective, 0};  // of the last collective on another lane; the host's
   std::chrono::steady_clock::time_point start;  // of the instruction
+  std::vector<device::Mark> moments;            // on a GPU: before each instruction, and at the end
   StepOutputs outputs;
 };
 

@@ -16,9 +16,7 @@
 #include "nn/tensor_options.hpp"
 
 namespace garonne::exec {
-namespace {
 
-// Of the report of a training step.
 void expect_finite(const plan::Instruction& instruction, std::int64_t step,
                    const StepOutputs& outputs) {
   if (instruction.operation != plan::Operation::Report || instruction.arguments.inputs.size() != 2)
@@ -36,29 +34,6 @@ void expect_finite(const plan::Instruction& instruction, std::int64_t step,
           finite_loss ? outputs.gradient_norm : outputs.loss));
 }
 
-// Whether Compute meets other ranks, and goes on when they have met.
-bool blocks(const plan::Instruction& instruction) {
-  return instruction.channel && instruction.lane == Lane::Compute;
-}
-
-// Nothing on the lanes outlives a step that ends with an exception.
-class LanesEnd {
- public:
-  explicit LanesEnd(device::Device& device) : device_(device) {}
-  ~LanesEnd() {
-    if (!dismissed_) device_.end();
-  }
-  LanesEnd(const LanesEnd&) = delete;
-  LanesEnd& operator=(const LanesEnd&) = delete;
-  void dismiss() { dismissed_ = true; }
-
- private:
-  device::Device& device_;
-  bool dismissed_ = false;
-};
-
-}  // namespace
-
 Queue Executor::queue() const {
   return machine_.device->queue(Lane::Compute);
 }
@@ -70,17 +45,23 @@ at::TensorOptions Executor::options(at::ScalarType type) const {
 // Then what is loaded and reported is copied, on lanes of their own, and what is asynchronous is
 // started by its lane. Where the memory is the host's, the host does all that where it stands.
 bool Executor::memory_apart() const {
-  return machine_.device->kind() != DeviceKind::Cpu;
+  return machine_.device->kind() == DeviceKind::Emulated;
 }
 
 StepOutputs Executor::run(const StepInputs& inputs) {
   const at::NoGradGuard no_gradients;
   const auto running = std::make_shared<Running>(inputs, program_);
   for (const auto& [id, tensor] : lasting_) running->buffers[index(id)] = *tensor;
-  if (memory_apart()) {
-    run_apart(running);
-  } else {
-    run_here(*running);
+  switch (machine_.device->kind()) {
+    case DeviceKind::Cpu:
+      run_here(*running);
+      break;
+    case DeviceKind::Emulated:
+      run_apart(running);
+      break;
+    case DeviceKind::Cuda:
+      run_on_gpu(*running);
+      break;
   }
   machine_.tier->set_activity("");
   return std::move(running->outputs);

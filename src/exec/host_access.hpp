@@ -4,8 +4,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
+
+#include "exec/staging.hpp"
 
 namespace garonne::exec {
 
@@ -17,7 +21,17 @@ void copy_in(const at::Tensor& tensor, const std::vector<float>& values);
 // The same from a tensor of the host, of the same type. On any thread.
 void copy_in(const at::Tensor& tensor, const at::Tensor& host);
 
+// The same for a tensor of a GPU: `tensor` is filled when Compute comes to it.
+void copy_in(const at::Tensor& tensor, const std::vector<std::int64_t>& values, Staging& staging,
+             const std::string& activity);
+void copy_in(const at::Tensor& tensor, const std::vector<float>& values, Staging& staging,
+             const std::string& activity);
+
 // All elements of a tensor of any floating-point type, as double. The copy is the host's.
 std::vector<double> copy_out(const at::Tensor& tensor);
+// Of a tensor of a GPU.
+std::vector<double> copy_out(const at::Tensor& tensor, Staging& staging);
+// A contiguous tensor of a GPU as one of the host, beside all tiers.
+at::Tensor copied_out(const at::Tensor& tensor, Staging& staging);
 
 }  // namespace garonne::exec

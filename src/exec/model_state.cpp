@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 #include "base/device.hpp"
 #include "base/error.hpp"
 #include "base/philox.hpp"
+#include "exec/host_access.hpp"
 #include "kernels/convert.hpp"
 #include "kernels/initialise.hpp"
 #include "nn/element_type.hpp"
@@ -17,8 +19,8 @@ namespace garonne::exec {
 namespace {
 
 // Elements [first, first + elements) of a parameter at step 0.
-void fill_initial(const Queue& queue, const nn::Model& model, int parameter, std::uint64_t seed,
-                  std::int64_t first, const at::Tensor& destination) {
+void fill_initial(const ModelState& state, const nn::Model& model, int parameter,
+                  std::uint64_t seed, std::int64_t first, const at::Tensor& destination) {
   const auto p = static_cast<std::size_t>(parameter);
   const nn::Initialisation& initialisation = model.initialisations[p];
   if (initialisation.deviation <= 0) {
@@ -32,10 +34,23 @@ void fill_initial(const Queue& queue, const nn::Model& model, int parameter, std
   const std::int64_t end = box.elements();
   const auto fill = [&](std::int64_t in_box, std::int64_t in_global, std::int64_t elements,
                         double factor) {
-    kernels::fill_normal(queue, nn::element_type_of(destination),
-                         static_cast<std::byte*>(destination.data_ptr()) + (in_box - first) * bytes,
-                         elements, philox_key(seed, model.graph.parameters[p].name),
-                         initialisation.deviation * factor, in_global);
+    const PhiloxKey key = philox_key(seed, model.graph.parameters[p].name);
+    const kernels::ElementType type = nn::element_type_of(destination);
+    const double deviation = initialisation.deviation * factor;
+    const at::Tensor target = destination.view({-1}).narrow(0, in_box - first, elements);
+    if (state.staging == nullptr) {
+      kernels::fill_normal(state.queue, type, target.data_ptr(), elements, key, deviation,
+                           in_global);
+      return;
+    }
+    state.staging->fill(
+        target.data_ptr(), elements * bytes,
+        [&](std::int64_t at, std::span<std::byte> piece) {
+          kernels::fill_normal(state.staging->host_queue(), type, piece.data(),
+                               static_cast<std::int64_t>(piece.size()) / bytes, key, deviation,
+                               in_global + at / bytes);
+        },
+        "initial values");
   };
   for (const nn::Run& run : nn::runs_of(box, std::min(first, end), std::min(last, end))) {
     const std::int64_t head =
@@ -104,9 +119,11 @@ at::ScalarType scalar_type_of(const StateSpec& state, Precision precision) {
 }
 
 ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
-                         std::uint64_t seed, const std::vector<StateSpec>& states) {
+                         std::uint64_t seed, const std::vector<StateSpec>& states,
+                         Staging* staging) {
   ModelState state;
   state.queue = queue;
+  state.staging = staging;
   state.precision = precision;
   const at::ScalarType stored = nn::state_scalar_type(precision);
   for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
@@ -123,7 +140,7 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
                                              kept.blocks.elementwise() ? spec.shape : flat,
                                              scalar_type_of(kept, precision)));
     }
-    fill_initial(queue, model, parameter.index, seed, 0, parameter.trained());
+    fill_initial(state, model, parameter.index, seed, 0, parameter.trained());
     state.parameters.push_back(std::move(parameter));
   }
   refresh_compute_copies(state);
@@ -131,9 +148,10 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
 }
 
 ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
-                         std::uint64_t seed, const plan::Program& program) {
+                         std::uint64_t seed, const plan::Program& program, Staging* staging) {
   ModelState state;
   state.queue = queue;
+  state.staging = staging;
   state.precision = precision;
   make_buffers(state, model, program);
   for (const plan::Piece& piece : program.pieces) {
@@ -149,7 +167,7 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
     }
     for (const plan::Range& range : piece.states)
       parameter.states.push_back(part_of(state, program, range));
-    fill_initial(queue, model, piece.parameter, seed, piece.first, trained);
+    fill_initial(state, model, piece.parameter, seed, piece.first, trained);
     state.parameters.push_back(std::move(parameter));
   }
   for (const plan::Instruction& instruction : program.instructions) {
@@ -163,6 +181,26 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
   }
   refresh_compute_copies(state);
   return state;
+}
+
+at::Tensor on_host(const ModelState& state, const at::Tensor& tensor) {
+  return state.staging == nullptr || !tensor.defined() ? tensor
+                                                       : copied_out(tensor, *state.staging);
+}
+
+ModelState saved_part_on_host(const ModelState& state) {
+  ModelState saved;
+  saved.precision = state.precision;
+  saved.in_shards = state.in_shards;
+  for (const ParameterState& parameter : state.parameters) {
+    ParameterState& copy = saved.parameters.emplace_back();
+    copy.index = parameter.index;
+    copy.first = parameter.first;
+    (parameter.master.defined() ? copy.master : copy.parameter) =
+        on_host(state, parameter.trained());
+    for (const at::Tensor& one : parameter.states) copy.states.push_back(on_host(state, one));
+  }
+  return saved;
 }
 
 void gather_parameters(ModelState& state, dist::Transport* data) {

@@ -12,6 +12,7 @@
 #include "base/precision.hpp"
 #include "base/state_spec.hpp"
 #include "dist/transport.hpp"
+#include "exec/staging.hpp"
 #include "nn/model.hpp"
 #include "plan/program/program.hpp"
 
@@ -31,7 +32,8 @@ struct ParameterState {
 };
 
 struct ModelState {
-  Queue queue;  // of the device that has it
+  Queue queue;                 // of the device that has it
+  Staging* staging = nullptr;  // of a GPU that has it
   Precision precision = Precision::Float32;
   // What is live between steps, by the names of the Program's buffers.
   std::map<std::string, at::Tensor> buffers;
@@ -47,14 +49,24 @@ struct ModelState {
 at::ScalarType scalar_type_of(const StateSpec& state, Precision precision);
 
 // Step 0: parameters by (seed, name, element), states zero. Allocates from the calling thread's
-// tier. The whole of every parameter; `states`: the optimizer's.
+// tier. The whole of every parameter; `states`: the optimizer's. Random numbers are the host's on
+// every device, and come to a GPU through `staging`, which outlives the state.
 ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
-                         std::uint64_t seed, const std::vector<StateSpec>& states);
+                         std::uint64_t seed, const std::vector<StateSpec>& states,
+                         Staging* staging = nullptr);
 
 // The same as the rank holds it that runs `program`, which trains. Every rank makes what it trains
 // only: gather_parameters is to follow.
 ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
-                         std::uint64_t seed, const plan::Program& program);
+                         std::uint64_t seed, const plan::Program& program,
+                         Staging* staging = nullptr);
+
+// A tensor of the state where the host can read it: itself, or of a GPU a copy beside all tiers.
+at::Tensor on_host(const ModelState& state, const at::Tensor& tensor);
+
+// What checkpoints hold of the state, all of it on the host; nothing is shared where the state is a
+// GPU's.
+ModelState saved_part_on_host(const ModelState& state);
 
 // Makes the compute copies again from the masters, of what the rank trains: see gather_parameters.
 void refresh_compute_copies(ModelState& state);

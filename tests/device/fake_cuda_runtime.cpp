@@ -252,7 +252,7 @@ CudaStatus FakeCudaRuntime::make_block(void*& memory, std::size_t bytes, bool pi
   };
   block->side = map(PROT_READ | PROT_WRITE);
   // The same bytes once more, where nobody may touch them.
-  block->address = pinned ? block->side : map(PROT_NONE);
+  block->address = pinned || settings_.host_reaches_device ? block->side : map(PROT_NONE);
   close(file);
   std::memset(block->side, 0xFF, bytes);
   memory = block->address;

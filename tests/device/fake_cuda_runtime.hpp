@@ -46,6 +46,8 @@ struct FakeCudaSettings {
   double longest_delay_seconds = 0.0003;
   bool wait_values = true;  // streams can wait for pinned words
   std::int64_t memory_bytes = std::int64_t{64} << 20;
+  // For kernels that are the host's: it may touch what is the device's.
+  bool host_reaches_device = false;
   CudaFault fault = CudaFault::None;
   // Which call the fault is in: the first that it can be in is 0. None: in all.
   std::optional<int> fault_at = std::nullopt;

@@ -1,0 +1,80 @@
+// How a step is put on a GPU: the host goes through the Program once, puts kernels and copies on
+// the device's streams as it comes to them, and waits for the report only. Blocks of memory are
+// handed out and taken back as it goes: what is put on Compute later runs later
+// (device/device.hpp).
+#include <ATen/Functions.h>
+
+#include "base/error.hpp"
+#include "exec/executor.hpp"
+#include "exec/executor_running.hpp"
+#include "exec/host_access.hpp"
+#include "nn/element_type.hpp"
+
+namespace garonne::exec {
+
+void Executor::run_on_gpu(Running& running) {
+  expect(machine_.staging != nullptr, "a step on a GPU without pinned memory");
+  device::Device& device = *machine_.device;
+  LanesEnd lanes(device);
+  const DeviceScope scope(*machine_.tier);
+  for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
+    issue_to_gpu(number, running);
+    expect_finite(program_.instructions[number], running.inputs.step, running.outputs);
+  }
+  running.moments.push_back(device.timed_mark(Lane::Compute));
+  // So that samples and pinned memory are nobody's any more, and an error is this step's.
+  device.wait(running.moments.back());
+  take_seconds(running);
+  lanes.dismiss();
+}
+
+void Executor::issue_to_gpu(std::size_t number, Running& running) {
+  const plan::Instruction& instruction = program_.instructions[number];
+  device::Device& device = *machine_.device;
+  begin(number, running);
+  running.moments.push_back(device.timed_mark(Lane::Compute));
+  if (instruction.operation == plan::Operation::Load) {
+    stage_loaded(number, running);
+  } else {
+    execute(instruction, number, running);
+  }
+  if (const Transfer& transfer = running.transfers[number]; transfer.start) {
+    // It forks from Compute and joins it by itself (dist/transport.hpp).
+    expect_of(instruction, transfer.transport->on_device(),
+              "hands memory of a GPU to a transport of the host");
+    start_transfer(number, running);
+    if (blocks(instruction)) await_transfer(number, running);
+  }
+  device.launched(Lane::Compute, activities_[number]);
+  end(number, running);
+}
+
+void Executor::stage_loaded(std::size_t number, Running& running) {
+  const plan::Instruction& instruction = program_.instructions[number];
+  const std::string& activity = activities_[number];
+  const HostBatch batch = running.inputs.load(instruction.micro_batch);
+  for (const plan::LoadedValue& value : instruction.arguments.loaded) {
+    const plan::ValueSpec& spec = model_.graph.values[index(value.value)];
+    const at::Tensor tensor = at::empty(spec.shape, options(nn::scalar_type_of(spec.type)));
+    if (spec.type == NumberType::Int64) {
+      copy_in(tensor, loaded_values(batch.values, spec), *machine_.staging, activity);
+    } else {
+      copy_in(tensor, loaded_values(batch.fields, spec), *machine_.staging, activity);
+    }
+    make(instruction, value.buffer, tensor, running);
+  }
+  running.pinned.push_back(machine_.staging->keep(batch.samples, activity));
+  running.samples[index(instruction.micro_batch)] = running.pinned.back().numbers();
+}
+
+// Seconds of the device, from where Compute came to an instruction to where it came to the next.
+void Executor::take_seconds(Running& running) const {
+  std::vector<plan::Measurement>& measurements = running.outputs.measurements;
+  for (std::size_t number = 0; number < measurements.size(); ++number) {
+    measurements[number].seconds =
+        machine_.device->seconds(running.moments[number], running.moments[number + 1]);
+  }
+  machine_.device->forget_times();
+}
+
+}  // namespace garonne::exec

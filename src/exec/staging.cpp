@@ -1,0 +1,122 @@
+#include "exec/staging.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+
+namespace garonne::exec {
+namespace {
+
+// Copies of so many bytes are as fast as longer ones.
+constexpr std::int64_t most_at_a_time = std::int64_t{16} << 20;
+
+// Two pieces are filled in turn while a third is read, and tiers have holes.
+std::int64_t piece_of(const device::TierMemory& pinned) {
+  const std::int64_t quarter = pinned.limit_bytes() / 4;
+  const std::int64_t piece =
+      std::min(most_at_a_time, quarter / pinned.granularity() * pinned.granularity());
+  expect(piece > 0, "too little pinned memory for copies");
+  return piece;
+}
+
+}  // namespace
+
+class Staging::Block {
+ public:
+  Block(device::TierMemory& pinned, std::int64_t bytes, const std::string& activity)
+      : pinned_(pinned), span_(pinned.allocate(bytes, activity)) {}
+  ~Block() { pinned_.release(span_); }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  const device::Span& span() const { return span_; }
+  std::span<std::byte> bytes() const { return {span_.data, static_cast<std::size_t>(span_.bytes)}; }
+
+ private:
+  device::TierMemory& pinned_;
+  const device::Span span_;
+};
+
+Staging::Staging(device::Device& device, std::shared_ptr<device::TierMemory> pinned)
+    : device_(device), pinned_(std::move(pinned)), piece_bytes_(piece_of(*pinned_)) {}
+
+Staging::~Staging() = default;
+
+Queue Staging::host_queue() const {
+  Queue queue = device_.queue(Lane::HostCompute);
+  queue.threads = 0;  // the pool is the calling thread's, not the lane's
+  return queue;
+}
+
+void Staging::drop_done(bool wait_for_first) {
+  if (wait_for_first && !under_way_.empty()) device_.wait(under_way_.front().mark);
+  while (!under_way_.empty() && device_.done(under_way_.front().mark)) under_way_.pop_front();
+}
+
+std::shared_ptr<Staging::Block> Staging::take(std::int64_t bytes, const std::string& activity) {
+  drop_done(false);
+  // A piece for who reads stays free of what is filled.
+  const std::int64_t counted = round_up(bytes, pinned_->granularity());
+  while (!under_way_.empty() &&
+         counted + piece_bytes_ > pinned_->limit_bytes() - pinned_->live_bytes()) {
+    drop_done(true);
+  }
+  return std::make_shared<Block>(*pinned_, bytes, activity);
+}
+
+void Staging::fill(void* to, std::int64_t bytes, const Make& make, const std::string& activity) {
+  for (std::int64_t first = 0; first < bytes; first += piece_bytes_) {
+    const std::int64_t piece = std::min(piece_bytes_, bytes - first);
+    std::shared_ptr<Block> block = take(piece, activity);
+    make(first, block->bytes());
+    const device::Mark mark =
+        device_.copy(Lane::CopyIn, {Tier::Device, static_cast<std::byte*>(to) + first, piece},
+                     block->span(), activity);
+    device_.order(Lane::Compute, mark);
+    under_way_.push_back({mark, std::move(block)});
+  }
+}
+
+void Staging::read(const void* from, std::int64_t bytes, const Show& show,
+                   const std::string& activity) {
+  // Two in turn: one is copied while the other is looked at.
+  struct Part {
+    std::shared_ptr<Block> block;
+    device::Mark mark;
+  };
+  // A copy only reads it.
+  auto* const source = static_cast<std::byte*>(const_cast<void*>(from));
+  const auto start = [&](std::int64_t first) -> Part {
+    if (first >= bytes) return {};
+    const std::int64_t piece = std::min(piece_bytes_, bytes - first);
+    std::shared_ptr<Block> block = take(piece, activity);
+    const device::Mark mark =
+        device_.copy(Lane::CopyOut, block->span(), {Tier::Device, source + first, piece}, activity);
+    // Also where `show` throws, nobody else has the block before the copy is over.
+    under_way_.push_back({mark, block});
+    return {std::move(block), mark};
+  };
+  Part part = start(0);
+  for (std::int64_t first = 0; first < bytes; first += piece_bytes_) {
+    Part next = start(first + piece_bytes_);
+    device_.wait(part.mark);
+    show(part.block->bytes());
+    part = std::move(next);
+  }
+}
+
+Staging::Kept Staging::keep(std::span<const std::int64_t> numbers, const std::string& activity) {
+  if (numbers.empty()) return {nullptr, {}};
+  std::shared_ptr<Block> block = take(static_cast<std::int64_t>(numbers.size_bytes()), activity);
+  auto* const first = reinterpret_cast<std::int64_t*>(block->span().data);
+  std::ranges::copy(numbers, first);
+  return {std::move(block), {first, numbers.size()}};
+}
+
+void Staging::wait() {
+  while (!under_way_.empty()) drop_done(true);
+}
+
+}  // namespace garonne::exec

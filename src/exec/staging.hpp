@@ -1,0 +1,82 @@
+// Pinned memory through which the host fills and reads what is on a device, by copies on its lanes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "device/device.hpp"
+#include "device/tier_memory.hpp"
+
+namespace garonne::exec {
+
+// For the thread that puts work on the device. Memory of the device is told by its address, which
+// nobody here looks behind.
+class Staging {
+ public:
+  // `pinned` is the device's host tier, of at least four of its granules; the device outlives the
+  // staging.
+  Staging(device::Device& device, std::shared_ptr<device::TierMemory> pinned);
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  // What is copied at a time: a multiple of 512 bytes.
+  std::int64_t piece_bytes() const { return piece_bytes_; }
+
+  // `bytes` at `to` become what `make` writes piece by piece, from byte `first` on. What is put on
+  // Compute from now on follows. Holds the host only until a piece of pinned memory is free.
+  using Make = std::function<void(std::int64_t first, std::span<std::byte> piece)>;
+  void fill(void* to, std::int64_t bytes, const Make& make, const std::string& activity);
+
+  // Shows `bytes` at `from` as all work on Compute so far leaves them, piece by piece in their
+  // order. Waits.
+  using Show = std::function<void(std::span<const std::byte> piece)>;
+  void read(const void* from, std::int64_t bytes, const Show& show, const std::string& activity);
+
+  // A copy of the numbers that the host and kernels of the device reach at the same address, for as
+  // long as what is given lives; the staging outlives it.
+  class Kept;
+  Kept keep(std::span<const std::int64_t> numbers, const std::string& activity);
+
+  // Until all that was filled is there.
+  void wait();
+
+  // For what is made on the host, by the calling thread.
+  Queue host_queue() const;
+
+ private:
+  class Block;
+  std::shared_ptr<Block> take(std::int64_t bytes, const std::string& activity);
+  void drop_done(bool wait_for_first);
+
+  struct Copy {
+    device::Mark mark;
+    std::shared_ptr<Block> block;
+  };
+
+  device::Device& device_;
+  const std::shared_ptr<device::TierMemory> pinned_;
+  const std::int64_t piece_bytes_;
+  std::deque<Copy> under_way_;  // those that may be, in their order
+};
+
+class Staging::Kept {
+ public:
+  std::span<const std::int64_t> numbers() const { return numbers_; }
+
+ private:
+  friend class Staging;
+  Kept(std::shared_ptr<Block> block, std::span<const std::int64_t> numbers)
+      : block_(std::move(block)), numbers_(numbers) {}
+
+  std::shared_ptr<Block> block_;
+  std::span<const std::int64_t> numbers_;
+};
+
+}  // namespace garonne::exec
