@@ -11,6 +11,7 @@
 #include "base/printable.hpp"
 #include "base/version.hpp"
 #include "command.hpp"
+#include "exec/gpu_library.hpp"
 
 namespace garonne::apps {
 namespace {
@@ -134,6 +135,8 @@ int main(int argc, char** argv) {
   using namespace garonne;
   // A file that grows past a limit shall come back as an error of the write, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
+  // Before anything has threads.
+  exec::set_gpu_environment();
   // Outlives the catch, so that what was thrown can still be told to the other ranks.
   std::unique_ptr<apps::SessionHolder> holder;
   dist::Session* session = nullptr;

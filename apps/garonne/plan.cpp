@@ -21,6 +21,7 @@
 #include "train/plans/plan_answer.hpp"
 #include "train/setup/cluster.hpp"
 #include "train/setup/planning.hpp"
+#include "train/setup/run_device.hpp"
 #include "train/workload/workload.hpp"
 
 namespace garonne::apps {
@@ -184,6 +185,8 @@ ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, cons
 }
 
 ExitCode plan_run(const RunConfig& config, const PlanOptions& options) {
+  // A cluster file says what there is elsewhere.
+  if (options.cluster.empty()) train::expect_device_built(config);
   const Target target = target_of(config, options);
   if (options.search || options.exhaustive || target.ranks != ranks_of(config))
     return plan_search(config, options, target);

@@ -9,6 +9,7 @@
 #include "plan/model/cost_table.hpp"
 #include "train/setup/cluster.hpp"
 #include "train/setup/planning.hpp"
+#include "train/setup/run_device.hpp"
 #include "train/workload/workload.hpp"
 
 namespace garonne::apps {
@@ -27,6 +28,11 @@ void add_profile(CLI::App& app, Chosen& chosen) {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "profile");
       const RunConfig loaded = config->load();
+      if (train::device_kind(loaded) == DeviceKind::Cuda) {
+        throw ConfigError("run.device", loaded.run.device,
+                          "is a GPU, whose nodes are not measured: plans for it go by what nodes "
+                          "declare. Measure the processor with --run.device cpu");
+      }
       const train::DataFacts facts = train::facts_of(loaded);
       const int threads = train::threads_of_rank(loaded, static_cast<int>(loaded.grid.data));
       const train::Setup setup = train::make_setup(loaded, facts, threads);

@@ -418,8 +418,9 @@ std::vector<KeySpec> run_keys() {
       text_key("run.directory", GARONNE_MEMBER(run, directory), {}, "where the run writes"),
       text_key("run.resume", GARONNE_MEMBER(run, resume), {"auto", "never"},
                "auto = from the newest checkpoint that verifies; never = wants an empty directory"),
-      text_key("run.device", GARONNE_MEMBER(run, device), {"cpu", "emulated", "cuda"},
-               "where the model runs; emulated: a processor whose lanes are late, for tests"),
+      text_key("run.device", GARONNE_MEMBER(run, device), {"cpu", "cuda", "auto", "emulated"},
+               "where the model runs: on the processor, on a GPU, or on a GPU where one is there "
+               "(auto); emulated: a processor whose lanes are late, for tests"),
       integer_key("run.threads", GARONNE_MEMBER(run, threads), 0, most_threads,
                   "threads a rank; 0 = cores of the node over the ranks on it, the least of all "
                   "nodes"),

@@ -102,10 +102,6 @@ void CudaDevice::start() {
   wait(record(Lane::Compute, activity));
 }
 
-void CudaDevice::take_thread() {
-  check_(runtime_.set_device(settings_.ordinal), "cudaSetDevice", Lane::Compute, "another thread");
-}
-
 MemoryFacts CudaDevice::memory() const {
   std::size_t free = 0;
   std::size_t total = 0;

@@ -74,10 +74,6 @@ class CudaDevice final : public ThreadedDevice {
   // Where a kernel fails later, it is told by this name.
   Mark launched(Lane lane, const std::string& activity) override;
 
-  // Of the calling thread, too, this is the device: for one that puts work while the first thread
-  // is held.
-  void take_thread();
-
   // Allocates a tier, Device or Host, once. It stops the device, and memory lasts as long as the
   // device: at start, when all is there that takes memory otherwise. Copies between the tiers are
   // from and to its host tier only, which is pinned. LaneError where the runtime refuses.

@@ -188,21 +188,6 @@ at::Tensor on_host(const ModelState& state, const at::Tensor& tensor) {
                                                        : copied_out(tensor, *state.staging);
 }
 
-ModelState saved_part_on_host(const ModelState& state) {
-  ModelState saved;
-  saved.precision = state.precision;
-  saved.in_shards = state.in_shards;
-  for (const ParameterState& parameter : state.parameters) {
-    ParameterState& copy = saved.parameters.emplace_back();
-    copy.index = parameter.index;
-    copy.first = parameter.first;
-    (parameter.master.defined() ? copy.master : copy.parameter) =
-        on_host(state, parameter.trained());
-    for (const at::Tensor& one : parameter.states) copy.states.push_back(on_host(state, one));
-  }
-  return saved;
-}
-
 void gather_parameters(ModelState& state, dist::Transport* data) {
   if (data == nullptr) return;
   dist::Transport& transport = *data;

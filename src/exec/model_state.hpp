@@ -64,10 +64,6 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
 // A tensor of the state where the host can read it: itself, or of a GPU a copy beside all tiers.
 at::Tensor on_host(const ModelState& state, const at::Tensor& tensor);
 
-// What checkpoints hold of the state, all of it on the host; nothing is shared where the state is a
-// GPU's.
-ModelState saved_part_on_host(const ModelState& state);
-
 // Makes the compute copies again from the masters, of what the rank trains: see gather_parameters.
 void refresh_compute_copies(ModelState& state);
 

@@ -121,8 +121,8 @@ class Trainer {
   std::vector<double> step_seconds_;
   bool stopping_ = false;
   std::unique_ptr<Progress> bar_;
-  std::unique_ptr<StopWatch> stop_;         // its thread uses the others
-  std::unique_ptr<device::Device> device_;  // last: its lanes use all of them
+  std::unique_ptr<StopWatch> stop_;    // its thread uses the others
+  std::unique_ptr<RunDevice> device_;  // last: its lanes use all of them
 };
 
 void Trainer::say(const std::string& text) const {
@@ -136,7 +136,9 @@ void Trainer::say(const std::string& text) const {
 // written.
 void Trainer::prepare() {
   threads_ = agree_on_run(config_, session_);
-  budget_ = budget_of_ranks(config_, session_);
+  device_ = std::make_unique<RunDevice>(config_, session_);
+  budget_ = device_->budget_bytes(config_, session_);
+  say(device_->text());
   session_.agree([&] {
     expect_storable(config_);
     check_grid(config_, session_.size());
@@ -216,13 +218,12 @@ void Trainer::watch_waits() {
 
 void Trainer::make_state() {
   optimizer_ = optim::make_optimizer(config_);
-  device_ = make_device(config_, session_.rank());
-  tier_ = std::make_unique<exec::DeviceTier>(budget_, device_->kind());
+  tier_ = device_->make_tier(budget_);
   {
     const exec::DeviceScope scope(*tier_);
-    state_ = exec::initial_state(device_->queue(Lane::Compute), setup_.model,
-                                 setup_.declaration.precision,
-                                 static_cast<std::uint64_t>(config_.train.seed), program_);
+    state_ = exec::initial_state(device_->compute(), setup_.model, setup_.declaration.precision,
+                                 static_cast<std::uint64_t>(config_.train.seed), program_,
+                                 device_->staging());
   }
   session_.agree([&] {
     if (start_.checkpoint.empty()) return;
@@ -253,8 +254,9 @@ void Trainer::make_state() {
     write_file_durably(config_.run.directory + "/choices.json", choices.dump(1) + "\n");
     write_file_durably(config_.run.directory + "/costs.json", plan::to_json(costs_).dump(1) + "\n");
   });
-  machine_ = {.device = device_.get(),
+  machine_ = {.device = &device_->device(),
               .tier = tier_.get(),
+              .staging = device_->staging(),
               .state = &state_,
               .products = &products_,
               .optimizer = optimizer_.get(),
@@ -355,12 +357,17 @@ void Trainer::begin() {
                           .manifest = std::move(manifest),
                           .keeper = keeper_ ? &*keeper_ : nullptr},
                  start_.step, session_, *stop_);
-  stop_->begin_training(
-      {.first_step = start_.step,
-       .last_step = config_.train.steps,
-       .saved_step = [this] { return saver_->saved_step(); },
-       .save = [this](std::int64_t step,
-                      FileMeeting& meeting) { saver_->save_apart(step, unwritten_, meeting); }});
+  WatchedTraining watched{.first_step = start_.step,
+                          .last_step = config_.train.steps,
+                          .saved_step = [this] { return saver_->saved_step(); },
+                          .save = nullptr};
+  // A process that is a copy of this one has nothing of a GPU.
+  if (device_->kind() != DeviceKind::Cuda) {
+    watched.save = [this](std::int64_t step, FileMeeting& meeting) {
+      saver_->save_apart(step, unwritten_, meeting);
+    };
+  }
+  stop_->begin_training(std::move(watched));
   if (first_rank_) bar_ = std::make_unique<Progress>("train", config_.train.steps);
   say(fmt::format("ready after {:.2f} s\n", seconds_since(started_)));
 }

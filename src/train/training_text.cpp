@@ -10,6 +10,7 @@
 #include "base/version.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/setup/available_memory.hpp"
+#include "train/setup/run_device.hpp"
 
 namespace garonne::train {
 namespace {
@@ -50,7 +51,9 @@ std::string start_text(const PlannedTraining& planned) {
       format_bytes(program.peak_bytes), 1e3 * program.seconds,
       least == 0 ? "" : fmt::format(" · smallest budget {} B ({})", least, format_bytes(least)));
   if (planned.choice.cut_as_declared) text += cut_as_declared_note;
-  if (config.memory.budget == RunConfig::automatic_budget)
+  // Of a GPU, the device has said so before.
+  if (config.memory.budget == RunConfig::automatic_budget &&
+      device_kind(config) != DeviceKind::Cuda)
     text += describe_automatic_budget(planned.ranks_on_node);
   return text;
 }

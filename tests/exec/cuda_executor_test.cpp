@@ -217,8 +217,8 @@ class GpuRank final : public Rank {
     cuda_ = std::make_unique<device::CudaDevice>(*runtime_, cuda);
     device_ = std::make_unique<HostKernels>(*cuda_);
     cuda_->reserve(Tier::Host, pinned_bytes);
-    const std::int64_t room = prediction_.peak_bytes + prediction_.peak_bytes / 16;
-    bytes_ = round_up(room, cuda_allocation_granularity);
+    // Room for holes, of which small models have many.
+    bytes_ = round_up(2 * prediction_.peak_bytes, cuda_allocation_granularity);
     void* memory = nullptr;
     EXPECT_EQ(runtime_->allocate(memory, static_cast<std::size_t>(bytes_)),
               device::CudaStatus::Success);

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "train/bench/made_up_run.hpp"
 #include "train/setup/rank_agreement.hpp"
+#include "train/setup/run_device.hpp"
 
 namespace garonne::train {
 namespace {
@@ -57,6 +58,11 @@ Contender make_contender(const MadeUpRun& run, const std::string& wanted, double
 std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const BudgetOptions& options,
                                             dist::Session& session) {
   session.agree([&] {
+    if (device_kind(config) == DeviceKind::Cuda) {
+      throw ConfigError("run.device", config.run.device,
+                        "is a GPU, whose memory holds one plan at a time: compare plans with "
+                        "--run.device cpu");
+    }
     if (config.grid.pipeline == 1) return;
     throw ConfigError("grid.pipeline", std::to_string(config.grid.pipeline),
                       "has stages with budgets of their own; plans are compared on one stage: set "

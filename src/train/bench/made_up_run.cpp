@@ -5,7 +5,6 @@
 #include "base/philox.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/setup/rank_agreement.hpp"
-#include "train/setup/run_device.hpp"
 #include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
@@ -39,7 +38,8 @@ exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
 
 MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_(session) {
   const int threads = agree_on_run(config, session);
-  budget_bytes_ = budget_of_ranks(config, session);
+  device_ = std::make_unique<RunDevice>(config, session);
+  budget_bytes_ = device_->budget_bytes(config, session);
   session.agree([&] { check_grid(config, session.size()); });
   const DataFacts facts = workload_kind(config.model.kind).made_up_facts(config, session);
   Setup whole;
@@ -65,21 +65,21 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_
 }
 
 MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::int64_t limit_bytes)
-    : run_(run),
-      program_(program_of_rank(run.setup(), choice.program, run.rank())),
-      tier_(limit_bytes, device_kind(run.setup().config)),
-      device_(make_device(run.setup().config, run.rank())) {
+    : run_(run), program_(program_of_rank(run.setup(), choice.program, run.rank())) {
   const Setup& setup = run.setup();
+  RunDevice& device = run.device();
+  tier_ = device.make_tier(limit_bytes);
   {
-    const exec::DeviceScope scope(tier_);
-    state_ =
-        exec::initial_state(device_->queue(Lane::Compute), setup.model, setup.declaration.precision,
-                            static_cast<std::uint64_t>(setup.config.train.seed), program_);
+    const exec::DeviceScope scope(*tier_);
+    state_ = exec::initial_state(device.compute(), setup.model, setup.declaration.precision,
+                                 static_cast<std::uint64_t>(setup.config.train.seed), program_,
+                                 device.staging());
   }
   exec::gather_parameters(state_, run.axes().data());
   executor_ = std::make_unique<exec::Executor>(setup.model, program_,
-                                               exec::Machine{.device = device_.get(),
-                                                             .tier = &tier_,
+                                               exec::Machine{.device = &device.device(),
+                                                             .tier = tier_.get(),
+                                                             .staging = device.staging(),
                                                              .state = &state_,
                                                              .products = &run.products(),
                                                              .optimizer = run.optimizer(),

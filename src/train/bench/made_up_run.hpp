@@ -11,6 +11,7 @@
 #include "optim/optimizer.hpp"
 #include "train/setup/cluster.hpp"
 #include "train/setup/planning.hpp"
+#include "train/setup/run_device.hpp"
 
 namespace garonne::train {
 
@@ -30,6 +31,7 @@ class MadeUpRun {
   // What the run file's budget and plan come to.
   const Choice& choice() const { return choice_; }
   const Axes& axes() const { return *axes_; }
+  RunDevice& device() const { return *device_; }
   int rank() const { return session_.rank(); }
   dist::Session& session() const { return session_; }
 
@@ -43,9 +45,11 @@ class MadeUpRun {
   nn::Products products_;
   std::unique_ptr<Axes> axes_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<RunDevice> device_;  // last: its lanes use the others
 };
 
-// One Program of such a run with a device tier, parameters and states of its own.
+// One Program of such a run with a device tier, parameters and states of its own; on a GPU
+// one at a time.
 class MadeUpTrainer {
  public:
   // `choice` and `run` must outlive it. The tier refuses what goes beyond `limit_bytes`.
@@ -58,10 +62,9 @@ class MadeUpTrainer {
  private:
   const MadeUpRun& run_;
   plan::Program program_;
-  exec::DeviceTier tier_;
+  std::unique_ptr<exec::DeviceTier> tier_;
   exec::ModelState state_;
   std::unique_ptr<exec::Executor> executor_;
-  std::unique_ptr<device::Device> device_;  // last: its lanes use the others
 };
 
 }  // namespace garonne::train

@@ -321,11 +321,16 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
         written["tensors"].push_back(
             {{"name", name}, {"type", tensor.global.type}, {"shape", tensor.global.shape}});
         if (tensor.in_shards && begin == end) continue;
-        sources.push_back({name,
-                           tensor.global.type,
-                           {end - begin},
-                           {first + static_cast<std::size_t>(begin - tensor.first) * element,
-                            static_cast<std::size_t>(end - begin) * element}});
+        const std::span<const std::byte> bytes = {
+            first + static_cast<std::size_t>(begin - tensor.first) * element,
+            static_cast<std::size_t>(end - begin) * element};
+        sources.push_back({name, tensor.global.type, {end - begin}, bytes});
+        if (state.staging != nullptr) {
+          sources.back().bring = [&staging = *state.staging, bytes,
+                                  name](const TensorSource::Show& show) {
+            staging.read(bytes.data(), static_cast<std::int64_t>(bytes.size()), show, name);
+          };
+        }
         written["shards"].push_back(to_json(Shard{name, tensor.box.offset, tensor.box.shape, begin,
                                                   end, rank_file(together.rank), name}));
       }
@@ -400,7 +405,7 @@ void check_shard(const std::string& checkpoint, const Shard& shard,
 // Reads what the shards and the box here have in common; together they must cover it once.
 void fill_box(const std::string& checkpoint, const Stored& tensor,
               const std::vector<const Shard*>& shards,
-              const std::map<std::string, SafetensorsFile>& files) {
+              const std::map<std::string, SafetensorsFile>& files, exec::Staging* staging) {
   const auto element = static_cast<std::int64_t>(tensor.here.element_size());
   auto* first = static_cast<std::byte*>(tensor.here.data_ptr());
   const auto [low, high] = range_of(tensor);
@@ -424,9 +429,18 @@ void fill_box(const std::string& checkpoint, const Stored& tensor,
             std::min(run->in_global + run->elements, there.in_global + there.elements);
         const std::int64_t to = run->in_box + begin - run->in_global;
         const std::int64_t from = there.in_box - shard->begin + begin - there.in_global;
-        file.read(entry, from * element,
-                  {first + (to - tensor.first) * element,
-                   static_cast<std::size_t>((end - begin) * element)});
+        std::byte* const target = first + (to - tensor.first) * element;
+        const std::int64_t bytes = (end - begin) * element;
+        if (staging == nullptr) {
+          file.read(entry, from * element, {target, static_cast<std::size_t>(bytes)});
+        } else {
+          staging->fill(
+              target, bytes,
+              [&](std::int64_t at, std::span<std::byte> piece) {
+                file.read(entry, from * element + at, piece);
+              },
+              tensor.global.name);
+        }
         filled.emplace_back(to, to + end - begin);
       }
     }
@@ -473,7 +487,7 @@ void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
                                 tensor.global.name, saved.type, fmt::join(saved.shape, ", "),
                                 tensor.global.type, fmt::join(tensor.global.shape, ", ")));
     }
-    fill_box(checkpoint, tensor, shards[tensor.global.name], files);
+    fill_box(checkpoint, tensor, shards[tensor.global.name], files, state.staging);
   }
   exec::refresh_compute_copies(state);
 }

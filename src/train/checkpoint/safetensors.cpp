@@ -57,11 +57,17 @@ std::string write_safetensors(const std::string& path, const std::vector<TensorS
   file.write(&length, sizeof(length));
   file.write(text.data(), text.size());
   for (const auto& tensor : tensors) {
-    for (std::size_t begin = 0; begin < tensor.bytes.size(); begin += bytes_at_a_time) {
-      const auto part =
-          tensor.bytes.subspan(begin, std::min(bytes_at_a_time, tensor.bytes.size() - begin));
-      if (watch) watch(tensor, part);
-      file.write(part.data(), part.size());
+    const auto write = [&](std::span<const std::byte> bytes) {
+      for (std::size_t begin = 0; begin < bytes.size(); begin += bytes_at_a_time) {
+        const auto part = bytes.subspan(begin, std::min(bytes_at_a_time, bytes.size() - begin));
+        if (watch) watch(tensor, part);
+        file.write(part.data(), part.size());
+      }
+    };
+    if (tensor.bring) {
+      tensor.bring(write);
+    } else {
+      write(tensor.bytes);
     }
   }
   return file.finish();

@@ -25,12 +25,16 @@ struct TensorEntry {
 // Bytes of an element; throws IoError (with `path`) for a type that is not known.
 std::int64_t safetensors_element_bytes(const std::string& type, const std::string& path);
 
-// A tensor to be written; `bytes` must stay valid until the file is written.
+// A tensor to be written; `bytes` must stay valid until the file is written. Where they are not the
+// host's to read, `bring` shows them in their order, in pieces of whole elements.
 struct TensorSource {
+  using Show = std::function<void(std::span<const std::byte> piece)>;
+
   std::string name;
   std::string type;
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
+  std::function<void(const Show& show)> bring = nullptr;
 };
 
 // Is shown the bytes of a tensor, whole elements in parts that fit a cache, as they are written.

@@ -8,15 +8,15 @@
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/setup/rank_agreement.hpp"
-#include "train/setup/run_device.hpp"
 #include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
 
 exec::Machine TrainedModel::machine() {
   exec::Machine machine;
-  machine.device = device.get();
+  machine.device = &device->device();
   machine.tier = tier.get();
+  machine.staging = device->staging();
   machine.state = &state;
   machine.products = &products;
   machine.optimizer = optimizer.get();
@@ -64,7 +64,8 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   trained.config.grid = RunConfig::GridKeys();
   trained.config.run.directory = run_directory;
   trained.config.run.resume = "auto";
-  trained.budget_bytes = budget_of_ranks(trained.config, session);
+  trained.device = std::make_unique<RunDevice>(trained.config, session);
+  trained.budget_bytes = trained.device->budget_bytes(trained.config, session);
   StartingPoint start;
   session.agree([&] { start = saved_point(trained.config, step, warn); });
   const Manifest& manifest = start.manifest;
@@ -83,8 +84,10 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     trained.setup = make_setup(trained.config, facts, threads);
     trained.compute = std::make_unique<ComputeSession>(threads);
     // What was measured on this machine is nearer the truth than what nodes declare.
-    apply_costs(exec::load_cached_costs(threads, warn), trained.setup);
-    if (manifest.products.is_object()) {
+    const bool on_processor = trained.device->kind() != DeviceKind::Cuda;
+    if (on_processor) apply_costs(exec::load_cached_costs(threads, warn), trained.setup);
+    // Products of a GPU are the tensor library's.
+    if (on_processor && manifest.products.is_object()) {
       if (const auto refusal = nn::Products::refusal_of(manifest.products)) {
         warn(fmt::format("{}; last bits may differ", refusal->what()));
       } else {
@@ -92,14 +95,12 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
       }
     }
     trained.optimizer = optim::make_optimizer(trained.config);
-    trained.device = make_device(trained.config, session.rank());
-    trained.tier = std::make_unique<exec::DeviceTier>(trained.budget_bytes, trained.device->kind());
+    trained.tier = trained.device->make_tier(trained.budget_bytes);
     const auto states = trained.optimizer->states();
     const exec::DeviceScope scope(*trained.tier);
-    trained.state =
-        exec::initial_state(trained.device->queue(Lane::Compute), trained.setup.model,
-                            trained.setup.declaration.precision,
-                            static_cast<std::uint64_t>(trained.config.train.seed), states);
+    trained.state = exec::initial_state(
+        trained.device->compute(), trained.setup.model, trained.setup.declaration.precision,
+        static_cast<std::uint64_t>(trained.config.train.seed), states, trained.device->staging());
     if (!start.checkpoint.empty())
       load_checkpoint(start.checkpoint, manifest, trained.setup.model, states, trained.state);
   });

@@ -12,6 +12,7 @@
 #include "optim/optimizer.hpp"
 #include "train/setup/cluster.hpp"
 #include "train/setup/planning.hpp"
+#include "train/setup/run_device.hpp"
 
 namespace garonne::train {
 
@@ -25,7 +26,7 @@ struct TrainedModel {
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<exec::DeviceTier> tier;
   exec::ModelState state;
-  std::unique_ptr<device::Device> device;  // last: its lanes use the others
+  std::unique_ptr<RunDevice> device;  // last: its lanes use the others
 
   exec::Machine machine();
 };

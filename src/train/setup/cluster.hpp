@@ -66,7 +66,8 @@ class Axes {
 
 // The cost table of this machine with every node of the model in it: from the cache, else measured
 // by rank 0 (with a progress bar) and sent to the others. `choices` holds what a run directory or
-// checkpoint has settled for products; those win. Collective over all ranks.
+// checkpoint has settled for products; those win. On GPUs an empty table: nodes are not measured
+// there. Collective over all ranks.
 plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices,
                              dist::Session& session);
 

@@ -24,6 +24,7 @@
 #include "train/evaluation/evaluation.hpp"
 #include "train/plans/layout_check.hpp"
 #include "train/setup/available_memory.hpp"
+#include "train/setup/run_device.hpp"
 #include "train/setup/size_check.hpp"
 #include "train/workload/workload_kind.hpp"
 
@@ -74,6 +75,7 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
                      static_cast<int>(config.grid.tensor)});
   setup.declaration.precision = parse_precision(config.train.precision);
   setup.declaration.threads = threads;
+  setup.declaration.granularity = allocation_granularity(device_kind(config));
   setup.facts = facts;
   if (facts.validation_samples && validation_micro_batches(config, *facts.validation_samples) == 0)
     setup.config.evaluation.batches = 0;
@@ -256,6 +258,12 @@ std::string format_memory_table(const MemoryTable& table, std::int64_t budget_by
 
 std::int64_t resolve_budget(const RunConfig& config, int ranks_on_node) {
   if (config.memory.budget != RunConfig::automatic_budget) return config.memory.budget;
+  if (device_kind(config) == DeviceKind::Cuda) {
+    throw ConfigError(
+        "memory.budget", "auto",
+        "is what a GPU has free when the run starts there; give a number of bytes, or "
+        "a file of the cluster (--cluster)");
+  }
   const AvailableMemory found = available_memory(MemorySources::of_this_process(), ranks_on_node);
   if (found.bytes > 0) return found.bytes;
   throw ConfigError("memory.budget", "auto",

@@ -1,10 +1,24 @@
 #include "train/setup/run_device.hpp"
 
-#include <cstdint>
+#include <fmt/format.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "device/cpu_device.hpp"
+#include "device/cuda_budget.hpp"
+#include "device/cuda_device.hpp"
 #include "device/emulated_device.hpp"
+#include "device/rank_device.hpp"
+#include "device/visible_devices.hpp"
+#include "dist/fact_agreement.hpp"
+#include "exec/gpu_library.hpp"
+#include "train/setup/rank_agreement.hpp"
+#include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
 namespace {
@@ -12,24 +26,275 @@ namespace {
 // Other ranks wait for what a lane here holds back.
 constexpr double longest_hold_seconds = 0.02;
 
+// For the workspaces of libraries while nobody knows yet what they are.
+constexpr std::int64_t room_for_workspaces = std::int64_t{256} << 20;
+
+// Pieces of copies, and a page for the samples of each micro-batch.
+std::int64_t pinned_bytes(const RunConfig& config) {
+  constexpr std::int64_t pieces = std::int64_t{64} << 20;
+  return pieces + (micro_batches_per_rank(config) + 1) * device::host_allocation_granularity;
+}
+
+const char* environment(const char* name) {
+  return std::getenv(name);  // NOLINT(concurrency-*)
+}
+
+// cudaErrorInsufficientDriver and cudaErrorNoDevice.
+constexpr device::CudaStatus driver_too_old{35};
+constexpr device::CudaStatus no_device{100};
+
+int visible_gpus(device::CudaRuntime& runtime) {
+  int count = 0;
+  const device::CudaStatus status = runtime.device_count(count);
+  if (status == driver_too_old) {
+    throw ConfigError("run.device", "cuda",
+                      "the driver of this node is older than this build's CUDA needs. Have a newer "
+                      "one installed (nvidia-smi shows it), or set run.device to \"cpu\"");
+  }
+  if (status == no_device) count = 0;
+  if (status != device::CudaStatus::Success && status != no_device) {
+    throw ConfigError("run.device", "cuda",
+                      fmt::format("the CUDA runtime finds no devices: {}. Or set run.device to "
+                                  "\"cpu\"",
+                                  runtime.error_text(status)));
+  }
+  return count;
+}
+
+bool sees_a_gpu() {
+  if (!exec::built_with_cuda()) return false;
+  const auto runtime = device::make_cuda_runtime();
+  int count = 0;
+  return runtime->device_count(count) == device::CudaStatus::Success && count > 0;
+}
+
+std::string allowed_cores() {
+  std::ifstream file("/proc/self/status");
+  for (std::string word; file >> word;) {
+    std::string list;
+    if (word == "Cpus_allowed_list:" && file >> list) return list;
+  }
+  return "";
+}
+
+// What "auto" came to, and why.
+std::string reason_of(DeviceKind kind) {
+  if (kind == DeviceKind::Cuda) return "cuda";
+  return exec::built_with_cuda() ? "cpu, since no GPU is visible"
+                                 : "cpu, since this build has no CUDA";
+}
+
 }  // namespace
 
 DeviceKind device_kind(const RunConfig& config) {
-  for (const DeviceKind kind : {DeviceKind::Cpu, DeviceKind::Emulated}) {
+  if (config.run.device == "auto") return sees_a_gpu() ? DeviceKind::Cuda : DeviceKind::Cpu;
+  for (const DeviceKind kind : {DeviceKind::Cpu, DeviceKind::Emulated, DeviceKind::Cuda}) {
     if (config.run.device == to_string(kind)) return kind;
   }
   throw InternalError("no device is called " + config.run.device);
 }
 
-std::unique_ptr<device::Device> make_device(const RunConfig& config, int rank) {
-  if (device_kind(config) == DeviceKind::Cpu) return std::make_unique<device::CpuDevice>();
-  // Tensors are in a tier of their own, so none of its memory is used.
-  return std::make_unique<device::EmulatedDevice>(device::EmulatedSettings{
-      .limit_bytes = 0,
-      .delay_seed =
-          static_cast<std::uint64_t>(config.train.seed) + (static_cast<std::uint64_t>(rank) << 32),
-      .longest_hold_seconds = longest_hold_seconds,
-      .compute_thread = true});
+void expect_device_built(const RunConfig& config) {
+  if (device_kind(config) == DeviceKind::Cuda && !exec::built_with_cuda()) {
+    throw NotBuiltError("CUDA",
+                        "configure with scripts/setup --cuda, or set run.device to \"cpu\"");
+  }
+}
+
+std::int64_t allocation_granularity(DeviceKind kind) {
+  return kind == DeviceKind::Cuda ? cuda_allocation_granularity : cpu_allocation_granularity;
+}
+
+// What stands behind a device that is a GPU. The device and its tiers go before it.
+class RunDevice::Gpu {
+ public:
+  // Of one rank: ranks that share a node are to tell each other first.
+  Gpu(const RunConfig& config, const dist::Session& session)
+      : runtime(device::make_cuda_runtime()), pinned_bytes_(pinned_bytes(config)) {
+    const int count = visible_gpus(*runtime);
+    device::check_visible_devices(environment("CUDA_VISIBLE_DEVICES"), count);
+    exec::prepare_gpu_library();
+    device::RankDevice mine;
+    mine.rank = session.rank();
+    mine.node_rank = session.node_rank();
+    mine.visible_devices = count;
+    mine.ordinal = device::device_of_rank(count, session.node_rank(), session.ranks_on_node());
+    device::CudaProperties facts;
+    check(runtime->properties(mine.ordinal, facts), "cudaGetDeviceProperties");
+    check(runtime->bus_id(mine.ordinal, mine.bus_id), "cudaDeviceGetPCIBusId");
+    check(runtime->compute_mode(mine.ordinal, mine.mode), "cudaDeviceGetAttribute");
+    mine.name = facts.name;
+    mine.total_bytes = facts.total_bytes;
+    assignment = device::assign_device(
+        {mine}, session.node_rank(),
+        {.host = session.host(),
+         .cores = allowed_cores(),
+         .one_process_for_all = environment("CUDA_MPS_PIPE_DIRECTORY") != nullptr});
+  }
+
+  std::unique_ptr<device::Device> make_device(const RunConfig& config) {
+    const auto limit = static_cast<double>(config.run.timeout);
+    device::CudaSettings settings{
+        .ordinal = assignment.device.ordinal,
+        .synchronous = device::asked_for_synchronous(environment("GARONNE_SYNCHRONOUS"))};
+    if (limit > 0) settings.longest_wait_seconds = limit;
+    auto device = std::make_unique<device::CudaDevice>(*runtime, settings);
+    cuda = device.get();
+    exec::use_gpu(cuda->queue(Lane::Compute), assignment.device.ordinal);
+    return device;
+  }
+
+  // What libraries keep of a tier for as long as they are used; by then their code is loaded.
+  std::int64_t measure_workspaces() {
+    cuda->reserve(Tier::Device, room_for_workspaces);
+    std::int64_t bytes = 0;
+    {
+      exec::DeviceTier scratch(cuda->reserved(Tier::Device), DeviceKind::Cuda);
+      const exec::DeviceScope scope(scratch);
+      warm_up();
+      bytes = scratch.live_bytes();
+      exec::drop_gpu_workspaces();
+    }
+    cuda->release(Tier::Device);
+    return bytes;
+  }
+
+  void warm_up() {
+    const Queue queue = cuda->queue(Lane::Compute);
+    exec::warm_up_gpu_library(queue);
+    cuda->wait(cuda->launched(Lane::Compute, "the first products"));
+  }
+
+  // After libraries have loaded their code.
+  std::string memory_text() const {
+    const device::MemoryFacts facts = cuda->memory();
+    const std::int64_t taken = facts.total_bytes - facts.free_bytes;
+    return fmt::format(
+        "device memory: {} taken by the driver, code of libraries and other processes, {} free; of "
+        "the budget {} are workspaces of matrix products ({}); pinned on the host {}\n",
+        format_bytes(taken), format_bytes(facts.free_bytes), format_bytes(workspace_bytes),
+        exec::gpu_environment_text(), format_bytes(pinned_bytes_));
+  }
+
+  std::int64_t pinned() const { return pinned_bytes_; }
+
+  const std::unique_ptr<device::CudaRuntime> runtime;
+  device::DeviceAssignment assignment;
+  device::CudaDevice* cuda = nullptr;
+  std::int64_t workspace_bytes = 0;
+
+ private:
+  void check(device::CudaStatus status, const char* call) const {
+    if (status == device::CudaStatus::Success) return;
+    throw ConfigError("run.device", "cuda",
+                      fmt::format("{} fails: {}", call, runtime->error_text(status)));
+  }
+
+  const std::int64_t pinned_bytes_;
+};
+
+RunDevice::RunDevice(const RunConfig& config, dist::Session& session) {
+  DeviceKind kind{};
+  session.agree([&] {
+    kind = device_kind(config);
+    if (kind != DeviceKind::Cuda) return;
+    if (session.size() > 1) {
+      throw ConfigError("run.device", "cuda",
+                        fmt::format("{} ranks were started, and this version has one rank on a "
+                                    "GPU. Start one, or set run.device to \"cpu\"",
+                                    session.size()));
+    }
+    gpu_ = std::make_unique<Gpu>(config, session);
+    if (&workload_kind(config.model.kind) != &text_kind()) {
+      // Its transforms multiply with tables that are the host's.
+      throw ConfigError("run.device", "cuda",
+                        fmt::format("model.kind = \"{}\" runs on processors only, so far: set "
+                                    "run.device to \"cpu\"",
+                                    config.model.kind));
+    }
+  });
+  dist::agree_on(session, [&] {
+    return dist::Facts{{"the device of run.device = \"" + config.run.device + "\"",
+                        std::string(to_string(kind)),
+                        dist::advise("set run.device to \"cpu\", or give every rank a GPU"), ""}};
+  });
+  if (config.run.device == "auto") text_ = "run.device = auto: " + reason_of(kind) + "\n";
+  switch (kind) {
+    case DeviceKind::Cpu:
+      device_ = std::make_unique<device::CpuDevice>();
+      break;
+    case DeviceKind::Emulated:
+      // Tensors are in a tier of their own, so none of its memory is used.
+      device_ = std::make_unique<device::EmulatedDevice>(
+          device::EmulatedSettings{.limit_bytes = 0,
+                                   .delay_seed = static_cast<std::uint64_t>(config.train.seed) +
+                                                 (static_cast<std::uint64_t>(session.rank()) << 32),
+                                   .longest_hold_seconds = longest_hold_seconds,
+                                   .compute_thread = true});
+      break;
+    case DeviceKind::Cuda:
+      device_ = gpu_->make_device(config);
+      gpu_->workspace_bytes = gpu_->measure_workspaces();
+      text_ += device::describe(gpu_->assignment) + "\n";
+      text_ += gpu_->memory_text();
+      break;
+  }
+}
+
+RunDevice::RunDevice() : device_(std::make_unique<device::CpuDevice>()) {}
+
+RunDevice::~RunDevice() {
+  // Blocks of a tier that goes with the device.
+  if (gpu_ && staging_) exec::drop_gpu_workspaces();
+}
+
+std::int64_t RunDevice::budget_bytes(const RunConfig& config, dist::Session& session) {
+  if (!gpu_) return budget_of_ranks(config, session);
+  std::int64_t bytes = config.memory.budget;
+  session.agree([&] {
+    const std::int64_t free = device_->memory().free_bytes;
+    const auto sharing = static_cast<int>(gpu_->assignment.sharing.size());
+    if (bytes == RunConfig::automatic_budget) {
+      bytes = device::automatic_gpu_budget(free, sharing);
+      text_ += fmt::format("memory.budget = auto: {} a rank, by what is free on the device\n",
+                           format_bytes(bytes));
+    } else if (device::tier_bytes_of_budget(bytes) > free / sharing) {
+      throw ConfigError(
+          "memory.budget", format_bytes(bytes),
+          fmt::format("a sixteenth more than that, for holes between blocks, is more than the {} "
+                      "({}) that are free on the device for each of {} ranks. Set it to \"auto\", "
+                      "or end what else runs there",
+                      free / sharing, format_bytes(free / sharing), sharing));
+    }
+    bytes =
+        bytes / cuda_allocation_granularity * cuda_allocation_granularity - gpu_->workspace_bytes;
+    if (bytes > 0) return;
+    throw ConfigError("memory.budget", "",
+                      fmt::format("nothing is left beside the {} that libraries keep on the device",
+                                  format_bytes(gpu_->workspace_bytes)));
+  });
+  return session.all_reduce_min(std::vector<std::int64_t>{bytes})[0];
+}
+
+std::unique_ptr<exec::DeviceTier> RunDevice::make_tier(std::int64_t bytes) {
+  if (!gpu_) return std::make_unique<exec::DeviceTier>(bytes, kind());
+  device::CudaDevice& cuda = *gpu_->cuda;
+  if (staging_) {
+    exec::drop_gpu_workspaces();
+    cuda.release(Tier::Device);
+  } else {
+    cuda.reserve(Tier::Host, gpu_->pinned());
+    staging_ = std::make_unique<exec::Staging>(cuda, cuda.reserved(Tier::Host));
+  }
+  cuda.reserve(Tier::Device, bytes + gpu_->workspace_bytes);
+  auto tier = std::make_unique<exec::DeviceTier>(cuda.reserved(Tier::Device), DeviceKind::Cuda);
+  const exec::DeviceScope scope(*tier);
+  gpu_->warm_up();
+  const std::int64_t kept = tier->set_live_apart();
+  expect(kept <= gpu_->workspace_bytes,
+         fmt::format("libraries keep {} bytes on the device and kept {} before", kept,
+                     gpu_->workspace_bytes));
+  return tier;
 }
 
 }  // namespace garonne::train

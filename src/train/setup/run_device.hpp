@@ -1,17 +1,66 @@
-// The device that a rank of a run computes on.
+// The device that a rank of a run computes on, and the memory of its tensors there.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/config.hpp"
+#include "device/cuda_runtime.hpp"
 #include "device/device.hpp"
+#include "dist/session.hpp"
+#include "exec/device_tier.hpp"
+#include "exec/staging.hpp"
 
 namespace garonne::train {
 
-// run.device.
+// run.device; "auto" is a GPU where this build has CUDA and the process sees one, else the
+// processor.
 DeviceKind device_kind(const RunConfig& config);
 
-// What the lanes of an emulated one are late by depends on train.seed and the rank.
-std::unique_ptr<device::Device> make_device(const RunConfig& config, int rank);
+// NotBuiltError for a GPU in a build without CUDA: for who plans for this machine.
+void expect_device_built(const RunConfig& config);
+
+// What its memory is counted in multiples of.
+std::int64_t allocation_granularity(DeviceKind kind);
+
+// Made before the threads of kernels are, and before anything else that uses a GPU.
+class RunDevice {
+ public:
+  // NotBuiltError for a GPU in a build without CUDA, ConfigError where there is none, where it lets
+  // nobody in, or where ranks find different kinds. Collective over all ranks.
+  RunDevice(const RunConfig& config, dist::Session& session);
+  // The processor: for who has no session.
+  RunDevice();
+  ~RunDevice();
+  RunDevice(const RunDevice&) = delete;
+  RunDevice& operator=(const RunDevice&) = delete;
+
+  DeviceKind kind() const { return device_->kind(); }
+  device::Device& device() { return *device_; }
+  Queue compute() const { return device_->queue(Lane::Compute); }
+
+  // Lines for people, of rank 0: what "auto" came to, which GPU, who takes what of its memory.
+  // Empty where run.device says it all.
+  const std::string& text() const { return text_; }
+
+  // What Programs may take of each rank: memory.budget, on GPUs less what libraries keep there of
+  // it; "auto" is what is free. The least of all ranks. Collective over all ranks.
+  std::int64_t budget_bytes(const RunConfig& config, dist::Session& session);
+
+  // A tier in which Programs have `bytes`. Of a GPU there is one at a time: nothing of an earlier
+  // one is in use any more.
+  std::unique_ptr<exec::DeviceTier> make_tier(std::int64_t bytes);
+  // Of a GPU of which a tier was made, else null.
+  exec::Staging* staging() { return staging_.get(); }
+
+ private:
+  class Gpu;
+
+  std::unique_ptr<Gpu> gpu_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<exec::Staging> staging_;
+  std::string text_;
+};
 
 }  // namespace garonne::train

@@ -148,7 +148,7 @@ void StopWatch::watch() {
       end_process(ExitCode::Requeue,
                   "stopped before training began; nothing was lost (exit code 75)\n");
     }
-    const bool urgent = request == StopRequest::AtOnce;
+    const bool urgent = request == StopRequest::AtOnce && in_training_ && training_.save;
     if (in_training_ && (urgent || retiring_)) {
       const auto told = side_.all_gather(urgent ? 1 : 0, [this] { return ending_.load(); });
       // Where not all were told to end, the loop stops after the step.

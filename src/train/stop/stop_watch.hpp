@@ -26,7 +26,8 @@ struct WatchedTraining {
   // The last step whose checkpoint is in place.
   std::function<std::int64_t()> saved_step;
   // Writes the checkpoint of the state after the step; in a process of its own, which has nothing
-  // of the run but a copy of its memory, and meets the other ranks only as given.
+  // of the run but a copy of its memory, and meets the other ranks only as given. Empty where that
+  // is not enough, as for the state on a GPU: then every request is for the loop.
   std::function<void(std::int64_t step, FileMeeting& meeting)> save;
 };
 

@@ -114,13 +114,12 @@ TrainedModel initial_model(const RunConfig& config) {
   trained.setup = make_setup(config, FieldWorkload(config).facts(), 1);
   trained.optimizer = optim::make_optimizer(config);
   trained.budget_bytes = config.memory.budget;
-  trained.device = std::make_unique<device::CpuDevice>();
-  trained.tier = std::make_unique<exec::DeviceTier>(trained.budget_bytes);
+  trained.device = std::make_unique<RunDevice>();
+  trained.tier = trained.device->make_tier(trained.budget_bytes);
   const exec::DeviceScope scope(*trained.tier);
-  trained.state = exec::initial_state(trained.device->queue(Lane::Compute), trained.setup.model,
-                                      trained.setup.declaration.precision,
-                                      static_cast<std::uint64_t>(config.train.seed),
-                                      trained.optimizer->states());
+  trained.state = exec::initial_state(
+      trained.device->compute(), trained.setup.model, trained.setup.declaration.precision,
+      static_cast<std::uint64_t>(config.train.seed), trained.optimizer->states());
   return trained;
 }
 
