@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "device/cpu_device.hpp"
 #include "device/cuda_device.hpp"
 #include "device/fake_cuda_runtime.hpp"
@@ -238,7 +240,9 @@ class GpuRank final : public Rank {
     const DeviceScope scope(*tier_);
     state_ = initial_state(device_->queue(Lane::Compute), model_, precision_, 11, program_,
                            staging_.get());
+    // Its kernel was the host's, and did not wait for the copies.
     device_->catch_up();
+    refresh_compute_copies(state_);
   }
 
   ~GpuRank() override {
@@ -359,7 +363,8 @@ TEST(CudaExecutors, ATierWithoutRoomRefusesByTheInstruction) {
   GpuRank gpu({});
   // A tenant that nobody planned.
   const DeviceScope scope(gpu.tier());
-  const at::Tensor taken = at::empty({1024}, at::kByte);
+  const std::int64_t room = gpu.tier().limit_bytes() - gpu.tier().live_bytes();
+  const at::Tensor taken = at::empty({room - 4 * cuda_allocation_granularity}, at::kByte);
   try {
     gpu.step(1);
     ADD_FAILURE() << "more than the budget was handed out";
@@ -375,7 +380,9 @@ TEST(CudaExecutors, AJoinThatIsNotMadeIsSeen) {
   const auto wanted = cpu.state();
   int seen = 0;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-    GpuRank gpu({}, {.delay_seed = seed, .fault = device::CudaFault::DroppedJoin});
+    GpuRank gpu({}, {.delay_seed = seed,
+                     .longest_delay_seconds = 0.005,
+                     .fault = device::CudaFault::DroppedJoin});
     seen += gpu.state() != wanted ? 1 : 0;
   }
   EXPECT_GT(seen, 0);

@@ -1,7 +1,9 @@
 // The safetensors format: what is written is read again, and every kind of damage is found.
 #include "train/checkpoint/safetensors.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "base/hash.hpp"
 #include "train/scratch.hpp"
@@ -72,6 +74,30 @@ TEST(Safetensors, WrittenAndReadAgain) {
   std::uint64_t length = 0;
   std::memcpy(&length, read_bytes(path).data(), 8);
   EXPECT_EQ(length % 8, 0U);
+}
+
+// As from a device, whose bytes the host cannot read: here they are nowhere.
+TEST(Safetensors, WhatIsBroughtIsWrittenAsWhatIsThere) {
+  const Scratch scratch;
+  const auto values = some_bytes(700'000, 1);
+  const auto written = [&](const std::string& name, const TensorSource& tensor) {
+    std::size_t watched = 0;
+    const std::string hash = write_safetensors(
+        scratch.path(name), {tensor}, {},
+        [&](const TensorSource&, std::span<const std::byte> part) { watched += part.size(); });
+    EXPECT_EQ(watched, values.size());
+    return hash;
+  };
+  const std::string wanted = written("there", {"x", "U8", {700'000}, values});
+  for (const std::size_t piece : {std::size_t{512}, std::size_t{300'000}, values.size()}) {
+    const std::vector<std::byte> absent;
+    TensorSource tensor{"x", "U8", {700'000}, {absent.data(), values.size()}};
+    tensor.bring = [&](const TensorSource::Show& show) {
+      for (std::size_t begin = 0; begin < values.size(); begin += piece)
+        show(std::span(values).subspan(begin, std::min(piece, values.size() - begin)));
+    };
+    EXPECT_EQ(written("brought", tensor), wanted);
+  }
 }
 
 TEST(Safetensors, NothingAtAll) {

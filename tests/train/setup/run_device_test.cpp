@@ -1,0 +1,69 @@
+// Which device run.device names, and what a rank gets of it, in builds without CUDA.
+#include "train/setup/run_device.hpp"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "exec/gpu_library.hpp"
+#include "train/setup/planning.hpp"
+
+namespace garonne::train {
+namespace {
+
+RunConfig on(const std::string& device) {
+  RunConfig config;
+  config.run.device = device;
+  return config;
+}
+
+TEST(RunDevice, HasTheKindThatTheKeyNames) {
+  EXPECT_EQ(device_kind(on("cpu")), DeviceKind::Cpu);
+  EXPECT_EQ(device_kind(on("emulated")), DeviceKind::Emulated);
+  // Also where there is none: plans are made on other machines.
+  EXPECT_EQ(device_kind(on("cuda")), DeviceKind::Cuda);
+  EXPECT_THROW(device_kind(on("gpu")), InternalError);
+  EXPECT_EQ(allocation_granularity(DeviceKind::Cpu), cpu_allocation_granularity);
+  EXPECT_EQ(allocation_granularity(DeviceKind::Cuda), cuda_allocation_granularity);
+}
+
+TEST(RunDevice, WithoutCudaAutoIsTheProcessorAndCudaIsRefused) {
+  if (exec::built_with_cuda()) GTEST_SKIP() << "this build has CUDA";
+  EXPECT_EQ(device_kind(on("auto")), DeviceKind::Cpu);
+  EXPECT_NO_THROW(expect_device_built(on("auto")));
+  EXPECT_THROW(expect_device_built(on("cuda")), NotBuiltError);
+  dist::Session alone = dist::Session::single();
+  EXPECT_THROW(RunDevice(on("cuda"), alone), dist::AgreedError);
+  EXPECT_EQ(RunDevice(on("auto"), alone).text(),
+            "run.device = auto: cpu, since this build has no CUDA\n");
+  EXPECT_EQ(RunDevice(on("cpu"), alone).text(), "");
+}
+
+TEST(RunDevice, HasTiersOfTheBytesThatAreAskedFor) {
+  RunDevice device;
+  EXPECT_EQ(device.staging(), nullptr) << "the host reaches the memory";
+  const auto one = device.make_tier(1 << 20);
+  const auto other = device.make_tier(2 << 20);
+  EXPECT_EQ(one->limit_bytes(), 1 << 20);
+  EXPECT_EQ(other->limit_bytes(), 2 << 20);
+  const exec::DeviceScope scope(*one);
+  const at::Tensor tensor = at::empty({1000}, at::kByte);
+  EXPECT_EQ(one->live_bytes(), 1024);
+  EXPECT_EQ(one->set_live_apart(), 1024);
+  EXPECT_EQ(one->live_bytes(), 0);
+  EXPECT_EQ(one->limit_bytes(), (1 << 20) - 1024) << "what stays takes from it";
+}
+
+TEST(RunDevice, OfAGpuTheBudgetIsGivenOrKnownThere) {
+  RunConfig config = on("cuda");
+  config.memory.budget = 12345;
+  EXPECT_EQ(resolve_budget(config, 1), 12345);
+  config.memory.budget = RunConfig::automatic_budget;
+  EXPECT_THROW(resolve_budget(config, 1), ConfigError);
+}
+
+}  // namespace
+}  // namespace garonne::train
