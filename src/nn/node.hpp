@@ -23,6 +23,7 @@ class Products;
 struct Declaration {
   Precision precision = Precision::Float32;
   std::int64_t granularity = cpu_allocation_granularity;  // of the device's memory
+  DeviceKind device = DeviceKind::Cpu;                    // whose kernels take the transients
   int threads = 1;  // some transients of the tensor library grow with it
 
   std::int64_t element_bytes() const { return compute_bytes(precision); }

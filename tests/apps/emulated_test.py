@@ -70,6 +70,15 @@ class EmulatedText(Emulated, ProgramTest):
     def test_tensor_ranks(self):
         self.compare("tensor", "--grid.tensor", 2, "--grid.sequence_parallel", "true", ranks=2)
 
+    def test_auto_is_the_processor_where_there_is_no_gpu(self):
+        rows = []
+        for device in ("cpu", "auto"):
+            directory = self.directory(device)
+            done = self.train(directory, "--run.device", device, "--train.steps", 1)
+            self.assertEqual("run.device = auto: cpu, since" in done.stdout, device == "auto", done.stdout)
+            rows.append([(row["loss"], row["gradient_norm"], row["peak_bytes"]) for row in metrics(directory)])
+        self.assertEqual(*rows)
+
     def test_what_is_not_finite_is_said_alike(self):
         said = []
         for device in ("cpu", "emulated"):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Bad input of every kind: one clear message, the documented exit code, nothing lost, nothing hung."""
+import json
 import os
 import shutil
 import signal
@@ -82,6 +83,12 @@ class UsageTest(ProgramTest):
 
     def test_what_was_not_built(self):
         self.refused("--run.device", "cuda", words=["built without CUDA"])
+        refused = run("plan", self.config, "--run.device", "cuda", check=2)
+        self.assertIn("built without CUDA: configure with scripts/setup --cuda", refused.stderr)
+        # A cluster file says what there is elsewhere: GPUs, which count memory in larger blocks.
+        cluster = os.path.join(os.environ["GARONNE_SOURCE"], "config/clusters/perlmutter.toml")
+        plan = run("plan", self.config, "--run.device", "cuda", "--cluster", cluster, "--json").stdout
+        self.assertEqual(json.loads(plan)["peak_bytes"] % 512, 0)
         self.refused("--grid.transport", "nccl", "--grid.data", 2, ranks=2, words=["built without NCCL"])
 
     def test_budget_below_the_minimum_on_two_ranks(self):

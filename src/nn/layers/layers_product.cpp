@@ -12,6 +12,7 @@
 #include "nn/element_type.hpp"
 #include "nn/gemm/onednn_workspace.hpp"
 #include "nn/gemm/product.hpp"
+#include "nn/layers/gpu_attention.hpp"
 #include "nn/layers/layers.hpp"
 #include "nn/node_operations.hpp"
 
@@ -88,13 +89,21 @@ class Attention : public Node {
     spec.kind = "attention";
     spec.cost_key =
         fmt::format("attention {}x{}x{}x{}", rows_.batch, rows_.sequence, heads_, head_size_);
+    const bool on_gpu = declaration.device == DeviceKind::Cuda;
+    const GpuAttentionBytes gpu =
+        on_gpu ? gpu_attention_bytes(declaration, sizes()) : GpuAttentionBytes();
     // The log-sum-exp of each row of scores.
-    spec.private_slot_bytes = {
-        declaration.allocation(rows_.count() * heads_ * state_bytes(declaration.precision))};
+    spec.private_slot_bytes = {on_gpu ? gpu.log_sums
+                                      : declaration.allocation(rows_.count() * heads_ *
+                                                               state_bytes(declaration.precision))};
     spec.gradient_aliases = {false};
     spec.pins_inputs = {true};
     spec.pins_output = true;
-    declare_transients(declaration, spec);
+    if (on_gpu) {
+      declare_transients(declaration, gpu.forward, gpu.backward, spec);
+    } else {
+      declare_processor_transients(declaration, spec);
+    }
     // Two products forward and five backward, half of each masked away.
     const double product = product_operations(rows_.sequence, rows_.sequence, head_size_) *
                            static_cast<double>(rows_.batch * heads_) / 2;
@@ -102,22 +111,19 @@ class Attention : public Node {
     return spec;
   }
 
-  at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record* record) const override {
-    const auto [query, key, value] = parts(inputs[0]);
-    const auto [result, log_sums] = at::_scaled_dot_product_flash_attention_for_cpu(
-        query, key, value, /*dropout_p=*/0.0, /*is_causal=*/true);
+    const auto [result, log_sums] = attend(context.queue, parts(inputs[0]));
     if (record != nullptr) record->slots = {log_sums};
     // Detached, since a view would hold the tensor that it is one of.
     return result.transpose(1, 2).reshape({rows_.count(), heads_ * head_size_}).detach();
   }
 
-  std::vector<at::Tensor> backward(const Context&, BackwardArguments& arguments) const override {
-    const auto [query, key, value] = parts(arguments.inputs[0]);
-    const auto [of_query, of_key, of_value] =
-        at::_scaled_dot_product_flash_attention_for_cpu_backward(
-            by_head(arguments.output_gradient), query, key, value, by_head(arguments.output),
-            arguments.record->slots[0], /*dropout_p=*/0.0, /*is_causal=*/true);
+  std::vector<at::Tensor> backward(const Context& context,
+                                   BackwardArguments& arguments) const override {
+    const auto [of_query, of_key, of_value] = attend_backward(
+        context.queue, parts(arguments.inputs[0]), by_head(arguments.output_gradient),
+        {by_head(arguments.output), arguments.record->slots[0]});
     const at::Tensor gradient = at::stack(
         {of_query.transpose(1, 2), of_key.transpose(1, 2), of_value.transpose(1, 2)}, /*dim=*/2);
     return {gradient.view_as(arguments.inputs[0])};
@@ -128,8 +134,27 @@ class Attention : public Node {
   at::Tensor by_head(const at::Tensor& rows) const {
     return rows.view({rows_.batch, rows_.sequence, heads_, head_size_}).transpose(1, 2);
   }
+  AttentionSizes sizes() const { return {rows_.batch, rows_.sequence, heads_, head_size_}; }
+
+  static Attended attend(const Queue& queue, const AttentionParts& parts) {
+    if (queue.device == DeviceKind::Cuda) return gpu_attention(parts);
+    const auto [result, log_sums] = at::_scaled_dot_product_flash_attention_for_cpu(
+        parts[0], parts[1], parts[2], /*dropout_p=*/0.0, /*is_causal=*/true);
+    return {result, log_sums};
+  }
+
+  static AttentionParts attend_backward(const Queue& queue, const AttentionParts& parts,
+                                        const at::Tensor& gradient, const Attended& forward) {
+    if (queue.device == DeviceKind::Cuda) return gpu_attention_backward(parts, gradient, forward);
+    const auto [of_query, of_key, of_value] =
+        at::_scaled_dot_product_flash_attention_for_cpu_backward(
+            gradient, parts[0], parts[1], parts[2], forward.result, forward.log_sums,
+            /*dropout_p=*/0.0, /*is_causal=*/true);
+    return {of_query, of_key, of_value};
+  }
+
   // Queries, keys and values, the same.
-  std::array<at::Tensor, 3> parts(const at::Tensor& x) const {
+  AttentionParts parts(const at::Tensor& x) const {
     const at::Tensor all = x.view({rows_.batch, rows_.sequence, 3, heads_, head_size_});
     const auto part = [&](std::int64_t which) { return all.select(2, which).transpose(1, 2); };
     return {part(0), part(1), part(2)};
@@ -138,7 +163,7 @@ class Attention : public Node {
   // The tensor library's blocked attention takes scratch memory of its own. Sizes as its sources
   // choose them; held against measurement by a test in all types, since another version may choose
   // others.
-  void declare_transients(const Declaration& declaration, plan::NodeSpec& spec) const {
+  void declare_processor_transients(const Declaration& declaration, plan::NodeSpec& spec) const {
     const std::int64_t row_block = rows_.sequence >= 768 ? 256 : rows_.sequence >= 192 ? 64 : 32;
     const std::int64_t rows = std::min(row_block, rows_.sequence);
     const std::int64_t columns = std::min<std::int64_t>(512, rows_.sequence);
@@ -162,6 +187,12 @@ class Attention : public Node {
           std::max(low_precision_workspace_bytes(declaration, columns, head_size_, rows, true),
                    low_precision_workspace_bytes(declaration, rows, head_size_, columns, false));
     }
+    declare_transients(declaration, forward_scratch, backward_scratch, spec);
+  }
+
+  // By what the kernels take beside inputs and results.
+  void declare_transients(const Declaration& declaration, std::int64_t forward_scratch,
+                          std::int64_t backward_scratch, plan::NodeSpec& spec) const {
     // A recorded forward makes the log-sum-exp its slot; an unrecorded one drops it.
     spec.forward.transient_bytes = forward_scratch + spec.private_slot_bytes[0];
     spec.forward_keep.transient_bytes = forward_scratch;

@@ -75,7 +75,8 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
                      static_cast<int>(config.grid.tensor)});
   setup.declaration.precision = parse_precision(config.train.precision);
   setup.declaration.threads = threads;
-  setup.declaration.granularity = allocation_granularity(device_kind(config));
+  setup.declaration.device = device_kind(config);
+  setup.declaration.granularity = allocation_granularity(setup.declaration.device);
   setup.facts = facts;
   if (facts.validation_samples && validation_micro_batches(config, *facts.validation_samples) == 0)
     setup.config.evaluation.batches = 0;

@@ -1,0 +1,109 @@
+// Attention by products, which is what GPUs do where they have no kernel: it runs on processors,
+// too, beside the tensor library's attention there. Kernels of GPUs need one.
+#include "nn/layers/gpu_attention.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/bytes.hpp"
+#include "exec/device_tier.hpp"
+
+namespace garonne::nn {
+namespace {
+
+constexpr AttentionSizes sizes{2, 37, 3, 10};
+
+at::Tensor random_rows(at::ScalarType type, std::int64_t parts, std::uint64_t seed) {
+  at::manual_seed(seed);
+  return at::randn({sizes.batch, sizes.sequence, parts, sizes.heads, sizes.head_size},
+                   at::TensorOptions().dtype(at::kDouble))
+      .to(type);
+}
+
+AttentionParts parts_of(const at::Tensor& all) {
+  const auto part = [&](std::int64_t which) { return all.select(2, which).transpose(1, 2); };
+  return {part(0), part(1), part(2)};
+}
+
+class ByProducts : public testing::TestWithParam<Precision> {
+ protected:
+  at::ScalarType type() const {
+    return GetParam() == Precision::Float64   ? at::kDouble
+           : GetParam() == Precision::Float32 ? at::kFloat
+                                              : at::kBFloat16;
+  }
+  // Of values around one.
+  double tolerance() const {
+    return GetParam() == Precision::Float64 ? 1e-12 : GetParam() == Precision::Float32 ? 1e-5 : 0.1;
+  }
+
+  const at::NoGradGuard no_gradients_;
+};
+
+TEST_P(ByProducts, GivesWhatTheProcessorsAttentionGives) {
+  // Heads of ten numbers have no kernel in any type but float64, which has none at all.
+  const AttentionParts parts = parts_of(random_rows(type(), 3, 1));
+  const at::Tensor gradient = parts_of(random_rows(type(), 3, 2))[0];
+  const auto [result, log_sums] = at::_scaled_dot_product_flash_attention_for_cpu(
+      parts[0], parts[1], parts[2], 0.0, /*is_causal=*/true);
+  const Attended made = gpu_attention(parts);
+  EXPECT_TRUE(made.result.transpose(1, 2).is_contiguous());
+  EXPECT_EQ(made.result.scalar_type(), type());
+  const auto expect_near = [&](const at::Tensor& one, const at::Tensor& other, const char* what) {
+    ASSERT_EQ(one.sizes(), other.sizes()) << what;
+    EXPECT_LE(one.to(at::kDouble).sub(other.to(at::kDouble)).abs().max().item<double>(),
+              tolerance())
+        << what;
+  };
+  expect_near(made.result, result, "result");
+  expect_near(made.log_sums, log_sums, "log-sums");
+  const auto [of_query, of_key, of_value] =
+      at::_scaled_dot_product_flash_attention_for_cpu_backward(
+          gradient, parts[0], parts[1], parts[2], result, log_sums, 0.0, /*is_causal=*/true);
+  const AttentionParts back = gpu_attention_backward(parts, gradient, made);
+  expect_near(back[0], of_query, "gradient of the queries");
+  expect_near(back[1], of_key, "gradient of the keys");
+  expect_near(back[2], of_value, "gradient of the values");
+}
+
+TEST_P(ByProducts, TakesNoMoreThanItSays) {
+  Declaration declaration;
+  declaration.precision = GetParam();
+  const GpuAttentionBytes said = gpu_attention_bytes(declaration, sizes);
+  exec::DeviceTier tier(std::numeric_limits<std::int64_t>::max() / 2);
+  const AttentionParts parts = parts_of(random_rows(type(), 3, 1));
+  const at::Tensor gradient = parts_of(random_rows(type(), 3, 2))[0];
+  const exec::DeviceScope scope(tier);
+  const Attended made = gpu_attention(parts);
+  const std::int64_t made_bytes = tier.live_bytes();
+  const auto result_bytes = declaration.allocation(static_cast<std::int64_t>(made.result.nbytes()));
+  EXPECT_EQ(made_bytes - result_bytes, said.log_sums);
+  EXPECT_LE(tier.peak_bytes() - made_bytes, said.forward);
+  tier.reset_peak();
+  const AttentionParts back = gpu_attention_backward(parts, gradient, made);
+  EXPECT_LE(tier.peak_bytes() - tier.live_bytes(), said.backward);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, ByProducts,
+                         testing::Values(Precision::Float32, Precision::Float64,
+                                         Precision::BFloat16));
+
+TEST(GpuAttentionBytes, OfGpt2By8On132Multiprocessors) {
+  // 4 · n · batch · sequence · heads · head size with n = 2, which holds for more multiprocessors,
+  // and the row sums: 48 MiB and 0.4.
+  Declaration declaration;
+  declaration.precision = Precision::BFloat16;
+  declaration.granularity = cuda_allocation_granularity;
+  const GpuAttentionBytes said = gpu_attention_bytes(declaration, {8, 1024, 12, 64});
+  const std::int64_t sums = 4 * 8 * 12 * 1024;
+  EXPECT_EQ(said.log_sums, sums);
+  EXPECT_EQ(said.backward, (std::int64_t{48} << 20) + sums + 3 * cuda_allocation_granularity);
+  EXPECT_EQ(said.forward, 3 * cuda_allocation_granularity);
+}
+
+}  // namespace
+}  // namespace garonne::nn
