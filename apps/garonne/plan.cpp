@@ -133,7 +133,8 @@ Target target_of(const RunConfig& config, const PlanOptions& options) {
   // What was measured here says nothing about another machine's devices.
   const bool like_here = !target.cluster || target.cluster->profiled_here;
   const auto warn = [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); };
-  if (like_here) target.costs = exec::load_cached_costs(target.threads, warn);
+  if (like_here && train::device_kind(config) != DeviceKind::Cuda)
+    target.costs = exec::load_cached_costs(target.threads, warn);
   return target;
 }
 

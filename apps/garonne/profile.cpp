@@ -28,18 +28,15 @@ void add_profile(CLI::App& app, Chosen& chosen) {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "profile");
       const RunConfig loaded = config->load();
-      if (train::device_kind(loaded) == DeviceKind::Cuda) {
-        throw ConfigError("run.device", loaded.run.device,
-                          "is a GPU, whose nodes are not measured: plans for it go by what nodes "
-                          "declare. Measure the processor with --run.device cpu");
-      }
+      train::RunDevice device(loaded, session);
+      fmt::print("{}", *json ? std::string() : device.text());
       const train::DataFacts facts = train::facts_of(loaded);
       const int threads = train::threads_of_rank(loaded, static_cast<int>(loaded.grid.data));
       const train::Setup setup = train::make_setup(loaded, facts, threads);
       const train::ComputeSession compute(threads);
       const plan::CostTable table =
-          *again ? train::measure_costs_again(setup, threads)
-                 : train::obtain_costs(setup, threads, nlohmann::json::object(), session);
+          *again ? train::measure_costs_again(setup, threads, device)
+                 : train::obtain_costs(setup, threads, nlohmann::json::object(), device, session);
       if (*json) {
         fmt::print("{}\n", plan::to_json(table).dump(1));
         return ExitCode::Done;

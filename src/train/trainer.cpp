@@ -173,11 +173,12 @@ void Trainer::plan() {
     floor = floor_of_stage(whole_, own_stage, budget_, config_.memory.plan, Effort::FirstThatFits);
   });
   compute_ = std::make_unique<ComputeSession>(threads_);
-  plan::CostTable costs = obtain_costs(whole_, threads_, start_.manifest.products, session_);
+  plan::CostTable costs =
+      obtain_costs(whole_, threads_, start_.manifest.products, *device_, session_);
   if (const auto refusal = nn::Products::refusal_of(costs.products)) {
     say(fmt::format("warning: {}; this machine's own choice is used and bits will differ\n",
                     refusal->what()));
-    costs = obtain_costs(whole_, threads_, nlohmann::json::object(), session_);
+    costs = obtain_costs(whole_, threads_, nlohmann::json::object(), *device_, session_);
   }
   products_ = nn::Products::from_json(costs.products);
   apply_costs(costs, whole_);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "base/bytes.hpp"
@@ -32,14 +33,18 @@ namespace {
 // A table has many rows, and is kept for good.
 constexpr double enough_seconds = 0.03;
 
+// More fits no core's part of a cache, and no GPU's cache.
+constexpr std::int64_t most_swept = std::int64_t{32} << 20;
+constexpr std::int64_t most_swept_on_gpu = std::int64_t{128} << 20;
+
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max() / 2;
 
 // A step comes to a node with cold caches: since its weights and inputs were last touched, it has
-// been through the rest of the model. Writes as many bytes as that is; more than the most fits no
-// core's part of a cache.
+// been through the rest of the model. Writes as many bytes as that is, up to the most.
 class CacheSweep {
  public:
-  CacheSweep(const Queue& queue, const nn::Model& model, std::int64_t element_bytes) {
+  CacheSweep(const Queue& queue, const nn::Model& model, std::int64_t element_bytes,
+             std::int64_t most_bytes) {
     std::int64_t bytes = 0;
     for (const auto& value : model.graph.values) bytes += value.bytes;
     for (const auto& parameter : model.graph.parameters) {
@@ -52,7 +57,6 @@ class CacheSweep {
   void operator()() { swept_.add_(1); }
 
  private:
-  static constexpr std::int64_t most_bytes = std::int64_t{32} << 20;
   at::Tensor swept_;
 };
 
@@ -132,8 +136,10 @@ void choose_product(const Queue& queue, const nn::ProductShape& shape,
 class NodeProbe {
  public:
   NodeProbe(const Queue& queue, const nn::Model& model, std::size_t n, int keep_option,
-            Precision precision, const nn::Products& products, CacheSweep& sweep, DeviceTier& tier)
-      : model_(model),
+            Precision precision, const nn::Products& products, CacheSweep& sweep, DeviceTier& tier,
+            const MeasuredGpu* gpu)
+      : stopwatch_(gpu == nullptr ? host_seconds : stopwatch_of(*gpu->device)),
+        model_(model),
         node_(*model.nodes[n]),
         spec_(model.graph.nodes[n]),
         keep_option_(keep_option),
@@ -145,7 +151,8 @@ class NodeProbe {
     context_.seed = 1;
     context_.step = 1;
     samples_.assign(static_cast<std::size_t>(model.batch), 0);
-    context_.samples = samples_.data();
+    if (gpu != nullptr) kept_samples_.emplace(gpu->staging->keep(samples_, "samples"));
+    context_.samples = kept_samples_ ? kept_samples_->numbers().data() : samples_.data();
     context_.batch = model.batch;
     context_.products = &products;
     for (const int input : spec_.inputs) {
@@ -166,7 +173,8 @@ class NodeProbe {
   plan::CostRow measure() {
     plan::CostRow row;
     const std::int64_t base = tier_.live_bytes();
-    row.forward_seconds = median_seconds(enough_seconds, sweep_, [&] { forward(nullptr); });
+    row.forward_seconds = median_seconds(
+        enough_seconds, sweep_, [&] { forward(nullptr); }, stopwatch_);
     tier_.reset_peak();
     {
       const at::Tensor output = forward(nullptr);
@@ -174,10 +182,13 @@ class NodeProbe {
       row.forward_transient_bytes = tier_.peak_bytes() - tier_.live_bytes();
     }
     if (spec_.kind == "logits_head") return row;
-    row.forward_keep_seconds = median_seconds(enough_seconds, sweep_, [&] {
-      nn::Record record = fresh_record();
-      forward(&record);
-    });
+    row.forward_keep_seconds = median_seconds(
+        enough_seconds, sweep_,
+        [&] {
+          nn::Record record = fresh_record();
+          forward(&record);
+        },
+        stopwatch_);
     nn::Record record = fresh_record();
     tier_.reset_peak();
     const at::Tensor output = forward(&record);
@@ -235,7 +246,7 @@ class NodeProbe {
             forward(&(again = fresh_record()));
             sweep_();
           },
-          [&] { run(again, part); });
+          [&] { run(again, part); }, stopwatch_);
     };
     const Part with_inputs = spec_.splits_backward ? Part::Inputs : Part::Whole;
     if (spec_.splits_backward)
@@ -268,6 +279,7 @@ class NodeProbe {
     return text;
   }
 
+  const Stopwatch stopwatch_;
   const nn::Model& model_;
   const nn::Node& node_;
   const plan::NodeSpec& spec_;
@@ -276,6 +288,7 @@ class NodeProbe {
   DeviceTier& tier_;
   nn::Context context_;
   std::vector<std::int64_t> samples_;
+  std::optional<Staging::Kept> kept_samples_;  // where a GPU reads them
   std::vector<at::Tensor> inputs_;
   std::vector<at::Tensor> parameters_;
   std::vector<nn::ParameterGradient> gradients_;
@@ -295,13 +308,21 @@ std::string machine_text(int threads) {
                      kernels::instruction_set(), threads, TORCH_VERSION);
 }
 
+std::string gpu_machine_text(const std::string& name) {
+  return fmt::format("{}, torch {}, profile 7", name, TORCH_VERSION);
+}
+
 void profile_model(const Queue& queue, const nn::Model& model, const nn::Declaration& declaration,
-                   plan::CostTable& table, const std::function<void(int, int)>& progress) {
+                   plan::CostTable& table, const std::function<void(int, int)>& progress,
+                   const MeasuredGpu* gpu) {
   const at::NoGradGuard no_gradients;
-  DeviceTier tier(no_limit);
+  std::optional<DeviceTier> own;
+  if (gpu == nullptr) own.emplace(no_limit);
+  DeviceTier& tier = gpu == nullptr ? *own : *gpu->tier;
   const DeviceScope scope(tier);
   nn::Products products = nn::Products::from_json(table.products);
-  const auto shapes = product_shapes(model, declaration.precision);
+  const auto shapes = gpu == nullptr ? product_shapes(model, declaration.precision)
+                                     : std::vector<nn::ProductShape>();
   std::vector<std::pair<std::size_t, int>> nodes;  // and the way in which they are kept
   std::set<std::string> seen;
   for (std::size_t n = 0; n < model.graph.nodes.size(); ++n) {
@@ -320,20 +341,24 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
     progress(++done, all);
   }
   table.products = products.to_json();
-  CacheSweep sweep(queue, model, declaration.element_bytes());
+  CacheSweep sweep(queue, model, declaration.element_bytes(),
+                   gpu == nullptr ? most_swept : most_swept_on_gpu);
   for (const auto& [n, option] : nodes) {
-    NodeProbe probe(queue, model, n, option, declaration.precision, products, sweep, tier);
+    NodeProbe probe(queue, model, n, option, declaration.precision, products, sweep, tier, gpu);
     table.rows.emplace(plan::cost_key_of(model.graph.nodes[n], option), probe.measure());
     progress(++done, all);
   }
 }
 
 void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const std::string& name,
-                  Precision precision, plan::CostTable& table) {
+                  Precision precision, plan::CostTable& table, const MeasuredGpu* gpu) {
   const std::string norm_key = plan::step_cost_key("norm", precision_name(precision));
   const std::string update_key = plan::step_cost_key(name, precision_name(precision));
   if (table.rows.count(norm_key) > 0 && table.rows.count(update_key) > 0) return;
   const at::NoGradGuard no_gradients;
+  std::optional<DeviceScope> scope;
+  if (gpu != nullptr) scope.emplace(*gpu->tier);
+  const Stopwatch stopwatch = gpu == nullptr ? host_seconds : stopwatch_of(*gpu->device);
   const auto made = [&] {
     return random_tensor(queue, {plan::step_cost_elements}, nn::state_scalar_type(precision))
         .abs_();
@@ -354,14 +379,17 @@ void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const s
   update.decays = true;
   plan::CostRow norm;
   const at::Tensor total = at::zeros({1}, nn::tensor_options(queue, at::kDouble));
-  norm.forward_seconds = shortest_seconds(enough_seconds, [&] {
-    kernels::add_sum_of_squares(queue, nn::element_type_of(update.gradient),
-                                update.gradient.const_data_ptr(), update.gradient.numel(),
-                                total.data_ptr<double>());
-  });
+  norm.forward_seconds = shortest_seconds(
+      enough_seconds,
+      [&] {
+        kernels::add_sum_of_squares(queue, nn::element_type_of(update.gradient),
+                                    update.gradient.const_data_ptr(), update.gradient.numel(),
+                                    total.data_ptr<double>());
+      },
+      stopwatch);
   plan::CostRow updating;
   updating.forward_seconds = shortest_seconds(
-      enough_seconds, [&] { optimizer.update(queue, update, 1, 1e-6, {.value = 1.0}); });
+      enough_seconds, [&] { optimizer.update(queue, update, 1, 1e-6, {.value = 1.0}); }, stopwatch);
   table.rows[norm_key] = norm;
   table.rows[update_key] = updating;
 }
@@ -380,8 +408,13 @@ std::string cost_table_path(const std::string& machine) {
 
 plan::CostTable load_cached_costs(int threads,
                                   const std::function<void(const std::string&)>& warn) {
+  return load_cached_costs(machine_text(threads), warn);
+}
+
+plan::CostTable load_cached_costs(const std::string& machine,
+                                  const std::function<void(const std::string&)>& warn) {
   plan::CostTable empty;
-  empty.machine = machine_text(threads);
+  empty.machine = machine;
   const std::string folder = cache_folder();
   if (const std::string refusal = cache_refusal(folder); !refusal.empty()) {
     warn(

@@ -5,6 +5,9 @@
 #include <string>
 
 #include "base/device.hpp"
+#include "device/device.hpp"
+#include "exec/device_tier.hpp"
+#include "exec/staging.hpp"
 #include "nn/gemm/product.hpp"
 #include "nn/model.hpp"
 #include "optim/optimizer.hpp"
@@ -14,22 +17,36 @@ namespace garonne::exec {
 
 // Processor, threads and versions: a table measured on another machine text is stale here.
 std::string machine_text(int threads);
+// The same for a GPU: its name and versions.
+std::string gpu_machine_text(const std::string& name);
+
+// A GPU that nodes are measured on. Its tier has room for a node with all that it reads.
+struct MeasuredGpu {
+  device::Device* device = nullptr;
+  DeviceTier* tier = nullptr;
+  Staging* staging = nullptr;
+};
 
 // Fills `table` with what it lacks for `model`; equal nodes are measured once. `progress` is told
-// (done, all). Local to the rank.
+// (done, all). On a GPU products are the tensor library's, and nothing is chosen. Local to the
+// rank.
 void profile_model(const Queue& queue, const nn::Model& model, const nn::Declaration& declaration,
-                   plan::CostTable& table, const std::function<void(int, int)>& progress);
+                   plan::CostTable& table, const std::function<void(int, int)>& progress,
+                   const MeasuredGpu* gpu = nullptr);
 
 // The same for what a step does with gradients: their norm and the update by `optimizer`, whose
 // name is its row's.
 void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const std::string& name,
-                  Precision precision, plan::CostTable& table);
+                  Precision precision, plan::CostTable& table, const MeasuredGpu* gpu = nullptr);
 
 // Where the table of a machine text is kept, in the cache folder.
 std::string cost_table_path(const std::string& machine);
 
-// The cached table, or an empty one for this machine when there is none. `warn` is told, in a
+// The cached table of a machine text, or an empty one when there is none. `warn` is told, in a
 // sentence, of a table that is not understood and of a folder that is not used.
+plan::CostTable load_cached_costs(const std::string& machine,
+                                  const std::function<void(const std::string&)>& warn);
+// That of this machine's processor.
 plan::CostTable load_cached_costs(int threads, const std::function<void(const std::string&)>& warn);
 // A cache that cannot be written is no error: returns false.
 bool save_cached_costs(const plan::CostTable& table);

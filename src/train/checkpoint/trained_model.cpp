@@ -84,10 +84,10 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     trained.setup = make_setup(trained.config, facts, threads);
     trained.compute = std::make_unique<ComputeSession>(threads);
     // What was measured on this machine is nearer the truth than what nodes declare.
-    const bool on_processor = trained.device->kind() != DeviceKind::Cuda;
-    if (on_processor) apply_costs(exec::load_cached_costs(threads, warn), trained.setup);
+    apply_costs(exec::load_cached_costs(trained.device->machine_text(threads), warn),
+                trained.setup);
     // Products of a GPU are the tensor library's.
-    if (on_processor && manifest.products.is_object()) {
+    if (trained.device->kind() != DeviceKind::Cuda && manifest.products.is_object()) {
       if (const auto refusal = nn::Products::refusal_of(manifest.products)) {
         warn(fmt::format("{}; last bits may differ", refusal->what()));
       } else {

@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "train/plans/tier_rows.hpp"
+#include "train/setup/run_device.hpp"
 
 namespace garonne::train {
 namespace {
@@ -194,9 +195,9 @@ std::string describe_memory(const Setup& setup, const Choice& choice, std::int64
   const std::vector<TierRow> below = tier_rows(choice.program, choice.prediction);
   if (setup.grid.ranks() == 1)
     return format_memory_table(memory, budget_bytes) + format_tier_rows(below);
-  const std::vector<std::string> texts =
-      session.gather(to_text({session.host(), session.node_rank(), setup.config.run.device,
-                              plan::program_hash(choice.program), memory}));
+  const std::vector<std::string> texts = session.gather(to_text(
+      {session.host(), session.node_rank(), std::string(to_string(device_kind(setup.config))),
+       plan::program_hash(choice.program), memory}));
   if (session.rank() != 0) return {};
   std::vector<GridRow> rows;
   for (const auto& text : texts) rows.push_back(row_from_text(text));

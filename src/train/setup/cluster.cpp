@@ -16,7 +16,6 @@
 #include "optim/optimizer.hpp"
 #include "train/plans/layout_check.hpp"
 #include "train/setup/rank_agreement.hpp"
-#include "train/setup/run_device.hpp"
 
 namespace garonne::train {
 
@@ -88,17 +87,26 @@ Axes::Axes(const Setup& setup, dist::Session& session) {
 namespace {
 
 // Adds what `table` lacks, with a progress bar.
-void measure(const Setup& setup, plan::CostTable& table) {
-  // On the processor, whatever else the run computes on.
-  const device::CpuDevice processor;
-  const Queue queue = processor.queue(Lane::Compute);
+void measure(const Setup& setup, RunDevice& device, plan::CostTable& table) {
   std::unique_ptr<Progress> progress;
-  exec::profile_model(queue, setup.model, setup.declaration, table, [&](int done, int all) {
+  const auto advance = [&](int done, int all) {
     if (!progress) progress = std::make_unique<Progress>("profile", all);
     progress->advance_to(done);
-  });
+  };
+  // On the processor, but where the run computes on a GPU.
+  const device::CpuDevice processor;
+  const bool on_gpu = device.kind() == DeviceKind::Cuda;
+  std::unique_ptr<exec::DeviceTier> tier;
+  exec::MeasuredGpu gpu;
+  if (on_gpu) {
+    tier = device.make_tier(device.room_bytes());
+    gpu = {&device.device(), tier.get(), device.staging()};
+  }
+  const exec::MeasuredGpu* const where = on_gpu ? &gpu : nullptr;
+  const Queue queue = on_gpu ? device.compute() : processor.queue(Lane::Compute);
+  exec::profile_model(queue, setup.model, setup.declaration, table, advance, where);
   exec::profile_step(queue, *optim::make_optimizer(setup.config), setup.config.optimizer.name,
-                     setup.declaration.precision, table);
+                     setup.declaration.precision, table, where);
 }
 
 void warn(const std::string& text) {
@@ -113,21 +121,17 @@ void save(const plan::CostTable& table) {
 }  // namespace
 
 plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices,
-                             dist::Session& session) {
-  if (device_kind(setup.config) == DeviceKind::Cuda) {
-    // Nodes are not measured there: plans go by what they declare, and products are those of the
-    // tensor library.
-    plan::CostTable none;
-    none.machine = "a GPU that nobody measured";
-    return none;
-  }
+                             RunDevice& device, dist::Session& session) {
   std::string text;
   if (session.rank() == 0) {
-    plan::CostTable table = exec::load_cached_costs(threads, warn);
+    plan::CostTable table = exec::load_cached_costs(device.machine_text(threads), warn);
     const auto before = plan::to_json(table);
-    measure(setup, table);
+    measure(setup, device, table);
     if (plan::to_json(table) != before) save(table);
-    for (const auto& [key, library] : choices.items()) table.products[key] = library;
+    // Products of a GPU are the tensor library's, whatever a processor's were.
+    if (device.kind() != DeviceKind::Cuda) {
+      for (const auto& [key, library] : choices.items()) table.products[key] = library;
+    }
     text = plan::to_json(table).dump();
   }
   text = session.broadcast(text);
@@ -138,13 +142,13 @@ plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::js
   return table;
 }
 
-plan::CostTable measure_costs_again(const Setup& setup, int threads) {
-  plan::CostTable table = exec::load_cached_costs(threads, warn);
+plan::CostTable measure_costs_again(const Setup& setup, int threads, RunDevice& device) {
+  plan::CostTable table = exec::load_cached_costs(device.machine_text(threads), warn);
   plan::CostTable again;
   again.machine = table.machine;
   // Other libraries would be other bits.
   again.products = table.products;
-  measure(setup, again);
+  measure(setup, device, again);
   table.products = again.products;
   plan::merge_shorter(again, table);
   save(table);

@@ -13,6 +13,7 @@
 #include "kernels/session.hpp"
 #include "plan/model/cost_table.hpp"
 #include "train/setup/planning.hpp"
+#include "train/setup/run_device.hpp"
 
 namespace garonne::train {
 
@@ -66,13 +67,13 @@ class Axes {
 
 // The cost table of this machine with every node of the model in it: from the cache, else measured
 // by rank 0 (with a progress bar) and sent to the others. `choices` holds what a run directory or
-// checkpoint has settled for products; those win. On GPUs an empty table: nodes are not measured
-// there. Collective over all ranks.
+// checkpoint has settled for products; those win. On a GPU the ranks share rank 0's. No tier of the
+// device is in use. Collective over all ranks.
 plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::json& choices,
-                             dist::Session& session);
+                             RunDevice& device, dist::Session& session);
 
 // Measures every node of the model once more, keeps what took less time, and caches that: for a
 // table that was made while the machine did other things. On one rank.
-plan::CostTable measure_costs_again(const Setup& setup, int threads);
+plan::CostTable measure_costs_again(const Setup& setup, int threads, RunDevice& device);
 
 }  // namespace garonne::train

@@ -12,11 +12,13 @@
 #include "device/cpu_device.hpp"
 #include "device/cuda_budget.hpp"
 #include "device/cuda_device.hpp"
+#include "device/cuda_runtime.hpp"
 #include "device/emulated_device.hpp"
 #include "device/rank_device.hpp"
 #include "device/visible_devices.hpp"
 #include "dist/fact_agreement.hpp"
 #include "exec/gpu_library.hpp"
+#include "exec/profile/profile.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/workload/workload_kind.hpp"
 
@@ -182,6 +184,7 @@ class RunDevice::Gpu {
   device::DeviceAssignment assignment;
   device::CudaDevice* cuda = nullptr;
   std::int64_t workspace_bytes = 0;
+  bool has_tier = false;
 
  private:
   void check(device::CudaStatus status, const char* call) const {
@@ -235,6 +238,8 @@ RunDevice::RunDevice(const RunConfig& config, dist::Session& session) {
     case DeviceKind::Cuda:
       device_ = gpu_->make_device(config);
       gpu_->workspace_bytes = gpu_->measure_workspaces();
+      gpu_->cuda->reserve(Tier::Host, gpu_->pinned());
+      staging_ = std::make_unique<exec::Staging>(*device_, gpu_->cuda->reserved(Tier::Host));
       text_ += device::describe(gpu_->assignment) + "\n";
       text_ += gpu_->memory_text();
       break;
@@ -245,7 +250,7 @@ RunDevice::RunDevice() : device_(std::make_unique<device::CpuDevice>()) {}
 
 RunDevice::~RunDevice() {
   // Blocks of a tier that goes with the device.
-  if (gpu_ && staging_) exec::drop_gpu_workspaces();
+  if (gpu_ && gpu_->has_tier) exec::drop_gpu_workspaces();
 }
 
 std::int64_t RunDevice::budget_bytes(const RunConfig& config, dist::Session& session) {
@@ -276,17 +281,27 @@ std::int64_t RunDevice::budget_bytes(const RunConfig& config, dist::Session& ses
   return session.all_reduce_min(std::vector<std::int64_t>{bytes})[0];
 }
 
+std::int64_t RunDevice::room_bytes() {
+  expect(gpu_ != nullptr, "the room of a processor");
+  const std::int64_t free = device_->memory().free_bytes;
+  return device::automatic_gpu_budget(free, static_cast<int>(gpu_->assignment.sharing.size())) -
+         gpu_->workspace_bytes;
+}
+
+std::string RunDevice::machine_text(int threads) const {
+  if (!gpu_) return exec::machine_text(threads);
+  return exec::gpu_machine_text(gpu_->assignment.device.name);
+}
+
 std::unique_ptr<exec::DeviceTier> RunDevice::make_tier(std::int64_t bytes) {
   if (!gpu_) return std::make_unique<exec::DeviceTier>(bytes, kind());
   device::CudaDevice& cuda = *gpu_->cuda;
-  if (staging_) {
+  if (gpu_->has_tier) {
     exec::drop_gpu_workspaces();
     cuda.release(Tier::Device);
-  } else {
-    cuda.reserve(Tier::Host, gpu_->pinned());
-    staging_ = std::make_unique<exec::Staging>(cuda, cuda.reserved(Tier::Host));
   }
   cuda.reserve(Tier::Device, bytes + gpu_->workspace_bytes);
+  gpu_->has_tier = true;
   auto tier = std::make_unique<exec::DeviceTier>(cuda.reserved(Tier::Device), DeviceKind::Cuda);
   const exec::DeviceScope scope(*tier);
   gpu_->warm_up();

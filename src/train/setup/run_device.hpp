@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/config.hpp"
-#include "device/cuda_runtime.hpp"
 #include "device/device.hpp"
 #include "dist/session.hpp"
 #include "exec/device_tier.hpp"
@@ -48,10 +47,15 @@ class RunDevice {
   // it; "auto" is what is free. The least of all ranks. Collective over all ranks.
   std::int64_t budget_bytes(const RunConfig& config, dist::Session& session);
 
+  // What the tier of a GPU can have at most.
+  std::int64_t room_bytes();
+  // What tables of costs are kept by: the processor with so many threads, or the GPU.
+  std::string machine_text(int threads) const;
+
   // A tier in which Programs have `bytes`. Of a GPU there is one at a time: nothing of an earlier
   // one is in use any more.
   std::unique_ptr<exec::DeviceTier> make_tier(std::int64_t bytes);
-  // Of a GPU of which a tier was made, else null.
+  // Of a GPU, else null.
   exec::Staging* staging() { return staging_.get(); }
 
  private:
