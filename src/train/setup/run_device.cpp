@@ -167,6 +167,14 @@ class RunDevice::Gpu {
     cuda->wait(cuda->launched(Lane::Compute, "the first products"));
   }
 
+  // What was made is not in use any more.
+  void drop_tier() {
+    if (!has_tier) return;
+    exec::drop_gpu_workspaces();
+    cuda->release(Tier::Device);
+    has_tier = false;
+  }
+
   // After libraries have loaded their code.
   std::string memory_text() const {
     const device::MemoryFacts facts = cuda->memory();
@@ -201,6 +209,7 @@ RunDevice::RunDevice(const RunConfig& config, dist::Session& session) {
   session.agree([&] {
     kind = device_kind(config);
     if (kind != DeviceKind::Cuda) return;
+    expect_device_built(config);
     if (session.size() > 1) {
       throw ConfigError("run.device", "cuda",
                         fmt::format("{} ranks were started, and this version has one rank on a "
@@ -283,6 +292,7 @@ std::int64_t RunDevice::budget_bytes(const RunConfig& config, dist::Session& ses
 
 std::int64_t RunDevice::room_bytes() {
   expect(gpu_ != nullptr, "the room of a processor");
+  gpu_->drop_tier();
   const std::int64_t free = device_->memory().free_bytes;
   return device::automatic_gpu_budget(free, static_cast<int>(gpu_->assignment.sharing.size())) -
          gpu_->workspace_bytes;
@@ -296,10 +306,7 @@ std::string RunDevice::machine_text(int threads) const {
 std::unique_ptr<exec::DeviceTier> RunDevice::make_tier(std::int64_t bytes) {
   if (!gpu_) return std::make_unique<exec::DeviceTier>(bytes, kind());
   device::CudaDevice& cuda = *gpu_->cuda;
-  if (gpu_->has_tier) {
-    exec::drop_gpu_workspaces();
-    cuda.release(Tier::Device);
-  }
+  gpu_->drop_tier();
   cuda.reserve(Tier::Device, bytes + gpu_->workspace_bytes);
   gpu_->has_tier = true;
   auto tier = std::make_unique<exec::DeviceTier>(cuda.reserved(Tier::Device), DeviceKind::Cuda);

@@ -47,7 +47,7 @@ class RunDevice {
   // it; "auto" is what is free. The least of all ranks. Collective over all ranks.
   std::int64_t budget_bytes(const RunConfig& config, dist::Session& session);
 
-  // What the tier of a GPU can have at most.
+  // What a tier of a GPU can have at most. Nothing of an earlier one is in use any more.
   std::int64_t room_bytes();
   // What tables of costs are kept by: the processor with so many threads, or the GPU.
   std::string machine_text(int threads) const;
