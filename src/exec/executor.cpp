@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -144,9 +145,17 @@ nn::Context Executor::context_of(const plan::Instruction& instruction,
   return context;
 }
 
+HostBatch Executor::load_batch(int micro_batch, Running& running) {
+  const auto start = std::chrono::steady_clock::now();
+  HostBatch batch = running.inputs.load(micro_batch);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  running.outputs.data_seconds += taken.count();
+  return batch;
+}
+
 std::vector<at::Tensor> Executor::loaded(const plan::Instruction& instruction,
                                          Running& running) const {
-  HostBatch batch = running.inputs.load(instruction.micro_batch);
+  HostBatch batch = load_batch(instruction.micro_batch, running);
   std::vector<at::Tensor> tensors;
   for (const plan::LoadedValue& value : instruction.arguments.loaded) {
     const plan::ValueSpec& spec = model_.graph.values[index(value.value)];

@@ -55,6 +55,7 @@ struct StepOutputs {
   std::vector<double> report;                   // what a forward-only Program hands out, as double
   std::vector<plan::Measurement> measurements;  // one an instruction
   std::int64_t peak_bytes = 0;                  // static bytes included
+  double data_seconds = 0;                      // in which the host waited for StepInputs::load
 };
 
 // What a step may touch. All must outlive the executor.
@@ -103,6 +104,7 @@ class Executor {
   void issue(std::size_t number, const std::shared_ptr<Running>& running);
   device::Mark put(Lane lane, Part work, std::size_t number,
                    const std::shared_ptr<Running>& running);
+  static HostBatch load_batch(int micro_batch, Running& running);
   void issue_to_gpu(std::size_t number, Running& running);
   void stage_loaded(std::size_t number, Running& running);
   void take_seconds(Running& running) const;

@@ -52,7 +52,7 @@ void Executor::issue_to_gpu(std::size_t number, Running& running) {
 void Executor::stage_loaded(std::size_t number, Running& running) {
   const plan::Instruction& instruction = program_.instructions[number];
   const std::string& activity = activities_[number];
-  const HostBatch batch = running.inputs.load(instruction.micro_batch);
+  const HostBatch batch = load_batch(instruction.micro_batch, running);
   for (const plan::LoadedValue& value : instruction.arguments.loaded) {
     const plan::ValueSpec& spec = model_.graph.values[index(value.value)];
     const at::Tensor tensor = at::empty(spec.shape, options(nn::scalar_type_of(spec.type)));

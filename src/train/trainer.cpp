@@ -39,6 +39,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr double nanoseconds = 1e9;  // of a second: what ranks tell each other whole numbers in
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -299,6 +301,7 @@ StepMetrics Trainer::metrics_of(const exec::StepOutputs& outputs, std::int64_t s
   metrics.gradient_norm = outputs.gradient_norm;
   metrics.learning_rate = optim::learning_rate_at(config_, step);
   metrics.seconds = seconds;
+  metrics.data_seconds = outputs.data_seconds;
   metrics.samples_per_second = static_cast<double>(config_.train.global_batch) / metrics.seconds;
   metrics.items_per_second =
       metrics.samples_per_second * static_cast<double>(workload_->items_per_sample());
@@ -390,12 +393,14 @@ bool Trainer::train_step(std::int64_t step) {
                          step < config_.train.steps;
   const auto together = session_.all_reduce_max(std::vector<std::int64_t>{
       program_.peak_bytes == largest_planned_peak_ ? outputs_.peak_bytes : 0,
-      (stop_here || stop_->requested()) ? 1 : 0});
+      (stop_here || stop_->requested()) ? 1 : 0,
+      static_cast<std::int64_t>(outputs_.data_seconds * nanoseconds)});
   stopping_ = together[1] != 0;
   step_seconds_.push_back(seconds_since(start));
 
   StepMetrics metrics = metrics_of(outputs_, step, step_seconds_.back());
   metrics.peak_bytes = together[0];
+  metrics.data_seconds = static_cast<double>(together[2]) / nanoseconds;
   say(step_text(metrics));
   const bool last = step == config_.train.steps || stopping_;
   const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;

@@ -102,6 +102,9 @@ class ReportTest(ProgramTest):
         self.assertEqual(summary["measured_peak_bytes"], max(row["peak_bytes"] for row in rows))
         self.assertEqual(summary["planned_peak_bytes"], rows[-1]["planned_peak_bytes"])
         self.assertEqual(summary["measured_seconds"], statistics.median_high(row["seconds"] for row in rows))
+        self.assertEqual(summary["data_seconds"], statistics.median_high(row["data_seconds"] for row in rows))
+        for row in rows:
+            self.assertTrue(0 < row["data_seconds"] < row["seconds"], row)
         self.assertEqual(summary["last_loss"], rows[-1]["loss"])
         self.assertEqual(summary["last_validation_loss"], rows[-1]["validation_loss"])
         for key in ("step", "loss", "peak_bytes"):

@@ -77,10 +77,12 @@ ordered_json metrics_json(const std::vector<StepMetrics>& rows) {
 ordered_json summary_json(const RunConfig& config, const std::vector<StepMetrics>& rows,
                           int threads) {
   std::vector<double> seconds;
+  std::vector<double> data_seconds;
   std::vector<double> rates;
   std::int64_t peak = 0;
   for (const auto& row : rows) {
     seconds.push_back(row.seconds);
+    data_seconds.push_back(row.data_seconds);
     rates.push_back(row.items_per_second);
     peak = std::max(peak, row.peak_bytes);
   }
@@ -96,6 +98,7 @@ ordered_json summary_json(const RunConfig& config, const std::vector<StepMetrics
           {"measured_peak_bytes", peak},
           {"planned_peak_bytes", rows.back().planned_peak_bytes},
           {"measured_seconds", median(seconds)},
+          {"data_seconds", median(data_seconds)},
           {"items_per_second", median(rates)},
           {"item", rows.back().item == token_item ? "token" : "sample"},
           {"first_loss", rows.front().loss},

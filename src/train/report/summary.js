@@ -97,9 +97,10 @@ function drawSummary() {
           `${percentText(summary.measured_peak_bytes / summary.planned_peak_bytes)} of the plan`),
       tile("a step, measured", secondsText(summary.measured_seconds),
           gap === null ? "median" : `planned ${secondsText(program.seconds)}`,
-          gap === null ?
-              null :
-              `${percentText(Math.abs(gap))} ${gap < 0 ? "below" : "above"} the plan, median`),
+          (gap === null ?
+               "" :
+               `${percentText(Math.abs(gap))} ${gap < 0 ? "below" : "above"} the plan, median; `) +
+              `${secondsText(summary.data_seconds)} waiting for data`),
       tile(`${summary.item}s a second`, Math.round(summary.items_per_second).toLocaleString("en"),
           "median of all steps", `over ${summary.ranks} rank${summary.ranks === 1 ? "" : "s"}`),
       tile("loss", summary.last_loss.toFixed(4) + (summary.item === "token" ? " nats" : ""),

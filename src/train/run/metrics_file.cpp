@@ -27,6 +27,7 @@ StepMetrics row_from_json(const nlohmann::json& row) {
   metrics.gradient_norm = row.at("gradient_norm").get<double>();
   metrics.learning_rate = row.at("learning_rate").get<double>();
   metrics.seconds = row.at("seconds").get<double>();
+  metrics.data_seconds = row.value("data_seconds", 0.0);  // not in rows of earlier versions
   // Rows of before there was another item than tokens.
   metrics.item = row.contains("tokens_per_second") ? token_item : sample_item;
   metrics.samples_per_second = row.value("samples_per_second", 0.0);
@@ -134,6 +135,7 @@ void MetricsFile::append(const StepMetrics& metrics) {
                                 {"gradient_norm", metrics.gradient_norm},
                                 {"learning_rate", metrics.learning_rate},
                                 {"seconds", metrics.seconds},
+                                {"data_seconds", metrics.data_seconds},
                                 {"samples_per_second", metrics.samples_per_second},
                                 {"peak_bytes", metrics.peak_bytes},
                                 {"planned_peak_bytes", metrics.planned_peak_bytes}};

@@ -21,6 +21,7 @@ struct StepMetrics {
   double gradient_norm = 0;
   double learning_rate = 0;
   double seconds = 0;
+  double data_seconds = 0;  // of them waiting for samples, on the rank that waited longest
   double samples_per_second = 0;
   double items_per_second = 0;  // tokens, where samples are made of them
   std::string item;             // "tok" or "sample"

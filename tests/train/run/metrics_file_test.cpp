@@ -33,6 +33,7 @@ StepMetrics row(std::int64_t step) {
   metrics.step = step;
   metrics.loss = 1.0 / static_cast<double>(step);
   metrics.gradient_norm = 0.1;
+  metrics.data_seconds = 0.25;
   metrics.peak_bytes = 1000 + step;
   if (step % 5 == 0) metrics.validation_loss = 2.5;
   return metrics;
@@ -166,6 +167,7 @@ TEST(Metrics, ALossThatIsNotFiniteIsNull) {
   const auto rows = read_metrics(scratch.path());
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_FALSE(rows[0].validation_loss.has_value());
+  EXPECT_EQ(rows[0].data_seconds, 0.25);
 }
 
 }  // namespace
