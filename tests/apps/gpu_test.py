@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+"""Training on a GPU beside the processor: bits where they are promised, closeness where they are not.
+
+In a build without CUDA, or where nvidia-smi lists no device, it says so and is skipped (exit code 77)."""
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+
+from support import SOURCE, ProgramTest, metrics, run
+
+STEPS = 4
+KEYS = ("--memory.budget", "512 MiB", "--train.steps", STEPS)
+
+
+def reason_to_skip():
+    if "built without CUDA" in run("plan", SOURCE / "config/gpt2_124m.toml", check=None).stderr:
+        return "this build has no CUDA"
+    if shutil.which("nvidia-smi") is None:
+        return "there is no nvidia-smi, hence no GPU"
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
+    return None if "GPU" in listed else "nvidia-smi lists no GPU"
+
+
+def saved(directory):
+    """The bytes of the newest checkpoint's tensors."""
+    steps = sorted((directory / "checkpoints").glob("step-*"), key=lambda path: int(path.name[5:]))
+    return {file.name: file.read_bytes() for file in sorted(steps[-1].glob("*.safetensors"))}
+
+
+class GpuTest(ProgramTest):
+    def trained(self, name, device, *keys, check=0):
+        directory = self.directory(name)
+        done = self.train(directory, "--run.device", device, *KEYS, *keys, check=check)
+        if device == "cuda" and check == 0:
+            self.assertIn("device memory: ", done.stdout, "something else than a GPU was computed on")
+        return directory, done
+
+    def test_losses_are_near_those_of_the_processor(self):
+        for precision, bound in (("float64", 1e-10), ("float32", 1e-5), ("bfloat16", 1e-2)):
+            with self.subTest(precision):
+                rows = []
+                for device in ("cpu", "cuda"):
+                    directory, _ = self.trained(f"{precision}-{device}", device, "--train.precision", precision)
+                    rows.append(metrics(directory)[0])
+                for key in ("loss", "gradient_norm"):
+                    self.assertLessEqual(abs(rows[0][key] / rows[1][key] - 1), bound, key)
+
+    def test_the_same_run_twice_has_the_same_bits(self):
+        one, _ = self.trained("one", "cuda", "--train.precision", "bfloat16")
+        other, _ = self.trained("other", "cuda", "--train.precision", "bfloat16")
+        self.assertEqual([row["loss"] for row in metrics(one)], [row["loss"] for row in metrics(other)])
+        self.assertEqual(saved(one), saved(other))
+
+    def test_plans_change_no_bit_and_keep_to_their_bytes(self):
+        results = []
+        for plan in ("keep-all", "selective", "full", "greedy"):
+            directory, _ = self.trained(plan, "cuda", "--memory.plan", plan, "--train.precision", "bfloat16")
+            for row in metrics(directory):
+                self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
+            results.append(saved(directory))
+        for other in results[1:]:
+            self.assertEqual(results[0], other)
+
+    def test_stopped_and_continued_has_the_same_bits(self):
+        whole, _ = self.trained("whole", "cuda")
+        directory = self.directory("parts")
+        for check in (75, 0):
+            self.train(directory, "--run.device", "cuda", *KEYS, "--train.stop_after", 2, check=check)
+        self.assertEqual(saved(whole), saved(directory))
+
+    def test_goes_on_from_the_processor_and_back(self):
+        directory = self.directory("to-and-fro")
+        for last, device in ((1, "cpu"), (2, "cuda"), (3, "cpu")):
+            self.train(directory, "--run.device", device, *KEYS, "--train.steps", last)
+        alone, _ = self.trained("alone", "cpu")
+        for one, other in zip(metrics(directory), metrics(alone)):
+            self.assertLessEqual(abs(one["loss"] / other["loss"] - 1), 1e-4)
+
+    def test_what_it_trained_is_judged_continued_and_exported(self):
+        directory, _ = self.trained("judged", "cuda")
+        self.assertIn("validation loss", run("eval", directory).stdout)
+        self.assertTrue(run("eval", directory, "--generate", "To be", "--tokens", 5).stdout)
+        self.assertTrue(self.exported(directory))
+
+    def test_what_is_not_finite_is_said_alike(self):
+        said = []
+        for device in ("cpu", "cuda"):
+            _, done = self.trained(f"far-{device}", device, "--optimizer.learning_rate", 1e18,
+                                   "--optimizer.clip_norm", 0, "--optimizer.warmup_steps", 0, check=6)
+            said.append(done.stderr.split("; nothing was updated")[1])
+        self.assertEqual(*said)
+
+    def test_synchronous_steps_have_the_same_bits(self):
+        plain, _ = self.trained("plain", "cuda")
+        os.environ["GARONNE_SYNCHRONOUS"] = "1"
+        try:
+            slow, _ = self.trained("slow", "cuda")
+        finally:
+            del os.environ["GARONNE_SYNCHRONOUS"]
+        self.assertEqual(saved(plain), saved(slow))
+
+    def test_more_than_the_device_has_is_refused(self):
+        done = self.train(self.directory("never"), "--run.device", "cuda", "--memory.budget", "100 TiB", check=2)
+        self.assertIn("free on the device", done.stderr)
+
+    def test_an_automatic_budget_is_what_the_device_has(self):
+        _, done = self.trained("auto", "cuda", "--memory.budget", "auto")
+        self.assertIn("memory.budget = auto: ", done.stdout)
+        self.assertIn("free on the device", done.stdout)
+
+
+if __name__ == "__main__":
+    reason = reason_to_skip()
+    if reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    unittest.main()
