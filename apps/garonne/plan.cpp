@@ -8,6 +8,7 @@
 #include "base/progress.hpp"
 #include "command.hpp"
 #include "counts.hpp"
+#include "device/cuda_budget.hpp"
 #include "exec/profile/profile.hpp"
 #include "plan/chain/chain_json.hpp"
 #include "plan/graph/graph_json.hpp"
@@ -51,6 +52,8 @@ ExitCode plan_sweep(const RunConfig& config, const PlanOptions& options,
   if (!options.program_directory.empty())
     throw ConfigError("--program", options.program_directory,
                       "one Program is not what a sweep has");
+  if (!options.cluster.empty() && plan::load_cluster(options.cluster).device.is_gpu())
+    throw ConfigError("--sweep", *options.sweep, "is of processors; leave out --cluster");
   const train::SweepAxes axes = train::parse_sweep_axes(*options.sweep);
   const std::int64_t budget = train::resolve_budget(config, static_cast<int>(ranks_of(config)));
   Progress bar("sweep", 0);
@@ -101,9 +104,11 @@ void expect_search_alone(const PlanOptions& options) {
   if (!options.graph_path.empty()) refuse("--graph");
 }
 
+// Of a rank that has a device for itself.
 std::int64_t budget_of(const RunConfig& config, const plan::Cluster& cluster) {
-  return config.memory.budget == RunConfig::automatic_budget ? cluster.memory_bytes
-                                                             : config.memory.budget;
+  if (config.memory.budget != RunConfig::automatic_budget) return config.memory.budget;
+  if (!cluster.device.is_gpu()) return cluster.memory_bytes;
+  return device::automatic_gpu_budget(cluster.memory_bytes - cluster.reserved_bytes, 1);
 }
 
 // What a run is planned for.
@@ -131,7 +136,9 @@ Target target_of(const RunConfig& config, const PlanOptions& options) {
   target.facts = train::facts_of(config);
   target.threads = train::threads_of_rank(config, static_cast<int>(target.ranks_on_node));
   // What was measured here says nothing about another machine's devices.
-  const bool like_here = !target.cluster || target.cluster->profiled_here;
+  // Tables of GPUs are kept by their names, and none is asked for its own here.
+  const bool like_here =
+      !target.cluster || (target.cluster->profiled_here && !target.cluster->device.is_gpu());
   const auto warn = [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); };
   if (like_here && train::device_kind(config) != DeviceKind::Cuda)
     target.costs = exec::load_cached_costs(target.threads, warn);
@@ -159,7 +166,9 @@ ExitCode plan_search(const RunConfig& config, const PlanOptions& options, Target
 // The grid of the run file.
 ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, const Target& target) {
   const auto& cluster = target.cluster;
-  train::Setup setup = train::make_setup(config, target.facts, target.threads);
+  train::Setup setup = train::make_setup(
+      config, target.facts, target.threads, 0,
+      cluster ? train::device_facts(config, *cluster) : train::device_facts(config));
   const bool measured = cluster ? train::apply_cluster(*cluster, target.costs, setup)
                                 : train::apply_costs(target.costs, setup);
   const std::int64_t budget =

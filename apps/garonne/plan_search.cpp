@@ -9,6 +9,7 @@
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/grid_search.hpp"
+#include "train/setup/run_device.hpp"
 
 namespace garonne::apps {
 
@@ -32,8 +33,9 @@ ExitCode search_plans(const RunConfig& config, const SearchOptions& options,
   const train::GridSearchAnswer answer = train::search_grids(wish);
   bar.clear();
   if (!options.program_directory.empty()) {
-    train::Setup setup = train::make_setup(
-        train::with_candidate(config, answer.search.best.front().candidate), facts, threads);
+    train::Setup setup =
+        train::make_setup(train::with_candidate(config, answer.search.best.front().candidate),
+                          facts, threads, 0, train::device_facts(config, cluster));
     train::apply_cluster(cluster, costs, setup);
     write_programs(train::plan_grid(setup, budget_bytes, &cluster), options.program_directory);
   }

@@ -4,12 +4,26 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/toml_limits.hpp"
 
 namespace garonne {
 namespace {
+
+// None of what is no list of numbers.
+std::optional<std::vector<double>> numbers_of(const toml::node& node) {
+  const toml::array* list = node.as_array();
+  if (list == nullptr) return std::nullopt;
+  std::vector<double> numbers;
+  for (const toml::node& element : *list) {
+    if (!element.is_number()) return std::nullopt;
+    numbers.push_back(element.value<double>().value_or(0));
+  }
+  return numbers;
+}
 
 void read_table(const toml::table& table, const std::string& name, const std::string& prefix,
                 std::vector<TomlEntry>& entries) {
@@ -28,10 +42,13 @@ void read_table(const toml::table& table, const std::string& name, const std::st
       entry.value = node.as_floating_point()->get();
     } else if (node.is_string()) {
       entry.value = node.as_string()->get();
+    } else if (auto numbers = numbers_of(node)) {
+      entry.value = std::move(*numbers);
     } else {
-      throw ConfigError(
-          dotted, "",
-          fmt::format("must be text, a number, true or false ({}:{})", name, entry.line));
+      throw ConfigError(dotted, "",
+                        fmt::format("must be text, a number, a list of numbers, true or false "
+                                    "({}:{})",
+                                    name, entry.line));
     }
     entries.push_back(std::move(entry));
   }

@@ -11,12 +11,13 @@ namespace garonne {
 
 struct TomlEntry {
   std::string key;  // dotted, as "link.inside_node.latency_seconds"
-  std::variant<bool, std::int64_t, double, std::string> value;
+  // Lists are of numbers.
+  std::variant<bool, std::int64_t, double, std::string, std::vector<double>> value;
   int line = 0;
 };
 
 // Every value of a TOML text, in the order of its lines. `name` is that of the file, for messages.
-// Throws ConfigError: malformed (with line and column), arrays and dates.
+// Throws ConfigError: malformed (with line and column), dates, and arrays of anything but numbers.
 std::vector<TomlEntry> parse_toml(const std::string& text, const std::string& name);
 
 }  // namespace garonne

@@ -13,6 +13,7 @@
 #include "base/device.hpp"
 #include "base/precision.hpp"
 #include "kernels/element_type.hpp"
+#include "plan/model/device_facts.hpp"
 #include "plan/model/model_graph.hpp"
 
 namespace garonne::nn {
@@ -23,8 +24,8 @@ class Products;
 struct Declaration {
   Precision precision = Precision::Float32;
   std::int64_t granularity = cpu_allocation_granularity;  // of the device's memory
-  DeviceKind device = DeviceKind::Cpu;                    // whose kernels take the transients
   int threads = 1;  // some transients of the tensor library grow with it
+  plan::DeviceFacts device = {};  // whose kernels take the transients
 
   std::int64_t element_bytes() const { return compute_bytes(precision); }
   // Bytes of an allocation of so many elements of the compute type.

@@ -14,6 +14,12 @@ inline void set_operations(plan::NodeSpec& spec, double forward, double backward
   spec.backward.floating_point_operations = backward;
 }
 
+// Kernels that a GPU is given for the forward and for the backward, where they are not one each.
+inline void set_kernels(plan::NodeSpec& spec, int forward, int backward) {
+  spec.forward.kernels = spec.forward_keep.kernels = forward;
+  spec.backward.kernels = backward;
+}
+
 // The gradient of a loss: what comes in, or the loss's scale where nothing comes after it.
 inline kernels::Scalar outer_gradient(const BackwardArguments& arguments) {
   if (!arguments.output_gradient.defined()) return {nullptr, arguments.loss_scale};

@@ -117,6 +117,7 @@ class BadInput(unittest.TestCase):
         run("simulate", "--schedule", "1f1b", "--stages", 2, "--micro-batches", 3, "--save", cls.schedule)
         cls.cluster = cls.folder / "cluster.toml"
         shutil.copy(SOURCE / "config" / "clusters" / "leonardo.toml", cls.cluster)
+        cls.gpus = SOURCE / "config" / "clusters" / "dgx_h200.toml"
 
     @classmethod
     def tearDownClass(cls):
@@ -409,6 +410,7 @@ class BadInput(unittest.TestCase):
             (self.graph.read_bytes(), lambda text: self.solve(self.write_text("bad_graph.json", text), (0, 2, 3)), True),
             (self.schedule.read_bytes(), lambda text: self.simulate(self.write_text("bad_schedule.json", text), (0, 2)), True),
             (self.cluster.read_bytes(), lambda text: self.plan_on(self.write_text("bad.toml", text), (0, 2, 3)), False),
+            (self.gpus.read_bytes(), lambda text: self.plan_on(self.write_text("bad.toml", text), (0, 2, 3)), False),
             (self.config.read_bytes(), lambda text: self.plan(self.write_text("bad.toml", text), (0, 2, 3, 5)), False),
             ((directory / "checkpoints/step-2/manifest.json").read_bytes(), lambda text: self.verify(text, (0, 5)), True)]
         for name in ("choices.json", "costs.json", "program/rank_0.json", "config.toml", "metrics.jsonl"):

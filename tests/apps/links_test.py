@@ -101,6 +101,7 @@ class BenchTest(ProgramTest):
 class LinksTest(ProgramTest):
     def check_cluster(self, path, devices_per_node, nodes):
         cluster = cluster_of(path)
+        self.assertEqual((cluster["version"], cluster["device"]["kind"]), (2, "cpu"))
         self.assertEqual((cluster["devices_per_node"], cluster["nodes"]), (devices_per_node, nodes))
         self.assertIn("inside_node", cluster["link"])
         for link in cluster["link"].values():

@@ -25,8 +25,13 @@ Method method_of(const AttentionParts& parts) {
   return method_of(parts[0].scalar_type(), parts[0].size(3));
 }
 
-// More than any GPU has: bounds shall hold on each.
+// More than any GPU has: bounds shall hold on each, where it is not said which it is.
 constexpr std::int64_t most_multiprocessors = 192;
+
+std::int64_t multiprocessors_of(const Declaration& declaration) {
+  const int count = declaration.device.multiprocessors;
+  return count > 0 ? count : most_multiprocessors;
+}
 
 double score_scale(const AttentionParts& parts) {
   return 1 / std::sqrt(static_cast<double>(parts[0].size(3)));
@@ -138,6 +143,7 @@ GpuAttentionBytes gpu_attention_bytes(const Declaration& declaration, const Atte
   const at::ScalarType type = declaration.precision == Precision::Float32   ? at::kFloat
                               : declaration.precision == Precision::Float64 ? at::kDouble
                                                                             : at::kBFloat16;
+  const std::int64_t multiprocessors = multiprocessors_of(declaration);
   GpuAttentionBytes bytes;
   switch (method_of(type, head_size)) {
     case Method::Flash: {
@@ -149,13 +155,13 @@ GpuAttentionBytes gpu_attention_bytes(const Declaration& declaration, const Atte
       const std::int64_t splits =
           std::min<std::int64_t>(128, round_up(sequence, columns) / columns);
       const std::int64_t row_blocks = matrices * (round_up(sequence, 64) / 64);
-      if (row_blocks < 2 * most_multiprocessors && splits > 1) {
+      if (row_blocks < 2 * multiprocessors && splits > 1) {
         bytes.forward +=
             floats(splits * matrices * sequence) + floats(splits * matrices * sequence * wide);
       }
       // In the order of sums that does not depend on time, each part of the multiprocessors adds up
       // gradients of queries of its own.
-      const std::int64_t parts = (most_multiprocessors + matrices - 1) / matrices;
+      const std::int64_t parts = (multiprocessors + matrices - 1) / matrices;
       const std::int64_t rows = round_up(sequence, 128);
       bytes.backward = floats(parts * matrices * rows * std::max<std::int64_t>(wide, 32)) +
                        floats(matrices * rows) + 3 * small;

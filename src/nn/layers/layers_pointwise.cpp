@@ -35,6 +35,8 @@ class Embedding : public Node {
     spec.pins_inputs = {true};
     const double additions = static_cast<double>(rows_.count() * hidden_);
     set_operations(spec, additions, 2 * additions);
+    // The rows of tokens in their order, then the sums of both tables.
+    set_kernels(spec, 1, 3);
     return spec;
   }
 
@@ -89,6 +91,8 @@ class LayerNorm : public Node {
         element_type_of(declaration.precision), rows_.count(), hidden_));
     const double elements = static_cast<double>(rows_.count() * hidden_);
     set_operations(spec, 7 * elements, 14 * elements);
+    // The input's gradient, and the sums for gain and bias in two.
+    set_kernels(spec, 1, 3);
     return spec;
   }
 
@@ -145,6 +149,7 @@ class DropoutAdd : public Node {
     spec.gradient_aliases = {true, dropout_ == 0};
     const double elements = static_cast<double>(rows_.count() * hidden_);
     set_operations(spec, 2 * elements, dropout_ > 0 ? elements : 0);
+    set_kernels(spec, 1, dropout_ > 0 ? 1 : 0);
     return spec;
   }
 

@@ -46,6 +46,10 @@ class Linear : public Node {
         operations;
     spec.backward.floating_point_operations = spec.backward_weight.floating_point_operations =
         operations;
+    spec.forward.product = spec.forward_keep.product = {rows_.count(), outputs_, inputs_};
+    spec.backward.product = {rows_.count(), inputs_, outputs_};
+    spec.backward_weight.product = {outputs_, inputs_, rows_.count()};
+    spec.backward_weight.kernels = bias_ ? 2 : 1;
     return spec;
   }
 
@@ -89,7 +93,7 @@ class Attention : public Node {
     spec.kind = "attention";
     spec.cost_key =
         fmt::format("attention {}x{}x{}x{}", rows_.batch, rows_.sequence, heads_, head_size_);
-    const bool on_gpu = declaration.device == DeviceKind::Cuda;
+    const bool on_gpu = declaration.device.is_gpu();
     const GpuAttentionBytes gpu =
         on_gpu ? gpu_attention_bytes(declaration, sizes()) : GpuAttentionBytes();
     // The log-sum-exp of each row of scores.
@@ -108,6 +112,8 @@ class Attention : public Node {
     const double product = product_operations(rows_.sequence, rows_.sequence, head_size_) *
                            static_cast<double>(rows_.batch * heads_) / 2;
     set_operations(spec, 2 * product, 5 * product);
+    // Sums of rows, the gradients, queries' in their type, and the three side by side.
+    set_kernels(spec, 1, 4);
     return spec;
   }
 
@@ -253,6 +259,10 @@ class LossHead : public Node {
                  transients.weight_gradient_bytes - declaration.tensor(rows_.count() * hidden_));
     const double operations = product_operations(rows_.count(), vocabulary_, hidden_);
     set_operations(spec, operations, 2 * operations);
+    spec.forward.product = spec.forward_keep.product = {rows_.count(), vocabulary_, hidden_};
+    spec.backward.product = {rows_.count(), hidden_, vocabulary_};
+    // The product, the losses of rows, and their sum.
+    set_kernels(spec, 3, 2);
     return spec;
   }
 
@@ -302,6 +312,7 @@ class LogitsHead : public Node {
     spec.gradient_aliases = {false};
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
         product_operations(rows_.count(), vocabulary_, hidden_);
+    spec.forward.product = spec.forward_keep.product = {rows_.count(), vocabulary_, hidden_};
     return spec;
   }
 

@@ -9,6 +9,7 @@
 
 #include "nn/element_type.hpp"
 #include "nn/gemm/product.hpp"
+#include "nn/node_operations.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -57,6 +58,9 @@ class SpectralLayer : public Node {
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
         skip + transforms + contraction;
     spec.backward.floating_point_operations = 2 * skip + transforms + 2 * contraction;
+    // A product an axis each way, those of the modes, and the skip.
+    const int axes = static_cast<int>(points_.size());
+    set_kernels(spec, 2 * axes + 4, 2 * axes + 8);
     return spec;
   }
 

@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include "nn/element_type.hpp"
+#include "nn/node_operations.hpp"
 #include "nn/tensor_options.hpp"
 
 namespace garonne::nn {
@@ -103,6 +104,8 @@ class SphereTransformNode : public Node {
                            std::log2(static_cast<double>(shape.longitudes) + 1);
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
         spec.backward.floating_point_operations = legendre + fourier;
+    // Along circles, and across them.
+    set_kernels(spec, 2, 2);
     return spec;
   }
 
@@ -221,6 +224,10 @@ class SphereContraction : public Node {
     spec.forward.floating_point_operations = spec.forward_keep.floating_point_operations =
         spec.backward.floating_point_operations = spec.backward_weight.floating_point_operations =
             operations;
+    // For each group its weights and their product.
+    const int groups = static_cast<int>(present());
+    set_kernels(spec, 2 * groups, 2 * groups);
+    spec.backward_weight.kernels = 2 * groups;
     return spec;
   }
 

@@ -211,6 +211,7 @@ std::int64_t GridEstimator::static_bytes(const GridCandidate& candidate,
     return candidate.zero >= from ? elements / candidate.shape.data : elements;
   };
   std::int64_t held = shard(3) * bytes.parameter + shard(1) * bytes.master;
+  for (const LibraryWorkspace& workspace : step_.workspaces) held += workspace.bytes;
   for (const StateSpec& state : step_.optimizer_states) held += state.bytes(shard(1), bytes.state);
   return held;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 #include "plan/model/group_links.hpp"
@@ -14,6 +15,13 @@ namespace {
 constexpr std::int64_t most_bytes = std::int64_t{1} << 48;
 constexpr double most_seconds = 1e12;
 constexpr double most_roof = 1e18;
+
+// The issue seconds of a row, by key.
+constexpr std::pair<const char*, double CostRow::*> issue_keys[] = {
+    {"forward_issue_seconds", &CostRow::forward_issue_seconds},
+    {"forward_keep_issue_seconds", &CostRow::forward_keep_issue_seconds},
+    {"backward_issue_seconds", &CostRow::backward_issue_seconds},
+    {"backward_weight_issue_seconds", &CostRow::backward_weight_issue_seconds}};
 
 }  // namespace
 
@@ -32,6 +40,9 @@ nlohmann::ordered_json to_json(const CostTable& table) {
                  {"backward_weight_transient_bytes", row.backward_weight_transient_bytes},
                  {"in_place_transient_bytes", row.in_place_transient_bytes},
                  {"pinned", row.pinned}};
+    for (const auto& [name, seconds] : issue_keys) {
+      if (row.*seconds > 0) rows[key][name] = row.*seconds;
+    }
   }
   return {{"format", "garonne.costs"},  {"version", cost_table_version},
           {"machine", table.machine},   {"product_roof", table.product_roof},
@@ -56,7 +67,8 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& pa
         {"forward_seconds", "forward_keep_seconds", "backward_seconds", "backward_weight_seconds",
          "value_bytes", "private_bytes", "forward_transient_bytes", "forward_keep_transient_bytes",
          "backward_transient_bytes", "backward_weight_transient_bytes", "in_place_transient_bytes"},
-        {"pinned"});
+        {"pinned", issue_keys[0].first, issue_keys[1].first, issue_keys[2].first,
+         issue_keys[3].first});
     const auto seconds = [&place = source](const char* name) {
       return place.key(name).number(0, most_seconds);
     };
@@ -76,6 +88,9 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& pa
     row.backward_weight_transient_bytes = bytes("backward_weight_transient_bytes");
     row.in_place_transient_bytes = bytes("in_place_transient_bytes");
     if (source.has("pinned")) row.pinned = source.key("pinned").text();
+    for (const auto& [name, issue_seconds] : issue_keys) {
+      if (source.has(name)) row.*issue_seconds = seconds(name);
+    }
     table.rows.emplace(key, row);
   }
   return table;
@@ -102,16 +117,20 @@ bool apply_costs(const CostTable& table, ModelGraph& graph) {
       const CostRow& row = table.rows.at(cost_key_of(node, k));
       KeepOption& option = node.keep_option(k);
       option.forward_keep.seconds = row.forward_keep_seconds;
+      option.forward_keep.issue_seconds = row.forward_keep_issue_seconds;
       option.forward_keep.transient_bytes = row.forward_keep_transient_bytes;
       option.backward.seconds = row.backward_seconds;
+      option.backward.issue_seconds = row.backward_issue_seconds;
       option.backward.transient_bytes = row.backward_transient_bytes;
       option.backward_weight.seconds = row.backward_weight_seconds;
+      option.backward_weight.issue_seconds = row.backward_weight_issue_seconds;
       option.backward_weight.transient_bytes = row.backward_weight_transient_bytes;
       option.in_place_transient_bytes = row.in_place_transient_bytes;
       if (node.splits_backward) option.backward = node.backward;
     }
     const CostRow& row = table.rows.at(node.cost_key);
     node.forward.seconds = row.forward_seconds;
+    node.forward.issue_seconds = row.forward_issue_seconds;
     node.forward.transient_bytes = row.forward_transient_bytes;
   }
   return complete;
@@ -125,8 +144,21 @@ void merge_shorter(const CostTable& from, CostTable& into) {
                                &CostRow::backward_seconds, &CostRow::backward_weight_seconds}) {
       known->second.*seconds = std::min(known->second.*seconds, row.*seconds);
     }
+    for (const auto& [name, seconds] : issue_keys)
+      known->second.*seconds = std::min(known->second.*seconds, row.*seconds);
   }
   into.product_roof = std::max(into.product_roof, from.product_roof);
+}
+
+NominalRates rates_of(const Cluster& cluster, Precision precision) {
+  NominalRates rates;
+  rates.operations_per_second = cluster.flops(precision);
+  rates.bytes_per_second = cluster.bytes_per_second;
+  rates.least_seconds = cluster.least_seconds;
+  rates.issue_seconds = cluster.issue_seconds;
+  rates.efficiency = cluster.efficiency;
+  rates.products = cluster.products;
+  return rates;
 }
 
 void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
@@ -138,9 +170,15 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
       bytes += graph.values[static_cast<std::size_t>(input)].bytes;
     const double moving = static_cast<double>(bytes) / rates.bytes_per_second;
     const auto computing = [&](const OperationCost& cost) {
-      return cost.floating_point_operations / rates.operations_per_second;
+      const double share = rates.products.of(cost.product, rates.efficiency) / rates.efficiency;
+      return cost.floating_point_operations / (rates.operations_per_second * share);
+    };
+    const auto launch = [&](OperationCost& cost) {
+      cost.seconds = std::max(cost.seconds, cost.kernels * rates.least_seconds);
+      cost.issue_seconds = cost.kernels * rates.issue_seconds;
     };
     node.forward.seconds = computing(node.forward) + moving;
+    launch(node.forward);
     for (int k = 0; k < node.keep_options(); ++k) {
       KeepOption& option = node.keep_option(k);
       option.forward_keep.seconds = computing(option.forward_keep) + moving;
@@ -149,6 +187,9 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
           computing(option.backward) + (node.splits_backward ? 1 : 2) * moving;
       option.backward_weight.seconds =
           node.splits_backward ? computing(option.backward_weight) + moving : 0;
+      launch(option.forward_keep);
+      launch(option.backward);
+      if (node.splits_backward) launch(option.backward_weight);
     }
   }
 }

@@ -19,6 +19,11 @@ struct CostRow {
   double forward_keep_seconds = 0;
   double backward_seconds = 0;         // of the input gradients alone where they are split
   double backward_weight_seconds = 0;  // where they are
+  // Of the host, to put them on the device; 0 where the host computes.
+  double forward_issue_seconds = 0;
+  double forward_keep_issue_seconds = 0;
+  double backward_issue_seconds = 0;
+  double backward_weight_issue_seconds = 0;
   std::int64_t value_bytes = 0;
   std::int64_t private_bytes = 0;
   std::int64_t forward_transient_bytes = 0;
@@ -58,7 +63,16 @@ void merge_shorter(const CostTable& from, CostTable& into);
 struct NominalRates {
   double operations_per_second = 5e10;
   double bytes_per_second = 1e10;
+  // Of each kernel: the least on the device, and what the host takes to issue it.
+  double least_seconds = 0;
+  double issue_seconds = 0;
+  // Products reach so much of the peak, operations_per_second being `efficiency` of it.
+  double efficiency = 1;
+  ProductEfficiency products = {};
 };
+
+// Of the cluster's devices. Throws ConfigError as Cluster::flops.
+NominalRates rates_of(const Cluster& cluster, Precision precision);
 
 // Puts seconds by declared operations and bytes into every node, so that plans can be compared
 // before anything is measured; `measured` stays as it is.

@@ -31,6 +31,10 @@ double collective_seconds(std::string_view kind, std::int64_t bytes, std::int64_
                           const Link& link) {
   if (members < 2) return 0;
   const double steps = phases(kind) * static_cast<double>(members - 1);
+  if (!link.curve.empty()) {
+    return steps * link.latency_seconds +
+           steps / static_cast<double>(members) * link.curve.seconds(static_cast<double>(bytes));
+  }
   return steps * (link.latency_seconds + static_cast<double>(bytes) / static_cast<double>(members) /
                                              link.bytes_per_second);
 }
@@ -78,6 +82,7 @@ GroupLink slowest_link(const Cluster& cluster, const std::vector<std::vector<int
     int most = 1;
     for (const auto& [node, count] : leaving) most = std::max(most, count);
     slowest.link.bytes_per_second /= most;
+    slowest.link.curve = slowest.link.curve.shared_by(most);
   }
   return slowest;
 }

@@ -13,14 +13,17 @@ namespace garonne::plan {
 
 // Seconds of a collective of `bytes` (the whole buffer) among `members`, as a ring does it: members
 // − 1 steps of bytes / members, and as many again for an all-reduce, which gathers what it has
-// reduced. `kind`: "all-reduce", "reduce-scatter" or "all-gather".
+// reduced. `kind`: "all-reduce", "reduce-scatter" or "all-gather". Where the link has a curve, its
+// rate is that of the whole buffer, counted as libraries count it: by what passes each link.
 double collective_seconds(std::string_view kind, std::int64_t bytes, std::int64_t members,
                           const Link& link);
 // Bytes that each member sends in it.
 double collective_traffic(std::string_view kind, std::int64_t bytes, std::int64_t members);
 
 inline double message_seconds(std::int64_t bytes, const Link& link) {
-  return link.latency_seconds + static_cast<double>(bytes) / link.bytes_per_second;
+  const auto sent = static_cast<double>(bytes);
+  if (!link.curve.empty()) return link.latency_seconds + link.curve.seconds(sent);
+  return link.latency_seconds + sent / link.bytes_per_second;
 }
 
 // The links of the groups that one rank is in.

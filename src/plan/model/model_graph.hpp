@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/number_type.hpp"
+#include "plan/model/product_efficiency.hpp"
 
 namespace garonne::plan {
 
@@ -47,9 +48,12 @@ struct ParameterSpec {
 
 // What one execution of an operation costs.
 struct OperationCost {
-  double seconds = 0;
+  double seconds = 0;        // of the device
+  double issue_seconds = 0;  // of the host, to put it there; 0 where the host computes
   std::int64_t transient_bytes = 0;
   double floating_point_operations = 0;
+  ProductSize product = {};  // whose operations most of them are
+  int kernels = 1;           // that a GPU is given for it
 };
 
 // What the tensor group does in the middle of a pass of a node; nothing where `kind` is empty. The

@@ -17,6 +17,10 @@ bool apply_costs(const CostTable& table, const std::string& optimizer, const std
   };
   step.norm_seconds_per_element = seconds_per_element("norm");
   step.update_seconds_per_element = seconds_per_element(optimizer);
+  // Of any kernel: the update is one.
+  const auto update = table.rows.find(step_cost_key(optimizer, precision));
+  if (update != table.rows.end() && update->second.forward_issue_seconds > 0)
+    step.kernels.issue = update->second.forward_issue_seconds;
   return apply_costs(table, graph);
 }
 

@@ -25,7 +25,19 @@ class Line {
 class LaneClock {
  public:
   double now() const { return now_; }
-  void compute(double seconds) { now_ += seconds; }
+  // The host puts the next instruction into a queue and never waits for the device; where the host
+  // computes that takes no time. Returns when the instruction can start as far as it goes by both.
+  double issue(double seconds) {
+    issued_ += seconds;
+    return std::max(now_, issued_);
+  }
+  // Of one that was issued last. Compute stands still until it is.
+  void compute(double seconds) {
+    launch_ += std::max(0.0, issued_ - now_);
+    now_ = std::max(now_, issued_) + seconds;
+  }
+  // Seconds for which Compute stood still for the host.
+  double launch_seconds() const { return launch_; }
   // Stands still until then, where that is to come; returns for how long.
   double wait(double until) {
     const double before = now_;
@@ -37,6 +49,8 @@ class LaneClock {
 
  private:
   double now_ = 0;
+  double issued_ = 0;
+  double launch_ = 0;
   std::array<Line, most_lanes> lines_;
 };
 

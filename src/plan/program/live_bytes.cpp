@@ -53,6 +53,8 @@ std::string_view memory_row(BufferKind kind) {
       return "communication";
     case BufferKind::GatheredParameter:
       return "gathered";
+    case BufferKind::Workspace:
+      return "libraries";
     case BufferKind::Scalar:
       return "transients";
   }

@@ -13,8 +13,8 @@
 namespace garonne::plan {
 
 // The row of a memory table in which people look for it: "parameters" (masters, too), "optimizer",
-// "gradients", "values", "records", "value gradients", "communication", "gathered" or "transients"
-// (scalars).
+// "gradients", "values", "records", "value gradients", "communication", "gathered", "libraries"
+// (their workspaces) or "transients" (scalars).
 std::string_view memory_row(BufferKind kind);
 
 // The buffers of a legal Program that are live during an instruction, what it makes included,

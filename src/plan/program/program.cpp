@@ -30,6 +30,8 @@ std::string_view to_string(BufferKind kind) {
       return "scalar";
     case BufferKind::GatheredParameter:
       return "gathered-parameter";
+    case BufferKind::Workspace:
+      return "workspace";
   }
   return "unknown";
 }

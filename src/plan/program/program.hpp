@@ -31,8 +31,9 @@ enum class BufferKind {
   Communication,      // staging of collectives
   Scalar,             // loss sums and norms
   GatheredParameter,  // whole parameters of a bucket, from shards, for some uses
+  Workspace,          // what a library keeps all the time
 };
-inline constexpr int buffer_kinds = 10;
+inline constexpr int buffer_kinds = 11;
 
 enum class Operation {
   Load,            // reads nothing; makes the input values of a micro-batch: `loaded`
@@ -178,7 +179,8 @@ struct Instruction {
   std::vector<int> writes;
   std::vector<int> frees;
   std::int64_t transient_bytes = 0;
-  double seconds = 0;
+  double seconds = 0;        // of its lane
+  double issue_seconds = 0;  // of the host, to put it there; 0 where the host computes
   // On any other lane than Compute it is asynchronous: it starts after what Compute has done when
   // it is issued and after the earlier instructions of other lanes in `after`, and has ended for
   // Compute behind its Wait.

@@ -252,6 +252,7 @@ ordered_json instruction_to_json(const Instruction& instruction) {
                          {"transient_bytes", instruction.transient_bytes},
                          {"seconds", instruction.seconds},
                          {"lane", to_string(instruction.lane)}};
+  if (instruction.issue_seconds > 0) result["issue_seconds"] = instruction.issue_seconds;
   if (!instruction.after.empty()) result["after"] = instruction.after;
   if (instruction.channel) {
     const Channel& channel = *instruction.channel;
@@ -277,8 +278,8 @@ Channel channel_from_json(const JsonPlace& source) {
 Instruction instruction_from_json(const JsonPlace& source) {
   source.expect_keys(
       {"operation", "node", "reads", "writes", "frees", "transient_bytes", "lane"},
-      {"node_index", "micro_batch", "recompute", "seconds", "after", "channel", "completes",
-       "arguments", "measured_seconds", "measured_live_bytes", "measured_peak_bytes"});
+      {"node_index", "micro_batch", "recompute", "seconds", "issue_seconds", "after", "channel",
+       "completes", "arguments", "measured_seconds", "measured_live_bytes", "measured_peak_bytes"});
   Instruction instruction;
   instruction.operation = enumeration_from<Operation, operation_count>(source.key("operation"));
   instruction.node = source.key("node").text();
@@ -290,6 +291,8 @@ Instruction instruction_from_json(const JsonPlace& source) {
   instruction.frees = source.key("frees").indices();
   instruction.transient_bytes = bytes_of(source.key("transient_bytes"));
   if (source.has("seconds")) instruction.seconds = seconds_of(source.key("seconds"));
+  if (source.has("issue_seconds"))
+    instruction.issue_seconds = seconds_of(source.key("issue_seconds"));
   instruction.lane = lane_of(source.key("lane"));
   if (source.has("after")) instruction.after = source.key("after").indices();
   if (source.has("channel")) instruction.channel = channel_from_json(source.key("channel"));

@@ -162,19 +162,20 @@ class Replay {
 
   void begin_or_complete(int i, const Instruction& instruction) {
     Span& span = spans_[index(i)];
-    span.begin = clock_.now();
+    prediction_.issue_seconds += instruction.issue_seconds;
+    span.begin = clock_.issue(instruction.issue_seconds);
     if (instruction.lane == Lane::Compute) {
       if (!instruction.after.empty()) fail(i, "follows others on compute, where only a wait waits");
       clock_.compute(instruction.seconds);
     } else {
-      span = begin(i, instruction);
+      span = begin(i, instruction, span.begin);
     }
     if (instruction.operation == Operation::Wait) complete(i, instruction);
     if (instruction.lane == Lane::Compute) span.end = clock_.now();
   }
 
-  Span begin(int i, const Instruction& instruction) {
-    double ready = clock_.now();
+  // `ready`: what Compute and the host have come to.
+  Span begin(int i, const Instruction& instruction, double ready) {
     for (const int earlier : instruction.after) {
       if (earlier < 0 || earlier >= i) fail(i, "follows what does not come before it");
       const auto found = pending_.find(earlier);
@@ -230,6 +231,7 @@ class Replay {
                     (live_[id] ? " is still live" : " should be live and is not"));
     }
     prediction_.seconds = clock_.now();
+    prediction_.launch_seconds = clock_.launch_seconds();
   }
 
   const Program& program_;

@@ -54,6 +54,8 @@ struct Prediction : TierBytes {
   TierBytes host;
   TierBytes disk;
   double seconds = 0;
+  double issue_seconds = 0;   // of the host, for all instructions
+  double launch_seconds = 0;  // for which Compute stands still until the host issues what is next
   WaitedSeconds waited;
 
   const TierBytes& of(Tier tier) const {

@@ -132,6 +132,7 @@ class Meetings {
 
   // Of a rank, once all have run.
   double seconds(std::size_t rank) const { return walks_[rank].clock.now(); }
+  double launch_seconds(std::size_t rank) const { return walks_[rank].clock.launch_seconds(); }
   const WaitedSeconds& waited(std::size_t rank) const { return walks_[rank].waited; }
 
  private:
@@ -222,7 +223,7 @@ class Meetings {
     if (index(walk.next) == programs_[index(rank)].instructions.size()) return false;
     const Instruction& instruction = instruction_of(rank, walk.next);
     if (instruction.lane != Lane::Compute) {
-      walk.issued.push_back({walk.next, walk.clock.now()});
+      walk.issued.push_back({walk.next, walk.clock.issue(instruction.issue_seconds)});
       ++walk.next;
       start_issued(rank);
       return true;
@@ -233,6 +234,7 @@ class Meetings {
     } else if (instruction.operation == Operation::Wait) {
       if (!wait(rank, instruction)) return false;
     } else {
+      walk.clock.issue(instruction.issue_seconds);
       walk.clock.compute(instruction.seconds);
     }
     ++walk.next;
@@ -304,6 +306,8 @@ class Meetings {
     Meeting& meeting = meetings_[number];
     if (walk.arrived != walk.next) {
       walk.arrived = walk.next;
+      walk.clock.issue(instruction.issue_seconds);
+      walk.clock.compute(0);
       arrive(meeting, walk.clock.now());
     }
     if (!meeting.is_complete()) return false;
@@ -318,6 +322,7 @@ class Meetings {
     const int waited = instruction.completes;
     const std::optional<double> end = end_of(walk, rank, waited);
     if (!end) return false;
+    walk.clock.issue(instruction.issue_seconds);
     walk.clock.compute(instruction.seconds);
     const double seconds = walk.clock.wait(*end);
     const int number = walk.meeting_of[index(waited)];
@@ -344,6 +349,7 @@ std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
   meetings.run();
   for (std::size_t rank = 0; rank < programs.size(); ++rank) {
     predictions[rank].seconds = meetings.seconds(rank);
+    predictions[rank].launch_seconds = meetings.launch_seconds(rank);
     predictions[rank].waited = meetings.waited(rank);
   }
   return predictions;

@@ -20,11 +20,14 @@ ModelGraph with_equal_seconds(ModelGraph model) {
   for (auto& node : model.nodes) {
     if (node.hands_over) continue;
     node.forward.seconds = 1;
+    node.forward.issue_seconds = 0;
     for (int k = 0; k < node.keep_options(); ++k) {
       KeepOption& option = node.keep_option(k);
       for (OperationCost* const cost :
-           {&option.forward_keep, &option.backward, &option.backward_weight})
+           {&option.forward_keep, &option.backward, &option.backward_weight}) {
         cost->seconds = 1;
+        cost->issue_seconds = 0;
+      }
     }
   }
   return model;
@@ -54,6 +57,7 @@ LeanPlans find_lean_plans(const ModelGraph& declared, const StepShape& step,
   const ModelGraph timeless = with_equal_seconds(declared);
   StepShape anywhere = step;
   anywhere.links = StepLinks();
+  anywhere.kernels = KernelSeconds();
   const std::vector<CommunicationShape> shapes = communication_shapes(anywhere);
   LeanPlans lean;
   lean.bytes = std::numeric_limits<std::int64_t>::max();

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "plan/step/divide_passes.hpp"
 #include "plan/step/gathers.hpp"
+#include "plan/step/launches.hpp"
 #include "plan/step/program_builder.hpp"
 #include "plan/step/rank_program.hpp"
 #include "plan/step/step_writer.hpp"
@@ -22,6 +23,7 @@ Program make_training_program(const ModelGraph& graph, const StepShape& step,
                               const StepSchedule& schedule) {
   Program program = make_undivided_program(graph, step, schedule);
   divide_passes(program, graph);
+  add_launches(program, step.kernels);
   return program;
 }
 
@@ -57,6 +59,7 @@ Program make_forward_program(const ModelGraph& graph, const StepShape& step, int
   if (gathers) place_gathers(program, step);
   assign_frees(program);
   divide_passes(program, graph);
+  add_launches(program, step.kernels);
   return program;
 }
 

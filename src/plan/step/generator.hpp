@@ -8,6 +8,7 @@
 
 #include "base/bytes.hpp"
 #include "base/state_spec.hpp"
+#include "plan/model/device_facts.hpp"
 #include "plan/model/group_links.hpp"
 #include "plan/model/model_graph.hpp"
 #include "plan/pipeline/schedule.hpp"
@@ -51,6 +52,12 @@ struct PipelinePlace {
   std::vector<int> tied_group;  // global ranks with the copies of tied parameters
 };
 
+// Of each kernel that a device is given beside those of nodes; 0 where the host computes.
+struct KernelSeconds {
+  double least = 0;  // on the device
+  double issue = 0;  // of the host
+};
+
 // What a step looks like around the model.
 struct StepShape {
   int micro_batches = 1;  // of this rank
@@ -83,6 +90,8 @@ struct StepShape {
   StepLinks links;
   double norm_seconds_per_element = 0;
   double update_seconds_per_element = 0;
+  KernelSeconds kernels;
+  std::vector<LibraryWorkspace> workspaces;  // live all the time
   std::vector<StateSpec> optimizer_states;
 };
 

@@ -103,6 +103,7 @@ class MicroBatchWriter {
     const OperationCost& cost = keep ? kept.forward_keep : node.forward;
     instruction.transient_bytes = cost.transient_bytes;
     instruction.seconds = cost.seconds;
+    instruction.issue_seconds = cost.issue_seconds;
     Arguments& arguments = instruction.arguments;
     for (const int input : node.inputs) arguments.inputs.push_back(value_[index(input)]);
     instruction.reads = arguments.inputs;
@@ -147,6 +148,7 @@ class MicroBatchWriter {
     const OperationCost& cost = pass == Pass::BackwardWeight ? kept.backward_weight : kept.backward;
     instruction.transient_bytes = cost.transient_bytes;
     instruction.seconds = cost.seconds;
+    instruction.issue_seconds = cost.issue_seconds;
     Arguments& arguments = instruction.arguments;
     arguments.keep_option = option_[index(n)];
     // The loss starts the chain rule itself: its gradient is the number one, not a buffer.

@@ -66,7 +66,10 @@ int ProgramBuilder::add_static(const std::string& name, BufferKind kind, std::in
 }
 
 void ProgramBuilder::add_parameters() {
-  if (in_shards()) return add_flat_parameters();
+  if (in_shards()) {
+    add_flat_parameters();
+    return add_workspaces();
+  }
   const ElementBytes& bytes = step_.element_bytes;
   for (const auto& parameter : graph_.parameters) {
     const std::int64_t elements = parameter.elements;
@@ -84,6 +87,16 @@ void ProgramBuilder::add_parameters() {
                                         state.element_bytes(bytes.state)));
     }
     whole_.push_back(std::move(whole));
+  }
+  add_workspaces();
+}
+
+void ProgramBuilder::add_workspaces() {
+  for (const LibraryWorkspace& workspace : step_.workspaces) {
+    const int id =
+        new_buffer(workspace.name + ".workspace", BufferKind::Workspace, workspace.bytes);
+    program_.buffers[index(id)].live_at_start = true;
+    program_.buffers[index(id)].live_at_end = true;
   }
 }
 

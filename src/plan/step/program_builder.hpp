@@ -97,6 +97,7 @@ class ProgramBuilder {
   void keep_shard(const Instruction& reduced);
   void update(const Bucket& bucket, std::size_t number);
   void add_flat_parameters();
+  void add_workspaces();
   void add_pieces();
   std::int64_t padded_elements(const Bucket& bucket) const;
   int new_range(const std::string& name, BufferKind kind, std::int64_t elements,

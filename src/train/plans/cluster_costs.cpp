@@ -22,9 +22,10 @@ plan::Cluster this_machine(const RunConfig& config, const plan::CostTable& costs
 bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, Setup& whole) {
   const Precision precision = whole.declaration.precision;
   plan::ModelGraph& graph = whole.model.graph;
-  plan::estimate_seconds({cluster.flops(precision), cluster.bytes_per_second}, graph);
+  plan::estimate_seconds(plan::rates_of(cluster, precision), graph);
   const plan::GridLinks links(cluster, whole.grid);
   plan::set_collective_seconds(whole.grid.shape().tensor, links.tensor().link, graph);
+  whole.step.kernels = {cluster.least_seconds, cluster.issue_seconds};
   const bool measured = apply_costs(costs, whole);
   // Of an element: what the update reads and writes.
   plan::StepShape& step = whole.step;

@@ -148,7 +148,12 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
   std::vector<plan::Prediction> predictions = plan::replay_pipeline(std::move(programs));
   for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
     grid.stages[stage].prediction = std::move(predictions[stage]);
-    grid.seconds = std::max(grid.seconds, grid.stages[stage].prediction.seconds);
+    const plan::Prediction& found = grid.stages[stage].prediction;
+    if (stage == 0 || found.seconds > grid.seconds) {
+      grid.issue_seconds = found.issue_seconds;
+      grid.launch_seconds = found.launch_seconds;
+    }
+    grid.seconds = std::max(grid.seconds, found.seconds);
     if (grid.stages[stage].prediction.peak_bytes >
         grid.stages[grid.largest].prediction.peak_bytes) {
       grid.largest = stage;

@@ -27,6 +27,10 @@ struct GridPlan {
   std::vector<StagePlan> stages;
   double seconds = 0;         // of a step
   double bubble_seconds = 0;  // of it, the slowest stage computes nothing
+  // Of the stage that is done last: what its host takes to issue all instructions, and for how much
+  // of the step its device waits for that.
+  double issue_seconds = 0;
+  double launch_seconds = 0;
   // The stage with the highest peak, and the least budget that works for all.
   std::size_t largest = 0;
   std::int64_t minimum_budget_bytes = 0;

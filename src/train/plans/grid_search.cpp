@@ -17,6 +17,7 @@
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/setup/planning.hpp"
+#include "train/setup/run_device.hpp"
 
 namespace garonne::train {
 namespace {
@@ -86,7 +87,8 @@ class CandidatePlanner {
 
  private:
   Setup setup_of(const plan::GridCandidate& candidate) {
-    Setup whole = make_setup(with_candidate(wish_.config, candidate), wish_.facts, wish_.threads);
+    Setup whole = make_setup(with_candidate(wish_.config, candidate), wish_.facts, wish_.threads, 0,
+                             device_facts(wish_.config, wish_.cluster));
     measured_ = apply_cluster(wish_.cluster, wish_.costs, whole);
     return whole;
   }
@@ -180,7 +182,8 @@ class CandidatePlanner {
     const plan::WaitedSeconds& waited = predictions[busiest].waited;
     const auto place = [](bool between) { return between ? "between nodes" : "inside nodes"; };
     const double rest = outcome.seconds - computing[busiest] - again[busiest] - waited.tensor -
-                        waited.data - waited.pipeline - waited.world;
+                        waited.data - waited.pipeline - waited.world -
+                        predictions[busiest].launch_seconds;
     outcome.bubble_seconds = std::max(0.0, outcome.seconds - computing[busiest] - again[busiest]);
     outcome.parts = {
         {"compute", computing[busiest]},
@@ -190,6 +193,8 @@ class CandidatePlanner {
         {"pipeline link", waited.pipeline},
         {"sums of the step", waited.world},
         {"bubble", std::max(0.0, rest)}};
+    if (predictions[busiest].issue_seconds > 0)
+      outcome.parts.emplace_back("launches", predictions[busiest].launch_seconds);
   }
 
   const GridSearchWish& wish_;
@@ -211,7 +216,7 @@ Setup setup_of_model(const GridSearchWish& wish, int tensor, bool sequence_paral
   candidate.bucket_bytes = wish.config.grid.bucket;
   RunConfig config = with_candidate(wish.config, candidate);
   config.train.global_batch = micro_batch;
-  Setup setup = make_setup(config, wish.facts, wish.threads);
+  Setup setup = make_setup(config, wish.facts, wish.threads, 0, device_facts(wish.config, wish.cluster));
   apply_cluster(wish.cluster, wish.costs, setup);
   return setup;
 }

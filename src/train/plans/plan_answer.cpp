@@ -39,6 +39,7 @@ ordered_json memory_json(const MemoryTable& table, const std::vector<TierRow>& b
                          {"optimizer", table.optimizer},   {"activations", table.activations},
                          {"transients", table.transients}, {"communication", table.communication},
                          {"gathered", table.gathered},     {"peak", table.peak}};
+  if (table.libraries > 0) memory["libraries"] = table.libraries;
   for (const TierRow& row : below) memory[std::string(to_string(row.tier))] = row.peak_bytes;
   return memory;
 }
@@ -89,15 +90,29 @@ std::string format_candidates(const PlanAnswer& answer, const Choice& choice) {
   return text;
 }
 
+// Of devices that a host gives their kernels.
+std::string format_launches(const GridPlan& plan) {
+  if (plan.issue_seconds <= 0) return "";
+  const double share = 100 * plan.launch_seconds / plan.seconds;
+  const std::string host =
+      fmt::format("the host takes {:.1f} ms to issue it", 1e3 * plan.issue_seconds);
+  // Below that the start of the step is all.
+  constexpr double least_percent = 1;
+  if (share < least_percent) return fmt::format("launches: {}, hidden\n", host);
+  return fmt::format("bound by launches, {:.0f} % of the step: {}\n", share, host);
+}
+
 std::string format_seconds(const PlanAnswer& answer) {
   const double milliseconds = 1e3 * answer.plan.seconds;
   if (answer.costs == CostSource::Measured) {
     return fmt::format("a step: {:.1f} ms (measured costs of this machine, {} threads a rank)\n",
                        milliseconds, answer.threads);
   }
-  if (answer.costs == CostSource::Cluster)
+  if (answer.costs == CostSource::Cluster) {
     return fmt::format("a step: {:.1f} ms (by the figures of {})\n", milliseconds,
-                       answer.cluster->name);
+                       answer.cluster->name) +
+           format_launches(answer.plan);
+  }
   std::string text =
       "a step: not known, no profile of this model is cached here (`garonne profile` makes one)\n";
   if (answer.plan.stages.size() > 1)
@@ -132,6 +147,10 @@ ordered_json to_json(const PlanAnswer& answer) {
                                               tier_rows(choice.program, choice.prediction))},
                        {"candidates", std::move(candidates)}};
   json["seconds"] = seconds_json(answer, plan.seconds);
+  if (plan.issue_seconds > 0) {
+    json["issue_seconds"] = plan.issue_seconds;
+    json["launch_seconds"] = plan.launch_seconds;
+  }
   if (plan.stages.size() > 1) json["stages"] = stages_json(plan);
   return json;
 }

@@ -28,7 +28,9 @@ std::size_t index(int id) {
 std::size_t report_kind(std::size_t kind) {
   const std::string_view row = plan::memory_row(static_cast<plan::BufferKind>(kind));
   const auto found = std::find(report_kind_names.begin(), report_kind_names.end(),
-                               row == "gathered" ? "communication" : row);
+                               row == "gathered"    ? "communication"
+                               : row == "libraries" ? "transients"
+                                                    : row);
   expect(found != report_kind_names.end(), "a report has no row for a kind of buffer");
   return static_cast<std::size_t>(found - report_kind_names.begin());
 }

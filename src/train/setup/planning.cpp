@@ -67,16 +67,18 @@ std::string describe_sizes(const Setup& setup) {
   return nn::model_kind(setup.config.model.kind).describe(request_of(setup));
 }
 
-Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, int rank) {
+Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, int rank,
+                 const std::optional<plan::DeviceFacts>& device) {
   workload_kind(config.model.kind).check_sizes(config, facts);
   Setup setup;
   setup.config = config;
   setup.grid = Grid({static_cast<int>(config.grid.data), static_cast<int>(config.grid.pipeline),
                      static_cast<int>(config.grid.tensor)});
   setup.declaration.precision = parse_precision(config.train.precision);
-  setup.declaration.threads = threads;
-  setup.declaration.device = device_kind(config);
-  setup.declaration.granularity = allocation_granularity(setup.declaration.device);
+  setup.declaration.device = device ? *device : device_facts(config);
+  setup.declaration.granularity = setup.declaration.device.granularity();
+  // No scratch on a GPU is by threads of the host, and plans are the same on every login node.
+  setup.declaration.threads = setup.declaration.device.is_gpu() ? 1 : threads;
   setup.facts = facts;
   if (facts.validation_samples && validation_micro_batches(config, *facts.validation_samples) == 0)
     setup.config.evaluation.batches = 0;
@@ -95,6 +97,7 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   step.micro_batches = static_cast<int>(micro_batches_per_rank(config));
   check_planned_nodes(config, setup.model.graph, step.micro_batches);
   step.granularity = setup.declaration.granularity;
+  step.workspaces = plan::library_workspaces(setup.declaration.device);
   step.element_bytes.parameter = compute_bytes(precision);
   step.element_bytes.master = has_master(precision) ? state_bytes(precision) : 0;
   step.element_bytes.gradient = state_bytes(precision);
@@ -224,7 +227,7 @@ MemoryTable memory_table(const plan::Prediction& prediction, std::int64_t budget
       {"optimizer", &table.optimizer},   {"values", &table.activations},
       {"records", &table.activations},   {"value gradients", &table.activations},
       {"transients", &table.transients}, {"communication", &table.communication},
-      {"gathered", &table.gathered}};
+      {"gathered", &table.gathered},     {"libraries", &table.libraries}};
   for (int kind = 0; kind < plan::buffer_kinds; ++kind) {
     *rows.at(plan::memory_row(static_cast<plan::BufferKind>(kind))) +=
         prediction.peak_by_kind[static_cast<std::size_t>(kind)];
@@ -249,6 +252,7 @@ std::string format_memory_table(const MemoryTable& table, std::int64_t budget_by
   row("transients", table.transients);
   row("communication", table.communication);
   if (table.gathered > 0) row("gathered", table.gathered);
+  if (table.libraries > 0) row("libraries", table.libraries);
   row("peak", table.peak);
   if (budget_bytes > 0) {
     row("free", table.free);

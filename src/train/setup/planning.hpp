@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,8 +49,10 @@ plan::PipelineStage declared_stage(const Setup& setup, int stage);
 int stage_with_loss(const Setup& whole);
 
 // `threads`: of a rank. Throws ConfigError, as for a global batch that does not divide. `rank`:
-// whose part of the model; graphs are equal on all tensor ranks.
-Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, int rank = 0);
+// whose part of the model; graphs are equal on all tensor ranks. `device`: what it is for;
+// none: what run.device names here.
+Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, int rank = 0,
+                 const std::optional<plan::DeviceFacts>& device = std::nullopt);
 
 // The sizes of the model in the field's own words, on one line.
 std::string describe_sizes(const Setup& setup);
@@ -101,7 +104,8 @@ struct MemoryTable {
   std::int64_t activations = 0;
   std::int64_t transients = 0;
   std::int64_t communication = 0;
-  std::int64_t gathered = 0;  // whole parameters from shards, under ZeRO 3
+  std::int64_t gathered = 0;   // whole parameters from shards, under ZeRO 3
+  std::int64_t libraries = 0;  // what they keep of a GPU all the time
   std::int64_t free = 0;
   std::int64_t peak = 0;
 };

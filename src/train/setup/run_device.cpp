@@ -103,8 +103,12 @@ void expect_device_built(const RunConfig& config) {
   }
 }
 
-std::int64_t allocation_granularity(DeviceKind kind) {
-  return kind == DeviceKind::Cuda ? cuda_allocation_granularity : cpu_allocation_granularity;
+plan::DeviceFacts device_facts(const RunConfig& config) {
+  return {.kind = device_kind(config)};
+}
+
+plan::DeviceFacts device_facts(const RunConfig& config, const plan::Cluster& cluster) {
+  return cluster.device.is_gpu() ? cluster.device : device_facts(config);
 }
 
 // What stands behind a device that is a GPU. The device and its tiers go before it.

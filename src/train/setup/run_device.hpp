@@ -10,6 +10,8 @@
 #include "dist/session.hpp"
 #include "exec/device_tier.hpp"
 #include "exec/staging.hpp"
+#include "plan/model/cluster.hpp"
+#include "plan/model/device_facts.hpp"
 
 namespace garonne::train {
 
@@ -20,8 +22,10 @@ DeviceKind device_kind(const RunConfig& config);
 // NotBuiltError for a GPU in a build without CUDA: for who plans for this machine.
 void expect_device_built(const RunConfig& config);
 
-// What its memory is counted in multiples of.
-std::int64_t allocation_granularity(DeviceKind kind);
+// What plans for run.device here go by. Of a GPU that is its kind alone: bounds hold for each.
+plan::DeviceFacts device_facts(const RunConfig& config);
+// For who plans on a cluster file: its GPU, where it says one, else as here.
+plan::DeviceFacts device_facts(const RunConfig& config, const plan::Cluster& cluster);
 
 // Made before the threads of kernels are, and before anything else that uses a GPU.
 class RunDevice {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "base/bytes.hpp"
@@ -93,16 +94,55 @@ INSTANTIATE_TEST_SUITE_P(Types, ByProducts,
                                          Precision::BFloat16));
 
 TEST(GpuAttentionBytes, OfGpt2By8On132Multiprocessors) {
-  // 4 · n · batch · sequence · heads · head size with n = 2, which holds for more multiprocessors,
-  // and the row sums: 48 MiB and 0.4.
+  // 4 · n · batch · sequence · heads · head size with n = 2, and the row sums: 48 MiB and 0.4.
   Declaration declaration;
   declaration.precision = Precision::BFloat16;
   declaration.granularity = cuda_allocation_granularity;
+  declaration.device = {DeviceKind::Cuda, 90, 132};
   const GpuAttentionBytes said = gpu_attention_bytes(declaration, {8, 1024, 12, 64});
   const std::int64_t sums = 4 * 8 * 12 * 1024;
   EXPECT_EQ(said.log_sums, sums);
   EXPECT_EQ(said.backward, (std::int64_t{48} << 20) + sums + 3 * cuda_allocation_granularity);
   EXPECT_EQ(said.forward, 3 * cuda_allocation_granularity);
+}
+
+Declaration on_gpu(Precision precision, int multiprocessors) {
+  Declaration declaration;
+  declaration.precision = precision;
+  declaration.device = {DeviceKind::Cuda, 80, multiprocessors};
+  declaration.granularity = declaration.device.granularity();
+  return declaration;
+}
+
+// One matrix of 100 rows: 128 of them for each multiprocessor, heads of 80 in slots of 96.
+TEST(GpuAttentionBytes, RowsAndHeadsArePadded) {
+  const GpuAttentionBytes said =
+      gpu_attention_bytes(on_gpu(Precision::BFloat16, 132), {1, 100, 1, 80});
+  EXPECT_EQ(said.backward, 4 * 132 * 128 * 96 + 512 + 3 * 512);
+}
+
+// What is said of no GPU in particular holds for each.
+TEST(GpuAttentionBytes, GrowWithSizesAndMultiprocessors) {
+  constexpr std::array<std::int64_t GpuAttentionBytes::*, 3> parts = {
+      &GpuAttentionBytes::log_sums, &GpuAttentionBytes::forward, &GpuAttentionBytes::backward};
+  for (const Precision precision : {Precision::BFloat16, Precision::Float32, Precision::Float64}) {
+    for (std::int64_t sequence = 1; sequence < 700; sequence += 37) {
+      for (std::int64_t head_size = 8; head_size <= 256; head_size += 24) {
+        const GpuAttentionBytes bytes =
+            gpu_attention_bytes(on_gpu(precision, 108), {2, sequence, 4, head_size});
+        const GpuAttentionBytes longer =
+            gpu_attention_bytes(on_gpu(precision, 108), {2, sequence + 5, 4, head_size});
+        const GpuAttentionBytes any =
+            gpu_attention_bytes(on_gpu(precision, 0), {2, sequence, 4, head_size});
+        for (const auto part : parts) {
+          EXPECT_EQ(bytes.*part % cuda_allocation_granularity, 0);
+          // Keys of long sequences are in fewer parts: only the sums of all of them grow.
+          if (part != &GpuAttentionBytes::forward) EXPECT_LE(bytes.*part, longer.*part);
+          EXPECT_LE(bytes.*part, any.*part);
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -28,6 +28,10 @@ CostTable table() {
   row.backward_transient_bytes = std::int64_t{1} << 40;
   row.in_place_transient_bytes = 6;
   row.pinned = "input 0, output";
+  row.forward_issue_seconds = 1e-6;
+  row.forward_keep_issue_seconds = 2e-6;
+  row.backward_issue_seconds = 3e-6;
+  row.backward_weight_issue_seconds = 4e-6;
   table.rows["node.0"] = row;
   table.rows["node.1 \"quoted\""] = CostRow();
   return table;
@@ -52,7 +56,22 @@ TEST(CostTable, ReadAgainIsEqual) {
   EXPECT_EQ(row.backward_transient_bytes, std::int64_t{1} << 40);
   EXPECT_EQ(row.in_place_transient_bytes, 6);
   EXPECT_EQ(row.pinned, "input 0, output");
+  EXPECT_EQ(row.forward_issue_seconds, 1e-6);
+  EXPECT_EQ(row.forward_keep_issue_seconds, 2e-6);
+  EXPECT_EQ(row.backward_issue_seconds, 3e-6);
+  EXPECT_EQ(row.backward_weight_issue_seconds, 4e-6);
   EXPECT_EQ(to_json(after).dump(), text);
+}
+
+// Tables of processors are what they were before there were issue seconds.
+TEST(CostTable, RowsWithoutIssueSecondsDoNotNameThem) {
+  const nlohmann::json json = nlohmann::json::parse(to_json(table()).dump());
+  EXPECT_TRUE(json["rows"]["node.0"].contains("backward_issue_seconds"));
+  const auto& plain = json["rows"]["node.1 \"quoted\""];
+  for (const auto& [key, value] : plain.items()) EXPECT_EQ(key.find("issue"), std::string::npos);
+  EXPECT_EQ(
+      cost_table_from_json(json, "costs.json").rows.at("node.1 \"quoted\"").forward_issue_seconds,
+      0);
 }
 
 TEST(CostTable, RefusesWhatItDoesNotKnow) {
@@ -129,6 +148,9 @@ TEST(CostTable, AppliedByCostKey) {
   row.forward_transient_bytes = 3;
   row.forward_keep_transient_bytes = 4;
   row.backward_transient_bytes = 5;
+  row.forward_issue_seconds = 6;
+  row.forward_keep_issue_seconds = 7;
+  row.backward_issue_seconds = 8;
   partial.rows["node.1"] = row;
   EXPECT_FALSE(apply_costs(partial, graph));
   EXPECT_FALSE(graph.nodes[0].measured);
@@ -137,6 +159,9 @@ TEST(CostTable, AppliedByCostKey) {
   EXPECT_EQ(graph.nodes[1].forward.seconds, 10);
   EXPECT_EQ(graph.nodes[1].forward_keep.seconds, 11);
   EXPECT_EQ(graph.nodes[1].backward.seconds, 12);
+  EXPECT_EQ(graph.nodes[1].forward.issue_seconds, 6);
+  EXPECT_EQ(graph.nodes[1].forward_keep.issue_seconds, 7);
+  EXPECT_EQ(graph.nodes[1].backward.issue_seconds, 8);
   // Measured transients replace the declared bounds; what is kept and made stays as declared.
   EXPECT_EQ(graph.nodes[1].forward.transient_bytes, 3);
   EXPECT_EQ(graph.nodes[1].forward_keep.transient_bytes, 4);
@@ -176,6 +201,49 @@ TEST(CostTable, HasARowForEachWayToBeKept) {
   EXPECT_EQ(graph.nodes[0].keep_option(1).backward.transient_bytes, 128);
   EXPECT_EQ(graph.nodes[0].keep_option(1).private_slot_bytes,
             before.nodes[0].keep_option(1).private_slot_bytes);
+}
+
+TEST(CostTable, EstimatesHaveAFloorForEachKernel) {
+  ModelGraph graph = chain(2, 1);
+  estimate_seconds({1e12, 1e12}, graph);
+  const ModelGraph without = graph;
+  graph.nodes[0].backward.kernels = 3;
+  graph.nodes[1].forward.floating_point_operations = 1e12;
+  graph.nodes[1].forward.kernels = 0;
+  NominalRates rates{1e12, 1e12, 3e-6, 5e-6};
+  estimate_seconds(rates, graph);
+  EXPECT_LT(without.nodes[0].forward.seconds, 1e-6);
+  EXPECT_EQ(without.nodes[0].forward.issue_seconds, 0);
+  EXPECT_DOUBLE_EQ(graph.nodes[0].forward.seconds, 3e-6);
+  EXPECT_DOUBLE_EQ(graph.nodes[0].forward.issue_seconds, 5e-6);
+  EXPECT_DOUBLE_EQ(graph.nodes[0].backward.seconds, 9e-6);
+  EXPECT_DOUBLE_EQ(graph.nodes[0].backward.issue_seconds, 15e-6);
+  EXPECT_NEAR(graph.nodes[1].forward.seconds, 1, 1e-6);
+  EXPECT_EQ(graph.nodes[1].forward.issue_seconds, 0);
+}
+
+TEST(CostTable, EstimatesTakeTheShareThatAProductReaches) {
+  ModelGraph graph = chain(1, 1);
+  OperationCost& cost = graph.nodes[0].forward;
+  cost.floating_point_operations = 1e12;
+  cost.product = {1024, 1024, 1024};
+  NominalRates rates{1e12, 1e18};  // half of a peak of 2e12
+  rates.efficiency = 0.5;
+  rates.products.points = {{{1024, 1024, 1024}, 0.25}, {{4096, 4096, 4096}, 0.75}};
+  estimate_seconds(rates, graph);
+  EXPECT_NEAR(cost.seconds, 2, 1e-6);
+  cost.product = {2048, 2048, 2048};  // as far from either
+  estimate_seconds(rates, graph);
+  EXPECT_NEAR(cost.seconds, 1, 1e-6);
+  // A size that is no multiple; nothing else of the model is a product.
+  rates.products.alignment = 8;
+  rates.products.unaligned = 0.5;
+  cost.product = {4096, 4095, 4096};
+  estimate_seconds(rates, graph);
+  EXPECT_NEAR(cost.seconds, 1 / 1.5 / 0.5, 1e-3);
+  cost.product = {};
+  estimate_seconds(rates, graph);
+  EXPECT_NEAR(cost.seconds, 1, 1e-6);
 }
 
 TEST(CostTable, MergingKeepsWhatIsShorter) {

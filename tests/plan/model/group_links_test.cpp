@@ -33,6 +33,59 @@ TEST(GroupLinks, CollectivesCostWhatARingDoes) {
   EXPECT_DOUBLE_EQ(collective_traffic("all-gather", 80, 4), 60);
 }
 
+TEST(GroupLinks, ACurveSaysWhatSizesReach) {
+  Link link{1e-6, 100e9, {{{1e4, 1e9}, {1e6, 50e9}, {1e8, 100e9}}}};
+  // 10 µs up to the first point, 20 µs at the second, a millisecond at the last.
+  EXPECT_DOUBLE_EQ(message_seconds(64, link), 11e-6);
+  EXPECT_DOUBLE_EQ(message_seconds(1'000'000, link), 21e-6);
+  EXPECT_DOUBLE_EQ(message_seconds(505'000, link), 16e-6);  // half-way
+  EXPECT_DOUBLE_EQ(message_seconds(200'000'000, link), 2.001e-3);
+  // The rate is that of the whole buffer; each of four members passes on three quarters of it.
+  EXPECT_DOUBLE_EQ(collective_seconds("all-gather", 1'000'000, 4, link), 3e-6 + 0.75 * 20e-6);
+  EXPECT_DOUBLE_EQ(collective_seconds("all-reduce", 1'000'000, 4, link), 6e-6 + 1.5 * 20e-6);
+  EXPECT_EQ(collective_seconds("all-reduce", 1'000'000, 1, link), 0);
+  Cluster cluster = nodes_of_four(true);
+  cluster.between_nodes = link;
+  EXPECT_EQ(GridLinks(cluster, Grid({2, 1, 4})).data().link,
+            (Link{1e-6, 25e9, {{{1e4, 0.25e9}, {1e6, 12.5e9}, {1e8, 25e9}}}}));
+}
+
+TEST(GroupLinks, CurvesOfOtherFormsAreRefused) {
+  const auto refusal = [](RateCurve curve) -> std::string {
+    const char* text = curve.refusal();
+    return text == nullptr ? "" : text;
+  };
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({{{1, 1}, {2, 1}, {3, 1.5}}}), "");
+  EXPECT_NE(refusal({{{1, 1}, {1, 2}}}).find("ascend"), std::string::npos);
+  EXPECT_NE(refusal({{{1, 2}, {2, 1}}}).find("falls"), std::string::npos);
+  EXPECT_NE(refusal({{{1, 1}, {2, 3}}}).find("less time"), std::string::npos);
+  EXPECT_NE(refusal({{{0, 1}}}).find("above 0"), std::string::npos);
+}
+
+// On any curve that is not refused nothing takes longer than its parts one by one, and no part
+// longer than the whole: bounds of searches stand on both.
+TEST(GroupLinks, PartsOfATransferAreNoFaster) {
+  std::mt19937 random(11);
+  const auto share = [&] { return std::uniform_real_distribution<double>(0, 1)(random); };
+  for (int round = 0; round < 200; ++round) {
+    RateCurve curve;
+    RatePoint point{1 + 1e4 * share(), 1e6 * (1 + share())};
+    for (int k = 0; k < 5; ++k) {
+      curve.points.push_back(point);
+      const double growth = 1 + 9 * share();
+      point = {point.bytes * growth, point.bytes_per_second * (1 + share() * (growth - 1))};
+    }
+    ASSERT_EQ(curve.refusal(), nullptr);
+    for (int k = 0; k < 20; ++k) {
+      const double a = 1e6 * share() * share();
+      const double b = 1e6 * share() * share();
+      EXPECT_LE(curve.seconds(a + b), (curve.seconds(a) + curve.seconds(b)) * (1 + 1e-12));
+      EXPECT_LE(curve.seconds(a), curve.seconds(a + b) * (1 + 1e-12));
+    }
+  }
+}
+
 TEST(GroupLinks, TensorPeersAreNeighbours) {
   const GridLinks links(nodes_of_four(false), Grid({2, 2, 2}));
   // Tensor groups {0, 1}, data groups {0, 2} and {1, 3}, stages {0..3} and {4..7}.

@@ -88,9 +88,11 @@ TEST(Lanes, StartAfterWhatTheyFollow) {
   EXPECT_EQ(replay_together({program})[0].seconds, replay(program).seconds);
 }
 
-// The longest path: an instruction ends its seconds after the last of those before it has ended.
+// The longest path: an instruction ends its seconds after the last of those before it has ended,
+// and after the host has issued all up to it.
 std::vector<Span> longest_paths(const Program& program) {
   std::vector<Span> spans;
+  double issued = 0;
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
     std::vector<int> before = instruction.after;
@@ -101,7 +103,8 @@ std::vector<Span> longest_paths(const Program& program) {
         break;
       }
     }
-    double begin = 0;
+    issued += instruction.issue_seconds;
+    double begin = issued;
     for (const int earlier : before) begin = std::max(begin, spans[at(earlier)].end);
     double end = begin + instruction.seconds;
     if (instruction.completes >= 0) end = std::max(end, spans[at(instruction.completes)].end);
@@ -129,6 +132,8 @@ TEST(Lanes, TakeTheLongestPath) {
       const std::vector<Lane> beside = lanes_beside_compute();
       const Lane lane = beside[at(1 + below(static_cast<int>(beside.size()) - 1))];
       Instruction one = work(below(3) == 0 ? Lane::Compute : lane, below(9));
+      // Every other Program is of a device that a host gives its work.
+      if (seed % 2 == 1) one.issue_seconds = below(4);
       if (one.lane != Lane::Compute) {
         while (i > 0 && below(2) == 0) one.after.push_back(below(i));
         open.push_back(i);
@@ -148,6 +153,69 @@ TEST(Lanes, TakeTheLongestPath) {
     EXPECT_EQ(replay_together({program})[0].seconds, wanted.back().end);
   }
   EXPECT_GT(waited, 500);
+}
+
+Instruction launch(double seconds, double issue_seconds) {
+  Instruction instruction = work(Lane::Compute, seconds);
+  instruction.issue_seconds = issue_seconds;
+  return instruction;
+}
+
+TEST(Lanes, TheHostBindsWhereKernelsAreShort) {
+  Program program;
+  // One that is long enough for three to be issued beside it, and three that are shorter than it
+  // takes to issue them.
+  program.instructions = {launch(16, 5), launch(1, 5), launch(1, 5), launch(1, 5), launch(1, 5)};
+  const std::vector<Span> spans = spans_of(program);
+  expect_span(spans, 0, 5, 21);
+  expect_span(spans, 1, 21, 22);
+  expect_span(spans, 2, 22, 23);
+  expect_span(spans, 3, 23, 24);
+  expect_span(spans, 4, 25, 26);
+  const Prediction prediction = replay(program);
+  EXPECT_EQ(prediction.seconds, 26);
+  EXPECT_EQ(prediction.issue_seconds, 25);
+  EXPECT_EQ(prediction.launch_seconds, 5 + 1);
+  const Prediction together = replay_together({program})[0];
+  EXPECT_EQ(together.seconds, 26);
+  EXPECT_EQ(together.issue_seconds, 25);
+  EXPECT_EQ(together.launch_seconds, 6);
+}
+
+Instruction meeting(double seconds, double issue_seconds) {
+  Instruction instruction = launch(seconds, issue_seconds);
+  instruction.channel = Channel{"all-reduce", GroupAxis::Tensor, {0, 1}, -1, 0, 64};
+  return instruction;
+}
+
+// Who comes to a collective late because of its host holds up the other, once: the other comes to
+// it again and again until all are there.
+TEST(Lanes, AHostThatIsLateHoldsUpTheOthers) {
+  Program quick;
+  quick.instructions = {launch(1, 1), meeting(2, 1), launch(1, 1)};
+  Program slow = quick;
+  slow.rank = 1;
+  slow.instructions[0].issue_seconds = 7;
+  const auto together = replay_together({quick, slow});
+  // The slow one issues the collective at 8, when its first kernel ends.
+  EXPECT_EQ(together[0].seconds, 11);
+  EXPECT_EQ(together[1].seconds, 11);
+  EXPECT_EQ(together[0].launch_seconds, 1);
+  EXPECT_EQ(together[1].launch_seconds, 7);
+  EXPECT_EQ(together[0].waited.others, 6);
+}
+
+TEST(Lanes, IssueSecondsAreInTheFileWhereThereAreSome) {
+  Program program;
+  program.instructions = {launch(1, 0), launch(1, 2.5e-6)};
+  const nlohmann::json json = nlohmann::json::parse(to_json(program, {0}, {}).dump());
+  EXPECT_FALSE(json["instructions"][0].contains("issue_seconds"));
+  const Program again = program_from_json(json, "p.json");
+  EXPECT_EQ(again.instructions[0].issue_seconds, 0);
+  EXPECT_EQ(again.instructions[1].issue_seconds, 2.5e-6);
+  nlohmann::json negative = json;
+  negative["instructions"][1]["issue_seconds"] = -1;
+  EXPECT_THROW(program_from_json(negative, "p.json"), ConfigError);
 }
 
 Instruction message(Operation operation, int from, int to, int tag, double seconds) {

@@ -26,8 +26,17 @@ TEST(RunDevice, HasTheKindThatTheKeyNames) {
   // Also where there is none: plans are made on other machines.
   EXPECT_EQ(device_kind(on("cuda")), DeviceKind::Cuda);
   EXPECT_THROW(device_kind(on("gpu")), InternalError);
-  EXPECT_EQ(allocation_granularity(DeviceKind::Cpu), cpu_allocation_granularity);
-  EXPECT_EQ(allocation_granularity(DeviceKind::Cuda), cuda_allocation_granularity);
+  EXPECT_EQ(device_facts(on("cpu")).granularity(), cpu_allocation_granularity);
+  EXPECT_EQ(device_facts(on("cuda")).granularity(), cuda_allocation_granularity);
+}
+
+TEST(RunDevice, AClusterFilesGpuGoesBeforeWhatTheRunNames) {
+  plan::Cluster gpus;
+  gpus.device = {DeviceKind::Cuda, 90, 132};
+  EXPECT_EQ(device_facts(on("cpu"), gpus), gpus.device);
+  EXPECT_EQ(device_facts(on("cuda"), gpus), gpus.device);
+  EXPECT_EQ(device_facts(on("cuda"), {}), device_facts(on("cuda")));
+  EXPECT_EQ(device_facts(on("cpu"), {}), plan::DeviceFacts());
 }
 
 TEST(RunDevice, WithoutCudaAutoIsTheProcessorAndCudaIsRefused) {

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""`garonne plan` for GPUs that are not here: the shipped run file of GPT-2 on the cluster file of an H200."""
+import json
+import re
+import unittest
+
+from support import ProgramTest, SOURCE, run
+
+CLUSTERS = SOURCE / "config" / "clusters"
+GPT2 = SOURCE / "config" / "gpt2_124m.toml"
+ALLOCATION = 512
+LIBRARIES = 64 << 20
+
+
+class GpuPlanTest(ProgramTest):
+    def plan(self, *arguments, config=GPT2, cluster="dgx_h200.toml"):
+        return json.loads(run("plan", config, "--cluster", CLUSTERS / cluster, "--json", *arguments).stdout)
+
+    def test_bytes_are_a_gpus(self):
+        programs = self.folder / "programs"
+        answer = self.plan("--program", programs)
+        self.assertEqual(answer["costs"], "nominal")
+        self.assertLessEqual(answer["peak_bytes"], answer["budget_bytes"])
+        self.assertEqual(answer["memory"]["libraries"], LIBRARIES)
+        program = json.loads(next(programs.glob("rank_*.json")).read_text())
+        self.assertEqual(program["granularity"], {"device": ALLOCATION})
+        self.assertTrue(all(buffer["bytes"] % ALLOCATION == 0 for buffer in program["buffers"]))
+        self.assertEqual([buffer["name"] for buffer in program["buffers"] if buffer["kind"] == "workspace"],
+                         ["cublas.workspace", "cublaslt.workspace"])
+        issued = sum(one.get("issue_seconds", 0) for one in program["instructions"])
+        self.assertAlmostEqual(answer["issue_seconds"], issued, delta=1e-9)
+        self.assertLess(answer["launch_seconds"], 0.01 * answer["seconds"])
+        # What was written is legal, and another file than a processor's.
+        run("check", programs)
+        # A file of version 1 knows neither libraries nor launches; run.device says that it is a GPU.
+        older = self.plan(cluster="jean_zay_h100.toml")
+        self.assertNotIn("libraries", older["memory"])
+        self.assertNotIn("launch_seconds", older)
+        self.assertEqual(older["peak_bytes"] % ALLOCATION, 0)
+
+    def test_small_models_are_bound_by_launches(self):
+        text = run("plan", self.config, "--cluster", CLUSTERS / "dgx_a100.toml", "--memory.budget", "1GiB",
+                   "--train.precision", "bfloat16").stdout
+        self.assertRegex(text, r"bound by launches, [1-9][0-9] % of the step: the host takes [0-9.]+ ms to issue it")
+        self.assertRegex(text, r"\n  libraries +37748736 B")
+        large = run("plan", GPT2, "--cluster", CLUSTERS / "dgx_a100.toml", "--memory.budget", "70GiB").stdout
+        self.assertRegex(large, r"launches: the host takes [0-9.]+ ms to issue it, hidden")
+
+    def test_the_smallest_budget_is_the_same_number(self):
+        least = self.plan()["minimum_budget_bytes"]
+        self.assertLessEqual(self.plan("--memory.budget", least)["peak_bytes"], least)
+        refused = run("plan", GPT2, "--cluster", CLUSTERS / "dgx_h200.toml", "--memory.budget", least - 1, check=3).stderr
+        self.assertIn(str(least), refused)
+
+    def test_what_a_device_has_is_the_automatic_budget(self):
+        answer = self.plan("--memory.budget", "auto")
+        free = 141 * 10**9 - (600 << 20)
+        self.assertAlmostEqual(answer["budget_bytes"], free * 16 // 17 - (256 << 20), delta=ALLOCATION)
+        self.assertEqual(answer["budget_bytes"] % ALLOCATION, 0)
+
+    def test_half_of_the_memory_is_enough(self):
+        kept = self.plan("--memory.plan", "keep-all")["peak_bytes"]
+        half = self.plan("--memory.plan", "greedy", "--memory.budget", kept // 2)
+        self.assertLessEqual(half["peak_bytes"], kept // 2)
+
+    def test_a_search_plans_gpus(self):
+        grids = self.plan("--ranks", 4, "--train.global_batch", 64, "--train.micro_batch", 8, "--model.layers", 4)["grids"]
+        self.assertTrue(all(peak > LIBRARIES for grid in grids for peak in grid["peak_bytes"]))
+
+    def test_refusals_name_what_was_given(self):
+        swept = run("plan", GPT2, "--cluster", CLUSTERS / "dgx_h200.toml", "--sweep", "batch", check=2).stderr
+        self.assertIn("--sweep", swept)
+        text = (CLUSTERS / "dgx_h200.toml").read_text()
+        damaged = self.folder / "damaged.toml"
+        damaged.write_text(text.replace("multiprocessors = 132", "multiprocessors = 0"))
+        line = 1 + text[:text.index("multiprocessors = 132")].count("\n")
+        refused = run("plan", GPT2, "--cluster", damaged, check=2).stderr
+        self.assertTrue(re.search(rf"device.multiprocessors = 0.*line {line}", refused), refused)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,166 @@
+// Programs for a GPU: what kernels take to issue and at least, and what libraries keep.
+#include "plan/step/launches.hpp"
+
+#include <gtest/gtest.h>
+
+#include "base/bytes.hpp"
+#include "plan/model/cost_table.hpp"
+#include "plan/model/step_costs.hpp"
+#include "plan/program/proofs.hpp"
+#include "plan/program/replay.hpp"
+#include "plan/stage/smallest_budget.hpp"
+#include "plan/step/graphs.hpp"
+
+namespace garonne::plan::test {
+namespace {
+
+constexpr std::int64_t workspace = 1 << 20;
+
+StepShape on_a_gpu(StepShape step) {
+  step.granularity = cuda_allocation_granularity;
+  step.kernels = {3e-6, 5e-6};
+  step.workspaces = {{"cublas", workspace}, {"cublaslt", 300}};
+  return step;
+}
+
+// Bytes as a GPU has them.
+ModelGraph for_a_gpu(ModelGraph graph, const NominalRates& rates) {
+  const auto round = [](std::int64_t& bytes) {
+    bytes = round_up(bytes, cuda_allocation_granularity);
+  };
+  for (auto& value : graph.values) round(value.bytes);
+  for (auto& node : graph.nodes) {
+    for (auto& slot : node.private_slot_bytes) round(slot);
+    for (OperationCost* const cost :
+         {&node.forward, &node.forward_keep, &node.backward, &node.backward_weight})
+      round(cost->transient_bytes);
+  }
+  estimate_seconds(rates, graph);
+  return graph;
+}
+
+Program program_of(const ModelGraph& graph, const StepShape& step) {
+  return make_training_program(graph, step,
+                               same_for_all(schedule_of(graph, "keep-all"), step.micro_batches));
+}
+
+TEST(Launches, NothingChangesWhereTheHostComputes) {
+  const ModelGraph graph = chain(3, 2);
+  const StepShape step = step_shape(2, 2, 4096);
+  const Program program = program_of(graph, step);
+  Program launched = program;
+  add_launches(launched, {});
+  EXPECT_EQ(program_hash(launched), program_hash(program));
+  for (const Instruction& instruction : program.instructions)
+    EXPECT_EQ(instruction.issue_seconds, 0);
+  EXPECT_EQ(replay(program).launch_seconds, 0);
+}
+
+TEST(Launches, EveryKernelIsIssued) {
+  const NominalRates rates{1e15, 4e12, 3e-6, 5e-6};
+  for (const int ranks : {1, 2}) {
+    const ModelGraph graph = for_a_gpu(chain(3, 2), rates);
+    const StepShape step = on_a_gpu(step_shape(2, ranks, 4096));
+    const Program program = program_of(graph, step);
+    double issued = 0;
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.operation == Operation::Wait) {
+        EXPECT_EQ(instruction.issue_seconds, 0);
+        continue;
+      }
+      EXPECT_GE(instruction.issue_seconds, 5e-6) << describe(instruction);
+      issued += instruction.issue_seconds;
+      if (instruction.lane == Lane::Compute && instruction.operation != Operation::Load &&
+          instruction.operation != Operation::Report) {
+        EXPECT_GE(instruction.seconds, 3e-6) << describe(instruction);
+      }
+      if (instruction.operation == Operation::Update) {
+        EXPECT_NEAR(instruction.issue_seconds,
+                    5e-6 * static_cast<double>(instruction.arguments.pieces.size()), 1e-12);
+      }
+    }
+    prove(program, graph);
+    const Prediction prediction = replay(program);
+    EXPECT_DOUBLE_EQ(prediction.issue_seconds, issued);
+    // Small kernels on a fast device: the host binds, and all of its time is in the step.
+    EXPECT_GE(prediction.seconds, issued);
+    EXPECT_GT(prediction.launch_seconds, 0.2 * prediction.seconds);
+  }
+}
+
+TEST(Launches, AMeasuredUpdateSaysWhatAKernelTakesToIssue) {
+  ModelGraph graph = chain(1, 1);
+  StepShape step = step_shape(1, 1, 0);
+  CostTable costs;
+  costs.rows[step_cost_key("adamw", "bfloat16")].forward_seconds = 1e-3;
+  apply_costs(costs, "adamw", "bfloat16", graph, step);
+  EXPECT_EQ(step.kernels.issue, 0);
+  costs.rows[step_cost_key("adamw", "bfloat16")].forward_issue_seconds = 4e-6;
+  apply_costs(costs, "adamw", "bfloat16", graph, step);
+  EXPECT_EQ(step.kernels.issue, 4e-6);
+}
+
+// As of a residual whose gradient is the incoming one.
+TEST(Launches, APassOfNoKernelsIsNotIssued) {
+  ModelGraph graph = chain(2, 1);
+  graph.nodes[1].backward.kernels = 0;
+  graph = for_a_gpu(graph, {1e15, 4e12, 3e-6, 5e-6});
+  const Program program = program_of(graph, on_a_gpu(step_shape(1, 1, 0)));
+  int passes = 0;
+  for (const Instruction& instruction : program.instructions) {
+    if (!is_backward(instruction.operation)) continue;
+    ++passes;
+    EXPECT_EQ(instruction.issue_seconds, instruction.node_index == 1 ? 0 : 5e-6);
+  }
+  EXPECT_EQ(passes, 3);
+}
+
+TEST(Launches, LongKernelsHideTheHost) {
+  const NominalRates rates{1e6, 1e6, 3e-6, 5e-6};
+  const ModelGraph graph = for_a_gpu(chain(3, 2), rates);
+  const Prediction prediction = replay(program_of(graph, on_a_gpu(step_shape(2, 1, 0))));
+  EXPECT_LT(prediction.launch_seconds, 0.01 * prediction.seconds);
+}
+
+TEST(Launches, WorkspacesAreHeldAllTheTime) {
+  const NominalRates rates{1e15, 4e12, 3e-6, 5e-6};
+  const ModelGraph graph = for_a_gpu(chain(3, 2), rates);
+  for (const int zero : {0, 1, 2, 3}) {
+    StepShape step = on_a_gpu(step_shape(2, 2, 4096));
+    step.zero = zero;
+    const Program program = program_of(graph, step);
+    EXPECT_EQ(program.tier(Tier::Device).granularity, 512);
+    for (const Buffer& buffer : program.buffers) EXPECT_EQ(buffer.bytes % 512, 0) << buffer.name;
+    StepShape without = step;
+    without.workspaces.clear();
+    const Prediction less = replay(program_of(graph, without));
+    const Prediction more = replay(program);
+    EXPECT_EQ(more.peak_bytes - less.peak_bytes, workspace + 512);
+    EXPECT_EQ(more.static_bytes - less.static_bytes, workspace + 512);
+    EXPECT_EQ(more.peak_by_kind[static_cast<std::size_t>(BufferKind::Workspace)], workspace + 512);
+    EXPECT_EQ(static_bytes(graph, step) - static_bytes(graph, without), workspace + 512);
+    const Prediction forward = replay(make_forward_program(graph, step, graph.loss));
+    const Prediction bare = replay(make_forward_program(graph, without, graph.loss));
+    EXPECT_EQ(forward.peak_bytes - bare.peak_bytes, workspace + 512);
+    const Program again =
+        program_from_json(nlohmann::json::parse(to_json(program, {0}, {}).dump()), "program.json");
+    EXPECT_EQ(program_hash(again), program_hash(program));
+    prove(program, graph);
+  }
+}
+
+// The smallest budget has them in it, and no less works.
+TEST(Launches, TheSmallestBudgetHasTheWorkspaces) {
+  const NominalRates rates{1e15, 4e12, 3e-6, 5e-6};
+  const ModelGraph graph = for_a_gpu(chain(4, 2), rates);
+  const StepShape step = on_a_gpu(step_shape(1, 1, 0));
+  StepShape without = step;
+  without.workspaces.clear();
+  const auto smallest = [&](const StepShape& of) {
+    return find_lean_plans(graph, of, "auto", nullptr).bytes;
+  };
+  EXPECT_EQ(smallest(step) - smallest(without), workspace + 512);
+}
+
+}  // namespace
+}  // namespace garonne::plan::test
