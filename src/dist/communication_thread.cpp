@@ -26,6 +26,26 @@ void prepare_this_thread() {
 #endif
 }
 
+// Whether this wait is the one that is watched: one at a time, another one after it.
+class Watched {
+ public:
+  explicit Watched(std::atomic<bool>& taken) : taken_(taken) {}
+  ~Watched() {
+    if (mine_) taken_ = false;
+  }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+  bool take() {
+    if (!mine_) mine_ = !taken_.exchange(true);
+    return mine_;
+  }
+
+ private:
+  std::atomic<bool>& taken_;
+  bool mine_ = false;
+};
+
 }  // namespace
 
 CommunicationThread::CommunicationThread(Session& session)
@@ -81,8 +101,11 @@ void CommunicationThread::wait(Ticket ticket) {
   submitted_.notify_all();  // it may be asleep between two polls
   const auto over = [&] { return failure_ || !unfinished_.contains(ticket.number); };
   const auto start = std::chrono::steady_clock::now();
+  Watched mine(watched_);
   while (!completed_.wait_for(lock, wait_watched_every, over)) {
     if (!session_.watches_waits()) continue;
+    // Of lanes that wait beside each other, one is enough to say who is missing.
+    if (!mine.take()) continue;
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     lock.unlock();
     session_.waiting(waited.count(), true);

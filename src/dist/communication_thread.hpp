@@ -2,6 +2,7 @@
 // calls, so this thread polls while the others compute, and sleeps between polls.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -81,6 +82,7 @@ class CommunicationThread {
   int waiting_ = 0;
   bool stopping_ = false;
   std::exception_ptr failure_;
+  std::atomic<bool> watched_ = false;  // one of those who wait
 
   std::vector<Submission> active_;             // touched by the thread only
   std::vector<std::uint64_t> just_completed_;  // likewise

@@ -1,5 +1,7 @@
-// Stands in for nccl_transport.cpp in builds without NCCL.
+// Stands in for NCCL and for the kernel of the sums in builds without them.
 #include "base/error.hpp"
+#include "dist/device_sum.hpp"
+#include "dist/nccl_library.hpp"
 #include "dist/transports.hpp"
 
 namespace garonne::dist {
@@ -9,10 +11,14 @@ void expect_nccl_built() {
                       "configure with scripts/setup --cuda, or set grid.transport to \"mpi\"");
 }
 
-std::unique_ptr<Transport> make_nccl_transport(Session&, CommunicationThread&, std::vector<int>,
-                                               const TransportOptions&) {
+std::unique_ptr<NcclLibrary> make_nccl_library() {
   expect_nccl_built();
   return nullptr;
+}
+
+device::CudaStatus device_sum_in_order(void*, const DeviceTerms&, std::int64_t, ScalarType,
+                                       device::CudaStream) {
+  throw InternalError("a sum on a GPU in a build without CUDA");
 }
 
 }  // namespace garonne::dist

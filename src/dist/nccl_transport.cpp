@@ -1,343 +1,450 @@
-// The transport over NCCL, between buffers of CUDA devices. Pieces travel by NCCL; the sums are our
-// own, since NCCL adds in an order that depends on its algorithm.
-#include <cuda_runtime_api.h>
-#include <nccl.h>
+#include "dist/nccl_transport.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <deque>
-#include <exception>
-#include <map>
-#include <memory>
-#include <tuple>
 #include <utility>
 
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
-#include "dist/device_sum.hpp"
+#include "device/device.hpp"
 #include "dist/session.hpp"
 #include "dist/transports.hpp"
 
 namespace garonne::dist {
 namespace {
 
-void check_cuda(int code, const char* operation) {
-  if (code == cudaSuccess) return;
-  throw CommunicationError(operation, cudaGetErrorString(static_cast<cudaError_t>(code)));
+constexpr std::size_t scratch_bytes = 512;  // of each member
+constexpr int most_tag = 32767;
+constexpr std::chrono::milliseconds looks_every{100};
+
+const DeviceSide& side_of(const TransportOptions& options) {
+  expect(options.side != nullptr && options.side->device != nullptr &&
+             options.side->runtime != nullptr,
+         "NCCL is for buffers of a CUDA device");
+  return *options.side;
 }
 
-void check_nccl(ncclResult_t code, const char* operation, ncclComm_t communicator = nullptr) {
-  if (code == ncclSuccess) return;
-  std::string reason = ncclGetErrorString(code);
-  if (const char* last = ncclGetLastError(communicator); last && *last) {
-    reason += std::string(": ") + last;
-  }
-  throw CommunicationError(operation, reason);
+device::CudaStream compute_stream(const DeviceSide& side) {
+  const Queue queue = side.device->queue(Lane::Compute);
+  expect(queue.device == DeviceKind::Cuda, "NCCL is for buffers of a CUDA device");
+  return static_cast<device::CudaStream>(queue.native);
 }
-
-// NCCL calls between the two ends travel as one operation, so that sends and receives cannot wait
-// for each other.
-template <typename Calls>
-void grouped(const char* operation, Calls calls) {
-  check_nccl(ncclGroupStart(), operation);
-  calls();
-  check_nccl(ncclGroupEnd(), operation);
-}
-
-// Operations that complete in their order: a communicator, and the stream that they are put on.
-class Lane {
- public:
-  Lane(int ranks, int rank, const ncclUniqueId& id) {
-    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-    check_nccl(ncclCommInitRank(&communicator_, ranks, id, rank), "ncclCommInitRank");
-  }
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
-  ~Lane() {
-    // Waiting for peers that may be gone could take for ever.
-    if (std::uncaught_exceptions() > 0) {
-      ncclCommAbort(communicator_);
-    } else {
-      cudaStreamSynchronize(stream_);
-      ncclCommDestroy(communicator_);
-    }
-    for (const Pending& pending : pending_) cudaEventDestroy(pending.event);
-    for (cudaEvent_t event : spare_events_) cudaEventDestroy(event);
-    cudaStreamDestroy(stream_);
-  }
-
-  ncclComm_t communicator() const { return communicator_; }
-  cudaStream_t stream() const { return stream_; }
-
-  // Names everything that has been put on the stream so far.
-  void mark(std::uint64_t number) {
-    forget_completed();
-    cudaEvent_t event = nullptr;
-    if (spare_events_.empty()) {
-      check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-    } else {
-      event = spare_events_.back();
-      spare_events_.pop_back();
-    }
-    check_cuda(cudaEventRecord(event, stream_), "cudaEventRecord");
-    pending_.push_back({number, event});
-  }
-
-  // Null where it is complete, or another lane's.
-  cudaEvent_t event_of(std::uint64_t number) const {
-    const auto found = std::find_if(pending_.begin(), pending_.end(), [&](const Pending& pending) {
-      return pending.number == number;
-    });
-    return found == pending_.end() ? nullptr : found->event;
-  }
-
-  void forget_completed() {
-    while (!pending_.empty()) {
-      const cudaError_t state = cudaEventQuery(pending_.front().event);
-      if (state == cudaErrorNotReady) return;
-      check_cuda(state, "cudaEventQuery");
-      spare_events_.push_back(pending_.front().event);
-      pending_.pop_front();
-    }
-  }
-
-  void check(ncclResult_t code, const char* operation) const {
-    check_nccl(code, operation, communicator_);
-  }
-
-  void check_health() const {
-    ncclResult_t state = ncclSuccess;
-    check(ncclCommGetAsyncError(communicator_, &state), "ncclCommGetAsyncError");
-    check(state, "an operation on the device");
-  }
-
-  // Empty messages are left out: both sides know the sizes.
-  void send(const std::byte* data, std::int64_t bytes, int to) const {
-    if (bytes == 0) return;
-    check(ncclSend(data, static_cast<std::size_t>(bytes), ncclInt8, to, communicator_, stream_),
-          "send");
-  }
-
-  void receive(std::byte* data, std::int64_t bytes, int from) const {
-    if (bytes == 0) return;
-    check(ncclRecv(data, static_cast<std::size_t>(bytes), ncclInt8, from, communicator_, stream_),
-          "receive");
-  }
-
- private:
-  struct Pending {
-    std::uint64_t number;
-    cudaEvent_t event;
-  };
-
-  cudaStream_t stream_ = nullptr;
-  ncclComm_t communicator_ = nullptr;
-  std::deque<Pending> pending_;
-  std::vector<cudaEvent_t> spare_events_;
-};
-
-class NcclTransport final : public Transport {
- public:
-  NcclTransport(Session& session, CommunicationThread& thread, std::vector<int> members,
-                const TransportOptions& options)
-      : Transport(std::move(members), session.rank()),
-        device_(options.device),
-        compute_stream_(static_cast<cudaStream_t>(options.compute_stream)) {
-    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
-    check_cuda(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming), "cudaEventCreate");
-    // Ids come by messages over a host transport of the same group.
-    const auto host = make_transport("mpi", session, thread, this->members());
-    const auto id_of = [&](int first) {
-      ncclUniqueId id{};
-      if (member() == first) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
-      host->wait(host->broadcast(&id, sizeof id, first));
-      return id;
-    };
-    collectives_ = std::make_unique<Lane>(size(), member(), id_of(0));
-    lanes_ = options.lanes;
-    for (const MessageLane& lane : options.message_lanes) {
-      expect(lane.from != lane.to && lane.number >= 0 && lane.number < lanes_,
-             "a lane of messages leads from one member to another");
-      const ncclUniqueId id = id_of(lane.from);
-      if (member() != lane.from && member() != lane.to) continue;
-      messages_[{lane.from, lane.to, lane.number}] =
-          std::make_unique<Lane>(2, member() == lane.from ? 0 : 1, id);
-    }
-  }
-
-  ~NcclTransport() override { cudaEventDestroy(ready_); }
-
-  std::string_view name() const override { return "nccl"; }
-  bool on_device() const override { return true; }
-
-  Ticket all_reduce_sum(void* data, std::int64_t elements, ScalarType type,
-                        void* staging) override {
-    begin(*collectives_);
-    reduce_pieces(static_cast<std::byte*>(data), elements, type, static_cast<std::byte*>(staging));
-    gather_pieces(static_cast<std::byte*>(data), elements, scalar_bytes(type));
-    return end(*collectives_);
-  }
-
-  Ticket reduce_scatter_sum(void* data, std::int64_t elements, ScalarType type,
-                            void* staging) override {
-    begin(*collectives_);
-    reduce_pieces(static_cast<std::byte*>(data), elements, type, static_cast<std::byte*>(staging));
-    return end(*collectives_);
-  }
-
-  Ticket all_gather(void* data, std::int64_t elements, std::int64_t element_bytes) override {
-    begin(*collectives_);
-    gather_pieces(static_cast<std::byte*>(data), elements, element_bytes);
-    return end(*collectives_);
-  }
-
-  Ticket broadcast(void* data, std::int64_t bytes, int root) override {
-    expect(root >= 0 && root < size(), "the root of a broadcast is no member");
-    begin(*collectives_);
-    collectives_->check(ncclBroadcast(data, data, static_cast<std::size_t>(bytes), ncclInt8, root,
-                                      collectives_->communicator(), collectives_->stream()),
-                        "broadcast");
-    return end(*collectives_);
-  }
-
-  Ticket send(const void* data, std::int64_t bytes, int to, int tag) override {
-    Lane& lane = lane_of(member(), to, tag);
-    begin(lane);
-    lane.send(static_cast<const std::byte*>(data), bytes, messages_.empty() ? to : 1);
-    return end(lane);
-  }
-
-  Ticket receive(void* data, std::int64_t bytes, int from, int tag) override {
-    Lane& lane = lane_of(from, member(), tag);
-    begin(lane);
-    lane.receive(static_cast<std::byte*>(data), bytes, messages_.empty() ? from : 0);
-    return end(lane);
-  }
-
-  void wait(Ticket ticket) override {
-    check_health();
-    if (cudaEvent_t event = event_of(ticket)) {
-      check_cuda(cudaStreamWaitEvent(compute_stream_, event, 0), "cudaStreamWaitEvent");
-    }
-  }
-
-  bool done(Ticket ticket) override {
-    check_health();
-    for_each_lane([](Lane& lane) { lane.forget_completed(); });
-    return event_of(ticket) == nullptr;
-  }
-
- private:
-  template <typename Work>
-  void for_each_lane(Work work) const {
-    work(*collectives_);
-    for (const auto& [ends, lane] : messages_) work(*lane);
-  }
-
-  Lane& lane_of(int from, int to, int tag) {
-    if (messages_.empty()) return *collectives_;
-    const auto found = messages_.find({from, to, tag % lanes_});
-    expect(found != messages_.end(), "a message in a lane that the group was not made with");
-    return *found->second;
-  }
-
-  // The lane continues after what the caller has put on the compute stream so far.
-  void begin(const Lane& lane) {
-    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
-    check_cuda(cudaEventRecord(ready_, compute_stream_), "cudaEventRecord");
-    check_cuda(cudaStreamWaitEvent(lane.stream(), ready_, 0), "cudaStreamWaitEvent");
-  }
-
-  Ticket end(Lane& lane) {
-    lane.mark(++last_number_);
-    return {last_number_};
-  }
-
-  cudaEvent_t event_of(Ticket ticket) const {
-    cudaEvent_t event = nullptr;
-    for_each_lane([&](const Lane& lane) {
-      if (event == nullptr) event = lane.event_of(ticket.number);
-    });
-    return event;
-  }
-
-  void check_health() const {
-    for_each_lane([](const Lane& lane) { lane.check_health(); });
-  }
-
-  std::int64_t begin_of(std::int64_t elements, int peer) const {
-    return piece_begin(elements, size(), peer);
-  }
-  std::int64_t length_of(std::int64_t elements, int peer) const {
-    return piece_end(elements, size(), peer) - piece_begin(elements, size(), peer);
-  }
-
-  void reduce_pieces(std::byte* data, std::int64_t elements, ScalarType type, std::byte* staging) {
-    const std::int64_t bytes = scalar_bytes(type);
-    const std::int64_t own = length_of(elements, member());
-    const std::int64_t slot_bytes = piece_elements(elements, size()) * bytes;
-    const auto staged = [&](int peer) {
-      return staging + (peer < member() ? peer : peer - 1) * slot_bytes;
-    };
-    grouped("reduce-scatter", [&] {
-      for (int peer = 0; peer < size(); ++peer) {
-        if (peer == member()) continue;
-        collectives_->send(data + begin_of(elements, peer) * bytes,
-                           length_of(elements, peer) * bytes, peer);
-        collectives_->receive(staged(peer), own * bytes, peer);
-      }
-    });
-    std::byte* result = data + begin_of(elements, member()) * bytes;
-    const auto term = [&](int peer) -> std::byte* {
-      return peer == member() ? result : staged(peer);
-    };
-    // A kernel takes so many terms; a partial sum stands in the place of the last one that went
-    // into it, and is the first term of the next kernel.
-    int next = 0;
-    const std::byte* partial = nullptr;
-    while (next < size()) {
-      DeviceTerms terms;
-      if (partial) terms.terms[terms.count++] = partial;
-      while (next < size() && terms.count < most_device_terms) {
-        terms.terms[terms.count++] = term(next++);
-      }
-      std::byte* sum = next == size() ? result : term(next - 1);
-      check_cuda(device_sum_in_order(sum, terms, own, type, collectives_->stream()),
-                 "sum on the device");
-      partial = sum;
-    }
-  }
-
-  void gather_pieces(std::byte* data, std::int64_t elements, std::int64_t bytes) {
-    const std::byte* own = data + begin_of(elements, member()) * bytes;
-    grouped("all-gather", [&] {
-      for (int peer = 0; peer < size(); ++peer) {
-        if (peer == member()) continue;
-        collectives_->send(own, length_of(elements, member()) * bytes, peer);
-        collectives_->receive(data + begin_of(elements, peer) * bytes,
-                              length_of(elements, peer) * bytes, peer);
-      }
-    });
-  }
-
-  int device_;
-  cudaStream_t compute_stream_;
-  cudaEvent_t ready_ = nullptr;
-  int lanes_ = 1;
-  std::unique_ptr<Lane> collectives_;
-  std::map<std::tuple<int, int, int>, std::unique_ptr<Lane>> messages_;  // from, to, number
-  std::uint64_t last_number_ = 0;
-};
 
 }  // namespace
 
-void expect_nccl_built() {}
+// Of a member, equal on all of them once they are exchanged.
+struct NcclTransport::Facts {
+  std::int64_t node = 0;
+  std::int64_t version = 0;
+  std::array<char, 48> bus_id{};
+};
 
-std::unique_ptr<Transport> make_nccl_transport(Session& session, CommunicationThread& thread,
-                                               std::vector<int> members,
-                                               const TransportOptions& options) {
-  if (members.size() == 1) return make_self_transport(std::move(members), session.rank());
-  return std::make_unique<NcclTransport>(session, thread, std::move(members), options);
+NcclParts NcclParts::built_in() {
+  return {.library = make_nccl_library(), .sum = device_sum_in_order};
+}
+
+NcclTransport::NcclTransport(Session& session, CommunicationThread& thread,
+                             std::vector<int> members, const TransportOptions& options,
+                             NcclParts parts)
+    : Transport(std::move(members), session.rank()),
+      session_(session),
+      parts_(std::move(parts)),
+      calls_(*side_of(options).runtime, *parts_.library, side_of(options).ordinal,
+             options.limit_seconds),
+      group_(options.name),
+      compute_(compute_stream(side_of(options))),
+      exceptions_at_start_(std::uncaught_exceptions()) {
+  calls_.set_device();
+  calls_.cuda(calls_.runtime().create_event(ready_, false), "cudaEventCreateWithFlags", group_);
+  const auto host = make_transport("mpi", session, thread, this->members());
+  const std::vector<Facts> facts = exchange_facts(*host, session);
+  expect_own_devices(facts);
+  std::vector<int> nodes = parts_.nodes;
+  if (nodes.empty()) {
+    for (const Facts& each : facts) nodes.push_back(static_cast<int>(each.node));
+  }
+  order_ = order_over_nodes(nodes);
+  reduction_ = reduction_of(order_, member());
+  make_lanes(*host, options);
+  connect();
+  watch_ = std::thread([this] { watch(); });
+}
+
+std::vector<NcclTransport::Facts> NcclTransport::exchange_facts(Transport& host,
+                                                                const Session& session) const {
+  Facts mine;
+  int version = 0;
+  calls_.nccl(calls_.library().version(version), "ncclGetVersion", group_, nullptr);
+  std::string bus_id;
+  calls_.cuda(calls_.runtime().bus_id(calls_.ordinal(), bus_id), "cudaDeviceGetPCIBusId", group_);
+  mine.node = session.node_first_rank();
+  mine.version = version;
+  bus_id.copy(mine.bus_id.data(), mine.bus_id.size() - 1);
+  std::vector<Facts> facts(static_cast<std::size_t>(size()));
+  facts[static_cast<std::size_t>(member())] = mine;
+  host.wait(host.all_gather(facts.data(), size(), sizeof(Facts)));
+  return facts;
+}
+
+// Alike on all members.
+void NcclTransport::expect_own_devices(const std::vector<Facts>& facts) const {
+  for (std::size_t one = 0; one < facts.size(); ++one) {
+    if (facts[one].version != facts[0].version) {
+      throw CommunicationError(
+          "start of NCCL",
+          fmt::format("ranks {} and {} have NCCL {} and {}: all ranks need one", members()[0],
+                      members()[one], facts[0].version, facts[one].version));
+    }
+    for (std::size_t other = 0; other < one; ++other) {
+      if (facts[one].node != facts[other].node || facts[one].bus_id != facts[other].bus_id)
+        continue;
+      throw ConfigError("grid.transport", "nccl",
+                        fmt::format("ranks {} and {} share the device at {}, and NCCL has one rank "
+                                    "on a device. Start as many ranks on a node as it has devices, "
+                                    "or set grid.transport to \"mpi\"",
+                                    members()[other], members()[one], facts[one].bus_id.data()));
+    }
+  }
+}
+
+// In one order on all members: that of the group, then those of its lanes.
+void NcclTransport::make_lanes(Transport& host, const TransportOptions& options) {
+  NcclId id;
+  if (member() == 0) {
+    calls_.nccl(calls_.library().make_id(id), "ncclGetUniqueId", group_, nullptr);
+  }
+  host.wait(host.broadcast(&id, sizeof id, 0));
+  collectives_ = std::make_unique<NcclLane>(calls_, group_);
+  collectives_->start(id, size(), member());
+  lanes_ = options.lanes;
+  for (std::size_t number = 0; number < options.message_lanes.size(); ++number) {
+    const MessageLane& lane = options.message_lanes[number];
+    expect(lane.from != lane.to && lane.number >= 0 && lane.number < lanes_,
+           "a lane of messages leads from one member to another");
+    if (member() != lane.from && member() != lane.to) {
+      NcclLane::decline(calls_, *collectives_);
+      continue;
+    }
+    auto& made = messages_[{lane.from, lane.to, lane.number}];
+    made = std::make_unique<NcclLane>(
+        calls_, fmt::format("{} {} to {} lane {}", group_, lane.from, lane.to, lane.number));
+    made->split_from(*collectives_, static_cast<int>(number), member() == lane.from ? 0 : 1);
+  }
+}
+
+void NcclTransport::connect() {
+  const auto bytes = static_cast<std::int64_t>(scratch_bytes);
+  void* memory = nullptr;
+  calls_.cuda(calls_.runtime().allocate(memory, scratch_bytes * static_cast<std::size_t>(size())),
+              "cudaMalloc", group_);
+  auto* const scratch = static_cast<std::byte*>(memory);
+  put(*collectives_, "first exchange", [&] {
+    collectives_->grouped([&] {
+      for (int peer = 0; peer < size(); ++peer) {
+        if (peer == member()) continue;
+        collectives_->send(scratch + member() * bytes, bytes, peer);
+        collectives_->receive(scratch + peer * bytes, bytes, peer);
+      }
+    });
+    collectives_->all_gather(scratch + member() * bytes, scratch, bytes);
+    collectives_->broadcast(scratch, bytes, 0);
+  });
+  for (const auto& [ends, lane] : messages_) {
+    put(*lane, "first message", [&, from = std::get<0>(ends)] {
+      lane->grouped([&] {
+        if (member() == from) lane->send(scratch, bytes, 1);
+        if (member() != from) lane->receive(scratch, bytes, 0);
+      });
+    });
+  }
+  const std::string activity = fmt::format("first operations of NCCL for {}", group_);
+  wait_until_idle(activity);
+  calls_.cuda(calls_.runtime().free(memory), "cudaFree", activity);
+}
+
+void NcclTransport::wait_until_idle(const std::string& activity) {
+  calls_.wait(
+      [&] {
+        const std::lock_guard lock(mutex_);
+        bool idle = true;
+        for_each_lane([&](NcclLane& lane) {
+          lane.look(Clock::now());
+          if (const auto trouble = lane.trouble(Clock::now())) throw CommunicationError(*trouble);
+          idle = idle && lane.idle();
+        });
+        return idle;
+      },
+      activity);
+}
+
+NcclTransport::~NcclTransport() {
+  stop_watching();
+  if (std::uncaught_exceptions() > exceptions_at_start_ || failure_) {
+    leave();
+    return;
+  }
+  try {
+    calls_.set_device();
+    wait_until_idle(fmt::format("end of NCCL for {}", group_));
+    for (const auto& [ends, lane] : messages_) lane->finish();
+    collectives_->finish();
+    calls_.cuda(calls_.runtime().destroy_event(ready_), "cudaEventDestroy", group_);
+  } catch (const Error& error) {
+    // Nobody else would say so, and the others wait.
+    session_.abort(error.code(), error.what());
+  }
+}
+
+// The others may be gone, so nothing is waited for without an end. Streams that hang would hold up
+// the end of the device: aborting makes the kernels on them end.
+void NcclTransport::leave() {
+  std::vector<NcclCommunicator> communicators;
+  for (const auto& [ends, lane] : messages_) communicators.push_back(lane->communicator());
+  communicators.push_back(collectives_->communicator());
+  struct End {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool there = false;
+  };
+  const auto end = std::make_shared<End>();
+  std::thread([end, communicators, library = parts_.library] {
+    for (NcclCommunicator communicator : communicators) {
+      static_cast<void>(library->abort(communicator));
+    }
+    const std::lock_guard lock(end->mutex);
+    end->there = true;
+    end->changed.notify_all();
+  }).detach();
+  std::unique_lock lock(end->mutex);
+  end->changed.wait_for(lock, std::chrono::duration<double>(parts_.abort_seconds),
+                        [&] { return end->there; });
+}
+
+void NcclTransport::for_each_lane(const std::function<void(NcclLane&)>& work) const {
+  work(*collectives_);
+  for (const auto& [ends, lane] : messages_) work(*lane);
+}
+
+NcclLane& NcclTransport::lane_of(int from, int to, int tag) const {
+  if (messages_.empty()) return *collectives_;
+  const auto found = messages_.find({from, to, tag % lanes_});
+  expect(found != messages_.end(), "a message in a lane that the group was not made with");
+  return *found->second;
+}
+
+std::string NcclTransport::who(int member) const {
+  return fmt::format("rank {}", members()[static_cast<std::size_t>(member)]);
+}
+
+void NcclTransport::check_peer(int peer, int tag) const {
+  expect(peer >= 0 && peer < size() && peer != member(), "a message goes to another member");
+  expect(tag >= 0 && tag <= most_tag, "a tag lies between 0 and 32767");
+}
+
+// The lane goes on after what the caller has put on the compute stream so far.
+Ticket NcclTransport::put(NcclLane& lane, const std::string& what,
+                          const std::function<void()>& calls) {
+  const std::lock_guard lock(mutex_);
+  rethrow_failure();
+  held_since_ = Clock::now().time_since_epoch().count();
+  const std::string doing = session_.doing();
+  calls_.set_device();
+  calls_.cuda(calls_.runtime().record_event(ready_, compute_), "cudaEventRecord", what);
+  lane.look(Clock::now());
+  lane.begin(ready_, fmt::format("{}{}{} in {} (ranks {})", doing, doing.empty() ? "" : ": ", what,
+                                 group_, fmt::join(members(), ", ")));
+  calls();
+  lane.end(++last_number_);
+  held_since_ = 0;
+  return {last_number_};
+}
+
+Ticket NcclTransport::all_reduce_sum(void* data, std::int64_t elements, ScalarType type,
+                                     void* staging) {
+  return put(*collectives_, "all-reduce", [&] {
+    reduce_pieces(static_cast<std::byte*>(data), elements, type, static_cast<std::byte*>(staging));
+    gather_pieces(static_cast<std::byte*>(data), elements, scalar_bytes(type));
+  });
+}
+
+Ticket NcclTransport::reduce_scatter_sum(void* data, std::int64_t elements, ScalarType type,
+                                         void* staging) {
+  return put(*collectives_, "reduce-scatter", [&] {
+    reduce_pieces(static_cast<std::byte*>(data), elements, type, static_cast<std::byte*>(staging));
+  });
+}
+
+Ticket NcclTransport::all_gather(void* data, std::int64_t elements, std::int64_t element_bytes) {
+  expect(element_bytes > 0, "elements of an all-gather have bytes");
+  return put(*collectives_, "all-gather",
+             [&] { gather_pieces(static_cast<std::byte*>(data), elements, element_bytes); });
+}
+
+Ticket NcclTransport::broadcast(void* data, std::int64_t bytes, int root) {
+  expect(root >= 0 && root < size(), "the root of a broadcast is no member");
+  return put(*collectives_, fmt::format("broadcast from {}", who(root)),
+             [&] { collectives_->broadcast(data, bytes, root); });
+}
+
+Ticket NcclTransport::send(const void* data, std::int64_t bytes, int to, int tag) {
+  check_peer(to, tag);
+  NcclLane& lane = lane_of(member(), to, tag);
+  return put(lane, fmt::format("message to {}", who(to)), [&] {
+    lane.grouped(
+        [&] { lane.send(static_cast<const std::byte*>(data), bytes, messages_.empty() ? to : 1); });
+  });
+}
+
+Ticket NcclTransport::receive(void* data, std::int64_t bytes, int from, int tag) {
+  check_peer(from, tag);
+  NcclLane& lane = lane_of(from, member(), tag);
+  return put(lane, fmt::format("message from {}", who(from)), [&] {
+    lane.grouped(
+        [&] { lane.receive(static_cast<std::byte*>(data), bytes, messages_.empty() ? from : 0); });
+  });
+}
+
+void NcclTransport::reduce_pieces(std::byte* data, std::int64_t elements, ScalarType type,
+                                  std::byte* staging) {
+  expect(elements >= 0, "a collective has no fewer than zero elements");
+  expect(elements == 0 || (data && (size() == 1 || staging)), "a collective lacks a buffer");
+  if (elements == 0) return;
+  const std::int64_t bytes = scalar_bytes(type);
+  const std::int64_t slot_bytes = piece_elements(elements, size()) * bytes;
+  const auto length = [&](int piece) {
+    return piece_end(elements, size(), piece) - piece_begin(elements, size(), piece);
+  };
+  const auto address = [&](const PiecePlace& place) {
+    return place.slot < 0 ? data + piece_begin(elements, size(), place.piece) * bytes
+                          : staging + place.slot * slot_bytes;
+  };
+  for (const ReductionStep& step : reduction_) {
+    collectives_->grouped([&] {
+      for (const auto& [peer, place] : step.sends) {
+        collectives_->send(address(place), length(place.piece) * bytes, peer);
+      }
+      for (const auto& [peer, place] : step.receives) {
+        collectives_->receive(address(place), length(place.piece) * bytes, peer);
+      }
+    });
+    for (const PieceSum& sum : step.sums) {
+      // A kernel takes so many terms. A partial sum stands in staging, in the place of a term that
+      // went into it, and is the first term of the next kernel.
+      std::size_t next = 0;
+      std::byte* partial = nullptr;
+      while (next < sum.terms.size()) {
+        DeviceTerms terms;
+        if (partial != nullptr) terms.terms[terms.count++] = partial;
+        while (next < sum.terms.size() && terms.count < most_device_terms) {
+          const PiecePlace& term = sum.terms[next++];
+          if (term.slot >= 0) partial = address(term);
+          terms.terms[terms.count++] = address(term);
+        }
+        std::byte* const to = next == sum.terms.size() ? address(sum.result) : partial;
+        collectives_->launched(
+            parts_.sum(to, terms, length(sum.result.piece), type, collectives_->stream()));
+        partial = to;
+      }
+    }
+  }
+}
+
+void NcclTransport::gather_pieces(std::byte* data, std::int64_t elements,
+                                  std::int64_t element_bytes) {
+  if (elements == 0) return;
+  const auto place = [&](int piece) {
+    return data + piece_begin(elements, size(), piece) * element_bytes;
+  };
+  const auto length = [&](int piece) {
+    return (piece_end(elements, size(), piece) - piece_begin(elements, size(), piece)) *
+           element_bytes;
+  };
+  // NCCL's own has pieces of one size. Nothing is added, so the bits are the same.
+  if (elements % size() == 0) {
+    collectives_->all_gather(place(member()), data, length(member()));
+    return;
+  }
+  collectives_->grouped([&] {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == member()) continue;
+      collectives_->send(place(member()), length(member()), peer);
+      collectives_->receive(place(peer), length(peer), peer);
+    }
+  });
+}
+
+device::CudaEvent NcclTransport::event_of(Ticket ticket) const {
+  device::CudaEvent event = nullptr;
+  for_each_lane([&](NcclLane& lane) {
+    if (event == nullptr) event = lane.event_of(ticket.number);
+  });
+  return event;
+}
+
+void NcclTransport::wait(Ticket ticket) {
+  const std::lock_guard lock(mutex_);
+  rethrow_failure();
+  const device::CudaEvent event = event_of(ticket);
+  if (event == nullptr) return;
+  calls_.cuda(calls_.runtime().wait_event(compute_, event), "cudaStreamWaitEvent", group_);
+}
+
+bool NcclTransport::done(Ticket ticket) {
+  const std::lock_guard lock(mutex_);
+  rethrow_failure();
+  for_each_lane([](NcclLane& lane) { lane.look(Clock::now()); });
+  return event_of(ticket) == nullptr;
+}
+
+void NcclTransport::rethrow_failure() const {
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void NcclTransport::watch() {
+  calls_.set_device();
+  std::unique_lock lock(watch_mutex_);
+  while (!ending_.wait_for(lock, looks_every, [&] { return ends_; })) look();
+}
+
+void NcclTransport::look() {
+  const Clock::time_point now = Clock::now();
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    const Clock::time_point since{Clock::duration(held_since_.load())};
+    const double limit = calls_.limit_seconds();
+    if (limit == 0 || held_since_ == 0 || now - since < std::chrono::duration<double>(2 * limit)) {
+      return;
+    }
+    session_.abort(ExitCode::Communication,
+                   fmt::format("NCCL for {}: a call does not return", group_));
+  }
+  if (failure_) {
+    if (now - failed_ > std::chrono::duration<double>(parts_.grace_seconds)) {
+      session_.abort(ExitCode::Communication, failure_text_);
+    }
+    return;
+  }
+  for_each_lane([&](NcclLane& lane) {
+    lane.look(now);
+    const auto trouble = lane.trouble(now);
+    if (!trouble || failure_) return;
+    failure_text_ = trouble->what();
+    failure_ = std::make_exception_ptr(*trouble);
+    failed_ = now;
+  });
+}
+
+void NcclTransport::stop_watching() {
+  {
+    const std::lock_guard lock(watch_mutex_);
+    ends_ = true;
+  }
+  ending_.notify_all();
+  if (watch_.joinable()) watch_.join();
 }
 
 }  // namespace garonne::dist

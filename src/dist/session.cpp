@@ -87,6 +87,8 @@ Session::Session(const Launcher& launcher) : Session() {
   const Communicator owner(node);
   check_mpi(MPI_Comm_rank(node, &node_rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(node, &ranks_on_node_), "MPI_Comm_size");
+  node_first_rank_ = rank_;
+  check_mpi(MPI_Bcast(&node_first_rank_, 1, MPI_INT, 0, node), "MPI_Bcast");
 }
 
 Session::~Session() {

@@ -54,6 +54,8 @@ class Session {
   // Rank among the ranks of this host, and how many they are.
   int node_rank() const { return node_rank_; }
   int ranks_on_node() const { return ranks_on_node_; }
+  // Lowest rank of this host: the same on its ranks, and on no others.
+  int node_first_rank() const { return node_first_rank_; }
   bool uses_mpi() const { return world_ != nullptr; }
 
   // How messages about this rank call its place in the grid ("data 1, pipeline 0, tensor 0").
@@ -71,6 +73,10 @@ class Session {
   // are a CommunicationError; 0 = never. `doing` says what this rank waits in, on the thread that
   // waits. Collective.
   void watch_waits(double first_line, double limit, std::function<std::string()> doing);
+
+  // What this rank is in, as told to watch_waits; empty before that, and where nobody watches. On
+  // the thread that waits.
+  std::string doing() const { return doing_ ? doing_() : std::string(); }
 
   // Collective.
   void barrier();
@@ -124,6 +130,7 @@ class Session {
   int size_ = 1;
   int node_rank_ = 0;
   int ranks_on_node_ = 1;
+  int node_first_rank_ = 0;
   std::string host_;
   std::string coordinates_;
   const int exceptions_at_start_;

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "dist/nccl_transport.hpp"
 #include "dist/session.hpp"
+#include "dist/sum_order.hpp"
 #include "dist/transports.hpp"
 
 namespace garonne::dist {
@@ -24,15 +26,24 @@ std::unique_ptr<Transport> self(Session& session, CommunicationThread&, std::vec
 }
 
 std::unique_ptr<Transport> mpi(Session& session, CommunicationThread& thread,
-                               std::vector<int> members, const TransportOptions&) {
+                               std::vector<int> members, const TransportOptions& options) {
   if (members.size() == 1) return make_self_transport(std::move(members), session.rank());
-  return make_mpi_transport(session, thread, std::move(members));
+  auto host = make_mpi_transport(session, thread, std::move(members));
+  if (options.side == nullptr) return host;
+  return make_staged_transport(std::move(host), session, options);
+}
+
+std::unique_ptr<Transport> nccl(Session& session, CommunicationThread& thread,
+                                std::vector<int> members, const TransportOptions& options) {
+  if (members.size() == 1) return make_self_transport(std::move(members), session.rank());
+  return std::make_unique<NcclTransport>(session, thread, std::move(members), options,
+                                         NcclParts::built_in());
 }
 
 constexpr std::array registry{
     Entry{"self", self},
     Entry{"mpi", mpi},
-    Entry{"nccl", make_nccl_transport},
+    Entry{"nccl", nccl},
 };
 
 }  // namespace
@@ -43,6 +54,10 @@ Transport::Transport(std::vector<int> members, int rank) : members_(std::move(me
   const std::set<int> distinct(members_.begin(), members_.end());
   expect(distinct.size() == members_.size(), "a group names a rank once");
   member_ = static_cast<int>(place - members_.begin());
+}
+
+SumOrder Transport::sum_order() const {
+  return flat_order(size());
 }
 
 std::vector<std::string> transport_names() {

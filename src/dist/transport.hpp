@@ -10,7 +10,15 @@
 
 #include "dist/communication_thread.hpp"
 
+namespace garonne::device {
+class CudaRuntime;
+class Device;
+class TierMemory;
+}  // namespace garonne::device
+
 namespace garonne::dist {
+
+struct SumOrder;
 
 enum class ScalarType { Float32, Float64 };
 
@@ -39,11 +47,16 @@ class Transport {
   // Index of this rank among them.
   int member() const { return member_; }
   int size() const { return static_cast<int>(members_.size()); }
-  // Whether buffers are of the device (its pointers) or of the host.
+  // Whether buffers are of the device or of the host. Where they are the device's, all members are
+  // called by the thread that puts work on its lanes: an operation forks from Compute when it is
+  // submitted, as what is put on a lane does, and joins it at wait().
   virtual bool on_device() const { return false; }
+  // Of all_reduce_sum and reduce_scatter_sum.
+  virtual SumOrder sum_order() const;
 
-  // In place: data[elements] becomes the sum over the members, ((g0 + g1) + g2) + ..., so its bits
-  // are equal on all members and independent of sizes and timing. `staging` holds
+  // In place: data[elements] becomes the sum over the members in the order of sum_order(), for most
+  // transports ((g0 + g1) + g2) + ..., so its bits are equal on all members and independent of
+  // sizes and timing. `staging` holds
   // all_reduce_staging_bytes(elements, scalar_bytes(type), size()) bytes, and may be null for zero.
   // Collective over the group.
   virtual Ticket all_reduce_sum(void* data, std::int64_t elements, ScalarType type,
@@ -89,16 +102,31 @@ struct MessageLane {
   int number = 0;
 };
 
+// What transports between buffers of a device work with. All of it outlives them.
+struct DeviceSide {
+  device::Device* device = nullptr;
+  // For "mpi": what is under way lies in blocks of it, which is the device's host tier. What that
+  // takes at once is all_reduce_staging_bytes beside the data of a sum, and the data of all else.
+  device::TierMemory* pinned = nullptr;
+  // For "nccl": the runtime, and the device by its number among the visible ones.
+  device::CudaRuntime* runtime = nullptr;
+  int ordinal = 0;
+};
+
 struct TransportOptions {
-  // For "nccl": the CUDA device and the stream (cudaStream_t) that the caller computes on.
-  int device = 0;
-  void* compute_stream = nullptr;
+  // How errors and logs call the group.
+  std::string name = "a group";
+  // For "nccl": what a wait for other members may last before it is an error (run.timeout); 0 = for
+  // ever. Waits over MPI have the session's limit.
+  double limit_seconds = 0;
+  // Null: buffers are the host's. "nccl" needs one.
+  const DeviceSide* side = nullptr;
   // NCCL has no tags: what one member sends to another is received in the order of sending, and
   // what is under way holds up what comes after it. So messages that must not wait for each other,
   // as those to and fro, go in lanes, each with a communicator and a stream of its own. Equal on
   // all members. Without any, messages keep the order of submission, collectives included.
   int lanes = 1;
-  std::vector<MessageLane> message_lanes;
+  std::vector<MessageLane> message_lanes = {};
 };
 
 // "self", "mpi", "nccl".
@@ -106,9 +134,9 @@ std::vector<std::string> transport_names();
 
 // The end of this rank of the group `members` (global ranks, in the order of the sums). "self" is
 // for groups of one, and is what "mpi" and "nccl" give for them. Throws ConfigError for a name that
-// is not known, NotBuiltError for "nccl" in a build without it. `thread` outlives the transport.
-// Collective over the group: a rank that makes several transports makes them in an order that all
-// ranks agree on.
+// is not known and for "nccl" where two members have one device, NotBuiltError for "nccl" in a
+// build without it. `thread` outlives the transport. Collective over the group: a rank that makes
+// several transports makes them in an order that all ranks agree on.
 std::unique_ptr<Transport> make_transport(std::string_view name, Session& session,
                                           CommunicationThread& thread, std::vector<int> members,
                                           const TransportOptions& options = {});

@@ -1,4 +1,4 @@
-// How each transport is made. For the room's own use.
+// How transports are made. For the room's own use.
 #pragma once
 
 #include <memory>
@@ -16,9 +16,10 @@ std::unique_ptr<Transport> make_mpi_transport(Session& session, CommunicationThr
 
 // Throws NotBuiltError in builds without NCCL; for checks before anything is started.
 void expect_nccl_built();
-// Collective over the group. Throws NotBuiltError in builds without NCCL.
-std::unique_ptr<Transport> make_nccl_transport(Session& session, CommunicationThread& thread,
-                                               std::vector<int> members,
-                                               const TransportOptions& options);
+
+// Between buffers of a device: `host` moves what is staged in pinned memory.
+std::unique_ptr<Transport> make_staged_transport(std::unique_ptr<Transport> host,
+                                                 const Session& session,
+                                                 const TransportOptions& options);
 
 }  // namespace garonne::dist

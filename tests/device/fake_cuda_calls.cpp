@@ -44,7 +44,7 @@ CudaStatus FakeCudaRuntime::compute_mode(int ordinal, ComputeMode& mode) {
 CudaStatus FakeCudaRuntime::bus_id(int ordinal, std::string& id) {
   GARONNE_FAKE_ENTER("cudaDeviceGetPCIBusId", false);
   if (ordinal != 0) return invalid_value;
-  id = "0000:3B:00.0";
+  id = settings_.bus_id;
   return CudaStatus::Success;
 }
 

@@ -139,7 +139,8 @@ void FakeCudaRuntime::serve(Stream& stream) {
                          settings_.longest_delay_seconds);
     }
     if (late.until_asked_for) {
-      changed_.wait(lock, [&] { return ended() || stream.asked_for >= number; });
+      changed_.wait_for(lock, std::chrono::duration<double>(settings_.longest_hold_seconds),
+                        [&] { return ended() || stream.asked_for >= number; });
     }
     if (late.seconds > 0 || late.yields > 0) {
       lock.unlock();

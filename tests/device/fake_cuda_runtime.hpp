@@ -44,6 +44,10 @@ struct FakeCudaSettings {
   // Streams are late by lateness.hpp's plan, as the emulated device's lanes are; none: never.
   std::optional<std::uint64_t> delay_seed = std::nullopt;
   double longest_delay_seconds = 0.0003;
+  // What is held back until somebody asks for it is held no longer: nobody here may ever ask for
+  // what another process waits for.
+  double longest_hold_seconds = 3600;
+  std::string bus_id = "0000:3B:00.0";
   bool wait_values = true;  // streams can wait for pinned words
   std::int64_t memory_bytes = std::int64_t{64} << 20;
   // For kernels that are the host's: it may touch what is the device's.

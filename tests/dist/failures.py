@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How a job dies: every failure ends all ranks within seconds, with the right code and one message.
 
-Usage: failures.py PROGRAM MPIRUN [FLAGS OF MPIRUN ...]
+Usage: failures.py PROGRAM DEVICE_PROGRAM MPIRUN [FLAGS OF MPIRUN ...]
 """
 
 import os
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-program, *launcher = sys.argv[1:]
+program, device_program, *launcher = sys.argv[1:]
 failures = []
 
 
@@ -65,5 +65,17 @@ run("alone, without a launcher", [program, "finish"], 0, {"garonne": 0}, alone()
 run("alone, and fails", [program, "throw"], 6, {"the loss is not finite": 1}, alone())
 run("several processes that MPI knows nothing of", [program, "finish"], 4,
     {"started 4 processes (PMI_RANK), but MPI knows of 1": 1}, alone(PMI_RANK="2", PMI_SIZE="4"))
+
+# On devices: limits of five seconds, and a second's grace for a host that does not ask.
+late = "all-reduce in data (ranks 0, 1) failed: not complete after 5 s (run.timeout)"
+for mode, code, count_of in (
+        ("finish", 0, {"[rank": 0}),
+        ("throw", 6, {"[rank 1/2 ": 1, "the loss is not finite": 1}),
+        ("silent", 4, {"[rank 0/2 ": 1, late: 1}),
+        ("held", 4, {"[rank 0/2 ": 1, late: 1}),
+        ("held-abort", 4, {"[rank 0/2 ": 1, late: 1})):
+    run(f"NCCL, {mode}", [*launcher, "-n", "2", device_program, mode], code, count_of, seconds=60)
+run("NCCL that does not start", [*launcher, "-n", "1", device_program, "start"], 4,
+    {"start of NCCL for data failed: not there after 5 s (run.timeout)": 1}, seconds=60)
 
 sys.exit(1 if failures else 0)

@@ -1,0 +1,77 @@
+// Fails in NCCL as its argument says, on a device and an NCCL that are made up; failures.py looks
+// at what comes out.
+#include <mpi.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "device/cuda_device.hpp"
+#include "device/fake_cuda_runtime.hpp"
+#include "dist/communication_thread.hpp"
+#include "dist/nccl_transport.hpp"
+#include "dist/session.hpp"
+#include "fake_nccl.hpp"
+
+namespace garonne::dist {
+namespace {
+
+using namespace std::chrono_literals;
+
+void work(Session& session, const std::string& mode) {
+  const bool fails = mode != "finish" && mode != "throw";
+  const bool last = session.rank() == session.size() - 1;
+  // Never destroyed, as the real one: streams that hang would hold its end up.
+  auto& runtime = *new device::FakeCudaRuntime({.bus_id = std::to_string(session.rank())});
+  device::CudaDevice device(runtime, {.longest_end_seconds = 5});
+  device::TierMemory& memory = device.reserve(Tier::Device, 1 << 20);
+  const auto nccl = std::make_shared<FakeNccl>(
+      runtime, MPI_COMM_WORLD,
+      FakeNcclSettings{.starts = mode != "start", .aborts = mode != "held-abort"});
+  CommunicationThread thread(session);
+  std::vector<int> members(static_cast<std::size_t>(session.size()));
+  std::iota(members.begin(), members.end(), 0);
+  const DeviceSide side{.device = &device, .runtime = &runtime};
+  NcclTransport transport(
+      session, thread, members,
+      {.name = "data", .limit_seconds = fails ? 5.0 : 100.0, .side = &side},
+      {.library = nccl, .sum = nccl->sum(), .grace_seconds = 1, .abort_seconds = 1});
+  std::byte* const data = memory.allocate(4000, "data").data;
+  std::byte* const staging = memory.allocate(4000, "staging").data;
+  for (int step = 0;; ++step) {
+    if (step == 5 && mode == "finish") return;
+    if (step == 5 && last && mode == "throw") throw RefusedError("the loss is not finite");
+    if (step == 5 && last) {
+      // Neither fails nor goes on.
+      for (;;) std::this_thread::sleep_for(1s);
+    }
+    const Ticket ticket = transport.all_reduce_sum(data, 900, ScalarType::Float32, staging);
+    transport.wait(ticket);
+    // A host that does not ask any more: as inside a call of the runtime.
+    if (step == 5 && mode == "held") std::this_thread::sleep_for(1min);
+    while (!transport.done(ticket)) std::this_thread::sleep_for(1ms);
+  }
+}
+
+int run(const std::string& mode) {
+  Session session = Session::start();
+  session.set_coordinates("data " + std::to_string(session.rank()));
+  try {
+    work(session, mode);
+  } catch (const Error& error) {
+    session.abort(error.code(), error.what());
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace garonne::dist
+
+int main(int argc, char** argv) {
+  return garonne::dist::run(argc > 1 ? argv[1] : "finish");
+}

@@ -1,0 +1,151 @@
+// NCCL without a GPU, for tests: communicators over MPI whose kernels run on the streams of a fake
+// CUDA runtime and move the memory of its device, and an eye on what the real one does not forgive.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/fake_cuda_runtime.hpp"
+#include "dist/device_sum.hpp"
+#include "dist/nccl_library.hpp"
+
+namespace garonne::dist {
+
+struct FakeNcclSettings {
+  bool starts = true;           // else communicators are in progress for ever
+  bool aborts = true;           // else an abort does not return
+  double issue_seconds = 1e-4;  // what it takes at most until a group is on its stream
+};
+
+// Calls are in progress for a while, as those of communicators that do not block: nothing is on the
+// stream before that is over. Everything that is put carries what it is, so that the other end sees
+// calls in another order. One thread puts operations.
+class FakeNccl final : public NcclLibrary {
+ public:
+  // `world` has all ranks; it is duplicated. Collective. The runtime outlives it.
+  FakeNccl(device::FakeCudaRuntime& cuda, MPI_Comm world, const FakeNcclSettings& settings = {});
+  ~FakeNccl() override;
+
+  // The kernel of the sums, on the fake's device.
+  DeviceSum sum();
+
+  // The state of communicators of this name from now on.
+  void fail(const std::string& name, NcclStatus status);
+  // What the real one does not forgive, or hangs in.
+  std::vector<std::string> violations() const;
+  int live_communicators() const;
+  int aborted_communicators() const;
+  std::map<std::string, int> calls() const;
+  // In the order in which they were made.
+  std::vector<std::string> names() const;
+
+  NcclStatus version(int& number) override;
+  NcclStatus make_id(NcclId& id) override;
+  NcclStatus start(NcclCommunicator& made, int ranks, const NcclId& id, int rank,
+                   const char* name) override;
+  NcclStatus split(NcclCommunicator parent, int color, int key, NcclCommunicator& made,
+                   const char* name) override;
+  NcclStatus state(NcclCommunicator communicator, NcclStatus& state) override;
+  NcclStatus finalize(NcclCommunicator communicator) override;
+  NcclStatus destroy(NcclCommunicator communicator) override;
+  NcclStatus abort(NcclCommunicator communicator) override;
+  NcclStatus group_start() override;
+  NcclStatus group_end() override;
+  NcclStatus send(const void* data, std::size_t bytes, int to, NcclCommunicator communicator,
+                  device::CudaStream stream) override;
+  NcclStatus receive(void* data, std::size_t bytes, int from, NcclCommunicator communicator,
+                     device::CudaStream stream) override;
+  NcclStatus all_gather(const void* mine, void* all, std::size_t bytes_each,
+                        NcclCommunicator communicator, device::CudaStream stream) override;
+  NcclStatus broadcast(void* data, std::size_t bytes, int root, NcclCommunicator communicator,
+                       device::CudaStream stream) override;
+  std::string error_text(NcclStatus status, NcclCommunicator communicator) override;
+
+ private:
+  // What travels before every message.
+  struct Header {
+    std::int32_t kind = 0;    // 0: a message; 1: an all-gather; 2: a broadcast
+    std::int32_t number = 0;  // of a collective in its communicator
+    std::int64_t bytes = 0;
+  };
+  struct Communicator {
+    std::string name;
+    int tag = 0;
+    std::vector<int> members;  // ranks of the world
+    int rank = 0;
+    std::int32_t collectives = 0;
+    bool finalized = false;
+    bool destroyed = false;
+    std::atomic<NcclStatus> state = NcclStatus::InProgress;
+    std::atomic<bool> aborted = false;
+    std::atomic<int> under_way = 0;
+  };
+  struct Part {
+    bool send = false;
+    int peer = 0;
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    Header header;
+  };
+  struct Group {
+    int depth = 0;
+    Communicator* communicator = nullptr;
+    device::CudaStream stream = nullptr;
+    std::vector<Part> parts;
+    const void* copy_from = nullptr;  // an all-gather's own part, where it is elsewhere
+    void* copy_to = nullptr;
+    std::size_t copy_bytes = 0;
+  };
+
+  Communicator* of(NcclCommunicator handle, const std::string& call);
+  void accuse(const std::string& what);
+  void count(const std::string& call);
+  Communicator* add(const std::string& name);
+  int new_tag();
+  void job(std::function<void()> work);
+  void serve();
+  void pause();
+
+  bool exchange(Communicator& communicator, const std::function<bool()>& over,
+                const std::vector<MPI_Request*>& requests);
+  void bootstrap(Communicator& communicator, int ranks, int root);
+  void divide(Communicator& parent, int color, int key, Communicator* child,
+              NcclCommunicator& made);
+  NcclStatus put(NcclCommunicator handle, device::CudaStream stream, const std::string& call,
+                 const std::function<void(Communicator&)>& add_parts);
+  NcclStatus issue();
+  void carry_out(Communicator& communicator, const Group& group);
+
+  device::FakeCudaRuntime& cuda_;
+  MPI_Comm world_ = MPI_COMM_NULL;
+  int world_rank_ = 0;
+  const FakeNcclSettings settings_;
+  Group group_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::unique_ptr<Communicator>> communicators_;  // destroyed ones too
+  std::vector<std::string> violations_;
+  std::map<std::string, int> calls_;
+  std::map<std::string, NcclStatus> failures_;
+  int tags_ = 0;
+  int aborted_ = 0;
+  std::uint64_t random_ = 1;
+  std::deque<std::function<void()>> jobs_;
+  std::atomic<bool> ending_ = false;
+  std::thread worker_;  // last: it uses the others
+};
+
+}  // namespace garonne::dist

@@ -1,0 +1,124 @@
+// NCCL itself on one GPU: a communicator of one rank that sends to itself, and the kernel of the
+// sums. Fails where there is no GPU.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "device/cuda_device.hpp"
+#include "dist/device_sum.hpp"
+#include "dist/nccl_lane.hpp"
+#include "rank_sums.hpp"
+
+namespace garonne::dist {
+namespace {
+
+class NcclLoopTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    int count = 0;
+    ASSERT_EQ(runtime_->device_count(count), device::CudaStatus::Success);
+    ASSERT_GT(count, 0) << "the label gpu is for machines that have one";
+    device_ = std::make_unique<device::CudaDevice>(
+        *runtime_, device::CudaSettings{.longest_wait_seconds = 60});
+    memory_ = &device_->reserve(Tier::Device, 64 << 20);
+    pinned_ = &device_->reserve(Tier::Host, 64 << 20);
+  }
+
+  std::byte* upload(const std::vector<float>& values) {
+    const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(float));
+    const device::Span staged = pinned_->allocate(bytes, "values");
+    const device::Span there = memory_->allocate(bytes, "values");
+    std::memcpy(staged.data, values.data(), static_cast<std::size_t>(bytes));
+    device_->wait(device_->copy(Lane::CopyIn, {Tier::Device, there.data, bytes},
+                                {Tier::Host, staged.data, bytes}, "values"));
+    pinned_->release(staged);
+    return there.data;
+  }
+  std::vector<float> download(std::byte* from, std::int64_t elements) {
+    const device::Span staged = pinned_->allocate(elements * 4, "values");
+    device_->wait(device_->copy(Lane::CopyOut, {Tier::Host, staged.data, elements * 4},
+                                {Tier::Device, from, elements * 4}, "values"));
+    std::vector<float> values(static_cast<std::size_t>(elements));
+    std::memcpy(values.data(), staged.data, values.size() * sizeof(float));
+    pinned_->release(staged);
+    return values;
+  }
+  device::CudaStream compute() const {
+    return static_cast<device::CudaStream>(device_->queue(Lane::Compute).native);
+  }
+
+  std::unique_ptr<device::CudaRuntime> runtime_ = device::make_cuda_runtime();
+  std::unique_ptr<device::CudaDevice> device_;
+  device::TierMemory* memory_ = nullptr;
+  device::TierMemory* pinned_ = nullptr;
+};
+
+TEST_F(NcclLoopTest, OneRankSendsToItself) {
+  const auto nccl = make_nccl_library();
+  int version = 0;
+  ASSERT_EQ(nccl->version(version), NcclStatus::Success);
+  EXPECT_GE(version, 22800);
+  const NcclCalls calls(*runtime_, *nccl, 0, 60);
+  NcclId id;
+  calls.nccl(nccl->make_id(id), "ncclGetUniqueId", "loop", nullptr);
+  NcclLane lane(calls, "loop");
+  lane.start(id, 1, 0);
+  device::CudaEvent ready = nullptr;
+  calls.cuda(runtime_->create_event(ready, false), "cudaEventCreateWithFlags", "loop");
+  std::uint64_t number = 0;
+  for (const std::int64_t elements : {1, 1000, 1 << 20}) {
+    const auto values = contribution<float>(3, elements);
+    std::byte* const from = upload(values);
+    std::byte* const to = upload(contribution<float>(4, elements));
+    calls.cuda(runtime_->record_event(ready, compute()), "cudaEventRecord", "loop");
+    lane.begin(ready, "loop");
+    lane.grouped([&] {
+      lane.send(from, elements * 4, 0);
+      lane.receive(to, elements * 4, 0);
+    });
+    lane.all_gather(to, to, elements * 4);
+    lane.broadcast(to, elements * 4, 0);
+    lane.end(++number);
+    calls.wait(
+        [&] {
+          lane.look(std::chrono::steady_clock::now());
+          const auto trouble = lane.trouble(std::chrono::steady_clock::now());
+          if (trouble) throw CommunicationError(*trouble);
+          return lane.idle();
+        },
+        "loop");
+    EXPECT_TRUE(equal_bits(download(to, elements), values)) << elements;
+  }
+  lane.finish();
+  calls.cuda(runtime_->destroy_event(ready), "cudaEventDestroy", "loop");
+}
+
+TEST_F(NcclLoopTest, TheKernelAddsInTheOrderOfTheTerms) {
+  for (const int count : {1, 2, 3, most_device_terms}) {
+    for (const std::int64_t elements : {1, 31, 1001, 1 << 20}) {
+      DeviceTerms terms;
+      std::vector<int> members;
+      for (int term = 0; term < count; ++term) {
+        members.push_back(term);
+        terms.terms[terms.count++] = upload(contribution<float>(term, elements));
+      }
+      // In the place of the last term.
+      auto* const result = static_cast<std::byte*>(const_cast<void*>(terms.terms[count - 1]));
+      ASSERT_EQ(device_sum_in_order(result, terms, elements, ScalarType::Float32, compute()),
+                device::CudaStatus::Success);
+      device_->launched(Lane::Compute, "sum");
+      EXPECT_TRUE(equal_bits(download(result, elements), reference<float>(members, elements)));
+      for (int term = 0; term < count; ++term) {
+        memory_->release({Tier::Device,
+                          static_cast<std::byte*>(const_cast<void*>(terms.terms[term])),
+                          elements * 4});
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace garonne::dist
