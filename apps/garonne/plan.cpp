@@ -196,7 +196,10 @@ ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, cons
 
 ExitCode plan_run(const RunConfig& config, const PlanOptions& options) {
   // A cluster file says what there is elsewhere.
-  if (options.cluster.empty()) train::expect_device_built(config);
+  if (options.cluster.empty()) {
+    train::expect_device_built(config);
+    train::check_transport(config);
+  }
   const Target target = target_of(config, options);
   if (options.search || options.exhaustive || target.ranks != ranks_of(config))
     return plan_search(config, options, target);

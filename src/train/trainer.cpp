@@ -243,6 +243,9 @@ void Trainer::make_state() {
                       "bits may differ\n",
                       start_.manifest.threads, threads_));
     }
+    if (start_.manifest.sums != axes_->data_sums()) {
+      say("note: the checkpoint's run summed over data ranks in another order: last bits differ\n");
+    }
   }
   session_.agree([&] {
     if (!first_rank_) return;
@@ -354,6 +357,7 @@ void Trainer::begin() {
   manifest.threads = threads_;
   manifest.products = products_.to_json();
   manifest.data = workload_->manifest();
+  manifest.sums = axes_->data_sums();
   saver_.emplace(SavedRun{.config = config_,
                           .setup = setup_,
                           .state = state_,
@@ -460,6 +464,8 @@ ExitCode Trainer::run() {
                     session_.ranks_on_node()}));
   }
   say(describe_memory(setup_, choice_, budget_, session_));
+  if (const std::string sums = axes_->data_sums(); !sums.empty())
+    say(fmt::format("sums      {}\n", sums));
   begin();
   std::int64_t step = start_.step + 1;
   while (train_step(step)) ++step;

@@ -90,6 +90,10 @@ class UsageTest(ProgramTest):
         plan = run("plan", self.config, "--run.device", "cuda", "--cluster", cluster, "--json").stdout
         self.assertEqual(json.loads(plan)["peak_bytes"] % 512, 0)
         self.refused("--grid.transport", "nccl", "--grid.data", 2, ranks=2, words=["built without NCCL"])
+        refused = run("plan", self.config, "--grid.transport", "nccl", "--grid.data", 2, check=2)
+        self.assertIn("built without NCCL: configure with scripts/setup --cuda", refused.stderr)
+        cluster = os.path.join(os.environ["GARONNE_SOURCE"], "config/clusters/perlmutter.toml")
+        run("plan", self.config, "--grid.transport", "nccl", "--grid.data", 2, "--cluster", cluster)
 
     def test_budget_below_the_minimum_on_two_ranks(self):
         self.refused("--memory.budget", "100kB", "--grid.data", 2, ranks=2, code=3, words=["smallest budget"])

@@ -141,6 +141,7 @@ nlohmann::ordered_json manifest_to_json(const Manifest& manifest) {
                                  {"step", manifest.step},          {"threads", manifest.threads},
                                  {"config", manifest.config},      {"products", manifest.products},
                                  {"data", manifest.data}};
+  if (!manifest.sums.empty()) json["sums"] = manifest.sums;
   json["files"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     json["files"].push_back({{"name", manifest.files[i].first},
@@ -187,6 +188,7 @@ Manifest manifest_from_json(const nlohmann::json& json, const std::string& path)
     if (!library.is_string()) of_run.refuse("products", shape, "is no name of a library");
   }
   manifest.data = object_or_none(root.key("data"));
+  if (root.has("sums")) manifest.sums = root.key("sums").text();
   for (const JsonPlace& file : root.key("files").elements()) {
     manifest.files.emplace_back(file.key("name").text(), file.key("xxh3_128").text());
     manifest.file_bytes.push_back(file.key("bytes").integer(0, most_file_bytes));

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/progress.hpp"
 #include "device/cpu_device.hpp"
+#include "dist/sum_order.hpp"
 #include "dist/transports.hpp"
 #include "exec/profile/profile.hpp"
 #include "optim/optimizer.hpp"
@@ -52,11 +53,16 @@ void check_grid(const RunConfig& config, int ranks) {
                                         : std::string()));
   }
   check_zero(config);
-  if (config.grid.transport == "nccl") {
-    dist::expect_nccl_built();
+  check_transport(config);
+  if (config.grid.transport == "nccl" && config.run.device != "cuda") {
     throw ConfigError("grid.transport", "nccl",
-                      "carries what lies on GPUs; with run.device = \"cpu\" use \"mpi\"");
+                      fmt::format("carries what lies on GPUs; with run.device = \"{}\" use \"mpi\"",
+                                  config.run.device));
   }
+}
+
+void check_transport(const RunConfig& config) {
+  if (config.grid.transport == "nccl") dist::expect_nccl_built();
 }
 
 Axes::Axes(const Setup& setup, dist::Session& session) {
@@ -65,7 +71,10 @@ Axes::Axes(const Setup& setup, dist::Session& session) {
   if (grid.ranks() == 1) return;
   const std::string name = config.grid.transport == "auto" ? "mpi" : config.grid.transport;
   thread_ = std::make_unique<dist::CommunicationThread>(session);
-  const auto over = [&](std::vector<int> members, const dist::TransportOptions& options = {}) {
+  const auto over = [&](const char* group, std::vector<int> members,
+                        dist::TransportOptions options = {}) {
+    options.name = group;
+    options.limit_seconds = static_cast<double>(config.run.timeout);
     return members.size() == 1
                ? nullptr
                : dist::make_transport(name, session, *thread_, std::move(members), options);
@@ -75,13 +84,21 @@ Axes::Axes(const Setup& setup, dist::Session& session) {
   messages.lanes = place.lane_numbers;
   for (const auto& lane : place.lanes)
     messages.message_lanes.push_back({lane.from, lane.to, lane.number});
-  data_ = over(grid.group(Axis::Data, session.rank()));
-  tensor_ = over(grid.group(Axis::Tensor, session.rank()));
-  pipeline_ = over(grid.group(Axis::Pipeline, session.rank()), messages);
-  if (const auto tied = tied_members(setup, session.rank()); !tied.empty()) tied_ = over(tied);
+  // One order on all ranks.
+  data_ = over("data", grid.group(Axis::Data, session.rank()));
+  tensor_ = over("tensor", grid.group(Axis::Tensor, session.rank()));
+  pipeline_ = over("pipeline", grid.group(Axis::Pipeline, session.rank()), messages);
+  if (const auto tied = tied_members(setup, session.rank()); !tied.empty())
+    tied_ = over("tied", tied);
   std::vector<int> everybody(static_cast<std::size_t>(grid.ranks()));
   std::iota(everybody.begin(), everybody.end(), 0);
-  world_ = over(std::move(everybody));
+  world_ = over("world", std::move(everybody));
+}
+
+std::string Axes::data_sums() const {
+  if (!data_) return "";
+  const dist::SumOrder order = data_->sum_order();
+  return order.two_levels() ? describe(order) : "";
 }
 
 namespace {

@@ -44,6 +44,9 @@ class ComputeSession {
 // this build (NotBuiltError).
 void check_grid(const RunConfig& config, int ranks);
 
+// Throws NotBuiltError for a transport that is not in this build.
+void check_transport(const RunConfig& config);
+
 // The transports of this rank: over its group on each axis and over all ranks; none where a group
 // has one member.
 class Axes {
@@ -55,6 +58,8 @@ class Axes {
   dist::Transport* pipeline() const { return pipeline_.get(); }
   dist::Transport* tied() const { return tied_.get(); }
   dist::Transport* world() const { return world_.get(); }
+  // How sums over data ranks are ordered, for people, where that is not rank order; else empty.
+  std::string data_sums() const;
 
  private:
   std::unique_ptr<dist::CommunicationThread> thread_;

@@ -102,6 +102,19 @@ TEST(Checkpoint, ComesBackBitForBit) {
   }
 }
 
+TEST(Checkpoint, SaysHowWasSummedWhereNotInRankOrder) {
+  const Scratch scratch;
+  SmallModel small;
+  for (const std::string sums : {"", "within each of 2 nodes, then over the nodes"}) {
+    Manifest manifest = small.manifest(7);
+    manifest.sums = sums;
+    save_checkpoint(scratch.path(), small.model, moments, small.state, manifest, Together());
+    const std::string checkpoint = checkpoint_path(scratch.path(), 7);
+    EXPECT_EQ(verify_checkpoint(checkpoint).sums, sums);
+    std::filesystem::remove_all(checkpoint);
+  }
+}
+
 TEST(Checkpoint, OneRankReadsWhatAnyNumberWrote) {
   SmallModel saved;
   saved.fill(2);
