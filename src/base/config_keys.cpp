@@ -323,7 +323,8 @@ std::vector<KeySpec> grid_and_memory_keys(RegisteredKeys& registered_key) {
       integer_key("grid.group_size", GARONNE_MEMBER(grid, group_size), 0, most_ranks,
                   "of interleaved: micro-batches that pass a part in a row; 0 = grid.pipeline"),
       registered_key("grid.transport", GARONNE_MEMBER(grid, transport),
-                     "what carries gradients; auto = mpi on CPUs, nccl on GPUs"),
+                     "what carries gradients; auto = mpi on CPUs and where ranks "
+                     "share a GPU, else nccl"),
       bytes_key("grid.bucket", GARONNE_MEMBER(grid, bucket), false,
                 "gradients are reduced over the data axis in buckets of about this size"),
       integer_key("grid.zero", GARONNE_MEMBER(grid, zero), 0, 3,

@@ -24,7 +24,7 @@ class Products;
 struct Declaration {
   Precision precision = Precision::Float32;
   std::int64_t granularity = cpu_allocation_granularity;  // of the device's memory
-  int threads = 1;  // some transients of the tensor library grow with it
+  int threads = 1;                // some transients of the tensor library grow with it
   plan::DeviceFacts device = {};  // whose kernels take the transients
 
   std::int64_t element_bytes() const { return compute_bytes(precision); }

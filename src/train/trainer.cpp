@@ -104,7 +104,6 @@ class Trainer {
   nn::Products products_;
   std::unique_ptr<ComputeSession> compute_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<Axes> axes_;
   std::unique_ptr<exec::DeviceTier> tier_;
   exec::ModelState state_;
   exec::Machine machine_;
@@ -124,7 +123,8 @@ class Trainer {
   bool stopping_ = false;
   std::unique_ptr<Progress> bar_;
   std::unique_ptr<StopWatch> stop_;    // its thread uses the others
-  std::unique_ptr<RunDevice> device_;  // last: its lanes use all of them
+  std::unique_ptr<RunDevice> device_;  // its lanes use all of them
+  std::unique_ptr<Axes> axes_;         // last: transports of a GPU's buffers use the device
 };
 
 void Trainer::say(const std::string& text) const {
@@ -175,6 +175,7 @@ void Trainer::plan() {
     floor = floor_of_stage(whole_, own_stage, budget_, config_.memory.plan, Effort::FirstThatFits);
   });
   compute_ = std::make_unique<ComputeSession>(threads_);
+  session_.agree([&] { device_->use_kernels(); });
   plan::CostTable costs =
       obtain_costs(whole_, threads_, start_.manifest.products, *device_, session_);
   if (const auto refusal = nn::Products::refusal_of(costs.products)) {
@@ -457,7 +458,7 @@ ExitCode Trainer::run() {
   if (first_rank_) forget_stopped(config_.run.directory);
   watch_waits();
   plan();
-  axes_ = std::make_unique<Axes>(setup_, session_);
+  axes_ = std::make_unique<Axes>(setup_, program_, *device_, session_);
   make_state();
   if (first_rank_) {
     say(start_text({config_, whole_, setup_, choice_, program_, products_, *workload_, threads_,

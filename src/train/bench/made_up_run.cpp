@@ -56,11 +56,13 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_
     }
   });
   compute_ = std::make_unique<ComputeSession>(threads);
+  session.agree([&] { device_->use_kernels(); });
   costs_ = obtain_costs(whole, threads, nlohmann::json::object(), *device_, session);
   apply_costs(costs_, whole);
   choice_ = choose_together(whole, stage, floor, budget_bytes_, setup_, session);
   products_ = nn::Products::from_json(costs_.products);
-  axes_ = std::make_unique<Axes>(setup_, session);
+  axes_ = std::make_unique<Axes>(setup_, program_of_rank(setup_, choice_.program, rank()), *device_,
+                                 session);
   optimizer_ = optim::make_optimizer(config);
 }
 

@@ -43,9 +43,9 @@ class MadeUpRun {
   std::unique_ptr<ComputeSession> compute_;
   plan::CostTable costs_;
   nn::Products products_;
-  std::unique_ptr<Axes> axes_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<RunDevice> device_;  // last: its lanes use the others
+  std::unique_ptr<RunDevice> device_;  // its lanes use the others
+  std::unique_ptr<Axes> axes_;         // last: transports of a GPU's buffers use the device
 };
 
 // One Program of such a run with a device tier, parameters and states of its own; on a GPU

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/progress.hpp"
 #include "device/cpu_device.hpp"
+#include "device/tier_memory.hpp"
 #include "dist/sum_order.hpp"
 #include "dist/transports.hpp"
 #include "exec/profile/profile.hpp"
@@ -54,7 +56,7 @@ void check_grid(const RunConfig& config, int ranks) {
   }
   check_zero(config);
   check_transport(config);
-  if (config.grid.transport == "nccl" && config.run.device != "cuda") {
+  if (config.grid.transport == "nccl" && device_kind(config) != DeviceKind::Cuda) {
     throw ConfigError("grid.transport", "nccl",
                       fmt::format("carries what lies on GPUs; with run.device = \"{}\" use \"mpi\"",
                                   config.run.device));
@@ -65,16 +67,55 @@ void check_transport(const RunConfig& config) {
   if (config.grid.transport == "nccl") dist::expect_nccl_built();
 }
 
-Axes::Axes(const Setup& setup, dist::Session& session) {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+// What lies in pinned memory for an instruction that meets other ranks over MPI.
+std::int64_t staged_bytes(const plan::Program& program, const plan::Instruction& instruction) {
+  if (!instruction.channel) return 0;
+  const int staging = instruction.arguments.staging;
+  std::int64_t bytes = instruction.channel->bytes;
+  for (const auto* buffers : {&instruction.reads, &instruction.writes}) {
+    for (const int id : *buffers) {
+      if (id != staging) bytes = std::max(bytes, program.buffers[index(id)].bytes);
+    }
+  }
+  if (staging >= 0) bytes += program.buffers[index(staging)].bytes;
+  return round_up(bytes + cpu_allocation_granularity, device::host_allocation_granularity);
+}
+
+// The most of a Program at once, and an eighth for holes between blocks.
+std::int64_t staged_bytes(const plan::Program& program) {
+  std::int64_t under_way = 0;
+  std::int64_t most = 0;
+  for (const plan::Instruction& instruction : program.instructions) {
+    under_way += staged_bytes(program, instruction);
+    most = std::max(most, under_way);
+    if (instruction.lane == Lane::Compute) under_way -= staged_bytes(program, instruction);
+    if (instruction.operation == plan::Operation::Wait)
+      under_way -= staged_bytes(program, program.instructions[index(instruction.completes)]);
+  }
+  return round_up(most + most / 8, device::host_allocation_granularity);
+}
+
+}  // namespace
+
+Axes::Axes(const Setup& setup, const plan::Program& program, RunDevice& device,
+           dist::Session& session) {
   const RunConfig& config = setup.config;
   const Grid& grid = setup.grid;
   if (grid.ranks() == 1) return;
-  const std::string name = config.grid.transport == "auto" ? "mpi" : config.grid.transport;
+  const std::string name = device.transport(config);
+  if (name == "mpi") device.pin_messages(staged_bytes(program));
   thread_ = std::make_unique<dist::CommunicationThread>(session);
   const auto over = [&](const char* group, std::vector<int> members,
                         dist::TransportOptions options = {}) {
     options.name = group;
     options.limit_seconds = static_cast<double>(config.run.timeout);
+    options.side = device.side();
     return members.size() == 1
                ? nullptr
                : dist::make_transport(name, session, *thread_, std::move(members), options);

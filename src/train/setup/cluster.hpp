@@ -51,8 +51,9 @@ void check_transport(const RunConfig& config);
 // has one member.
 class Axes {
  public:
-  // Collective over all ranks.
-  Axes(const Setup& setup, dist::Session& session);
+  // `program`: of this rank. On a GPU all goes between its buffers, and the device outlives this;
+  // no executor has been made. Collective over all ranks.
+  Axes(const Setup& setup, const plan::Program& program, RunDevice& device, dist::Session& session);
   dist::Transport* data() const { return data_.get(); }
   dist::Transport* tensor() const { return tensor_.get(); }
   dist::Transport* pipeline() const { return pipeline_.get(); }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <utility>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "device/rank_device.hpp"
 #include "device/visible_devices.hpp"
 #include "dist/fact_agreement.hpp"
+#include "dist/rank_devices.hpp"
 #include "exec/gpu_library.hpp"
 #include "exec/profile/profile.hpp"
 #include "train/setup/rank_agreement.hpp"
@@ -30,6 +30,9 @@ constexpr double longest_hold_seconds = 0.02;
 
 // For the workspaces of libraries while nobody knows yet what they are.
 constexpr std::int64_t room_for_workspaces = std::int64_t{256} << 20;
+
+// What NCCL takes for the communicators of a rank, which are made once plans are known.
+constexpr std::int64_t room_for_communicators = std::int64_t{1} << 30;
 
 // Pieces of copies, and a page for the samples of each micro-batch.
 std::int64_t pinned_bytes(const RunConfig& config) {
@@ -70,15 +73,6 @@ bool sees_a_gpu() {
   return runtime->device_count(count) == device::CudaStatus::Success && count > 0;
 }
 
-std::string allowed_cores() {
-  std::ifstream file("/proc/self/status");
-  for (std::string word; file >> word;) {
-    std::string list;
-    if (word == "Cpus_allowed_list:" && file >> list) return list;
-  }
-  return "";
-}
-
 // What "auto" came to, and why.
 std::string reason_of(DeviceKind kind) {
   if (kind == DeviceKind::Cuda) return "cuda";
@@ -114,28 +108,25 @@ plan::DeviceFacts device_facts(const RunConfig& config, const plan::Cluster& clu
 // What stands behind a device that is a GPU. The device and its tiers go before it.
 class RunDevice::Gpu {
  public:
-  // Of one rank: ranks that share a node are to tell each other first.
-  Gpu(const RunConfig& config, const dist::Session& session)
+  // Collective over all ranks.
+  Gpu(const RunConfig& config, dist::Session& session)
       : runtime(device::make_cuda_runtime()), pinned_bytes_(pinned_bytes(config)) {
-    const int count = visible_gpus(*runtime);
-    device::check_visible_devices(environment("CUDA_VISIBLE_DEVICES"), count);
-    exec::prepare_gpu_library();
-    device::RankDevice mine;
-    mine.rank = session.rank();
-    mine.node_rank = session.node_rank();
-    mine.visible_devices = count;
-    mine.ordinal = device::device_of_rank(count, session.node_rank(), session.ranks_on_node());
-    device::CudaProperties facts;
-    check(runtime->properties(mine.ordinal, facts), "cudaGetDeviceProperties");
-    check(runtime->bus_id(mine.ordinal, mine.bus_id), "cudaDeviceGetPCIBusId");
-    check(runtime->compute_mode(mine.ordinal, mine.mode), "cudaDeviceGetAttribute");
-    mine.name = facts.name;
-    mine.total_bytes = facts.total_bytes;
-    assignment = device::assign_device(
-        {mine}, session.node_rank(),
-        {.host = session.host(),
-         .cores = allowed_cores(),
-         .one_process_for_all = environment("CUDA_MPS_PIPE_DIRECTORY") != nullptr});
+    const char* const visible = environment("CUDA_VISIBLE_DEVICES");
+    session.agree([&] {
+      device::check_visible_devices(visible, visible_gpus(*runtime));
+      exec::prepare_gpu_library();
+    });
+    dist::RankDevices found = dist::assign_devices(
+        session, *runtime, visible, environment("CUDA_MPS_PIPE_DIRECTORY") != nullptr,
+        config.grid.transport == "nccl");
+    assignment = std::move(found.mine);
+    table = std::move(found.table);
+    transport = config.grid.transport;
+    if (transport != "auto") return;
+    // NCCL has one rank on a device.
+    const std::int64_t shared = assignment.shared() ? 1 : 0;
+    transport = session.all_reduce_max(std::vector<std::int64_t>{shared})[0] > 0 ? "mpi" : "nccl";
+    if (session.size() > 1) table += "grid.transport = auto: " + transport + "\n";
   }
 
   std::unique_ptr<device::Device> make_device(const RunConfig& config) {
@@ -192,19 +183,22 @@ class RunDevice::Gpu {
 
   std::int64_t pinned() const { return pinned_bytes_; }
 
+  // What is free there for budgets.
+  std::int64_t free_bytes(int ranks) const {
+    const std::int64_t later = ranks > 1 && transport == "nccl" ? room_for_communicators : 0;
+    return cuda->memory().free_bytes - later;
+  }
+
   const std::unique_ptr<device::CudaRuntime> runtime;
   device::DeviceAssignment assignment;
+  std::string table;      // of all ranks' devices, for people; on rank 0
+  std::string transport;  // what grid.transport comes to
   device::CudaDevice* cuda = nullptr;
   std::int64_t workspace_bytes = 0;
   bool has_tier = false;
+  dist::DeviceSide side;
 
  private:
-  void check(device::CudaStatus status, const char* call) const {
-    if (status == device::CudaStatus::Success) return;
-    throw ConfigError("run.device", "cuda",
-                      fmt::format("{} fails: {}", call, runtime->error_text(status)));
-  }
-
   const std::int64_t pinned_bytes_;
 };
 
@@ -214,13 +208,6 @@ RunDevice::RunDevice(const RunConfig& config, dist::Session& session) {
     kind = device_kind(config);
     if (kind != DeviceKind::Cuda) return;
     expect_device_built(config);
-    if (session.size() > 1) {
-      throw ConfigError("run.device", "cuda",
-                        fmt::format("{} ranks were started, and this version has one rank on a "
-                                    "GPU. Start one, or set run.device to \"cpu\"",
-                                    session.size()));
-    }
-    gpu_ = std::make_unique<Gpu>(config, session);
     if (&workload_kind(config.model.kind) != &text_kind()) {
       // Its transforms multiply with tables that are the host's.
       throw ConfigError("run.device", "cuda",
@@ -234,6 +221,7 @@ RunDevice::RunDevice(const RunConfig& config, dist::Session& session) {
                         std::string(to_string(kind)),
                         dist::advise("set run.device to \"cpu\", or give every rank a GPU"), ""}};
   });
+  if (kind == DeviceKind::Cuda) gpu_ = std::make_unique<Gpu>(config, session);
   if (config.run.device == "auto") text_ = "run.device = auto: " + reason_of(kind) + "\n";
   switch (kind) {
     case DeviceKind::Cpu:
@@ -249,11 +237,16 @@ RunDevice::RunDevice(const RunConfig& config, dist::Session& session) {
                                    .compute_thread = true});
       break;
     case DeviceKind::Cuda:
-      device_ = gpu_->make_device(config);
-      gpu_->workspace_bytes = gpu_->measure_workspaces();
-      gpu_->cuda->reserve(Tier::Host, gpu_->pinned());
-      staging_ = std::make_unique<exec::Staging>(*device_, gpu_->cuda->reserved(Tier::Host));
-      text_ += device::describe(gpu_->assignment) + "\n";
+      session.agree([&] {
+        device_ = gpu_->make_device(config);
+        gpu_->workspace_bytes = gpu_->measure_workspaces();
+        pin(gpu_->pinned());
+      });
+      gpu_->side = {.device = device_.get(),
+                    .pinned = gpu_->cuda->reserved(Tier::Host).get(),
+                    .runtime = gpu_->runtime.get(),
+                    .ordinal = gpu_->assignment.device.ordinal};
+      text_ += gpu_->table;
       text_ += gpu_->memory_text();
       break;
   }
@@ -262,6 +255,8 @@ RunDevice::RunDevice(const RunConfig& config, dist::Session& session) {
 RunDevice::RunDevice() : device_(std::make_unique<device::CpuDevice>()) {}
 
 RunDevice::~RunDevice() {
+  // Before the stream that they are of.
+  kernels_.reset();
   // Blocks of a tier that goes with the device.
   if (gpu_ && gpu_->has_tier) exec::drop_gpu_workspaces();
 }
@@ -270,7 +265,7 @@ std::int64_t RunDevice::budget_bytes(const RunConfig& config, dist::Session& ses
   if (!gpu_) return budget_of_ranks(config, session);
   std::int64_t bytes = config.memory.budget;
   session.agree([&] {
-    const std::int64_t free = device_->memory().free_bytes;
+    const std::int64_t free = gpu_->free_bytes(session.size());
     const auto sharing = static_cast<int>(gpu_->assignment.sharing.size());
     if (bytes == RunConfig::automatic_budget) {
       bytes = device::automatic_gpu_budget(free, sharing);
@@ -292,6 +287,34 @@ std::int64_t RunDevice::budget_bytes(const RunConfig& config, dist::Session& ses
                                   format_bytes(gpu_->workspace_bytes)));
   });
   return session.all_reduce_min(std::vector<std::int64_t>{bytes})[0];
+}
+
+void RunDevice::use_kernels() {
+  if (gpu_) kernels_ = std::make_unique<kernels::StreamSession>(compute());
+}
+
+std::string RunDevice::transport(const RunConfig& config) const {
+  if (gpu_) return gpu_->transport;
+  return config.grid.transport == "auto" ? "mpi" : config.grid.transport;
+}
+
+const dist::DeviceSide* RunDevice::side() const {
+  return gpu_ ? &gpu_->side : nullptr;
+}
+
+void RunDevice::pin(std::int64_t bytes) {
+  device::CudaDevice& cuda = *gpu_->cuda;
+  if (staging_) {
+    staging_.reset();
+    cuda.release(Tier::Host);
+  }
+  cuda.reserve(Tier::Host, bytes);
+  staging_ = std::make_unique<exec::Staging>(cuda, cuda.reserved(Tier::Host));
+  gpu_->side.pinned = cuda.reserved(Tier::Host).get();
+}
+
+void RunDevice::pin_messages(std::int64_t bytes) {
+  if (gpu_ && bytes > 0) pin(gpu_->pinned() + bytes);
 }
 
 std::int64_t RunDevice::room_bytes() {

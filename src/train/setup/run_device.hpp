@@ -8,8 +8,10 @@
 #include "base/config.hpp"
 #include "device/device.hpp"
 #include "dist/session.hpp"
+#include "dist/transport.hpp"
 #include "exec/device_tier.hpp"
 #include "exec/staging.hpp"
+#include "kernels/session.hpp"
 #include "plan/model/cluster.hpp"
 #include "plan/model/device_facts.hpp"
 
@@ -27,7 +29,7 @@ plan::DeviceFacts device_facts(const RunConfig& config);
 // For who plans on a cluster file: its GPU, where it says one, else as here.
 plan::DeviceFacts device_facts(const RunConfig& config, const plan::Cluster& cluster);
 
-// Made before the threads of kernels are, and before anything else that uses a GPU.
+// Made before anything else that uses a GPU.
 class RunDevice {
  public:
   // NotBuiltError for a GPU in a build without CUDA, ConfigError where there is none, where it lets
@@ -62,12 +64,26 @@ class RunDevice {
   // Of a GPU, else null.
   exec::Staging* staging() { return staging_.get(); }
 
+  // Kernels can be put into Compute from then on; there is a session of kernels. Once.
+  void use_kernels();
+
+  // What carries messages between ranks: grid.transport, or what "auto" comes to.
+  std::string transport(const RunConfig& config) const;
+  // What transports between buffers of a GPU work with, else null. Transports go before this.
+  const dist::DeviceSide* side() const;
+  // Pinned memory for so many bytes that messages over MPI have under way. No executor has been
+  // made, and no transport: staging() and side() are others afterwards.
+  void pin_messages(std::int64_t bytes);
+
  private:
   class Gpu;
+
+  void pin(std::int64_t bytes);
 
   std::unique_ptr<Gpu> gpu_;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<exec::Staging> staging_;
+  std::unique_ptr<kernels::StreamSession> kernels_;
   std::string text_;
 };
 
