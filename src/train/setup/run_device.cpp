@@ -305,6 +305,7 @@ const dist::DeviceSide* RunDevice::side() const {
 void RunDevice::pin(std::int64_t bytes) {
   device::CudaDevice& cuda = *gpu_->cuda;
   if (staging_) {
+    staging_->wait();
     staging_.reset();
     cuda.release(Tier::Host);
   }
