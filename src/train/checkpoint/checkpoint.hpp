@@ -38,7 +38,7 @@ struct Manifest {
   std::string config;  // the effective configuration, TOML
   int threads = 0;
   nlohmann::json products;
-  std::string sums;  // how sums over data ranks are ordered where not in rank order; else empty
+  std::string sums;     // how sums over data ranks are ordered where not in rank order; else empty
   nlohmann::json data;  // vocabulary, tokenizer, tokens of the data file
   std::vector<GlobalTensor> tensors;
   std::vector<Shard> shards;

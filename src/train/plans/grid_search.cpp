@@ -216,7 +216,8 @@ Setup setup_of_model(const GridSearchWish& wish, int tensor, bool sequence_paral
   candidate.bucket_bytes = wish.config.grid.bucket;
   RunConfig config = with_candidate(wish.config, candidate);
   config.train.global_batch = micro_batch;
-  Setup setup = make_setup(config, wish.facts, wish.threads, 0, device_facts(wish.config, wish.cluster));
+  Setup setup =
+      make_setup(config, wish.facts, wish.threads, 0, device_facts(wish.config, wish.cluster));
   apply_cluster(wish.cluster, wish.costs, setup);
   return setup;
 }
