@@ -137,7 +137,9 @@ TEST(GpuAttentionBytes, GrowWithSizesAndMultiprocessors) {
         for (const auto part : parts) {
           EXPECT_EQ(bytes.*part % cuda_allocation_granularity, 0);
           // Keys of long sequences are in fewer parts: only the sums of all of them grow.
-          if (part != &GpuAttentionBytes::forward) EXPECT_LE(bytes.*part, longer.*part);
+          if (part != &GpuAttentionBytes::forward) {
+            EXPECT_LE(bytes.*part, longer.*part);
+          }
           EXPECT_LE(bytes.*part, any.*part);
         }
       }
