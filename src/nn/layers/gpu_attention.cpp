@@ -150,7 +150,8 @@ GpuAttentionBytes gpu_attention_bytes(const Declaration& declaration, const Atte
       bytes.log_sums = floats(matrices * sequence);
       bytes.forward = 3 * small;
       // Where there are few rows for the multiprocessors, keys are split and results added.
-      const std::int64_t wide = round_up(head_size, 32);
+      // As kernels are compiled for.
+      const std::int64_t wide = head_size <= 192 ? round_up(head_size, 32) : 256;
       const std::int64_t columns = head_size <= 64 ? 256 : head_size <= 128 ? 128 : 64;
       const std::int64_t splits =
           std::min<std::int64_t>(128, round_up(sequence, columns) / columns);
@@ -163,8 +164,7 @@ GpuAttentionBytes gpu_attention_bytes(const Declaration& declaration, const Atte
       // gradients of queries of its own.
       const std::int64_t parts = (multiprocessors + matrices - 1) / matrices;
       const std::int64_t rows = round_up(sequence, 128);
-      bytes.backward = floats(parts * matrices * rows * std::max<std::int64_t>(wide, 32)) +
-                       floats(matrices * rows) + 3 * small;
+      bytes.backward = floats(parts * matrices * rows * wide) + floats(matrices * rows) + 3 * small;
       break;
     }
     case Method::Efficient:

@@ -119,6 +119,9 @@ TEST(GpuAttentionBytes, RowsAndHeadsArePadded) {
   const GpuAttentionBytes said =
       gpu_attention_bytes(on_gpu(Precision::BFloat16, 132), {1, 100, 1, 80});
   EXPECT_EQ(said.backward, 4 * 132 * 128 * 96 + 512 + 3 * 512);
+  // Large heads have one slot.
+  EXPECT_EQ(gpu_attention_bytes(on_gpu(Precision::BFloat16, 132), {132, 128, 1, 200}).backward,
+            4LL * 132 * 128 * 256 + 4 * 132 * 128 + 3 * 512);
 }
 
 // What is said of no GPU in particular holds for each.
