@@ -12,7 +12,10 @@ namespace {
 // Copies of so many bytes are as fast as longer ones.
 constexpr std::int64_t most_at_a_time = std::int64_t{16} << 20;
 
-// Two pieces are filled in turn while a third is read, and tiers have holes.
+// Two pieces are filled in turn while a third is read, and tiers have holes. The rest is for
+// others.
+constexpr std::int64_t most_pieces = 3;
+
 std::int64_t piece_of(const device::TierMemory& pinned) {
   const std::int64_t quarter = pinned.limit_bytes() / 4;
   const std::int64_t piece =
@@ -52,7 +55,15 @@ Queue Staging::host_queue() const {
 
 void Staging::drop_done(bool wait_for_first) {
   if (wait_for_first && !under_way_.empty()) device_.wait(under_way_.front().mark);
-  while (!under_way_.empty() && device_.done(under_way_.front().mark)) under_way_.pop_front();
+  while (!under_way_.empty() && device_.done(under_way_.front().mark)) {
+    under_way_bytes_ -= under_way_.front().block->span().bytes;
+    under_way_.pop_front();
+  }
+}
+
+void Staging::put_under_way(Copy copy) {
+  under_way_bytes_ += copy.block->span().bytes;
+  under_way_.push_back(std::move(copy));
 }
 
 std::shared_ptr<Staging::Block> Staging::take(std::int64_t bytes, const std::string& activity) {
@@ -60,7 +71,8 @@ std::shared_ptr<Staging::Block> Staging::take(std::int64_t bytes, const std::str
   // A piece for who reads stays free of what is filled.
   const std::int64_t counted = round_up(bytes, pinned_->granularity());
   while (!under_way_.empty() &&
-         counted + piece_bytes_ > pinned_->limit_bytes() - pinned_->live_bytes()) {
+         (under_way_bytes_ + bytes > most_pieces * piece_bytes_ ||
+          counted + piece_bytes_ > pinned_->limit_bytes() - pinned_->live_bytes())) {
     drop_done(true);
   }
   return std::make_shared<Block>(*pinned_, bytes, activity);
@@ -75,7 +87,7 @@ void Staging::fill(void* to, std::int64_t bytes, const Make& make, const std::st
         device_.copy(Lane::CopyIn, {Tier::Device, static_cast<std::byte*>(to) + first, piece},
                      block->span(), activity);
     device_.order(Lane::Compute, mark);
-    under_way_.push_back({mark, std::move(block)});
+    put_under_way({mark, std::move(block)});
   }
 }
 
@@ -95,7 +107,7 @@ void Staging::read(const void* from, std::int64_t bytes, const Show& show,
     const device::Mark mark =
         device_.copy(Lane::CopyOut, block->span(), {Tier::Device, source + first, piece}, activity);
     // Also where `show` throws, nobody else has the block before the copy is over.
-    under_way_.push_back({mark, block});
+    put_under_way({mark, block});
     return {std::move(block), mark};
   };
   Part part = start(0);

@@ -26,7 +26,8 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // What is copied at a time: a multiple of 512 bytes.
+  // What is copied at a time: a multiple of 512 bytes. Copies under way have four of these at most,
+  // so that others may have blocks of the tier, too.
   std::int64_t piece_bytes() const { return piece_bytes_; }
 
   // `bytes` at `to` become what `make` writes piece by piece, from byte `first` on. What is put on
@@ -52,18 +53,19 @@ class Staging {
 
  private:
   class Block;
-  std::shared_ptr<Block> take(std::int64_t bytes, const std::string& activity);
-  void drop_done(bool wait_for_first);
-
   struct Copy {
     device::Mark mark;
     std::shared_ptr<Block> block;
   };
+  std::shared_ptr<Block> take(std::int64_t bytes, const std::string& activity);
+  void put_under_way(Copy copy);
+  void drop_done(bool wait_for_first);
 
   device::Device& device_;
   const std::shared_ptr<device::TierMemory> pinned_;
   const std::int64_t piece_bytes_;
   std::deque<Copy> under_way_;  // those that may be, in their order
+  std::int64_t under_way_bytes_ = 0;
 };
 
 class Staging::Kept {
