@@ -21,6 +21,9 @@ class ExchangeDevice final : public device::Device {
   DeviceKind kind() const override { return device_->kind(); }
   device::MemoryFacts memory() const override { return device_->memory(); }
   Queue queue(Lane lane) const override { return device_->queue(carrier(lane)); }
+  device::Mark launched(Lane lane, const std::string& activity) override {
+    return named(lane, device_->launched(carrier(lane), activity));
+  }
   device::Mark mark(Lane lane) override { return named(lane, device_->mark(carrier(lane))); }
   void order(Lane later, device::Mark earlier) override {
     device_->order(carrier(later), carried(earlier));
