@@ -101,6 +101,19 @@ class GpuTest(ProgramTest):
             del os.environ["GARONNE_SYNCHRONOUS"]
         self.assertEqual(saved(plain), saved(slow))
 
+    def test_ranks_that_share_the_device_train_over_mpi(self):
+        one, _ = self.trained("one-rank", "cuda", "--train.precision", "float32")
+        two = self.directory("two-ranks")
+        for grid in ("data", "pipeline", "tensor"):
+            with self.subTest(grid):
+                directory = two / grid
+                done = self.train(directory, "--run.device", "cuda", *KEYS, "--train.precision", "float32",
+                                  f"--grid.{grid}", 2, ranks=2)
+                self.assertIn("device memory: ", done.stdout)
+                for row, other in zip(metrics(one), metrics(directory), strict=True):
+                    self.assertLessEqual(abs(row["loss"] / other["loss"] - 1), 1e-5)
+                    self.assertLessEqual(other["peak_bytes"], other["planned_peak_bytes"])
+
     def test_more_than_the_device_has_is_refused(self):
         done = self.train(self.directory("never"), "--run.device", "cuda", "--memory.budget", "100 TiB", check=2)
         self.assertIn("free on the device", done.stderr)
