@@ -34,7 +34,7 @@ void add_profile(CLI::App& app, Chosen& chosen) {
       const int threads = train::threads_of_rank(loaded, static_cast<int>(loaded.grid.data));
       const train::Setup setup = train::make_setup(loaded, facts, threads);
       const train::ComputeSession compute(threads);
-      device.use_kernels();
+      device.use_kernels(session);
       const plan::CostTable table =
           *again ? train::measure_costs_again(setup, threads, device)
                  : train::obtain_costs(setup, threads, nlohmann::json::object(), device, session);

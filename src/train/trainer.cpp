@@ -175,7 +175,7 @@ void Trainer::plan() {
     floor = floor_of_stage(whole_, own_stage, budget_, config_.memory.plan, Effort::FirstThatFits);
   });
   compute_ = std::make_unique<ComputeSession>(threads_);
-  session_.agree([&] { device_->use_kernels(); });
+  device_->use_kernels(session_);
   plan::CostTable costs =
       obtain_costs(whole_, threads_, start_.manifest.products, *device_, session_);
   if (const auto refusal = nn::Products::refusal_of(costs.products)) {

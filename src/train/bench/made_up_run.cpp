@@ -56,7 +56,7 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_
     }
   });
   compute_ = std::make_unique<ComputeSession>(threads);
-  session.agree([&] { device_->use_kernels(); });
+  device_->use_kernels(session);
   costs_ = obtain_costs(whole, threads, nlohmann::json::object(), *device_, session);
   apply_costs(costs_, whole);
   choice_ = choose_together(whole, stage, floor, budget_bytes_, setup_, session);

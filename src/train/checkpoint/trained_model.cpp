@@ -83,7 +83,9 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
             : kind.facts_of_checkpoint(trained.config, manifest, start.checkpoint);
     trained.setup = make_setup(trained.config, facts, threads);
     trained.compute = std::make_unique<ComputeSession>(threads);
-    trained.device->use_kernels();
+  });
+  trained.device->use_kernels(session);
+  session.agree([&] {
     // What was measured on this machine is nearer the truth than what nodes declare.
     apply_costs(exec::load_cached_costs(trained.device->machine_text(threads), warn),
                 trained.setup);

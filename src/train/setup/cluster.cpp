@@ -109,7 +109,7 @@ Axes::Axes(const Setup& setup, const plan::Program& program, RunDevice& device,
   const Grid& grid = setup.grid;
   if (grid.ranks() == 1) return;
   const std::string name = device.transport(config);
-  if (name == "mpi") device.pin_messages(staged_bytes(program));
+  if (name == "mpi" && device.side() != nullptr) device.pin_messages(staged_bytes(program));
   thread_ = std::make_unique<dist::CommunicationThread>(session);
   const auto over = [&](const char* group, std::vector<int> members,
                         dist::TransportOptions options = {}) {

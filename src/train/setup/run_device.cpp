@@ -289,8 +289,9 @@ std::int64_t RunDevice::budget_bytes(const RunConfig& config, dist::Session& ses
   return session.all_reduce_min(std::vector<std::int64_t>{bytes})[0];
 }
 
-void RunDevice::use_kernels() {
-  if (gpu_) kernels_ = std::make_unique<kernels::StreamSession>(compute());
+void RunDevice::use_kernels(dist::Session& session) {
+  if (!gpu_) return;
+  session.agree([&] { kernels_ = std::make_unique<kernels::StreamSession>(compute()); });
 }
 
 std::string RunDevice::transport(const RunConfig& config) const {

@@ -64,8 +64,9 @@ class RunDevice {
   // Of a GPU, else null.
   exec::Staging* staging() { return staging_.get(); }
 
-  // Kernels can be put into Compute from then on; there is a session of kernels. Once.
-  void use_kernels();
+  // Kernels can be put into Compute from then on; there is a session of kernels. Once. Collective
+  // over all ranks.
+  void use_kernels(dist::Session& session);
 
   // What carries messages between ranks: grid.transport, or what "auto" comes to.
   std::string transport(const RunConfig& config) const;
