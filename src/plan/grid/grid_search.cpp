@@ -106,9 +106,8 @@ class Search {
         break;
       }
       note(result_.candidates, "planning " + to_string(rows_[row].candidate));
-      ++result_.planned;
+      if (!plan(rows_[row])) continue;
       micro_batches_ += rows_[row].candidate.micro_batches;
-      rows_[row].outcome = plan_(rows_[row].candidate);
       if (rows_[row].outcome.fits)
         result_.best.push_back(rows_[row]);
       else
@@ -140,6 +139,18 @@ class Search {
     estimated.emplace(doubtful, rows_[row].estimate.seconds, row);
   }
 
+  // Whether it can be planned.
+  bool plan(RankedGrid& row) {
+    try {
+      row.outcome = plan_(row.candidate);
+    } catch (const ConfigError& error) {
+      result_.unplanned.push_back({row.candidate, error.what()});
+      return false;
+    }
+    ++result_.planned;
+    return true;
+  }
+
   void find_leanest() {
     std::stable_sort(large_.begin(), large_.end(), [&](std::size_t a, std::size_t b) {
       return rows_[a].bounds.bytes < rows_[b].bounds.bytes;
@@ -160,11 +171,11 @@ class Search {
       }
       by_bytes.emplace(static_cast<double>(candidate.estimate.bytes), row);
     }
-    for (int k = 0; k < most_lean_plans && !by_bytes.empty(); ++k) {
+    for (int planned = 0; planned < most_lean_plans && !by_bytes.empty();) {
       RankedGrid& candidate = rows_[std::get<1>(by_bytes.top())];
       by_bytes.pop();
-      candidate.outcome = plan_(candidate.candidate);
-      ++result_.planned;
+      if (!plan(candidate)) continue;
+      ++planned;
       take_if_leaner(candidate);
     }
   }

@@ -33,6 +33,12 @@ struct RankedGrid {
   GridOutcome outcome;
 };
 
+// A candidate that `plan` refused. What cannot be planned cannot be run either.
+struct UnplannedGrid {
+  GridCandidate candidate;
+  std::string reason;
+};
+
 struct GridSearchOptions {
   int best = 10;            // so many are wanted
   bool exhaustive = false;  // plan every candidate by node, whatever its bounds
@@ -45,17 +51,20 @@ struct GridSearchOptions {
 struct GridSearch {
   std::vector<RankedGrid> best;  // fastest first
   std::int64_t candidates = 0;
-  std::int64_t refused = 0;    // the model or the schedule cannot be had like that
-  std::int64_t too_large = 0;  // bounds or estimates say that no plan fits
-  std::int64_t planned = 0;    // by node
-  // No other candidate is faster: each was planned, or cannot be by its bounds.
+  std::int64_t refused = 0;              // the model or the schedule cannot be had like that
+  std::int64_t too_large = 0;            // bounds or estimates say that no plan fits
+  std::int64_t planned = 0;              // by node
+  std::vector<UnplannedGrid> unplanned;  // in the order in which they were tried
+  // No other candidate that can be planned is faster: each was planned, or cannot be by its bounds.
   bool proven = false;
-  // Where nothing fits: the candidate that needs least.
+  // Where nothing fits: the candidate that needs least; none of those that were tried can be
+  // planned where it needs no bytes.
   RankedGrid leanest;
 };
 
 // `plan` makes Programs of a candidate; an equal candidate always gets an equal answer, so that the
-// search is a function of its arguments. Never faster than the estimator's bounds.
+// search is a function of its arguments. Never faster than the estimator's bounds. It throws
+// ConfigError where the candidate cannot be planned, which leaves that one out.
 GridSearch search_grids(const std::vector<GridCandidate>& candidates, GridEstimator& estimator,
                         std::int64_t budget_bytes,
                         const std::function<GridOutcome(const GridCandidate&)>& plan,

@@ -222,6 +222,15 @@ Setup setup_of_model(const GridSearchWish& wish, int tensor, bool sequence_paral
   return setup;
 }
 
+[[noreturn]] void refuse_ranks(int ranks, const std::vector<plan::UnplannedGrid>& unplanned) {
+  std::string reason = "no grid of so many ranks can be planned";
+  if (!unplanned.empty()) {
+    const auto& [candidate, of_first] = unplanned.front();
+    reason += fmt::format("; {}: {}", plan::to_string(candidate), of_first);
+  }
+  throw ConfigError("--ranks", fmt::format("{}", ranks), reason);
+}
+
 }  // namespace
 
 RunConfig with_candidate(const RunConfig& config, const plan::GridCandidate& candidate) {
@@ -291,7 +300,10 @@ GridSearchAnswer search_grids(const GridSearchWish& wish) {
     GridSearchWish nothing = wish;
     nothing.budget_bytes = 1;
     CandidatePlanner lean_planner(nothing);
-    search.leanest = search_within(nothing, lean_planner).leanest;
+    plan::GridSearch lean = search_within(nothing, lean_planner);
+    if (lean.leanest.outcome.needed_bytes == 0)
+      refuse_ranks(wish.ranks, search.unplanned.empty() ? lean.unplanned : search.unplanned);
+    search.leanest = std::move(lean.leanest);
     try {
       search.leanest.outcome = planner.plan_by_node(search.leanest.candidate);
     } catch (const PlanError& error) {

@@ -19,6 +19,21 @@ std::string schedule_name(const plan::GridCandidate& candidate) {
                                              : candidate.schedule;
 }
 
+// The rest is in the JSON.
+constexpr std::size_t most_unplanned_lines = 3;
+
+std::string unplanned_lines(const std::vector<plan::UnplannedGrid>& unplanned) {
+  std::string text;
+  const std::size_t lines = std::min(unplanned.size(), most_unplanned_lines);
+  for (std::size_t k = 0; k < lines; ++k) {
+    text += fmt::format("left out: {}: {}\n", plan::to_string(unplanned[k].candidate),
+                        unplanned[k].reason);
+  }
+  if (lines < unplanned.size())
+    text += fmt::format("left out: {} more, for such reasons\n", unplanned.size() - lines);
+  return text;
+}
+
 std::string traffic(double bytes) {
   return bytes == 0 ? "-" : format_bytes(static_cast<std::int64_t>(bytes));
 }
@@ -55,6 +70,7 @@ std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswe
       "{} grids: {} cannot be cut like that, {} need more memory, {} were planned by node{}\n",
       search.candidates, search.refused, search.too_large, search.planned,
       search.proven ? "; no other can be faster" : "; others were left by estimates");
+  text += unplanned_lines(search.unplanned);
   text += fmt::format(
       "seconds: {}; blocks run again where memory asks for it. Plan the best with "
       "the keys below for a faster choice node by node.\n",
@@ -91,6 +107,9 @@ nlohmann::ordered_json to_json(const GridSearchWish& wish, const GridSearchAnswe
                      {"binds", binding(outcome).first},
                      {"parts", std::move(parts)}});
   }
+  nlohmann::ordered_json unplanned = nlohmann::ordered_json::array();
+  for (const auto& [candidate, reason] : search.unplanned)
+    unplanned.push_back({{"grid", plan::to_string(candidate)}, {"reason", reason}});
   return {{"format", "garonne.grids"},
           {"version", 1},
           {"ranks", wish.ranks},
@@ -102,6 +121,7 @@ nlohmann::ordered_json to_json(const GridSearchWish& wish, const GridSearchAnswe
           {"refused", search.refused},
           {"too_large", search.too_large},
           {"planned", search.planned},
+          {"unplanned", std::move(unplanned)},
           {"proven", search.proven},
           {"grids", std::move(grids)}};
 }

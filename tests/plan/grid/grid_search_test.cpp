@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
 #include <set>
 
@@ -207,6 +208,52 @@ TEST(GridSearch, SaysWhoNeedsLeastWhereNothingFits) {
       [&](const GridCandidate& candidate) { return pretend(estimator, candidate, 0); }, {});
   EXPECT_TRUE(search.best.empty());
   EXPECT_EQ(search.leanest.outcome.needed_bytes, least);
+}
+
+// One that cannot be planned is left out with its reason, and the others are what they would be.
+TEST(GridSearch, LeavesOutWhatCannotBePlanned) {
+  StepShape step = test::step_shape(1, 1, 4 << 20);
+  step.update_seconds_per_element = 1e-10;
+  const auto candidates = grid_candidates(limits(8, 16), small_cluster());
+  for (const std::int64_t budget : {std::int64_t{1} << 20, std::int64_t{600} << 20}) {
+    GridEstimator estimator(small_cluster(), budget, step,
+                            [](int tensor, bool, std::int64_t micro_batch) {
+                              return made_up_blocks(tensor, micro_batch);
+                            });
+    const auto search = [&](const std::function<bool(const GridCandidate&)>& refuses) {
+      GridSearchOptions options;
+      options.most_micro_batches = 1'000'000;
+      return search_grids(
+          candidates, estimator, budget,
+          [&](const GridCandidate& candidate) {
+            if (refuses(candidate)) throw ConfigError("train.global_batch", "16", "too many");
+            return pretend(estimator, candidate, 0);
+          },
+          options);
+    };
+    const GridSearch whole = search([](const auto&) { return false; });
+    EXPECT_TRUE(whole.unplanned.empty());
+    const bool fits = !whole.best.empty();
+    const GridCandidate first = fits ? whole.best.front().candidate : whole.leanest.candidate;
+    const GridSearch rest = search([&](const auto& candidate) { return candidate == first; });
+    ASSERT_EQ(rest.unplanned.size(), 1u);
+    EXPECT_EQ(rest.unplanned[0].candidate, first);
+    EXPECT_NE(rest.unplanned[0].reason.find("too many"), std::string::npos);
+    EXPECT_EQ(rest.proven, whole.proven);
+    if (fits) {
+      ASSERT_EQ(rest.best.size(), 10u);
+      for (std::size_t k = 0; k + 1 < rest.best.size(); ++k)
+        EXPECT_EQ(rest.best[k].candidate, whole.best[k + 1].candidate);
+    } else {
+      EXPECT_GE(rest.leanest.outcome.needed_bytes, whole.leanest.outcome.needed_bytes);
+      EXPECT_NE(rest.leanest.candidate, first);
+    }
+    const GridSearch none = search([](const auto&) { return true; });
+    EXPECT_TRUE(none.best.empty());
+    EXPECT_EQ(none.leanest.outcome.needed_bytes, 0);
+    EXPECT_EQ(none.planned, 0);
+    EXPECT_FALSE(none.unplanned.empty());
+  }
 }
 
 TEST(GridEstimator, NeverEstimatesBelowItsBounds) {
