@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <set>
 
@@ -176,6 +177,51 @@ std::vector<bool> part_beginnings(const ModelGraph& whole) {
   return may_begin;
 }
 
+namespace {
+
+// Runs of blocks by dynamic programming: what cost(first block, one past the last) adds up to by
+// `add` is as little as can be.
+template <typename Cost, typename Add>
+class BlockRuns {
+ public:
+  BlockRuns(const std::vector<bool>& may_begin, int parts, Cost cost, Add add) {
+    const int blocks = static_cast<int>(may_begin.size());
+    const double none = std::numeric_limits<double>::infinity();
+    std::vector<double> least(index(blocks) + 1, none);  // of the first b blocks
+    least[0] = 0;
+    from_.assign(index(parts), std::vector<int>(index(blocks) + 1, 0));
+    for (int k = 0; k < parts; ++k) {
+      std::vector<double> next(index(blocks) + 1, none);
+      for (int b = k + 1; b <= blocks; ++b) {
+        for (int a = k; a < b; ++a) {
+          if (!may_begin[index(a)]) continue;
+          const double sum = add(least[index(a)], cost(a, b));
+          if (sum >= next[index(b)]) continue;
+          next[index(b)] = sum;
+          from_[index(k)][index(b)] = a;
+        }
+      }
+      least = std::move(next);
+    }
+    least_ = least.back();
+  }
+
+  double least() const { return least_; }
+
+  // The first block of each run, and one past the last block.
+  std::vector<int> firsts() const {
+    std::vector<int> result(from_.size() + 1, static_cast<int>(from_.front().size()) - 1);
+    for (std::size_t k = from_.size(); k > 0; --k) result[k - 1] = from_[k - 1][index(result[k])];
+    return result;
+  }
+
+ private:
+  std::vector<std::vector<int>> from_;
+  double least_ = 0;
+};
+
+}  // namespace
+
 std::vector<int> balanced_blocks(const std::vector<double>& seconds,
                                  const std::vector<bool>& may_begin, int parts) {
   const int blocks = static_cast<int>(seconds.size());
@@ -188,28 +234,18 @@ std::vector<int> balanced_blocks(const std::vector<double>& seconds,
   }
   std::vector<double> before(index(blocks) + 1, 0);  // seconds of the blocks before
   for (int b = 0; b < blocks; ++b) before[index(b) + 1] = before[index(b)] + seconds[index(b)];
-  // best[k][b]: (slowest, sum of squares) of the first b blocks in k parts.
-  using Cost = std::pair<double, double>;
-  const Cost none{std::numeric_limits<double>::infinity(), 0};
-  std::vector<std::vector<Cost>> best(index(parts) + 1, std::vector<Cost>(index(blocks) + 1, none));
-  std::vector<std::vector<int>> from(index(parts) + 1, std::vector<int>(index(blocks) + 1, 0));
-  best[0][0] = {0, 0};
-  for (int k = 1; k <= parts; ++k) {
-    for (int b = k; b <= blocks; ++b) {
-      for (int a = k - 1; a < b; ++a) {
-        if (!may_begin[index(a)]) continue;
-        const Cost& rest = best[index(k) - 1][index(a)];
-        const double of_part = before[index(b)] - before[index(a)];
-        const Cost cost{std::max(rest.first, of_part), rest.second + of_part * of_part};
-        if (cost >= best[index(k)][index(b)]) continue;
-        best[index(k)][index(b)] = cost;
-        from[index(k)][index(b)] = a;
-      }
-    }
-  }
-  std::vector<int> firsts(index(parts) + 1, blocks);
-  for (int k = parts, b = blocks; k > 0; --k) b = firsts[index(k) - 1] = from[index(k)][index(b)];
-  return firsts;
+  const auto of_part = [&](int first, int last) {
+    return before[index(last)] - before[index(first)];
+  };
+  const double slowest = BlockRuns(may_begin, parts, of_part, [](double a, double b) {
+                           return std::max(a, b);
+                         }).least();
+  // After that, or a part that hides behind the slowest one would decide where others begin.
+  const auto square = [&](int first, int last) {
+    const double part = of_part(first, last);
+    return part <= slowest ? part * part : std::numeric_limits<double>::infinity();
+  };
+  return BlockRuns(may_begin, parts, square, std::plus<>()).firsts();
 }
 
 std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts) {

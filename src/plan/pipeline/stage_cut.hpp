@@ -47,7 +47,7 @@ std::vector<bool> part_beginnings(const ModelGraph& whole);
 
 // `parts` runs of whole blocks whose slowest is as fast as can be (forward and backward seconds,
 // of equals the one with the smaller sum of squares), each from one of part_beginnings; exact, by
-// dynamic programming. Throws ConfigError (grid.pipeline) where there are fewer of those.
+// two dynamic programs. Throws ConfigError (grid.pipeline) where there are fewer of those.
 std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts);
 // The same for blocks of which only that and the seconds are known: the first block of each part,
 // and one past the last block.

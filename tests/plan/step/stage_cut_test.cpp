@@ -1,6 +1,12 @@
 // Where a model is cut into stages.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <utility>
+#include <vector>
+
 #include "base/error.hpp"
 #include "plan/pipeline/stage_cut.hpp"
 #include "plan/step/graphs.hpp"
@@ -32,6 +38,63 @@ TEST(StageCut, PartsBeginWhereGradientsGoBack) {
     }
   }
   EXPECT_THROW(balanced_parts(whole, most + 1), ConfigError);
+}
+
+using Balance = std::pair<double, double>;  // the slowest part, the sum of squares
+
+Balance balance_of(const std::vector<double>& seconds, const std::vector<int>& firsts) {
+  Balance balance{0, 0};
+  for (std::size_t k = 0; k + 1 < firsts.size(); ++k) {
+    double part = 0;
+    for (int b = firsts[k]; b < firsts[k + 1]; ++b) part += seconds[static_cast<std::size_t>(b)];
+    balance.first = std::max(balance.first, part);
+    balance.second += part * part;
+  }
+  return balance;
+}
+
+// Over all ways to begin the parts that are left.
+Balance best_balance(const std::vector<double>& seconds, const std::vector<bool>& may_begin,
+                     std::size_t parts, std::vector<int> firsts) {
+  if (firsts.size() == parts) {
+    firsts.push_back(static_cast<int>(seconds.size()));
+    return balance_of(seconds, firsts);
+  }
+  Balance best{std::numeric_limits<double>::infinity(), 0};
+  for (std::size_t b = static_cast<std::size_t>(firsts.back()) + 1; b < seconds.size(); ++b) {
+    if (!may_begin[b]) continue;
+    std::vector<int> next = firsts;
+    next.push_back(static_cast<int>(b));
+    best = std::min(best, best_balance(seconds, may_begin, parts, std::move(next)));
+  }
+  return best;
+}
+
+TEST(StageCut, NoBlocksAreBalancedBetter) {
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    std::mt19937 random(seed);
+    std::vector<double> seconds;  // whole numbers: sums are exact
+    std::vector<bool> may_begin;
+    const auto blocks = static_cast<unsigned>(1 + random() % 10);
+    for (unsigned b = 0; b < blocks; ++b) {
+      seconds.push_back(static_cast<double>(random() % (seed % 2 == 0 ? 4 : 1000)));
+      may_begin.push_back(b == 0 || random() % 5 > 0);
+    }
+    const auto most = std::count(may_begin.begin(), may_begin.end(), true);
+    for (int parts = 1; parts <= most; ++parts) {
+      const std::vector<int> firsts = balanced_blocks(seconds, may_begin, parts);
+      ASSERT_EQ(firsts.size(), static_cast<std::size_t>(parts) + 1) << seed;
+      EXPECT_EQ(firsts.front(), 0) << seed;
+      EXPECT_EQ(firsts.back(), static_cast<int>(blocks)) << seed;
+      for (std::size_t k = 0; k + 1 < firsts.size(); ++k) {
+        EXPECT_LT(firsts[k], firsts[k + 1]) << seed;
+        EXPECT_TRUE(may_begin[static_cast<std::size_t>(firsts[k])]) << seed;
+      }
+      EXPECT_EQ(balance_of(seconds, firsts),
+                best_balance(seconds, may_begin, static_cast<std::size_t>(parts), {0}))
+          << "seed " << seed << ", " << parts << " parts";
+    }
+  }
 }
 
 // A parameter of a stage gets a gradient there.
