@@ -23,7 +23,9 @@ constexpr std::size_t solved_one_by_one = 1024;
 constexpr std::size_t most_choices = 8192;  // that the test tries
 
 struct Price {
-  std::int64_t bytes = 0;  // live between forwards and backwards
+  // Live between forwards and backwards, with the block's input and output, which a chain counts
+  // whether somebody reads them again or not.
+  std::int64_t bytes = 0;
   double seconds = 0;
   double backward_seconds = 0;
 };
@@ -38,6 +40,7 @@ class Block {
     const int passed_on = graph.nodes[at(end_ - 1)].output;
     const int output = number + 1 < stage.nodes.size() ? stage.value[number + 1] : passed_on;
     output_ = output;
+    input_ = stage.value[number];
     for (int n = begin_; n < end_; ++n) {
       const NodeSpec& node = graph.nodes[at(n)];
       bool worth = false;
@@ -88,9 +91,14 @@ class Block {
       const Instruction& instruction = program.instructions[i];
       const bool forward =
           is_forward(instruction.operation) && forwards < static_cast<int>(graph_.nodes.size());
-      if (forward && ++forwards == static_cast<int>(graph_.nodes.size()))
-        price.bytes = prediction.live_bytes[i];
       if (!forward) price.backward_seconds += instruction.seconds;
+      if (!forward) continue;
+      ++forwards;
+      if (forwards == static_cast<int>(graph_.nodes.size()))
+        price.bytes += prediction.live_bytes[i];
+      for (const int buffer : instruction.frees) {
+        if (is_end(program, buffer)) price.bytes += program.buffers[at(buffer)].bytes;
+      }
     }
     return price;
   }
@@ -128,9 +136,20 @@ class Block {
   int nodes() const { return static_cast<int>(worth_.size()); }
 
  private:
+  // Whether the buffer is the block's input or output, as the first forward makes it.
+  bool is_end(const Program& program, int buffer) const {
+    for (const Instruction& instruction : program.instructions) {
+      if (!is_forward(instruction.operation) || instruction.arguments.output != buffer) continue;
+      const int value = graph_.nodes[at(instruction.node_index)].output;
+      return value == input_ || value == output_;
+    }
+    return false;
+  }
+
   const ModelGraph& graph_;
   int begin_;
   int end_;
+  int input_ = -1;
   int output_ = -1;
   std::vector<int> worth_;
 };
@@ -219,9 +238,18 @@ void compare(const ModelGraph& graph, std::size_t most, Excess& excess) {
   }
 }
 
-void print(const char* what, Excess& excess) {
+// Measured, as options are fewer than levels: over 40 blocks of either kind 2.7 and 3.8 % on
+// average (3.3 and 5.2 % by greedy alone) and 35 and 32 % at worst.
+constexpr double most_mean = 0.05;
+constexpr double most_excess = 0.4;
+
+void judge(const char* what, Excess& excess) {
+  ASSERT_GE(excess.blocks, 1);
   excess.mean /= excess.levels;
   excess.greedy_mean /= excess.levels;
+  EXPECT_LE(excess.mean, most_mean);
+  EXPECT_LE(excess.worst, most_excess);
+  EXPECT_LT(excess.mean, excess.greedy_mean);
   fmt::print(
       "{} {}: seconds above the best of all choices, of those to make all again: {:.2f} % "
       "on average, {:.1f} % at worst; by greedy alone {:.2f} % and {:.1f} %; {} levels\n",
@@ -242,17 +270,17 @@ TEST(BlockOptions, OfManyNodesAreNearTheBestOfAllChoices) {
     SCOPED_TRACE(seed);
     compare(graph_of(seed), most_choices, excess);
   }
-  print("blocks of 11 to 13 nodes", excess);
+  judge("blocks of 11 to 13 nodes", excess);
   EXPECT_GE(excess.blocks, enough_blocks());
 }
 
-TEST(BlockOptions, InSeveralWaysAreNoWorseThanGreedy) {
+TEST(BlockOptions, InSeveralWaysAreNearThemToo) {
   Excess excess;
   for (unsigned seed = 0; seed < most_seeds && excess.blocks < enough_blocks(); ++seed) {
     SCOPED_TRACE(seed);
     compare(with_packed_records(graph_of(seed)), 2187, excess);
   }
-  print("blocks of 7 nodes with two ways each", excess);
+  judge("blocks of 7 nodes with two ways each", excess);
   EXPECT_GE(excess.blocks, enough_blocks());
 }
 
