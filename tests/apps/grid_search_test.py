@@ -130,6 +130,20 @@ class GridSearchTest(ProgramTest):
         self.assertIn(f"works is {least} bytes",
                       refused(*keys, "--train.micro_batch", found["micro_batch"], "--memory.budget", 1000, code=3))
 
+    def test_what_cannot_be_planned_is_left_out(self):
+        # A prime: as many micro-batches, which are too many for a plan, or one.
+        samples = 1048573
+        arguments = ("--search", "--cluster", self.cluster, "--train.global_batch", samples, "--evaluation.batches", 0)
+        answer = self.search(*arguments, "--memory.budget", "1TiB")
+        self.assertEqual([grid["micro_batch"] for grid in answer["grids"]], [samples])
+        self.assertEqual([left["grid"].split(", ")[-1] for left in answer["unplanned"]], [f"{samples} micro-batches of 1"])
+        self.assertIn("larger train.micro_batch", answer["unplanned"][0]["reason"])
+        out = run("plan", self.config, *arguments, "--memory.budget", "1TiB").stdout
+        self.assertRegex(out, rf"left out: .*, {samples} micro-batches of 1: train.global_batch")
+        # The smallest budget is of the other one, too.
+        self.assertIn(f"1 micro-batches of {samples}",
+                      run("plan", self.config, *arguments, "--memory.budget", "1GiB", check=3).stderr)
+
     def test_four_thousand_devices(self):
         config = self.folder / "large.toml"
         config.write_text(LARGE)
