@@ -109,19 +109,9 @@ class ContentCheck {
       case Operation::ReduceScatter:
         if (arguments.exchanged >= 0) exchange();
         break;
-      case Operation::AllGather: {
-        if (arguments.exchanged >= 0) {
-          exchange();
-          break;
-        }
-        const auto found = bucket_of_shard_.find(arguments.inputs[0]);
-        says(found != bucket_of_shard_.end(),
-             name(arguments.inputs[0]) + " is no shard of parameters");
-        if (arguments.output != arguments.inputs[0]) held_[index(arguments.output)] = Held();
-        held_[index(arguments.output)].bucket = found->second;
-        updated_.erase(arguments.output);
+      case Operation::AllGather:
+        arguments.exchanged < 0 ? gather() : exchange();
         break;
-      }
       case Operation::AllReduce:
         arguments.exchanged < 0 ? sum_over_copies() : exchange();
         break;
@@ -143,6 +133,15 @@ class ContentCheck {
       default:
         break;
     }
+  }
+
+  void gather() {
+    const Arguments& arguments = instruction_->arguments;
+    const auto found = bucket_of_shard_.find(arguments.inputs[0]);
+    says(found != bucket_of_shard_.end(), name(arguments.inputs[0]) + " is no shard of parameters");
+    if (arguments.output != arguments.inputs[0]) held_[index(arguments.output)] = Held();
+    held_[index(arguments.output)].bucket = found->second;
+    updated_.erase(arguments.output);
   }
 
   // Of tied parameters, which have copies on other stages.

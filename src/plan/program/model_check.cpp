@@ -28,7 +28,8 @@ class ModelCheck {
     check_layout();
     for (number_ = 0; index(number_) < program_.instructions.size(); ++number_) {
       instruction_ = &program_.instructions[index(number_)];
-      check_instruction();
+      check_arguments();
+      check_operation();
     }
   }
 
@@ -80,7 +81,8 @@ class ModelCheck {
     }
   }
 
-  void check_instruction() const {
+  // What any instruction may have.
+  void check_arguments() const {
     const Arguments& arguments = instruction_->arguments;
     const bool of_micro_batch = instruction_->operation == Operation::Load ||
                                 is_forward(instruction_->operation) ||
@@ -98,20 +100,33 @@ class ModelCheck {
                is_of(target.parameter, graph_.parameters),
            "makes the gradient of no parameter");
     }
+  }
+
+  void check_send() const {
+    takes_one();
+    if (instruction_->node_index < 0) {
+      says(is_of(instruction_->arguments.value, graph_.values),
+           "sends the gradient of no value of the model");
+    } else {
+      node();
+    }
+  }
+
+  void check_receive() const {
+    const Arguments& arguments = instruction_->arguments;
+    if (instruction_->node_index >= 0) node();
+    says(is_of(arguments.value, graph_.values), "receives no value of the model");
+    has_bytes(arguments.output, graph_.values[index(arguments.value)].bytes, "message");
+  }
+
+  void check_operation() const {
+    const Arguments& arguments = instruction_->arguments;
     switch (instruction_->operation) {
       case Operation::Send:
-        takes_one();
-        if (instruction_->node_index < 0) {
-          says(is_of(arguments.value, graph_.values),
-               "sends the gradient of no value of the model");
-        } else {
-          node();
-        }
+        check_send();
         break;
       case Operation::Receive:
-        if (instruction_->node_index >= 0) node();
-        says(is_of(arguments.value, graph_.values), "receives no value of the model");
-        has_bytes(arguments.output, graph_.values[index(arguments.value)].bytes, "message");
+        check_receive();
         break;
       case Operation::Forward:
       case Operation::ForwardKeep:

@@ -152,32 +152,15 @@ class MicroBatchWriter {
     Arguments& arguments = instruction.arguments;
     arguments.keep_option = option_[index(n)];
     // The loss starts the chain rule itself: its gradient is the number one, not a buffer.
-    if (!graph_.starts_backward(node)) {
-      // The weight part may run long after the input part.
-      if (pass == Pass::BackwardInput && !weights_done_[index(n)])
-        held_[index(n)] = gradient_[index(node.output)];
-      const bool later = pass == Pass::BackwardWeight && held_[index(n)] >= 0;
-      arguments.output_gradient = later ? held_[index(n)] : gradient_[index(node.output)];
-      expect(arguments.output_gradient >= 0, node.name + " has no gradient of its output");
-      instruction.reads.push_back(arguments.output_gradient);
-    }
+    if (!graph_.starts_backward(node)) read_output_gradient(n, pass, instruction);
     if (inputs) read_parameters(node, instruction);
-    const auto pins = [&](int value) {
-      return weights && std::find(kept.pinned_values.begin(), kept.pinned_values.end(), value) !=
-                            kept.pinned_values.end();
-    };
-    for (const int input : node.inputs) {
-      const bool pinned = pins(input);
-      arguments.inputs.push_back(pinned ? value_[index(input)] : -1);
-      if (pinned) instruction.reads.push_back(value_[index(input)]);
+    // The part for the inputs alone needs nothing of the forward.
+    if (weights) {
+      read_pinned(node, kept, instruction);
+      read_record(n, instruction);
+    } else {
+      arguments.inputs.assign(node.inputs.size(), -1);
     }
-    if (pins(node.output)) {
-      arguments.pinned_output = value_[index(node.output)];
-      instruction.reads.push_back(arguments.pinned_output);
-    }
-    if (weights) arguments.record = record_[index(n)];
-    instruction.reads.insert(instruction.reads.end(), arguments.record.begin(),
-                             arguments.record.end());
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (inputs) {
         write_input_gradient(node, i, kept, instruction);
@@ -205,6 +188,39 @@ class MicroBatchWriter {
 
  private:
   static std::size_t index(int id) { return static_cast<std::size_t>(id); }
+
+  void read_output_gradient(int n, Pass pass, Instruction& instruction) {
+    const NodeSpec& node = graph_.nodes[index(n)];
+    const int gradient = gradient_[index(node.output)];
+    // The weight part may run long after the input part.
+    if (pass == Pass::BackwardInput && !weights_done_[index(n)]) held_[index(n)] = gradient;
+    const bool later = pass == Pass::BackwardWeight && held_[index(n)] >= 0;
+    const int read = later ? held_[index(n)] : gradient;
+    expect(read >= 0, node.name + " has no gradient of its output");
+    instruction.arguments.output_gradient = read;
+    instruction.reads.push_back(read);
+  }
+
+  void read_pinned(const NodeSpec& node, const KeepOption& kept, Instruction& instruction) const {
+    const auto pins = [&](int value) {
+      return std::find(kept.pinned_values.begin(), kept.pinned_values.end(), value) !=
+             kept.pinned_values.end();
+    };
+    for (const int input : node.inputs) {
+      const bool pinned = pins(input);
+      instruction.arguments.inputs.push_back(pinned ? value_[index(input)] : -1);
+      if (pinned) instruction.reads.push_back(value_[index(input)]);
+    }
+    if (!pins(node.output)) return;
+    instruction.arguments.pinned_output = value_[index(node.output)];
+    instruction.reads.push_back(value_[index(node.output)]);
+  }
+
+  void read_record(int n, Instruction& instruction) const {
+    const std::vector<int>& record = record_[index(n)];
+    instruction.arguments.record = record;
+    instruction.reads.insert(instruction.reads.end(), record.begin(), record.end());
+  }
 
   // Without a channel the stage is looked at alone.
   void communicate(Instruction instruction, std::optional<Channel> channel) {
