@@ -8,17 +8,16 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/progress.hpp"
 #include "device/cpu_device.hpp"
-#include "device/tier_memory.hpp"
 #include "dist/sum_order.hpp"
 #include "dist/transports.hpp"
 #include "exec/profile/profile.hpp"
 #include "optim/optimizer.hpp"
 #include "train/plans/layout_check.hpp"
 #include "train/setup/rank_agreement.hpp"
+#include "train/setup/staged_messages.hpp"
 
 namespace garonne::train {
 
@@ -66,42 +65,6 @@ void check_grid(const RunConfig& config, int ranks) {
 void check_transport(const RunConfig& config) {
   if (config.grid.transport == "nccl") dist::expect_nccl_built();
 }
-
-namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
-
-// What lies in pinned memory for an instruction that meets other ranks over MPI.
-std::int64_t staged_bytes(const plan::Program& program, const plan::Instruction& instruction) {
-  if (!instruction.channel) return 0;
-  const int staging = instruction.arguments.staging;
-  std::int64_t bytes = instruction.channel->bytes;
-  for (const auto* buffers : {&instruction.reads, &instruction.writes}) {
-    for (const int id : *buffers) {
-      if (id != staging) bytes = std::max(bytes, program.buffers[index(id)].bytes);
-    }
-  }
-  if (staging >= 0) bytes += program.buffers[index(staging)].bytes;
-  return round_up(bytes + cpu_allocation_granularity, device::host_allocation_granularity);
-}
-
-// The most of a Program at once, and an eighth for holes between blocks.
-std::int64_t staged_bytes(const plan::Program& program) {
-  std::int64_t under_way = 0;
-  std::int64_t most = 0;
-  for (const plan::Instruction& instruction : program.instructions) {
-    under_way += staged_bytes(program, instruction);
-    most = std::max(most, under_way);
-    if (instruction.lane == Lane::Compute) under_way -= staged_bytes(program, instruction);
-    if (instruction.operation == plan::Operation::Wait)
-      under_way -= staged_bytes(program, program.instructions[index(instruction.completes)]);
-  }
-  return round_up(most + most / 8, device::host_allocation_granularity);
-}
-
-}  // namespace
 
 Axes::Axes(const Setup& setup, const plan::Program& program, RunDevice& device,
            dist::Session& session) {

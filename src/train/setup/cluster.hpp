@@ -40,8 +40,8 @@ class ComputeSession {
   kernels::KernelSession kernels_;
 };
 
-// Throws ConfigError when the grid and the number of ranks differ, or when the device is not in
-// this build (NotBuiltError).
+// Throws ConfigError when the grid and the number of ranks differ, or for a transport that does not
+// reach what the run computes on or is not in this build (NotBuiltError).
 void check_grid(const RunConfig& config, int ranks);
 
 // Throws NotBuiltError for a transport that is not in this build.
