@@ -135,7 +135,9 @@ TEST(Models, KeysAreKeysOfTheConfiguration) {
     }
   }
   for (const std::string& key : known) {
-    if (key.rfind("model.", 0) == 0) EXPECT_TRUE(used.contains(key)) << key << " is nobody's";
+    if (key.starts_with("model.")) {
+      EXPECT_TRUE(used.contains(key)) << key << " is nobody's";
+    }
   }
 }
 
