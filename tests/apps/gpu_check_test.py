@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""scripts/gpu-check on a made-up machine: nvidia-smi, the program and its tests are scripts that answer what a test says.
+"""scripts/gpu-check on a made-up machine: nvidia-smi, the program and its tests are scripts that answer what a test says;
+and scripts/bench --cuda where there is no GPU.
 
 The GPU is not there, so what is held here is the list: its order, its time limits, what is judged, and the archive."""
 import json
@@ -140,9 +141,10 @@ class GpuCheckTest(unittest.TestCase):
         return [json.loads(line) for line in (self.home / "calls").read_text().splitlines()]
 
     def check(self, *arguments, root=None, code=0, gpu=True):
-        folders = [self.home / "path", self.home / "usr/bin"] if gpu else []
+        # A machine with a GPU has an nvidia-smi of its own, which must not be found.
+        folders = [self.home / "path", self.home / "usr/bin", "/usr/bin", "/bin"] if gpu else [self.home / "nothing"]
         done = subprocess.run([sys.executable, (root or self.root) / "scripts/gpu-check", "--json", self.json, *map(str, arguments)],
-                              env={"PATH": ":".join([*map(str, folders), "/usr/bin", "/bin"]), "HOME": str(self.home)},
+                              env={"PATH": ":".join(map(str, folders)), "HOME": str(self.home)},
                               capture_output=True, text=True, timeout=100, cwd=self.home)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         self.assertNotIn("Traceback", done.stderr)
@@ -324,6 +326,16 @@ class GpuCheckTest(unittest.TestCase):
         said = self.check("--help").stdout
         for word in ("--archive", "--from-archive", "--list", "--json", "Exit codes"):
             self.assertIn(word, said)
+
+    def test_a_benchmark_of_gpus_without_one_is_refused(self):
+        for answers in ({"codes": {"nvidia-smi": 9}, "nvidia-smi": "No devices were found"}, {"nvidia-smi": ""}):
+            self.answer(**answers)
+            done = subprocess.run(["bash", SOURCE / "scripts/bench", "--cuda", "--models", "gpt2"], capture_output=True, text=True,
+                                  timeout=60, env=os.environ | {"PATH": f"{self.home / 'path'}:{os.environ['PATH']}"})
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("wants a GPU, and nvidia-smi shows none", done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+            self.assertEqual(done.stdout, "", "something was installed or timed before")
 
 
 if __name__ == "__main__":
