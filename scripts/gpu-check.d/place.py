@@ -64,7 +64,7 @@ class Place:
         variables.update({"GARONNE_BINARY": str(self.program), "GARONNE_SOURCE": str(self.root),
                           "GARONNE_CACHE": str(work / "cache"), "OMPI_ALLOW_RUN_AS_ROOT": "1",
                           "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-                          "OMPI_MCA_hwloc_base_binding_policy": "none"})
+                          "OMPI_MCA_hwloc_base_binding_policy": "none", "GTEST_COLOR": "no"})
         if not self.is_archive:
             return variables
         folders = [self.libraries, *self.torch_folders]
