@@ -22,7 +22,7 @@ DEFAULT_ALGORITHM = -1
 RELAXED_CAPTURE = 2
 LAUNCHES = 2000
 EMPTY_KERNEL = b""".version 7.0
-.target sm_70
+.target sm_80
 .address_size 64
 .visible .entry nothing() { ret; }
 """

@@ -6,6 +6,7 @@ The GPU is not there, so what is held here is the list: its order, its time limi
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ LINES = 12
 
 # What the fakes answer; a test changes some of it.
 GOOD = {
-    "nvidia-smi": "NVIDIA H200, 580.65, 143771, 0, Default, Disabled\n",
+    "nvidia-smi": "NVIDIA H200, 580.65, 143771, 0, Default\n",
     "facts": {"multiprocessors": 132, "free_bytes": 149 << 30, "total_bytes": 150 << 30, "driver_cuda": 13000,
               "runtime_cuda": 13000},
     "ceilings": {"device_copy_bytes_per_second": 4.2e12, "bfloat16_operations_per_second": 7.8e14,
@@ -140,10 +141,19 @@ class GpuCheckTest(unittest.TestCase):
     def calls(self):
         return [json.loads(line) for line in (self.home / "calls").read_text().splitlines()]
 
+    def shorten(self, title, seconds):
+        """The time limit of one line, with the patience of check()."""
+        path = self.root / "scripts/gpu-check.d/lines.py"
+        text, count = re.subn(re.escape(f'"{title}", ') + r"[.\d]+", f'"{title}", {seconds / 600}', path.read_text())
+        self.assertEqual(count, 1)
+        path.write_text(text)
+
     def check(self, *arguments, root=None, code=0, gpu=True):
         # A machine with a GPU has an nvidia-smi of its own, which must not be found.
         folders = [self.home / "path", self.home / "usr/bin", "/usr/bin", "/bin"] if gpu else [self.home / "nothing"]
-        done = subprocess.run([sys.executable, (root or self.root) / "scripts/gpu-check", "--json", self.json, *map(str, arguments)],
+        # What is not to be ended has all the time of a machine that does other things.
+        command = [(root or self.root) / "scripts/gpu-check", "--json", self.json, "--patience", 10, *arguments]
+        done = subprocess.run([sys.executable, *map(str, command)],
                               env={"PATH": ":".join(map(str, folders)), "HOME": str(self.home)},
                               capture_output=True, text=True, timeout=100, cwd=self.home)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
@@ -220,7 +230,7 @@ class GpuCheckTest(unittest.TestCase):
                 self.assertEqual(json.loads(self.json.read_text())["result"], "failed")
 
     def test_rates_of_another_device_are_shown_alone(self):
-        self.answer(**{"nvidia-smi": "NVIDIA A100-SXM4-80GB, 580.65, 81920, 0, Default, Disabled\n",
+        self.answer(**{"nvidia-smi": "NVIDIA A100-SXM4-80GB, 580.65, 81920, 0, Default\n",
                        "bench": GOOD["bench"] | {"tokens_per_second": 1000}})
         self.check("--only", 7)
         self.assertEqual(self.figure(7, "tokens/s")["result"], "seen")
@@ -245,7 +255,8 @@ class GpuCheckTest(unittest.TestCase):
 
     def test_a_line_that_hangs_is_ended_with_all_that_it_started_and_named(self):
         self.answer(hangs="ceilings pinning")
-        self.check("--only", "4,11", "--patience", 0.3, code=1)
+        self.shorten("pinning 1, 4, 16 GiB", 8)
+        self.check("--only", "4,11", code=1)
         line = self.lines()[4]
         self.assertEqual(line["result"], "FAIL")
         self.assertIn("ceilings.py pinning", line["reason"])
@@ -255,6 +266,20 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(self.lines()[11]["result"], "pass")
         for process in (self.home / "processes").read_text().split():
             self.assertFalse(pathlib.Path("/proc", process).exists(), "it was left behind")
+
+    def test_memcheck_that_takes_too_long_is_ended_and_said(self):
+        self.answer(hangs="compute-sanitizer")
+        self.shorten("tests of kernels, then under memcheck", 8)
+        self.check("--only", "3")
+        self.assertEqual(self.figure(3, "the same under memcheck")["result"], "not run")
+        self.assertIn("was still running", self.figure(3, "the same under memcheck")["reason"])
+
+    def test_small_amounts_say_nothing_about_rates(self):
+        self.answer(rows={"adamw of 2097152 elements bfloat16" if "adamw" in key else key: value
+                          for key, value in GOOD["rows"].items()})
+        self.check("--only", "5")
+        self.assertEqual(self.figure(5, "AdamW")["result"], "seen")
+        self.assertEqual(self.lines()[5]["result"], "pass")
 
     def unpacked(self, *arguments):
         archive = self.home / "carry.tar.gz"
