@@ -363,5 +363,38 @@ class GpuCheckTest(unittest.TestCase):
             self.assertEqual(done.stdout, "", "something was installed or timed before")
 
 
+class CeilingsTest(unittest.TestCase):
+    """The calls of CUDA's libraries, by a library that refuses others than those that it should get."""
+
+    def measure(self, what, **environment):
+        library = pathlib.Path(os.environ["GARONNE_MADE_UP_CUDA"])
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "libcuda.so.1").symlink_to(library)
+            return subprocess.run([sys.executable, SOURCE / "scripts/gpu-check.d/ceilings.py", what, library, library],
+                                  env=os.environ | {"LD_LIBRARY_PATH": folder} | environment, capture_output=True, text=True,
+                                  timeout=100)
+
+    def test_every_call_is_as_the_libraries_want_it(self):
+        wanted = {"facts": {"multiprocessors": 132, "free_bytes": 149 << 30, "total_bytes": 150 << 30, "driver_cuda": 13010,
+                            "runtime_cuda": 13000},
+                  # 2 ms are four copies or products, or 2,000 launches, or four graphs of as many.
+                  "ceilings": {"device_copy_bytes_per_second": 4 * 4 * 2**30 / 2e-3, "in_bytes_per_second": 4 * 2**30 / 2e-3,
+                               "out_bytes_per_second": 4 * 2**30 / 2e-3, "bfloat16_operations_per_second": 8 * 8192**3 / 2e-3,
+                               "float32_operations_per_second": 8 * 8192**3 / 2e-3, "launch_seconds": 1e-6,
+                               "graph_node_seconds": 2.5e-7}}
+        for what, values in wanted.items():
+            done = self.measure(what)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            found = json.loads(done.stdout)
+            self.assertEqual(set(found), set(GOOD[what]), "other names than the list reads")
+            for name, value in values.items():
+                self.assertAlmostEqual(found[name] / value, 1, places=5, msg=name)
+        found = json.loads(self.measure("pinning").stdout)["seconds_by_gibibytes"]
+        self.assertLessEqual(set(found), {"1", "4", "16"})
+
+    def test_what_fails_is_named(self):
+        self.assertIn("sees no device", self.measure("facts", MADE_UP_CUDA_HAS_NO_DEVICE="1").stderr)
+
+
 if __name__ == "__main__":
     unittest.main()
