@@ -114,6 +114,8 @@ class GpuCheckTest(unittest.TestCase):
         for path in ("scripts/gpu-check.d/ceilings.py", "tests/apps/gpu_test.py", "build-cuda/bin/garonne",
                      "build-cuda/tests/test_kernels_device", "build-cuda/tests/test_dist_nccl_loop"):
             self.fake(root / path)
+        with open(root / "tests/apps/gpu_test.py", "a") as file:
+            file.writelines(f"class {name}:\n    def {name}(self):\n        pass\n" for name in GOOD["gpu_test"])
         for name in ("nvidia-smi", "ldd", "compute-sanitizer"):
             self.fake(self.home / "path" / name)
         for name in ("mpirun", "ompi_info", "orted"):
@@ -194,6 +196,8 @@ class GpuCheckTest(unittest.TestCase):
                  "mpirun -n", "test_dist_nccl_loop"]
         found = [next(index for index, step in enumerate(steps) if step.startswith(wanted)) for wanted in order]
         self.assertEqual(found, sorted(found), steps)
+        tests = [call[3::2] for call in self.calls() if call[0] == "gpu_test"]
+        self.assertEqual(tests, [["no_bit", "same_bits"], ["test_near_those"]], "every test in one of two lines")
         kept = json.loads(self.json.read_text())
         self.assertEqual((kept["format"], kept["result"]), ("garonne.gpu-check", "passed"))
         self.assertIn("adamw of 124500000 elements bfloat16", kept["costs"]["gpt2_124m"]["rows"])
