@@ -86,6 +86,12 @@ void release_data(void* data) {
   (*owner)->release(data, header.bytes);
 }
 
+// For libraries that keep an address and no deleter: it may be a block of a device's own memory,
+// which has no header.
+void release_address(void* data) {
+  if (data != nullptr && !release_if_on_gpu(data)) release_data(data);
+}
+
 // The context must be the data pointer: oneDNN's operators ask for it.
 c10::DataPtr owned(void* data) {
   return {data, data, &release_data, c10::Device(c10::DeviceType::CPU)};
@@ -104,7 +110,7 @@ class TierAllocator final : public c10::Allocator {
     header_of(data) = {nullptr, bytes};
     return owned(data);
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &release_data; }
+  c10::DeleterFnPtr raw_deleter() const override { return &release_address; }
   void copy_data(void* destination, const void* source, std::size_t count) const override {
     default_copy_data(destination, source, count);
   }

@@ -50,18 +50,23 @@ Owners& owners() {
 
 }  // namespace
 
-void release_on_gpu(void* block) {
-  if (block == nullptr) return;
+bool release_if_on_gpu(void* block) {
   std::shared_ptr<MemoryLedger> owner;
   {
     Owners& all = owners();
     const std::lock_guard lock(all.mutex);
     const auto found = all.by_block.find(block);
-    expect(found != all.by_block.end(), "what is given back is no block of a device tier");
+    if (found == all.by_block.end()) return false;
     owner = std::move(found->second);
     all.by_block.erase(found);
   }
   owner->release(block);
+  return true;
+}
+
+void release_on_gpu(void* block) {
+  if (block == nullptr) return;
+  expect(release_if_on_gpu(block), "what is given back is no block of a device tier");
 }
 
 namespace {

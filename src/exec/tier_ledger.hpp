@@ -45,6 +45,9 @@ std::shared_ptr<DeviceTier::Ledger> make_host_ledger(std::int64_t limit_bytes, D
 std::shared_ptr<DeviceTier::Ledger> make_memory_ledger(std::shared_ptr<device::TierMemory> memory,
                                                        DeviceKind kind);
 
+// False where the block is of no device's own memory.
+bool release_if_on_gpu(void* block);
+
 // Of the calling thread; null: tensors are the host's.
 DeviceTier::Ledger*& current_host_ledger();
 
