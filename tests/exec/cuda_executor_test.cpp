@@ -374,15 +374,16 @@ TEST(CudaExecutors, ATierWithoutRoomRefusesByTheInstruction) {
   }
 }
 
-// The values of the first step come by copies that Compute has to follow.
+// Weights in bfloat16 are made of masters that come by copies, which Compute has to follow.
 TEST(CudaExecutors, AJoinThatIsNotMadeIsSeen) {
-  CpuRank cpu({});
+  const Setting setting{Precision::BFloat16};
+  CpuRank cpu(setting);
   const auto wanted = cpu.state();
   int seen = 0;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-    GpuRank gpu({}, {.delay_seed = seed,
-                     .longest_delay_seconds = 0.005,
-                     .fault = device::CudaFault::DroppedJoin});
+    GpuRank gpu(setting, {.delay_seed = seed,
+                          .longest_delay_seconds = 0.005,
+                          .fault = device::CudaFault::DroppedJoin});
     seen += gpu.state() != wanted ? 1 : 0;
   }
   EXPECT_GT(seen, 0);
