@@ -17,6 +17,7 @@ class CudaCheck {
   CudaCheck(CudaRuntime& runtime, LaneClock& clock, bool synchronous);
 
   CudaRuntime& runtime() const { return runtime_; }
+  bool synchronous() const { return synchronous_; }
 
   // LaneError "copy-in lane, value 3: cudaMemcpyAsync: cudaErrorInvalidValue: …" for all but
   // success. It ends the device: every wait for a lane throws it from then on.

@@ -31,9 +31,16 @@ void CudaLane::record(std::uint64_t number, const std::string& activity, bool ti
 bool CudaLane::reached(std::uint64_t number) {
   if (number <= reached_) return true;
   const CudaStatus status = check_.runtime().query_event(event(number).get());
-  if (status == CudaStatus::NotReady) return false;
-  // Of what failed, the oldest work that is not done is the one to suspect.
-  const std::string suspect = status == CudaStatus::Success ? "" : activity();
+  if (status == CudaStatus::NotReady) {
+    // A device that has failed says so of all events: what was reached before is noted here.
+    while (reached_ + 1 < number && reached(reached_ + 1)) {
+    }
+    return false;
+  }
+  // Of what failed, the oldest work that is not done is the one to suspect; where each piece is
+  // waited for, the one that is asked about.
+  const bool is_known = status == CudaStatus::Success || check_.synchronous();
+  const std::string suspect = is_known ? "" : activity();
   check_.late(status, "cudaEventQuery", lane_, suspect.empty() ? activity(number) : suspect);
   drop_reached(number);
   return true;

@@ -24,6 +24,10 @@ class LaneError : public Error {
   std::string activity_;
 };
 
+// Carries out work of a lane where it stands. Throws an Error as it is, and what is none, as what
+// libraries throw, as a LaneError of one line with ExitCode::Refused.
+void run_named(Lane lane, const std::string& activity, const std::function<void()>& work);
+
 // Carries out work of a lane: null, or what it threw as a LaneError. What is no Error has one line.
 std::exception_ptr failure_of(Lane lane, const std::string& activity,
                               const std::function<void()>& work);

@@ -5,6 +5,7 @@
 #include <ATen/Functions.h>
 
 #include "base/error.hpp"
+#include "device/lane_error.hpp"
 #include "exec/executor.hpp"
 #include "exec/executor_running.hpp"
 #include "exec/host_access.hpp"
@@ -36,7 +37,8 @@ void Executor::issue_to_gpu(std::size_t number, Running& running) {
   if (instruction.operation == plan::Operation::Load) {
     stage_loaded(number, running);
   } else {
-    execute(instruction, number, running);
+    device::run_named(Lane::Compute, activities_[number],
+                      [&] { execute(instruction, number, running); });
   }
   if (const Transfer& transfer = running.transfers[number]; transfer.start) {
     // It forks from Compute and joins it by itself (dist/transport.hpp).

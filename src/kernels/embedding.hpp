@@ -27,7 +27,7 @@ void embedding_forward(const Queue& queue, ElementType type,
 // may be null.
 void embedding_backward(const Queue& queue, ElementType type,
                         const void* gradient_out,    // T [rows, hidden]
-                        const std::int64_t* tokens,  // [rows]
+                        const std::int64_t* tokens,  // [rows], null without a token table
                         void* gradient_token_table,  // G [vocabulary, hidden] or null
                         bool accumulate_token_table,
                         void* gradient_position_table,  // G [positions, hidden] or null

@@ -140,6 +140,7 @@ class Rank {
   const plan::Prediction& prediction() const { return prediction_; }
 
   bool watches = true;  // gradients, which are copied for that
+  std::function<void()> on_gradient;
 
  protected:
   virtual Machine machine() = 0;
@@ -153,6 +154,7 @@ class Rank {
     if (watches) {
       machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
         gradients_[parameter] = copy_out(gradient);
+        if (on_gradient) on_gradient();
       };
     }
     StepInputs inputs;
@@ -356,6 +358,21 @@ TEST(CudaExecutors, AFailureIsToldByItsInstructionWhereEachIsWaitedFor) {
   } catch (const device::LaneError& error) {
     const std::string third = plan::describe(gpu.program().instructions[3]);
     EXPECT_NE(std::string(error.what()).find(third), std::string::npos) << error.what();
+  }
+}
+
+TEST(CudaExecutors, WhatLibrariesThrowIsToldByItsInstruction) {
+  GpuRank gpu({});
+  gpu.on_gradient = [] { throw std::runtime_error("CUBLAS_STATUS_MADE_UP\nframe #0: 0xdead"); };
+  try {
+    gpu.step(1);
+    ADD_FAILURE() << "what was thrown is lost";
+  } catch (const device::LaneError& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(error.code(), ExitCode::Refused);
+    EXPECT_NE(text.find("sum-squares gradients"), std::string::npos) << text;
+    EXPECT_NE(text.find("CUBLAS_STATUS_MADE_UP"), std::string::npos) << text;
+    EXPECT_EQ(text.find("frame"), std::string::npos) << text;
   }
 }
 

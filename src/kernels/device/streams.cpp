@@ -22,18 +22,26 @@ void check(cudaError_t code, const char* operation) {
   throw InternalError(std::string(operation) + ": " + cudaGetErrorString(code));
 }
 
+// Kokkos ends the process where a device has failed: what it holds there is left to the end of it,
+// so that the failure is told.
+bool device_failed = false;
+
 // What a kernel needs on a stream. Instances of Kokkos and scratch are made here and not in a
 // kernel's call, since both wait for the device.
 struct Stream {
-  explicit Stream(cudaStream_t stream) : space(stream) {
+  explicit Stream(cudaStream_t stream) : space(std::make_unique<Kokkos::Cuda>(stream)) {
     check(cudaMalloc(&scratch, static_cast<std::size_t>(scratch_doubles) * sizeof(double)),
           "cudaMalloc of the kernels' scratch");
   }
-  ~Stream() { cudaFree(scratch); }
+  ~Stream() {
+    if (cudaFree(scratch) == cudaSuccess) return;
+    device_failed = true;
+    static_cast<void>(space.release());
+  }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  Kokkos::Cuda space;
+  std::unique_ptr<Kokkos::Cuda> space;
   void* scratch = nullptr;
 };
 
@@ -92,7 +100,7 @@ void end_stream(void* stream) {
 void end_streams() {
   const std::lock_guard<std::mutex> lock(mutex);
   streams.clear();
-  if (kokkos_is_ours) Kokkos::finalize();
+  if (kokkos_is_ours && !device_failed) Kokkos::finalize();
   kokkos_is_ours = false;
 }
 
@@ -105,7 +113,7 @@ Place place_of(void* stream, std::source_location where) {
                         where);
   }
   Stream& own = *found->second;
-  return {Space::Cuda, &own.space, static_cast<double*>(own.scratch)};
+  return {Space::Cuda, own.space.get(), static_cast<double*>(own.scratch)};
 }
 
 }  // namespace garonne::kernels::device

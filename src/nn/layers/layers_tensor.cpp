@@ -3,7 +3,6 @@
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
-#include <numeric>
 
 #include "kernels/bias.hpp"
 #include "kernels/cross_entropy.hpp"
@@ -64,10 +63,7 @@ class PositionEmbedding : public Node {
         rows_(rows),
         hidden_(hidden),
         positions_(positions),
-        dropout_(dropout),
-        row_numbers_(static_cast<std::size_t>(rows.count())) {
-    std::iota(row_numbers_.begin(), row_numbers_.end(), std::int64_t{0});
-  }
+        dropout_(dropout) {}
 
   plan::NodeSpec declare(const Declaration&) const override {
     plan::NodeSpec spec;
@@ -84,7 +80,7 @@ class PositionEmbedding : public Node {
                      const std::vector<at::Tensor>& parameters, Record*) const override {
     at::Tensor out = at::empty_like(inputs[0]);
     // The rows of the input are a table that is read in order.
-    kernels::embedding_forward(context.queue, context.element_type(), row_numbers_.data(),
+    kernels::embedding_forward(context.queue, context.element_type(), /*tokens=*/nullptr,
                                inputs[0].const_data_ptr(), parameters[0].const_data_ptr(),
                                out.data_ptr(), dropout(context), context.samples, rows_.count(),
                                rows_.sequence, hidden_);
@@ -96,7 +92,7 @@ class PositionEmbedding : public Node {
     const at::Tensor& given = arguments.output_gradient;
     const ParameterGradient& table = arguments.parameter_gradients[0];
     kernels::embedding_backward(context.queue, context.element_type(), given.const_data_ptr(),
-                                row_numbers_.data(), nullptr, false, table.target.data_ptr(),
+                                /*tokens=*/nullptr, nullptr, false, table.target.data_ptr(),
                                 table.accumulate, dropout(context), context.samples, rows_.count(),
                                 rows_.sequence, hidden_, 0, positions_);
     if (dropout_ == 0) return {given};
@@ -117,7 +113,6 @@ class PositionEmbedding : public Node {
   std::int64_t hidden_;
   std::int64_t positions_;
   double dropout_;
-  std::vector<std::int64_t> row_numbers_;
 };
 
 class Bias : public Node {
