@@ -138,6 +138,7 @@ nn::Context Executor::context_of(const plan::Instruction& instruction,
   context.samples = samples.data();
   context.batch = static_cast<std::int64_t>(samples.size());
   context.products = machine_.products;
+  if (machine_.staging != nullptr) context.tables = &machine_.state->tables;
   if (machine_.tensor != nullptr) {
     context.tensor_member = machine_.tensor->member();
     context.tensor_members = machine_.tensor->size();

@@ -52,13 +52,7 @@ void copy_in(const at::Tensor& tensor, const at::Tensor& host) {
 
 void copy_in(const at::Tensor& tensor, const std::vector<std::int64_t>& values, Staging& staging,
              const std::string& activity) {
-  const auto* const source = reinterpret_cast<const std::byte*>(values.data());
-  staging.fill(
-      tensor.data_ptr(), static_cast<std::int64_t>(tensor.nbytes()),
-      [&](std::int64_t first, std::span<std::byte> piece) {
-        std::memcpy(piece.data(), source + first, piece.size());
-      },
-      activity);
+  copy_in(tensor, std::as_bytes(std::span(values)), staging, activity);
 }
 
 void copy_in(const at::Tensor& tensor, const std::vector<float>& values, Staging& staging,
@@ -70,6 +64,16 @@ void copy_in(const at::Tensor& tensor, const std::vector<float>& values, Staging
         const std::int64_t elements = static_cast<std::int64_t>(piece.size()) / element;
         wrapped(piece.data(), {elements}, tensor.scalar_type())
             .copy_(wrapped(values.data() + first / element, {elements}, at::kFloat));
+      },
+      activity);
+}
+
+void copy_in(const at::Tensor& tensor, std::span<const std::byte> bytes, Staging& staging,
+             const std::string& activity) {
+  staging.fill(
+      tensor.data_ptr(), static_cast<std::int64_t>(bytes.size()),
+      [&](std::int64_t first, std::span<std::byte> piece) {
+        std::memcpy(piece.data(), bytes.data() + first, piece.size());
       },
       activity);
 }

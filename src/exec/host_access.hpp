@@ -26,6 +26,9 @@ void copy_in(const at::Tensor& tensor, const std::vector<std::int64_t>& values, 
              const std::string& activity);
 void copy_in(const at::Tensor& tensor, const std::vector<float>& values, Staging& staging,
              const std::string& activity);
+// The first bytes of `tensor`, which has no other type than that, from memory of the host.
+void copy_in(const at::Tensor& tensor, std::span<const std::byte> bytes, Staging& staging,
+             const std::string& activity);
 
 // All elements of a tensor of any floating-point type, as double. The copy is the host's.
 std::vector<double> copy_out(const at::Tensor& tensor);

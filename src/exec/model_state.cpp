@@ -9,11 +9,13 @@
 #include "base/device.hpp"
 #include "base/error.hpp"
 #include "base/philox.hpp"
+#include "exec/device_tables.hpp"
 #include "exec/host_access.hpp"
 #include "kernels/convert.hpp"
 #include "kernels/initialise.hpp"
 #include "nn/element_type.hpp"
 #include "nn/tensor_options.hpp"
+#include "plan/step/workspace_buffer.hpp"
 
 namespace garonne::exec {
 namespace {
@@ -75,6 +77,7 @@ at::ScalarType state_type_of(std::int64_t element_bytes) {
 at::ScalarType type_of(const plan::Buffer& buffer, Precision precision) {
   if (buffer.kind == plan::BufferKind::Parameter) return nn::compute_scalar_type(precision);
   if (buffer.kind == plan::BufferKind::OptimizerState) return state_type_of(buffer.element_bytes);
+  if (buffer.kind == plan::BufferKind::Workspace) return at::kByte;
   return nn::state_scalar_type(precision);
 }
 
@@ -106,10 +109,21 @@ void make_buffers(ModelState& state, const nn::Model& model, const plan::Program
     const plan::Buffer& buffer = program.buffers[id];
     if (!buffer.live_at_start) continue;
     const auto shape = shapes.find(static_cast<int>(id));
-    const std::vector<std::int64_t> flat = {buffer.elements};
+    const bool in_bytes = buffer.kind == plan::BufferKind::Workspace;
+    const std::vector<std::int64_t> flat = {in_bytes ? buffer.bytes : buffer.elements};
     make_buffer(state, buffer.name, shape == shapes.end() ? flat : *shape->second,
                 type_of(buffer, state.precision));
   }
+}
+
+// Into the buffers that a Program has for them.
+void fill_tables(ModelState& state, const nn::Model& model) {
+  state.tables = fill_device_tables(
+      model, state.precision, *state.staging, [&](const nn::ConstantTable& table) {
+        const auto found = state.buffers.find(plan::workspace_buffer(table.name));
+        expect(found != state.buffers.end(), "the Program has no buffer for " + table.name);
+        return found->second;
+      });
 }
 
 }  // namespace
@@ -143,6 +157,11 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
     fill_initial(state, model, parameter.index, seed, 0, parameter.trained());
     state.parameters.push_back(std::move(parameter));
   }
+  if (staging != nullptr) {
+    state.tables = make_device_tables(queue, model, precision, *staging);
+    for (const auto& [table, copy] : state.tables)
+      state.buffers.emplace(plan::workspace_buffer(table), copy);
+  }
   refresh_compute_copies(state);
   return state;
 }
@@ -154,6 +173,7 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
   state.staging = staging;
   state.precision = precision;
   make_buffers(state, model, program);
+  if (staging != nullptr) fill_tables(state, model);
   for (const plan::Piece& piece : program.pieces) {
     ParameterState parameter;
     parameter.index = piece.parameter;

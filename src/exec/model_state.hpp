@@ -37,6 +37,8 @@ struct ModelState {
   Precision precision = Precision::Float32;
   // What is live between steps, by the names of the Program's buffers.
   std::map<std::string, at::Tensor> buffers;
+  // Those of `buffers` that kernels read and nothing changes; none where they read the host's.
+  nn::DeviceTables tables;
   // Ascending by index; in the Program's order of pieces.
   std::vector<ParameterState> parameters;
   // The data group shares what is trained; else all its ranks train the same.

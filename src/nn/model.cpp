@@ -1,6 +1,7 @@
 #include "nn/model.hpp"
 
 #include <functional>
+#include <map>
 #include <numeric>
 
 #include "base/error.hpp"
@@ -137,6 +138,20 @@ Model cut_model(const Model& whole, const plan::StageCut& cut) {
   model.sequence = whole.sequence;
   model.rows = whole.rows;
   return model;
+}
+
+std::vector<ConstantTable> constant_tables(const Model& model, Precision precision) {
+  std::map<std::string, ConstantTable> by_name;
+  for (const auto& node : model.nodes) {
+    if (!node) continue;
+    for (ConstantTable& table : node->tables(precision)) {
+      const auto [known, fresh] = by_name.emplace(table.name, table);
+      expect(fresh || known->second.bytes == table.bytes, "two tables are called " + table.name);
+    }
+  }
+  std::vector<ConstantTable> tables;
+  for (auto& [name, table] : by_name) tables.push_back(std::move(table));
+  return tables;
 }
 
 }  // namespace garonne::nn

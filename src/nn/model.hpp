@@ -37,6 +37,10 @@ struct Model {
 // The nodes and parameters of one stage of a pipeline (plan/pipeline/stage_cut.hpp).
 Model cut_model(const Model& whole, const plan::StageCut& cut);
 
+// What the kernels of the model's nodes read that the host makes, each once and by name. The model
+// outlives them.
+std::vector<ConstantTable> constant_tables(const Model& model, Precision precision);
+
 // Row-major; empty of a scalar.
 using TensorShape = std::vector<std::int64_t>;
 

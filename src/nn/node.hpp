@@ -5,6 +5,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +35,17 @@ struct Declaration {
   std::int64_t allocation(std::int64_t bytes) const;
 };
 
+// Numbers that kernels of a node read and that the host makes once: the matrix of a transform, say.
+// What has a memory of its own has a copy for as long as a run's state; elsewhere kernels read the
+// host's.
+struct ConstantTable {
+  std::string name;  // two with one name are equal
+  std::int64_t bytes = 0;
+  std::function<const void*()> on_host;  // made when it is first asked for; the node outlives it
+};
+// By name, as bytes.
+using DeviceTables = std::map<std::string, at::Tensor>;
+
 // What a node is told about the step it runs in.
 struct Context {
   Queue queue;  // that nodes put their kernels into
@@ -46,7 +59,11 @@ struct Context {
   // Of the tensor group: which member this rank is, and how many there are.
   int tensor_member = 0;
   int tensor_members = 1;
+  const DeviceTables* tables = nullptr;  // null where kernels read those of the host
 
+  // The copy of a constant table, or undefined where kernels read the host's. Throws InternalError
+  // where there is none of that name and size.
+  at::Tensor table(const std::string& name, std::int64_t bytes) const;
   kernels::ElementType element_type() const;
 };
 
@@ -94,6 +111,9 @@ class Node {
 
   // Kind, cost key, bytes and operations; the model fills in names, indices and block.
   virtual plan::NodeSpec declare(const Declaration& declaration) const = 0;
+
+  // What its kernels read beside inputs and parameters.
+  virtual std::vector<ConstantTable> tables(Precision precision) const;
 
   // Makes the output, in a storage of its own and as the model declares the value. With a record,
   // fills it with what the backward needs.

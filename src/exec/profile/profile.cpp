@@ -18,6 +18,7 @@
 #include "base/hash.hpp"
 #include "base/json_input.hpp"
 #include "base/printable.hpp"
+#include "exec/device_tables.hpp"
 #include "exec/device_tier.hpp"
 #include "exec/model_state.hpp"
 #include "exec/profile/timing.hpp"
@@ -137,7 +138,7 @@ class NodeProbe {
  public:
   NodeProbe(const Queue& queue, const nn::Model& model, std::size_t n, int keep_option,
             Precision precision, const nn::Products& products, CacheSweep& sweep, DeviceTier& tier,
-            const MeasuredGpu* gpu)
+            const MeasuredGpu* gpu, const nn::DeviceTables* tables)
       : stopwatch_(gpu == nullptr ? host_seconds : stopwatch_of(*gpu->device)),
         model_(model),
         node_(*model.nodes[n]),
@@ -155,6 +156,7 @@ class NodeProbe {
     context_.samples = kept_samples_ ? kept_samples_->numbers().data() : samples_.data();
     context_.batch = model.batch;
     context_.products = &products;
+    context_.tables = tables;
     for (const int input : spec_.inputs) {
       const plan::ValueSpec& value = model.graph.values[static_cast<std::size_t>(input)];
       inputs_.push_back(value.type == NumberType::Int64
@@ -343,8 +345,12 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
   table.products = products.to_json();
   CacheSweep sweep(queue, model, declaration.element_bytes(),
                    gpu == nullptr ? most_swept : most_swept_on_gpu);
+  const nn::DeviceTables tables =
+      gpu == nullptr ? nn::DeviceTables()
+                     : make_device_tables(queue, model, declaration.precision, *gpu->staging);
   for (const auto& [n, option] : nodes) {
-    NodeProbe probe(queue, model, n, option, declaration.precision, products, sweep, tier, gpu);
+    NodeProbe probe(queue, model, n, option, declaration.precision, products, sweep, tier, gpu,
+                    gpu == nullptr ? nullptr : &tables);
     table.rows.emplace(plan::cost_key_of(model.graph.nodes[n], option), probe.measure());
     progress(++done, all);
   }

@@ -11,6 +11,11 @@ namespace garonne::nn {
 
 namespace {
 
+// There is one target in a model.
+constexpr const char* deviation_table = "target deviation";
+constexpr const char* mean_table = "target mean";
+constexpr const char* area_table = "areas of rows";
+
 const std::vector<std::pair<std::string, FieldLossForm>>& forms() {
   static const std::vector<std::pair<std::string, FieldLossForm>> registry = {
       {"relative-l2", {true, false, false, false}},
@@ -95,11 +100,36 @@ double FieldLossTerms::operations() const {
   return each * static_cast<double>(batch_ * points_ * channels_);
 }
 
-kernels::FieldComparison FieldLossTerms::comparison(const std::vector<at::Tensor>& inputs,
+std::vector<ConstantTable> FieldLossTerms::tables() const {
+  std::vector<ConstantTable> tables;
+  const auto add = [&](const char* name, const std::vector<double>& values) {
+    if (values.empty()) return;
+    tables.push_back(
+        {name, static_cast<std::int64_t>(8 * values.size()), [&values] { return values.data(); }});
+  };
+  add(deviation_table, shape_.target_deviation);
+  add(mean_table, shape_.target_mean);
+  if (form_.area) add(area_table, shape_.area_weights);
+  return tables;
+}
+
+kernels::FieldComparison FieldLossTerms::comparison(const Context& context,
+                                                    const std::vector<at::Tensor>& inputs,
                                                     const at::Tensor& scratch) const {
-  const auto table = [](const std::vector<double>& values) {
+  // Copies are the state's, which keeps them for longer than a step.
+  const auto copy_of = [&](const char* name, const std::vector<double>& values) {
+    if (values.empty()) return at::Tensor();
+    const at::Tensor copy = context.table(name, static_cast<std::int64_t>(8 * values.size()));
+    return copy.defined() ? copy.view(at::kDouble) : copy;
+  };
+  const auto on_host = [](const std::vector<double>& values) {
     return values.empty() ? nullptr : values.data();
   };
+  const at::Tensor deviation = copy_of(deviation_table, shape_.target_deviation);
+  const at::Tensor mean = copy_of(mean_table, shape_.target_mean);
+  const std::vector<double> no_areas;
+  const std::vector<double>& area_weights = form_.area ? shape_.area_weights : no_areas;
+  const at::Tensor areas = copy_of(area_table, area_weights);
   return kernels::FieldComparison{
       .type = element_type_of(inputs[0]),
       .prediction = inputs[0].const_data_ptr(),
@@ -110,11 +140,12 @@ kernels::FieldComparison FieldLossTerms::comparison(const std::vector<at::Tensor
       .batch = batch_,
       .points = points_,
       .channels = channels_,
-      .deviation = table(shape_.target_deviation),
-      .mean = table(shape_.target_mean),
+      .deviation = deviation.defined() ? deviation.const_data_ptr<double>()
+                                       : on_host(shape_.target_deviation),
+      .mean = mean.defined() ? mean.const_data_ptr<double>() : on_host(shape_.target_mean),
       .decodes_by_point = static_cast<std::int64_t>(shape_.target_deviation.size()) > channels_,
       .runs = runs_,
-      .row_weights = form_.area ? table(shape_.area_weights) : nullptr,
+      .row_weights = areas.defined() ? areas.const_data_ptr<double>() : on_host(area_weights),
       .points_in_row = points_ / shape_.points[0],
       .differences = differences_,
       .scratch = form_.differences ? scratch.data_ptr<double>() : nullptr,

@@ -9,6 +9,7 @@
 
 #include "kernels/field_loss.hpp"
 #include "nn/fields/field_model.hpp"
+#include "nn/node.hpp"
 
 namespace garonne::nn {
 
@@ -43,9 +44,11 @@ class FieldLossTerms {
 
   // Prediction, target and, where the field is masked, mask: as make_field_loss takes them.
   std::size_t inputs() const { return shape_.masked ? 3 : 2; }
+  // Statistics of the target and areas of rows.
+  std::vector<ConstantTable> tables() const;
   // As kernels take it; it points into the inputs, the scratch (undefined where it has no elements)
-  // and this.
-  kernels::FieldComparison comparison(const std::vector<at::Tensor>& inputs,
+  // and this, or the device's tables.
+  kernels::FieldComparison comparison(const Context& context, const std::vector<at::Tensor>& inputs,
                                       const at::Tensor& scratch) const;
   // The norms of all members, float64 [members, 3, groups].
   kernels::GatheredNorms gathered(const at::Tensor& norms) const;

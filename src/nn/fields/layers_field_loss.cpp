@@ -35,11 +35,14 @@ class FieldLoss : public Node {
     return spec;
   }
 
+  std::vector<ConstantTable> tables(Precision) const override { return terms_.tables(); }
+
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
     at::Tensor loss = at::empty({}, inputs[0].options().dtype(at::kDouble));
     const at::Tensor scratch = terms_.make_scratch(inputs[0]);
-    kernels::field_loss(context.queue, terms_.comparison(inputs, scratch), loss.data_ptr<double>());
+    kernels::field_loss(context.queue, terms_.comparison(context, inputs, scratch),
+                        loss.data_ptr<double>());
     return loss;
   }
 
@@ -47,7 +50,8 @@ class FieldLoss : public Node {
                                    BackwardArguments& arguments) const override {
     at::Tensor gradient = at::empty_like(arguments.inputs[0]);
     const at::Tensor scratch = terms_.make_scratch(gradient);
-    kernels::field_loss_gradient(context.queue, terms_.comparison(arguments.inputs, scratch),
+    kernels::field_loss_gradient(context.queue,
+                                 terms_.comparison(context, arguments.inputs, scratch),
                                  outer_gradient(arguments), gradient.data_ptr());
     return gradients_of(gradient, terms_.inputs());
   }
@@ -70,10 +74,12 @@ class FieldNormsNode : public Node {
     return spec;
   }
 
+  std::vector<ConstantTable> tables(Precision) const override { return terms_.tables(); }
+
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
     at::Tensor norms = at::empty({3, terms_.groups()}, inputs[0].options().dtype(at::kDouble));
-    kernels::field_norms(context.queue, terms_.comparison(inputs, at::Tensor()),
+    kernels::field_norms(context.queue, terms_.comparison(context, inputs, at::Tensor()),
                          norms.data_ptr<double>());
     return norms;
   }
@@ -82,9 +88,9 @@ class FieldNormsNode : public Node {
                                    BackwardArguments& arguments) const override {
     at::Tensor gradient = at::empty_like(arguments.inputs[0]);
     // The squares of the error come first.
-    kernels::field_norms_gradient(context.queue, terms_.comparison(arguments.inputs, at::Tensor()),
-                                  arguments.output_gradient.const_data_ptr<double>(),
-                                  gradient.data_ptr());
+    kernels::field_norms_gradient(
+        context.queue, terms_.comparison(context, arguments.inputs, at::Tensor()),
+        arguments.output_gradient.const_data_ptr<double>(), gradient.data_ptr());
     return gradients_of(gradient, terms_.inputs());
   }
 

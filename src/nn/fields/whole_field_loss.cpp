@@ -95,12 +95,15 @@ class WholeFieldLoss : public Node {
     return spec;
   }
 
+  std::vector<ConstantTable> tables(Precision) const override { return terms_.tables(); }
+
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
     at::Tensor loss = at::empty({}, inputs[0].options());
     const std::vector<at::Tensor> fields = whole_fields(context, inputs[0]);
     const at::Tensor scratch = terms_.make_scratch(fields[0]);
-    kernels::field_loss(context.queue, terms_.comparison(fields, scratch), loss.data_ptr<double>());
+    kernels::field_loss(context.queue, terms_.comparison(context, fields, scratch),
+                        loss.data_ptr<double>());
     return loss;
   }
 
@@ -110,7 +113,7 @@ class WholeFieldLoss : public Node {
     const at::Tensor by_prediction = at::empty_like(fields[0]);
     {
       const at::Tensor scratch = terms_.make_scratch(by_prediction);
-      kernels::field_loss_gradient(context.queue, terms_.comparison(fields, scratch),
+      kernels::field_loss_gradient(context.queue, terms_.comparison(context, fields, scratch),
                                    outer_gradient(arguments), by_prediction.data_ptr());
     }
     at::Tensor gradient =

@@ -24,6 +24,10 @@ class OrthonormalTransform : public Node {
         channels_(channels),
         root_(std::sqrt(static_cast<double>(whole_points))) {}
 
+  std::vector<ConstantTable> tables(Precision precision) const override {
+    return transform_->tables(precision);
+  }
+
  protected:
   std::int64_t rows() const { return batch_ * points_; }
   double operations() const { return transform_->operations(batch_, channels_); }
@@ -33,9 +37,10 @@ class OrthonormalTransform : public Node {
   }
 
   // x in the type of the transform -> its spectrum times `factor`.
-  at::Tensor analyse(Precision precision, const at::Tensor& x, bool adjoint, double factor) const {
-    const at::Tensor real = x.to(state_scalar_type(precision));
-    return transform_->analyse(real, adjoint).mul_(factor);
+  at::Tensor analyse(const Context& context, const at::Tensor& x, bool adjoint,
+                     double factor) const {
+    const at::Tensor real = x.to(state_scalar_type(context.precision));
+    return transform_->analyse(context, real, adjoint).mul_(factor);
   }
   std::int64_t analysis_transients(const Declaration& declaration) const {
     AllocationSketch sketch(declaration);
@@ -80,14 +85,15 @@ class OrthonormalAnalysis : public OrthonormalTransform {
 
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
-    return analyse(context.precision, inputs[0], /*adjoint=*/false, root_);
+    return analyse(context, inputs[0], /*adjoint=*/false, root_);
   }
 
   std::vector<at::Tensor> backward(const Context& context,
                                    BackwardArguments& arguments) const override {
     const at::Tensor& given = arguments.output_gradient;
     at::Tensor gradient = at::empty({rows(), channels_}, given.options()).zero_();
-    transform_->synthesise(given.view({batch_, 2, transform_->modes(), channels_}), gradient,
+    transform_->synthesise(context, given.view({batch_, 2, transform_->modes(), channels_}),
+                           gradient,
                            /*adjoint=*/true);
     gradient.mul_(root_);
     return {gradient.to(compute_scalar_type(context.precision))};
@@ -125,7 +131,7 @@ class OrthonormalSynthesis : public OrthonormalTransform {
     sum.copy_(inputs[1]);
     {
       const at::Tensor scaled = at::mul(inputs[0], 1 / root_);
-      transform_->synthesise(scaled.view({batch_, 2, transform_->modes(), channels_}), sum,
+      transform_->synthesise(context, scaled.view({batch_, 2, transform_->modes(), channels_}), sum,
                              /*adjoint=*/false);
     }
     return sum.to(compute_scalar_type(context.precision));
@@ -135,8 +141,7 @@ class OrthonormalSynthesis : public OrthonormalTransform {
                                    BackwardArguments& arguments) const override {
     const at::Tensor& given = arguments.output_gradient;
     at::Tensor of_spectrum;
-    if (arguments.wanted[0])
-      of_spectrum = analyse(context.precision, given, /*adjoint=*/true, 1 / root_);
+    if (arguments.wanted[0]) of_spectrum = analyse(context, given, /*adjoint=*/true, 1 / root_);
     return {of_spectrum, given};
   }
 };

@@ -64,10 +64,14 @@ class SpectralLayer : public Node {
     return spec;
   }
 
+  std::vector<ConstantTable> tables(Precision precision) const override {
+    return transform_.tables(precision);
+  }
+
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record* record) const override {
     const at::Tensor& x = inputs[0];
-    at::Tensor spectrum = transform_.analyse(for_transform(x), /*adjoint=*/false);
+    at::Tensor spectrum = transform_.analyse(context, for_transform(x), /*adjoint=*/false);
     at::Tensor product = contraction_->forward(spectrum, contraction_parameters(parameters));
     if (record != nullptr) record->slots = {spectrum};
     spectrum.reset();
@@ -75,7 +79,7 @@ class SpectralLayer : public Node {
     product.select(1, 0).select(1, transform_.zero_mode()).add_(for_transform(parameters[1]));
     at::Tensor y = context.products->forward(context.queue, x, parameters[0], at::Tensor());
     const at::Tensor sum = for_transform(y);
-    transform_.synthesise(product, sum, /*adjoint=*/false);
+    transform_.synthesise(context, product, sum, /*adjoint=*/false);
     if (sum.is_same(y)) return y;
     return y.copy_(sum);
   }
@@ -86,14 +90,14 @@ class SpectralLayer : public Node {
     auto& gradients = arguments.parameter_gradients;
     context.products->weight_gradient(context.queue, given, arguments.inputs[0],
                                       gradients[0].target, gradients[0].accumulate);
-    at::Tensor spectrum = transform_.analyse(for_transform(given), /*adjoint=*/true);
+    at::Tensor spectrum = transform_.analyse(context, for_transform(given), /*adjoint=*/true);
     add_bias_gradient(spectrum, gradients[1]);
     spectrum =
         contraction_->backward(arguments.record->slots[0], spectrum,
                                contraction_parameters(arguments.parameters), gradients.data() + 2);
     at::Tensor gradient = skip_gradient(context, arguments);
     const at::Tensor sum = for_transform(gradient);
-    transform_.synthesise(spectrum, sum, /*adjoint=*/true);
+    transform_.synthesise(context, spectrum, sum, /*adjoint=*/true);
     if (!sum.is_same(gradient)) gradient.copy_(sum);
     return {gradient};
   }

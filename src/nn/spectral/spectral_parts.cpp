@@ -60,9 +60,13 @@ class SpectralAnalysis : public Node {
     return spec;
   }
 
-  at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
+  std::vector<ConstantTable> tables(Precision precision) const override {
+    return transform_->tables(precision);
+  }
+
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record*) const override {
-    return transform_->analyse(for_transform(inputs[0]),
+    return transform_->analyse(context, for_transform(inputs[0]),
                                /*adjoint=*/false);
   }
 
@@ -77,7 +81,7 @@ class SpectralAnalysis : public Node {
     }
     const at::Tensor there = gradient;
     const at::Tensor sum = for_transform(there);
-    transform_->synthesise(given, sum, /*adjoint=*/true);
+    transform_->synthesise(context, given, sum, /*adjoint=*/true);
     if (!sum.is_same(there)) there.copy_(sum);
     return {gradient};
   }
@@ -210,12 +214,16 @@ class SpectralSynthesis : public Node {
     return spec;
   }
 
+  std::vector<ConstantTable> tables(Precision precision) const override {
+    return transform_->tables(precision);
+  }
+
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
     at::Tensor y =
         context.products->forward(context.queue, inputs[0], parameters[0], parameters[1]);
     const at::Tensor sum = for_transform(y);
-    transform_->synthesise(inputs[1].view({batch_, 2, transform_->modes(), outputs_}), sum,
+    transform_->synthesise(context, inputs[1].view({batch_, 2, transform_->modes(), outputs_}), sum,
                            /*adjoint=*/false);
     if (sum.is_same(y)) return y;
     return y.copy_(sum);
@@ -232,7 +240,7 @@ class SpectralSynthesis : public Node {
                            outputs_);
     // Before the transform, whose scratch then comes on top of it, whether it is new or not.
     const at::Tensor of_x = skip_gradient(context, arguments);
-    return {of_x, transform_->analyse(for_transform(given), /*adjoint=*/true)};
+    return {of_x, transform_->analyse(context, for_transform(given), /*adjoint=*/true)};
   }
 
  private:

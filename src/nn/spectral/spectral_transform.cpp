@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "base/error.hpp"
+#include "nn/element_type.hpp"
 #include "nn/tensor_options.hpp"
 
 namespace garonne::nn {
@@ -41,11 +42,23 @@ void SpectralTransform::Table::set(std::vector<double> values) {
   in_float64 = std::move(values);
 }
 
-at::Tensor SpectralTransform::Table::tensor(at::ScalarType type) const {
+const void* SpectralTransform::Table::data(at::ScalarType type) const {
+  return type == at::kDouble ? static_cast<const void*>(in_float64.data()) : in_float32.data();
+}
+
+std::int64_t SpectralTransform::Table::bytes(at::ScalarType type) const {
+  return rows * columns * (type == at::kDouble ? 8 : 4);
+}
+
+std::string SpectralTransform::Table::name_in(at::ScalarType type) const {
+  return name + (type == at::kDouble ? " float64" : " float32");
+}
+
+at::Tensor SpectralTransform::Table::tensor(const Context& context, at::ScalarType type) const {
+  if (context.tables != nullptr)
+    return context.table(name_in(type), bytes(type)).view(type).view({rows, columns});
   // The tensor library takes no pointer to constants; nothing writes here.
-  void* data = type == at::kDouble ? static_cast<void*>(const_cast<double*>(in_float64.data()))
-                                   : static_cast<void*>(const_cast<float*>(in_float32.data()));
-  return at::from_blob(data, {rows, columns}, host_tensor_options(type));
+  return at::from_blob(const_cast<void*>(data(type)), {rows, columns}, host_tensor_options(type));
 }
 
 SpectralTransform::SpectralTransform(std::vector<std::int64_t> points,
@@ -117,6 +130,26 @@ SpectralTransform::SpectralTransform(std::vector<std::int64_t> points,
     table.set(std::move(values));
     others_.push_back(std::move(table));
   }
+
+  const std::string name =
+      fmt::format("transform {}{}", text(), rows.cut() ? fmt::format(" of {}", rows.whole) : "");
+  last_.name = name;
+  last_adjoint_.name = name + " adjoint";
+  for (std::size_t axis = 0; axis < others_.size(); ++axis)
+    others_[axis].name = fmt::format("{} axis {}", name, axis);
+}
+
+std::vector<ConstantTable> SpectralTransform::tables(Precision precision) const {
+  const at::ScalarType type = state_scalar_type(precision);
+  std::vector<ConstantTable> tables;
+  const auto add = [&](const Table& table) {
+    tables.push_back(
+        {table.name_in(type), table.bytes(type), [&table, type] { return table.data(type); }});
+  };
+  add(last_);
+  add(last_adjoint_);
+  for (const Table& table : others_) add(table);
+  return tables;
 }
 
 std::string SpectralTransform::text() const {
@@ -140,29 +173,31 @@ std::int64_t SpectralTransform::zero_mode() const {
   return zero_mode_;
 }
 
-at::Tensor SpectralTransform::analyse(const at::Tensor& x, bool adjoint) const {
+at::Tensor SpectralTransform::analyse(const Context& context, const at::Tensor& x,
+                                      bool adjoint) const {
   const std::size_t last = points_.size() - 1;
   const std::int64_t channels = x.size(1);
   const std::int64_t batch = x.size(0) / (before(last) * points_[last]);
   // [batch, points before the axis, (part, kept), modes after it, channels]
   at::Tensor spectrum =
-      product(last_table(adjoint).tensor(x.scalar_type()), x, batch * before(last));
+      product(last_table(adjoint).tensor(context, x.scalar_type()), x, batch * before(last));
   for (std::size_t axis = last; axis-- > 0;) {
-    spectrum = product(others_[axis].tensor(x.scalar_type()), spectrum, batch * before(axis));
+    spectrum =
+        product(others_[axis].tensor(context, x.scalar_type()), spectrum, batch * before(axis));
   }
   return spectrum.view({batch, 2, modes_, channels});
 }
 
-void SpectralTransform::synthesise(const at::Tensor& spectrum, const at::Tensor& y,
-                                   bool adjoint) const {
+void SpectralTransform::synthesise(const Context& context, const at::Tensor& spectrum,
+                                   const at::Tensor& y, bool adjoint) const {
   const std::size_t last = points_.size() - 1;
   const auto type = y.scalar_type();
   const std::int64_t batch = spectrum.size(0);
   at::Tensor partial = spectrum;
   for (std::size_t axis = 0; axis < last; ++axis)
-    partial = product(others_[axis].tensor(type).t(), partial, batch * before(axis));
+    partial = product(others_[axis].tensor(context, type).t(), partial, batch * before(axis));
   // Synthesis is the adjoint of the other table's analysis.
-  const at::Tensor table = last_table(!adjoint).tensor(type).t();
+  const at::Tensor table = last_table(!adjoint).tensor(context, type).t();
   const std::int64_t lines = batch * before(last);
   y.view({lines, points_[last], -1})
       .baddbmm_(table.expand({lines, table.size(0), table.size(1)}),

@@ -37,10 +37,13 @@ class SpectralTransform {
 
   // The transform of x [batch · points, channels], float32 or float64; or, with `adjoint`, the
   // gradient of the spectrum whose synthesis has the gradient x.
-  at::Tensor analyse(const at::Tensor& x, bool adjoint) const;
+  at::Tensor analyse(const Context& context, const at::Tensor& x, bool adjoint) const;
   // y [batch · points, channels] += the field of the spectrum, which takes for each kept frequency
   // its opposite too; or, with `adjoint`, the gradient of the field whose transform has this one.
-  void synthesise(const at::Tensor& spectrum, const at::Tensor& y, bool adjoint) const;
+  void synthesise(const Context& context, const at::Tensor& spectrum, const at::Tensor& y,
+                  bool adjoint) const;
+  // The matrices of both, in the type of the transform of such a run.
+  std::vector<ConstantTable> tables(Precision precision) const;
 
   // What the two allocate; the spectrum that analyse makes included, its bytes returned.
   std::int64_t sketch_analyse(AllocationSketch& sketch, std::int64_t batch, std::int64_t channels,
@@ -57,8 +60,14 @@ class SpectralTransform {
     std::vector<float> in_float32;
     std::vector<double> in_float64;
 
+    std::string name;
+
     void set(std::vector<double> values);
-    at::Tensor tensor(at::ScalarType type) const;  // [rows, columns], not of the device tier
+    const void* data(at::ScalarType type) const;
+    std::int64_t bytes(at::ScalarType type) const;
+    std::string name_in(at::ScalarType type) const;
+    // [rows, columns], not of the device tier where it is the host's.
+    at::Tensor tensor(const Context& context, at::ScalarType type) const;
   };
 
   const Table& last_table(bool adjoint) const { return adjoint ? last_adjoint_ : last_; }

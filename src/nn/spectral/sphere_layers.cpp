@@ -53,12 +53,29 @@ std::string SphereBasis::text() const {
 const void* SphereBasis::table(kernels::ElementType type) const {
   Table& table = *tables_[type == kernels::ElementType::Float64 ? 1 : 0];
   std::call_once(table.made, [&] {
-    const auto bytes = static_cast<std::size_t>(kernels::sphere_table_elements(shape_) *
-                                                kernels::element_bytes(type));
+    const auto bytes = static_cast<std::size_t>(table_bytes(type));
     table.bytes.reset(::operator new (bytes, std::align_val_t{64}));
     kernels::fill_sphere_table(type, shape_, grid_.cosines, table.bytes.get());
   });
   return table.bytes.get();
+}
+
+std::int64_t SphereBasis::table_bytes(kernels::ElementType type) const {
+  return kernels::sphere_table_elements(shape_) * kernels::element_bytes(type);
+}
+
+std::string SphereBasis::table_name(kernels::ElementType type) const {
+  const bool wide = type == kernels::ElementType::Float64;
+  return fmt::format("harmonics {} {}", text(), wide ? "float64" : "float32");
+}
+
+std::string SphereBasis::weights_name() const {
+  return fmt::format("harmonics {} weights", text());
+}
+
+std::vector<ConstantTable> SphereBasis::tables(kernels::ElementType type) const {
+  return {{table_name(type), table_bytes(type), [this, type] { return table(type); }},
+          {weights_name(), weight_bytes(), [this] { return grid_.weights.data(); }}};
 }
 
 namespace {
@@ -69,6 +86,10 @@ class SphereTransformNode : public Node {
   SphereTransformNode(std::shared_ptr<const SphereBasis> basis, std::int64_t batch,
                       std::int64_t channels)
       : basis_(std::move(basis)), batch_(batch), channels_(channels) {}
+
+  std::vector<ConstantTable> tables(Precision precision) const override {
+    return basis_->tables(transform_type(precision));
+  }
 
  protected:
   std::int64_t grid_elements() const { return batch_ * basis_->shape().points() * channels_; }
@@ -140,20 +161,31 @@ class SphereTransformNode : public Node {
            const at::Tensor& field, const at::Tensor& coefficients,
            const kernels::SphereFactors& factors) const {
     const kernels::ElementType type = transform_type(context.precision);
-    const int threads = at::get_num_threads();
+    // A GPU has no use for the parts of threads.
+    const int threads = context.queue.device == DeviceKind::Cuda ? 1 : at::get_num_threads();
+    const at::Tensor table = context.table(basis_->table_name(type), basis_->table_bytes(type));
+    const at::Tensor rows = context.table(basis_->weights_name(), basis_->weight_bytes());
     const at::Tensor workspace =
         at::empty({kernels::sphere_workspace_bytes(type, basis_->shape(), threads)},
                   tensor_options(context.queue, at::kByte));
-    transform(context.queue, kernels::SphereArguments{.type = type,
-                                                      .shape = basis_->shape(),
-                                                      .table = basis_->table(type),
-                                                      .factors = factors,
-                                                      .grid = field.data_ptr(),
-                                                      .coefficients = coefficients.data_ptr(),
-                                                      .batch = batch_,
-                                                      .channels = channels_,
-                                                      .workspace = workspace.data_ptr(),
-                                                      .threads = threads});
+    const bool has_copies = table.defined();
+    const bool weighs = factors.rows != nullptr;
+    const at::Tensor copied_weights = has_copies ? rows.view(at::kDouble) : rows;
+    const kernels::SphereFactors used = kernels::SphereFactors{
+        .rows = has_copies && weighs ? copied_weights.const_data_ptr<double>() : factors.rows,
+        .single = factors.single,
+        .paired = factors.paired};
+    transform(context.queue, kernels::SphereArguments{
+                                 .type = type,
+                                 .shape = basis_->shape(),
+                                 .table = has_copies ? table.const_data_ptr() : basis_->table(type),
+                                 .factors = used,
+                                 .grid = field.data_ptr(),
+                                 .coefficients = coefficients.data_ptr(),
+                                 .batch = batch_,
+                                 .channels = channels_,
+                                 .workspace = workspace.data_ptr(),
+                                 .threads = threads});
   }
 
   std::shared_ptr<const SphereBasis> basis_;

@@ -31,6 +31,12 @@ class SphereBasis {
   std::string text() const;  // as "equiangular 721x1440 degrees 240 orders 240"
   // Float32 or Float64; bytes of one are sphere_table_elements · element size.
   const void* table(kernels::ElementType type) const;
+  std::int64_t table_bytes(kernels::ElementType type) const;
+  // What copies of that table and of the rows' weights are called.
+  std::string table_name(kernels::ElementType type) const;
+  std::string weights_name() const;
+  std::int64_t weight_bytes() const { return 8 * shape_.latitudes; }
+  std::vector<ConstantTable> tables(kernels::ElementType type) const;
 
  private:
   struct Table;

@@ -25,7 +25,7 @@ struct DeviceFacts {
   bool operator==(const DeviceFacts&) const = default;
 };
 
-// What a library keeps in the device's memory all the time, of the budget.
+// What a library keeps in the device's memory all the time, or a table that kernels read there.
 struct LibraryWorkspace {
   std::string name;
   std::int64_t bytes = 0;

@@ -14,7 +14,7 @@ namespace garonne::plan {
 
 // The row of a memory table in which people look for it: "parameters" (masters, too), "optimizer",
 // "gradients", "values", "records", "value gradients", "communication", "gathered", "libraries"
-// (their workspaces) or "transients" (scalars).
+// (their workspaces, and tables of kernels) or "transients" (scalars).
 std::string_view memory_row(BufferKind kind);
 
 // The buffers of a legal Program that are live during an instruction, what it makes included,

@@ -31,7 +31,7 @@ enum class BufferKind {
   Communication,      // staging of collectives
   Scalar,             // loss sums and norms
   GatheredParameter,  // whole parameters of a bucket, from shards, for some uses
-  Workspace,          // what a library keeps all the time
+  Workspace,          // what a library keeps all the time, and constants that kernels read
 };
 inline constexpr int buffer_kinds = 11;
 

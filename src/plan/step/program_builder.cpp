@@ -7,6 +7,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "plan/step/workspace_buffer.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -94,7 +95,7 @@ void ProgramBuilder::add_parameters() {
 void ProgramBuilder::add_workspaces() {
   for (const LibraryWorkspace& workspace : step_.workspaces) {
     const int id =
-        new_buffer(workspace.name + ".workspace", BufferKind::Workspace, workspace.bytes);
+        new_buffer(workspace_buffer(workspace.name), BufferKind::Workspace, workspace.bytes);
     program_.buffers[index(id)].live_at_start = true;
     program_.buffers[index(id)].live_at_end = true;
   }

@@ -98,6 +98,11 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   check_planned_nodes(config, setup.model.graph, step.micro_batches);
   step.granularity = setup.declaration.granularity;
   step.workspaces = plan::library_workspaces(setup.declaration.device);
+  // Each stage of a pipeline has those of all.
+  if (setup.declaration.device.is_gpu()) {
+    for (const nn::ConstantTable& table : nn::constant_tables(setup.model, precision))
+      step.workspaces.push_back({table.name, table.bytes});
+  }
   step.element_bytes.parameter = compute_bytes(precision);
   step.element_bytes.master = has_master(precision) ? state_bytes(precision) : 0;
   step.element_bytes.gradient = state_bytes(precision);

@@ -20,7 +20,6 @@
 #include "exec/gpu_library.hpp"
 #include "exec/profile/profile.hpp"
 #include "train/setup/rank_agreement.hpp"
-#include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
 namespace {
@@ -208,13 +207,6 @@ RunDevice::RunDevice(const RunConfig& config, dist::Session& session) {
     kind = device_kind(config);
     if (kind != DeviceKind::Cuda) return;
     expect_device_built(config);
-    if (&workload_kind(config.model.kind) != &text_kind()) {
-      // Its transforms multiply with tables that are the host's.
-      throw ConfigError("run.device", "cuda",
-                        fmt::format("model.kind = \"{}\" runs on processors only, so far: set "
-                                    "run.device to \"cpu\"",
-                                    config.model.kind));
-    }
   });
   dist::agree_on(session, [&] {
     return dist::Facts{{"the device of run.device = \"" + config.run.device + "\"",

@@ -59,7 +59,12 @@ Planned planned(const RunConfig& config, const DataFacts& facts) {
       EXPECT_EQ(buffer.bytes % cuda_allocation_granularity, 0) << buffer.name;
       if (buffer.kind == plan::BufferKind::Workspace) workspaces += buffer.bytes;
     }
-    EXPECT_EQ(workspaces, 64 << 20);
+    std::int64_t tables = 0;
+    for (const nn::ConstantTable& table :
+         nn::constant_tables(setup.model, setup.declaration.precision))
+      tables += round_up(table.bytes, cuda_allocation_granularity);
+    EXPECT_EQ(tables > 0, config.model.kind != "gpt");
+    EXPECT_EQ(workspaces, (64 << 20) + tables);
     for (const plan::Instruction& instruction : program.instructions)
       EXPECT_EQ(instruction.transient_bytes % cuda_allocation_granularity, 0)
           << plan::describe(instruction);

@@ -1,0 +1,305 @@
+// Ranks of tests on the CPU and on a GPU's device over the made-up runtime, which take the same
+// steps. Kernels are the host's on both, so each one runs when it is put: Compute has come to it by
+// then.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "device/cpu_device.hpp"
+#include "device/cuda_device.hpp"
+#include "device/fake_cuda_runtime.hpp"
+#include "device/fixed_arena.hpp"
+#include "exec/executor.hpp"
+#include "exec/host_access.hpp"
+#include "exec/token_batch.hpp"
+#include "nn/gpt/gpt.hpp"
+#include "plan/program/replay.hpp"
+#include "plan/stage/stage_solver.hpp"
+#include "plan/step/generator.hpp"
+
+namespace garonne::exec {
+
+// The device, whose kernels are the host's: what asks where they go waits until Compute is there.
+class HostKernels final : public device::Device {
+ public:
+  explicit HostKernels(device::CudaDevice& device) : device_(device) {}
+
+  DeviceKind kind() const override { return device_.kind(); }
+  device::MemoryFacts memory() const override { return device_.memory(); }
+  Queue queue(Lane lane) const override {
+    if (lane != Lane::Compute) return device_.queue(lane);
+    catch_up();
+    return {DeviceKind::Emulated, nullptr, 0};
+  }
+  device::Mark launched(Lane lane, const std::string& activity) override {
+    return device_.launched(lane, activity);
+  }
+  device::Mark mark(Lane lane) override { return device_.mark(lane); }
+  void order(Lane later, device::Mark earlier) override {
+    device_.order(later, earlier);
+    if (later == Lane::Compute) late_ = true;
+  }
+  void wait(device::Mark mark) override {
+    ++waits;
+    device_.wait(mark);
+  }
+  bool done(device::Mark mark) override { return device_.done(mark); }
+  device::Mark timed_mark(Lane lane) override { return device_.timed_mark(lane); }
+  double seconds(device::Mark from, device::Mark to) const override {
+    return device_.seconds(from, to);
+  }
+  void forget_times() override { device_.forget_times(); }
+  void end() noexcept override { device_.end(); }
+
+  // What follows another lane has to be there before the host computes with it.
+  void catch_up() const {
+    if (!std::exchange(late_, false)) return;
+    device_.wait(device_.mark(Lane::Compute));
+  }
+
+  int waits = 0;  // of the host, asked for by others than the kernels
+
+ private:
+  device::Mark put_copy(Lane lane, device::Span to, device::Span from, std::string activity,
+                        std::span<const device::Mark> after) override {
+    return device_.copy(lane, to, from, std::move(activity), after);
+  }
+  device::Mark put_run(Lane lane, std::function<void()> work, std::string activity,
+                       std::span<const device::Mark> after) override {
+    return device_.run(lane, std::move(work), std::move(activity), after);
+  }
+
+  device::CudaDevice& device_;
+  mutable bool late_ = false;
+};
+
+// A small GPT that learns the formula of token_batch.
+inline constexpr std::int64_t text_batch = 2;
+inline constexpr std::int64_t text_sequence = 24;
+inline constexpr std::int64_t text_vocabulary = 61;
+
+inline nn::Model small_text_model(const nn::Declaration& declaration) {
+  return nn::make_gpt({2, 32, 4, text_sequence, text_vocabulary, 0.25}, text_batch, declaration);
+}
+
+inline HostBatch small_text_batch(std::int64_t number) {
+  return token_batch(number * text_batch, text_batch, text_sequence, text_vocabulary);
+}
+
+struct Setting {
+  Precision precision = Precision::Float32;
+  std::string plan = "keep-all";
+  std::function<nn::Model(const nn::Declaration&)> make = small_text_model;
+  std::function<HostBatch(std::int64_t number)> load = small_text_batch;  // of all micro-batches
+};
+
+// What a step on either device needs, and what came of it.
+class Rank {
+ public:
+  static constexpr int micro_batches = 3;
+
+  // `apart`: kernels reach the device's memory only.
+  Rank(const Setting& setting, std::int64_t granularity, bool apart) : load_(setting.load) {
+    nn::Declaration declaration;
+    declaration.precision = setting.precision;
+    declaration.threads = 2;
+    declaration.granularity = granularity;
+    precision_ = setting.precision;
+    model_ = setting.make(declaration);
+    RunConfig config;
+    config.optimizer.weight_decay = 0.1;
+    optimizer_ = optim::make_optimizer(config);
+    plan::StepShape step;
+    step.granularity = granularity;
+    step.micro_batches = micro_batches;
+    step.element_bytes.parameter = compute_bytes(setting.precision);
+    step.element_bytes.master = has_master(setting.precision) ? state_bytes(setting.precision) : 0;
+    step.element_bytes.gradient = step.element_bytes.state = state_bytes(setting.precision);
+    step.optimizer_states = optimizer_->states();
+    step.data_group = {0};
+    if (apart) {
+      for (const nn::ConstantTable& table : nn::constant_tables(model_, setting.precision))
+        step.workspaces.push_back({table.name, table.bytes});
+    }
+    for (const auto& policy : plan::stage_solvers()) {
+      if (policy.name != setting.plan) continue;
+      const auto family = policy.schedules(model_.graph);
+      program_ = plan::make_training_program(
+          model_.graph, step, plan::same_for_all(family[family.size() / 2], micro_batches));
+    }
+    evaluation_ = plan::make_forward_program(model_.graph, step, model_.graph.loss);
+    prediction_ = plan::replay(program_);
+  }
+  virtual ~Rank() = default;
+
+  StepOutputs step(std::int64_t number, double learning_rate = 1e-2) {
+    return run(program_, number, true, learning_rate);
+  }
+  double evaluate() { return run(evaluation_, 1, false, 0).report.at(0); }
+
+  // Parameters, masters and states, on the host.
+  virtual std::map<std::string, std::vector<double>> state() = 0;
+  const std::map<int, std::vector<double>>& gradients() const { return gradients_; }
+  const plan::Program& program() const { return program_; }
+  const plan::Prediction& prediction() const { return prediction_; }
+
+  bool watches = true;  // gradients, which are copied for that
+  std::function<void()> on_gradient;
+
+ protected:
+  virtual Machine machine() = 0;
+
+  StepOutputs run(const plan::Program& program, std::int64_t number, bool training,
+                  double learning_rate) {
+    Machine machine = this->machine();
+    machine.state = &state_;
+    machine.products = &products_;
+    machine.optimizer = optimizer_.get();
+    if (watches) {
+      machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
+        gradients_[parameter] = copy_out(gradient);
+        if (on_gradient) on_gradient();
+      };
+    }
+    StepInputs inputs;
+    inputs.seed = 5;
+    inputs.step = number;
+    inputs.training = training;
+    inputs.loss_scale = 1.0 / micro_batches;
+    inputs.learning_rate = learning_rate;
+    inputs.clip_norm = 0.5;
+    inputs.load = [this, number](int micro_batch) {
+      return load_(number * micro_batches + micro_batch);
+    };
+    Executor executor(model_, program, machine);
+    return executor.run(inputs);
+  }
+
+  std::function<HostBatch(std::int64_t number)> load_;
+  Precision precision_{};
+  nn::Model model_;
+  nn::Products products_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  plan::Program program_;
+  plan::Program evaluation_;
+  plan::Prediction prediction_;
+  std::map<int, std::vector<double>> gradients_;
+  ModelState state_;
+};
+
+class CpuRank final : public Rank {
+ public:
+  explicit CpuRank(const Setting& setting)
+      : Rank(setting, cpu_allocation_granularity, /*apart=*/false), tier_(prediction_.peak_bytes) {
+    const DeviceScope scope(tier_);
+    state_ = initial_state(device_.queue(Lane::Compute), model_, precision_, 11, program_);
+  }
+
+  std::map<std::string, std::vector<double>> state() override {
+    std::map<std::string, std::vector<double>> all;
+    for (const auto& [name, tensor] : state_.buffers) all[name] = copy_out(tensor);
+    return all;
+  }
+
+ private:
+  Machine machine() override {
+    Machine machine;
+    machine.device = &device_;
+    machine.tier = &tier_;
+    return machine;
+  }
+
+  device::CpuDevice device_;
+  DeviceTier tier_;
+};
+
+// A tier of exactly the bytes that were predicted.
+class GpuRank final : public Rank {
+ public:
+  static constexpr std::int64_t pinned_bytes = std::int64_t{256} << 10;
+  static constexpr int nan_pattern = 0xFF;
+
+  explicit GpuRank(const Setting& setting, device::FakeCudaSettings fake = {},
+                   device::CudaSettings cuda = {})
+      : Rank(setting, cuda_allocation_granularity, /*apart=*/true) {
+    fake.host_reaches_device = true;
+    runtime_ = std::make_unique<device::FakeCudaRuntime>(fake);
+    cuda.longest_wait_seconds = 60;
+    cuda_ = std::make_unique<device::CudaDevice>(*runtime_, cuda);
+    device_ = std::make_unique<HostKernels>(*cuda_);
+    cuda_->reserve(Tier::Host, pinned_bytes);
+    // Room for holes, of which small models have many.
+    bytes_ = round_up(2 * prediction_.peak_bytes, cuda_allocation_granularity);
+    void* memory = nullptr;
+    EXPECT_EQ(runtime_->allocate(memory, static_cast<std::size_t>(bytes_)),
+              device::CudaStatus::Success);
+    memory_ = memory;
+    const auto spoil = [](device::Span block) {
+      std::memset(block.data, nan_pattern, static_cast<std::size_t>(block.bytes));
+    };
+    tier_ = std::make_unique<DeviceTier>(
+        std::make_shared<device::TierMemory>(
+            device::TierSettings{.tier = Tier::Device,
+                                 .limit_bytes = prediction_.peak_bytes,
+                                 .granularity = cuda_allocation_granularity,
+                                 .spoil = spoil},
+            std::make_unique<device::FixedArena>(memory, bytes_)),
+        DeviceKind::Emulated);
+    staging_ = std::make_unique<Staging>(*device_, cuda_->reserved(Tier::Host));
+    const DeviceScope scope(*tier_);
+    state_ = initial_state(device_->queue(Lane::Compute), model_, precision_, 11, program_,
+                           staging_.get());
+    // Its kernel was the host's, and did not wait for the copies.
+    device_->catch_up();
+    refresh_compute_copies(state_);
+  }
+
+  ~GpuRank() override {
+    state_ = {};
+    staging_.reset();
+    cuda_->end();  // before its memory goes
+    static_cast<void>(runtime_->free(memory_));
+  }
+
+  std::map<std::string, std::vector<double>> state() override {
+    std::map<std::string, std::vector<double>> all;
+    for (const auto& [name, tensor] : state_.buffers) {
+      if (tensor.scalar_type() != at::kByte) all[name] = copy_out(tensor, *staging_);
+    }
+    return all;
+  }
+
+  // The copies of what kernels read.
+  nn::DeviceTables& tables() { return state_.tables; }
+  device::FakeCudaRuntime& runtime() { return *runtime_; }
+  HostKernels& device() { return *device_; }
+  const DeviceTier& tier() const { return *tier_; }
+
+ private:
+  Machine machine() override {
+    Machine machine;
+    machine.device = device_.get();
+    machine.tier = tier_.get();
+    machine.staging = staging_.get();
+    return machine;
+  }
+
+  std::unique_ptr<device::FakeCudaRuntime> runtime_;
+  std::unique_ptr<device::CudaDevice> cuda_;
+  std::unique_ptr<HostKernels> device_;
+  std::int64_t bytes_ = 0;
+  void* memory_ = nullptr;
+  std::unique_ptr<DeviceTier> tier_;
+  std::unique_ptr<Staging> staging_;
+};
+
+}  // namespace garonne::exec
