@@ -56,6 +56,12 @@ class MklProducts : public ProductLibrary {
       at::addmm_out(result, result, gradient.t(), x, /*beta=*/accumulate ? 1 : 0, /*alpha=*/scale);
       return;
     }
+    if (queue.device == DeviceKind::Cuda) {
+      // Added in float32 within the product, which is not rounded before.
+      at::addmm_out(result, result, gradient.t(), x, at::kFloat, /*beta=*/accumulate ? 1 : 0,
+                    /*alpha=*/scale);
+      return;
+    }
     at::Tensor product = at::mm(gradient.t(), x);
     if (scale != 1) product.mul_(scale);
     kernels::accumulate_from(queue, element_type_of(product), product.data_ptr(), result.data_ptr(),

@@ -48,12 +48,8 @@ std::vector<const ProductLibrary*> product_candidates(const ProductShape& shape)
 
 ProductTransients product_transients(const Declaration& declaration, std::int64_t rows,
                                      std::int64_t outputs, std::int64_t inputs) {
-  // A GPU's library keeps a workspace of its own. A product of bfloat16 is made before it is added
-  // to sums in float32.
-  if (declaration.device.is_gpu()) {
-    const bool apart = declaration.precision == Precision::BFloat16;
-    return {0, 0, apart ? declaration.tensor(outputs * inputs) : 0};
-  }
+  // A GPU's library keeps a workspace of its own, and adds products of bfloat16 to sums in float32.
+  if (declaration.device.is_gpu()) return {};
   const auto most = [&](ProductForm form) {
     const ProductShape shape{form, rows, outputs, inputs, declaration.precision};
     std::int64_t bytes = 0;

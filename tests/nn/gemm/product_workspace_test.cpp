@@ -51,5 +51,18 @@ TEST(ProductWorkspace, OfFloat32IsWithinWhatIsDeclared) {
   garonne::test::use_threads(2);
 }
 
+TEST(ProductWorkspace, OfAGpuIsNoneBesideWhatItsLibraryKeeps) {
+  for (const Precision precision : {Precision::Float32, Precision::Float64, Precision::BFloat16}) {
+    Declaration declaration;
+    declaration.precision = precision;
+    declaration.granularity = cuda_allocation_granularity;
+    declaration.device = {DeviceKind::Cuda, 90, 132};
+    const ProductTransients transients = product_transients(declaration, 512, 384, 768);
+    EXPECT_EQ(transients.forward_bytes, 0);
+    EXPECT_EQ(transients.input_gradient_bytes, 0);
+    EXPECT_EQ(transients.weight_gradient_bytes, 0);
+  }
+}
+
 }  // namespace
 }  // namespace garonne::nn
