@@ -8,6 +8,7 @@
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
 #include "nn/divided_node.hpp"
+#include "nn/node_operations.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -74,6 +75,11 @@ class CollectiveNode : public DividedNode {
     return {"all-gather", elements_ * element_bytes, 0, 0};
   }
 
+  // A copy, and of a wider one the way back.
+  static int sum_kernels(const Declaration& declaration) {
+    return is_wide(declaration.precision) ? 2 : 1;
+  }
+
   static at::Tensor begin_sum_of_all(const DividedPass& pass) {
     const bool in_place = pass.over.defined() && pass.given.scalar_type() != at::kBFloat16;
     return in_place ? pass.over : copy_to_sum(pass.given);
@@ -120,6 +126,7 @@ class CopyToTensor : public CollectiveNode {
     spec.overwrites_gradient = {true};
     spec.backward.transient_bytes = sum_transients(declaration);
     spec.backward_collective = sum_of_all(declaration);
+    set_kernels(spec, 1, sum_kernels(declaration));
     return spec;
   }
   at::Tensor forward(const Context&, const std::vector<at::Tensor>& inputs,
@@ -146,6 +153,7 @@ class ReduceFromTensor : public CollectiveNode {
     spec.gradient_aliases = {true};
     spec.forward.transient_bytes = spec.forward_keep.transient_bytes = sum_transients(declaration);
     spec.forward_collective = sum_of_all(declaration);
+    set_kernels(spec, sum_kernels(declaration), 0);
     return spec;
   }
   at::Tensor begin(const Context&, const DividedPass& pass) const override {
@@ -179,6 +187,8 @@ class GatherAndScatter : public CollectiveNode {
     spec.backward.transient_bytes = forward ? sum : 0;
     spec.forward_collective = forward ? gather : scatter;
     spec.backward_collective = forward ? scatter : gather;
+    // A copy before a gather; before a sum, and of the piece.
+    set_kernels(spec, forward ? 1 : 2, forward ? 2 : 1);
     return spec;
   }
   at::Tensor begin(const Context& context, const DividedPass& pass) const override {

@@ -222,25 +222,23 @@ class CpuRank final : public Rank {
   DeviceTier tier_;
 };
 
-// A tier of exactly the bytes that were predicted.
-class GpuRank final : public Rank {
+// A GPU's device with tier and staging. The tier has room for `limit_bytes`, and twice that with
+// the holes between blocks, of which small models have many.
+class FakeGpu {
  public:
   static constexpr std::int64_t pinned_bytes = std::int64_t{256} << 10;
   static constexpr int nan_pattern = 0xFF;
 
-  explicit GpuRank(const Setting& setting, device::FakeCudaSettings fake = {},
-                   device::CudaSettings cuda = {})
-      : Rank(setting, cuda_allocation_granularity, /*apart=*/true) {
+  FakeGpu(std::int64_t limit_bytes, device::FakeCudaSettings fake, device::CudaSettings cuda) {
     fake.host_reaches_device = true;
     runtime_ = std::make_unique<device::FakeCudaRuntime>(fake);
     cuda.longest_wait_seconds = 60;
     cuda_ = std::make_unique<device::CudaDevice>(*runtime_, cuda);
     device_ = std::make_unique<HostKernels>(*cuda_);
     cuda_->reserve(Tier::Host, pinned_bytes);
-    // Room for holes, of which small models have many.
-    bytes_ = round_up(2 * prediction_.peak_bytes, cuda_allocation_granularity);
+    const std::int64_t bytes = round_up(2 * limit_bytes, cuda_allocation_granularity);
     void* memory = nullptr;
-    EXPECT_EQ(runtime_->allocate(memory, static_cast<std::size_t>(bytes_)),
+    EXPECT_EQ(runtime_->allocate(memory, static_cast<std::size_t>(bytes)),
               device::CudaStatus::Success);
     memory_ = memory;
     const auto spoil = [](device::Span block) {
@@ -249,57 +247,77 @@ class GpuRank final : public Rank {
     tier_ = std::make_unique<DeviceTier>(
         std::make_shared<device::TierMemory>(
             device::TierSettings{.tier = Tier::Device,
-                                 .limit_bytes = prediction_.peak_bytes,
+                                 .limit_bytes = limit_bytes,
                                  .granularity = cuda_allocation_granularity,
                                  .spoil = spoil},
-            std::make_unique<device::FixedArena>(memory, bytes_)),
+            std::make_unique<device::FixedArena>(memory, bytes)),
         DeviceKind::Emulated);
     staging_ = std::make_unique<Staging>(*device_, cuda_->reserved(Tier::Host));
-    const DeviceScope scope(*tier_);
-    state_ = initial_state(device_->queue(Lane::Compute), model_, precision_, 11, program_,
-                           staging_.get());
-    // Its kernel was the host's, and did not wait for the copies.
-    device_->catch_up();
-    refresh_compute_copies(state_);
   }
-
-  ~GpuRank() override {
-    state_ = {};
+  // After all tensors of the tier.
+  ~FakeGpu() {
     staging_.reset();
     cuda_->end();  // before its memory goes
     static_cast<void>(runtime_->free(memory_));
   }
+  FakeGpu(const FakeGpu&) = delete;
+  FakeGpu& operator=(const FakeGpu&) = delete;
+
+  device::FakeCudaRuntime& runtime() { return *runtime_; }
+  HostKernels& device() { return *device_; }
+  DeviceTier& tier() { return *tier_; }
+  Staging& staging() { return *staging_; }
+
+ private:
+  std::unique_ptr<device::FakeCudaRuntime> runtime_;
+  std::unique_ptr<device::CudaDevice> cuda_;
+  std::unique_ptr<HostKernels> device_;
+  void* memory_ = nullptr;
+  std::unique_ptr<DeviceTier> tier_;
+  std::unique_ptr<Staging> staging_;
+};
+
+// A tier of exactly the bytes that were predicted.
+class GpuRank final : public Rank {
+ public:
+  explicit GpuRank(const Setting& setting, const device::FakeCudaSettings& fake = {},
+                   const device::CudaSettings& cuda = {})
+      : Rank(setting, cuda_allocation_granularity, /*apart=*/true),
+        gpu_(prediction_.peak_bytes, fake, cuda) {
+    const DeviceScope scope(gpu_.tier());
+    state_ = initial_state(gpu_.device().queue(Lane::Compute), model_, precision_, 11, program_,
+                           &gpu_.staging());
+    // Its kernel was the host's, and did not wait for the copies.
+    gpu_.device().catch_up();
+    refresh_compute_copies(state_);
+  }
+
+  ~GpuRank() override { state_ = {}; }
 
   std::map<std::string, std::vector<double>> state() override {
     std::map<std::string, std::vector<double>> all;
     for (const auto& [name, tensor] : state_.buffers) {
-      if (tensor.scalar_type() != at::kByte) all[name] = copy_out(tensor, *staging_);
+      if (tensor.scalar_type() != at::kByte) all[name] = copy_out(tensor, gpu_.staging());
     }
     return all;
   }
 
   // The copies of what kernels read.
   nn::DeviceTables& tables() { return state_.tables; }
-  device::FakeCudaRuntime& runtime() { return *runtime_; }
-  HostKernels& device() { return *device_; }
-  const DeviceTier& tier() const { return *tier_; }
+  device::FakeCudaRuntime& runtime() { return gpu_.runtime(); }
+  HostKernels& device() { return gpu_.device(); }
+  const DeviceTier& tier() { return gpu_.tier(); }
 
  private:
   Machine machine() override {
     Machine machine;
-    machine.device = device_.get();
-    machine.tier = tier_.get();
-    machine.staging = staging_.get();
+    machine.device = &gpu_.device();
+    machine.tier = &gpu_.tier();
+    machine.staging = &gpu_.staging();
     return machine;
   }
 
-  std::unique_ptr<device::FakeCudaRuntime> runtime_;
-  std::unique_ptr<device::CudaDevice> cuda_;
-  std::unique_ptr<HostKernels> device_;
-  std::int64_t bytes_ = 0;
-  void* memory_ = nullptr;
-  std::unique_ptr<DeviceTier> tier_;
-  std::unique_ptr<Staging> staging_;
+  FakeGpu gpu_;
 };
 
 }  // namespace garonne::exec

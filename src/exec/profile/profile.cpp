@@ -113,7 +113,7 @@ void choose_product(const Queue& queue, const nn::ProductShape& shape,
     nn::Products candidate;
     candidate.choose(shape, *library);
     if (library->workspace_is_estimated() && !keeps_to_declared(candidate)) continue;
-    const double seconds = shortest_seconds(enough_seconds, [&] {
+    const WorkSeconds taken = shortest_seconds(enough_seconds, [&] {
       switch (shape.form) {
         case nn::ProductForm::Forward:
           candidate.forward(queue, x, weight, at::Tensor());
@@ -126,9 +126,9 @@ void choose_product(const Queue& queue, const nn::ProductShape& shape,
           break;
       }
     });
-    roof = std::max(roof, operations / seconds);
-    if (seconds >= best) continue;
-    best = seconds;
+    roof = std::max(roof, operations / taken.seconds);
+    if (taken.seconds >= best) continue;
+    best = taken.seconds;
     products.choose(shape, *library);
   }
 }
@@ -175,8 +175,9 @@ class NodeProbe {
   plan::CostRow measure() {
     plan::CostRow row;
     const std::int64_t base = tier_.live_bytes();
-    row.forward_seconds = median_seconds(
-        enough_seconds, sweep_, [&] { forward(nullptr); }, stopwatch_);
+    set(median_seconds(
+            enough_seconds, sweep_, [&] { forward(nullptr); }, stopwatch_),
+        row.forward_seconds, row.forward_issue_seconds);
     tier_.reset_peak();
     {
       const at::Tensor output = forward(nullptr);
@@ -184,13 +185,12 @@ class NodeProbe {
       row.forward_transient_bytes = tier_.peak_bytes() - tier_.live_bytes();
     }
     if (spec_.kind == "logits_head") return row;
-    row.forward_keep_seconds = median_seconds(
-        enough_seconds, sweep_,
-        [&] {
-          nn::Record record = fresh_record();
-          forward(&record);
-        },
-        stopwatch_);
+    const auto keep = [&] {
+      nn::Record record = fresh_record();
+      forward(&record);
+    };
+    set(median_seconds(enough_seconds, sweep_, keep, stopwatch_), row.forward_keep_seconds,
+        row.forward_keep_issue_seconds);
     nn::Record record = fresh_record();
     tier_.reset_peak();
     const at::Tensor output = forward(&record);
@@ -202,6 +202,11 @@ class NodeProbe {
   }
 
  private:
+  static void set(const WorkSeconds& taken, double& seconds, double& issue_seconds) {
+    seconds = taken.seconds;
+    issue_seconds = taken.issue_seconds;
+  }
+
   nn::Record fresh_record() const {
     nn::Record record;
     record.option = keep_option_;
@@ -239,21 +244,25 @@ class NodeProbe {
       const auto gradients = run(used, part);
       return tier_.peak_bytes() - std::max(tier_.live_bytes(), before);
     };
-    const auto measure = [&](Part part, double& seconds, std::int64_t& transient_bytes) {
+    const auto measure = [&](Part part, double& seconds, double& issue_seconds,
+                             std::int64_t& transient_bytes) {
       transient_bytes = transients(record, part);
       nn::Record again;
-      seconds = median_seconds(
-          enough_seconds,
-          [&] {
-            forward(&(again = fresh_record()));
-            sweep_();
-          },
-          [&] { run(again, part); }, stopwatch_);
+      set(median_seconds(
+              enough_seconds,
+              [&] {
+                forward(&(again = fresh_record()));
+                sweep_();
+              },
+              [&] { run(again, part); }, stopwatch_),
+          seconds, issue_seconds);
     };
     const Part with_inputs = spec_.splits_backward ? Part::Inputs : Part::Whole;
     if (spec_.splits_backward)
-      measure(Part::Weights, row.backward_weight_seconds, row.backward_weight_transient_bytes);
-    measure(with_inputs, row.backward_seconds, row.backward_transient_bytes);
+      measure(Part::Weights, row.backward_weight_seconds, row.backward_weight_issue_seconds,
+              row.backward_weight_transient_bytes);
+    measure(with_inputs, row.backward_seconds, row.backward_issue_seconds,
+            row.backward_transient_bytes);
     row.in_place_transient_bytes = row.backward_transient_bytes;
     bool in_place = false;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
@@ -311,7 +320,7 @@ std::string machine_text(int threads) {
 }
 
 std::string gpu_machine_text(const std::string& name) {
-  return fmt::format("{}, torch {}, profile 7", name, TORCH_VERSION);
+  return fmt::format("{}, torch {}, profile 8", name, TORCH_VERSION);
 }
 
 void profile_model(const Queue& queue, const nn::Model& model, const nn::Declaration& declaration,
@@ -385,7 +394,7 @@ void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const s
   update.decays = true;
   plan::CostRow norm;
   const at::Tensor total = at::zeros({1}, nn::tensor_options(queue, at::kDouble));
-  norm.forward_seconds = shortest_seconds(
+  const WorkSeconds of_norm = shortest_seconds(
       enough_seconds,
       [&] {
         kernels::add_sum_of_squares(queue, nn::element_type_of(update.gradient),
@@ -393,9 +402,13 @@ void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const s
                                     total.data_ptr<double>());
       },
       stopwatch);
+  norm.forward_seconds = of_norm.seconds;
+  norm.forward_issue_seconds = of_norm.issue_seconds;
   plan::CostRow updating;
-  updating.forward_seconds = shortest_seconds(
+  const WorkSeconds of_update = shortest_seconds(
       enough_seconds, [&] { optimizer.update(queue, update, 1, 1e-6, {.value = 1.0}); }, stopwatch);
+  updating.forward_seconds = of_update.seconds;
+  updating.forward_issue_seconds = of_update.issue_seconds;
   table.rows[norm_key] = norm;
   table.rows[update_key] = updating;
 }

@@ -16,54 +16,67 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::vector<double> repeated(double enough_seconds, const std::function<void()>& prepare,
-                             const std::function<void()>& work, const Stopwatch& stopwatch) {
+struct Runs {
+  std::vector<double> seconds;
+  std::vector<double> issue_seconds;
+};
+
+Runs repeated(double enough_seconds, const std::function<void()>& prepare,
+              const std::function<void()>& work, const Stopwatch& stopwatch) {
   prepare();
   work();
-  std::vector<double> seconds;
+  Runs runs;
   const auto first = Clock::now();
-  while (seconds.size() < least_runs ||
-         (seconds_since(first) < enough_seconds && seconds.size() < most_runs)) {
+  while (runs.seconds.size() < least_runs ||
+         (seconds_since(first) < enough_seconds && runs.seconds.size() < most_runs)) {
     prepare();
-    seconds.push_back(stopwatch(work));
+    const WorkSeconds run = stopwatch(work);
+    runs.seconds.push_back(run.seconds);
+    runs.issue_seconds.push_back(run.issue_seconds);
   }
-  return seconds;
+  return runs;
+}
+
+double median_of(std::vector<double>& seconds) {
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
 }
 
 }  // namespace
 
-double host_seconds(const std::function<void()>& work) {
+WorkSeconds host_seconds(const std::function<void()>& work) {
   const auto start = Clock::now();
   work();
-  return seconds_since(start);
+  return {seconds_since(start), 0};
 }
 
 Stopwatch stopwatch_of(device::Device& device) {
   return [&device](const std::function<void()>& work) {
     const device::Mark start = device.timed_mark(Lane::Compute);
+    const auto put = Clock::now();
     work();
     device.launched(Lane::Compute, "a piece of work that is measured");
+    const double issue_seconds = seconds_since(put);
     const device::Mark end = device.timed_mark(Lane::Compute);
     device.wait(end);
     const double seconds = device.seconds(start, end);
     device.forget_times();
-    return seconds;
+    return WorkSeconds{seconds, issue_seconds};
   };
 }
 
-double shortest_seconds(double enough_seconds, const std::function<void()>& work,
-                        const Stopwatch& stopwatch) {
-  const auto seconds = repeated(
+WorkSeconds shortest_seconds(double enough_seconds, const std::function<void()>& work,
+                             const Stopwatch& stopwatch) {
+  const Runs runs = repeated(
       enough_seconds, [] {}, work, stopwatch);
-  return *std::min_element(seconds.begin(), seconds.end());
+  return {*std::ranges::min_element(runs.seconds), *std::ranges::min_element(runs.issue_seconds)};
 }
 
-double median_seconds(double enough_seconds, const std::function<void()>& prepare,
-                      const std::function<void()>& work, const Stopwatch& stopwatch) {
-  auto seconds = repeated(enough_seconds, prepare, work, stopwatch);
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
+WorkSeconds median_seconds(double enough_seconds, const std::function<void()>& prepare,
+                           const std::function<void()>& work, const Stopwatch& stopwatch) {
+  Runs runs = repeated(enough_seconds, prepare, work, stopwatch);
+  return {median_of(runs.seconds), median_of(runs.issue_seconds)};
 }
 
 }  // namespace garonne::exec

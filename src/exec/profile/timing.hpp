@@ -7,22 +7,31 @@
 
 namespace garonne::exec {
 
-// Seconds that a piece of work takes, which it carries out once.
-using Stopwatch = std::function<double(const std::function<void()>& work)>;
+// What a piece of work takes where it is computed, and the host's time to put it there; 0 where the
+// host computes.
+struct WorkSeconds {
+  double seconds = 0;
+  double issue_seconds = 0;
+};
+
+// What a piece of work takes, which it carries out once.
+using Stopwatch = std::function<WorkSeconds(const std::function<void()>& work)>;
 // By the host's clock.
-double host_seconds(const std::function<void()>& work);
+WorkSeconds host_seconds(const std::function<void()>& work);
 // On Compute of a device, from where that comes to the work to where it has done it. Where the host
-// takes longer to put the work there, that is what it takes. The device outlives the stopwatch.
+// takes longer to put the work there than what is there before it, that counts, too. The device
+// outlives the stopwatch.
 Stopwatch stopwatch_of(device::Device& device);
 
 // Both repeat a piece of work: once to warm up, then at least five times, and while it is cheap
 // more often until `enough_seconds` are over.
 
-// Seconds of the shortest run, since what disturbs a run only makes it longer.
-double shortest_seconds(double enough_seconds, const std::function<void()>& work,
-                        const Stopwatch& stopwatch = host_seconds);
-// Seconds of the median run; `prepare` comes before each and is not counted.
-double median_seconds(double enough_seconds, const std::function<void()>& prepare,
-                      const std::function<void()>& work, const Stopwatch& stopwatch = host_seconds);
+// The shortest of each, since what disturbs a run only makes it longer.
+WorkSeconds shortest_seconds(double enough_seconds, const std::function<void()>& work,
+                             const Stopwatch& stopwatch = host_seconds);
+// The median of each; `prepare` comes before each run and is not counted.
+WorkSeconds median_seconds(double enough_seconds, const std::function<void()>& prepare,
+                           const std::function<void()>& work,
+                           const Stopwatch& stopwatch = host_seconds);
 
 }  // namespace garonne::exec

@@ -10,6 +10,7 @@
 #include "nn/allocation_sketch.hpp"
 #include "nn/divided_node.hpp"
 #include "nn/fields/field_rows.hpp"
+#include "nn/node_operations.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -33,6 +34,13 @@ class SpectrumCollective : public DividedNode {
     const plan::NodeCollective gather = {"all-gather", bytes, pieces, 0};
     spec.forward_collective = sums_ ? sum : gather;
     spec.backward_collective = sums_ ? gather : sum;
+    // A copy for each member, and zeros behind shorter runs; a copy of the piece.
+    int of_members = 0;
+    for (std::int64_t member = 0; member < cut_.members(); ++member)
+      of_members += cut_.entries_of(member) < cut_.slots() ? 2 : 1;
+    const int summing = of_members + 1;
+    const int gathering = static_cast<int>(cut_.members()) + 1;
+    set_kernels(spec, sums_ ? summing : gathering, sums_ ? gathering : summing);
     spec.forward.transient_bytes = spec.forward_keep.transient_bytes =
         sums_ ? sum_transients(declaration) : gather_transients(declaration);
     spec.backward.transient_bytes =

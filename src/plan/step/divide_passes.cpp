@@ -10,6 +10,7 @@
 #include "base/contains.hpp"
 #include "base/error.hpp"
 #include "plan/program/program_edit.hpp"
+#include "plan/step/launches.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -58,7 +59,14 @@ class PassDivider {
     const int staging =
         collective.staging_bytes > 0 ? new_buffer(pass, "staging", collective.staging_bytes) : -1;
     const std::int64_t spare = spare_bytes(pass, result, apart ? exchanged : -1, staging);
-    edit_.insert_before(place, first_part(pass, forward, exchanged));
+    Instruction first = first_part(pass, forward, exchanged);
+    // The node's own go to the parts as its kernels do.
+    const PartKernels kernels = kernels_of_parts(node, forward);
+    if (kernels.before > 0) {
+      first.issue_seconds = pass.issue_seconds * kernels.before / (kernels.before + kernels.after);
+      pass.issue_seconds -= first.issue_seconds;
+    }
+    edit_.insert_before(place, std::move(first));
     edit_.insert_before(place, meeting(pass, collective, exchanged, staging, spare));
     make_last_part(pass, forward, exchanged, result);
   }

@@ -23,7 +23,7 @@ Program make_training_program(const ModelGraph& graph, const StepShape& step,
                               const StepSchedule& schedule) {
   Program program = make_undivided_program(graph, step, schedule);
   divide_passes(program, graph);
-  add_launches(program, step.kernels);
+  add_launches(program, graph, step.kernels);
   return program;
 }
 
@@ -59,7 +59,7 @@ Program make_forward_program(const ModelGraph& graph, const StepShape& step, int
   if (gathers) place_gathers(program, step);
   assign_frees(program);
   divide_passes(program, graph);
-  add_launches(program, step.kernels);
+  add_launches(program, graph, step.kernels);
   return program;
 }
 

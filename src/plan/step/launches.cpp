@@ -5,11 +5,33 @@
 namespace garonne::plan {
 namespace {
 
+const NodeSpec& node_of(const Instruction& instruction, const ModelGraph& graph) {
+  return graph.nodes.at(static_cast<std::size_t>(instruction.node_index));
+}
+
+// Of a node that meets other ranks in the other pass, whose seconds are no row of a cost table.
+int kernels_of_whole_pass(const Instruction& instruction, const ModelGraph& graph) {
+  const NodeSpec& node = node_of(instruction, graph);
+  if (!node.communicates()) return 0;
+  return is_forward(instruction.operation) ? node.forward.kernels : node.backward.kernels;
+}
+
+int kernels_of_part(const Instruction& instruction, const ModelGraph& graph) {
+  const Operation operation = instruction.operation;
+  const bool forward = is_forward(operation) || operation == Operation::FinishForward;
+  const PartKernels parts = kernels_of_parts(node_of(instruction, graph), forward);
+  if (is_finish(operation)) return parts.after;
+  // What is exchanged is what was given.
+  const bool in_place = instruction.arguments.exchanged == instruction.arguments.output_gradient;
+  return in_place ? 0 : parts.before;
+}
+
 // That the host puts on a lane, copies and collectives included. Passes of nodes have theirs from
-// the nodes, where that is none, too; the parts of divided ones are one each.
-int kernels_of(const Instruction& instruction) {
+// the nodes, where that is none, too.
+int kernels_of(const Instruction& instruction, const ModelGraph& graph) {
   const bool pass = is_forward(instruction.operation) || is_backward(instruction.operation);
-  if (pass && instruction.arguments.exchanged < 0) return 0;
+  if (pass && instruction.arguments.exchanged < 0) return kernels_of_whole_pass(instruction, graph);
+  if (pass || is_finish(instruction.operation)) return kernels_of_part(instruction, graph);
   switch (instruction.operation) {
     case Operation::Wait:
       return 0;
@@ -17,6 +39,10 @@ int kernels_of(const Instruction& instruction) {
       return std::max(1, static_cast<int>(instruction.reads.size()));
     case Operation::Update:
       return std::max(1, static_cast<int>(instruction.arguments.pieces.size()));
+    case Operation::ReduceScatter:
+      return 2;  // an exchange of pieces, and their sum
+    case Operation::AllReduce:
+      return 3;  // and sums to all
     default:
       return 1;
   }
@@ -29,12 +55,22 @@ bool computes(const Instruction& instruction) {
 
 }  // namespace
 
-void add_launches(Program& program, const KernelSeconds& kernels) {
+PartKernels kernels_of_parts(const NodeSpec& node, bool forward) {
+  const NodeCollective& collective = forward ? node.forward_collective : node.backward_collective;
+  const int all = forward ? node.forward.kernels : node.backward.kernels;
+  // One puts this rank's into what is gathered, and one takes a sum out of a storage of its own.
+  if (collective.kind == to_string(Operation::AllGather))
+    return {std::min(all, 1), all - std::min(all, 1)};
+  const int after = collective.buffer_bytes > 0 ? std::min(all, 1) : 0;
+  return {all - after, after};
+}
+
+void add_launches(Program& program, const ModelGraph& graph, const KernelSeconds& kernels) {
   if (kernels.least <= 0 && kernels.issue <= 0) return;
   for (Instruction& instruction : program.instructions) {
-    const int count = kernels_of(instruction);
+    const int count = kernels_of(instruction, graph);
     if (count == 0) continue;
-    instruction.issue_seconds = count * kernels.issue;
+    if (instruction.issue_seconds <= 0) instruction.issue_seconds = count * kernels.issue;
     if (computes(instruction))
       instruction.seconds = std::max(instruction.seconds, count * kernels.least);
   }

@@ -1,13 +1,22 @@
 // What kernels cost that belong to no node: sums, the norm, updates, parts of divided passes.
 #pragma once
 
+#include "plan/model/model_graph.hpp"
 #include "plan/program/program.hpp"
 #include "plan/step/generator.hpp"
 
 namespace garonne::plan {
 
-// Gives every instruction but the passes of nodes the issue seconds of its kernels, and on Compute
-// their least seconds. Nothing where both are 0.
-void add_launches(Program& program, const KernelSeconds& kernels);
+// Of a pass that is divided at its collective: how many the node puts before that and behind it.
+struct PartKernels {
+  int before = 0;
+  int after = 0;
+};
+PartKernels kernels_of_parts(const NodeSpec& node, bool forward);
+
+// Gives every instruction the issue seconds of its kernels, and on Compute their least seconds; but
+// what has issue seconds of its node keeps them, and passes that meet nobody are as their node
+// says. Nothing where both are 0.
+void add_launches(Program& program, const ModelGraph& graph, const KernelSeconds& kernels);
 
 }  // namespace garonne::plan

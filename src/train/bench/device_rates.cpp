@@ -28,9 +28,9 @@ double product_flops(const Queue& queue, Precision precision) {
   for (const nn::ProductLibrary* library : nn::product_candidates(shape)) {
     nn::Products products;
     products.choose(shape, *library);
-    const double seconds = exec::shortest_seconds(
+    const exec::WorkSeconds taken = exec::shortest_seconds(
         enough_seconds, [&] { products.forward(queue, x, weight, at::Tensor()); });
-    best = std::max(best, 2.0 * product_size * product_size * product_size / seconds);
+    best = std::max(best, 2.0 * product_size * product_size * product_size / taken.seconds);
   }
   return best;
 }
@@ -39,7 +39,7 @@ double copy_rate() {
   const at::Tensor from = at::ones({copy_bytes / 4});
   at::Tensor to = at::zeros({copy_bytes / 4});
   return 2.0 * static_cast<double>(copy_bytes) /
-         exec::shortest_seconds(enough_seconds, [&] { to.copy_(from); });
+         exec::shortest_seconds(enough_seconds, [&] { to.copy_(from); }).seconds;
 }
 
 }  // namespace

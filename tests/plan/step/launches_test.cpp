@@ -3,13 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "base/bytes.hpp"
 #include "plan/model/cost_table.hpp"
 #include "plan/model/step_costs.hpp"
 #include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/smallest_budget.hpp"
-#include "plan/step/graphs.hpp"
+#include "plan/step/tensor_graphs.hpp"
 
 namespace garonne::plan::test {
 namespace {
@@ -49,7 +52,7 @@ TEST(Launches, NothingChangesWhereTheHostComputes) {
   const StepShape step = step_shape(2, 2, 4096);
   const Program program = program_of(graph, step);
   Program launched = program;
-  add_launches(launched, {});
+  add_launches(launched, graph, {});
   EXPECT_EQ(program_hash(launched), program_hash(program));
   for (const Instruction& instruction : program.instructions)
     EXPECT_EQ(instruction.issue_seconds, 0);
@@ -113,6 +116,103 @@ TEST(Launches, APassOfNoKernelsIsNotIssued) {
     EXPECT_EQ(instruction.issue_seconds, instruction.node_index == 1 ? 0 : 5e-6);
   }
   EXPECT_EQ(passes, 3);
+}
+
+// A model of a tensor rank whose meetings have so many kernels beside their collectives.
+ModelGraph meeting_graph(unsigned seed, int forward, int backward) {
+  ModelGraph graph = with_collectives(chain(5, 2), seed);
+  for (NodeSpec& node : graph.nodes) {
+    if (!node.communicates()) continue;
+    node.forward.kernels = node.forward_keep.kernels = forward;
+    node.backward.kernels = backward;
+  }
+  return graph;
+}
+
+struct PassIssue {
+  double parts = 0;  // of the node
+  double meeting = 0;
+  bool forward = true;
+  bool in_place = false;
+  Operation collective = Operation::AllGather;
+};
+
+// By what is exchanged.
+std::map<int, PassIssue> divided_passes(const Program& program) {
+  std::map<int, PassIssue> passes;
+  std::map<int, int> number;  // storages are exchanged again by other passes
+  int next = 0;
+  for (const Instruction& instruction : program.instructions) {
+    const int exchanged = instruction.arguments.exchanged;
+    if (exchanged < 0) continue;
+    const bool meets = is_collective(instruction.operation);
+    const bool begins = !meets && !is_finish(instruction.operation);
+    if (begins) number[exchanged] = next++;
+    PassIssue& pass = passes[number.at(exchanged)];
+    if (meets) {
+      pass.collective = instruction.operation;
+      pass.meeting += instruction.issue_seconds;
+      continue;
+    }
+    pass.parts += instruction.issue_seconds;
+    if (!begins) continue;
+    pass.forward = is_forward(instruction.operation);
+    pass.in_place = exchanged == instruction.arguments.output_gradient;
+  }
+  return passes;
+}
+
+TEST(Launches, PartsOfADividedPassHaveTheKernelsOfTheirNode) {
+  std::set<Operation> met;
+  int in_place = 0;
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    const ModelGraph graph = meeting_graph(seed, 3, 4);
+    StepShape step = tensor_step_shape(2, 1, 0);
+    step.kernels = {0, 5e-6};
+    const Program program = program_of(graph, step);
+    for (const auto& [number, pass] : divided_passes(program)) {
+      in_place += pass.in_place ? 1 : 0;
+      const int kernels = pass.in_place ? 0 : pass.forward ? 3 : 4;
+      EXPECT_NEAR(pass.parts, kernels * 5e-6, 1e-12);
+      const int launches = pass.collective == Operation::AllGather       ? 1
+                           : pass.collective == Operation::ReduceScatter ? 2
+                                                                         : 3;
+      EXPECT_NEAR(pass.meeting, launches * 5e-6, 1e-12);
+      met.insert(pass.collective);
+    }
+    // The passes of such nodes that meet nobody.
+    for (const Instruction& instruction : program.instructions) {
+      const bool pass = is_forward(instruction.operation) || is_backward(instruction.operation);
+      if (!pass || instruction.arguments.exchanged >= 0) continue;
+      const NodeSpec& node = graph.nodes[static_cast<std::size_t>(instruction.node_index)];
+      if (!node.communicates()) continue;
+      EXPECT_NEAR(instruction.issue_seconds, 5e-6 * (is_forward(instruction.operation) ? 3 : 4),
+                  1e-12);
+    }
+    prove(program, graph);
+  }
+  EXPECT_EQ(met.size(), 3U);
+  EXPECT_GT(in_place, 0);
+}
+
+TEST(Launches, IssueSecondsOfANodeGoToThePartsOfItsPass) {
+  for (unsigned seed = 1; seed <= 6; ++seed) {
+    ModelGraph graph = meeting_graph(seed, 2, 3);
+    for (NodeSpec& node : graph.nodes) {
+      if (!node.communicates()) continue;
+      node.forward.issue_seconds = node.forward_keep.issue_seconds = 7e-6;
+      node.backward.issue_seconds = 9e-6;
+    }
+    StepShape step = tensor_step_shape(2, 1, 0);
+    step.kernels = {0, 5e-6};
+    const Program program = program_of(graph, step);
+    int passes = 0;
+    for (const auto& [number, pass] : divided_passes(program)) {
+      EXPECT_NEAR(pass.parts, pass.forward ? 7e-6 : 9e-6, 1e-12);
+      ++passes;
+    }
+    EXPECT_GT(passes, 0);
+  }
 }
 
 TEST(Launches, LongKernelsHideTheHost) {

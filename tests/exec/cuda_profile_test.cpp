@@ -1,0 +1,122 @@
+// Profiles on a GPU's device over the made-up runtime: seconds of the device and, beside them, the
+// host's to put the work there.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "exec/cuda_ranks.hpp"
+#include "exec/profile/profile.hpp"
+#include "exec/profile/timing.hpp"
+#include "nn/fields/field_model.hpp"
+#include "plan/model/step_costs.hpp"
+
+namespace garonne::exec {
+namespace {
+
+constexpr std::int64_t room_bytes = std::int64_t{16} << 20;
+
+TEST(CudaProfile, SecondsAndIssueSecondsAreChosenApart) {
+  const std::vector<WorkSeconds> runs = {{5, 1}, {1, 5}, {2, 3}, {4, 2}, {3, 4}};
+  std::size_t next = 0;
+  int prepared = 0;
+  int worked = 0;
+  const Stopwatch scripted = [&](const std::function<void()>& work) {
+    work();
+    return runs[next++ % runs.size()];
+  };
+  const WorkSeconds shortest = shortest_seconds(
+      0, [&] { ++worked; }, scripted);
+  EXPECT_EQ(shortest.seconds, 1);
+  EXPECT_EQ(shortest.issue_seconds, 1);
+  next = 0;
+  const WorkSeconds median = median_seconds(
+      0, [&] { ++prepared; }, [&] { ++worked; }, scripted);
+  EXPECT_EQ(median.seconds, 3);
+  EXPECT_EQ(median.issue_seconds, 3);
+  EXPECT_EQ(prepared, 6) << "once to warm up";
+  EXPECT_EQ(worked, 12);
+}
+
+TEST(CudaProfile, IssueIsTheHostsTimeAndNoneWhereTheHostComputes) {
+  constexpr std::chrono::milliseconds held(2);
+  const auto hold = [&] { std::this_thread::sleep_for(held); };
+  FakeGpu gpu(room_bytes, {}, {});
+  const WorkSeconds on_device = stopwatch_of(gpu.device())(hold);
+  EXPECT_GE(on_device.issue_seconds, 0.002);
+  EXPECT_GE(on_device.seconds, 0);
+  const WorkSeconds on_host = host_seconds(hold);
+  EXPECT_GE(on_host.seconds, 0.002);
+  EXPECT_EQ(on_host.issue_seconds, 0);
+}
+
+plan::CostTable measured(const nn::Model& model, const nn::Declaration& declaration, FakeGpu* gpu) {
+  plan::CostTable table;
+  const MeasuredGpu where =
+      gpu == nullptr ? MeasuredGpu() : MeasuredGpu{&gpu->device(), &gpu->tier(), &gpu->staging()};
+  const device::CpuDevice processor;
+  const Queue queue =
+      gpu == nullptr ? processor.queue(Lane::Compute) : gpu->device().queue(Lane::Compute);
+  const MeasuredGpu* const on_gpu = gpu == nullptr ? nullptr : &where;
+  profile_model(
+      queue, model, declaration, table, [](int, int) {}, on_gpu);
+  profile_step(queue, *optim::make_optimizer(RunConfig()), "adamw", declaration.precision, table,
+               on_gpu);
+  return table;
+}
+
+TEST(CudaProfile, EveryRowOfAGpuSaysWhatItTakesToIssue) {
+  nn::Declaration declaration;
+  declaration.threads = 2;
+  declaration.granularity = cuda_allocation_granularity;
+  nn::FieldShape shape;
+  shape.input_channels = shape.target_channels = 1;
+  shape.points = {8, 12};
+  RunConfig::Model keys;
+  keys.kind = "fno";
+  keys.layers = 1;
+  keys.hidden = 8;
+  keys.modes = {4, 4};
+  for (const nn::Model& model :
+       {small_text_model(declaration),
+        nn::make_field_model(keys, "relative-l2", shape, /*batch=*/2, declaration)}) {
+    FakeGpu gpu(room_bytes, {.delay_seed = 3}, {});
+    const plan::CostTable table = measured(model, declaration, &gpu);
+    EXPECT_GT(table.rows.size(), 3U);
+    const std::string norm = plan::step_cost_key("norm", precision_name(declaration.precision));
+    const std::string update = plan::step_cost_key("adamw", precision_name(declaration.precision));
+    for (const auto& [key, row] : table.rows) {
+      SCOPED_TRACE(key);
+      EXPECT_GT(row.forward_issue_seconds, 0);
+      if (key == norm || key == update) continue;
+      EXPECT_GT(row.forward_keep_issue_seconds, 0);
+      EXPECT_GT(row.backward_issue_seconds, 0);
+      EXPECT_EQ(row.backward_weight_issue_seconds > 0, row.backward_weight_seconds > 0);
+    }
+    // What plans go by, also after a file.
+    const plan::CostTable read = plan::cost_table_from_json(plan::to_json(table), "a profile");
+    plan::ModelGraph graph = model.graph;
+    EXPECT_TRUE(plan::apply_costs(read, graph));
+    for (const plan::NodeSpec& node : graph.nodes) {
+      EXPECT_EQ(node.forward.issue_seconds, table.rows.at(node.cost_key).forward_issue_seconds);
+      EXPECT_EQ(node.backward.issue_seconds, table.rows.at(node.cost_key).backward_issue_seconds);
+    }
+    EXPECT_EQ(gpu.tier().live_bytes(), 0) << "nothing stays behind";
+    EXPECT_EQ(gpu.runtime().violations(), std::vector<std::string>());
+  }
+}
+
+TEST(CudaProfile, RowsOfAProcessorHaveNoIssue) {
+  nn::Declaration declaration;
+  declaration.threads = 2;
+  const plan::CostTable table = measured(small_text_model(declaration), declaration, nullptr);
+  for (const auto& [key, row] : table.rows) {
+    EXPECT_EQ(row.forward_issue_seconds, 0) << key;
+    EXPECT_EQ(row.backward_issue_seconds, 0) << key;
+  }
+}
+
+}  // namespace
+}  // namespace garonne::exec
