@@ -1,4 +1,4 @@
-// Which device run.device names, and what a rank gets of it, in builds without CUDA.
+// Which device run.device names, and what a rank gets of it.
 #include "train/setup/run_device.hpp"
 
 #include <ATen/Functions.h>
@@ -8,17 +8,12 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "exec/gpu_library.hpp"
+#include "device/cuda_runtime.hpp"
+#include "train/setup/on_device.hpp"
 #include "train/setup/planning.hpp"
 
 namespace garonne::train {
 namespace {
-
-RunConfig on(const std::string& device) {
-  RunConfig config;
-  config.run.device = device;
-  return config;
-}
 
 TEST(RunDevice, HasTheKindThatTheKeyNames) {
   EXPECT_EQ(device_kind(on("cpu")), DeviceKind::Cpu);
@@ -39,15 +34,13 @@ TEST(RunDevice, AClusterFilesGpuGoesBeforeWhatTheRunNames) {
   EXPECT_EQ(device_facts(on("cpu"), {}), plan::DeviceFacts());
 }
 
-TEST(RunDevice, WithoutCudaAutoIsTheProcessorAndCudaIsRefused) {
-  if (exec::built_with_cuda()) GTEST_SKIP() << "this build has CUDA";
-  EXPECT_EQ(device_kind(on("auto")), DeviceKind::Cpu);
+TEST(RunDevice, AutoIsAGpuWhereOneIsVisible) {
+  int gpus = 0;
+  const bool visible =
+      device::make_cuda_runtime()->device_count(gpus) == device::CudaStatus::Success && gpus > 0;
+  EXPECT_EQ(device_kind(on("auto")), visible ? DeviceKind::Cuda : DeviceKind::Cpu);
   EXPECT_NO_THROW(expect_device_built(on("auto")));
-  EXPECT_THROW(expect_device_built(on("cuda")), NotBuiltError);
   dist::Session alone = dist::Session::single();
-  EXPECT_THROW(RunDevice(on("cuda"), alone), dist::AgreedError);
-  EXPECT_EQ(RunDevice(on("auto"), alone).text(),
-            "run.device = auto: cpu, since this build has no CUDA\n");
   EXPECT_EQ(RunDevice(on("cpu"), alone).text(), "");
 }
 
