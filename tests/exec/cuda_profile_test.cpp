@@ -16,7 +16,7 @@
 namespace garonne::exec {
 namespace {
 
-constexpr std::int64_t room_bytes = std::int64_t{16} << 20;
+constexpr std::int64_t room_bytes = std::int64_t{28} << 20;
 
 TEST(CudaProfile, SecondsAndIssueSecondsAreChosenApart) {
   const std::vector<WorkSeconds> runs = {{5, 1}, {1, 5}, {2, 3}, {4, 2}, {3, 4}};

@@ -70,7 +70,7 @@ TEST_P(Transform, KeepsTheFrequenciesOfAFastOne) {
     const at::Tensor wanted = at::view_as_real(kept_spectrum(item, x))
                                   .reshape({2, 3, transform.modes(), 2})
                                   .permute({0, 3, 2, 1});
-    const at::Tensor got = transform.analyse(as_rows(x).to(GetParam()), false);
+    const at::Tensor got = transform.analyse({}, as_rows(x).to(GetParam()), false);
     ASSERT_EQ(got.sizes(), wanted.sizes());
     EXPECT_LT((got.to(at::kDouble) - wanted).abs().max().item<double>(), tolerance());
     EXPECT_TRUE(at::allclose(got.select(1, 0).select(1, transform.zero_mode()).to(at::kDouble),
@@ -86,9 +86,9 @@ TEST_P(Transform, ComesBack) {
     const std::int64_t rows = 2 * product_of(item.points);
     const at::Tensor x = at::randn({rows, 3}, options());
     at::Tensor field = at::zeros({rows, 3}, options());
-    transform.synthesise(transform.analyse(x, false), field, false);
+    transform.synthesise({}, transform.analyse({}, x, false), field, false);
     at::Tensor again = at::ones({rows, 3}, options());
-    transform.synthesise(transform.analyse(field, false), again, false);
+    transform.synthesise({}, transform.analyse({}, field, false), again, false);
     // A frequency without its opposite is not the transform of a real field, except on the last
     // axis: the synthesis takes the real part, so coming back holds where opposites are all there.
     bool closed = true;
@@ -112,8 +112,8 @@ TEST_P(Transform, AdjointsAreAdjoint) {
     const at::Tensor s = at::randn({2, 2, transform.modes(), 3}, options());
     for (const bool adjoint : {false, true}) {
       at::Tensor back = at::zeros({rows, 3}, options());
-      transform.synthesise(s, back, !adjoint);
-      const at::Tensor spectrum = transform.analyse(x, adjoint);
+      transform.synthesise({}, s, back, !adjoint);
+      const at::Tensor spectrum = transform.analyse({}, x, adjoint);
       const double one = (spectrum * s).sum().item<double>();
       const double other = (x * back).sum().item<double>();
       EXPECT_NEAR(one, other, 100 * tolerance() * (std::abs(one) + 1));
