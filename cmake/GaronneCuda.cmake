@@ -2,6 +2,10 @@
 # The CUDA compiler, and the target garonne_cuda: the run-time libraries that torch itself loads. The
 # toolkit gives the compiler and the headers; its own copies of those libraries would be second ones
 # in the process.
+#
+# Rooms link it as $<LINK_ONLY:garonne_cuda> and name the sources that include its headers by
+# garonne_sees_cuda: all others are compiled by the same commands as without CUDA, so that a compiler
+# cache has one object file for both.
 
 set(CMAKE_CUDA_ARCHITECTURES "${GARONNE_CUDA_ARCHITECTURES}")
 find_program(GARONNE_NVCC nvcc HINTS ENV CUDACXX PATHS /usr/local/cuda/bin "${GARONNE_WHEELS}/nvidia/cu13/bin")
@@ -40,6 +44,13 @@ target_link_libraries(garonne_cuda INTERFACE garonne_cudart)
 # Kokkos asks for the toolkit's target.
 set_target_properties(CUDA::cudart PROPERTIES IMPORTED_LOCATION "${GARONNE_CUDART_LIBRARY}")
 
+# garonne_sees_cuda(<sources>): C++ sources of the current room that include headers of CUDA or NCCL.
+function(garonne_sees_cuda)
+  set(folders ${CUDAToolkit_INCLUDE_DIRS} ${GARONNE_NCCL_INCLUDE})
+  list(TRANSFORM folders PREPEND "-isystem")
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS ${folders})
+endfunction()
+
 # NCCL: headers and library from one place, and that place torch's, whose own copy would otherwise be
 # a second one.
 if(GARONNE_WITH_NCCL)
@@ -57,8 +68,5 @@ if(GARONNE_WITH_NCCL)
   endforeach()
   list(JOIN GARONNE_NCCL_VERSION "." GARONNE_NCCL_VERSION)
   add_library(garonne_nccl SHARED IMPORTED GLOBAL)
-  set_target_properties(garonne_nccl PROPERTIES
-    IMPORTED_LOCATION "${GARONNE_NCCL_LIBRARY}"
-    INTERFACE_INCLUDE_DIRECTORIES "${GARONNE_NCCL_INCLUDE}"
-    INTERFACE_COMPILE_DEFINITIONS GARONNE_WITH_NCCL)
+  set_target_properties(garonne_nccl PROPERTIES IMPORTED_LOCATION "${GARONNE_NCCL_LIBRARY}")
 endif()

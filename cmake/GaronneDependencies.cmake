@@ -5,14 +5,12 @@
 
 set(GARONNE_DEPS "${PROJECT_SOURCE_DIR}/.deps" CACHE PATH "Where scripts/setup puts its private copies")
 if(GARONNE_WITH_CUDA)
-  set(garonne_environment "${GARONNE_DEPS}/python-cuda")
   list(PREPEND CMAKE_PREFIX_PATH "${GARONNE_DEPS}/kokkos-cuda")
 else()
-  set(garonne_environment "${GARONNE_DEPS}/python")
   list(PREPEND CMAKE_PREFIX_PATH "${GARONNE_DEPS}/kokkos")
 endif()
 # The folder has the version of Python in its name.
-file(GLOB garonne_wheels LIST_DIRECTORIES true "${garonne_environment}/lib/python3*/site-packages")
+file(GLOB garonne_wheels LIST_DIRECTORIES true "${GARONNE_DEPS}/python/lib/python3*/site-packages")
 set(GARONNE_WHEELS "${garonne_wheels}" CACHE PATH "Folder of installed Python wheels that libraries are taken from")
 if(NOT IS_DIRECTORY "${GARONNE_WHEELS}")
   # A cached answer from before scripts/setup ran is no answer.

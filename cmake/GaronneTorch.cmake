@@ -57,7 +57,7 @@ garonne_torch_library(torch_cpu)
 garonne_torch_library(c10)
 target_link_libraries(garonne_torch INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
 if(GARONNE_WITH_CUDA)
-  target_link_libraries(garonne_torch INTERFACE garonne_cuda)
+  target_link_libraries(garonne_torch INTERFACE $<LINK_ONLY:garonne_cuda>)
 endif()
 
 # One OpenMP run time in the process. The wheel brings its own libgomp under the soname of the

@@ -26,7 +26,7 @@ build_jobs() {
 find_nvcc() {
   local candidate
   for candidate in "$(command -v nvcc || true)" "${CUDACXX:-}" /usr/local/cuda/bin/nvcc \
-    "$deps"/python-cuda/lib/python3*/site-packages/nvidia/cu13/bin/nvcc; do
+    "$deps"/python/lib/python3*/site-packages/nvidia/cu13/bin/nvcc; do
     if [ -n "$candidate" ] && [ -x "$candidate" ]; then echo "$candidate"; return 0; fi
   done
   return 1
