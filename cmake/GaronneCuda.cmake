@@ -30,6 +30,10 @@ set(CMAKE_CUDA_EXTENSIONS OFF)
 # g++ under nvcc has the same built-in folders; naming one of them again, as packages in /usr/include
 # do, would hide the C headers from the C++ ones.
 list(APPEND CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
+# Kokkos asks for the driver's library, without which a program would not start where there is no GPU. It
+# gets the few functions that it calls from the room of kernels.
+add_library(CUDA::cuda_driver INTERFACE IMPORTED GLOBAL)
+set_target_properties(CUDA::cuda_driver PROPERTIES INTERFACE_LINK_LIBRARIES garonne_cuda_driver)
 find_package(CUDAToolkit 13 REQUIRED)
 set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -include ${PROJECT_SOURCE_DIR}/cmake/kokkos_cuda13_compat.hpp --expt-relaxed-constexpr --extended-lambda")
 
