@@ -33,27 +33,15 @@ FakeNccl::~FakeNccl() {
   }
   changed_.notify_all();
   worker_.join();
+  // Streams outlive this: what runs there sees the end, and what comes to its turn later is none.
+  const std::unique_lock lock(kernels_->mutex);
+  kernels_->over = true;
   // The communicator is not freed: what was aborted may still be under way.
 }
 
 void FakeNccl::accuse(const std::string& what) {
   const std::lock_guard lock(mutex_);
   if (std::ranges::find(violations_, what) == violations_.end()) violations_.push_back(what);
-}
-
-void FakeNccl::count(const std::string& call) {
-  const std::lock_guard lock(mutex_);
-  ++calls_[call];
-}
-
-std::vector<std::string> FakeNccl::violations() const {
-  const std::lock_guard lock(mutex_);
-  return violations_;
-}
-
-std::map<std::string, int> FakeNccl::calls() const {
-  const std::lock_guard lock(mutex_);
-  return calls_;
 }
 
 std::vector<std::string> FakeNccl::names() const {
@@ -69,41 +57,40 @@ int FakeNccl::live_communicators() const {
       std::ranges::count_if(communicators_, [](const auto& each) { return !each->destroyed; }));
 }
 
-int FakeNccl::aborted_communicators() const {
-  const std::lock_guard lock(mutex_);
-  return aborted_;
-}
-
 void FakeNccl::fail(const std::string& name, NcclStatus status) {
   const std::lock_guard lock(mutex_);
   failures_.insert_or_assign(name, status);
 }
 
 // Of which a worker does one after the other, each after a while.
-void FakeNccl::job(std::function<void()> work) {
+void FakeNccl::job(Communicator& communicator, std::function<void()> work) {
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(work));
+    ++communicator.jobs;
+    jobs_.push_back({&communicator, std::move(work)});
   }
   changed_.notify_all();
 }
 
 void FakeNccl::serve() {
   for (;;) {
-    std::function<void()> work;
+    Job job;
     double seconds = 0;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return ending_ || !jobs_.empty(); });
       if (jobs_.empty()) return;
-      work = std::move(jobs_.front());
+      job = std::move(jobs_.front());
       jobs_.pop_front();
       random_ = random_ * 6364136223846793005U + 1442695040888963407U;
       const double fraction = static_cast<double>(random_ >> 40) / (1 << 24);
       seconds = ending_ || fraction < 0.5 ? 0 : fraction * settings_.issue_seconds;
     }
     if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-    work();
+    job.work();
+    const std::lock_guard lock(mutex_);
+    --job.communicator->jobs;
+    changed_.notify_all();
   }
 }
 
@@ -216,7 +203,8 @@ NcclStatus FakeNccl::start(NcclCommunicator& made, int ranks, const NcclId& id, 
   communicator->rank = rank;
   made = reinterpret_cast<NcclCommunicator>(communicator);
   if (settings_.starts)
-    job([this, communicator, ranks, root = values[0]] { bootstrap(*communicator, ranks, root); });
+    job(*communicator,
+        [this, communicator, ranks, root = values[0]] { bootstrap(*communicator, ranks, root); });
   return NcclStatus::InProgress;
 }
 
@@ -275,7 +263,7 @@ void FakeNccl::divide(Communicator& parent, int color, int key, Communicator* ch
   }
   made = reinterpret_cast<NcclCommunicator>(child);
   parent.state.store(NcclStatus::Success);
-  if (child != nullptr) job([child] { child->state.store(NcclStatus::Success); });
+  if (child != nullptr) job(*child, [child] { child->state.store(NcclStatus::Success); });
 }
 
 NcclStatus FakeNccl::split(NcclCommunicator handle, int color, int key, NcclCommunicator& made,
@@ -285,7 +273,8 @@ NcclStatus FakeNccl::split(NcclCommunicator handle, int color, int key, NcclComm
   parent->state.store(NcclStatus::InProgress);
   made = nullptr;
   Communicator* const child = color == nccl_no_color ? nullptr : add(name);
-  job([this, parent, color, key, child, &made] { divide(*parent, color, key, child, made); });
+  job(*parent,
+      [this, parent, color, key, child, &made] { divide(*parent, color, key, child, made); });
   return NcclStatus::InProgress;
 }
 
@@ -305,7 +294,7 @@ NcclStatus FakeNccl::finalize(NcclCommunicator handle) {
   if (communicator->under_way > 0) accuse("ncclCommFinalize with operations under way");
   communicator->finalized = true;
   communicator->state.store(NcclStatus::InProgress);
-  job([communicator] { communicator->state.store(NcclStatus::Success); });
+  job(*communicator, [communicator] { communicator->state.store(NcclStatus::Success); });
   return NcclStatus::InProgress;
 }
 
@@ -323,7 +312,9 @@ NcclStatus FakeNccl::abort(NcclCommunicator handle) {
   Communicator* const communicator = of(handle, "ncclCommAbort");
   if (communicator == nullptr) return NcclStatus::InvalidArgument;
   communicator->aborted = true;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  // What a job would write to is the caller's, who may go now.
+  changed_.wait(lock, [&] { return communicator->jobs == 0; });
   communicator->destroyed = true;
   ++aborted_;
   return NcclStatus::Success;
@@ -360,8 +351,10 @@ NcclStatus FakeNccl::issue() {
   Communicator* const communicator = group.communicator;
   communicator->state.store(NcclStatus::InProgress);
   ++communicator->under_way;
-  job([this, communicator, group = std::move(group)] {
-    cuda_.launch(group.stream, [this, communicator, group] {
+  job(*communicator, [this, communicator, group = std::move(group)] {
+    cuda_.launch(group.stream, [this, kernels = kernels_, communicator, group] {
+      const std::shared_lock lock(kernels->mutex);
+      if (kernels->over) return;
       carry_out(*communicator, group);
       --communicator->under_way;
     });
@@ -371,6 +364,9 @@ NcclStatus FakeNccl::issue() {
 }
 
 void FakeNccl::carry_out(Communicator& communicator, const Group& group) {
+  const auto ended = [&] { return communicator.aborted || ending_; };
+  while (!settings_.connects && !ended()) poll_again();
+  if (ended()) return;
   if (group.copy_bytes > 0) {
     std::memcpy(cuda_.device_side(group.copy_to), cuda_.device_side(group.copy_from),
                 group.copy_bytes);
@@ -475,12 +471,16 @@ DeviceSum FakeNccl::sum() {
   return [this](void* result, const DeviceTerms& terms, std::int64_t elements, ScalarType type,
                 device::CudaStream stream) {
     if (elements == 0) return device::CudaStatus::Success;
-    cuda_.launch(stream, [=, this] {
+    cuda_.launch(stream, [=, &cuda = cuda_] {
       DeviceTerms sides = terms;
+      // Behind what was aborted memory may be gone, which the real one waits for before.
+      void* const to = cuda.device_side(result);
+      bool there = to != nullptr;
       for (int term = 0; term < sides.count; ++term) {
-        sides.terms[term] = cuda_.device_side(terms.terms[term]);
+        sides.terms[term] = cuda.device_side(terms.terms[term]);
+        there = there && sides.terms[term] != nullptr;
       }
-      void* const to = cuda_.device_side(result);
+      if (!there) return;
       constexpr std::int64_t workers = 7;
       for (std::int64_t worker = 0; worker < workers; ++worker) {
         if (type == ScalarType::Float32) {

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,6 +26,7 @@ namespace garonne::dist {
 
 struct FakeNcclSettings {
   bool starts = true;           // else communicators are in progress for ever
+  bool connects = true;         // else the first operation on each is never complete
   bool aborts = true;           // else an abort does not return
   double issue_seconds = 1e-4;  // what it takes at most until a group is on its stream
 };
@@ -44,10 +46,10 @@ class FakeNccl final : public NcclLibrary {
   // The state of communicators of this name from now on.
   void fail(const std::string& name, NcclStatus status);
   // What the real one does not forgive, or hangs in.
-  std::vector<std::string> violations() const;
+  std::vector<std::string> violations() const { return locked(violations_); }
   int live_communicators() const;
-  int aborted_communicators() const;
-  std::map<std::string, int> calls() const;
+  int aborted_communicators() const { return locked(aborted_); }
+  std::map<std::string, int> calls() const { return locked(calls_); }
   // In the order in which they were made.
   std::vector<std::string> names() const;
 
@@ -91,6 +93,11 @@ class FakeNccl final : public NcclLibrary {
     std::atomic<NcclStatus> state = NcclStatus::InProgress;
     std::atomic<bool> aborted = false;
     std::atomic<int> under_way = 0;
+    int jobs = 0;  // in the queue, and the one that is being done
+  };
+  struct Job {
+    Communicator* communicator = nullptr;
+    std::function<void()> work;
   };
   struct Part {
     bool send = false;
@@ -109,12 +116,20 @@ class FakeNccl final : public NcclLibrary {
     std::size_t copy_bytes = 0;
   };
 
+  template <typename Value>
+  Value locked(const Value& value) const {
+    const std::lock_guard lock(mutex_);
+    return value;
+  }
   Communicator* of(NcclCommunicator handle, const std::string& call);
   void accuse(const std::string& what);
-  void count(const std::string& call);
+  void count(const std::string& call) {
+    const std::lock_guard lock(mutex_);
+    ++calls_[call];
+  }
   Communicator* add(const std::string& name);
   int new_tag();
-  void job(std::function<void()> work);
+  void job(Communicator& communicator, std::function<void()> work);
   void serve();
   void pause();
 
@@ -128,7 +143,14 @@ class FakeNccl final : public NcclLibrary {
   NcclStatus issue();
   void carry_out(Communicator& communicator, const Group& group);
 
+  // Of the streams, which outlive this.
+  struct Kernels {
+    std::shared_mutex mutex;  // shared by those that run
+    bool over = false;
+  };
+
   device::FakeCudaRuntime& cuda_;
+  const std::shared_ptr<Kernels> kernels_ = std::make_shared<Kernels>();
   MPI_Comm world_ = MPI_COMM_NULL;
   int world_rank_ = 0;
   const FakeNcclSettings settings_;
@@ -143,7 +165,7 @@ class FakeNccl final : public NcclLibrary {
   int tags_ = 0;
   int aborted_ = 0;
   std::uint64_t random_ = 1;
-  std::deque<std::function<void()>> jobs_;
+  std::deque<Job> jobs_;
   std::atomic<bool> ending_ = false;
   std::thread worker_;  // last: it uses the others
 };

@@ -162,6 +162,27 @@ TEST_F(NcclFaultsTest, AnAbortThatDoesNotReturnIsLeft) {
   static_cast<void>(runtime_.release());
 }
 
+// The streams are the runtime's and come to their turn when they like.
+TEST_F(NcclFaultsTest, WhatWasAbortedMayComeToItsTurnWhenNcclIsGone) {
+  begin();
+  auto transport = make();
+  std::byte* const data = allocate(4000);
+  std::byte* const staging = allocate(4000);
+  std::atomic<bool> goes_on = false;
+  runtime_->launch(device_->queue(Lane::Compute).native, [&] {
+    while (!goes_on) std::this_thread::sleep_for(1ms);
+  });
+  device_->launched(Lane::Compute, "a long kernel");
+  transport->all_reduce_sum(data, 900, ScalarType::Float32, staging);
+  leave(std::move(transport));
+  EXPECT_TRUE(nccl_->violations().empty());
+  const std::weak_ptr<FakeNccl> left = nccl_;
+  nccl_.reset();
+  EXPECT_TRUE(left.expired());
+  goes_on = true;
+  EXPECT_NO_THROW(device_->close());
+}
+
 TEST_F(NcclFaultsTest, WorkLongerThanTheLimitIsNoWaitForOthers) {
   begin();
   auto transport = make(5);
