@@ -69,8 +69,14 @@ NcclTransport::NcclTransport(Session& session, CommunicationThread& thread,
   }
   order_ = order_over_nodes(nodes);
   reduction_ = reduction_of(order_, member());
-  make_lanes(*host, options);
-  connect();
+  try {
+    make_lanes(*host, options);
+    connect();
+  } catch (const Error& error) {
+    // No destructor does so: kernels that wait for a peer would hold up the end of the device.
+    leave(error.code(), error.what());
+    throw;
+  }
   watch_ = std::thread([this] { watch(); });
 }
 
@@ -161,7 +167,8 @@ void NcclTransport::connect() {
       });
     });
   }
-  const std::string activity = fmt::format("first operations of NCCL for {}", group_);
+  const std::string activity =
+      fmt::format("first operations of NCCL in {} (ranks {})", group_, fmt::join(members(), ", "));
   wait_until_idle(activity);
   calls_.cuda(calls_.runtime().free(memory), "cudaFree", activity);
 }
@@ -184,7 +191,7 @@ void NcclTransport::wait_until_idle(const std::string& activity) {
 NcclTransport::~NcclTransport() {
   stop_watching();
   if (std::uncaught_exceptions() > exceptions_at_start_ || failure_) {
-    leave();
+    leave(ExitCode::Communication, failure_text_);
     return;
   }
   try {
@@ -200,11 +207,17 @@ NcclTransport::~NcclTransport() {
 }
 
 // The others may be gone, so nothing is waited for without an end. Streams that hang would hold up
-// the end of the device: aborting makes the kernels on them end.
-void NcclTransport::leave() {
+// the end of the device: aborting makes the kernels on them end. Where it does not, and NCCL is
+// what failed, nothing else may be given back, and the process ends here.
+void NcclTransport::leave(ExitCode code, const std::string& failure) {
   std::vector<NcclCommunicator> communicators;
-  for (const auto& [ends, lane] : messages_) communicators.push_back(lane->communicator());
-  communicators.push_back(collectives_->communicator());
+  const auto add = [&](const std::unique_ptr<NcclLane>& lane) {
+    // A set-up that failed has not made all of them.
+    if (lane && lane->communicator() != nullptr) communicators.push_back(lane->communicator());
+  };
+  for (const auto& [ends, lane] : messages_) add(lane);
+  add(collectives_);
+  if (communicators.empty()) return;
   struct End {
     std::mutex mutex;
     std::condition_variable changed;
@@ -220,8 +233,9 @@ void NcclTransport::leave() {
     end->changed.notify_all();
   }).detach();
   std::unique_lock lock(end->mutex);
-  end->changed.wait_for(lock, std::chrono::duration<double>(parts_.abort_seconds),
-                        [&] { return end->there; });
+  const bool aborted = end->changed.wait_for(
+      lock, std::chrono::duration<double>(parts_.abort_seconds), [&] { return end->there; });
+  if (!aborted && !failure.empty()) session_.abort(code, failure);
 }
 
 void NcclTransport::for_each_lane(const std::function<void(NcclLane&)>& work) const {

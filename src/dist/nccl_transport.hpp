@@ -16,6 +16,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/error.hpp"
 #include "dist/device_sum.hpp"
 #include "dist/nccl_lane.hpp"
 #include "dist/reduction.hpp"
@@ -33,7 +34,8 @@ struct NcclParts {
   // What the watching thread leaves the thread that submits to find a failure, before it ends all
   // ranks itself: that one may be held inside a call.
   double grace_seconds = 10;
-  // What aborting communicators may take before they are left as they are.
+  // What aborting communicators may take. After it, all ranks are ended with the failure of NCCL
+  // that is on its way; without one the communicators are left as they are.
   double abort_seconds = 5;
 
   // NotBuiltError in builds without NCCL.
@@ -42,7 +44,7 @@ struct NcclParts {
 
 // A thread of it watches what is under way: what failed, and what other members are waited for
 // longer than the limit, is thrown by the next call of a member, and ends all ranks where none
-// comes. Left by an exception it aborts its communicators.
+// comes. Left by an exception, also of its own making, it aborts its communicators.
 class NcclTransport final : public Transport {
  public:
   // Collective over the group, of any size. One operation of every kind runs on each communicator,
@@ -89,7 +91,8 @@ class NcclTransport final : public Transport {
   void look();
   void stop_watching();
   void rethrow_failure() const;
-  void leave();
+  // `failure`: of NCCL, or empty where something else is on its way.
+  void leave(ExitCode code, const std::string& failure);
 
   Session& session_;
   const NcclParts parts_;

@@ -25,6 +25,8 @@ using namespace std::chrono_literals;
 
 void work(Session& session, const std::string& mode) {
   const bool fails = mode != "finish" && mode != "throw";
+  // Nowhere is it complete, and one rank says so.
+  const bool connects = mode.starts_with("connect");
   const bool last = session.rank() == session.size() - 1;
   // Never destroyed, as the real one: streams that hang would hold its end up.
   auto& runtime = *new device::FakeCudaRuntime({.bus_id = std::to_string(session.rank())});
@@ -32,14 +34,16 @@ void work(Session& session, const std::string& mode) {
   device::TierMemory& memory = device.reserve(Tier::Device, 1 << 20);
   const auto nccl = std::make_shared<FakeNccl>(
       runtime, MPI_COMM_WORLD,
-      FakeNcclSettings{.starts = mode != "start", .aborts = mode != "held-abort"});
+      FakeNcclSettings{.starts = mode != "start",
+                       .connects = !connects,
+                       .aborts = mode != "held-abort" && mode != "connect-held-abort"});
   CommunicationThread thread(session);
   std::vector<int> members(static_cast<std::size_t>(session.size()));
   std::iota(members.begin(), members.end(), 0);
   const DeviceSide side{.device = &device, .runtime = &runtime};
   NcclTransport transport(
       session, thread, members,
-      {.name = "data", .limit_seconds = fails ? 5.0 : 100.0, .side = &side},
+      {.name = "data", .limit_seconds = fails && !(connects && last) ? 5.0 : 100.0, .side = &side},
       {.library = nccl, .sum = nccl->sum(), .grace_seconds = 1, .abort_seconds = 1});
   std::byte* const data = memory.allocate(4000, "data").data;
   std::byte* const staging = memory.allocate(4000, "staging").data;

@@ -75,6 +75,10 @@ for mode, code, count_of in (
         ("held", 4, {"[rank 0/2 ": 1, late: 1}),
         ("held-abort", 4, {"[rank 0/2 ": 1, late: 1})):
     run(f"NCCL, {mode}", [*launcher, "-n", "2", device_program, mode], code, count_of, seconds=60)
+for mode in ("connect", "connect-held-abort"):
+    run(f"NCCL, {mode}", [*launcher, "-n", "2", device_program, mode], 4,
+        {"[rank 0/2 ": 1, " in data (ranks 0, 1) failed: not ": 1, "after 5 s (run.timeout)": 1},
+        seconds=60)
 run("NCCL that does not start", [*launcher, "-n", "1", device_program, "start"], 4,
     {"start of NCCL for data failed: not there after 5 s (run.timeout)": 1}, seconds=60)
 

@@ -183,6 +183,24 @@ TEST_F(NcclFaultsTest, WhatWasAbortedMayComeToItsTurnWhenNcclIsGone) {
   EXPECT_NO_THROW(device_->close());
 }
 
+// The first operations of a group, which connect it.
+TEST_F(NcclFaultsTest, ASetUpThatIsNeverCompleteIsAborted) {
+  begin({.connects = false});
+  TransportOptions options;
+  options.message_lanes = {{0, 1, 0}};
+  std::string text;
+  try {
+    make(5, options);
+  } catch (const CommunicationError& error) {
+    text = error.what();
+  }
+  expect_words(text, {"in data (ranks 0, 1)", "5 s (run.timeout)"});
+  EXPECT_EQ(nccl_->aborted_communicators(), 2);
+  EXPECT_EQ(nccl_->live_communicators(), 0);
+  // Nothing is left on the streams, so memory of the device can be given back.
+  EXPECT_NO_THROW(device_->close());
+}
+
 TEST_F(NcclFaultsTest, WorkLongerThanTheLimitIsNoWaitForOthers) {
   begin();
   auto transport = make(5);
