@@ -4,8 +4,6 @@
 
 #include <exception>
 
-#include "device/lane_error.hpp"
-
 namespace garonne::device {
 
 CudaCheck::CudaCheck(CudaRuntime& runtime, LaneClock& clock, bool synchronous)
@@ -27,7 +25,7 @@ void CudaCheck::fail(CudaStatus status, std::string_view call, Lane lane,
   if (late) {
     reason += "; this or other work before it failed: GARONNE_SYNCHRONOUS=1 says which";
   }
-  const LaneError error(lane, activity, ExitCode::Refused, reason);
+  const CudaFailure error(status, call, lane, activity, reason);
   clock_.fail(std::make_exception_ptr(error));
   throw error;
 }

@@ -6,8 +6,24 @@
 
 #include "device/cuda_runtime.hpp"
 #include "device/lane_clock.hpp"
+#include "device/lane_error.hpp"
 
 namespace garonne::device {
+
+// The LaneError of a call of the runtime.
+class CudaFailure final : public LaneError {
+ public:
+  CudaFailure(CudaStatus status, std::string_view call, Lane lane, const std::string& activity,
+              const std::string& reason)
+      : LaneError(lane, activity, ExitCode::Refused, reason), status_(status), call_(call) {}
+
+  CudaStatus status() const { return status_; }
+  const std::string& call() const { return call_; }
+
+ private:
+  CudaStatus status_;
+  std::string call_;
+};
 
 // Safe for all threads.
 class CudaCheck {

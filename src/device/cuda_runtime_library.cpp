@@ -41,7 +41,16 @@ cudaMemcpyKind kind(CudaCopy direction) {
 
 class Library final : public CudaRuntime {
  public:
-  CudaStatus device_count(int& count) override { return status(cudaGetDeviceCount(&count)); }
+  // A node without any driver is told as one whose driver is too old.
+  CudaStatus device_count(int& count) override {
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    int driver = 0;
+    if (error == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess &&
+        driver == 0) {
+      return status(cudaErrorNoDevice);
+    }
+    return status(error);
+  }
 
   CudaStatus properties(int ordinal, CudaProperties& properties) override {
     cudaDeviceProp facts{};

@@ -16,7 +16,6 @@ namespace {
 
 constexpr CudaStatus invalid_value{1};
 constexpr CudaStatus launch_failure{719};
-constexpr CudaStatus made_up{999};
 
 // Streams look at pinned words again so often: nobody tells them.
 constexpr auto look_again = std::chrono::microseconds(50);
@@ -54,8 +53,9 @@ CudaStatus FakeCudaRuntime::enter(const std::string& call, bool of_thread_device
   const auto found = failures_.find(call);
   if (found != failures_.end() && found->second.calls_left-- == 0) {
     unseen_ = found->second.unseen;
+    const CudaStatus status = found->second.status;
     failures_.erase(found);
-    return made_up;
+    return status;
   }
   return failed_ ? launch_failure : CudaStatus::Success;
 }
@@ -186,9 +186,9 @@ std::byte* FakeCudaRuntime::device_side(const void* address) {
   return block->side + (static_cast<const std::byte*>(address) - block->address);
 }
 
-void FakeCudaRuntime::fail(const std::string& call, int number, bool unseen) {
+void FakeCudaRuntime::fail(const std::string& call, int number, bool unseen, CudaStatus status) {
   const std::lock_guard lock(mutex_);
-  failures_[call] = {number, unseen};
+  failures_[call] = {number, unseen, status};
 }
 
 int FakeCudaRuntime::failures_left() const {

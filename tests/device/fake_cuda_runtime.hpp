@@ -79,8 +79,9 @@ class FakeCudaRuntime final : public CudaRuntime {
   std::byte* device_side(const void* address);
 
   // The call of this name fails, the `number`-th (from 0) from now on. With `unseen`, it does
-  // nothing but says that it succeeded: as if the caller had not looked.
-  void fail(const std::string& call, int number, bool unseen = false);
+  // nothing but says that it succeeded: as if the caller had not looked. 999 is nobody's status.
+  void fail(const std::string& call, int number, bool unseen = false,
+            CudaStatus status = CudaStatus{999});
   // Of those, how many have not come about.
   int failures_left() const;
   // The next kernel fails, and with it everything from then on.
@@ -157,6 +158,7 @@ class FakeCudaRuntime final : public CudaRuntime {
   struct Failure {
     int calls_left = 0;
     bool unseen = false;
+    CudaStatus status{999};
   };
 
   // Of the calling thread.

@@ -58,6 +58,8 @@ void work(Session& session, const std::string& mode) {
     transport.wait(ticket);
     // A host that does not ask any more: as inside a call of the runtime.
     if (step == 5 && mode == "held") std::this_thread::sleep_for(1min);
+    // As a run does, whose device waits without a limit: the watch is what ends it.
+    if (step == 5 && mode == "device-waits") device.wait(device.mark(Lane::Compute));
     while (!transport.done(ticket)) std::this_thread::sleep_for(1ms);
   }
 }

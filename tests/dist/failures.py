@@ -73,6 +73,7 @@ for mode, code, count_of in (
         ("throw", 6, {"[rank 1/2 ": 1, "the loss is not finite": 1}),
         ("silent", 4, {"[rank 0/2 ": 1, late: 1}),
         ("held", 4, {"[rank 0/2 ": 1, late: 1}),
+        ("device-waits", 4, {"[rank 0/2 ": 1, late: 1}),
         ("held-abort", 4, {"[rank 0/2 ": 1, late: 1})):
     run(f"NCCL, {mode}", [*launcher, "-n", "2", device_program, mode], code, count_of, seconds=60)
 for mode in ("connect", "connect-held-abort"):

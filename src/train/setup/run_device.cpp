@@ -12,6 +12,7 @@
 #include "device/cuda_budget.hpp"
 #include "device/cuda_device.hpp"
 #include "device/cuda_runtime.hpp"
+#include "device/cuda_start.hpp"
 #include "device/emulated_device.hpp"
 #include "device/rank_device.hpp"
 #include "device/visible_devices.hpp"
@@ -43,33 +44,10 @@ const char* environment(const char* name) {
   return std::getenv(name);  // NOLINT(concurrency-*)
 }
 
-// cudaErrorInsufficientDriver and cudaErrorNoDevice.
-constexpr device::CudaStatus driver_too_old{35};
-constexpr device::CudaStatus no_device{100};
-
-int visible_gpus(device::CudaRuntime& runtime) {
-  int count = 0;
-  const device::CudaStatus status = runtime.device_count(count);
-  if (status == driver_too_old) {
-    throw ConfigError("run.device", "cuda",
-                      "the driver of this node is older than this build's CUDA needs. Have a newer "
-                      "one installed (nvidia-smi shows it), or set run.device to \"cpu\"");
-  }
-  if (status == no_device) count = 0;
-  if (status != device::CudaStatus::Success && status != no_device) {
-    throw ConfigError("run.device", "cuda",
-                      fmt::format("the CUDA runtime finds no devices: {}. Or set run.device to "
-                                  "\"cpu\"",
-                                  runtime.error_text(status)));
-  }
-  return count;
-}
-
-bool sees_a_gpu() {
+// Only where there is none the answer is no: a GPU that cannot be used is an error.
+bool sees_a_gpu(const std::string& asked) {
   if (!exec::built_with_cuda()) return false;
-  const auto runtime = device::make_cuda_runtime();
-  int count = 0;
-  return runtime->device_count(count) == device::CudaStatus::Success && count > 0;
+  return device::visible_gpus(*device::make_cuda_runtime(), asked) > 0;
 }
 
 // What "auto" came to, and why.
@@ -82,7 +60,8 @@ std::string reason_of(DeviceKind kind) {
 }  // namespace
 
 DeviceKind device_kind(const RunConfig& config) {
-  if (config.run.device == "auto") return sees_a_gpu() ? DeviceKind::Cuda : DeviceKind::Cpu;
+  if (config.run.device == "auto")
+    return sees_a_gpu(config.run.device) ? DeviceKind::Cuda : DeviceKind::Cpu;
   for (const DeviceKind kind : {DeviceKind::Cpu, DeviceKind::Emulated, DeviceKind::Cuda}) {
     if (config.run.device == to_string(kind)) return kind;
   }
@@ -112,7 +91,7 @@ class RunDevice::Gpu {
       : runtime(device::make_cuda_runtime()), pinned_bytes_(pinned_bytes(config)) {
     const char* const visible = environment("CUDA_VISIBLE_DEVICES");
     session.agree([&] {
-      device::check_visible_devices(visible, visible_gpus(*runtime));
+      device::check_visible_devices(visible, device::visible_gpus(*runtime, config.run.device));
       exec::prepare_gpu_library();
     });
     dist::RankDevices found = dist::assign_devices(
@@ -128,12 +107,12 @@ class RunDevice::Gpu {
     if (session.size() > 1) table += "grid.transport = auto: " + transport + "\n";
   }
 
-  std::unique_ptr<device::Device> make_device(const RunConfig& config) {
-    const auto limit = static_cast<double>(config.run.timeout);
-    device::CudaSettings settings{
+  // Its waits have no limit: own work may take long, and transports watch what others are waited
+  // for (run.timeout), with group and ranks.
+  std::unique_ptr<device::Device> make_device() {
+    const device::CudaSettings settings{
         .ordinal = assignment.device.ordinal,
         .synchronous = device::asked_for_synchronous(environment("GARONNE_SYNCHRONOUS"))};
-    if (limit > 0) settings.longest_wait_seconds = limit;
     auto device = std::make_unique<device::CudaDevice>(*runtime, settings);
     cuda = device.get();
     exec::use_gpu(cuda->queue(Lane::Compute), assignment.device.ordinal);
@@ -230,9 +209,11 @@ RunDevice::RunDevice(const RunConfig& config, dist::Session& session) {
       break;
     case DeviceKind::Cuda:
       session.agree([&] {
-        device_ = gpu_->make_device(config);
-        gpu_->workspace_bytes = gpu_->measure_workspaces();
-        pin(gpu_->pinned());
+        device::start_on_gpu([&] {
+          device_ = gpu_->make_device();
+          gpu_->workspace_bytes = gpu_->measure_workspaces();
+          pin(gpu_->pinned());
+        });
       });
       gpu_->side = {.device = device_.get(),
                     .pinned = gpu_->cuda->reserved(Tier::Host).get(),
@@ -308,7 +289,8 @@ void RunDevice::pin(std::int64_t bytes) {
 }
 
 void RunDevice::pin_messages(std::int64_t bytes) {
-  if (gpu_ && bytes > 0) pin(gpu_->pinned() + bytes);
+  if (!gpu_ || bytes == 0) return;
+  device::start_on_gpu([&] { pin(gpu_->pinned() + bytes); });
 }
 
 std::int64_t RunDevice::room_bytes() {
@@ -328,7 +310,7 @@ std::unique_ptr<exec::DeviceTier> RunDevice::make_tier(std::int64_t bytes) {
   if (!gpu_) return std::make_unique<exec::DeviceTier>(bytes, kind());
   device::CudaDevice& cuda = *gpu_->cuda;
   gpu_->drop_tier();
-  cuda.reserve(Tier::Device, bytes + gpu_->workspace_bytes);
+  device::start_on_gpu([&] { cuda.reserve(Tier::Device, bytes + gpu_->workspace_bytes); });
   gpu_->has_tier = true;
   auto tier = std::make_unique<exec::DeviceTier>(cuda.reserved(Tier::Device), DeviceKind::Cuda);
   const exec::DeviceScope scope(*tier);

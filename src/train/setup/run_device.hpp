@@ -18,7 +18,7 @@
 namespace garonne::train {
 
 // run.device; "auto" is a GPU where this build has CUDA and the process sees one, else the
-// processor.
+// processor. ConfigError for "auto" where the CUDA runtime fails, as with a driver that is too old.
 DeviceKind device_kind(const RunConfig& config);
 
 // NotBuiltError for a GPU in a build without CUDA: for who plans for this machine.

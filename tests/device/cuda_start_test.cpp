@@ -1,0 +1,56 @@
+// What is said where a run cannot have its GPU.
+#include "device/cuda_start.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/error.hpp"
+#include "device/cuda_device.hpp"
+#include "device/lane_error.hpp"
+#include "fake_cuda_runtime.hpp"
+#include "message_of.hpp"
+
+namespace garonne::device {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Only where the runtime says that there is none there is none.
+TEST(CudaStart, WhatHidesDevicesIsToldFromNone) {
+  FakeCudaRuntime runtime;
+  EXPECT_EQ(visible_gpus(runtime, "auto"), 1);
+  runtime.fail("cudaGetDeviceCount", 0, false, CudaStatus{100});
+  EXPECT_EQ(visible_gpus(runtime, "auto"), 0);
+  runtime.fail("cudaGetDeviceCount", 0, false, CudaStatus{35});
+  EXPECT_TRUE(contains(message_of([&] { visible_gpus(runtime, "auto"); }), "driver of this node"));
+  runtime.fail("cudaGetDeviceCount", 0, false, CudaStatus{802});
+  EXPECT_THROW(visible_gpus(runtime, "auto"), ConfigError);
+}
+
+// What others have of a device is nothing that a run failed in.
+TEST(CudaStart, WhatOthersHaveIsSaidInOneSentence) {
+  const auto start = [](const std::string& call, CudaStatus status) {
+    FakeCudaRuntime runtime;
+    runtime.fail(call, 0, false, status);
+    start_on_gpu([&] {
+      CudaDevice device(runtime, {});
+      device.reserve(Tier::Host, 1 << 16);
+      device.reserve(Tier::Device, 1 << 16);
+    });
+  };
+  for (const char* call : {"cudaSetDevice", "cudaStreamCreateWithPriority"}) {
+    EXPECT_THROW(start(call, CudaStatus{46}), ConfigError);
+    EXPECT_TRUE(contains(message_of([&] { start(call, CudaStatus{46}); }), "another one is there"));
+    EXPECT_TRUE(contains(message_of([&] { start(call, CudaStatus{2}); }), "other processes hold"));
+    EXPECT_THROW(start(call, CudaStatus{719}), LaneError) << "the device's own failure";
+  }
+  EXPECT_TRUE(contains(message_of([&] { start("cudaMalloc", CudaStatus{2}); }), "device tier"));
+  EXPECT_TRUE(contains(message_of([&] { start("cudaHostAlloc", CudaStatus{2}); }), "to pin"));
+  EXPECT_NO_THROW(start("cudaFree", CudaStatus{2})) << "nothing is said in a destructor";
+}
+
+}  // namespace
+}  // namespace garonne::device
