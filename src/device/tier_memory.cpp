@@ -27,8 +27,20 @@ TierMemory::TierMemory(TierSettings settings, std::unique_ptr<BlockSource> sourc
 }
 
 Span TierMemory::allocate(std::int64_t bytes, const std::string& activity) {
+  std::string refusal;
+  const std::optional<Span> block = take(bytes, activity, &refusal);
+  if (!block) throw RefusedError(refusal);
+  return *block;
+}
+
+std::optional<Span> TierMemory::try_allocate(std::int64_t bytes, const std::string& activity) {
+  return take(bytes, activity, nullptr);
+}
+
+std::optional<Span> TierMemory::take(std::int64_t bytes, const std::string& activity,
+                                     std::string* refusal) {
   expect(bytes >= 0, fmt::format("{}: an allocation of {} bytes", activity, bytes));
-  if (bytes == 0) return {settings_.tier, nullptr, 0};
+  if (bytes == 0) return Span{settings_.tier, nullptr, 0};
   const std::int64_t limit = settings_.limit_bytes;
   Span block{settings_.tier, nullptr, bytes};
   std::int64_t counted = 0;
@@ -37,16 +49,23 @@ Span TierMemory::allocate(std::int64_t bytes, const std::string& activity) {
     // Not rounded before it is known to be no more than the limit: rounding may overflow.
     if (bytes <= limit) counted = round_up(bytes, settings_.granularity);
     if (bytes > limit || counted > limit - live_) {
-      throw RefusedError(fmt::format(
-          "{}: {} bytes more than the {} live ones of the {} tier would pass its {} bytes ({})",
-          activity, std::max(bytes, counted), live_, to_string(settings_.tier), limit,
-          format_bytes(limit)));
+      if (refusal != nullptr) {
+        *refusal = fmt::format(
+            "{}: {} bytes more than the {} live ones of the {} tier would pass its {} bytes ({})",
+            activity, std::max(bytes, counted), live_, to_string(settings_.tier), limit,
+            format_bytes(limit));
+      }
+      return std::nullopt;
     }
     block.data = static_cast<std::byte*>(source_->allocate(counted));
     if (block.data == nullptr) {
-      throw RefusedError(fmt::format(
-          "{}: of the {} tier's {} bytes ({}) {} are live, but no hole between blocks has {} bytes",
-          activity, to_string(settings_.tier), limit, format_bytes(limit), live_, counted));
+      if (refusal != nullptr) {
+        *refusal = fmt::format(
+            "{}: of the {} tier's {} bytes ({}) {} are live, but no hole between blocks has {} "
+            "bytes",
+            activity, to_string(settings_.tier), limit, format_bytes(limit), live_, counted);
+      }
+      return std::nullopt;
     }
     blocks_.emplace(block.data, counted);
     live_ += counted;

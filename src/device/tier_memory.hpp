@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -38,6 +39,8 @@ class TierMemory {
   // Nothing for zero bytes. RefusedError names `activity`, bytes, what is live and the limit, also
   // where no hole between blocks is long enough.
   Span allocate(std::int64_t bytes, const std::string& activity);
+  // The same, nothing where it would be refused.
+  std::optional<Span> try_allocate(std::int64_t bytes, const std::string& activity);
   // InternalError for what is not a block that is handed out.
   void release(Span block);
 
@@ -49,6 +52,9 @@ class TierMemory {
   void reset_peak();
 
  private:
+  // Without a block, why not.
+  std::optional<Span> take(std::int64_t bytes, const std::string& activity, std::string* refusal);
+
   const TierSettings settings_;
   mutable std::mutex mutex_;
   const std::unique_ptr<BlockSource> source_;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <deque>
 #include <exception>
 #include <functional>
 #include <map>
@@ -15,7 +14,7 @@
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
 #include "device/device.hpp"
-#include "device/tier_memory.hpp"
+#include "device/finishing_blocks.hpp"
 #include "dist/session.hpp"
 #include "dist/sum_order.hpp"
 #include "dist/transports.hpp"
@@ -55,7 +54,7 @@ class StagedTransport final : public Transport {
       expect(device_.queue(lane).native == nullptr,
              "messages over MPI need lanes that are threads");
     }
-    expect(pinned_.tier() == Tier::Host, "what MPI sends is staged on the host");
+    expect(pinned_.memory().tier() == Tier::Host, "what MPI sends is staged on the host");
   }
 
   ~StagedTransport() override {
@@ -63,7 +62,7 @@ class StagedTransport final : public Transport {
     if (std::uncaught_exceptions() > exceptions_at_start_) return;
     try {
       while (!operations_.empty()) wait({operations_.begin()->first});
-      while (!finishing_.empty()) release_oldest();
+      pinned_.release_all();
     } catch (const std::exception&) {
       // Whoever waits for the device is told.
     }
@@ -142,7 +141,7 @@ class StagedTransport final : public Transport {
                                    staged.activity, {&complete, 1});
     }
     device_.order(Lane::Compute, joined);
-    finishing_.push_back({ticket.number, staged.block, last});
+    finishing_.emplace(ticket.number, pinned_.release_after(staged.block, last));
   }
 
   bool done(Ticket ticket) override {
@@ -152,8 +151,8 @@ class StagedTransport final : public Transport {
       if (!host.there || !host_->done(host.ticket)) return false;
       wait(ticket);
     }
-    release_complete();
-    return std::ranges::find(finishing_, ticket.number, &Finishing::number) == finishing_.end();
+    forget_complete();
+    return !finishing_.contains(ticket.number);
   }
 
  private:
@@ -164,11 +163,6 @@ class StagedTransport final : public Transport {
     std::vector<Range> back;  // copied in when it is complete
     Mark begun;               // copied out
     std::shared_ptr<HostTicket> host;
-  };
-  struct Finishing {
-    std::uint64_t number = 0;
-    Span block;
-    Mark last;  // use of the block
   };
 
   std::string who(int member) const {
@@ -201,7 +195,8 @@ class StagedTransport final : public Transport {
     Staged staged;
     staged.lane = lane;
     staged.activity = fmt::format("{}{}{} in {}", doing, doing.empty() ? "" : ": ", what, group_);
-    staged.block = allocate(bytes, staged.activity);
+    forget_complete();
+    staged.block = pinned_.allocate(bytes, staged.activity);
     staged.back = std::move(back);
     staged.host = std::make_shared<HostTicket>();
     std::vector<Mark> after;
@@ -223,35 +218,21 @@ class StagedTransport final : public Transport {
     return {last_number_};
   }
 
-  // What is finishing ends by itself, so its blocks may be waited for.
-  Span allocate(std::int64_t bytes, const std::string& activity) {
-    release_complete();
-    if (bytes == 0) return {Tier::Host, nullptr, 0};
-    while (!finishing_.empty() && pinned_.live_bytes() + bytes > pinned_.limit_bytes()) {
-      release_oldest();
-    }
-    return pinned_.allocate(bytes, activity);
-  }
-
-  void release_oldest() {
-    device_.wait(finishing_.front().last);
-    if (finishing_.front().block.data != nullptr) pinned_.release(finishing_.front().block);
-    finishing_.pop_front();
-  }
-
-  void release_complete() {
-    while (!finishing_.empty() && device_.done(finishing_.front().last)) release_oldest();
+  void forget_complete() {
+    pinned_.release_complete();
+    std::erase_if(finishing_, [&](const auto& each) { return !pinned_.holds(each.second); });
   }
 
   std::unique_ptr<Transport> host_;
   const Session& session_;
   device::Device& device_;
-  device::TierMemory& pinned_;
+  device::FinishingBlocks& pinned_;
   const std::string group_;
   const int exceptions_at_start_;
   std::uint64_t last_number_ = 0;
   std::map<std::uint64_t, Staged> operations_;  // that nobody has waited for
-  std::deque<Finishing> finishing_;             // others, with blocks that are in use
+  // Of others, whose blocks may be in use: what the tier knows them by.
+  std::map<std::uint64_t, std::uint64_t> finishing_;
 };
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace garonne::device {
 class CudaRuntime;
 class Device;
-class TierMemory;
+class FinishingBlocks;
 }  // namespace garonne::device
 
 namespace garonne::dist {
@@ -105,9 +105,10 @@ struct MessageLane {
 // What transports between buffers of a device work with. All of it outlives them.
 struct DeviceSide {
   device::Device* device = nullptr;
-  // For "mpi": what is under way lies in blocks of it, which is the device's host tier. What that
-  // takes at once is all_reduce_staging_bytes beside the data of a sum, and the data of all else.
-  device::TierMemory* pinned = nullptr;
+  // For "mpi": what is under way lies in blocks of the device's host tier, which all transports of
+  // the process have from here. What that takes at once is all_reduce_staging_bytes beside the data
+  // of a sum, and the data of all else.
+  device::FinishingBlocks* pinned = nullptr;
   // For "nccl": the runtime, and the device by its number among the visible ones.
   device::CudaRuntime* runtime = nullptr;
   int ordinal = 0;

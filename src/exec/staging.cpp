@@ -28,8 +28,7 @@ std::int64_t piece_of(const device::TierMemory& pinned) {
 
 class Staging::Block {
  public:
-  Block(device::TierMemory& pinned, std::int64_t bytes, const std::string& activity)
-      : pinned_(pinned), span_(pinned.allocate(bytes, activity)) {}
+  Block(device::TierMemory& pinned, device::Span span) : pinned_(pinned), span_(span) {}
   ~Block() { pinned_.release(span_); }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -42,8 +41,12 @@ class Staging::Block {
   const device::Span span_;
 };
 
-Staging::Staging(device::Device& device, std::shared_ptr<device::TierMemory> pinned)
-    : device_(device), pinned_(std::move(pinned)), piece_bytes_(piece_of(*pinned_)) {}
+Staging::Staging(device::Device& device, std::shared_ptr<device::TierMemory> pinned,
+                 device::FinishingBlocks* others)
+    : device_(device),
+      pinned_(std::move(pinned)),
+      others_(others),
+      piece_bytes_(piece_of(*pinned_)) {}
 
 Staging::~Staging() = default;
 
@@ -68,6 +71,7 @@ void Staging::put_under_way(Copy copy) {
 
 std::shared_ptr<Staging::Block> Staging::take(std::int64_t bytes, const std::string& activity) {
   drop_done(false);
+  if (others_ != nullptr) others_->release_complete();
   // A piece for who reads stays free of what is filled.
   const std::int64_t counted = round_up(bytes, pinned_->granularity());
   while (!under_way_.empty() &&
@@ -75,7 +79,8 @@ std::shared_ptr<Staging::Block> Staging::take(std::int64_t bytes, const std::str
           counted + piece_bytes_ > pinned_->limit_bytes() - pinned_->live_bytes())) {
     drop_done(true);
   }
-  return std::make_shared<Block>(*pinned_, bytes, activity);
+  return std::make_shared<Block>(*pinned_, others_ != nullptr ? others_->allocate(bytes, activity)
+                                                              : pinned_->allocate(bytes, activity));
 }
 
 void Staging::fill(void* to, std::int64_t bytes, const Make& make, const std::string& activity) {

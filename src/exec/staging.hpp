@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "device/device.hpp"
+#include "device/finishing_blocks.hpp"
 #include "device/tier_memory.hpp"
 
 namespace garonne::exec {
@@ -20,8 +21,9 @@ namespace garonne::exec {
 class Staging {
  public:
   // `pinned` is the device's host tier, of at least four of its granules; the device outlives the
-  // staging.
-  Staging(device::Device& device, std::shared_ptr<device::TierMemory> pinned);
+  // staging. `others`, which outlives it too, is what else of the tier may be waited for.
+  Staging(device::Device& device, std::shared_ptr<device::TierMemory> pinned,
+          device::FinishingBlocks* others = nullptr);
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
@@ -63,6 +65,7 @@ class Staging {
 
   device::Device& device_;
   const std::shared_ptr<device::TierMemory> pinned_;
+  device::FinishingBlocks* const others_;
   const std::int64_t piece_bytes_;
   std::deque<Copy> under_way_;  // those that may be, in their order
   std::int64_t under_way_bytes_ = 0;

@@ -9,6 +9,7 @@
 #include "device/cuda_device.hpp"
 #include "device/emulated_device.hpp"
 #include "device/fake_cuda_runtime.hpp"
+#include "device/finishing_blocks.hpp"
 #include "dist/nccl_transport.hpp"
 #include "fake_nccl.hpp"
 
@@ -29,20 +30,21 @@ std::optional<std::uint64_t> seed_of(const Session& session, bool late) {
 
 class EmulatedBench final : public DeviceBench {
  public:
-  EmulatedBench(const Session& session, bool late)
+  EmulatedBench(const Session& session, bool late, std::int64_t pinned_bytes)
       : device_({.limit_bytes = tier_bytes,
                  .delay_seed = seed_of(session, late),
                  .longest_delay_seconds = 0.0003,
                  .longest_hold_seconds = longest_hold_seconds,
                  .compute_thread = true,
                  .longest_wait_seconds = longest_wait_seconds}),
-        pinned_({.tier = Tier::Host, .limit_bytes = tier_bytes}) {}
+        pinned_({.tier = Tier::Host, .limit_bytes = pinned_bytes}),
+        blocks_(device_, pinned_) {}
 
   device::Device& device() override { return device_; }
   std::unique_ptr<Transport> make(Session& session, CommunicationThread& thread,
                                   const std::vector<int>& members, TransportOptions options,
                                   const std::vector<int>&) override {
-    side_ = {.device = &device_, .pinned = &pinned_};
+    side_ = {.device = &device_, .pinned = &blocks_};
     options.side = &side_;
     return make_transport("mpi", session, thread, members, options);
   }
@@ -61,11 +63,12 @@ class EmulatedBench final : public DeviceBench {
   DeviceSide side_;
   device::EmulatedDevice device_;
   device::TierMemory pinned_;
+  device::FinishingBlocks blocks_;
 };
 
 class CudaBench final : public DeviceBench {
  public:
-  CudaBench(const Session& session, bool late, bool nccl)
+  CudaBench(const Session& session, bool late, bool nccl, std::int64_t pinned_bytes)
       : runtime_({.delay_seed = seed_of(session, late),
                   .longest_hold_seconds = longest_hold_seconds,
                   .bus_id = fmt::format("0000:{:02X}:00.0", session.rank() + 1)}),
@@ -73,8 +76,9 @@ class CudaBench final : public DeviceBench {
             runtime_, device::CudaSettings{.spoil_blocks = true,
                                            .longest_wait_seconds = longest_wait_seconds})),
         memory_(device_->reserve(Tier::Device, tier_bytes)),
-        pinned_(device_->reserve(Tier::Host, tier_bytes)),
-        side_({.device = device_.get(), .pinned = &pinned_, .runtime = &runtime_}) {
+        pinned_(device_->reserve(Tier::Host, pinned_bytes)),
+        blocks_(*device_, pinned_),
+        side_({.device = device_.get(), .pinned = &blocks_, .runtime = &runtime_}) {
     if (nccl) nccl_ = std::make_shared<FakeNccl>(runtime_, MPI_COMM_WORLD);
   }
   ~CudaBench() override { device_.reset(); }
@@ -121,6 +125,7 @@ class CudaBench final : public DeviceBench {
   std::unique_ptr<device::CudaDevice> device_;
   device::TierMemory& memory_;
   device::TierMemory& pinned_;
+  device::FinishingBlocks blocks_;
   DeviceSide side_;
   std::shared_ptr<FakeNccl> nccl_;
 };
@@ -156,9 +161,12 @@ std::string to_string(BenchKind kind) {
   return "CudaNccl";
 }
 
-std::unique_ptr<DeviceBench> make_bench(BenchKind kind, const Session& session, bool late) {
-  if (kind == BenchKind::EmulatedMpi) return std::make_unique<EmulatedBench>(session, late);
-  return std::make_unique<CudaBench>(session, late, kind == BenchKind::CudaNccl);
+std::unique_ptr<DeviceBench> make_bench(BenchKind kind, const Session& session, bool late,
+                                        std::int64_t pinned_bytes) {
+  if (kind == BenchKind::EmulatedMpi) {
+    return std::make_unique<EmulatedBench>(session, late, pinned_bytes);
+  }
+  return std::make_unique<CudaBench>(session, late, kind == BenchKind::CudaNccl, pinned_bytes);
 }
 
 }  // namespace garonne::dist

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "device/tier_memory.hpp"
 #include "dist/session.hpp"
 #include "dist/transport.hpp"
 
@@ -65,7 +66,9 @@ class DeviceBench {
 enum class BenchKind { EmulatedMpi, CudaMpi, CudaNccl };
 std::string to_string(BenchKind kind);
 
-// Collective over all ranks. Without a seed nothing is late.
-std::unique_ptr<DeviceBench> make_bench(BenchKind kind, const Session& session, bool late);
+// Collective over all ranks. Without a seed nothing is late. `pinned_bytes`: what there is for what
+// is staged.
+std::unique_ptr<DeviceBench> make_bench(BenchKind kind, const Session& session, bool late,
+                                        std::int64_t pinned_bytes = std::int64_t{12} << 20);
 
 }  // namespace garonne::dist

@@ -89,6 +89,27 @@ TEST_P(DeviceTransportTest, GroupsSumInTheirOwnOrderAndDoNotMeet) {
   check_all_reduce(*backwards, reference<float>(reversed, 1000));
 }
 
+// Room for one message: what another transport has waited for gives way, whoever put it.
+TEST_P(DeviceTransportTest, TransportsOfOneTierHaveEachOthersRoom) {
+  constexpr std::int64_t elements = 1000;
+  constexpr std::int64_t bytes = 4096;
+  const auto bench = make_bench(GetParam(), session_, true, bytes);
+  {
+    const auto one = bench->make(session_, *thread_, members_);
+    const auto other = bench->make(session_, *thread_, members_);
+    std::byte* const data = bench->allocate(4 * elements);
+    for (int turn = 0; turn < 6; ++turn) {
+      const int root = turn % session_.size();
+      if (root == session_.rank())
+        bench->write(data, std::vector<float>(elements, static_cast<float>(turn + 1)));
+      Transport& transport = turn % 2 == 0 ? *one : *other;
+      transport.wait(transport.broadcast(data, 4 * elements, root));
+    }
+    EXPECT_TRUE(equal_bits(bench->read<float>(data, elements), std::vector<float>(elements, 6)));
+  }
+  for (const std::string& problem : bench->problems()) ADD_FAILURE() << problem;
+}
+
 TEST_P(DeviceTransportTest, ReduceScatterThenAllGather) {
   const auto transport = make(members_);
   for (const std::int64_t elements : sizes) {

@@ -14,6 +14,7 @@
 #include "device/cuda_runtime.hpp"
 #include "device/cuda_start.hpp"
 #include "device/emulated_device.hpp"
+#include "device/finishing_blocks.hpp"
 #include "device/rank_device.hpp"
 #include "device/visible_devices.hpp"
 #include "dist/fact_agreement.hpp"
@@ -174,6 +175,7 @@ class RunDevice::Gpu {
   device::CudaDevice* cuda = nullptr;
   std::int64_t workspace_bytes = 0;
   bool has_tier = false;
+  std::unique_ptr<device::FinishingBlocks> pinned_blocks;  // of the host tier
   dist::DeviceSide side;
 
  private:
@@ -216,7 +218,7 @@ RunDevice::RunDevice(const RunConfig& config, dist::Session& session) {
         });
       });
       gpu_->side = {.device = device_.get(),
-                    .pinned = gpu_->cuda->reserved(Tier::Host).get(),
+                    .pinned = gpu_->pinned_blocks.get(),
                     .runtime = gpu_->runtime.get(),
                     .ordinal = gpu_->assignment.device.ordinal};
       text_ += gpu_->table;
@@ -281,11 +283,14 @@ void RunDevice::pin(std::int64_t bytes) {
   if (staging_) {
     staging_->wait();
     staging_.reset();
+    gpu_->pinned_blocks.reset();
     cuda.release(Tier::Host);
   }
   cuda.reserve(Tier::Host, bytes);
-  staging_ = std::make_unique<exec::Staging>(cuda, cuda.reserved(Tier::Host));
-  gpu_->side.pinned = cuda.reserved(Tier::Host).get();
+  const std::shared_ptr<device::TierMemory> memory = cuda.reserved(Tier::Host);
+  gpu_->pinned_blocks = std::make_unique<device::FinishingBlocks>(cuda, *memory);
+  staging_ = std::make_unique<exec::Staging>(cuda, memory, gpu_->pinned_blocks.get());
+  gpu_->side.pinned = gpu_->pinned_blocks.get();
 }
 
 void RunDevice::pin_messages(std::int64_t bytes) {

@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "device/cuda_runtime.hpp"
+#include "exec/gpu_library.hpp"
 #include "train/setup/on_device.hpp"
 #include "train/setup/planning.hpp"
 
