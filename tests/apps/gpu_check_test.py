@@ -15,6 +15,7 @@ import tempfile
 import unittest
 
 SOURCE = pathlib.Path(os.environ.get("GARONNE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
+BINARY = os.environ.get("GARONNE_BINARY", "build/bin/garonne")
 LINES = 12
 
 # What the fakes answer; a test changes some of it.
@@ -202,6 +203,28 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual((kept["format"], kept["result"]), ("garonne.gpu-check", "passed"))
         self.assertIn("adamw of 124500000 elements bfloat16", kept["costs"]["gpt2_124m"]["rows"])
         self.assertIn("gpt2_124m.toml", self.calls()[[call[1:2] for call in self.calls()].index(["bench"])][2])
+
+    def test_the_program_takes_what_it_is_given(self):
+        """The list's own configurations on one rank of a processor, layers left out, and what a plan for GPUs says."""
+        self.check()
+        commands = [call[1:] for call in self.calls() if call[0] == "garonne" and call[1] in ("bench", "profile")]
+        self.assertEqual({command[0] for command in commands}, {"bench", "profile"})
+        for command, file, *keys in commands:
+            config = SOURCE / pathlib.Path(file).relative_to(self.root)
+            with self.subTest(command, file=str(config), keys=keys):
+                here = ["cpu" if word == "cuda" else word for word in keys]
+                small = ["--model.layers", 1, "--model.hidden", 8, "--model.heads", 1, "--model.sequence", 4,
+                         "--model.vocabulary", 64, "--data.path", "no/such/file.h5"]
+                here = ["1" if index and here[index - 1] == "--steps" else word for index, word in enumerate(here)]
+                self.real_program(command, config, *here, *small)
+                if command == "bench":
+                    keys = keys[:keys.index("--steps")]
+                    self.real_program("plan", config, *keys, "--cluster", SOURCE / "config/clusters/dgx_a100.toml")
+
+    def real_program(self, *words):
+        done = subprocess.run([BINARY, *map(str, words)], capture_output=True, text=True, timeout=100, check=False,
+                              env=os.environ | {"GARONNE_CACHE": str(self.home / "cache")})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_what_is_measured_is_judged(self):
         bench, facts, ceilings, rows = (GOOD[name] for name in ("bench", "facts", "ceilings", "rows"))
