@@ -19,7 +19,7 @@ try:
 except ImportError:
     import tomli as tomllib
 
-from programs import HERE, Runner, list_of, positive, spread, write_figures
+from programs import HERE, Refused, Runner, keep_figures, list_of, positive, spread, write_figures
 
 WAYS = {"gpt": ("eager", "compile", "checkpoint"), "fno": ("eager", "compile"), "sfno": ("eager", "checkpoint")}
 LIBRARY = {"gpt": "PyTorch", "fno": "neuraloperator", "sfno": "torch-harmonics"}
@@ -161,6 +161,8 @@ class Case:
         if run.returncode == DOES_NOT_FIT:
             self.does_not_fit[way] = run.stderr.strip()
             return None
+        if run.returncode == Refused.CODE:
+            raise Refused(command, run.stderr)
         if run.returncode != 0:
             sys.exit(f"\n{' '.join(map(str, command))}\nended with code {run.returncode}:\n{run.stdout}{run.stderr}")
         return json.loads(run.stdout.splitlines()[-1])
@@ -213,13 +215,29 @@ def main():
         os.environ["GARONNE_CACHE"] = str(pathlib.Path(name) / "cache")
         cases = [Case(models()[model], options, pathlib.Path(name)) for model in options.models]
         runner = Runner(sum(case.processes() for case in cases), dict(os.environ))
+        timed, refused = [], {}
         for case in cases:
-            case.prepare(runner)
-            for number in range(1, options.repeats + 1):
-                case.repeat(runner, number)
-            case.print_table()
+            before = runner.done
+            try:
+                case.prepare(runner)
+                for number in range(1, options.repeats + 1):
+                    case.repeat(runner, number)
+            except Refused as error:
+                runner.result("refused")
+                runner.done = before + case.processes()
+                refused[case.model.name] = error.reason
+                print(f"\n{case.model.name} is left out, since this program refuses it: {error.reason}", flush=True)
+            else:
+                timed.append(case)
+            # What comes after it may end badly.
+            figures = {"cases": [one.to_json() for one in timed], "refused": refused}
+            keep_figures(options.json, machine, **figures)
+            if case in timed:
+                case.print_table()
             sys.stdout.flush()
-        write_figures(options.json, machine, cases=[case.to_json() for case in cases])
+        write_figures(options.json, machine, **figures)
+        if not timed:
+            sys.exit(Refused.CODE)
 
 
 if __name__ == "__main__":

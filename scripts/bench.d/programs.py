@@ -66,6 +66,17 @@ def spread(values):
     return (max(values) - min(values)) / statistics.median(values)
 
 
+class Refused(SystemExit):
+    """Garonne does not do what it was asked to, in its words: others can be timed nevertheless. Ends what cannot go on."""
+
+    CODE = 2
+
+    def __init__(self, command, errors):
+        super().__init__(f"{' '.join(map(str, command))}\nended with code {self.CODE}:\n{errors}")
+        lines = errors.strip().splitlines()
+        self.reason = lines[-1] if lines else "it said nothing"
+
+
 class Runner:
     """Runs one process after the other and says which of how many."""
 
@@ -151,10 +162,16 @@ def measure(cases, repeats, environment):
         sys.stdout.flush()
 
 
+def keep_figures(path, machine, **figures):
+    """The file of --json, where one was asked for; also of a benchmark that goes on."""
+    if path:
+        result = {"format": "garonne.benchmark", "version": 1, "machine": machine, **figures}
+        pathlib.Path(path).write_text(json.dumps(result, indent=1) + "\n")
+
+
 def write_figures(path, machine, **figures):
-    """The file of --json, where one was asked for."""
+    """The same at the end."""
     if not path:
         return
-    result = {"format": "garonne.benchmark", "version": 1, "machine": machine, **figures}
-    pathlib.Path(path).write_text(json.dumps(result, indent=1) + "\n")
+    keep_figures(path, machine, **figures)
     print(f"\nevery figure: {path}")

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 
+from programs import Refused
+
 # Relative, of losses in float32 by other orders of sums; a wrong weight or layer changes a loss of random weights by 1e-3.
 TOLERANCE = 2e-5
 SAMPLES = 4
@@ -27,6 +29,8 @@ SFNO_KEYS = {"block": "torch-harmonics", "norm": "none", "big_skip": False}
 
 def garonne(*arguments):
     run = subprocess.run([os.environ["GARONNE_BINARY"], *map(str, arguments)], capture_output=True, text=True, check=False)
+    if run.returncode == Refused.CODE:
+        raise Refused(["garonne", *arguments], run.stderr)
     if run.returncode != 0:
         sys.exit(f"garonne {' '.join(map(str, arguments))}\nended with code {run.returncode}:\n{run.stdout}{run.stderr}")
     return run.stdout

@@ -37,6 +37,15 @@ elif name == "cuda_peer":
     way = words[words.index("--way") + 1]
     print(json.dumps({{"peak_bytes": {{"eager": 3000, "compile": 2000, "checkpoint": 1000}}[way], "samples_per_second": 10.0}}))
 else:
+    refused = os.environ.get("REFUSED")
+    if refused and refused in words[1]:
+        print("warning: something else", file=sys.stderr)
+        print(f"garonne: run.device: {{refused}} runs on processors only", file=sys.stderr)
+        sys.exit(2)
+    if os.environ.get("BROKEN", "nothing") in words[1]:
+        sys.exit(6)
+    if words[0] == "train":
+        sys.exit(0)
     budget = int(words[words.index("--memory.budget") + 1])
     if budget < 2000:
         print("garonne: the smallest budget is 1500 B", file=sys.stderr)
@@ -107,11 +116,12 @@ class Turns(unittest.TestCase):
             (self.home / path).chmod(0o755)
         # What compares models needs the program; the tests above hold it.
         with open(self.home / "bench.d/same_model.py", "a") as file:
-            file.write("\n\ndef compare(keys, folder, device):\n    return {'parameters': 7, 'loss': 1.0, 'device': device}\n")
+            file.write("\n\ndef compare(keys, folder, device):\n    if 'REFUSED_AT_ONCE' in os.environ:\n"
+                       "        garonne('train', folder)\n    return {'parameters': 7, 'loss': 1.0, 'device': device}\n")
 
-    def bench(self, *arguments, code=0):
+    def bench(self, *arguments, code=0, **further):
         environment = os.environ | {"PATH": f"{self.home / 'path'}:{os.environ['PATH']}",
-                                    "GARONNE_BINARY": str(self.home / "garonne")}
+                                    "GARONNE_BINARY": str(self.home / "garonne")} | further
         done = subprocess.run([sys.executable, self.home / "bench.d/cuda.py", "--json", self.home / "figures.json", *arguments],
                               env=environment, capture_output=True, text=True, timeout=100, check=False)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
@@ -135,6 +145,25 @@ class Turns(unittest.TestCase):
         self.assertEqual(figures["machine"]["device"], "NVIDIA H200")
         self.assertEqual(figures["cases"][0]["ratios"], {"eager": 2.0, "compile": 2.0})
         self.assertEqual(figures["cases"][0]["same"]["device"], "cuda")
+
+    def figures(self):
+        return json.loads((self.home / "figures.json").read_text())
+
+    def test_what_is_refused_takes_nothing_from_the_others(self):
+        said = "\nfno is left out, since this program refuses it: garonne: run.device: /fno/ runs on processors only\n"
+        for when in ({}, {"REFUSED_AT_ONCE": "1"}):
+            with self.subTest(when):
+                done = self.bench("--models", "gpt2,fno,sfno", "--repeats", "1", "--steps", "5", REFUSED="/fno/", **when)
+                self.assertIn(said, done.stdout)
+                self.assertEqual([case["model"]["name"] for case in self.figures()["cases"]], ["gpt2", "sfno"])
+                self.assertEqual(list(self.figures()["refused"]), ["fno"])
+                self.assertIn("[ 18/24] sfno", done.stderr, "what is left out is counted as done")
+        self.bench("--models", "fno", "--repeats", "1", REFUSED="/fno/", code=2)
+        self.assertEqual(self.figures()["cases"], [])
+
+    def test_figures_are_kept_before_something_breaks(self):
+        self.bench("--models", "gpt2,fno", "--repeats", "1", "--steps", "5", BROKEN="/fno/", code=1)
+        self.assertEqual([case["model"]["name"] for case in self.figures()["cases"]], ["gpt2"])
 
     def test_without_a_gpu(self):
         (self.home / "path/nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
