@@ -53,10 +53,26 @@ class GpuPlanTest(ProgramTest):
         self.assertIn(str(least), refused)
 
     def test_what_a_device_has_is_the_automatic_budget(self):
-        answer = self.plan("--memory.budget", "auto")
+        answer = self.plan()
         free = 141 * 10**9 - (600 << 20)
         self.assertAlmostEqual(answer["budget_bytes"], free * 16 // 17 - (256 << 20), delta=ALLOCATION)
         self.assertEqual(answer["budget_bytes"] % ALLOCATION, 0)
+
+    def test_shipped_files_are_for_any_gpu_that_holds_them(self):
+        """Budgets are those of the device, buckets large enough that sums are few."""
+        for name, sums, clusters in (("124m", 10, ("dgx_h200", "dgx_h100", "dgx_a100")), ("355m", 30, ("dgx_h100", "dgx_a100")),
+                                     ("774m", 60, ("dgx_h100",)), ("1558m", 150, ("dgx_a100",))):
+            for cluster in clusters:
+                with self.subTest(name, cluster=cluster):
+                    programs = self.folder / f"{name}-{cluster}"
+                    answer = self.plan("--program", programs, config=SOURCE / f"config/gpt2_{name}.toml",
+                                       cluster=f"{cluster}.toml")
+                    self.assertLess(answer["peak_bytes"], answer["budget_bytes"])
+                    program = json.loads((programs / "rank_0.json").read_text())
+                    found = [one for one in program["instructions"] if one["operation"] in ("all-reduce", "reduce-scatter")
+                             and one["channel"]["bytes"] > 1000]
+                    self.assertLess(0, len(found))
+                    self.assertLess(len(found), sums)
 
     def test_half_of_the_memory_is_enough(self):
         kept = self.plan("--memory.plan", "keep-all")["peak_bytes"]

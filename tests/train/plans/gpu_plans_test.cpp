@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/bytes.hpp"
+#include "device/cuda_budget.hpp"
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/plan_answer.hpp"
@@ -48,11 +49,14 @@ struct Planned {
 Planned planned(const RunConfig& config, const DataFacts& facts) {
   const plan::Cluster cluster = h200();
   Setup setup = setup_on(cluster, config, facts);
-  GridPlan grid = plan_grid(setup, config.memory.budget, &cluster);
+  EXPECT_EQ(config.memory.budget, RunConfig::automatic_budget);
+  const std::int64_t budget =
+      device::automatic_gpu_budget(cluster.memory_bytes - cluster.reserved_bytes, 1);
+  GridPlan grid = plan_grid(setup, budget, &cluster);
   for (const StagePlan& stage : grid.stages) {
     const plan::Program& program = stage.choice.program;
-    EXPECT_LE(stage.prediction.peak_bytes, config.memory.budget);
-    EXPECT_LE(config.memory.budget, cluster.memory_bytes - cluster.reserved_bytes);
+    EXPECT_LE(stage.prediction.peak_bytes, budget);
+    EXPECT_LE(budget, cluster.memory_bytes - cluster.reserved_bytes);
     EXPECT_EQ(program.tier(Tier::Device).granularity, cuda_allocation_granularity);
     std::int64_t workspaces = 0;
     for (const plan::Buffer& buffer : program.buffers) {
