@@ -124,7 +124,12 @@ struct Target {
 Target target_of(const RunConfig& config, const PlanOptions& options) {
   Target target;
   target.ranks = options.ranks > 0 ? options.ranks : ranks_of(config);
-  if (!options.cluster.empty()) target.cluster = plan::load_cluster(options.cluster);
+  if (!options.cluster.empty()) {
+    target.cluster = plan::load_cluster(options.cluster);
+    // Of a cluster every rank has a device for itself, so that "auto" is NCCL on GPUs.
+    target.cluster->two_level_collectives =
+        config.grid.transport != "mpi" && train::device_facts(config, *target.cluster).is_gpu();
+  }
   const std::int64_t on_node = options.devices_per_node > 0 ? options.devices_per_node
                                : target.cluster             ? target.cluster->devices_per_node
                                                             : target.ranks;

@@ -79,6 +79,30 @@ class GpuPlanTest(ProgramTest):
         half = self.plan("--memory.plan", "greedy", "--memory.budget", kept // 2)
         self.assertLessEqual(half["peak_bytes"], kept // 2)
 
+    def sums(self, name, *keys, cluster="dgx_h200.toml"):
+        """(bytes, seconds) of the largest sum of gradients."""
+        programs = self.folder / name
+        self.plan("--program", programs, *keys, cluster=cluster)
+        program = json.loads((programs / "rank_0.json").read_text())
+        return max((one["channel"]["bytes"], one["seconds"]) for one in program["instructions"]
+                   if one["operation"] == "all-reduce")
+
+    def test_sums_of_nccl_go_within_nodes_first(self):
+        latency, port, inside = 5e-6, 47e9, 360e9
+        for nodes in (2, 8):
+            ranks = 8 * nodes
+            keys = ("--grid.data", ranks, "--train.global_batch", 2 * ranks, "--train.micro_batch", 2)
+            size, seconds = self.sums(f"nccl-{ranks}", *keys)
+            between = 2 * (nodes - 1) * (latency + size / ranks / port)
+            # Within a node at a rate of its curve, which ends at the rate of the link.
+            self.assertGreater(seconds, between + 2 * 7 / 8 * size / inside)
+            self.assertLess(seconds, between + 2 * 7 / 8 * size / (0.8 * inside))
+            size, seconds = self.sums(f"mpi-{ranks}", *keys, "--grid.transport", "mpi")
+            self.assertAlmostEqual(seconds, 2 * (ranks - 1) * (latency + size / ranks / port), delta=1e-9)
+        # On one node it is the same ring.
+        keys = ("--train.global_batch", 16, "--train.micro_batch", 2)
+        self.assertEqual(self.sums("node", *keys), self.sums("node-mpi", *keys, "--grid.transport", "mpi"))
+
     def test_a_search_plans_gpus(self):
         grids = self.plan("--ranks", 4, "--train.global_batch", 64, "--train.micro_batch", 8, "--model.layers", 4)["grids"]
         self.assertTrue(all(peak > LIBRARIES for grid in grids for peak in grid["peak_bytes"]))

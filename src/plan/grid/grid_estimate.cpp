@@ -201,7 +201,7 @@ double GridEstimator::reduction_seconds(const GridCandidate& candidate, std::int
   const bool all = candidate.zero == 0;
   return collective_seconds(all ? "all-reduce" : "reduce-scatter",
                             elements * step_.element_bytes.gradient, candidate.shape.data,
-                            shape_of(candidate).data.link);
+                            shape_of(candidate).data);
 }
 
 std::int64_t GridEstimator::static_bytes(const GridCandidate& candidate,
@@ -239,7 +239,7 @@ std::int64_t GridEstimator::held_bytes(const GridCandidate& candidate, const Dev
 
 double GridEstimator::gather_seconds(const GridCandidate& candidate, const Device& device) {
   return collective_seconds("all-gather", device.elements * step_.element_bytes.parameter,
-                            candidate.shape.data, shape_of(candidate).data.link);
+                            candidate.shape.data, shape_of(candidate).data);
 }
 
 std::int64_t GridEstimator::updated_elements(const GridCandidate& candidate, const Device& device) {
@@ -399,8 +399,7 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
     for (std::size_t r = 0; r < devices.size(); ++r)
       reduced = std::max(reduced, outcome.timeline[r].back().end + exposed[r]);
   }
-  const double sums =
-      collective_seconds("all-reduce", 16, candidate.shape.ranks(), shape.world.link);
+  const double sums = collective_seconds("all-reduce", 16, candidate.shape.ranks(), shape.world);
   estimate.seconds = std::max(reduced + sums + after, bounds_of(candidate, devices).seconds);
   return estimate;
 }

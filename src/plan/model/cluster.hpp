@@ -86,6 +86,9 @@ struct Cluster {
   // What one device has of it, or where `shared_by_node` what all devices of a node have together.
   Link between_nodes;
   bool shared_by_node = false;
+  // Collectives go within nodes first, then between them, as NCCL's do in training. The file does
+  // not say it: the run does, by what its ranks are on and what carries their messages.
+  bool two_level_collectives = false;
 
   CopyRates copies;
   DiskRates disk;

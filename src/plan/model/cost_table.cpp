@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "plan/model/group_links.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -194,10 +193,10 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
   }
 }
 
-void set_collective_seconds(int members, const Link& link, ModelGraph& graph) {
+void set_collective_seconds(int members, const GroupLink& group, ModelGraph& graph) {
   const auto seconds = [&](const NodeCollective& collective) {
     if (collective.kind.empty()) return 0.0;
-    return collective_seconds(collective.kind, collective.bytes, members, link);
+    return collective_seconds(collective.kind, collective.bytes, members, group);
   };
   for (auto& node : graph.nodes) {
     if (!node.communicates()) continue;

@@ -8,6 +8,7 @@
 
 #include "base/json_input.hpp"
 #include "plan/model/cluster.hpp"
+#include "plan/model/group_links.hpp"
 #include "plan/model/model_graph.hpp"
 
 namespace garonne::plan {
@@ -78,8 +79,8 @@ NominalRates rates_of(const Cluster& cluster, Precision precision);
 // before anything is measured; `measured` stays as it is.
 void estimate_seconds(const NominalRates& rates, ModelGraph& graph);
 
-// Puts the seconds of the link into the nodes that communicate over a tensor group of so many
+// Puts the seconds of the links into the nodes that communicate over a tensor group of so many
 // members; no table has rows for them.
-void set_collective_seconds(int members, const Link& link, ModelGraph& graph);
+void set_collective_seconds(int members, const GroupLink& group, ModelGraph& graph);
 
 }  // namespace garonne::plan

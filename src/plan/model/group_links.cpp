@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
 
 #include "base/error.hpp"
@@ -25,18 +26,30 @@ double phases(std::string_view kind) {
   return kind == "all-reduce" ? 2 : 1;
 }
 
+double ring_seconds(double bytes, std::int64_t members, const Link& link) {
+  const auto steps = static_cast<double>(members - 1);
+  const double part = bytes / static_cast<double>(members);
+  if (link.curve.empty()) return steps * (link.latency_seconds + part / link.bytes_per_second);
+  return steps * link.latency_seconds +
+         steps / static_cast<double>(members) * link.curve.seconds(bytes);
+}
+
 }  // namespace
 
 double collective_seconds(std::string_view kind, std::int64_t bytes, std::int64_t members,
                           const Link& link) {
+  return collective_seconds(kind, bytes, members, GroupLink{link, false});
+}
+
+double collective_seconds(std::string_view kind, std::int64_t bytes, std::int64_t members,
+                          const GroupLink& group) {
   if (members < 2) return 0;
-  const double steps = phases(kind) * static_cast<double>(members - 1);
-  if (!link.curve.empty()) {
-    return steps * link.latency_seconds +
-           steps / static_cast<double>(members) * link.curve.seconds(static_cast<double>(bytes));
-  }
-  return steps * (link.latency_seconds + static_cast<double>(bytes) / static_cast<double>(members) /
-                                             link.bytes_per_second);
+  const std::int64_t on_node = group.members_on_node;
+  expect(members % on_node == 0, "two levels have equally many members on each node");
+  const double part = static_cast<double>(bytes) / static_cast<double>(on_node);
+  double seconds = ring_seconds(part, members / on_node, group.link);
+  if (on_node > 1) seconds += ring_seconds(static_cast<double>(bytes), on_node, group.inside);
+  return phases(kind) * seconds;
 }
 
 double collective_traffic(std::string_view kind, std::int64_t bytes, std::int64_t members) {
@@ -45,7 +58,7 @@ double collective_traffic(std::string_view kind, std::int64_t bytes, std::int64_
          static_cast<double>(members);
 }
 
-const Link& StepLinks::of_group(GroupAxis group) const {
+const GroupLink& StepLinks::of_group(GroupAxis group) const {
   switch (group) {
     case GroupAxis::Tensor:
       return tensor;
@@ -67,20 +80,26 @@ Link StepLinks::to_stage(int member) const {
 
 GroupLink slowest_link(const Cluster& cluster, const std::vector<std::vector<int>>& groups) {
   std::map<int, int> leaving;  // node -> groups that leave it
-  std::vector<int> nodes;
+  std::set<int> counts;        // members of one of them on a node
   for (const auto& group : groups) {
-    nodes.clear();
-    for (const int rank : group) nodes.push_back(rank / cluster.devices_per_node);
-    std::sort(nodes.begin(), nodes.end());
-    nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+    std::map<int, int> nodes;
+    for (const int rank : group) ++nodes[rank / cluster.devices_per_node];
     if (nodes.size() < 2) continue;
-    for (const int node : nodes) ++leaving[node];
+    for (const auto& [node, count] : nodes) {
+      ++leaving[node];
+      counts.insert(count);
+    }
   }
   if (leaving.empty()) return {cluster.inside_node, false};
   GroupLink slowest{cluster.between_nodes, true};
+  if (cluster.two_level_collectives && counts.size() == 1 && *counts.begin() > 1) {
+    slowest.members_on_node = *counts.begin();
+    slowest.inside = cluster.inside_node;
+  }
   if (cluster.shared_by_node) {
     int most = 1;
     for (const auto& [node, count] : leaving) most = std::max(most, count);
+    most *= slowest.members_on_node;
     slowest.link.bytes_per_second /= most;
     slowest.link.curve = slowest.link.curve.shared_by(most);
   }
@@ -104,10 +123,10 @@ GroupLink GridLinks::stages(int a, int b) const {
 
 StepLinks GridLinks::of_stage(int stage, const std::vector<int>& tied) const {
   StepLinks links;
-  links.tensor = tensor_.link;
-  links.data = data_.link;
-  links.world = world_.link;
-  links.tied = tied.size() == 2 ? stages(tied[0], tied[1]).link : Link();
+  links.tensor = tensor_;
+  links.data = data_;
+  links.world = world_;
+  links.tied = tied.size() == 2 ? stages(tied[0], tied[1]) : GroupLink();
   for (int other = 0; other < grid_.shape().pipeline; ++other)
     links.pipeline.push_back(other == stage ? Link() : stages(stage, other).link);
   return links;

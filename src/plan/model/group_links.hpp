@@ -26,28 +26,40 @@ inline double message_seconds(std::int64_t bytes, const Link& link) {
   return link.latency_seconds + sent / link.bytes_per_second;
 }
 
-// The links of the groups that one rank is in.
-struct StepLinks {
-  Link tensor;
-  Link data;
-  Link tied;
-  Link world;
-  std::vector<Link> pipeline;  // to each member of the pipeline; empty = the default
-
-  // Of collectives; a pipeline has a link to each stage (InternalError).
-  const Link& of_group(GroupAxis group) const;
-  Link to_stage(int member) const;
-};
-
-// A link, and whether it leaves the node.
+// The slowest link of a group, and whether it leaves the node.
 struct GroupLink {
   Link link;
   bool between_nodes = false;
+  // Above 1 where collectives go in two levels: within the nodes, each of which has so many members
+  // of the group, over `inside`; then each member with those in its place on the other nodes, over
+  // `link`, which is what one of them has of what leaves the node.
+  int members_on_node = 1;
+  Link inside = {};
+};
+
+// The same over the links of a group: on one level as above, on two the ring of the members on a
+// node for the whole buffer, then that of the nodes for the part of one member.
+double collective_seconds(std::string_view kind, std::int64_t bytes, std::int64_t members,
+                          const GroupLink& group);
+
+// The links of the groups that one rank is in.
+struct StepLinks {
+  GroupLink tensor;
+  GroupLink data;
+  GroupLink tied;
+  GroupLink world;
+  std::vector<Link> pipeline;  // to each member of the pipeline; empty = the default
+
+  // Of collectives; a pipeline has a link to each stage (InternalError).
+  const GroupLink& of_group(GroupAxis group) const;
+  Link to_stage(int member) const;
 };
 
 // The slowest link of groups that communicate at the same time. Rank r is on node r /
-// devices_per_node. Where the devices of a node share what leaves it, groups that leave a node
-// have equal parts of it.
+// devices_per_node. Where the devices of a node share what leaves it, all that leave it at once
+// have equal parts: groups, or with two levels every member. Two levels are for a cluster with
+// `two_level_collectives`, where all groups that leave a node have equally many members, above 1,
+// on each of their nodes.
 GroupLink slowest_link(const Cluster& cluster, const std::vector<std::vector<int>>& groups);
 
 // Of a whole grid; all groups along an axis keep step, so that the slowest is everybody's.

@@ -24,7 +24,7 @@ bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, S
   plan::ModelGraph& graph = whole.model.graph;
   plan::estimate_seconds(plan::rates_of(cluster, precision), graph);
   const plan::GridLinks links(cluster, whole.grid);
-  plan::set_collective_seconds(whole.grid.shape().tensor, links.tensor().link, graph);
+  plan::set_collective_seconds(whole.grid.shape().tensor, links.tensor(), graph);
   whole.step.kernels = {cluster.least_seconds, cluster.issue_seconds};
   const bool measured = apply_costs(costs, whole);
   // Of an element: what the update reads and writes.

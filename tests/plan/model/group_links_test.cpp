@@ -97,8 +97,8 @@ TEST(GroupLinks, TensorPeersAreNeighbours) {
   EXPECT_EQ(links.stages(0, 1).link, (Link{5e-6, 20e9}));
   const StepLinks of_stage = links.of_stage(0, {0, 1});
   EXPECT_EQ(of_stage.to_stage(1), (Link{5e-6, 20e9}));
-  EXPECT_EQ(of_stage.tied, (Link{5e-6, 20e9}));
-  EXPECT_EQ(of_stage.of_group(GroupAxis::Tensor), (Link{1e-6, 100e9}));
+  EXPECT_EQ(of_stage.tied.link, (Link{5e-6, 20e9}));
+  EXPECT_EQ(of_stage.of_group(GroupAxis::Tensor).link, (Link{1e-6, 100e9}));
   EXPECT_THROW(of_stage.of_group(GroupAxis::Pipeline), InternalError);
 }
 
@@ -115,6 +115,70 @@ TEST(GroupLinks, GroupsThatLeaveANodeShareWhatItHas) {
   // Four messages leave a node at once, none of them where stages share it.
   EXPECT_EQ(GridLinks(nodes_of_four(true), Grid({2, 2, 2})).stages(0, 1).link, (Link{5e-6, 5e9}));
   EXPECT_FALSE(GridLinks(nodes_of_four(true), Grid({1, 2, 2})).stages(0, 1).between_nodes);
+}
+
+// A DGX as config/clusters/dgx_h200.toml has it, in round numbers: eight GPUs with 400 GB/s and a
+// microsecond among them, a port of 50 GB/s and 5 µs for each.
+Cluster nodes_of_eight_gpus(bool shared) {
+  Cluster cluster;
+  cluster.devices_per_node = 8;
+  cluster.nodes = 8;
+  cluster.inside_node = {1e-6, 400e9};
+  cluster.between_nodes = {5e-6, 50e9};
+  cluster.shared_by_node = shared;
+  cluster.two_level_collectives = true;
+  return cluster;
+}
+
+constexpr std::int64_t whole_buffer = 640'000'000;
+
+double world_seconds(const Cluster& cluster, const char* kind, int ranks) {
+  return collective_seconds(kind, whole_buffer, ranks,
+                            GridLinks(cluster, Grid({ranks, 1, 1})).data());
+}
+
+TEST(GroupLinks, SumsOfSeveralNodesGoWithinThemFirst) {
+  const Cluster cluster = nodes_of_eight_gpus(false);
+  // Inside: seven steps of 80 MB at 400 GB/s, 0.2 ms and a microsecond each.
+  const double inside = 7 * 0.201e-3;
+  EXPECT_DOUBLE_EQ(world_seconds(cluster, "reduce-scatter", 8), inside);
+  EXPECT_DOUBLE_EQ(world_seconds(cluster, "all-reduce", 8), 2 * inside);
+  // Two nodes: half of the 80 MB of a GPU to the other node, 0.8 ms at 50 GB/s.
+  EXPECT_DOUBLE_EQ(world_seconds(cluster, "reduce-scatter", 16), inside + 0.805e-3);
+  EXPECT_DOUBLE_EQ(world_seconds(cluster, "all-gather", 16), inside + 0.805e-3);
+  EXPECT_DOUBLE_EQ(world_seconds(cluster, "all-reduce", 16), 2 * (inside + 0.805e-3));
+  // Eight nodes: seven times 10 MB, 0.2 ms.
+  EXPECT_DOUBLE_EQ(world_seconds(cluster, "reduce-scatter", 64), inside + 7 * 0.205e-3);
+  EXPECT_DOUBLE_EQ(world_seconds(cluster, "all-reduce", 64), 2 * (inside + 7 * 0.205e-3));
+}
+
+TEST(GroupLinks, GpusOfANodeShareItsPort) {
+  const Cluster cluster = nodes_of_eight_gpus(true);
+  const double inside = 7 * 0.201e-3;
+  // An eighth of 50 GB/s: 6.4 ms for 40 MB, 1.6 ms for 10 MB.
+  EXPECT_DOUBLE_EQ(world_seconds(cluster, "reduce-scatter", 8), inside);
+  EXPECT_DOUBLE_EQ(world_seconds(cluster, "reduce-scatter", 16), inside + 6.405e-3);
+  EXPECT_DOUBLE_EQ(world_seconds(cluster, "reduce-scatter", 64), inside + 7 * 1.605e-3);
+  // Two data groups of eight, four members on each of two nodes: all eight GPUs send.
+  const GridLinks pairs(cluster, Grid({8, 1, 2}));
+  EXPECT_EQ(pairs.data().members_on_node, 4);
+  EXPECT_EQ(pairs.data().link, (Link{5e-6, 50e9 / 8}));
+  EXPECT_EQ(pairs.tensor().members_on_node, 1);
+}
+
+TEST(GroupLinks, OneLevelIsLeftWhereTwoAreNot) {
+  Cluster cluster = nodes_of_eight_gpus(false);
+  // One member of each group on each node, and nodes with unequally many.
+  EXPECT_EQ(GridLinks(cluster, Grid({2, 1, 8})).data().members_on_node, 1);
+  EXPECT_EQ(GridLinks(cluster, Grid({12, 1, 1})).data().members_on_node, 1);
+  EXPECT_DOUBLE_EQ(world_seconds(cluster, "reduce-scatter", 12),
+                   collective_seconds("reduce-scatter", whole_buffer, 12, cluster.between_nodes));
+  // What goes over MPI, as on processors, is a ring of all.
+  cluster.two_level_collectives = false;
+  for (const int ranks : {16, 64}) {
+    EXPECT_DOUBLE_EQ(world_seconds(cluster, "all-reduce", ranks),
+                     collective_seconds("all-reduce", whole_buffer, ranks, cluster.between_nodes));
+  }
 }
 
 TEST(GroupLinks, NoGroupIsSlowerThanItsAxis) {

@@ -124,7 +124,8 @@ TEST(SmallestBudget, IsTheSameWhateverAProfileSays) {
       ModelGraph slower = stage.graph;
       for (auto& node : slower.nodes) node.forward.seconds = node.backward.seconds *= 7;
       StepShape elsewhere = stage.step;
-      elsewhere.links.data.bytes_per_second = elsewhere.links.world.latency_seconds = 3;
+      elsewhere.links.data.link.bytes_per_second = 3;
+      elsewhere.links.world.link.latency_seconds = 3;
       EXPECT_EQ(find_lean_plans(slower, elsewhere, "auto").bytes, lean.bytes);
       const ModelGraph profiled = measured(stage.graph, seed);
       for (const bool first_that_fits : {false, true}) {

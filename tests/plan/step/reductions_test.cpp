@@ -56,7 +56,7 @@ std::vector<Stage> stages_of(const std::string& name, int stages, int micro_batc
     step.world_group.clear();
     for (int rank = 0; rank < 2 * stages; ++rank) step.world_group.push_back(rank);
     step.data_group = {stage, stages + stage};
-    step.links.data.bytes_per_second = 4 * elements / seconds;
+    step.links.data.link.bytes_per_second = 4 * elements / seconds;
     step.pipeline = std::move(cut.place);
     for (int rank = 0; rank < stages; ++rank) step.pipeline.group.push_back(rank);
     made.push_back({std::move(cut.cut.graph), std::move(step)});
@@ -304,7 +304,7 @@ TEST(Reductions, AreEstimatedAsTheyAreReplayed) {
       StepShape& step = made[at(stage)].step;
       step.bucket_bytes = candidate.bucket_bytes;
       step.links = links.of_stage(stage, {});
-      ASSERT_EQ(step.links.data, cluster.inside_node);
+      ASSERT_EQ(step.links.data.link, cluster.inside_node);
     }
     EXPECT_NEAR(within(made, plenty).seconds / estimated, 1, 0.05);
   }
@@ -315,7 +315,7 @@ TEST(Reductions, OfOneStageWaitForRoomAsTheyDid) {
   const ModelGraph graph = deep_chain(10, 4);
   for (const double bucket_seconds : {0.5, 1.9, 8.0}) {
     StepShape step = step_shape(2, 2, 0);
-    step.links.data.bytes_per_second = 4 * elements / bucket_seconds;
+    step.links.data.link.bytes_per_second = 4 * elements / bucket_seconds;
     const StepSchedule schedule = same_for_all(keep_all(graph), 2);
     StepShape four = step;
     four.reduction_bytes = {4 * staging};
