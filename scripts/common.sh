@@ -32,10 +32,24 @@ find_nvcc() {
   return 1
 }
 
-# configure_and_build PRESET TARGET...
+# gpu_architecture: what to compile for, 80 or 90, by the GPUs that are here, of unequal ones the oldest: code
+# for one runs on newer ones, too. Without a GPU 90.
+gpu_architecture() {
+  local oldest
+  oldest=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -E '^[0-9]+\.[0-9]$' |
+    tr -d . | sort -n | head -n 1) || true
+  [ -n "$oldest" ] || oldest=90
+  [ "$oldest" -ge 80 ] || die "the GPU of this machine is of architecture $oldest; kernels need 80 (A100) or newer"
+  [ "$oldest" -ge 90 ] || oldest=80
+  [ "$oldest" = 80 ] || oldest=90
+  echo "$oldest"
+}
+
+# configure_and_build PRESET TARGET...; with what configure_options has
+configure_options=()
 configure_and_build() {
   say "configuring preset $1"
-  (cd "$root" && cmake --preset "$1")
+  (cd "$root" && cmake --preset "$1" "${configure_options[@]}")
   say "building preset $1 ($(build_jobs) jobs)"
   (cd "$root" && cmake --build --preset "$1" --parallel "$(build_jobs)" --target "${@:2}")
 }

@@ -62,7 +62,10 @@ void expect_code_for(int device) {
       std::to_string(properties.major) + std::to_string(properties.minor);
   throw NotBuiltError("code for " + std::string(properties.name) + ", which is of architecture " +
                           architecture + " (" + cudaGetErrorString(code) + ")",
-                      "build with GARONNE_CUDA_ARCHITECTURES=" + architecture);
+                      properties.major < 8 ? "kernels need a GPU of architecture 80 or newer"
+                      : properties.major < 9
+                          ? "build with `scripts/setup --cuda --architecture 80`"
+                          : "build with `scripts/setup --cuda --architecture 90`");
 }
 
 void start_kokkos() {
