@@ -79,6 +79,7 @@ struct RunConfig {
     std::int64_t global_batch = 16;
     std::int64_t micro_batch = 4;
     std::string precision = "float32";
+    std::string products = "ieee";
     std::string loss = "auto";
     std::int64_t rollout = 1;
     std::int64_t push_forward = 0;

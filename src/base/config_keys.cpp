@@ -353,6 +353,10 @@ std::vector<KeySpec> train_keys(RegisteredKeys& registered_key) {
       text_key("train.precision", GARONNE_MEMBER(train, precision),
                {"float32", "float64", "bfloat16"},
                "compute type; with bfloat16 masters, gradients and moments stay float32"),
+      text_key(
+          "train.products", GARONNE_MEMBER(train, products), {"ieee", "tf32"},
+          "on GPUs, of float32: what products of matrices multiply is rounded as IEEE numbers, "
+          "or to TF32, which is faster and has 10 bits of the fraction; sums stay float32"),
       registered_key("train.loss", GARONNE_MEMBER(train, loss),
                      "auto = cross-entropy of a gpt, relative-l2 of an operator"),
       integer_key("train.rollout", GARONNE_MEMBER(train, rollout), 1, most_rollout,

@@ -43,7 +43,6 @@ void set_switches() {
   at::Context& context = at::globalContext();
   context.setDeterministicAlgorithms(true, /*warn_only=*/false);
   context.setDeterministicFillUninitializedMemory(false);
-  context.setAllowTF32CuBLAS(false);
   context.setAllowBF16ReductionCuBLAS(false);
   context.setAllowFP16ReductionCuBLAS(false);
   context.setAllowFP16AccumulationCuBLAS(false);

@@ -18,9 +18,9 @@ bool built_with_cuda();
 // workspaces. At the very start, as long as there is one thread. Nothing in builds without CUDA.
 void set_gpu_environment();
 
-// Tensors of GPUs are blocks of device tiers from now on (exec/device_tier.hpp), operations give
-// equal bits each time and round as IEEE numbers do. Can be called again. NotBuiltError in builds
-// without CUDA.
+// Tensors of GPUs are blocks of device tiers from now on (exec/device_tier.hpp), and operations
+// give equal bits each time; how products round is for exec/product_switches.hpp to say. Can be
+// called again. NotBuiltError in builds without CUDA.
 void prepare_gpu_library();
 
 // Tensors that the calling thread makes on a GPU are on device `ordinal` of the visible ones, and

@@ -100,6 +100,8 @@ int ModelBuilder::append(const std::string& name, std::unique_ptr<Node> node,
   plan::NodeSpec spec = node->declare(declaration_);
   spec.name = name;
   spec.cost_key += std::string(" ") + precision_name(declaration_.precision);
+  // Other seconds and other bits: neither profiles nor Programs of one are for the other.
+  if (declaration_.products == ProductRounding::Tf32) spec.cost_key += " tf32";
   spec.block = block_;
   spec.inputs = std::move(inputs);
   spec.parameters = std::move(parameters);

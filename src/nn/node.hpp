@@ -14,6 +14,7 @@
 #include "base/bytes.hpp"
 #include "base/device.hpp"
 #include "base/precision.hpp"
+#include "base/product_rounding.hpp"
 #include "kernels/element_type.hpp"
 #include "plan/model/device_facts.hpp"
 #include "plan/model/model_graph.hpp"
@@ -25,6 +26,7 @@ class Products;
 // What the planner counts allocations with.
 struct Declaration {
   Precision precision = Precision::Float32;
+  ProductRounding products = ProductRounding::Ieee;       // of float32 matrices
   std::int64_t granularity = cpu_allocation_granularity;  // of the device's memory
   int threads = 1;                // some transients of the tensor library grow with it
   plan::DeviceFacts device = {};  // whose kernels take the transients

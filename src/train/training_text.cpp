@@ -18,7 +18,12 @@ namespace {
 // Between planned and measured seconds, beyond which the profile is doubted.
 constexpr double disagreement = 0.25;
 
-std::string products_text(const nn::Products& products) {
+std::string products_text(const nn::Products& products, const nn::Declaration& declaration) {
+  if (declaration.device.is_gpu()) {
+    // What there is to say of them: they are the tensor library's.
+    return fmt::format("of the tensor library, rounded by train.products = {}",
+                       product_rounding_name(declaration.products));
+  }
   std::map<std::string, int> counts;
   const nlohmann::json chosen = products.to_json();
   for (const auto& [key, library] : chosen.items()) ++counts[library.get<std::string>()];
@@ -39,13 +44,13 @@ std::string start_text(const PlannedTraining& planned) {
   text += fmt::format("model     {} · {} · {:.2f} M parameters, {}\n", config.model.kind,
                       describe_sizes(planned.whole),
                       static_cast<double>(whole_parameter_elements(planned.whole.model)) / 1e6,
-                      config.train.precision);
+                      describe_numbers(config));
   text += fmt::format("data      {}\n", planned.workload.summary());
   text += fmt::format(
       "grid      {} · {} thread{} a rank · {} micro-batch{} of {} samples a rank and step\n",
       to_string(planned.setup.grid.shape()), planned.threads, planned.threads == 1 ? "" : "s",
       program.micro_batches, program.micro_batches == 1 ? "" : "es", config.train.micro_batch);
-  text += fmt::format("products  {}\n", products_text(planned.products));
+  text += fmt::format("products  {}\n", products_text(planned.products, planned.whole.declaration));
   text += fmt::format(
       "plan      {} · predicted peak {} · {:.1f} ms a step{}\n", program.name,
       format_bytes(program.peak_bytes), 1e3 * program.seconds,

@@ -95,6 +95,19 @@ class UsageTest(ProgramTest):
         cluster = os.path.join(os.environ["GARONNE_SOURCE"], "config/clusters/perlmutter.toml")
         run("plan", self.config, "--grid.transport", "nccl", "--grid.data", 2, "--cluster", cluster)
 
+    def test_tf32_is_for_float32_on_gpus(self):
+        words = ["train.products", "tf32", "GPUs", "ieee"]
+        for device in ("cpu", "emulated", "auto"):
+            self.refused("--train.products", "tf32", "--run.device", device, words=[*words, device])
+        refused = run("plan", self.config, "--train.products", "tf32", check=2).stderr
+        self.assertIn("train.products", refused)
+        cluster = os.path.join(os.environ["GARONNE_SOURCE"], "config/clusters/dgx_h200.toml")
+        planned = ("plan", self.config, "--cluster", cluster, "--memory.budget", "1GiB", "--train.products", "tf32")
+        self.assertIn("float32, products in TF32", run(*planned).stdout)
+        for precision in ("bfloat16", "float64"):
+            refused = run(*planned, "--train.precision", precision, check=2).stderr
+            self.assertIn(f"train.precision = {precision}", refused)
+
     def test_budget_below_the_minimum_on_two_ranks(self):
         self.refused("--memory.budget", "100kB", "--grid.data", 2, ranks=2, code=3, words=["smallest budget"])
 

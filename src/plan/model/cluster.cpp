@@ -12,7 +12,15 @@
 
 namespace garonne::plan {
 
-double Cluster::flops(Precision precision) const {
+double Cluster::flops(Precision precision, ProductRounding rounding) const {
+  if (rounding == ProductRounding::Tf32) {
+    expect(precision == Precision::Float32, "TF32 is of float32 numbers");
+    if (tfloat32_flops > 0) return tfloat32_flops * efficiency;
+    throw ConfigError("device.flops.tfloat32", "",
+                      fmt::format("is needed for train.products = tf32 and is not in the cluster "
+                                  "file of {}",
+                                  name));
+  }
   const double rate = precision == Precision::Float32   ? float32_flops
                       : precision == Precision::Float64 ? float64_flops
                                                         : bfloat16_flops;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/precision.hpp"
+#include "base/product_rounding.hpp"
 #include "plan/model/device_facts.hpp"
 #include "plan/model/product_efficiency.hpp"
 #include "plan/model/rate_curve.hpp"
@@ -68,7 +69,7 @@ struct Cluster {
   double float32_flops = 0;
   double bfloat16_flops = 0;
   double float64_flops = 0;
-  double tfloat32_flops = 0;  // of float32 numbers, rounded to fewer bits
+  double tfloat32_flops = 0;  // of float32 numbers with ProductRounding::Tf32
   double float16_flops = 0;
   // What products of a model reach of them, above 0 and at most 1; of shapes that have points,
   // those.
@@ -96,7 +97,7 @@ struct Cluster {
 
   int devices() const { return devices_per_node * nodes; }
   // Throws ConfigError (device.flops) where the device has no such type.
-  double flops(Precision precision) const;
+  double flops(Precision precision, ProductRounding rounding = ProductRounding::Ieee) const;
 };
 
 // The TOML format of docs/formats.md, versions 1 and 2. `name` is that of the file. Throws

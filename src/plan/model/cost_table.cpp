@@ -149,9 +149,9 @@ void merge_shorter(const CostTable& from, CostTable& into) {
   into.product_roof = std::max(into.product_roof, from.product_roof);
 }
 
-NominalRates rates_of(const Cluster& cluster, Precision precision) {
+NominalRates rates_of(const Cluster& cluster, Precision precision, ProductRounding rounding) {
   NominalRates rates;
-  rates.operations_per_second = cluster.flops(precision);
+  rates.operations_per_second = cluster.flops(precision, rounding);
   rates.bytes_per_second = cluster.bytes_per_second;
   rates.least_seconds = cluster.least_seconds;
   rates.issue_seconds = cluster.issue_seconds;

@@ -73,7 +73,8 @@ struct NominalRates {
 };
 
 // Of the cluster's devices. Throws ConfigError as Cluster::flops.
-NominalRates rates_of(const Cluster& cluster, Precision precision);
+NominalRates rates_of(const Cluster& cluster, Precision precision,
+                      ProductRounding rounding = ProductRounding::Ieee);
 
 // Puts seconds by declared operations and bytes into every node, so that plans can be compared
 // before anything is measured; `measured` stays as it is.

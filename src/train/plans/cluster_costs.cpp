@@ -15,6 +15,7 @@ plan::Cluster this_machine(const RunConfig& config, const plan::CostTable& costs
   const plan::NominalRates rates;
   cluster.float32_flops = cluster.float64_flops = cluster.bfloat16_flops =
       costs.product_roof > 0 ? costs.product_roof : rates.operations_per_second;
+  cluster.tfloat32_flops = cluster.float32_flops;
   cluster.bytes_per_second = rates.bytes_per_second;
   return cluster;
 }
@@ -22,7 +23,7 @@ plan::Cluster this_machine(const RunConfig& config, const plan::CostTable& costs
 bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, Setup& whole) {
   const Precision precision = whole.declaration.precision;
   plan::ModelGraph& graph = whole.model.graph;
-  plan::estimate_seconds(plan::rates_of(cluster, precision), graph);
+  plan::estimate_seconds(plan::rates_of(cluster, precision, whole.declaration.products), graph);
   const plan::GridLinks links(cluster, whole.grid);
   plan::set_collective_seconds(whole.grid.shape().tensor, links.tensor(), graph);
   whole.step.kernels = {cluster.least_seconds, cluster.issue_seconds};

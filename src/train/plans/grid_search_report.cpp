@@ -4,6 +4,7 @@
 
 #include "base/bytes.hpp"
 #include "train/plans/grid_search.hpp"
+#include "train/setup/planning.hpp"
 
 namespace garonne::train {
 namespace {
@@ -45,7 +46,7 @@ std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswe
   std::string text =
       fmt::format("{} ranks on {}: nodes of {}, {} a rank; global batch {}, {}\n", wish.ranks,
                   wish.cluster.name, wish.cluster.devices_per_node, format_bytes(wish.budget_bytes),
-                  wish.config.train.global_batch, wish.config.train.precision);
+                  wish.config.train.global_batch, describe_numbers(wish.config));
   text += fmt::format(
       "{:>2}  {:>5} {:>4} {:>6}  {:<13} {:>4} {:>5} {:>5} {:>11} {:>7}  {:<23} {:>10} {:>10}  {}\n",
       "", "data", "pipe", "tensor", "schedule", "ZeRO", "batch", "times", "ms a step", "bubble",

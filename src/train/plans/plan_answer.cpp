@@ -164,7 +164,7 @@ std::string format_plan(const PlanAnswer& answer) {
       fmt::format("{} ranks: {} · {} micro-batches a rank · {:.2f} M parameters, {}\n",
                   whole.grid.ranks(), to_string(whole.grid.shape()), whole.step.micro_batches,
                   static_cast<double>(whole.model.graph.parameter_elements()) / 1e6,
-                  whole.config.train.precision);
+                  describe_numbers(whole.config));
   if (answer.cluster == nullptr && whole.config.memory.budget == RunConfig::automatic_budget)
     text += describe_automatic_budget(whole.grid.ranks());
   text += format_stages(answer);

@@ -58,7 +58,11 @@ function factsTable() {
       `${plural(summary.micro_batches, "micro-batch")} of ` +
           plural(Number(config["train.micro_batch"]), "sample")
     ],
-    ["precision", config["train.precision"]],
+    [
+      "precision",
+      config["train.precision"] +
+          (config["train.products"] === "tf32" ? ", products in TF32" : "")
+    ],
     ["plan", program ? program.name : config["memory.plan"]],
     ["budget", program ? bytesText(program.budget_bytes) : config["memory.budget"]],
     [

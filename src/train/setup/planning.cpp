@@ -14,6 +14,7 @@
 #include "base/cache_folder.hpp"
 #include "base/error.hpp"
 #include "base/precision.hpp"
+#include "base/product_rounding.hpp"
 #include "nn/model_kind.hpp"
 #include "optim/optimizer.hpp"
 #include "plan/model/step_costs.hpp"
@@ -42,6 +43,21 @@ void check_complex_weights(const RunConfig& config, const plan::ModelGraph& grap
                                 config.model.kind));
 }
 
+void check_products(const RunConfig& config, const nn::Declaration& declaration) {
+  if (declaration.products == ProductRounding::Ieee) return;
+  if (!declaration.device.is_gpu()) {
+    throw ConfigError("train.products", config.train.products,
+                      fmt::format("is how GPUs may multiply, and the device of this run is none "
+                                  "(run.device = \"{}\"); set it to \"ieee\"",
+                                  config.run.device));
+  }
+  if (declaration.precision == Precision::Float32) return;
+  throw ConfigError("train.products", config.train.products,
+                    fmt::format("is for products of float32 numbers, which train.precision = {} "
+                                "has none of; set it to \"ieee\"",
+                                config.train.precision));
+}
+
 // Blocks are counted in what a rank holds, and a checkpoint has to fit other grids.
 void check_state_blocks(const RunConfig& config, const std::vector<StateSpec>& states) {
   for (const StateSpec& state : states) {
@@ -63,6 +79,11 @@ nn::ModelRequest request_of(const Setup& setup) {
 
 }  // namespace
 
+std::string describe_numbers(const RunConfig& config) {
+  const bool rounded = parse_product_rounding(config.train.products) == ProductRounding::Tf32;
+  return config.train.precision + (rounded ? ", products in TF32" : "");
+}
+
 std::string describe_sizes(const Setup& setup) {
   return nn::model_kind(setup.config.model.kind).describe(request_of(setup));
 }
@@ -75,7 +96,9 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   setup.grid = Grid({static_cast<int>(config.grid.data), static_cast<int>(config.grid.pipeline),
                      static_cast<int>(config.grid.tensor)});
   setup.declaration.precision = parse_precision(config.train.precision);
+  setup.declaration.products = parse_product_rounding(config.train.products);
   setup.declaration.device = device ? *device : device_facts(config);
+  check_products(config, setup.declaration);
   setup.declaration.granularity = setup.declaration.device.granularity();
   // No scratch on a GPU is by threads of the host, and plans are the same on every login node.
   setup.declaration.threads = setup.declaration.device.is_gpu() ? 1 : threads;

@@ -54,6 +54,9 @@ int stage_with_loss(const Setup& whole);
 Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, int rank = 0,
                  const std::optional<plan::DeviceFacts>& device = std::nullopt);
 
+// The number types of a run, for people: "float32, products in TF32".
+std::string describe_numbers(const RunConfig& config);
+
 // The sizes of the model in the field's own words, on one line.
 std::string describe_sizes(const Setup& setup);
 

@@ -20,6 +20,7 @@
 #include "dist/fact_agreement.hpp"
 #include "dist/rank_devices.hpp"
 #include "exec/gpu_library.hpp"
+#include "exec/product_switches.hpp"
 #include "exec/profile/profile.hpp"
 #include "train/setup/rank_agreement.hpp"
 
@@ -94,6 +95,9 @@ class RunDevice::Gpu {
     session.agree([&] {
       device::check_visible_devices(visible, device::visible_gpus(*runtime, config.run.device));
       exec::prepare_gpu_library();
+      const ProductRounding products = parse_product_rounding(config.train.products);
+      exec::check_rounding_override(environment("NVIDIA_TF32_OVERRIDE"), products);
+      exec::set_product_rounding(products);
     });
     dist::RankDevices found = dist::assign_devices(
         session, *runtime, visible, environment("CUDA_MPS_PIPE_DIRECTORY") != nullptr,

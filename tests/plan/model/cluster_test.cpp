@@ -164,6 +164,20 @@ TEST(Cluster, ReadsEveryKeyOfVersionTwo) {
   const NominalRates rates = rates_of(cluster, Precision::BFloat16);
   EXPECT_EQ(rates.operations_per_second, 989e12 * 0.6);
   EXPECT_EQ(rates.products, cluster.products);
+  const NominalRates rounded = rates_of(cluster, Precision::Float32, ProductRounding::Tf32);
+  EXPECT_EQ(rounded.operations_per_second, 494e12 * 0.6);
+  EXPECT_EQ(rates_of(cluster, Precision::Float32).operations_per_second, 67e12 * 0.6);
+}
+
+TEST(Cluster, NamesTheRateOfTf32ThatItLacks) {
+  Cluster cluster = parse_cluster(gpus, "test.toml");
+  cluster.tfloat32_flops = 0;
+  try {
+    cluster.flops(Precision::Float32, ProductRounding::Tf32);
+    ADD_FAILURE() << "not refused";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.key(), "device.flops.tfloat32");
+  }
 }
 
 // By its last part, as tables join keys of one prefix.

@@ -7,7 +7,9 @@
 #include <string>
 
 #include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "device/cuda_budget.hpp"
+#include "plan/model/model_hash.hpp"
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/plan_answer.hpp"
@@ -215,6 +217,47 @@ TEST(GpuPlans, SayWhatLaunchesCost) {
   EXPECT_NE(text.find("bound by launches, "), std::string::npos) << text;
   EXPECT_NE(text.find("\"launch_seconds\""), std::string::npos);
   EXPECT_NE(text.find("\n  libraries"), std::string::npos) << text;
+}
+
+// Costs and Programs of one rounding of products are not the other's; what TF32 multiplies takes
+// less of the device.
+TEST(GpuPlans, RoundedProductsHaveCostsAndProgramsOfTheirOwn) {
+  const plan::Cluster cluster = h200();
+  RunConfig config = small_gpt();
+  config.train.precision = "float32";
+  config.model.hidden = 1024;  // below, kernels take their least
+  const train::Setup exact = setup_on(cluster, config, tokens(256));
+  config.train.products = "tf32";
+  const train::Setup rounded = setup_on(cluster, config, tokens(256));
+  EXPECT_NE(plan::model_hash(exact.model.graph), plan::model_hash(rounded.model.graph));
+  const auto& nodes = exact.model.graph.nodes;
+  ASSERT_EQ(nodes.size(), rounded.model.graph.nodes.size());
+  bool faster = false;
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    const plan::NodeSpec& other = rounded.model.graph.nodes[n];
+    if (nodes[n].communicates()) continue;
+    EXPECT_EQ(other.cost_key, nodes[n].cost_key + " tf32");
+    EXPECT_LE(other.forward.seconds, nodes[n].forward.seconds) << other.name;
+    faster = faster || other.forward.seconds < nodes[n].forward.seconds;
+  }
+  EXPECT_TRUE(faster);
+  const std::int64_t budget = std::int64_t{1} << 30;
+  const GridPlan plan = plan_grid(rounded, budget, &cluster);
+  EXPECT_EQ(plan.stages[0].prediction.peak_bytes,
+            plan_grid(exact, budget, &cluster).stages[0].prediction.peak_bytes);
+  EXPECT_NE(text_of(rounded, plan, cluster).find("float32, products in TF32"), std::string::npos);
+}
+
+TEST(GpuPlans, RoundedProductsAreForFloat32OnGpus) {
+  RunConfig config = small_gpt();
+  config.train.products = "tf32";
+  for (const char* precision : {"float64", "bfloat16"}) {
+    config.train.precision = precision;
+    EXPECT_THROW(setup_on(h200(), config, tokens(256)), ConfigError) << precision;
+  }
+  config.train.precision = "float32";
+  EXPECT_NO_THROW(setup_on(h200(), config, tokens(256)));
+  EXPECT_THROW(make_setup(config, tokens(256), 1, 0, plan::DeviceFacts()), ConfigError);
 }
 
 // Files of version 1 have no devices that somebody else gives work: nothing is said of launches,

@@ -178,6 +178,7 @@ TEST(RunDirectory, KeysThatMayNotChangeAreNamed) {
   refused("train.global_batch", "32");
   refused("train.micro_batch", "2");
   refused("train.precision", "bfloat16");
+  refused("train.products", "tf32");
   refused("optimizer.learning_rate", "0.001");
   refused("data.path", "other.h5");
 }
