@@ -3,7 +3,6 @@
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
-
 #include "kernels/bias.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/embedding.hpp"
