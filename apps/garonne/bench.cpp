@@ -34,16 +34,16 @@ void add_bench(CLI::App& app, Chosen& chosen) {
       const train::BenchmarkResult result = train::run_benchmark(loaded, *steps, session);
       if (session.rank() != 0) return ExitCode::Done;
       if (*json) {
-        nlohmann::ordered_json line = {
-            {"samples_per_second", result.samples_per_second},
-            {"step_seconds", result.step_seconds},
-            {"planned_seconds", result.planned_seconds},
-            {"peak_bytes", result.peak_bytes},
-            {"planned_peak_bytes", result.planned_peak_bytes},
-            {"resident_bytes", result.resident_bytes},
-            {"operations_per_second", result.operations_per_second},
-            {"product_roof", result.product_roof},
-            {"roof_share", result.operations_per_second / result.product_roof}};
+        nlohmann::ordered_json line = {{"samples_per_second", result.samples_per_second},
+                                       {"step_seconds", result.step_seconds},
+                                       {"planned_seconds", result.planned_seconds},
+                                       {"peak_bytes", result.peak_bytes},
+                                       {"planned_peak_bytes", result.planned_peak_bytes},
+                                       {"resident_bytes", result.resident_bytes},
+                                       {"operations_per_second", result.operations_per_second},
+                                       {"product_roof", result.product_roof}};
+        if (result.product_roof > 0)
+          line["roof_share"] = result.operations_per_second / result.product_roof;
         if (result.tokens_per_second > 0) line["tokens_per_second"] = result.tokens_per_second;
         fmt::print("{}\n", line.dump());
         return ExitCode::Done;
@@ -58,11 +58,13 @@ void add_bench(CLI::App& app, Chosen& chosen) {
       fmt::print("peak        {} B measured, {} B planned\n", result.peak_bytes,
                  result.planned_peak_bytes);
       fmt::print("resident    {}\n", format_bytes(result.resident_bytes));
-      fmt::print(
-          "roof        {:.1f} of {:.1f} GFLOP/s: {:.0f} % of the fastest matrix product measured "
-          "here\n",
-          result.operations_per_second / 1e9, result.product_roof / 1e9,
-          100.0 * result.operations_per_second / result.product_roof);
+      if (result.product_roof > 0) {
+        fmt::print(
+            "roof        {:.1f} of {:.1f} GFLOP/s: {:.0f} % of the fastest matrix product measured "
+            "here\n",
+            result.operations_per_second / 1e9, result.product_roof / 1e9,
+            100.0 * result.operations_per_second / result.product_roof);
+      }
       for (const auto& [kind, seconds] : result.seconds_by_kind) {
         fmt::print("  {:<28}{:>9.2f} ms  {:5.1f} %\n", kind, 1e3 * seconds,
                    100.0 * seconds / result.step_seconds);

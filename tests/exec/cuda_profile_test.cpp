@@ -87,6 +87,7 @@ TEST(CudaProfile, EveryRowOfAGpuSaysWhatItTakesToIssue) {
     FakeGpu gpu(room_bytes, {.delay_seed = 3, .memory_bytes = memory_bytes}, {});
     const plan::CostTable table = measured(model, declaration, &gpu);
     EXPECT_GT(table.rows.size(), 3U);
+    EXPECT_GT(table.product_roof, 0);
     const std::string norm = plan::step_cost_key("norm", precision_name(declaration.precision));
     const std::string update = plan::step_cost_key("adamw", precision_name(declaration.precision));
     for (const auto& [key, row] : table.rows) {

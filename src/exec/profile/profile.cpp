@@ -305,6 +305,28 @@ class NodeProbe {
   std::vector<nn::ParameterGradient> gradients_;
 };
 
+// Of a GPU, where one library makes all products: floating-point operations a second of the fastest
+// forward product of the model.
+double fastest_product(const Queue& queue, const nn::Model& model, Precision precision,
+                       const nn::Products& products, const MeasuredGpu& gpu) {
+  const Stopwatch stopwatch = stopwatch_of(*gpu.device);
+  double fastest = 0;
+  for (const nn::ProductShape& shape : product_shapes(model, precision)) {
+    if (shape.form != nn::ProductForm::Forward) continue;
+    const at::ScalarType type = nn::compute_scalar_type(shape.precision);
+    const at::Tensor x = random_tensor(queue, {shape.rows, shape.inputs}, type);
+    const at::Tensor weight = random_tensor(queue, {shape.outputs, shape.inputs}, type);
+    const WorkSeconds shortest = shortest_seconds(
+        enough_seconds,
+        [&] { static_cast<void>(products.forward(queue, x, weight, at::Tensor())); }, stopwatch);
+    const double operations = 2.0 * static_cast<double>(shape.rows) *
+                              static_cast<double>(shape.outputs) *
+                              static_cast<double>(shape.inputs);
+    fastest = std::max(fastest, operations / shortest.seconds);
+  }
+  return fastest;
+}
+
 }  // namespace
 
 std::string machine_text(int threads) {
@@ -352,6 +374,8 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
     progress(++done, all);
   }
   table.products = products.to_json();
+  if (gpu != nullptr && table.product_roof == 0)
+    table.product_roof = fastest_product(queue, model, declaration.precision, products, *gpu);
   CacheSweep sweep(queue, model, declaration.element_bytes(),
                    gpu == nullptr ? most_swept : most_swept_on_gpu);
   const nn::DeviceTables tables =
