@@ -313,10 +313,11 @@ class Interpreter {
         throw Impossible(describe(instruction) + " meets one of other elements");
     }
     const std::size_t size = brought[place].size();
-    const std::size_t share = size / members;
+    // A mutant may bring less than an element for each.
+    const std::size_t share = std::max<std::size_t>(size / members, 1);
     for (std::size_t e = 0; e < target.size() && e < size; ++e) {
       if (instruction.operation == Operation::AllGather) {
-        target[e] = brought[std::min(e / std::max<std::size_t>(share, 1), members - 1)][e];
+        target[e] = brought[std::min(e / share, members - 1)][e];
         continue;
       }
       const bool mine = instruction.operation == Operation::AllReduce || e / share == place;
