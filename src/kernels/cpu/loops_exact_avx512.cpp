@@ -9,14 +9,6 @@
 #pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
 #define GARONNE_VECTOR_BYTES 64
 namespace garonne::kernels::avx512 {
-namespace exact {
-#include "kernels/cpu/loops_normal.inl"
-#include "kernels/cpu/loops_update.inl"
-}  // namespace exact
-
-extern const Loop<FillNormalArguments> fill_normal_loops = {
-    {exact::fill_normal<float>, exact::fill_normal<double>, exact::fill_normal<BFloat16>}};
-extern const Loop<AdamWArguments> adamw_loops = {
-    {exact::adamw<float>, exact::adamw<double>, nullptr}};
+#include "kernels/cpu/loops_exact_body.inl"
 }  // namespace garonne::kernels::avx512
 #endif
