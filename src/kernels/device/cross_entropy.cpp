@@ -120,11 +120,8 @@ struct SumRows {
   template <typename Team>
   KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t) const {
     double* const sums = team.template shared<double>(Team::groups);
-    const double total = team.template sum<double>(sums, [&](int thread) {
-      double sum = 0;
-      for (std::int64_t row = thread; row < rows; row += Team::threads) sum += row_losses[row];
-      return sum;
-    });
+    const double total =
+        team.template sum_of<double>(sums, rows, [&](std::int64_t row) { return row_losses[row]; });
     team.each(1, [&](int) { *loss = total * scale; });
   }
 };
@@ -231,13 +228,9 @@ struct GatheredLoss {
   template <typename Team>
   KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t) const {
     double* const sums = team.template shared<double>(Team::groups);
-    const double total = team.template sum<double>(sums, [&](int thread) {
-      double sum = 0;
-      for (std::int64_t row = thread; row < rows; row += Team::threads) {
-        const GatheredRow gathered{statistics, pieces, rows, row};
-        sum += gathered.log_sum() - gathered.target_logit();
-      }
-      return sum;
+    const double total = team.template sum_of<double>(sums, rows, [&](std::int64_t row) {
+      const GatheredRow gathered{statistics, pieces, rows, row};
+      return gathered.log_sum() - gathered.target_logit();
     });
     team.each(1, [&](int) { *loss = total / static_cast<double>(rows); });
   }

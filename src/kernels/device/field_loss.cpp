@@ -134,11 +134,8 @@ struct AddLosses {
   template <typename Team>
   KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t) const {
     double* const sums = team.template shared<double>(Team::groups);
-    const double total = team.template sum<double>(sums, [&](int thread) {
-      double sum = 0;
-      for (std::int64_t i = thread; i < count; i += Team::threads)
-        sum += loss_of(source.norms_of(first_group + i), relative);
-      return sum;
+    const double total = team.template sum_of<double>(sums, count, [&](std::int64_t i) {
+      return loss_of(source.norms_of(first_group + i), relative);
     });
     team.each(1, [&](int) {
       const double all = first_group == 0 ? total : *running + total;

@@ -1,6 +1,7 @@
 #include "kernels/device/layer_norm.hpp"
 
 #include "base/error.hpp"
+#include "kernels/device/column_pair_sums.hpp"
 #include "kernels/device/column_sum.hpp"
 #include "kernels/device/row.hpp"
 #include "kernels/device/spaces.hpp"
@@ -10,9 +11,7 @@ namespace garonne::kernels::device {
 
 namespace {
 
-// Threads of a row, and of a tile of columns.
 constexpr int row_groups = 4;
-constexpr int tile_groups = 8;
 
 template <typename T>
 struct AddUp {
@@ -196,55 +195,22 @@ struct InputGradient {
   }
 };
 
-// Sums over the rows of a partition, of 32 columns a team: group g has rows g, g + 8, …, and the
-// groups are added in order.
+// Of the gradient times the normalised x, for the gain, and of the gradient, for the bias.
 template <typename T>
-struct ParameterSums {
+struct ParameterTerms {
   using G = Accumulation<T>;
 
   const T* gradient_y;
   const T* x;
   const G* mean;
   const G* inverse_deviation;
-  G* partial;  // [partitions, 2, hidden]: of gain, of bias
-  std::int64_t partitions;
-  std::int64_t rows;
-  std::int64_t hidden;
-  std::int64_t tiles;  // of 32 columns
 
-  template <typename Team>
-  KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t index) const {
-    G* const sums = team.template shared<G>(2 * Team::threads);
-    const std::int64_t partition = index / tiles;
-    const std::int64_t first_column = index % tiles * lanes_of_group;
-    const std::int64_t first = rows * partition / partitions;
-    const std::int64_t last = rows * (partition + 1) / partitions;
-    team.each(Team::threads, [&](int thread) {
-      const std::int64_t column = first_column + thread % lanes_of_group;
-      G of_gain = 0;
-      G of_bias = 0;
-      if (column < hidden) {
-        for (std::int64_t row = first + thread / lanes_of_group; row < last; row += Team::groups) {
-          const G gradient = load(gradient_y[row * hidden + column]);
-          const G normal = (load(x[row * hidden + column]) - mean[row]) * inverse_deviation[row];
-          of_gain = of_gain + gradient * normal;
-          of_bias = of_bias + gradient;
-        }
-      }
-      sums[thread] = of_gain;
-      sums[Team::threads + thread] = of_bias;
-    });
-    team.wait();
-    team.each(2 * lanes_of_group, [&](int i) {
-      const std::int64_t column = first_column + i % lanes_of_group;
-      if (column >= hidden) return;
-      const int which = i / lanes_of_group;
-      const G* const own = sums + which * Team::threads + i % lanes_of_group;
-      G total = own[0];
-      for (int group = 1; group < Team::groups; ++group)
-        total = total + own[group * lanes_of_group];
-      partial[(2 * partition + which) * hidden + column] = total;
-    });
+  KOKKOS_FUNCTION void add(std::int64_t at, std::int64_t row, std::int64_t, G& of_gain,
+                           G& of_bias) const {
+    const G gradient = load(gradient_y[at]);
+    const G normal = (load(x[at]) - mean[row]) * inverse_deviation[row];
+    of_gain += gradient * normal;
+    of_bias += gradient;
   }
 };
 
@@ -279,10 +245,8 @@ void layer_norm_backward(const Place& place, ElementType type, const void* gradi
     auto* const partial = static_cast<G*>(workspace);
     const std::int64_t partitions = row_partitions(rows);
     if (gradient_gain != nullptr) {
-      const std::int64_t tiles = (hidden + lanes_of_group - 1) / lanes_of_group;
-      for_teams<tile_groups>(
-          space, partitions * tiles, shared_bytes<G>(2 * tile_groups * lanes_of_group),
-          ParameterSums<T>{given, from, means, inverses, partial, partitions, rows, hidden, tiles});
+      sum_column_pairs(space, ParameterTerms<T>{given, from, means, inverses}, partial, partitions,
+                       rows, hidden);
     }
     if (gradient_x != nullptr) {
       for_teams<row_groups>(

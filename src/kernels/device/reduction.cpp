@@ -44,7 +44,7 @@ struct BlockSquares {
   }
 };
 
-// *total += the sums of blocks, of which thread t has t, t + threads, ….
+// *total += the sums of blocks.
 struct AddBlocks {
   const double* sums;
   std::int64_t blocks;
@@ -53,11 +53,8 @@ struct AddBlocks {
   template <typename Team>
   KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t) const {
     double* const groups = team.template shared<double>(Team::groups);
-    const double all = team.template sum<double>(groups, [&](int thread) {
-      double sum = 0;
-      for (std::int64_t i = thread; i < blocks; i += Team::threads) sum += sums[i];
-      return sum;
-    });
+    const double all =
+        team.template sum_of<double>(groups, blocks, [&](std::int64_t i) { return sums[i]; });
     team.each(1, [&](int) { *total += all; });
   }
 };

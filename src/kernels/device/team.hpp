@@ -75,6 +75,17 @@ class Team {
     return combine(sums, of_thread, [](G a, G b) { return a + b; });
   }
 
+  // The sum of term(i) for i in [0, count): thread t adds those of t, t + threads, …, and the
+  // threads are added as above.
+  template <typename G, typename F>
+  KOKKOS_FUNCTION G sum_of(G* sums, std::int64_t count, const F& term) const {
+    return sum<G>(sums, [&](int thread) {
+      G total = 0;
+      for (std::int64_t i = thread; i < count; i += threads) total += term(i);
+      return total;
+    });
+  }
+
   // The largest; a number that is none is passed over.
   template <typename G, typename F>
   KOKKOS_FUNCTION G most(G* values, const F& of_thread) const {
