@@ -170,6 +170,57 @@ class CheckTest(ProgramTest):
         for word in ("rank_0.json", f"instruction {place},", "is not its input"):
             self.assertIn(word, done.stderr)
 
+    def test_a_step_is_a_whole_one(self):
+        folder = self.directory("whole")
+        self.train(folder, "--grid.data", 2, ranks=2)
+        folder = folder / "program"
+        files = [folder / "rank_0.json", folder / "rank_1.json"]
+        texts = [path.read_text() for path in files]
+
+        def leave_out(found):
+            """Instructions, and the waits for them, on both ranks."""
+            for path, text in zip(files, texts):
+                program = json.loads(text)
+                instructions = program["instructions"]
+                gone = {i for i, one in enumerate(instructions) if found(one)}
+                self.assertTrue(gone)
+                gone |= {i for i, one in enumerate(instructions) if one.get("completes", -1) in gone}
+                frees = []
+                kept = []
+                for i, one in enumerate(instructions):
+                    if i in gone:
+                        frees += [b for b in one["frees"] if not program["buffers"][b]["name"].endswith(".staging")]
+                        continue
+                    one["frees"] += frees
+                    frees = []
+                    if one.get("completes", -1) >= 0:
+                        one["completes"] -= sum(1 for g in gone if g < one["completes"])
+                    kept.append(one)
+                program["instructions"] = kept
+                path.write_text(json.dumps(program))
+
+        def meets(group):
+            return lambda one: one["operation"] == "all-reduce" and one["channel"]["group"] == group
+
+        last_loss = max(one["micro_batch"] for one in json.loads(texts[0])["instructions"]
+                        if one["operation"] == "emit-loss")
+        of_all = "not those of all ranks"
+        of_losses = "losses are in the sums of the step"
+        for found, words, words_of_run in (
+                (meets("world"), of_all, of_all),
+                (meets("data"), "is not summed over the data group", "is of a grid with grid.data = 1"),
+                (lambda one: one["operation"] == "emit-loss" and one["micro_batch"] == last_loss, of_losses, of_losses)):
+            leave_out(found)
+            self.assertIn(words, run("check", folder, check=2).stderr)
+            done = run("train", self.config, "--run.directory", self.directory("not-run"), "--grid.data", 2,
+                       "--run-program", folder, check=2, ranks=2)
+            self.assertIn(words_of_run, done.stderr)
+        for path, text in zip(files, texts):
+            program = json.loads(text)
+            program["pieces"][0]["counted"] = False
+            path.write_text(json.dumps(program))
+        self.assertIn("nobody counts the squares of", run("check", folder, check=2).stderr)
+
     def test_every_tier_has_its_budget(self):
         folder = self.directory("tiers")
         run("plan", self.config, "--program", folder)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plan/program/replay.hpp"
+#include "plan/program/whole_step_check.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -433,6 +434,7 @@ class ContentCheck {
 
 void check_contents(const Program& program, const ModelGraph& graph) {
   ContentCheck(program, graph).run();
+  check_whole_step(program, graph);
 }
 
 }  // namespace garonne::plan

@@ -166,8 +166,9 @@ class ImpliedModel {
       case Operation::AllReduce:
         if (arguments.exchanged >= 0) {
           exchange(graph_.nodes[index(n)]);
-        } else if (instruction_->channel && instruction_->channel->group == GroupAxis::Tied)
-          tie();
+        } else if (instruction_->channel) {
+          sum_over(instruction_->channel->group);
+        }
         break;
       case Operation::EmitLoss:
         says(!arguments.inputs.empty(), "takes one input");
@@ -300,10 +301,13 @@ class ImpliedModel {
     return node.keep_option(number);
   }
 
-  // What is summed over copies on other stages has such copies.
-  void tie() {
+  // What is summed over copies on other stages has such copies, and of what is summed over the
+  // tensor group each of its ranks has a part.
+  void sum_over(GroupAxis group) {
     for (const int p : made_in_[instruction_->arguments.inputs[0]]) {
-      if (p >= 0 && index(p) < graph_.parameters.size()) graph_.parameters[index(p)].tied = true;
+      if (p < 0 || index(p) >= graph_.parameters.size()) continue;
+      if (group == GroupAxis::Tied) graph_.parameters[index(p)].tied = true;
+      if (group == GroupAxis::Tensor) graph_.parameters[index(p)].sums_over_tensor = true;
     }
   }
 

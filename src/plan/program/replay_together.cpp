@@ -148,6 +148,16 @@ class Meetings {
     waited.others += seconds - of_link;
   }
 
+  // What a message or its answer is of: on one side named by the node that hands over, on the other
+  // by the value or its gradient.
+  static std::string_view value_of(std::string_view name) {
+    constexpr std::string_view node = "hand-over.";
+    constexpr std::string_view gradient = ".gradient";
+    if (name.starts_with(node)) name.remove_prefix(node.size());
+    if (name.ends_with(gradient)) name.remove_suffix(gradient.size());
+    return name;
+  }
+
   // Which instructions meet. The k-th message of a pair with one tag meets the k-th receive, the
   // k-th collective of a group the k-th of every member.
   void enrol() {
@@ -189,6 +199,11 @@ class Meetings {
           fail(programs_, rank, i,
                fmt::format("expects {} B where rank {} sends {} B", instruction.channel->bytes,
                            sender, send.channel->bytes));
+        }
+        if (send.micro_batch != instruction.micro_batch ||
+            value_of(send.node) != value_of(instruction.node)) {
+          fail(programs_, rank, i,
+               fmt::format("gets what rank {} sends as {}", sender, describe(send)));
         }
         walks_[index(rank)].meeting_of[index(i)] = walks_[index(sender)].meeting_of[index(at)] =
             static_cast<int>(meetings_.size());

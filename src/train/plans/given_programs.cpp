@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "plan/model/model_hash.hpp"
 #include "plan/program/proofs.hpp"
+#include "plan/program/rank_sums_check.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/rank_program.hpp"
 #include "train/plans/grid_plan.hpp"
@@ -159,6 +160,7 @@ void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t 
   }
   if (shape.data > 1 && !members.contains(plan::GroupAxis::Data))
     refuse(path, "is of a grid with grid.data = 1");
+  plan::check_rank_sums(program, shape);
 }
 
 // Every element of every parameter is trained on the ranks of a data group together.

@@ -8,6 +8,7 @@
 #include "plan/model/model_hash.hpp"
 #include "plan/program/model_check.hpp"
 #include "plan/program/proofs.hpp"
+#include "plan/program/rank_sums_check.hpp"
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/layout_check.hpp"
 #include "train/setup/rank_agreement.hpp"
@@ -141,6 +142,7 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
   for (std::size_t stage = 0; stage < programs.size(); ++stage) {
     const StagePlan& planned = grid.stages[stage];
     plan::prove(programs[stage], planned.setup.model.graph);
+    plan::check_rank_sums(programs[stage], whole.grid.shape());
     if (!planned.choice.evaluation.instructions.empty()) {
       plan::prove(planned.choice.evaluation, planned.setup.model.graph);
     }

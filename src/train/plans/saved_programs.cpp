@@ -19,6 +19,7 @@
 #include "plan/program/live_bytes.hpp"
 #include "plan/program/model_check.hpp"
 #include "plan/program/order_check.hpp"
+#include "plan/program/rank_sums_check.hpp"
 #include "plan/program/replay.hpp"
 
 namespace garonne::train {
@@ -52,6 +53,29 @@ int ranks_of(const SavedPrograms& saved) {
     }
   }
   return ranks;
+}
+
+// As large as the places of the ranks and the groups that they meet say.
+GridShape shape_of(const SavedPrograms& saved) {
+  GridShape shape;
+  const auto at_least = [](int& size, std::size_t members) {
+    size = std::max(size, static_cast<int>(members));
+  };
+  for (const auto& program : saved.programs) {
+    const Coordinates& place = program.coordinates;
+    at_least(shape.data, static_cast<std::size_t>(place.data) + 1);
+    at_least(shape.pipeline, static_cast<std::size_t>(place.pipeline) + 1);
+    at_least(shape.tensor, static_cast<std::size_t>(place.tensor) + 1);
+    for (const auto& instruction : program.instructions) {
+      if (!instruction.channel) continue;
+      const plan::GroupAxis group = instruction.channel->group;
+      const std::size_t members = instruction.channel->members.size();
+      if (group == plan::GroupAxis::Data) at_least(shape.data, members);
+      if (group == plan::GroupAxis::Pipeline) at_least(shape.pipeline, members);
+      if (group == plan::GroupAxis::Tensor) at_least(shape.tensor, members);
+    }
+  }
+  return shape;
 }
 
 // Whether they are ranks 0, 1, 2 and so on.
@@ -97,6 +121,8 @@ SavedPrograms read_saved_programs(const std::string& folder) {
 
 std::string check_saved_programs(const SavedPrograms& saved) {
   std::string text;
+  const int ranks = ranks_of(saved);
+  const GridShape shape = shape_of(saved);
   for (std::size_t i = 0; i < saved.programs.size(); ++i) {
     const plan::Program& program = saved.programs[i];
     plan::Prediction prediction;
@@ -107,6 +133,7 @@ std::string check_saved_programs(const SavedPrograms& saved) {
       plan::check_against_model(program, model);
       plan::check_contents(program, model);
       plan::check_budgets(program, prediction);
+      plan::check_rank_sums(program, shape);
     } catch (const plan::ReplayError& illegal) {
       refuse(saved.paths[i], illegal.what());
     }
@@ -114,10 +141,10 @@ std::string check_saved_programs(const SavedPrograms& saved) {
                         program.instructions.size(), prediction.peak_bytes,
                         format_bytes(prediction.peak_bytes), format_bytes(program.budget_bytes()));
   }
-  const int ranks = ranks_of(saved);
   try {
     if (are_all(saved, ranks)) {
       plan::replay_together(saved.programs);
+      plan::check_trained_together(saved.programs);
       text += fmt::format("together  the {} ranks of the grid meet\n", ranks);
     } else if (are_stages(saved)) {
       plan::replay_pipeline(saved.programs);

@@ -9,16 +9,45 @@
 namespace garonne::plan::test {
 namespace {
 
+// With the wait for it, where there is one.
 void delete_instruction(Program& program, std::size_t number) {
   auto& instructions = program.instructions;
-  std::vector<int> frees = instructions[number].frees;
-  // Staging is there only while a collective that blocks is.
-  std::erase(frees, instructions[number].arguments.staging);
-  Instruction& next = instructions.at(number + 1 < instructions.size() ? number + 1 : number - 1);
-  next.frees.insert(next.frees.end(), frees.begin(), frees.end());
   ProgramEdit edit(program);
-  edit.remove(static_cast<int>(number));
+  const auto remove = [&](std::size_t i, int staging) {
+    std::vector<int> frees = instructions[i].frees;
+    // Staging is there only while a collective is.
+    std::erase(frees, staging);
+    Instruction& next = instructions.at(i + 1 < instructions.size() ? i + 1 : i - 1);
+    next.frees.insert(next.frees.end(), frees.begin(), frees.end());
+    edit.remove(static_cast<int>(i));
+  };
+  const int staging = instructions[number].arguments.staging;
+  remove(number, staging);
+  for (std::size_t i = 0; i < instructions.size(); ++i) {
+    if (instructions[i].completes == static_cast<int>(number)) remove(i, staging);
+  }
   edit.apply();
+}
+
+void move_instruction(Program& program, std::size_t from, std::size_t to) {
+  auto& instructions = program.instructions;
+  const auto begin = instructions.begin();
+  const auto place = [&](int number) {
+    const auto i = at(number);
+    if (number < 0 || i == from) return number < 0 ? number : static_cast<int>(to);
+    if (from < i && i <= to) return number - 1;
+    return to <= i && i < from ? number + 1 : number;
+  };
+  for (Instruction& instruction : instructions) {
+    instruction.completes = place(instruction.completes);
+    for (int& one : instruction.after) one = place(one);
+  }
+  const auto offset = [&](std::size_t i) { return begin + static_cast<std::ptrdiff_t>(i); };
+  if (from < to) {
+    std::rotate(offset(from), offset(from + 1), offset(to + 1));
+  } else {
+    std::rotate(offset(to), offset(from), offset(from + 1));
+  }
 }
 
 void swap_in(Program& program, std::size_t number, const Mutation& mutation) {
@@ -46,6 +75,10 @@ std::string_view to_string(MutantKind kind) {
       return "buffers swapped";
     case MutantKind::SwappedOn:
       return "swapped from there on";
+    case MutantKind::Deleted:
+      return "instruction deleted";
+    case MutantKind::Moved:
+      return "moved";
   }
   return "";
 }
@@ -54,8 +87,13 @@ std::vector<Mutation> single_mutations(const Program& program) {
   std::vector<Mutation> all;
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
-    if (instruction.operation == Operation::Wait) all.push_back({MutantKind::WaitDeleted, i});
-    if (instruction.arguments.exchanged >= 0) all.push_back({MutantKind::PartDeleted, i});
+    if (instruction.operation == Operation::Wait) {
+      all.push_back({MutantKind::WaitDeleted, i});
+    } else if (instruction.arguments.exchanged >= 0) {
+      all.push_back({MutantKind::PartDeleted, i});
+    } else {
+      all.push_back({MutantKind::Deleted, i});
+    }
     for (std::size_t k = 0; k < instruction.after.size(); ++k)
       all.push_back({MutantKind::AfterDeleted, i, static_cast<int>(k)});
     if (i == 0) continue;
@@ -85,11 +123,23 @@ std::vector<Mutation> random_swaps(const Program& program, int count, std::mt199
   return all;
 }
 
+std::vector<Mutation> random_moves(const Program& program, int count, std::mt19937& random) {
+  std::vector<Mutation> all;
+  const std::size_t instructions = program.instructions.size();
+  while (static_cast<int>(all.size()) < count) {
+    const std::size_t from = random() % instructions;
+    const auto to = static_cast<int>(random() % instructions);
+    if (at(to) != from) all.push_back({MutantKind::Moved, from, to});
+  }
+  return all;
+}
+
 void mutate(Program& program, const Mutation& mutation) {
   Instruction& instruction = program.instructions.at(mutation.instruction);
   switch (mutation.kind) {
     case MutantKind::WaitDeleted:
     case MutantKind::PartDeleted:
+    case MutantKind::Deleted:
       return delete_instruction(program, mutation.instruction);
     case MutantKind::AfterDeleted:
       instruction.after.erase(instruction.after.begin() + mutation.a);
@@ -98,6 +148,8 @@ void mutate(Program& program, const Mutation& mutation) {
       std::erase(instruction.frees, mutation.a);
       program.instructions.at(mutation.instruction - 1).frees.push_back(mutation.a);
       return;
+    case MutantKind::Moved:
+      return move_instruction(program, mutation.instruction, at(mutation.a));
     case MutantKind::Swapped:
       return swap_in(program, mutation.instruction, mutation);
     case MutantKind::SwappedOn:
@@ -108,6 +160,8 @@ void mutate(Program& program, const Mutation& mutation) {
 }
 
 std::string describe(const Program& program, const Mutation& mutation) {
+  const bool has_buffers =
+      mutation.kind != MutantKind::AfterDeleted && mutation.kind != MutantKind::Moved;
   const auto name = [&](int id) {
     return id < 0 ? std::string()
                   : " " + program.buffers.at(at(id)).name + " (" + std::to_string(id) + ")";
@@ -115,7 +169,8 @@ std::string describe(const Program& program, const Mutation& mutation) {
   return std::string(to_string(mutation.kind)) + ", instruction " +
          std::to_string(mutation.instruction) + ", " +
          plan::describe(program.instructions.at(mutation.instruction)) +
-         (mutation.kind == MutantKind::AfterDeleted ? "" : name(mutation.a) + name(mutation.b)) +
+         (mutation.kind == MutantKind::Moved ? " to " + std::to_string(mutation.a) : "") +
+         (has_buffers ? name(mutation.a) + name(mutation.b) : "") +
          (mutation.frees ? ", frees too" : "");
 }
 

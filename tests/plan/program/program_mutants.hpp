@@ -17,23 +17,28 @@ enum class MutantKind {
   FreeEarlier,   // by the instruction before
   Swapped,       // two buffers of one size, in one instruction
   SwappedOn,     // and in all that follow
+  Deleted,       // any other instruction, with the wait for it; likewise
+  Moved,         // to another place
 };
-inline constexpr int mutant_kinds = 6;
+inline constexpr int mutant_kinds = 8;
 std::string_view to_string(MutantKind kind);
 
 struct Mutation {
   MutantKind kind = MutantKind::WaitDeleted;
   std::size_t instruction = 0;
-  int a = -1;  // of `after` the entry, of frees the buffer, of swaps both buffers
+  int a =
+      -1;  // of `after` the entry, of frees the buffer, of swaps both buffers, of moves where to
   int b = -1;
   bool frees = false;  // of a swap: what is freed is swapped, too
 };
 
-// Every wait, every part of a divided pass, every entry of `after`, every free but those of the
-// first instruction.
+// Every wait, every part of a divided pass, every other instruction, every entry of `after`, every
+// free but those of the first instruction.
 std::vector<Mutation> single_mutations(const Program& program);
 // Up to `count` swaps of either kind, each of which changes what some instruction says.
 std::vector<Mutation> random_swaps(const Program& program, int count, std::mt19937& random);
+// `count` of any instruction to any other place.
+std::vector<Mutation> random_moves(const Program& program, int count, std::mt19937& random);
 
 void mutate(Program& program, const Mutation& mutation);
 // For people: what was changed where.

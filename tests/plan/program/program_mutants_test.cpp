@@ -22,6 +22,7 @@
 #include "plan/program/order_check.hpp"
 #include "plan/program/program_interpreter.hpp"
 #include "plan/program/program_mutants.hpp"
+#include "plan/program/rank_sums_check.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/graphs.hpp"
 #include "plan/step/rank_program.hpp"
@@ -42,6 +43,7 @@ struct Step {
   int rank_of(int data_rank, int stage, int tensor_rank) const {
     return (data_rank * stages + stage) * tensor + tensor_rank;
   }
+  GridShape shape() const { return {data, stages, tensor}; }
   int stage_of(int rank) const { return rank / tensor % stages; }
   std::vector<RankProgram> ranks(const std::vector<Program>& of) const {
     std::vector<RankProgram> all;
@@ -143,7 +145,8 @@ enum class Verdict { Replay, Order, Model, Contents, Together, Accepted };
 constexpr int verdicts = 6;
 
 // Against `graph`, or against the model that the Program itself implies.
-Verdict verdict_on(const std::vector<Program>& programs, int rank, const ModelGraph* graph) {
+Verdict verdict_on(const Step& step, const std::vector<Program>& programs, int rank,
+                   const ModelGraph* graph) {
   const Program& program = programs[at(rank)];
   Verdict verdict = Verdict::Replay;
   try {
@@ -156,7 +159,9 @@ Verdict verdict_on(const std::vector<Program>& programs, int rank, const ModelGr
     verdict = Verdict::Contents;
     check_contents(program, model);
     verdict = Verdict::Together;
+    check_rank_sums(program, step.shape());
     replay_together(programs);
+    check_trained_together(programs);
   } catch (const ReplayError&) {
     return verdict;
   }
@@ -218,22 +223,25 @@ void judge(const Step& step, unsigned seed, std::size_t stride, int swaps, Table
     for (std::size_t k = random() % stride; k < singles.size(); k += stride)
       mutations.push_back(singles[k]);
     for (const Mutation& swap : random_swaps(program, swaps, random)) mutations.push_back(swap);
+    for (const Mutation& move : random_moves(program, swaps, random)) mutations.push_back(move);
     for (const Mutation& mutation : mutations) {
       // The ranks of a stage run one Program.
       std::vector<Program> programs = step.programs;
       for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
         if (step.stage_of(rank) == stage) mutate(programs[at(rank)], mutation);
       }
-      const Verdict verdict = verdict_on(programs, first, &step.graphs[at(stage)]);
+      const Verdict verdict = verdict_on(step, programs, first, &step.graphs[at(stage)]);
       Counts& counts = table[static_cast<std::size_t>(mutation.kind)];
       if (matters(step, programs, wanted, seed)) {
         ++counts.that_matter[static_cast<std::size_t>(verdict)];
         if (verdict == Verdict::Accepted ||
             (verdict != Verdict::Replay && verdict != Verdict::Order &&
-             verdict_on(programs, first, nullptr) == Verdict::Accepted))
+             verdict_on(step, programs, first, nullptr) == Verdict::Accepted))
           ++counts.missed_without_model;
         if (verdict == Verdict::Accepted)
-          std::printf("missed: %s: %s\n", step.name.c_str(), describe(program, mutation).c_str());
+{          std::printf("missed: %s: %s\n", step.name.c_str(), describe(program, mutation).c_str());
+for (auto t : {LaneTiming::Late, LaneTiming::Early, LaneTiming::Random}) { auto o = interpret(step.ranks(programs), t, seed); std::printf("  %s poisoned %d same %d\n", o.failed.c_str(), (int)o.poisoned, (int)(o==wanted)); for (size_t q=0;q<o.contents.size()&&q<wanted.contents.size();++q) if (!(o.contents[q]==wanted.contents[q])) std::printf("   differs %zu\n", q);}
+}
       } else {
         ++counts.equivalent;
         counts.refused_equivalents += verdict == Verdict::Accepted ? 0 : 1;
@@ -279,9 +287,10 @@ TEST(JudgedMutants, WhatIsNoMutantIsAccepted) {
     if (!step) continue;
     for (int stage = 0; stage < step->stages; ++stage) {
       const int first = step->rank_of(0, stage, 0);
-      EXPECT_EQ(verdict_on(step->programs, first, &step->graphs[at(stage)]), Verdict::Accepted)
+      EXPECT_EQ(verdict_on(*step, step->programs, first, &step->graphs[at(stage)]),
+                Verdict::Accepted)
           << step->name;
-      EXPECT_EQ(verdict_on(step->programs, first, nullptr), Verdict::Accepted) << step->name;
+      EXPECT_EQ(verdict_on(*step, step->programs, first, nullptr), Verdict::Accepted) << step->name;
     }
   }
 }

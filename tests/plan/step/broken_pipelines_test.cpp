@@ -139,6 +139,9 @@ TEST(PipelinePrograms, MessagesOutOfTheOrderOfTheirLaneAreFound) {
   }
   ASSERT_GE(receives.size(), 2U);
   std::swap(receives[0]->channel->tag, receives[1]->channel->tag);
+  // Each gets the other's message.
+  EXPECT_THROW(replay_together(made.programs), ReplayError);
+  std::swap(receives[0]->micro_batch, receives[1]->micro_batch);
   EXPECT_NO_THROW(replay_together(made.programs));
   EXPECT_THROW(check_lanes(made.programs, made.lane_numbers), ReplayError);
 }
