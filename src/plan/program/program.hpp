@@ -191,6 +191,11 @@ struct Instruction {
   Arguments arguments;
 };
 
+// Whether it is work of the lane Compute that meets nobody.
+inline bool is_local_work(const Instruction& instruction) {
+  return instruction.lane == Lane::Compute && !instruction.channel;
+}
+
 // ZeRO: the static buffers of a bucket whose parameters are one flat range, padded to equal shards.
 struct BucketShard {
   std::int64_t elements = 0;  // of each data rank's shard; 0 = the bucket is not in shards

@@ -49,8 +49,8 @@ int kernels_of(const Instruction& instruction, const ModelGraph& graph) {
 }
 
 bool computes(const Instruction& instruction) {
-  return instruction.lane == Lane::Compute && !instruction.channel &&
-         instruction.operation != Operation::Load && instruction.operation != Operation::Report;
+  return is_local_work(instruction) && instruction.operation != Operation::Load &&
+         instruction.operation != Operation::Report;
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
   for (const auto& program : programs) {
     double seconds = 0;
     for (const auto& instruction : program.instructions) {
-      if (!instruction.channel) seconds += instruction.seconds;
+      if (plan::is_local_work(instruction)) seconds += instruction.seconds;
     }
     busiest = std::max(busiest, seconds);
   }

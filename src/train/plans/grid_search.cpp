@@ -146,10 +146,11 @@ class CandidatePlanner {
       double between = 0;
       std::map<int, bool> leaves_to;  // by stage
       for (const auto& instruction : program.instructions) {
-        if (!instruction.channel) {
+        if (plan::is_local_work(instruction)) {
           (instruction.recompute ? repeated : own) += instruction.seconds;
           continue;
         }
+        if (!instruction.channel) continue;
         const plan::Channel& channel = *instruction.channel;
         if (instruction.operation == plan::Operation::Receive) continue;
         double bytes = static_cast<double>(channel.bytes);

@@ -12,6 +12,7 @@
 #include "plan/chain/chain_solver.hpp"
 #include "plan/graph/graph_solver.hpp"
 #include "plan/graph/liveness.hpp"
+#include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_chain.hpp"
 #include "plan/stage/stage_planner.hpp"
@@ -47,6 +48,7 @@ TEST(TaskGraph, TracesWhatReplayPredicts) {
       const LivenessTrace trace = trace_liveness(tasks.graph, as_tasks);
       const Program program = make_training_program(graph, step, same_for_all(schedule, 1));
       const Prediction prediction = replay(program);
+      EXPECT_NO_THROW(prove(program, graph));
       EXPECT_DOUBLE_EQ(trace.seconds, prediction.seconds);
       // Between the two lie the sums of the step, which the tasks count from the start.
       EXPECT_GE(trace.peak_bytes + tasks.static_bytes, prediction.peak_bytes);
@@ -87,6 +89,7 @@ TEST(StagePlanner, PlansNodesWithoutGradients) {
             least + std::max<std::int64_t>(0, fast.prediction.peak_bytes - least) * quarter / 4;
         const StagePlan found = plan_stage(graph, step, {budget, plan});
         EXPECT_LE(replay(found.program).peak_bytes, budget);
+        EXPECT_NO_THROW(prove(found.program, graph));
         EXPECT_GE(found.prediction.seconds, fast.prediction.seconds - 1e-9);
       }
     }

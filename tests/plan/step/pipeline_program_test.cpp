@@ -7,6 +7,7 @@
 #include "plan/graph/liveness.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
+#include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/program/scalar_run.hpp"
 #include "plan/stage/stage_solver.hpp"
@@ -138,8 +139,10 @@ TEST(PipelinePrograms, EverySolverHandsOverOnce) {
       for (const NodeSchedule& schedule : found) {
         EXPECT_EQ(forwards(schedule, true), handed_over);
         recomputed += forwards(schedule, false) - forwards(all, false);
-        EXPECT_NO_THROW(
-            replay(make_training_program(graph, step, same_for_all(schedule, micro_batches))));
+        const Program program =
+            make_training_program(graph, step, same_for_all(schedule, micro_batches));
+        EXPECT_NO_THROW(replay(program));
+        EXPECT_NO_THROW(prove(program, graph));
       }
       // Of the stage of a model without attention all is kept.
       EXPECT_EQ(recomputed > 0, solver.name != "keep-all" && solver.name != "megatron-selective");

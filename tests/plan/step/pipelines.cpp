@@ -3,6 +3,8 @@
 #include "base/error.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
+#include "plan/program/proofs.hpp"
+#include "plan/program/replay.hpp"
 #include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
 #include "plan/step/graphs.hpp"
@@ -39,6 +41,8 @@ Stages stages_of(const PipelineSchedule& schedule, const ModelGraph& whole,
         cut.cut.graph, step,
         same_for_all(schedule_of(cut.cut.graph, policy), schedule.micro_batches)));
     made.programs.back().rank = stage;
+    replay(made.programs.back());
+    prove(made.programs.back(), cut.cut.graph);
     made.graphs.push_back(std::move(cut.cut.graph));
     made.lane_numbers = step.pipeline.lane_numbers;
   }
