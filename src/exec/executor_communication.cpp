@@ -35,9 +35,9 @@ dist::Transport& Executor::transport_of(const plan::Instruction& instruction) co
 
 void Executor::await_transfer(std::size_t number, Running& running) {
   Transfer& transfer = running.transfers.at(number);
-  expect(transfer.transport != nullptr, "a wait without its reduction");
+  expect(transfer.transport != nullptr && !transfer.joined, "a wait without its reduction");
   transfer.transport->wait(transfer.ticket);
-  transfer.transport = nullptr;
+  transfer.joined = true;
 }
 
 // What it does is started by the lane of the instruction.

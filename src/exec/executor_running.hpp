@@ -72,6 +72,7 @@ struct Transfer {
   dist::Transport* transport = nullptr;
   std::function<dist::Ticket()> start;
   dist::Ticket ticket;
+  bool joined = false;  // Compute's own
 };
 
 // Everything that lives from the start of a step to its end. It is Compute's while the step runs,

@@ -181,6 +181,11 @@ void Executor::end(std::size_t number, Running& running) {
 void Executor::start_transfer(std::size_t number, Running& running) {
   Transfer& transfer = running.transfers[number];
   if (!transfer.start) return;
+  // What it follows has begun, and is to have ended.
+  for (const int earlier : program_.instructions[number].after) {
+    const Transfer& before = running.transfers[index(earlier)];
+    if (before.transport != nullptr) before.transport->wait(before.ticket);
+  }
   transfer.ticket = transfer.start();
   transfer.start = nullptr;
 }

@@ -52,22 +52,12 @@ TEST(Executor, BytesAreThePredictedOnes) {
   for (const auto& setting : all_settings()) {
     SCOPED_TRACE(setting.text());
     Rank rank(setting);
-    const plan::Prediction& predicted = rank.prediction();
-    EXPECT_EQ(rank.tier().live_bytes(), predicted.static_bytes);
+    EXPECT_EQ(rank.tier().live_bytes(), rank.prediction().static_bytes);
     for (std::int64_t step = 1; step <= 2; ++step) {
       const StepOutputs outputs = rank.step(step);
-      ASSERT_EQ(outputs.measurements.size(), rank.program().instructions.size());
-      for (std::size_t i = 0; i < outputs.measurements.size(); ++i) {
-        const std::string what = plan::describe(rank.program().instructions[i]);
-        EXPECT_EQ(outputs.measurements[i].live_bytes, predicted.live_bytes[i]) << "after " << what;
-        EXPECT_LE(outputs.measurements[i].peak_bytes, predicted.during_bytes[i])
-            << "during " << what;
-        EXPECT_GE(outputs.measurements[i].seconds, 0);
-      }
-      EXPECT_LE(outputs.peak_bytes, predicted.peak_bytes);
-      EXPECT_GE(static_cast<double>(outputs.peak_bytes),
-                0.99 * static_cast<double>(predicted.peak_bytes));
-      EXPECT_EQ(rank.tier().live_bytes(), predicted.static_bytes) << "a step leaves nothing behind";
+      expect_predicted_bytes(rank, outputs);
+      for (const plan::Measurement& measurement : outputs.measurements)
+        EXPECT_GE(measurement.seconds, 0);
     }
   }
 }

@@ -1,8 +1,10 @@
-// One rank of a small GPT with everything that its steps need.
+// One rank of a small GPT, or of another model of tokens, with everything that its steps need.
 #pragma once
 
 #include <ATen/Functions.h>
+#include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -36,6 +38,9 @@ struct Setting {
   double dropout = 0.25;
   std::int64_t sequence = 24;
   std::int64_t hidden = 32;
+  // Another model than the GPT of these sizes.
+  std::function<nn::Model(const Setting&, const nn::Declaration&)> model = nullptr;
+  bool nominal_seconds = false;  // plans go by these, not by those that are measured
 
   std::string text() const {
     return std::string(precision_name(precision)) + " " + plan + ", micro-batches " +
@@ -45,14 +50,20 @@ struct Setting {
 
 inline constexpr std::int64_t vocabulary = 61;
 
-// The middle one of a policy's family; "any <n>" keeps an arbitrary half of all values and records.
+// The middle one of a policy's family; "any <n>" keeps an arbitrary half of all values and records,
+// in an arbitrary one of their ways.
 inline plan::NodeSchedule schedule_of(const plan::ModelGraph& graph, const std::string& name) {
   if (name.rfind("any ", 0) == 0) {
     std::mt19937 random(static_cast<unsigned>(std::stoi(name.substr(4))));
     plan::Fates fates = plan::keep_everything(graph);
     const auto any = [&] { return random() % 2 == 0 ? plan::Fate::Keep : plan::Fate::Recompute; };
     for (plan::Fate& fate : fates.values) fate = any();
-    for (plan::RecordFate& record : fates.records) record.fate = any();
+    for (std::size_t n = 0; n < fates.records.size(); ++n) {
+      fates.records[n].fate = any();
+      const int ways = graph.nodes[n].keep_options();
+      if (ways > 1)
+        fates.records[n].option = static_cast<int>(random() % static_cast<unsigned>(ways));
+    }
     return plan::recompute_on_demand(graph, fates);
   }
   for (const auto& policy : plan::stage_solvers()) {
@@ -69,8 +80,12 @@ class Rank {
   explicit Rank(const Setting& setting, std::int64_t limit = no_limit) : setting_(setting) {
     declaration_.precision = setting.precision;
     declaration_.threads = 2;
-    const nn::GptSizes sizes{3, setting.hidden, 4, setting.sequence, vocabulary, setting.dropout};
-    model_ = nn::make_gpt(sizes, setting.batch, declaration_);
+    if (setting.model) {
+      model_ = setting.model(setting, declaration_);
+    } else {
+      const nn::GptSizes sizes{3, setting.hidden, 4, setting.sequence, vocabulary, setting.dropout};
+      model_ = nn::make_gpt(sizes, setting.batch, declaration_);
+    }
     profile();
     RunConfig config;
     config.optimizer.weight_decay = 0.1;
@@ -158,6 +173,7 @@ class Rank {
     // one.
     profile_model(device_.queue(Lane::Compute), model_, declaration_, table, [](int, int) {});
     plan::apply_costs(table, model_.graph);
+    if (setting_.nominal_seconds) plan::estimate_seconds({}, model_.graph);
     products_ = nn::Products::from_json(table.products);
   }
 
@@ -175,6 +191,22 @@ class Rank {
   ModelState state_;
   std::vector<std::vector<double>> gradients_;
 };
+
+// Of a step of the rank's Program: live bytes exactly, and a peak that is not below by what
+// matters.
+inline void expect_predicted_bytes(const Rank& rank, const StepOutputs& outputs) {
+  const plan::Prediction& predicted = rank.prediction();
+  ASSERT_EQ(outputs.measurements.size(), rank.program().instructions.size());
+  for (std::size_t i = 0; i < outputs.measurements.size(); ++i) {
+    const std::string what = plan::describe(rank.program().instructions[i]);
+    EXPECT_EQ(outputs.measurements[i].live_bytes, predicted.live_bytes[i]) << "after " << what;
+    EXPECT_LE(outputs.measurements[i].peak_bytes, predicted.during_bytes[i]) << "during " << what;
+  }
+  EXPECT_LE(outputs.peak_bytes, predicted.peak_bytes);
+  EXPECT_GE(static_cast<double>(outputs.peak_bytes),
+            0.99 * static_cast<double>(predicted.peak_bytes));
+  EXPECT_EQ(rank.tier().live_bytes(), predicted.static_bytes) << "a step leaves nothing behind";
+}
 
 inline constexpr Precision precisions[] = {Precision::Float32, Precision::Float64,
                                            Precision::BFloat16};

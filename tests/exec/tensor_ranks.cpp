@@ -80,7 +80,11 @@ TensorRank::TensorRank(const CutModel& cut, dist::Session& session, dist::Transp
   RunConfig config;
   config.optimizer.weight_decay = 0.1;
   optimizer_ = optim::make_optimizer(config);
-  const plan::StepShape step = step_of(cut.precision, *optimizer_, ranks);
+  plan::StepShape step = step_of(cut.precision, *optimizer_, ranks);
+  if (cut.sums_again) {
+    step.data_group = step.tensor_group;
+    step.tensor_bucket_bytes = 0;  // each gradient by itself
+  }
   program_ = plan::make_training_program(
       model_.graph, step, plan::same_for_all(schedule_of(model_.graph, cut.plan), micro_batches));
   evaluation_ = plan::make_forward_program(model_.graph, step, model_.graph.loss);
@@ -111,6 +115,7 @@ StepOutputs TensorRank::step(std::int64_t number, const plan::Program& program, 
   machine.products = &products_;
   machine.optimizer = optimizer_.get();
   machine.tensor = machine.world = transport_;
+  if (cut_.sums_again) machine.data = transport_;
   gradients_.assign(model_.graph.parameters.size(), at::Tensor());
   machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
     // The copy is the test's and not the step's: its bytes lie outside the tier.

@@ -29,6 +29,8 @@ struct CutModel {
   std::string plan = "keep-all";
   // What puts collectives of nodes beside compute, if anything does.
   plan::Program (*beside_compute)(plan::Program) = nullptr;
+  // Gradients are summed over the group once more, as if it were the data group, too.
+  bool sums_again = false;
   // What a member computes on; the CPU where there is none.
   std::function<std::unique_ptr<device::Device>(int member)> device;
 };

@@ -25,6 +25,7 @@ struct Setting {
   // What puts collectives of nodes beside compute; on a device whose lanes are late, or on the CPU.
   plan::Program (*beside_compute)(plan::Program) = nullptr;
   bool late = true;
+  bool sums_again = false;
 
   CutModel cut() const {
     constexpr std::int64_t batch = 2;
@@ -45,6 +46,7 @@ struct Setting {
     cut.precision = precision;
     cut.plan = plan;
     cut.beside_compute = beside_compute;
+    cut.sums_again = sums_again;
     const bool holds_back = late && beside_compute != nullptr;
     cut.device = [holds_back](int member) -> std::unique_ptr<device::Device> {
       std::unique_ptr<device::Device> carrier = std::make_unique<device::CpuDevice>();
@@ -138,6 +140,23 @@ TEST_F(TensorAxis, AnotherLaneChangesNoBit) {
       // The CPU does where it stands what is put on lanes elsewhere.
       EXPECT_EQ(beside->works_on(plan::test::exchange_lane), late ? 3 * exchanges : 0);
     }
+  }
+}
+
+// A sum that follows another one of the same gradient starts when that has ended, not when it has
+// begun.
+TEST_F(TensorAxis, ASumThatFollowsAnotherAddsToWhatThatMade) {
+  for (const bool late : {false, true}) {
+    Setting setting{Precision::Float32, /*sequence_parallel=*/true, "full"};
+    setting.sums_again = true;
+    setting.beside_compute = plan::test::with_sums_in_a_row;
+    setting.late = late;
+    const std::unique_ptr<TensorRank> beside = expect_same_bits(setting);
+    std::uint64_t following = 0;
+    for (const plan::Instruction& instruction : beside->program().instructions)
+      following += !instruction.after.empty();
+    EXPECT_GT(following, 3U);
+    EXPECT_EQ(beside->works_on(plan::test::exchange_lane), late ? 3 * following : 0);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "base/contains.hpp"
 #include "plan/program/lane_clock.hpp"
 #include "plan/program/replay_roles.hpp"
 #include "plan/program/spans.hpp"
@@ -24,8 +25,7 @@ class Replay {
       : program_(program),
         roles_(program),
         live_(program.buffers.size(), false),
-        pending_uses_(program.buffers.size(), 0),
-        pending_writes_(program.buffers.size(), 0),
+        pending_(program.buffers.size()),
         spans_(program.instructions.size()) {}
 
   Prediction run() {
@@ -43,6 +43,11 @@ class Replay {
   struct Live {
     std::int64_t bytes = 0;
     BytesByKind by_kind{};
+  };
+  // What beside Compute may be under way with a buffer.
+  struct Pending {
+    std::vector<int> users;  // instructions, those that write included
+    std::vector<int> writers;
   };
   Live& live_in(Tier tier) { return live_bytes_[static_cast<std::size_t>(tier)]; }
 
@@ -102,6 +107,17 @@ class Replay {
     found.peak_by_kind = live.by_kind;
   }
 
+  // Whether it starts after them. What is on Compute waits for them first, and so does a gather
+  // into another buffer, whose part Compute copies there when it is issued.
+  static bool follows_all(const Instruction& instruction, const std::vector<int>& pending) {
+    const Arguments& arguments = instruction.arguments;
+    const bool copies = instruction.operation == Operation::AllGather &&
+                        !contains(arguments.inputs, arguments.output);
+    const bool beside = instruction.lane != Lane::Compute && !copies;
+    return std::all_of(pending.begin(), pending.end(),
+                       [&](int earlier) { return beside && contains(instruction.after, earlier); });
+  }
+
   void step(int i) {
     const Instruction& instruction = program_.instructions[index(i)];
     check_order_of_sums(i, instruction);
@@ -109,7 +125,7 @@ class Replay {
     for (const int id : instruction.reads) {
       if (!live_[index((buffer(i, id), id))])
         fail(i, "reads " + buffer(i, id).name + ", which is not live");
-      if (pending_writes_[index(id)] > 0) {
+      if (!follows_all(instruction, pending_[index(id)].writers)) {
         fail(i, "reads " + buffer(i, id).name + " while an asynchronous instruction writes it");
       }
     }
@@ -118,7 +134,7 @@ class Replay {
                            instruction.reads.end();
       if (live_[index((buffer(i, id), id))]) {
         if (!updates) fail(i, "makes " + buffer(i, id).name + ", which is already live");
-        if (pending_uses_[index(id)] > 0) {
+        if (!follows_all(instruction, pending_[index(id)].users)) {
           fail(i, "writes " + buffer(i, id).name + " while an asynchronous instruction uses it");
         }
       } else {
@@ -178,19 +194,19 @@ class Replay {
   Span begin(int i, const Instruction& instruction, double ready) {
     for (const int earlier : instruction.after) {
       if (earlier < 0 || earlier >= i) fail(i, "follows what does not come before it");
-      const auto found = pending_.find(earlier);
-      if (found != pending_.end()) ready = std::max(ready, found->second);
+      const auto found = end_of_.find(earlier);
+      if (found != end_of_.end()) ready = std::max(ready, found->second);
     }
-    for (const int id : instruction.reads) ++pending_uses_[index(id)];
+    for (const int id : instruction.reads) pending_[index(id)].users.push_back(i);
     for (const int id : instruction.writes) {
-      ++pending_uses_[index(id)];
-      ++pending_writes_[index(id)];
+      pending_[index(id)].users.push_back(i);
+      pending_[index(id)].writers.push_back(i);
     }
     Line& line = clock_.line(queue_of(instruction.lane));
     const double start = line.start(ready);
     const double end = start + instruction.seconds;
     line.take(end);
-    pending_.emplace(i, end);
+    end_of_.emplace(i, end);
     return {start, end};
   }
 
@@ -198,22 +214,23 @@ class Replay {
   static Lane queue_of(Lane lane) { return lane == Lane::Message ? Lane::Collective : lane; }
 
   void complete(int i, const Instruction& instruction) {
-    const auto found = pending_.find(instruction.completes);
-    if (found == pending_.end()) fail(i, "waits for nothing that is under way");
+    const auto found = end_of_.find(instruction.completes);
+    if (found == end_of_.end()) fail(i, "waits for nothing that is under way");
     clock_.wait(found->second);
     const Instruction& waited = program_.instructions[index(instruction.completes)];
-    for (const int id : waited.reads) --pending_uses_[index(id)];
-    for (const int id : waited.writes) {
-      --pending_uses_[index(id)];
-      --pending_writes_[index(id)];
+    for (const auto& ids : {waited.reads, waited.writes}) {
+      for (const int id : ids) {
+        std::erase(pending_[index(id)].users, instruction.completes);
+        std::erase(pending_[index(id)].writers, instruction.completes);
+      }
     }
-    pending_.erase(found);
+    end_of_.erase(found);
   }
 
   void free_buffer(int i, int id) {
     const Buffer& freed = buffer(i, id);
     if (!live_[index(id)]) fail(i, "frees " + freed.name + ", which is not live");
-    if (pending_uses_[index(id)] > 0)
+    if (!pending_[index(id)].users.empty())
       fail(i, "frees " + freed.name + " while an asynchronous instruction uses it");
     live_[index(id)] = false;
     Live& live = live_in(freed.tier);
@@ -223,7 +240,7 @@ class Replay {
 
   void finish() {
     const int end = static_cast<int>(program_.instructions.size());
-    if (!pending_.empty()) fail(pending_.begin()->first, "is never waited for");
+    if (!end_of_.empty()) fail(end_of_.begin()->first, "is never waited for");
     roles_.finish();
     for (std::size_t id = 0; id < live_.size(); ++id) {
       if (live_[id] == program_.buffers[id].live_at_end) continue;
@@ -237,9 +254,8 @@ class Replay {
   const Program& program_;
   RoleCheck roles_;
   std::vector<bool> live_;
-  std::vector<int> pending_uses_;
-  std::vector<int> pending_writes_;
-  std::map<int, double> pending_;  // instruction -> when it completes
+  std::vector<Pending> pending_;  // by buffer
+  std::map<int, double> end_of_;  // of instructions that are under way
   std::map<std::pair<int, std::int64_t>, std::pair<int, int>> last_contribution_;
   std::map<std::pair<std::pair<int, std::int64_t>, int>, int> last_of_node_;  // micro-batch
   bool in_pipeline_ = false;

@@ -108,5 +108,44 @@ TEST(ExchangeLane, EveryWaitIsNeeded) {
   EXPECT_GE(dropped, 4);
 }
 
+// Cases whose gradients are sums over both groups.
+std::vector<TensorCase> cases_with_two_sums() {
+  std::vector<TensorCase> cases = tensor_cases(3);
+  std::erase_if(cases, [](const TensorCase& one) { return one.step.data_group.size() < 2; });
+  for (TensorCase& one : cases) {
+    for (ParameterSpec& parameter : one.graph.parameters) parameter.sums_over_tensor = true;
+  }
+  return cases;
+}
+
+// A sum follows another one across lanes, and needs to.
+TEST(ExchangeLane, EveryAfterIsNeeded) {
+  int deleted = 0;
+  int other_outcomes = 0;
+  for (const TensorCase& one : cases_with_two_sums()) {
+    SCOPED_TRACE(one.name);
+    const Program behind_waits = make_training_program(one.graph, one.step, one.schedule);
+    const Program program = with_sums_in_a_row(behind_waits);
+    expect_proved(one, of_ranks(one, program));
+    const nlohmann::json json = nlohmann::json(to_json(program, {0}, {}));
+    EXPECT_EQ(program_hash(program_from_json(json, "p.json")), program_hash(program));
+    const Outcome wanted = outcome_of(one, of_ranks(one, behind_waits), LaneTiming::Late);
+    for (const LaneTiming timing : {LaneTiming::Early, LaneTiming::Late, LaneTiming::Random})
+      EXPECT_EQ(outcome_of(one, of_ranks(one, program), timing, 7), wanted);
+    for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+      if (program.instructions[i].after.empty()) continue;
+      EXPECT_EQ(program.instructions[i].lane, exchange_lane);
+      Program without = program;
+      without.instructions[i].after.clear();
+      EXPECT_NE(refusal(one, without).find("while an asynchronous instruction"), std::string::npos);
+      EXPECT_THROW(check_order(without), ReplayError);
+      other_outcomes += outcome_of(one, of_ranks(one, without), LaneTiming::Late) != wanted;
+      ++deleted;
+    }
+  }
+  EXPECT_GT(deleted, 20);
+  EXPECT_EQ(other_outcomes, deleted);
+}
+
 }  // namespace
 }  // namespace garonne::plan::test

@@ -40,6 +40,15 @@ void expect_span(const std::vector<Span>& spans, std::size_t i, double begin, do
   EXPECT_EQ(spans.at(i).end, end) << "instruction " << i;
 }
 
+std::string replay_refusal(const Program& program) {
+  try {
+    replay(program);
+  } catch (const ReplayError& error) {
+    return error.what();
+  }
+  return "";
+}
+
 TEST(Lanes, EachIsALineOfItsOwn) {
   for (const Lane lane : lanes_beside_compute()) {
     for (const Lane other : lanes_beside_compute()) {
@@ -246,26 +255,117 @@ TEST(Lanes, ACopyMayFollowWhatHasNotArrived) {
 }
 
 TEST(Lanes, FollowOnlyWhatComesBefore) {
-  const auto refusal = [](const Program& program) -> std::string {
-    try {
-      replay(program);
-    } catch (const ReplayError& error) {
-      return error.what();
-    }
-    return "";
-  };
   for (const int named : {-1, 1, 2, 7}) {
     Program program;
     program.instructions = {work(Lane::CopyOut, 1), work(Lane::CopyIn, 1, {named}), wait_for(0),
                             wait_for(1)};
-    EXPECT_NE(
-        refusal(program).find("instruction 1, load copy-in: follows what does not come before"),
-        std::string::npos)
-        << refusal(program);
+    EXPECT_NE(replay_refusal(program).find(
+                  "instruction 1, load copy-in: follows what does not come before"),
+              std::string::npos)
+        << replay_refusal(program);
   }
   Program program;
   program.instructions = {work(Lane::CopyOut, 1), work(Lane::Compute, 1, {0}), wait_for(0)};
-  EXPECT_NE(refusal(program).find("where only a wait waits"), std::string::npos);
+  EXPECT_NE(replay_refusal(program).find("where only a wait waits"), std::string::npos);
+}
+
+// What instructions beside Compute do with three buffers that the first one makes or has.
+Instruction use(Lane lane, std::vector<int> reads, std::vector<int> writes,
+                std::vector<int> after = {}) {
+  Instruction instruction = work(lane, 1, std::move(after));
+  instruction.reads = std::move(reads);
+  instruction.writes = std::move(writes);
+  return instruction;
+}
+
+// Buffers 0 to 2 come and go; what is waited for last frees them.
+Program with_waits(std::vector<Instruction> instructions, const std::vector<int>& waits) {
+  Program program;
+  for (const char* name : {"zero", "one", "two"}) program.buffers.push_back({name});
+  program.instructions = std::move(instructions);
+  for (const int waited : waits) program.instructions.push_back(wait_for(waited));
+  program.instructions.back().frees = {0, 1, 2};
+  return program;
+}
+
+std::string order_refusal(const Program& program) {
+  try {
+    check_order(program);
+  } catch (const ReplayError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Compute waits for what uses a buffer; beside it, what follows it may use the buffer, too.
+TEST(Lanes, WhatFollowsMayUseWhatIsUnderWay) {
+  const Instruction make = use(Lane::Compute, {}, {0});
+  const Instruction out = use(Lane::CopyOut, {0}, {1});
+  struct Case {
+    std::vector<Instruction> instructions;
+    std::vector<int> waits;
+    std::string refused;  // part of what replay says; empty where it accepts
+  };
+  const std::string reads_one = "reads one while an asynchronous instruction writes it";
+  const std::string writes_zero = "writes zero while an asynchronous instruction uses it";
+  const std::vector<Case> cases = {
+      // A chain, whichever end is waited for first.
+      {{make, out, use(Lane::DiskWrite, {1}, {2}, {1})}, {1, 2}, ""},
+      {{make, out, use(Lane::DiskWrite, {1}, {2}, {1})}, {2, 1}, ""},
+      {{make, out, use(Lane::DiskWrite, {1}, {2})}, {1, 2}, reads_one},
+      {{make, out, use(Lane::CopyIn, {}, {2}), use(Lane::DiskWrite, {1}, {}, {2})},
+       {1, 2, 3},
+       reads_one},
+      {{make, out, use(Lane::Compute, {1}, {2})}, {1}, reads_one},
+      // What is read may be written by what follows, and what is written written again.
+      {{make, out, use(Lane::HostCompute, {0}, {0, 2}, {1})}, {2, 1}, ""},
+      {{make, out, use(Lane::HostCompute, {0}, {0, 2})}, {2, 1}, writes_zero},
+      {{make, out, use(Lane::HostCompute, {1}, {1, 2}, {1})}, {1, 2}, ""},
+      {{make, out, use(Lane::HostCompute, {1}, {1, 2})}, {1, 2}, reads_one},
+      // All that is under way with it is named, or was waited for.
+      {{make, out, use(Lane::Message, {1}, {1, 2}, {1}), use(Lane::HostCompute, {1}, {1}, {1, 2})},
+       {3, 2, 1},
+       ""},
+      {{make, out, use(Lane::Message, {1}, {1, 2}, {1}), use(Lane::HostCompute, {1}, {1}, {1})},
+       {3, 2, 1},
+       reads_one},
+      {{make, out, wait_for(1), use(Lane::DiskWrite, {1}, {2})}, {3}, ""},
+  };
+  for (const Case& one : cases) {
+    const Program program = with_waits(one.instructions, one.waits);
+    const std::string refusal = replay_refusal(program);
+    EXPECT_NE(refusal.find(one.refused), std::string::npos) << refusal;
+    EXPECT_EQ(refusal.empty(), one.refused.empty()) << refusal;
+    EXPECT_EQ(order_refusal(program).empty(), one.refused.empty()) << order_refusal(program);
+  }
+}
+
+TEST(Lanes, WhatFollowsIsWaitedForBeforeItsBuffersGo) {
+  Program program = with_waits({use(Lane::Compute, {}, {0}), use(Lane::CopyOut, {0}, {1}),
+                                use(Lane::DiskWrite, {1}, {2}, {1})},
+                               {1, 2});
+  ASSERT_EQ(replay_refusal(program), "");
+  std::erase(program.instructions.back().frees, 1);
+  program.instructions[3].frees = {1};
+  EXPECT_NE(replay_refusal(program).find("frees one while an asynchronous instruction uses it"),
+            std::string::npos);
+  EXPECT_NE(order_refusal(program), "");
+}
+
+// A gather into another buffer starts with a copy, which Compute makes when it is issued.
+TEST(Lanes, AGatherFollowsOnlyWhereItIsInPlace) {
+  for (const bool in_place : {true, false}) {
+    Instruction gather = use(Lane::Collective, {1}, {in_place ? 1 : 2}, {1});
+    gather.operation = Operation::AllGather;
+    gather.arguments.inputs = {1};
+    gather.arguments.output = gather.arguments.part.buffer = in_place ? 1 : 2;
+    Program program =
+        with_waits({use(Lane::Compute, {}, {0, 2}), use(Lane::CopyOut, {0}, {1}), gather}, {1, 2});
+    if (!in_place) program.instructions[0].writes = {0};
+    const std::string refusal = replay_refusal(program);
+    EXPECT_EQ(refusal.empty(), in_place) << refusal;
+    EXPECT_EQ(refusal.find("reads one while an asynchronous") != std::string::npos, !in_place);
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/lane.hpp"
 #include "plan/program/content_hash.hpp"
 #include "plan/program/interpreted_rank.hpp"
 #include "plan/step/graphs.hpp"
@@ -182,8 +183,7 @@ class Interpreter {
       if (found == all_.end()) throw Impossible(rank.where() + " follows what is not there");
       action.follows.push_back(found->second);
     }
-    const bool in_order = instruction.lane != Lane::Message && instruction.lane != Lane::Collective;
-    if (in_order) {
+    if (kind_of(instruction.lane).ends_in_order) {
       auto& lanes = last_of_lane_[number];
       const auto last = lanes.find(instruction.lane);
       if (last != lanes.end()) action.follows.push_back(last->second);

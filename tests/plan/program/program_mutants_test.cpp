@@ -17,6 +17,7 @@
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/program/content_check.hpp"
+#include "plan/program/exchange_lane.hpp"
 #include "plan/program/implied_model.hpp"
 #include "plan/program/model_check.hpp"
 #include "plan/program/order_check.hpp"
@@ -81,8 +82,13 @@ std::optional<Step> random_step(unsigned seed) {
   step.tensor = seed % 3 == 1 ? 2 : 1;
   for (int rank = 0; rank < step.data * step.stages * step.tensor; ++rank)
     shape.world_group.push_back(rank);
-  const ModelGraph whole =
-      step.tensor > 1 ? with_collectives(random_graph(seed), seed) : random_graph(seed);
+  ModelGraph whole = random_graph(seed);
+  if (step.tensor > 1) {
+    whole = with_collectives(whole, seed);
+    // Some gradients are sums over both groups.
+    for (std::size_t p = seed % 2; p < whole.parameters.size(); p += 2)
+      whole.parameters[p].sums_over_tensor = true;
+  }
   std::optional<PipelineSchedule> schedule;
   try {
     if (step.stages > 1) {
@@ -125,7 +131,7 @@ std::optional<Step> random_step(unsigned seed) {
       for (int rank = 0; rank < static_cast<int>(step.programs.size()); ++rank) {
         if (step.stage_of(rank) != stage) continue;
         const RankPlace place = place_of(rank / step.tensor / step.stages, rank % step.tensor);
-        step.programs[at(rank)] = program_of_rank(program, graph, place);
+        step.programs[at(rank)] = with_sums_in_a_row(program_of_rank(program, graph, place));
       }
       step.graphs.push_back(std::move(graph));
     }
@@ -211,7 +217,7 @@ Outcome outcome_of(const Step& step) {
   return interpret(step.ranks(step.programs), LaneTiming::Late);
 }
 
-// Of a Program all mutants, or every `stride`th.
+// Of a Program all mutants, or every `stride`th and all without an `after`.
 void judge(const Step& step, unsigned seed, std::size_t stride, int swaps, Table& table) {
   const Outcome wanted = outcome_of(step);
   std::mt19937 random(seed);
@@ -220,8 +226,10 @@ void judge(const Step& step, unsigned seed, std::size_t stride, int swaps, Table
     const Program& program = step.programs[at(first)];
     std::vector<Mutation> mutations;
     const std::vector<Mutation> singles = single_mutations(program);
-    for (std::size_t k = random() % stride; k < singles.size(); k += stride)
-      mutations.push_back(singles[k]);
+    for (std::size_t k = 0, chosen = random() % stride; k < singles.size(); ++k) {
+      if (k % stride == chosen || singles[k].kind == MutantKind::AfterDeleted)
+        mutations.push_back(singles[k]);
+    }
     for (const Mutation& swap : random_swaps(program, swaps, random)) mutations.push_back(swap);
     for (const Mutation& move : random_moves(program, swaps, random)) mutations.push_back(move);
     for (const Mutation& mutation : mutations) {
@@ -278,6 +286,9 @@ TEST(JudgedMutants, WhatComesToSomethingElseIsRefused) {
   std::printf("%d Programs of ranks: %d mutants matter, %d are missed\n", judged, matter, missed);
   EXPECT_GT(matter, 100 * judged / 4);
   EXPECT_LE(100 * missed, matter);
+  const Counts& afters = table[static_cast<std::size_t>(MutantKind::AfterDeleted)];
+  EXPECT_GT(sum(afters), 0);
+  EXPECT_EQ(afters.that_matter[static_cast<std::size_t>(Verdict::Accepted)], 0);
 }
 
 // Nothing that is made is refused, with the model or without.
