@@ -76,10 +76,11 @@ std::vector<Stored> stored_tensors(const nn::Model& model, const std::vector<Sta
                         state.in_shards});
     }
   }
-  for (const auto& parameter : state.parameters) {
+  for (std::size_t number = 0; number < state.pieces.size(); ++number) {
+    const exec::ParameterState parameter = state.parameter(number);
     const auto p = static_cast<std::size_t>(parameter.index);
     for (std::size_t k = 0; k < kinds; ++k) {
-      const at::Tensor& here = k == 0 ? parameter.trained() : parameter.states[k - 1];
+      const at::Tensor here = k == 0 ? parameter.trained() : parameter.states[k - 1];
       Stored& entry = stored[kinds * p + k];
       entry.first = blocks_of(k).count(parameter.first);
       const std::int64_t in_box = std::max<std::int64_t>(0, entry.box.elements() - entry.first);
