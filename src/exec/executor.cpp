@@ -65,13 +65,7 @@ Executor::Executor(const nn::Model& model, const plan::Program& program, const M
   expect(program.tier(Tier::Device).granularity == machine.tier->granularity(),
          fmt::format("the Program counts memory in multiples of {} B, and the device in {} B",
                      program.tier(Tier::Device).granularity, machine.tier->granularity()));
-  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
-    const plan::Buffer& buffer = program.buffers[id];
-    if (!buffer.live_at_start) continue;
-    const auto found = machine.state->buffers.find(buffer.name);
-    expect(found != machine.state->buffers.end(), "the state has no " + buffer.name);
-    lasting_.emplace_back(static_cast<int>(id), &found->second);
-  }
+  static_buffers_ = StaticBuffers(machine.state->buffers, program);
   for (const plan::Instruction& instruction : program.instructions)
     activities_.push_back(plan::describe(instruction));
 }

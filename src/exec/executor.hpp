@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "device/device.hpp"
@@ -18,6 +17,7 @@
 #include "exec/device_tier.hpp"
 #include "exec/model_state.hpp"
 #include "exec/staging.hpp"
+#include "exec/static_buffers.hpp"
 #include "nn/gemm/product.hpp"
 #include "nn/model.hpp"
 #include "optim/optimizer.hpp"
@@ -148,8 +148,8 @@ class Executor {
   const nn::Model& model_;
   const plan::Program& program_;
   Machine machine_;
-  std::vector<std::pair<int, const at::Tensor*>> lasting_;  // buffers of the state, by id
-  std::vector<std::string> activities_;                     // by instruction
+  StaticBuffers static_buffers_;         // of the state
+  std::vector<std::string> activities_;  // by instruction
 };
 
 }  // namespace garonne::exec

@@ -51,7 +51,8 @@ bool Executor::memory_apart() const {
 StepOutputs Executor::run(const StepInputs& inputs) {
   const at::NoGradGuard no_gradients;
   const auto running = std::make_shared<Running>(inputs, program_);
-  for (const auto& [id, tensor] : lasting_) running->buffers[index(id)] = *tensor;
+  for (const int id : static_buffers_.ids())
+    running->buffers[index(id)] = static_buffers_.tensor(id);
   switch (machine_.device->kind()) {
     case DeviceKind::Cpu:
       run_here(*running);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <span>
+#include <utility>
 
 #include "base/device.hpp"
 #include "base/error.hpp"
@@ -62,11 +64,18 @@ void fill_initial(const ModelState& state, const nn::Model& model, int parameter
   }
 }
 
-at::Tensor make_buffer(ModelState& state, const std::string& name, at::IntArrayRef shape,
-                       at::ScalarType type) {
-  at::Tensor tensor = at::zeros(shape, nn::tensor_options(state.queue, type));
-  expect(state.buffers.emplace(name, tensor).second, "two buffers that last are called " + name);
-  return tensor;
+// Without a number; `others`: what makes buffers elsewhere.
+ModelState empty_state(const Queue& queue, Precision precision, Staging* staging,
+                       BufferStore::Makers others) {
+  ModelState state;
+  state.queue = queue;
+  state.staging = staging;
+  state.precision = precision;
+  others[Tier::Device] = [queue](at::IntArrayRef shape, at::ScalarType type) {
+    return at::zeros(shape, nn::tensor_options(queue, type));
+  };
+  state.buffers = BufferStore(std::move(others));
+  return state;
 }
 
 // A Program tells types of states by their bytes (base/state_spec.hpp).
@@ -81,13 +90,18 @@ at::ScalarType type_of(const plan::Buffer& buffer, Precision precision) {
   return nn::state_scalar_type(precision);
 }
 
-// A view of a buffer.
-at::Tensor part_of(const ModelState& state, const plan::Program& program,
-                   const plan::Range& range) {
-  const at::Tensor& buffer =
-      state.buffers.at(program.buffers[static_cast<std::size_t>(range.buffer)].name);
-  if (range.offset == 0 && range.elements == buffer.numel()) return buffer;
-  return buffer.narrow(0, range.offset, range.elements);
+BufferPart part_of(const plan::Program& program, const plan::Range& range,
+                   const plan::ParameterSpec& spec) {
+  const std::vector<std::int64_t> flat = {range.elements};
+  return {program.buffers[static_cast<std::size_t>(range.buffer)].name, range.offset,
+          range.elements == spec.elements ? spec.shape : flat};
+}
+
+// Adds the piece and fills what it trains of the parameter.
+void add_piece(ModelState& state, const nn::Model& model, std::uint64_t seed, TrainedPiece piece) {
+  state.pieces.push_back(std::move(piece));
+  const ParameterState added = state.parameter(state.pieces.size() - 1);
+  fill_initial(state, model, added.index, seed, added.first, added.trained());
 }
 
 void make_buffers(ModelState& state, const nn::Model& model, const plan::Program& program) {
@@ -111,8 +125,8 @@ void make_buffers(ModelState& state, const nn::Model& model, const plan::Program
     const auto shape = shapes.find(static_cast<int>(id));
     const bool in_bytes = buffer.kind == plan::BufferKind::Workspace;
     const std::vector<std::int64_t> flat = {in_bytes ? buffer.bytes : buffer.elements};
-    make_buffer(state, buffer.name, shape == shapes.end() ? flat : *shape->second,
-                type_of(buffer, state.precision));
+    state.buffers.make(buffer.name, buffer.tier, shape == shapes.end() ? flat : *shape->second,
+                       type_of(buffer, state.precision));
   }
 }
 
@@ -120,9 +134,9 @@ void make_buffers(ModelState& state, const nn::Model& model, const plan::Program
 void fill_tables(ModelState& state, const nn::Model& model) {
   state.tables = fill_device_tables(
       model, state.precision, *state.staging, [&](const nn::ConstantTable& table) {
-        const auto found = state.buffers.find(plan::workspace_buffer(table.name));
-        expect(found != state.buffers.end(), "the Program has no buffer for " + table.name);
-        return found->second;
+        const std::string name = plan::workspace_buffer(table.name);
+        expect(state.buffers.has(name), "the Program has no buffer for " + table.name);
+        return state.buffers.tensor(name);
       });
 }
 
@@ -135,60 +149,54 @@ at::ScalarType scalar_type_of(const StateSpec& state, Precision precision) {
 ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
                          std::uint64_t seed, const std::vector<StateSpec>& states,
                          Staging* staging) {
-  ModelState state;
-  state.queue = queue;
-  state.staging = staging;
-  state.precision = precision;
-  const at::ScalarType stored = nn::state_scalar_type(precision);
+  ModelState state = empty_state(queue, precision, staging, {});
+  const auto make = [&](const std::string& name, const std::vector<std::int64_t>& shape,
+                        at::ScalarType type) {
+    state.buffers.make(name, Tier::Device, shape, type);
+    return BufferPart{name, 0, shape};
+  };
   for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
     const plan::ParameterSpec& spec = model.graph.parameters[p];
-    ParameterState parameter;
-    parameter.index = static_cast<int>(p);
-    parameter.parameter =
-        make_buffer(state, spec.name, spec.shape, nn::compute_scalar_type(precision));
+    TrainedPiece piece;
+    piece.index = static_cast<int>(p);
+    piece.parameter = make(spec.name, spec.shape, nn::compute_scalar_type(precision));
     if (has_master(precision))
-      parameter.master = make_buffer(state, spec.name + ".master", spec.shape, stored);
+      piece.master = make(spec.name + ".master", spec.shape, nn::state_scalar_type(precision));
     for (const StateSpec& kept : states) {
       const std::vector<std::int64_t> flat = {kept.blocks.count(spec.elements)};
-      parameter.states.push_back(make_buffer(state, spec.name + "." + kept.name,
-                                             kept.blocks.elementwise() ? spec.shape : flat,
-                                             scalar_type_of(kept, precision)));
+      piece.states.push_back(make(spec.name + "." + kept.name,
+                                  kept.blocks.elementwise() ? spec.shape : flat,
+                                  scalar_type_of(kept, precision)));
     }
-    fill_initial(state, model, parameter.index, seed, 0, parameter.trained());
-    state.parameters.push_back(std::move(parameter));
+    add_piece(state, model, seed, std::move(piece));
   }
   if (staging != nullptr) {
     state.tables = make_device_tables(queue, model, precision, *staging);
     for (const auto& [table, copy] : state.tables)
-      state.buffers.emplace(plan::workspace_buffer(table), copy);
+      state.buffers.put(plan::workspace_buffer(table), Tier::Device, copy);
   }
   refresh_compute_copies(state);
   return state;
 }
 
 ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
-                         std::uint64_t seed, const plan::Program& program, Staging* staging) {
-  ModelState state;
-  state.queue = queue;
-  state.staging = staging;
-  state.precision = precision;
+                         std::uint64_t seed, const plan::Program& program, Staging* staging,
+                         BufferStore::Makers below) {
+  ModelState state = empty_state(queue, precision, staging, std::move(below));
   make_buffers(state, model, program);
   if (staging != nullptr) fill_tables(state, model);
   for (const plan::Piece& piece : program.pieces) {
-    ParameterState parameter;
-    parameter.index = piece.parameter;
-    parameter.first = piece.first;
-    const at::Tensor trained = part_of(state, program, piece.trained);
-    if (piece.compute_copy.buffer >= 0) {
-      parameter.master = trained;
-      parameter.parameter = part_of(state, program, piece.compute_copy);
-    } else {
-      parameter.parameter = trained;
-    }
+    const plan::ParameterSpec& spec =
+        model.graph.parameters[static_cast<std::size_t>(piece.parameter)];
+    TrainedPiece here;
+    here.index = piece.parameter;
+    here.first = piece.first;
+    here.parameter = part_of(program, piece.trained, spec);
+    if (piece.compute_copy.buffer >= 0)
+      here.master = std::exchange(here.parameter, part_of(program, piece.compute_copy, spec));
     for (const plan::Range& range : piece.states)
-      parameter.states.push_back(part_of(state, program, range));
-    fill_initial(state, model, piece.parameter, seed, piece.first, trained);
-    state.parameters.push_back(std::move(parameter));
+      here.states.push_back(part_of(program, range, spec));
+    add_piece(state, model, seed, std::move(here));
   }
   for (const plan::Instruction& instruction : program.instructions) {
     if (instruction.arguments.exchanged >= 0) continue;  // of a node
@@ -203,6 +211,17 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
   return state;
 }
 
+ParameterState ModelState::parameter(std::size_t number) const {
+  const TrainedPiece& piece = pieces.at(number);
+  ParameterState tensors;
+  tensors.index = piece.index;
+  tensors.first = piece.first;
+  tensors.parameter = buffers.view(piece.parameter);
+  if (piece.master) tensors.master = buffers.view(*piece.master);
+  for (const BufferPart& part : piece.states) tensors.states.push_back(buffers.view(part));
+  return tensors;
+}
+
 at::Tensor on_host(const ModelState& state, const at::Tensor& tensor) {
   return state.staging == nullptr || !tensor.defined() ? tensor
                                                        : copied_out(tensor, *state.staging);
@@ -212,14 +231,15 @@ void gather_parameters(ModelState& state, dist::Transport* data) {
   if (data == nullptr) return;
   dist::Transport& transport = *data;
   for (const std::string& name : state.gathered) {
-    const at::Tensor& whole = state.buffers.at(name);
+    const at::Tensor& whole = state.buffers.tensor(name);
     transport.wait(transport.all_gather(whole.data_ptr(), whole.numel(),
                                         static_cast<std::int64_t>(whole.element_size())));
   }
 }
 
 void refresh_compute_copies(ModelState& state) {
-  for (auto& parameter : state.parameters) {
+  for (std::size_t number = 0; number < state.pieces.size(); ++number) {
+    const ParameterState parameter = state.parameter(number);
     if (!parameter.master.defined()) continue;
     kernels::to_bfloat16(state.queue, parameter.master.const_data_ptr<float>(),
                          parameter.parameter.data_ptr(), parameter.parameter.numel());

@@ -3,8 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,23 +13,36 @@
 #include "base/precision.hpp"
 #include "base/state_spec.hpp"
 #include "dist/transport.hpp"
+#include "exec/buffer_store.hpp"
 #include "exec/staging.hpp"
 #include "nn/model.hpp"
 #include "plan/program/program.hpp"
 
 namespace garonne::exec {
 
-// What a rank trains of a parameter: all of it, or where the data group shares them a piece.
-struct ParameterState {
-  int index = 0;           // of the parameter in the model
-  std::int64_t first = 0;  // element of the parameter that `parameter` starts with
-  // Views of the state's buffers; with the parameter's shape where all of it is here, else flat.
-  at::Tensor parameter;            // in the compute type
-  at::Tensor master;               // float32; undefined where the parameter is its own
-  std::vector<at::Tensor> states;  // of their own types; flat where they are not elementwise
+// What a rank trains of a parameter, and where it is: all of it, or where the data group shares
+// them a piece. With the parameter's shape where all of it is here, else flat.
+struct TrainedPiece {
+  int index = 0;                     // of the parameter in the model
+  std::int64_t first = 0;            // element of the parameter that it starts with
+  BufferPart parameter;              // in the compute type
+  std::optional<BufferPart> master;  // float32; none where the parameter is its own
+  std::vector<BufferPart> states;    // of their own types; flat where they are not elementwise
 
   // What the optimizer updates.
-  const at::Tensor& trained() const { return master.defined() ? master : parameter; }
+  const BufferPart& trained() const { return master ? *master : parameter; }
+};
+
+// The tensors of a piece.
+struct ParameterState {
+  int index = 0;
+  std::int64_t first = 0;
+  at::Tensor parameter;
+  at::Tensor master;  // undefined where the parameter is its own
+  std::vector<at::Tensor> states;
+
+  // What the optimizer updates.
+  at::Tensor trained() const { return master.defined() ? master : parameter; }
 };
 
 struct ModelState {
@@ -36,15 +50,18 @@ struct ModelState {
   Staging* staging = nullptr;  // of a GPU that has it
   Precision precision = Precision::Float32;
   // What is live between steps, by the names of the Program's buffers.
-  std::map<std::string, at::Tensor> buffers;
+  BufferStore buffers;
   // Those of `buffers` that kernels read and nothing changes; none where they read the host's.
   nn::DeviceTables tables;
   // Ascending by index; in the Program's order of pieces.
-  std::vector<ParameterState> parameters;
+  std::vector<TrainedPiece> pieces;
   // The data group shares what is trained; else all its ranks train the same.
   bool in_shards = false;
   // Those of `buffers` of which the rank trains a part and holds all: others have the rest.
   std::vector<std::string> gathered;
+
+  // Of piece `number`: views of `buffers`, made anew each time.
+  ParameterState parameter(std::size_t number) const;
 };
 
 // Of the numbers of an optimizer's state.
@@ -58,10 +75,12 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
                          Staging* staging = nullptr);
 
 // The same as the rank holds it that runs `program`, which trains. Every rank makes what it trains
-// only: gather_parameters is to follow.
+// only: gather_parameters is to follow. `below` makes what the Program has on tiers below the
+// device; InternalError with the buffer and its tier where there is such a buffer and nothing to
+// make it.
 ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
                          std::uint64_t seed, const plan::Program& program,
-                         Staging* staging = nullptr);
+                         Staging* staging = nullptr, BufferStore::Makers below = {});
 
 // A tensor of the state where the host can read it: itself, or of a GPU a copy beside all tiers.
 at::Tensor on_host(const ModelState& state, const at::Tensor& tensor);

@@ -222,7 +222,7 @@ void Trainer::watch_waits() {
 
 void Trainer::make_state() {
   optimizer_ = optim::make_optimizer(config_);
-  tier_ = device_->make_tier(budget_);
+  tier_ = device_->make_tier(program_.budget_bytes());
   {
     const exec::DeviceScope scope(*tier_);
     state_ = exec::initial_state(device_->compute(), setup_.model, setup_.declaration.precision,

@@ -206,7 +206,7 @@ class CpuRank final : public Rank {
 
   std::map<std::string, std::vector<double>> state() override {
     std::map<std::string, std::vector<double>> all;
-    for (const auto& [name, tensor] : state_.buffers) all[name] = copy_out(tensor);
+    for (const auto& [name, entry] : state_.buffers.entries()) all[name] = copy_out(entry.tensor);
     return all;
   }
 
@@ -296,7 +296,8 @@ class GpuRank final : public Rank {
 
   std::map<std::string, std::vector<double>> state() override {
     std::map<std::string, std::vector<double>> all;
-    for (const auto& [name, tensor] : state_.buffers) {
+    for (const auto& [name, entry] : state_.buffers.entries()) {
+      const at::Tensor& tensor = entry.tensor;
       if (tensor.scalar_type() != at::kByte) all[name] = copy_out(tensor, gpu_.staging());
     }
     return all;

@@ -89,8 +89,7 @@ TEST(Executor, NothingIsLeftWhenEverythingIsGone) {
   setting.precision = Precision::BFloat16;
   auto rank = std::make_unique<Rank>(setting);
   rank->step();
-  rank->state().parameters.clear();
-  rank->state().buffers.clear();
+  rank->state().buffers = {};
   EXPECT_EQ(rank->tier().live_bytes(), 0);
 }
 
@@ -118,7 +117,7 @@ TEST(Executor, OneByteLessThanThePeakIsRefusedByName) {
         EXPECT_NO_THROW(enough.step(2));
       }
       Rank short_of(setting, peak - 1);
-      const at::Tensor before = short_of.state().parameters[0].trained().clone();
+      const at::Tensor before = short_of.state().parameter(0).trained().clone();
       try {
         short_of.step();
         ADD_FAILURE() << "not refused";
@@ -126,7 +125,7 @@ TEST(Executor, OneByteLessThanThePeakIsRefusedByName) {
         EXPECT_NE(std::string(error.what()).find(where), std::string::npos)
             << error.what() << "; wanted " << where;
       }
-      EXPECT_TRUE(at::equal(before, short_of.state().parameters[0].trained()))
+      EXPECT_TRUE(at::equal(before, short_of.state().parameter(0).trained()))
           << "nothing was updated";
       EXPECT_EQ(short_of.tier().live_bytes(), short_of.prediction().static_bytes)
           << "what was made is gone";
@@ -140,11 +139,11 @@ TEST(Executor, SecondStepTakesNoNewBlocks) {
   rank.step(1);
   // Addresses of the parameters stay: they are updated where they are.
   std::vector<const void*> addresses;
-  for (const auto& parameter : rank.state().parameters)
-    addresses.push_back(parameter.parameter.data_ptr());
+  for (std::size_t p = 0; p < rank.state().pieces.size(); ++p)
+    addresses.push_back(rank.state().parameter(p).parameter.data_ptr());
   rank.step(2);
   for (std::size_t p = 0; p < addresses.size(); ++p) {
-    EXPECT_EQ(rank.state().parameters[p].parameter.data_ptr(), addresses[p]);
+    EXPECT_EQ(rank.state().parameter(p).parameter.data_ptr(), addresses[p]);
   }
 }
 

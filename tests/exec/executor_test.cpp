@@ -41,9 +41,9 @@ TEST(Executor, RecomputingGivesTheSameBits) {
         }
       }
       for (const auto& rank : recomputing) {
-        for (std::size_t p = 0; p < keeping.state().parameters.size(); ++p) {
-          const ParameterState& a = keeping.state().parameters[p];
-          const ParameterState& b = rank->state().parameters[p];
+        for (std::size_t p = 0; p < keeping.state().pieces.size(); ++p) {
+          const ParameterState a = keeping.state().parameter(p);
+          const ParameterState b = rank->state().parameter(p);
           EXPECT_TRUE(at::equal(a.parameter, b.parameter));
           EXPECT_TRUE(at::equal(a.trained(), b.trained()));
           EXPECT_TRUE(at::equal(a.states[0], b.states[0]));
@@ -198,7 +198,8 @@ TEST(Executor, MastersAndTheirComputeCopiesStayTogether) {
   setting.precision = Precision::BFloat16;
   Rank rank(setting);
   for (std::int64_t step = 1; step <= 3; ++step) rank.step(step);
-  for (const auto& parameter : rank.state().parameters) {
+  for (std::size_t p = 0; p < rank.state().pieces.size(); ++p) {
+    const ParameterState parameter = rank.state().parameter(p);
     ASSERT_TRUE(parameter.master.defined());
     EXPECT_EQ(parameter.master.scalar_type(), at::kFloat);
     EXPECT_TRUE(at::equal(parameter.parameter, parameter.master.to(at::kBFloat16)));
@@ -225,9 +226,9 @@ TEST(Executor, ClippingScalesTheFirstMoment) {
   const double norm = plain.step().gradient_norm;
   clipped.clip_norm = norm / 4;
   EXPECT_EQ(clipped.step().gradient_norm, norm) << "reported before clipping";
-  for (std::size_t p = 0; p < plain.state().parameters.size(); ++p) {
-    EXPECT_TRUE(at::allclose(clipped.state().parameters[p].states[0] * 4,
-                             plain.state().parameters[p].states[0], 1e-5, 1e-15));
+  for (std::size_t p = 0; p < plain.state().pieces.size(); ++p) {
+    EXPECT_TRUE(at::allclose(clipped.state().parameter(p).states[0] * 4,
+                             plain.state().parameter(p).states[0], 1e-5, 1e-15));
   }
 }
 
@@ -235,10 +236,10 @@ TEST(Executor, ANumberThatIsNoneIsRefusedBeforeTheUpdate) {
   Setting setting;
   Rank rank(setting);
   rank.step(1);
-  rank.state().parameters[4].parameter.fill_(std::numeric_limits<float>::infinity());
+  rank.state().parameter(4).parameter.fill_(std::numeric_limits<float>::infinity());
   std::vector<at::Tensor> before;
-  for (const auto& parameter : rank.state().parameters)
-    before.push_back(parameter.parameter.clone());
+  for (std::size_t p = 0; p < rank.state().pieces.size(); ++p)
+    before.push_back(rank.state().parameter(p).parameter.clone());
   try {
     rank.step(2);
     ADD_FAILURE() << "not refused";
@@ -249,7 +250,7 @@ TEST(Executor, ANumberThatIsNoneIsRefusedBeforeTheUpdate) {
     }
   }
   for (std::size_t p = 0; p < before.size(); ++p) {
-    EXPECT_TRUE(at::equal(before[p], rank.state().parameters[p].parameter)) << p;
+    EXPECT_TRUE(at::equal(before[p], rank.state().parameter(p).parameter)) << p;
   }
 }
 
@@ -259,11 +260,11 @@ TEST(InitialState, FollowsSeedNameAndPrecision) {
   Rank b(setting);
   setting.precision = Precision::BFloat16;
   Rank low(setting);
-  for (std::size_t p = 0; p < a.state().parameters.size(); ++p) {
+  for (std::size_t p = 0; p < a.state().pieces.size(); ++p) {
     const auto& spec = a.model().graph.parameters[p];
-    const at::Tensor& parameter = a.state().parameters[p].parameter;
-    EXPECT_TRUE(at::equal(parameter, b.state().parameters[p].parameter));
-    EXPECT_TRUE(at::equal(parameter, low.state().parameters[p].master))
+    const at::Tensor parameter = a.state().parameter(p).parameter;
+    EXPECT_TRUE(at::equal(parameter, b.state().parameter(p).parameter));
+    EXPECT_TRUE(at::equal(parameter, low.state().parameter(p).master))
         << "masters start where float32 does";
     EXPECT_EQ(parameter.sizes().vec(), spec.shape);
     const double deviation = a.model().initialisations[p].deviation;
@@ -275,13 +276,13 @@ TEST(InitialState, FollowsSeedNameAndPrecision) {
       const double error = deviation / std::sqrt(2.0 * static_cast<double>(spec.elements));
       EXPECT_NEAR(parameter.std().item<double>(), deviation, 5 * error) << spec.name;
     }
-    for (const auto& state : a.state().parameters[p].states)
-      EXPECT_TRUE(at::equal(state, at::zeros_like(state)));
+    const ParameterState kept = a.state().parameter(p);
+    for (const auto& state : kept.states) EXPECT_TRUE(at::equal(state, at::zeros_like(state)));
   }
   const ModelState other =
       initial_state(Queue(), a.model(), Precision::Float32, 12,
                     std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
-  EXPECT_FALSE(at::equal(other.parameters[0].parameter, a.state().parameters[0].parameter));
+  EXPECT_FALSE(at::equal(other.parameter(0).parameter, a.state().parameter(0).parameter));
 }
 
 }  // namespace

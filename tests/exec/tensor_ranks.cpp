@@ -167,8 +167,8 @@ void TensorRanks::compare(const CutModel& cut, double rounding) {
   TensorRank mine(cut, session_, transport_.get());
   const auto& parameters = mine.model().graph.parameters;
   for (std::size_t p = 0; p < parameters.size(); ++p) {
-    EXPECT_EQ(0, difference(mine.model().boxes[p], mine.state().parameters[p].parameter.flatten(),
-                            whole.state().parameters[p].parameter.flatten()))
+    EXPECT_EQ(0, difference(mine.model().boxes[p], mine.state().parameter(p).parameter.flatten(),
+                            whole.state().parameter(p).parameter.flatten()))
         << parameters[p].name;
   }
   EXPECT_NEAR(mine.evaluate(), whole.evaluate(), 1e-12);

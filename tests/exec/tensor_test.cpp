@@ -77,9 +77,9 @@ class TensorAxis : public TensorRanks {
       EXPECT_EQ(found.gradient_norm, wanted.gradient_norm);
       EXPECT_EQ(found.peak_bytes, wanted.peak_bytes);
     }
-    for (std::size_t p = 0; p < beside->state().parameters.size(); ++p) {
-      EXPECT_TRUE(at::equal(beside->state().parameters[p].trained(),
-                            blocking.state().parameters[p].trained()));
+    for (std::size_t p = 0; p < beside->state().pieces.size(); ++p) {
+      EXPECT_TRUE(at::equal(beside->state().parameter(p).trained(),
+                            blocking.state().parameter(p).trained()));
     }
     return beside;
   }

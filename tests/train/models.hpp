@@ -24,9 +24,10 @@ struct SmallModel {
   // exactly.
   void fill(std::uint64_t seed) {
     at::manual_seed(seed);
-    for (auto& parameter : state.parameters) {
+    for (std::size_t p = 0; p < state.pieces.size(); ++p) {
+      const exec::ParameterState parameter = state.parameter(p);
       parameter.trained().copy_(at::randn_like(parameter.trained()));
-      for (auto& moment : parameter.states) moment.copy_(at::randn_like(moment));
+      for (const auto& moment : parameter.states) moment.copy_(at::randn_like(moment));
     }
     exec::refresh_compute_copies(state);
   }
@@ -52,12 +53,14 @@ struct SmallModel {
 
 // Bits, every tensor.
 inline bool same_state(const exec::ModelState& a, const exec::ModelState& b) {
-  if (a.parameters.size() != b.parameters.size()) return false;
-  for (std::size_t p = 0; p < a.parameters.size(); ++p) {
-    if (!at::equal(a.parameters[p].parameter, b.parameters[p].parameter)) return false;
-    if (!at::equal(a.parameters[p].trained(), b.parameters[p].trained())) return false;
+  if (a.pieces.size() != b.pieces.size()) return false;
+  for (std::size_t p = 0; p < a.pieces.size(); ++p) {
+    const exec::ParameterState one = a.parameter(p);
+    const exec::ParameterState other = b.parameter(p);
+    if (!at::equal(one.parameter, other.parameter)) return false;
+    if (!at::equal(one.trained(), other.trained())) return false;
     for (std::size_t k = 0; k < moments.size(); ++k) {
-      if (!at::equal(a.parameters[p].states[k], b.parameters[p].states[k])) return false;
+      if (!at::equal(one.states[k], other.states[k])) return false;
     }
   }
   return true;

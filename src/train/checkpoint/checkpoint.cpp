@@ -76,10 +76,11 @@ std::vector<Stored> stored_tensors(const nn::Model& model, const std::vector<Sta
                         state.in_shards});
     }
   }
-  for (const auto& parameter : state.parameters) {
+  for (std::size_t number = 0; number < state.pieces.size(); ++number) {
+    const exec::ParameterState parameter = state.parameter(number);
     const auto p = static_cast<std::size_t>(parameter.index);
     for (std::size_t k = 0; k < kinds; ++k) {
-      const at::Tensor& here = k == 0 ? parameter.trained() : parameter.states[k - 1];
+      const at::Tensor here = k == 0 ? parameter.trained() : parameter.states[k - 1];
       Stored& entry = stored[kinds * p + k];
       entry.first = blocks_of(k).count(parameter.first);
       const std::int64_t in_box = std::max<std::int64_t>(0, entry.box.elements() - entry.first);
@@ -275,6 +276,113 @@ Manifest verify_checkpoint_of_step(const std::string& run_directory, std::int64_
 
 namespace {
 
+// Empty.
+void make_folder(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  fs::create_directories(path, error);
+  if (error) throw IoError(path, "cannot be made: " + error.message());
+}
+
+// Elements [begin, end) of the box of a tensor, which are here.
+TensorSource source_of(const Stored& tensor, std::int64_t begin, std::int64_t end,
+                       exec::Staging* staging) {
+  const std::string& name = tensor.global.name;
+  const auto element = static_cast<std::size_t>(tensor.here.element_size());
+  const auto* first = static_cast<const std::byte*>(tensor.here.const_data_ptr());
+  const std::span<const std::byte> bytes = {
+      first + static_cast<std::size_t>(begin - tensor.first) * element,
+      static_cast<std::size_t>(end - begin) * element};
+  TensorSource source{name, tensor.global.type, {end - begin}, bytes};
+  if (staging == nullptr) return source;
+  source.bring = [staging, bytes, name](const TensorSource::Show& show) {
+    staging->read(bytes.data(), static_cast<std::int64_t>(bytes.size()), show, name);
+  };
+  return source;
+}
+
+// The file of a rank.
+struct RankFile {
+  nlohmann::ordered_json listing = {{"tensors", nlohmann::ordered_json::array()},
+                                    {"shards", nlohmann::ordered_json::array()}};  // and "hash"
+  std::string not_finite;  // the first tensor with such a value; empty where there is none
+};
+
+// Writes what of the state is this rank's to write into a file of the folder `partial`.
+RankFile write_rank_file(const std::string& partial, const nn::Model& model,
+                         const std::vector<StateSpec>& states, const exec::ModelState& state,
+                         const Together& together) {
+  const int replicas = together.replicas == 0 ? together.ranks : together.replicas;
+  const int replica = together.replicas == 0 ? together.rank : together.replica;
+  const std::string file = rank_file(together.rank);
+  RankFile written;
+  std::vector<TensorSource> sources;
+  for (const auto& tensor : stored_tensors(model, states, state)) {
+    if (tensor.replicated && !together.writes_replicated) continue;
+    if (is_copy(model, tensor.global.name, states)) continue;
+    const std::string& name = tensor.global.name;
+    const auto [begin, end] =
+        tensor.in_shards ? range_of(tensor) : share_of(tensor.box.elements(), replica, replicas);
+    written.listing["tensors"].push_back(
+        {{"name", name}, {"type", tensor.global.type}, {"shape", tensor.global.shape}});
+    if (tensor.in_shards && begin == end) continue;
+    sources.push_back(source_of(tensor, begin, end, state.staging));
+    written.listing["shards"].push_back(
+        to_json(Shard{name, tensor.box.offset, tensor.box.shape, begin, end, file, name}));
+  }
+  written.listing["hash"] =
+      write_safetensors(partial + "/" + file, sources, {{"format", "pt"}},
+                        [&](const TensorSource& tensor, std::span<const std::byte> bytes) {
+                          if (written.not_finite.empty() && !all_finite(tensor.type, bytes))
+                            written.not_finite = tensor.name;
+                        });
+  return written;
+}
+
+// `tensor`: of the first rank that has such a value; empty where none has.
+void refuse_not_finite(std::int64_t step, const std::string& tensor) {
+  if (tensor.empty()) return;
+  throw dist::AgreedError(
+      ExitCode::Refused,
+      fmt::format("step {}: {} holds values that are not finite, so no checkpoint is written; "
+                  "older ones stay as they are. Train anew in another run.directory with a "
+                  "lower optimizer.learning_rate, a longer optimizer.warmup_steps or with "
+                  "optimizer.clip_norm",
+                  step, tensor));
+}
+
+// Into the manifest, from the listings of all ranks. What several ranks hold boxes of is one
+// tensor.
+void add_rank_files(const std::string& partial, const std::vector<std::string>& listings,
+                    Manifest& manifest) {
+  std::map<std::string, std::size_t> named;
+  for (std::size_t rank = 0; rank < listings.size(); ++rank) {
+    const auto listing = nlohmann::json::parse(listings[rank]);
+    const std::string file = rank_file(static_cast<int>(rank));
+    manifest.files.emplace_back(file, listing.at("hash").get<std::string>());
+    manifest.file_bytes.push_back(FileReader(partial + "/" + file).size());
+    for (const auto& tensor : listing.at("tensors")) {
+      const auto name = tensor.at("name").get<std::string>();
+      if (!named.emplace(name, named.size()).second) continue;
+      manifest.tensors.push_back({name, tensor.at("type").get<std::string>(),
+                                  tensor.at("shape").get<std::vector<std::int64_t>>()});
+    }
+    for (const auto& shard : listing.at("shards"))
+      manifest.shards.push_back(shard_from_json(shard));
+  }
+  std::stable_sort(
+      manifest.shards.begin(), manifest.shards.end(),
+      [&](const Shard& a, const Shard& b) { return named.at(a.tensor) < named.at(b.tensor); });
+}
+
+// With the hash by which it guards itself.
+void write_manifest(const std::string& partial, const Manifest& manifest) {
+  auto json = manifest_to_json(manifest);
+  json["manifest_xxh3_128"] = hash_text(json.dump());
+  write_file_durably(partial + "/manifest.json", json.dump());
+  sync_directory(partial);
+}
+
 void put_in_place(const std::string& run_directory, std::int64_t step, const std::string& partial) {
   const std::string final_path = checkpoint_path(run_directory, step);
   std::error_code error;
@@ -298,86 +406,16 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
                                           manifest.step, together.suffix);
   try {
     together.phase([&] {
-      if (together.rank != 0) return;
-      std::error_code error;
-      fs::remove_all(partial, error);
-      fs::create_directories(partial, error);
-      if (error) throw IoError(partial, "cannot be made: " + error.message());
+      if (together.rank == 0) make_folder(partial);
     });
-    nlohmann::ordered_json written = {{"tensors", nlohmann::ordered_json::array()},
-                                      {"shards", nlohmann::ordered_json::array()}};
-    std::string not_finite;
-    together.phase([&] {
-      const int replicas = together.replicas == 0 ? together.ranks : together.replicas;
-      const int replica = together.replicas == 0 ? together.rank : together.replica;
-      std::vector<TensorSource> sources;
-      for (const auto& tensor : stored_tensors(model, states, state)) {
-        if (tensor.replicated && !together.writes_replicated) continue;
-        if (is_copy(model, tensor.global.name, states)) continue;
-        const std::string& name = tensor.global.name;
-        const auto [begin, end] = tensor.in_shards
-                                      ? range_of(tensor)
-                                      : share_of(tensor.box.elements(), replica, replicas);
-        const auto element = static_cast<std::size_t>(tensor.here.element_size());
-        const auto* first = static_cast<const std::byte*>(tensor.here.const_data_ptr());
-        written["tensors"].push_back(
-            {{"name", name}, {"type", tensor.global.type}, {"shape", tensor.global.shape}});
-        if (tensor.in_shards && begin == end) continue;
-        const std::span<const std::byte> bytes = {
-            first + static_cast<std::size_t>(begin - tensor.first) * element,
-            static_cast<std::size_t>(end - begin) * element};
-        sources.push_back({name, tensor.global.type, {end - begin}, bytes});
-        if (state.staging != nullptr) {
-          sources.back().bring = [&staging = *state.staging, bytes,
-                                  name](const TensorSource::Show& show) {
-            staging.read(bytes.data(), static_cast<std::int64_t>(bytes.size()), show, name);
-          };
-        }
-        written["shards"].push_back(to_json(Shard{name, tensor.box.offset, tensor.box.shape, begin,
-                                                  end, rank_file(together.rank), name}));
-      }
-      written["hash"] =
-          write_safetensors(partial + "/" + rank_file(together.rank), sources, {{"format", "pt"}},
-                            [&](const TensorSource& tensor, std::span<const std::byte> bytes) {
-                              if (not_finite.empty() && !all_finite(tensor.type, bytes))
-                                not_finite = tensor.name;
-                            });
-    });
-    not_finite = together.first_text(not_finite);
-    if (!not_finite.empty()) {
-      throw dist::AgreedError(
-          ExitCode::Refused,
-          fmt::format("step {}: {} holds values that are not finite, so no checkpoint is written; "
-                      "older ones stay as they are. Train anew in another run.directory with a "
-                      "lower optimizer.learning_rate, a longer optimizer.warmup_steps or with "
-                      "optimizer.clip_norm",
-                      manifest.step, not_finite));
-    }
-    const std::vector<std::string> of_ranks = together.gather(written.dump());
+    RankFile written;
+    together.phase([&] { written = write_rank_file(partial, model, states, state, together); });
+    refuse_not_finite(manifest.step, together.first_text(written.not_finite));
+    const std::vector<std::string> listings = together.gather(written.listing.dump());
     together.phase([&] {
       if (together.rank != 0) return;
-      // What several ranks hold boxes of is one tensor.
-      std::map<std::string, std::size_t> named;
-      for (int rank = 0; rank < together.ranks; ++rank) {
-        const auto here = nlohmann::json::parse(of_ranks[static_cast<std::size_t>(rank)]);
-        manifest.files.emplace_back(rank_file(rank), here.at("hash").get<std::string>());
-        manifest.file_bytes.push_back(FileReader(partial + "/" + rank_file(rank)).size());
-        for (const auto& tensor : here.at("tensors")) {
-          const auto name = tensor.at("name").get<std::string>();
-          if (!named.emplace(name, named.size()).second) continue;
-          manifest.tensors.push_back({name, tensor.at("type").get<std::string>(),
-                                      tensor.at("shape").get<std::vector<std::int64_t>>()});
-        }
-        for (const auto& shard : here.at("shards"))
-          manifest.shards.push_back(shard_from_json(shard));
-      }
-      std::stable_sort(
-          manifest.shards.begin(), manifest.shards.end(),
-          [&](const Shard& a, const Shard& b) { return named.at(a.tensor) < named.at(b.tensor); });
-      auto json = manifest_to_json(manifest);
-      json["manifest_xxh3_128"] = hash_text(json.dump());
-      write_file_durably(partial + "/manifest.json", json.dump());
-      sync_directory(partial);
+      add_rank_files(partial, listings, manifest);
+      write_manifest(partial, manifest);
       together.commit([&] { put_in_place(run_directory, manifest.step, partial); });
     });
   } catch (const Error&) {

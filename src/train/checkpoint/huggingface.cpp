@@ -51,7 +51,7 @@ void export_huggingface(const nn::GptSizes& sizes, const nn::Model& model,
   std::vector<TensorSource> sources;
   for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
     const Renamed name = renamed(model.graph.parameters[p].name);
-    const at::Tensor here = exec::on_host(state, state.parameters[p].trained());
+    const at::Tensor here = exec::on_host(state, state.parameter(p).trained());
     tensors.push_back(name.transposed ? here.t().contiguous() : here);
     const at::Tensor& tensor = tensors.back();
     sources.push_back({name.name,

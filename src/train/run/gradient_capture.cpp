@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 
 #include "base/error.hpp"
+#include "exec/buffer_store.hpp"
 #include "nn/element_type.hpp"
 
 namespace garonne::train {
@@ -11,14 +12,20 @@ GradientCapture::GradientCapture(const nn::Model& model, const exec::ModelState&
   gradients_.precision = state.precision;
   gradients_.in_shards = state.in_shards;
   const auto type = nn::state_scalar_type(state.precision);
+  gradients_.buffers =
+      exec::BufferStore({{Tier::Device, [](at::IntArrayRef shape, at::ScalarType of) {
+                            return at::zeros(shape, of);
+                          }}});
   place_of_.assign(model.graph.parameters.size(), -1);
-  for (const auto& parameter : state.parameters) {
-    place_of_.at(static_cast<std::size_t>(parameter.index)) =
-        static_cast<int>(gradients_.parameters.size());
-    exec::ParameterState& gradient = gradients_.parameters.emplace_back();
-    gradient.index = parameter.index;
-    gradient.first = parameter.first;
-    gradient.parameter = at::zeros(parameter.trained().sizes(), type);
+  for (const exec::TrainedPiece& piece : state.pieces) {
+    const auto p = static_cast<std::size_t>(piece.index);
+    place_of_.at(p) = static_cast<int>(gradients_.pieces.size());
+    exec::TrainedPiece& gradient = gradients_.pieces.emplace_back();
+    gradient.index = piece.index;
+    gradient.first = piece.first;
+    gradient.parameter = {model.graph.parameters[p].name, 0, piece.trained().shape};
+    gradients_.buffers.make(gradient.parameter.buffer, Tier::Device, gradient.parameter.shape,
+                            type);
   }
 }
 
@@ -26,7 +33,7 @@ void GradientCapture::take(int parameter, const at::Tensor& gradient) {
   if (finished_) return;
   const int place = place_of_.at(static_cast<std::size_t>(parameter));
   expect(place >= 0, "a gradient of which nothing is here");
-  const at::Tensor& kept = gradients_.parameters[static_cast<std::size_t>(place)].parameter;
+  const at::Tensor kept = gradients_.parameter(static_cast<std::size_t>(place)).parameter;
   expect(kept.numel() == gradient.numel(), "a gradient of another size than its parameter");
   kept.view({-1}).copy_(gradient);
 }

@@ -30,9 +30,9 @@ void cut(const SmallModel& whole, SmallModel& mine) {
           .copy_(from.flatten().narrow(0, run.in_global, run.elements));
     }
   };
-  for (std::size_t p = 0; p < mine.state.parameters.size(); ++p) {
-    const exec::ParameterState& from = whole.state.parameters[p];
-    const exec::ParameterState& to = mine.state.parameters[p];
+  for (std::size_t p = 0; p < mine.state.pieces.size(); ++p) {
+    const exec::ParameterState from = whole.state.parameter(p);
+    const exec::ParameterState to = mine.state.parameter(p);
     copy(mine.model.boxes[p], from.trained(), to.trained());
     for (std::size_t k = 0; k < to.states.size(); ++k)
       copy(mine.model.boxes[p], from.states[k], to.states[k]);

@@ -234,10 +234,10 @@ TEST(Checkpoint, MastersAreWhatIsStored) {
   const std::string checkpoint = checkpoint_path(scratch.path(), 1);
   SmallModel low(Precision::BFloat16);
   load_checkpoint(checkpoint, verify_checkpoint(checkpoint), low.model, moments, low.state);
-  for (std::size_t p = 0; p < low.state.parameters.size(); ++p) {
-    EXPECT_TRUE(at::equal(low.state.parameters[p].master, saved.state.parameters[p].parameter));
-    EXPECT_TRUE(at::equal(low.state.parameters[p].parameter,
-                          low.state.parameters[p].master.to(at::kBFloat16)));
+  for (std::size_t p = 0; p < low.state.pieces.size(); ++p) {
+    const exec::ParameterState parameter = low.state.parameter(p);
+    EXPECT_TRUE(at::equal(parameter.master, saved.state.parameter(p).parameter));
+    EXPECT_TRUE(at::equal(parameter.parameter, parameter.master.to(at::kBFloat16)));
   }
 }
 
@@ -340,10 +340,10 @@ TEST(Checkpoint, WhatIsNotFiniteIsNotSaved) {
     SmallModel model(precisions[round % 3]);
     model.fill(8);
     model.save(scratch.path(), 1);
-    auto& parameters = model.state.parameters;
-    const std::size_t p = random() % parameters.size();
+    const std::size_t p = random() % model.state.pieces.size();
     const std::size_t k = random() % 3;
-    const at::Tensor& tensor = k == 0 ? parameters[p].trained() : parameters[p].states[k - 1];
+    const exec::ParameterState parameter = model.state.parameter(p);
+    const at::Tensor tensor = k == 0 ? parameter.trained() : parameter.states[k - 1];
     const auto element = static_cast<std::int64_t>(random()) % tensor.numel();
     tensor.view({-1})[element].fill_(values[random() % 3]);
     std::string name = model.model.graph.parameters[p].name;

@@ -40,7 +40,8 @@ TEST_F(StateBlocksTest, OneRankHoldsTheBytesThatWerePlanned) {
     const auto here = alone(Precision::Float64, optimizer);
     std::int64_t wanted = 0;
     std::int64_t held = 0;
-    for (const exec::ParameterState& parameter : here->state().parameters) {
+    for (std::size_t k = 0; k < here->state().pieces.size(); ++k) {
+      const exec::ParameterState parameter = here->state().parameter(k);
       wanted += state_bytes_by_hand(optimizer, parameter.parameter.numel(), 8);
       for (const at::Tensor& state : parameter.states)
         held += state.numel() * static_cast<std::int64_t>(state.element_size());
@@ -94,8 +95,8 @@ TEST_F(StateBlocksTest, ContinuesFromACheckpointWithTheSameBits) {
         second->load(where, 2);
         for (std::int64_t step = 3; step <= 4; ++step)
           EXPECT_EQ(first->step(step).loss, second->step(step).loss);
-        for (const auto& [name, tensor] : first->state().buffers)
-          EXPECT_TRUE(at::equal(tensor, second->state().buffers.at(name))) << name;
+        for (const auto& [name, entry] : first->state().buffers.entries())
+          EXPECT_TRUE(at::equal(entry.tensor, second->state().buffers.tensor(name))) << name;
         session_.barrier();
       }
     }

@@ -80,15 +80,15 @@ TEST_F(ZeroTest, ContinuesFromACheckpointWithTheSameBits) {
       second->load(where, 2);
       for (std::int64_t step = 3; step <= 4; ++step)
         EXPECT_EQ(first->step(step).loss, second->step(step).loss);
-      for (std::size_t k = 0; k < first->state().parameters.size(); ++k) {
-        const exec::ParameterState& a = first->state().parameters[k];
-        const exec::ParameterState& b = second->state().parameters[k];
+      for (std::size_t k = 0; k < first->state().pieces.size(); ++k) {
+        const exec::ParameterState a = first->state().parameter(k);
+        const exec::ParameterState b = second->state().parameter(k);
         EXPECT_TRUE(at::equal(a.trained(), b.trained()));
         EXPECT_TRUE(at::equal(a.parameter, b.parameter));
       }
       // Also what the others train and this rank holds.
-      for (const auto& [name, tensor] : first->state().buffers)
-        EXPECT_TRUE(at::equal(tensor, second->state().buffers.at(name))) << name;
+      for (const auto& [name, entry] : first->state().buffers.entries())
+        EXPECT_TRUE(at::equal(entry.tensor, second->state().buffers.tensor(name))) << name;
       session_.barrier();
     }
   }
