@@ -10,6 +10,7 @@
 #include "base/version.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/setup/available_memory.hpp"
+#include "train/setup/pipeline_schedule.hpp"
 #include "train/setup/run_device.hpp"
 
 namespace garonne::train {

@@ -8,6 +8,7 @@
 #include "train/plans/explain.hpp"
 #include "train/plans/tier_rows.hpp"
 #include "train/setup/available_memory.hpp"
+#include "train/setup/pipeline_schedule.hpp"
 
 namespace garonne::train {
 namespace {

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "plan/pipeline/schedule_registry.hpp"
 
 namespace garonne::train {
 namespace {
@@ -43,6 +42,16 @@ plan::PipelineSchedule pipeline_schedule_of(const Setup& setup) {
     }
     throw ConfigError(key_of_request(error.key()), error.value(), error.reason());
   }
+}
+
+std::string overlap_note(const std::string& schedule) {
+  return fmt::format("note: passes that {} lets overlap run one after the other here\n", schedule);
+}
+
+std::string describe_overlaps(const Setup& setup) {
+  const auto& keys = setup.config.grid;
+  if (keys.pipeline == 1 || !pipeline_schedule_of(setup).has_overlaps()) return "";
+  return overlap_note(keys.schedule == "file" ? keys.schedule_file : keys.schedule);
 }
 
 }  // namespace garonne::train
