@@ -185,16 +185,6 @@ std::vector<std::string> changed_keys(const RunConfig& a, const RunConfig& b) {
   return changed;
 }
 
-std::string config_reference(const Choices& choices) {
-  const RunConfig defaults;
-  std::string text = "| key | default | values | meaning |\n|---|---|---|---|\n";
-  for (const auto& key : config_keys(choices)) {
-    text += fmt::format("| `{}` | `{}` | {} | {} |\n", key.name, key.get(defaults), key.range,
-                        key.help);
-  }
-  return text;
-}
-
 std::string nearest_word(const std::string& word, const std::vector<std::string>& known) {
   constexpr std::size_t most_mistyped_bytes = 100;
   // No mistyping of a word; and the distances would take their time.

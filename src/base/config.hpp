@@ -157,9 +157,6 @@ std::string config_to_toml(const RunConfig& config);
 // Dotted keys whose values differ.
 std::vector<std::string> changed_keys(const RunConfig& a, const RunConfig& b);
 
-// The reference page of all keys, in Markdown.
-std::string config_reference(const Choices& choices);
-
 // The nearest of `known` to `word`, or empty when none is near.
 std::string nearest_word(const std::string& word, const std::vector<std::string>& known);
 

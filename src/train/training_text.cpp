@@ -10,6 +10,7 @@
 #include "base/version.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/setup/available_memory.hpp"
+#include "train/setup/pipeline_schedule.hpp"
 #include "train/setup/run_device.hpp"
 
 namespace garonne::train {
@@ -50,6 +51,7 @@ std::string start_text(const PlannedTraining& planned) {
       "grid      {} · {} thread{} a rank · {} micro-batch{} of {} samples a rank and step\n",
       to_string(planned.setup.grid.shape()), planned.threads, planned.threads == 1 ? "" : "s",
       program.micro_batches, program.micro_batches == 1 ? "" : "es", config.train.micro_batch);
+  text += describe_overlaps(planned.whole);
   text += fmt::format("products  {}\n", products_text(planned.products, planned.whole.declaration));
   text += fmt::format(
       "plan      {} · predicted peak {} · {:.1f} ms a step{}\n", program.name,

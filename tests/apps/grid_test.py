@@ -279,6 +279,30 @@ class EvaluationTest(ProgramTest):
                 self.assertAlmostEqual(evaluated["validation_loss"], metrics(directory)[-1]["validation_loss"], 5)
 
 
+class OverlapTest(ProgramTest):
+    """Programs run one after the other what a schedule lets overlap, and plan and train say so."""
+
+    def test_it_is_said_where_the_schedule_has_overlaps(self):
+        arguments = ("--model.layers", 4, "--train.global_batch", 16, "--train.micro_batch", 2, "--train.steps", 1)
+        saved, plain = self.folder / "saved.json", self.folder / "plain.json"
+        run("simulate", "--schedule", "dualpipev", "--stages", 2, "--micro-batches", 8, "--save", saved)
+        schedule = json.loads(saved.read_text())
+        self.assertTrue(any(schedule.pop("overlaps")))
+        plain.write_text(json.dumps(schedule))
+        for pipeline, name, file in ((2, "dualpipev", None), (2, "file", saved), (2, "file", plain), (2, "zb-v", None),
+                                     (1, "dualpipev", None)):
+            with self.subTest(pipeline=pipeline, name=name, file=file):
+                grid = ("--grid.pipeline", pipeline, "--grid.schedule", name,
+                        *(("--grid.schedule_file", file) if file else ()))
+                said = [f"note: passes that {file or name} lets overlap run one after the other here"]
+                expected = said if pipeline == 2 and (name, file) in (("dualpipev", None), ("file", saved)) else []
+                planned = run("plan", self.config, *arguments, *grid).stdout
+                trained = run("train", self.config, *arguments, *grid, "--run.directory", self.directory(f"{name} {pipeline}"),
+                              "--evaluation.batches", 0, ranks=pipeline if pipeline > 1 else 0).stdout
+                for shown in (planned, trained):
+                    self.assertEqual([line for line in shown.splitlines() if "lets overlap" in line], expected)
+
+
 class RefusalTest(ProgramTest):
     def refused(self, ranks, *arguments):
         return run("train", self.config, "--run.directory", self.directory("no"), *arguments, ranks=ranks, check=2).stderr

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""scripts/quickstart --cuda in a made-up checkout: the GPUs, what sets up and what trains are made up, the plans are not."""
+"""scripts/quickstart --cuda in a made-up checkout: the GPUs, what sets up and what trains are made up, the plans are not.
+And the help of the scripts."""
 import json
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
+import tempfile
 import unittest
 
 from support import BINARY, ProgramTest, SOURCE
@@ -73,6 +76,54 @@ class QuickstartTest(ProgramTest):
         _, calls = self.calls(1, "--memory.budget", "512MiB")
         for command in ("plan", "train"):
             self.assertEqual(calls[command][-2:], ["--memory.budget", "512MiB"])
+
+
+class HelpTest(unittest.TestCase):
+    """Of scripts of a checkout in which nothing is installed or built, on a machine without a GPU."""
+
+    # What would install, build or train.
+    TOOLS = ("apt-get", "cmake", "ctest", "dpkg-query", "flock", "git", "mpirun", "ninja", "pip", "sudo")
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-help-test-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        shutil.copytree(SOURCE / "scripts", self.folder / "checkout/scripts",
+                        ignore=shutil.ignore_patterns("__pycache__"))
+        (self.folder / "path").mkdir()
+        for name in (*self.TOOLS, "nvidia-smi"):
+            tool = self.folder / "path" / name
+            tool.write_text(f"#!/bin/sh\necho {name} >>'{self.folder}/calls'\nexit 9\n")
+            tool.chmod(0o755)
+
+    def help(self, script, *arguments):
+        done = subprocess.run(["bash", self.folder / "checkout/scripts" / script, *arguments], capture_output=True, text=True,
+                              timeout=60, check=False, cwd=self.folder,
+                              env=os.environ | {"PATH": f"{self.folder / 'path'}:{os.environ['PATH']}",
+                                                "PYTHONDONTWRITEBYTECODE": "1"})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stderr, "")
+        self.assertEqual([path.name for path in self.folder.glob("calls")], [])
+        self.assertEqual([path.name for path in (self.folder / "checkout").iterdir()], ["scripts"])
+        return done.stdout.splitlines()
+
+    def test_help_is_how_the_script_begins_and_does_nothing(self):
+        for script, options in (("quickstart", ((), ("--train.steps", "7"), ("--cuda",), ("--cuda", "--train.steps", "7"))),
+                                ("setup", ((), ("--tests", "--preset", "dev"), ("--cuda", "--architecture", "90"))),
+                                ("test", ((), ("--long", "--preset", "dev"), ("-R", "replay"))),
+                                ("bench", ((), ("--quick",), ("--grids", "--repeats", "1")))):
+            head = (SOURCE / "scripts" / script).read_text(encoding="utf-8").partition("\nset -")[0]
+            expected = [line.removeprefix("#").strip() for line in head.splitlines()[2:]]
+            for before in options:
+                for word in ("--help", "-h"):
+                    with self.subTest(script=script, before=before, word=word):
+                        self.assertEqual([line.strip() for line in self.help(script, *before, word)], expected)
+
+    def test_help_of_a_comparison_is_its_own(self):
+        # An older Python has to get what reads TOML before it can help with --cuda.
+        reads_toml = sys.version_info >= (3, 11)
+        for word in ("--hosts", "transforms", "operators", "budgets", *(["--cuda"] if reads_toml else [])):
+            with self.subTest(word):
+                self.assertEqual(self.help("bench", word, "--help")[0].split()[:3], ["usage:", "scripts/bench", word])
 
 
 if __name__ == "__main__":

@@ -269,6 +269,33 @@ class ReportTest(ProgramTest):
         self.assertIn("instruction", told)
         self.assertIn("measured", told)
 
+    def test_a_tier_below_the_device_is_drawn_where_something_is_there(self):
+        data = data_of(self.page)
+        program = data["programs"][0]
+        count = len(program["operation"])
+        program["below"] = {"host": {"budget_bytes": 4096, "peak_bytes": 3072, "peak_instruction": 1, "bytes": [
+            [1024] * count if name == "parameters" else [0, 2048] + [0] * (count - 2) if name == "records" else [0] * count
+            for name in program["kinds"]]}}
+        page = self.folder / "tiers.html"
+        text = json.dumps(data).replace("<", "\\u003c")
+        page.write_text(re.sub(r'(?<=id="data">).*?(?=</script>)', lambda unused: text, self.page, count=1, flags=re.DOTALL),
+                        encoding="utf-8")
+        window = browser.Browser()
+        self.addCleanup(window.close)
+        labels = "[...document.querySelectorAll('#live .plot > svg')].map(svg => svg.getAttribute('aria-label'))"
+        window.open(self.run_directory / "report.html", 1280)
+        self.assertEqual(len(window.evaluate(labels)), 1)
+        for width in (1280, 400):
+            window.open(page, width)
+            self.assertEqual(window.errors(), [])
+            self.assertEqual(window.evaluate(CROWDED), [])
+            self.assertEqual(window.evaluate(labels)[1:], ["Bytes of the host over the step, stacked by kind; peak 3.00 KiB"])
+            # The two kinds that are there, the second with the height of its 2 of 3 KiB.
+            heights = window.evaluate("[...document.querySelectorAll('#live .plot > svg')[1].querySelectorAll('path')]"
+                                      ".map(path => path.getBBox().height)")
+            self.assertEqual(len(heights), 2)
+            self.assertAlmostEqual(heights[1] / heights[0], 2, 2)
+
 
 # Texts of a picture that stick out of it or lie on each other.
 CROWDED = """[...document.querySelectorAll('.plot > svg')].flatMap(svg => {

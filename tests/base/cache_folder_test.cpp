@@ -80,7 +80,19 @@ TEST_F(CacheFolder, LinksInItAreNeitherReadNorWrittenThrough) {
 }
 
 TEST_F(CacheFolder, OfAnotherUserIsNotUsed) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  const bool is_root = ::geteuid() == 0;
+  // What is root's, by another user.
+  if (is_root) {
+    ASSERT_EQ(::seteuid(12345), 0);
+  }
+  EXPECT_NE(cache_refusal("/etc").find("belongs to another user"), std::string::npos);
+  EXPECT_TRUE(fs::exists("/etc/passwd"));
+  EXPECT_FALSE(read_cache_file("/etc", "passwd"));
+  EXPECT_TRUE(fs::is_symlink("/proc/mounts"));
+  EXPECT_NE(cache_refusal("/proc/mounts").find("is a link"), std::string::npos);
+  if (!is_root) return;
+  // Single files and links in a folder of one's own: only root can give them away.
+  ASSERT_EQ(::seteuid(0), 0);
   const std::string folder = path("cache");
   ASSERT_TRUE(write_cache_file(folder, "a.json", "text"));
   ASSERT_TRUE(write_cache_file(folder, "b.json", "text"));

@@ -134,12 +134,10 @@ TEST(Config, ControlCharactersInTextComeBack) {
 
 TEST(Config, KeysAreDeclaredOnceAndDescribed) {
   std::vector<std::string> names;
-  const std::string reference = config_reference(test::some_choices());
   for (const auto& key : config_keys(test::some_choices())) {
     names.push_back(key.name);
     EXPECT_FALSE(key.help.empty()) << key.name;
     EXPECT_FALSE(key.range.empty()) << key.name;
-    EXPECT_NE(reference.find("`" + key.name + "`"), std::string::npos);
   }
   std::sort(names.begin(), names.end());
   EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());

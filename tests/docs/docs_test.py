@@ -72,6 +72,20 @@ class Documents(unittest.TestCase):
             for word in line.removesuffix("  <- chosen").split("  "):
                 self.assertIn(word.strip(), readme)
 
+    def test_files_that_are_named_are_there(self):
+        """From the root of the project; in backticks, rooms also as they are included."""
+        rooms = "|".join(room.name for room in (ROOT / "src").iterdir() if room.is_dir())
+        paths = [re.compile(r"(?<![\w/.-])(?:src|tests|scripts|config|apps|cmake|slurm|docs|\.ci)/[\w/.*-]*[\w/*]"),
+                 re.compile(rf"(?<=`)(?:{rooms})/[\w/.*-]*[\w/*]")]
+        for name in ("README.md", "CONTRIBUTING.md", "docs/design.md", "docs/nodes.md", "docs/operators.md"):
+            text = (ROOT / name).read_text(encoding="utf-8")
+            # What a user makes is no part of the project, and <room> is any room.
+            named = {path for pattern in paths for path in pattern.findall(text.replace("<room>", "base"))
+                     if not path.endswith(".h5")}
+            self.assertNotEqual(named, set(), name)
+            for path in sorted(named):
+                self.assertTrue([*ROOT.glob(path), *(ROOT / "src").glob(path)], f"{name}: {path}")
+
     def test_links_lead_somewhere(self):
         for document in DOCUMENTS:
             for target in re.findall(r"\]\(([^)]+)\)", document.read_text(encoding="utf-8")):

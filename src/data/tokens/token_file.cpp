@@ -145,10 +145,6 @@ std::string describe(const TokenFileInfo& info) {
   return text;
 }
 
-std::string describe_token_file(const std::string& path) {
-  return describe(inspect_token_file(path));
-}
-
 nlohmann::json token_file_json(const TokenFileInfo& info) {
   nlohmann::json sources = nlohmann::json::array();
   for (const TokenSource& source : info.sources) {

@@ -62,7 +62,6 @@ TokenFileInfo inspect_token_file(const std::string& path);
 void verify_token_file(const std::string& path, bool show_progress = false);
 
 // The same facts for people (several lines, the last one ended) and for programs.
-std::string describe_token_file(const std::string& path);
 std::string describe(const TokenFileInfo& info);
 nlohmann::json token_file_json(const TokenFileInfo& info);
 

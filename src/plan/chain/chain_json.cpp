@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <optional>
 #include <set>
 #include <string_view>
 
@@ -31,8 +30,8 @@ constexpr std::array<OperationName, 5> operation_names = {{
     {ChainOperationKind::Backward, "backward"},
 }};
 
-std::int64_t bytes_of(const JsonPlace& place, std::int64_t most = most_bytes) {
-  return place.integer(0, most);
+std::int64_t bytes_of(const JsonPlace& place) {
+  return place.integer(0, most_bytes);
 }
 
 double seconds_of(const JsonPlace& place) {
@@ -110,23 +109,6 @@ ordered_json to_json(const ChainOperation& operation) {
   return result;
 }
 
-ChainOperation operation_from(const JsonPlace& place) {
-  const std::vector<JsonPlace> parts = place.elements();
-  if (parts.empty()) place.refuse("is no list that begins with a name");
-  const std::string name = parts[0].text();
-  std::optional<ChainOperationKind> kind;
-  for (const auto& entry : operation_names) {
-    if (name == entry.name) kind = entry.kind;
-  }
-  if (!kind) parts[0].refuse("is no operation of this version");
-  const std::size_t count = *kind == ChainOperationKind::ForwardKeep ? 3 : 2;
-  if (parts.size() != count) place.refuse("has too few or too many numbers");
-  ChainOperation operation{*kind};
-  operation.block = static_cast<int>(parts[1].integer(0, most_chain_blocks));
-  if (count == 3) operation.option = static_cast<int>(parts[2].integer(0, most_chain_blocks));
-  return operation;
-}
-
 }  // namespace
 
 ordered_json to_json(const Chain& chain) {
@@ -181,29 +163,6 @@ ordered_json to_json(const ChainSchedule& schedule) {
            {{"seconds", schedule.keep_all.seconds}, {"peak_bytes", schedule.keep_all.peak_bytes}}},
           {"minimum_budget_bytes", schedule.minimum_budget_bytes},
           {"operations", std::move(operations)}};
-}
-
-ChainSchedule chain_schedule_from_json(const json& source, const std::string& path) {
-  const JsonFile file(source, path);
-  const JsonPlace root = file.root();
-  root.expect_format("garonne.chain-schedule", 1);
-  root.expect_keys({"format", "version", "algorithm", "budget_bytes", "peak_bytes", "seconds",
-                    "lower_bound_seconds", "keep_all", "minimum_budget_bytes", "operations"});
-  const auto any_bytes = [&](const JsonPlace& place) { return bytes_of(place, INT64_MAX); };
-  ChainSchedule schedule;
-  schedule.algorithm = root.key("algorithm").text();
-  schedule.budget_bytes = any_bytes(root.key("budget_bytes"));
-  schedule.peak_bytes = any_bytes(root.key("peak_bytes"));
-  schedule.seconds = seconds_of(root.key("seconds"));
-  schedule.lower_bound_seconds = seconds_of(root.key("lower_bound_seconds"));
-  const JsonPlace keep_all = root.key("keep_all");
-  keep_all.expect_keys({"seconds", "peak_bytes"});
-  schedule.keep_all.seconds = seconds_of(keep_all.key("seconds"));
-  schedule.keep_all.peak_bytes = any_bytes(keep_all.key("peak_bytes"));
-  schedule.minimum_budget_bytes = any_bytes(root.key("minimum_budget_bytes"));
-  for (const JsonPlace& operation : root.key("operations").elements())
-    schedule.operations.push_back(operation_from(operation));
-  return schedule;
 }
 
 }  // namespace garonne::plan

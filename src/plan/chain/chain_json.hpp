@@ -30,7 +30,5 @@ struct ChainSchedule {
   std::vector<ChainOperation> operations;
 };
 nlohmann::ordered_json to_json(const ChainSchedule& schedule);
-// Throws ConfigError; whether the operations are legal is for replay_chain to say.
-ChainSchedule chain_schedule_from_json(const nlohmann::json& source, const std::string& path);
 
 }  // namespace garonne::plan

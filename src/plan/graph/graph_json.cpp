@@ -233,10 +233,6 @@ ComputationGraph computation_graph_from_json(const json& source, const std::stri
   return graph;
 }
 
-ComputationGraph computation_graph_from_text(const std::string& text, const std::string& path) {
-  return computation_graph_from_json(parse_json(text, path), path);
-}
-
 ordered_json to_json(const ComputationGraph& graph, const std::string& algorithm,
                      std::int64_t budget_bytes, const GraphAnswer& answer) {
   expect(answer.schedule.has_value(), "an answer to be written has a schedule");

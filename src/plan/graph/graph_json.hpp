@@ -14,8 +14,6 @@ nlohmann::ordered_json to_json(const ComputationGraph& graph);
 
 // Throws ConfigError with the path and the key for everything that docs/formats.md does not allow.
 ComputationGraph computation_graph_from_json(const nlohmann::json& json, const std::string& path);
-// From the text of a file; text that is no JSON is a ConfigError too.
-ComputationGraph computation_graph_from_text(const std::string& text, const std::string& path);
 
 // Throws ConfigError, whose key begins with `path`, unless the graph has the properties that
 // solvers rely on: indices in range, each value made by one task at most and never read before it

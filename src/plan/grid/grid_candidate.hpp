@@ -34,6 +34,7 @@ struct ScheduleTraits {
   std::vector<int> chunks;  // that are worth a try
   ChunkPlacement placement = ChunkPlacement::Looped;
   bool splits_backward = false;
+  bool overlaps = false;  // lets passes overlap
 };
 // Of all registered schedules that train one model from one direction.
 const std::vector<ScheduleTraits>& schedule_traits();

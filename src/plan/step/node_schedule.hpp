@@ -57,7 +57,6 @@ class ScheduleWriter {
   // Runs a node backward, after the forwards that make what it needs and is not there; nothing
   // where it has no backward.
   void backward(int node);
-  bool value_there(int value) const { return value_there_[static_cast<std::size_t>(value)]; }
 
   // The schedule so far, with each node's last forward before its backward marked as keeping.
   NodeSchedule take();

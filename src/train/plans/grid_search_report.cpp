@@ -4,6 +4,7 @@
 
 #include "base/bytes.hpp"
 #include "train/plans/grid_search.hpp"
+#include "train/setup/pipeline_schedule.hpp"
 #include "train/setup/planning.hpp"
 
 namespace garonne::train {
@@ -32,6 +33,19 @@ std::string unplanned_lines(const std::vector<plan::UnplannedGrid>& unplanned) {
   }
   if (lines < unplanned.size())
     text += fmt::format("left out: {} more, for such reasons\n", unplanned.size() - lines);
+  return text;
+}
+
+// Of the schedules among the best.
+std::string overlap_notes(const plan::GridSearch& search) {
+  std::string text;
+  for (const plan::ScheduleTraits& traits : plan::schedule_traits()) {
+    const bool is_shown =
+        std::any_of(search.best.begin(), search.best.end(), [&](const auto& grid) {
+          return grid.candidate.shape.pipeline > 1 && grid.candidate.schedule == traits.name;
+        });
+    if (is_shown && traits.overlaps) text += overlap_note(traits.name);
+  }
   return text;
 }
 
@@ -71,6 +85,7 @@ std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswe
       "{} grids: {} cannot be cut like that, {} need more memory, {} were planned by node{}\n",
       search.candidates, search.refused, search.too_large, search.planned,
       search.proven ? "; no other can be faster" : "; others were left by estimates");
+  text += overlap_notes(search);
   text += unplanned_lines(search.unplanned);
   text += fmt::format(
       "seconds: {}; blocks run again where memory asks for it. Plan the best with "

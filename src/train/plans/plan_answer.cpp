@@ -8,6 +8,7 @@
 #include "train/plans/explain.hpp"
 #include "train/plans/tier_rows.hpp"
 #include "train/setup/available_memory.hpp"
+#include "train/setup/pipeline_schedule.hpp"
 
 namespace garonne::train {
 namespace {
@@ -165,6 +166,7 @@ std::string format_plan(const PlanAnswer& answer) {
                   whole.grid.ranks(), to_string(whole.grid.shape()), whole.step.micro_batches,
                   static_cast<double>(whole.model.graph.parameter_elements()) / 1e6,
                   describe_numbers(whole.config));
+  text += describe_overlaps(whole);
   if (answer.cluster == nullptr && whole.config.memory.budget == RunConfig::automatic_budget)
     text += describe_automatic_budget(whole.grid.ranks());
   text += format_stages(answer);

@@ -69,6 +69,44 @@ function peakPlace(program) {
       (microBatch < 0 ? "" : ` (micro-batch ${microBatch})`) + ", marked ▾";
 }
 
+// Kinds that hold nothing at all have no area.
+function drawStack(plot, shown, stack) {
+  const backwards = [...shown].reverse().map(({from, to, index}) => ({from: to, to: from, index}));
+  let lower = stack[0].map(() => 0);
+  stack.forEach((kind, number) => {
+    const below = lower;
+    const upper = kind.map((bytes, i) => bytes + below[i]);
+    lower = upper;
+    if (largest(kind) === 0) return;
+    const path = stepPath(shown, upper, plot) + stepPath(backwards, below, plot);
+    plot.svg.append(
+        shape("path", {style: `fill: ${kindColours[number]}`, d: "M" + path.slice(1) + "Z"}));
+  });
+}
+
+// What a Program plans to have in a tier below the device, in the colours of the device's picture.
+function tierPicture(program, tier, held) {
+  const holder = element("div", {class: "plot"});
+  const totals = program.operation.map((unused, i) => sum(held.bytes.map((kind) => kind[i])));
+  const from = totals.map((unused, i) => i);
+  const to = totals.map((unused, i) => i + 1);
+  const top = held.peak_bytes * 1.04;
+  showPicture(holder, (width) => {
+    const plot = makePlot(width, 200,
+        {from: 0, to: totals.length, whole: true, label: "instruction"},
+        {from: 0, to: top, unit: byteUnit(top), label: `${tier}, predicted (${byteUnit(top)[0]})`},
+        `Bytes of the ${tier} over the step, stacked by kind; peak ${bytesText(held.peak_bytes)}`);
+    drawStack(plot, columns(from, to, totals, plot), held.bytes);
+    followPointer(plot, 0, (at) => {
+      const i = placeOf(from, at);
+      const rows = [[tier, bytesText(totals[i])]];
+      return {at, title: instructionTitle(program, i), rows};
+    });
+    return plot.svg;
+  });
+  return holder;
+}
+
 function drawLive() {
   const place = document.getElementById("live");
   if (report.programs.length === 0) {
@@ -107,7 +145,8 @@ function drawLive() {
         ["var(--limit)", "budget (↑ = above the picture)", "dashed"]
       ]),
       holder,
-      note(`Planned peak ${bytesText(first.peak_bytes)} ${peakPlace(first)}.`));
+      note(`Planned peak ${bytesText(first.peak_bytes)} ${peakPlace(first)}.`),
+      ...Object.entries(first.below || {}).map(([tier, held]) => tierPicture(first, tier, held)));
 
   const redraw = showPicture(holder, (width) => {
     const rank = report.ranks[view.rank];
@@ -134,18 +173,7 @@ function drawLive() {
             bytesText(largest(totals))}, ` +
             `budget ${bytesText(program.budget_bytes)}`);
     const shown = columns(from, to, totals, plot);
-    const backwards =
-        [...shown].reverse().map(({from: a, to: b, index}) => ({from: b, to: a, index}));
-    let lower = totals.map(() => 0);
-    stack.forEach((kind, number) => {
-      const below = lower;
-      const upper = kind.map((bytes, i) => bytes + below[i]);
-      lower = upper;
-      if (largest(kind) === 0) return;
-      const path = stepPath(shown, upper, plot) + stepPath(backwards, below, plot);
-      plot.svg.append(
-          shape("path", {style: `fill: ${kindColours[number]}`, d: "M" + path.slice(1) + "Z"}));
-    });
+    drawStack(plot, shown, stack);
     plot.svg.append(shape("path", {
       class: "outline" + (view.source === "measured" ? " dashed" : ""),
       d: "M" + stepPath(columns(from, to, other, plot), other, plot).slice(1),

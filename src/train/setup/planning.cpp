@@ -19,12 +19,12 @@
 #include "optim/optimizer.hpp"
 #include "plan/model/step_costs.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
-#include "plan/pipeline/schedule_registry.hpp"
 #include "plan/program/live_bytes.hpp"
 #include "plan/step/rank_program.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/plans/layout_check.hpp"
 #include "train/setup/available_memory.hpp"
+#include "train/setup/pipeline_schedule.hpp"
 #include "train/setup/run_device.hpp"
 #include "train/setup/size_check.hpp"
 #include "train/workload/workload_kind.hpp"
@@ -142,45 +142,9 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   return setup;
 }
 
-namespace {
-
-// What a schedule calls what it is asked for, as the run file does.
-std::string key_of_request(const std::string& option) {
-  for (const auto& [asked, key] :
-       {std::pair{"--stages", "grid.pipeline"}, std::pair{"--chunks", "grid.chunks"},
-        std::pair{"--group-size", "grid.group_size"}, std::pair{"--file", "grid.schedule_file"},
-        std::pair{"--schedule", "grid.schedule"}}) {
-    if (option == asked) return key;
-  }
-  return option;
-}
-
-plan::PipelineSchedule schedule_of(const Setup& whole) {
-  const auto& keys = whole.config.grid;
-  plan::PipelineRequest request;
-  request.stages = static_cast<int>(keys.pipeline);
-  request.micro_batches = whole.step.micro_batches;
-  if (keys.chunks > 0) request.chunks = static_cast<int>(keys.chunks);
-  if (keys.group_size > 0) request.group_size = static_cast<int>(keys.group_size);
-  request.file = keys.schedule_file;
-  try {
-    return plan::make_pipeline_schedule(keys.schedule, request);
-  } catch (const ConfigError& error) {
-    if (error.key().empty()) throw;
-    if (error.key() == "--micro-batches") {
-      throw ConfigError("train.global_batch", "",
-                        fmt::format("makes {} micro-batches a step on a rank: {}", error.value(),
-                                    error.reason()));
-    }
-    throw ConfigError(key_of_request(error.key()), error.value(), error.reason());
-  }
-}
-
-}  // namespace
-
 int stage_with_loss(const Setup& whole) {
   if (whole.config.grid.pipeline == 1) return 0;
-  const plan::PipelineSchedule schedule = schedule_of(whole);
+  const plan::PipelineSchedule schedule = pipeline_schedule_of(whole);
   return plan::pipeline_routes(schedule.placement, schedule.devices, schedule.chunks)
       .front()
       .back()
@@ -204,7 +168,7 @@ Setup setup_of_stage(const Setup& whole, int stage, Cut cut) {
   check_parts(whole);
   plan::PipelineStage mine = plan::make_pipeline_stage(
       whole.model.graph, cut == Cut::AsDeclared ? *whole.declared : whole.model.graph,
-      schedule_of(whole), stage);
+      pipeline_schedule_of(whole), stage);
   setup.model = nn::cut_model(whole.model, mine.cut);
   setup.step.pipeline = place_in_grid(std::move(mine.place), setup.grid);
   return setup;
@@ -213,7 +177,7 @@ Setup setup_of_stage(const Setup& whole, int stage, Cut cut) {
 plan::PipelineStage declared_stage(const Setup& setup, int stage) {
   check_parts(setup);
   plan::PipelineStage result =
-      plan::make_pipeline_stage(*setup.declared, schedule_of(setup), stage);
+      plan::make_pipeline_stage(*setup.declared, pipeline_schedule_of(setup), stage);
   result.place = place_in_grid(std::move(result.place), setup.grid);
   return result;
 }

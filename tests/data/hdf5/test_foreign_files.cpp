@@ -417,7 +417,7 @@ TEST(ForeignFiles, NamesAreShownWithoutControlCharacters) {
     Hdf5Dataset dataset = file.create_growing<std::uint16_t>("tokens", 4096);
     dataset.append(std::span<const std::uint16_t>(tokens));
   }
-  const std::string text = describe_token_file(path);
+  const std::string text = describe(inspect_token_file(path));
   EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
   EXPECT_NE(text.find("a\\x1b[31mb"), std::string::npos) << text;
 }

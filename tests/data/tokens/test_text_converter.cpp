@@ -71,7 +71,7 @@ TEST(TextConverter, RoundTripOfSeveralFiles) {
   EXPECT_EQ(info.sources[3].dataset, "validation");
   EXPECT_NO_THROW(verify_token_file(conversion.output));
 
-  const std::string text = describe_token_file(conversion.output);
+  const std::string text = describe(inspect_token_file(conversion.output));
   EXPECT_NE(text.find("vocabulary 256"), std::string::npos) << text;
   const nlohmann::json json = token_file_json(info);
   EXPECT_EQ(json.at("tokens"), info.tokens);

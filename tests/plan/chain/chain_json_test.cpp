@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/json_input.hpp"
-#include "plan/chain/chain_solver.hpp"
 #include "plan/chain/random_chains.hpp"
 
 namespace garonne::plan::test {
@@ -15,13 +14,6 @@ TEST(ChainJson, ReadsWhatItWrites) {
         random_chain(n % chain_families, static_cast<std::uint64_t>(n), 1 + n % 5, 3);
     const std::string text = to_json(chain).dump();
     EXPECT_EQ(to_json(chain_from_json(parse_json(text, "file"), "file")).dump(), text);
-    const auto& solver = chain_solver("rotor");
-    const ChainSchedule schedule =
-        solve_chain(chain, solver, solver.minimum_budget(chain), {}).schedule;
-    const std::string written = to_json(schedule).dump();
-    const ChainSchedule read = chain_schedule_from_json(parse_json(written, "file"), "file");
-    EXPECT_EQ(to_json(read).dump(), written);
-    EXPECT_EQ(replay_chain(chain, read.operations).peak_bytes, schedule.peak_bytes);
   }
 }
 
@@ -139,20 +131,6 @@ TEST(ChainJson, RefusesTotalsNamesAndOptions) {
   expect_refused(huge.dump(), "blocks");
   huge["blocks"].push_back(huge["blocks"][0]);
   expect_refused(huge.dump(), "blocks");
-}
-
-TEST(ChainSchedule, RefusesOperationsThatAreNone) {
-  const Chain chain = random_chain(1, 3, 2, 2);
-  const auto& solver = chain_solver("full");
-  nlohmann::json schedule = nlohmann::json::parse(
-      to_json(solve_chain(chain, solver, solver.minimum_budget(chain), {}).schedule).dump());
-  for (const char* bad :
-       {R"(["forward", 0])", R"(["drop"])", R"(["drop", -1])", R"(["drop", 1, 2])",
-        R"(["forward-keep", 0])", R"([0])", R"("drop")", R"(["drop", 1.5])"}) {
-    nlohmann::json changed = schedule;
-    changed["operations"][1] = nlohmann::json::parse(bad);
-    EXPECT_THROW(chain_schedule_from_json(changed, "file"), ConfigError) << bad;
-  }
 }
 
 }  // namespace

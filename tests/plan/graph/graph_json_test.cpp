@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "base/json_input.hpp"
 #include "plan/graph/graph_replay.hpp"
 #include "plan/graph/sample_graphs.hpp"
 
@@ -11,6 +12,10 @@ namespace garonne::plan {
 namespace {
 
 using nlohmann::json;
+
+ComputationGraph graph_of(const std::string& text) {
+  return computation_graph_from_json(parse_json(text, "g.json"), "g.json");
+}
 
 json good() {
   return json(to_json(make_gpt_block_graph(64, 64)));
@@ -38,7 +43,7 @@ TEST(GraphJson, ComesBackEqual) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     const ComputationGraph graph = make_random_graph(6, 3, seed);
     const auto written = to_json(graph);
-    const ComputationGraph read = computation_graph_from_text(written.dump(), "g.json");
+    const ComputationGraph read = graph_of(written.dump());
     EXPECT_EQ(to_json(read), written);
     const ScheduleOutcome before = replay_schedule(graph, keep_all_schedule(graph));
     const ScheduleOutcome after = replay_schedule(read, keep_all_schedule(read));
@@ -155,11 +160,11 @@ TEST(GraphJson, RefusesGraphsThatAreNone) {
 TEST(GraphJson, RefusesTruncatedText) {
   const std::string text = to_json(make_random_graph(3, 1, 1)).dump();
   for (std::size_t length = 0; length < text.size(); ++length) {
-    EXPECT_THROW(computation_graph_from_text(text.substr(0, length), "g.json"), ConfigError);
+    EXPECT_THROW(graph_of(text.substr(0, length)), ConfigError);
   }
-  EXPECT_NO_THROW(computation_graph_from_text(text, "g.json"));
-  EXPECT_THROW(computation_graph_from_text("[]", "g.json"), ConfigError);
-  EXPECT_THROW(computation_graph_from_text("{\"format\": 1e999}", "g.json"), ConfigError);
+  EXPECT_NO_THROW(graph_of(text));
+  EXPECT_THROW(graph_of("[]"), ConfigError);
+  EXPECT_THROW(graph_of("{\"format\": 1e999}"), ConfigError);
 }
 
 }  // namespace
