@@ -9,15 +9,44 @@
 namespace garonne::data {
 namespace {
 
-// 0 where there is no value; the mask, where it is wanted, tells which those were.
-void fill_missing(std::vector<float>& values, std::vector<float>* mask) {
-  if (mask != nullptr) mask->assign(values.size(), 1);
-  for (std::size_t index = 0; index < values.size(); ++index) {
-    if (!std::isnan(values[index])) continue;
-    values[index] = 0;
-    if (mask != nullptr) (*mask)[index] = 0;
+// 0 where there is no value.
+void fill_missing(std::vector<float>& values) {
+  for (float& value : values) {
+    if (std::isnan(value)) value = 0;
   }
 }
+
+// 1 where there is a value, else 0.
+void add_presence(const std::vector<float>& values, std::vector<float>& mask) {
+  for (const float value : values) mask.push_back(std::isnan(value) ? 0.0F : 1.0F);
+}
+
+// [frames, batch, …] from samples, each of which is [frames, …] with `values` in all.
+class StepsFirst {
+ public:
+  StepsFirst(std::int64_t frames, std::int64_t values, std::int64_t batch)
+      : frames_(frames), batch_(batch), frame_values_(frames > 0 ? values / frames : 0) {
+    sample_.resize(static_cast<std::size_t>(frames_ * frame_values_));
+    all_.resize(static_cast<std::size_t>(batch_ * frames_ * frame_values_));
+  }
+
+  // Where a sample goes to; null where no frame is wanted.
+  float* of_sample() { return frames_ > 0 ? sample_.data() : nullptr; }
+  void take(std::int64_t place) {
+    for (std::int64_t frame = 0; frame < frames_; ++frame) {
+      std::copy_n(sample_.data() + frame * frame_values_, frame_values_,
+                  all_.data() + (frame * batch_ + place) * frame_values_);
+    }
+  }
+  std::vector<float> all() { return std::move(all_); }
+
+ private:
+  std::int64_t frames_;
+  std::int64_t batch_;
+  std::int64_t frame_values_;
+  std::vector<float> sample_;
+  std::vector<float> all_;
+};
 
 void check_statistics(const FieldStatistics& statistics, const FieldDatasetInfo& info) {
   if (statistics.mode == "none") return;
@@ -35,26 +64,29 @@ FieldBatch read_field_batch(FieldDataset& dataset, FieldSlab slab,
   const std::int64_t rows = slab.rows < 0 ? info.points[0] - slab.first_row : slab.rows;
   const std::int64_t plane = info.plane(rows);
   const std::int64_t input_values = info.input_values(rows);
-  const std::int64_t target_values = info.target_values(rows);
-  const std::int64_t frame_values = target_values / info.target_frames;
   const auto count = static_cast<std::int64_t>(samples.size());
   FieldBatch batch;
   batch.input.resize(static_cast<std::size_t>(count * input_values));
-  batch.target.resize(static_cast<std::size_t>(count * target_values));
-  std::vector<float> target(static_cast<std::size_t>(target_values));
+  // A mask tells of the frames between too; without one they are of no use.
+  StepsFirst between(masked ? info.between_frames : 0, info.between_values(rows), count);
+  StepsFirst target(info.target_frames, info.target_values(rows), count);
   for (std::int64_t index = 0; index < count; ++index) {
     dataset.read(samples[static_cast<std::size_t>(index)], slab,
-                 batch.input.data() + index * input_values, target.data());
-    for (std::int64_t frame = 0; frame < info.target_frames; ++frame) {
-      std::copy_n(target.data() + frame * frame_values, frame_values,
-                  batch.target.data() + (frame * count + index) * frame_values);
-    }
+                 batch.input.data() + index * input_values, target.of_sample(),
+                 between.of_sample());
+    between.take(index);
+    target.take(index);
   }
+  batch.target = target.all();
   statistics.inputs.normalise(slab.first_row, plane, batch.input);
   statistics.targets.normalise(slab.first_row, plane, batch.target);
   if (masked) {
-    fill_missing(batch.input, nullptr);
-    fill_missing(batch.target, &batch.mask);
+    fill_missing(batch.input);
+    std::vector<float> earlier = between.all();
+    statistics.targets.normalise(slab.first_row, plane, earlier);
+    add_presence(earlier, batch.mask);
+    add_presence(batch.target, batch.mask);
+    fill_missing(batch.target);
   }
   batch.samples = std::move(samples);
   return batch;

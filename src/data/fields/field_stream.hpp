@@ -17,7 +17,8 @@ struct FieldBatch {
   std::vector<std::int64_t> samples;
   std::vector<float> input;   // [batch, input frames · input channels, rows, columns]
   std::vector<float> target;  // [rollout, batch, target channels, rows, columns]
-  // Under missing = "mask", as target: 1 where there was a value, else 0. Else empty.
+  // Under missing = "mask" [push_forward + rollout, batch, target channels, rows, columns]: 1 where
+  // there was a value, else 0; of the steps without a target first. Else empty.
   std::vector<float> mask;
 };
 

@@ -95,6 +95,41 @@ TEST(FieldStream, MaskTellsWhatWasMissing) {
   EXPECT_EQ(batch.input[of_input + 1], value_at(1, 2, 4, 7));
 }
 
+// Frames that no loss looks at are read for the mask alone.
+TEST(FieldStream, StepsWithoutATarget) {
+  const Scratch scratch;
+  const std::string path = scratch.path("1979.h5");
+  const std::size_t spoilt = ((1 * 3 + 2) * 5 + 4) * 8 + 6;  // frame 1, z500, row 4, column 6
+  YearlyFile().write(path, [&](std::vector<float>& values) {
+    values[spoilt] = std::numeric_limits<float>::quiet_NaN();
+  });
+  FieldQuery query = query_of(path);
+  query.push_forward = 1;
+  query.rollout = 2;
+  query.input_channels = {"t2m"};
+  query.target_channels = {"z500"};
+  const auto only = [](std::int64_t ordinal) { return std::vector<std::int64_t>{ordinal}; };
+  // Of sample 0 frame 1 is between.
+  FieldStream refusing(std::make_shared<Reader>(), query, {}, {}, only, 0, 1);
+  const FieldBatch batch = refusing.next();
+  ASSERT_EQ(batch.target.size(), 2 * 40U);
+  for (std::int64_t step = 0; step < 2; ++step) {
+    for (std::int64_t point = 0; point < 40; ++point) {
+      EXPECT_EQ(batch.target[static_cast<std::size_t>(step * 40 + point)],
+                value_at(2 + step, 2, point / 8, point % 8));
+    }
+  }
+  EXPECT_TRUE(batch.mask.empty());
+  query.missing = "mask";
+  FieldStream masking(std::make_shared<Reader>(), query, {}, {}, only, 0, 1);
+  const FieldBatch masked = masking.next();
+  EXPECT_EQ(masked.target, batch.target);
+  ASSERT_EQ(masked.mask.size(), 3 * 40U);
+  for (std::size_t index = 0; index < masked.mask.size(); ++index) {
+    EXPECT_EQ(masked.mask[index], index == 4 * 8 + 6 ? 0.0F : 1.0F);
+  }
+}
+
 TEST(FieldStream, AnErrorComesWhenItsTurnComes) {
   const Scratch scratch;
   const std::string path = scratch.path("1979.h5");
