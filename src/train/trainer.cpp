@@ -283,7 +283,7 @@ exec::StepOutputs Trainer::run_step(std::int64_t step) {
                       static_cast<double>(config_.train.global_batch);
   inputs.learning_rate = optim::learning_rate_at(config_, step);
   inputs.clip_norm = config_.optimizer.clip_norm;
-  inputs.load = [&](int) { return stream_->next(); };
+  inputs.load = [&](int micro_batch) { return stream_->next(micro_batch); };
   inputs.before = [&](bool updates) { stop_->gate().pass(step, updates); };
   GiveUp unless_done(stop_->gate());
   exec::StepOutputs outputs = executor_->run(inputs);

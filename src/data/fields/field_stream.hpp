@@ -14,6 +14,7 @@ namespace garonne::data {
 
 // Normalised values of a slab. Under missing = "mask" values that were not there are 0, the mean.
 struct FieldBatch {
+  std::int64_t ordinal = 0;  // of a stream
   std::vector<std::int64_t> samples;
   std::vector<float> input;   // [batch, input frames · input channels, rows, columns]
   std::vector<float> target;  // [rollout, batch, target channels, rows, columns]

@@ -15,6 +15,7 @@ namespace garonne::data {
 // Sample k of a dataset covers its tokens [k · sequence, k · sequence + sequence]: the first
 // `sequence` are inputs, the last `sequence` their targets.
 struct MicroBatch {
+  std::int64_t ordinal = 0;  // of a stream
   std::vector<std::int64_t> samples;
   std::vector<std::int64_t> tokens;   // [samples, sequence]
   std::vector<std::int64_t> targets;  // [samples, sequence]: tokens one place later

@@ -59,10 +59,16 @@ exec::HostBatch host_batch(data::FieldBatch loaded) {
 
 class FieldBatches final : public BatchStream {
  public:
-  explicit FieldBatches(data::FieldStream stream) : stream_(std::move(stream)) {}
-  exec::HostBatch next() override { return host_batch(stream_.next()); }
+  FieldBatches(std::vector<int> micro_batches, data::FieldStream stream)
+      : BatchStream(std::move(micro_batches)), stream_(std::move(stream)) {}
 
  private:
+  Numbered take() override {
+    data::FieldBatch loaded = stream_.next();
+    const std::int64_t ordinal = loaded.ordinal;
+    return {ordinal, host_batch(std::move(loaded))};
+  }
+
   data::FieldStream stream_;
 };
 
@@ -71,24 +77,30 @@ class CutFieldBatches final : public BatchStream {
  public:
   using OpenSlab = std::function<data::FieldStream(data::FieldSlab)>;
 
-  CutFieldBatches(const nn::FieldRows& rows, std::int64_t points_in_row, const OpenSlab& open)
-      : slots_(static_cast<std::int64_t>(rows.slots.size())),
+  CutFieldBatches(std::vector<int> micro_batches, const nn::FieldRows& rows,
+                  std::int64_t points_in_row, const OpenSlab& open)
+      : BatchStream(std::move(micro_batches)),
+        slots_(static_cast<std::int64_t>(rows.slots.size())),
         points_in_row_(points_in_row),
         runs_(runs_of(rows)) {
     for (const auto& run : runs_) streams_.push_back(open(run.slab));
   }
 
-  exec::HostBatch next() override {
-    exec::HostBatch batch;
+ private:
+  Numbered take() override {
+    Numbered taken;
     for (std::size_t r = 0; r < runs_.size(); ++r) {
-      exec::HostBatch loaded = host_batch(streams_[r].next());
-      for (const auto& [name, values] : loaded.fields) put(values, runs_[r], batch.fields[name]);
-      batch.samples = std::move(loaded.samples);
+      data::FieldBatch part = streams_[r].next();
+      expect(r == 0 || part.ordinal == taken.ordinal, "parts of different micro-batches came");
+      taken.ordinal = part.ordinal;
+      exec::HostBatch loaded = host_batch(std::move(part));
+      for (const auto& [name, values] : loaded.fields)
+        put(values, runs_[r], taken.batch.fields[name]);
+      taken.batch.samples = std::move(loaded.samples);
     }
-    return batch;
+    return taken;
   }
 
- private:
   // [leading, rows of the run, points] to their slots of [leading, slots, points].
   void put(const std::vector<float>& loaded, const RowRun& run, std::vector<float>& all) const {
     const std::int64_t plane = run.slab.rows * points_in_row_;
@@ -259,8 +271,9 @@ std::unique_ptr<BatchStream> FieldWorkload::open(std::shared_ptr<data::Reader> r
     return data::FieldStream(reader, part == Part::Training ? training_ : validation_.value(), slab,
                              statistics_, order.samples_of, order.first_ordinal, order.end_ordinal);
   };
-  if (!order.rows.cut()) return std::make_unique<FieldBatches>(open_slab({}));
-  return std::make_unique<CutFieldBatches>(order.rows, info_.plane(/*rows=*/1), open_slab);
+  if (!order.rows.cut()) return std::make_unique<FieldBatches>(order.micro_batches, open_slab({}));
+  return std::make_unique<CutFieldBatches>(order.micro_batches, order.rows, info_.plane(/*rows=*/1),
+                                           open_slab);
 }
 
 }  // namespace garonne::train

@@ -48,6 +48,7 @@ TEST(FieldStream, BatchesAreNormalisedSamplesInOrder) {
   EXPECT_EQ(stream.info().samples, 9);
   for (std::int64_t ordinal = 1; ordinal < 4; ++ordinal) {
     const FieldBatch batch = stream.next();
+    EXPECT_EQ(batch.ordinal, ordinal);
     EXPECT_EQ(batch.samples, pairs(ordinal));
     EXPECT_TRUE(batch.mask.empty());
     std::vector<float> input;

@@ -41,6 +41,7 @@ TEST(TokenStream, EqualsTheTextOverEpochs) {
   EXPECT_EQ(stream.info().vocabulary, 256);
   for (std::int64_t step = 1; step < steps; ++step) {
     const MicroBatch got = stream.next();
+    ASSERT_EQ(got.ordinal, step);
     ASSERT_EQ(got.samples, order.step_samples(step, batch));
     for (std::size_t row = 0; row < got.samples.size(); ++row) {
       for (std::size_t column = 0; column < static_cast<std::size_t>(sequence); ++column) {
