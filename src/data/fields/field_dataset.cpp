@@ -73,6 +73,34 @@ void check_query(const FieldQuery& query) {
   }
 }
 
+// What makes a window longer, by the key of the run file.
+struct KeyInTime {
+  const char* name;
+  std::int64_t value;
+  std::int64_t least;
+};
+
+// Those that ask for more than a step from one frame to the next.
+std::vector<KeyInTime> longer_than_least(const FieldQuery& query) {
+  std::vector<KeyInTime> keys = {{"data.history", query.history, 0},
+                                 {"data.lead", query.lead, 1},
+                                 {"train.push_forward", query.push_forward, 0},
+                                 {"train.rollout", query.rollout, 1}};
+  std::erase_if(keys, [](const KeyInTime& key) { return key.value == key.least; });
+  return keys;
+}
+
+// For pairs.
+void expect_no_time(const FieldQuery& query) {
+  const std::vector<KeyInTime> keys = longer_than_least(query);
+  if (keys.empty()) return;
+  std::vector<std::string> wanted;
+  for (const KeyInTime& key : keys) wanted.push_back(fmt::format("{} = {}", key.name, key.least));
+  throw ConfigError(
+      keys[0].name, fmt::format("{}", keys[0].value),
+      fmt::format("{} holds pairs without time: set {}", query.path, fmt::join(wanted, ", ")));
+}
+
 // Frames that a window takes from its first to its last; the largest number where there are more.
 std::int64_t window_frames(const FieldQuery& query, bool pairs) {
   if (pairs) return 1;
@@ -209,14 +237,7 @@ FieldDataset FieldDataset::open(const FieldQuery& query) {
   if (made.inputs.empty() || made.targets.empty()) {
     throw IoError(first.path(), "no channel changes in time; name the input and target channels");
   }
-  if (first.pairs() &&
-      (query.history > 0 || query.push_forward + query.rollout > 1 || query.lead > 1)) {
-    throw ConfigError(
-        "train.rollout", fmt::format("{}", query.push_forward + query.rollout),
-        fmt::format("{} holds pairs without time: history must be 0, lead and rollout "
-                    "1",
-                    query.path));
-  }
+  if (first.pairs()) expect_no_time(query);
 
   const std::int64_t span = window_frames(query, first.pairs());
   std::int64_t longest = 0;
@@ -227,11 +248,14 @@ FieldDataset FieldDataset::open(const FieldQuery& query) {
   }
   made.first_sample.push_back(made.info.samples);
   if (made.info.samples == 0 && query.windows) {
-    throw IoError(
-        query.path,
-        fmt::format("no sample: a window takes {} frames (history {}, lead {}, rollout "
-                    "{}), but the longest run of frames without a gap has {}",
-                    span, query.history, query.lead, query.push_forward + query.rollout, longest));
+    std::vector<std::string> keys;
+    for (const KeyInTime& key : longer_than_least(query))
+      keys.push_back(fmt::format("{} = {}", key.name, key.value));
+    throw IoError(query.path,
+                  fmt::format("no sample: a window takes {} frames{}, but the longest "
+                              "run of frames without a gap has {}",
+                              span, keys.empty() ? "" : fmt::format(" ({})", fmt::join(keys, ", ")),
+                              longest));
   }
   return FieldDataset(std::make_unique<Parts>(description));
 }

@@ -168,9 +168,25 @@ TEST(FieldDataset, PdebenchPairs) {
     EXPECT_EQ(input[static_cast<std::size_t>(point)], value_at(2, 0, 1 + point / 6, point % 6));
     EXPECT_EQ(target[static_cast<std::size_t>(point)], value_at(2, 3, 1 + point / 6, point % 6));
   }
-  FieldQuery rollout = query_of(path);
-  rollout.rollout = 2;
-  EXPECT_THROW(FieldDataset::open(rollout), ConfigError);
+  // By the keys that ask for time.
+  const auto refused = [&](const std::string& key, const std::string& words, auto change) {
+    FieldQuery query = query_of(path);
+    change(query);
+    try {
+      FieldDataset::open(query);
+      ADD_FAILURE() << "no error for " << key;
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.key(), key);
+      EXPECT_EQ(error.reason(), path + " holds pairs without time: set " + words);
+    }
+  };
+  refused("data.history", "data.history = 0", [](FieldQuery& query) { query.history = 2; });
+  refused("data.lead", "data.lead = 1", [](FieldQuery& query) { query.lead = 3; });
+  refused("train.push_forward", "train.push_forward = 0",
+          [](FieldQuery& query) { query.push_forward = 1; });
+  refused("train.rollout", "train.rollout = 1", [](FieldQuery& query) { query.rollout = 2; });
+  refused("data.history", "data.history = 0, train.rollout = 1",
+          [](FieldQuery& query) { query.history = query.rollout = 2; });
 }
 
 TEST(FieldDataset, PdebenchSeriesOfOneDimension) {
