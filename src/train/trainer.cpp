@@ -338,9 +338,9 @@ void Trainer::say_summary() {
 // What the loop of steps needs, once there is a state.
 void Trainer::begin() {
   reader_ = std::make_shared<data::Reader>();
-  stream_ = workload_->open(
-      reader_, Part::Training,
-      training_order(config_, *workload_, program_, setup_.model.rows, start_.step + 1));
+  stream_ =
+      workload_->open(reader_, Part::Training,
+                      training_order(config_, *workload_, program_, setup_.model, start_.step + 1));
   if (!options_.gradients_directory.empty()) {
     capture_.emplace(setup_.model, state_);
     machine_.watch_gradient = [&](int parameter, const at::Tensor& gradient) {

@@ -59,21 +59,24 @@ void check_statistics(const FieldStatistics& statistics, const FieldDatasetInfo&
 
 FieldBatch read_field_batch(FieldDataset& dataset, FieldSlab slab,
                             const FieldStatistics& statistics, std::vector<std::int64_t> samples,
-                            bool masked) {
+                            FieldParts parts) {
   const FieldDatasetInfo& info = dataset.info();
   const std::int64_t rows = slab.rows < 0 ? info.points[0] - slab.first_row : slab.rows;
   const std::int64_t plane = info.plane(rows);
   const std::int64_t input_values = info.input_values(rows);
   const auto count = static_cast<std::int64_t>(samples.size());
+  const bool masks = dataset.masks();
+  const bool masked = masks && parts.mask;
   FieldBatch batch;
-  batch.input.resize(static_cast<std::size_t>(count * input_values));
+  if (parts.input) batch.input.resize(static_cast<std::size_t>(count * input_values));
   // A mask tells of the frames between too; without one they are of no use.
   StepsFirst between(masked ? info.between_frames : 0, info.between_values(rows), count);
-  StepsFirst target(info.target_frames, info.target_values(rows), count);
+  StepsFirst target(parts.target || masked ? info.target_frames : 0, info.target_values(rows),
+                    count);
   for (std::int64_t index = 0; index < count; ++index) {
     dataset.read(samples[static_cast<std::size_t>(index)], slab,
-                 batch.input.data() + index * input_values, target.of_sample(),
-                 between.of_sample());
+                 parts.input ? batch.input.data() + index * input_values : nullptr,
+                 target.of_sample(), between.of_sample());
     between.take(index);
     target.take(index);
   }
@@ -81,11 +84,14 @@ FieldBatch read_field_batch(FieldDataset& dataset, FieldSlab slab,
   statistics.inputs.normalise(slab.first_row, plane, batch.input);
   statistics.targets.normalise(slab.first_row, plane, batch.target);
   if (masked) {
-    fill_missing(batch.input);
     std::vector<float> earlier = between.all();
     statistics.targets.normalise(slab.first_row, plane, earlier);
     add_presence(earlier, batch.mask);
     add_presence(batch.target, batch.mask);
+  }
+  if (!parts.target) batch.target.clear();
+  if (masks) {
+    fill_missing(batch.input);
     fill_missing(batch.target);
   }
   batch.samples = std::move(samples);
@@ -94,13 +100,16 @@ FieldBatch read_field_batch(FieldDataset& dataset, FieldSlab slab,
 
 class FieldStream::Source {
  public:
-  Source(FieldDataset dataset, FieldSlab slab, FieldStatistics statistics)
-      : dataset_(std::move(dataset)), slab_(slab), statistics_(std::move(statistics)) {
+  Source(FieldDataset dataset, FieldSlab slab, FieldStatistics statistics, FieldParts parts)
+      : dataset_(std::move(dataset)),
+        slab_(slab),
+        statistics_(std::move(statistics)),
+        parts_(parts) {
     check_statistics(statistics_, dataset_.info());
   }
 
   FieldBatch read(std::vector<std::int64_t> samples) {
-    return read_field_batch(dataset_, slab_, statistics_, std::move(samples), dataset_.masks());
+    return read_field_batch(dataset_, slab_, statistics_, std::move(samples), parts_);
   }
 
   const FieldDatasetInfo& info() const { return dataset_.info(); }
@@ -110,29 +119,33 @@ class FieldStream::Source {
   FieldDataset dataset_;
   FieldSlab slab_;
   FieldStatistics statistics_;
+  FieldParts parts_;
 };
 
 FieldStream::FieldStream(std::shared_ptr<Reader> reader, const std::function<FieldDataset()>& open,
                          FieldSlab slab, FieldStatistics statistics, SamplesOf samples_of,
-                         std::int64_t first_ordinal, std::int64_t end_ordinal, int depth)
+                         std::int64_t first_ordinal, std::int64_t end_ordinal, FieldParts parts,
+                         int depth)
     : ahead_(std::make_unique<ReadAhead<Source>>(
           std::move(reader),
-          [&] { return std::make_unique<Source>(open(), slab, std::move(statistics)); },
+          [&] { return std::make_unique<Source>(open(), slab, std::move(statistics), parts); },
           std::move(samples_of), first_ordinal, end_ordinal, depth)) {}
 
 FieldStream::FieldStream(std::shared_ptr<Reader> reader, const FieldDataset& dataset,
                          FieldSlab slab, FieldStatistics statistics, SamplesOf samples_of,
-                         std::int64_t first_ordinal, std::int64_t end_ordinal, int depth)
+                         std::int64_t first_ordinal, std::int64_t end_ordinal, FieldParts parts,
+                         int depth)
     : FieldStream(
           std::move(reader), [&] { return dataset.again(); }, slab, std::move(statistics),
-          std::move(samples_of), first_ordinal, end_ordinal, depth) {}
+          std::move(samples_of), first_ordinal, end_ordinal, parts, depth) {}
 
 FieldStream::FieldStream(std::shared_ptr<Reader> reader, const FieldQuery& query, FieldSlab slab,
                          FieldStatistics statistics, SamplesOf samples_of,
-                         std::int64_t first_ordinal, std::int64_t end_ordinal, int depth)
+                         std::int64_t first_ordinal, std::int64_t end_ordinal, FieldParts parts,
+                         int depth)
     : FieldStream(
           std::move(reader), [&] { return FieldDataset::open(query); }, slab, std::move(statistics),
-          std::move(samples_of), first_ordinal, end_ordinal, depth) {}
+          std::move(samples_of), first_ordinal, end_ordinal, parts, depth) {}
 
 FieldStream::~FieldStream() = default;
 FieldStream::FieldStream(FieldStream&&) noexcept = default;

@@ -45,7 +45,8 @@ double validation_loss(const Setup& setup, const plan::Program& program,
                                      .first_ordinal = 0,
                                      .end_ordinal = runs,
                                      .micro_batches = {0},
-                                     .rows = setup.model.rows});
+                                     .rows = setup.model.rows,
+                                     .values = loaded_names(program, setup.model.graph)});
   exec::Executor executor(setup.model, program, machine);
   exec::StepInputs inputs;
   inputs.training = false;

@@ -52,8 +52,12 @@ std::vector<RowRun> runs_of(const nn::FieldRows& rows) {
 exec::HostBatch host_batch(data::FieldBatch loaded) {
   exec::HostBatch batch;
   batch.samples = std::move(loaded.samples);
-  batch.fields = {{"input", std::move(loaded.input)}, {"target", std::move(loaded.target)}};
-  if (!loaded.mask.empty()) batch.fields["mask"] = std::move(loaded.mask);
+  const auto add = [&](const char* name, std::vector<float>& values) {
+    if (!values.empty()) batch.fields[name] = std::move(values);
+  };
+  add("input", loaded.input);
+  add("target", loaded.target);
+  add("mask", loaded.mask);
   return batch;
 }
 
@@ -267,9 +271,12 @@ std::int64_t FieldWorkload::samples(Part part) const {
 
 std::unique_ptr<BatchStream> FieldWorkload::open(std::shared_ptr<data::Reader> reader, Part part,
                                                  StreamOrder order) const {
+  const data::FieldParts parts = {
+      .input = order.wants("input"), .target = order.wants("target"), .mask = order.wants("mask")};
   const auto open_slab = [&](data::FieldSlab slab) {
     return data::FieldStream(reader, part == Part::Training ? training_ : validation_.value(), slab,
-                             statistics_, order.samples_of, order.first_ordinal, order.end_ordinal);
+                             statistics_, order.samples_of, order.first_ordinal, order.end_ordinal,
+                             parts);
   };
   if (!order.rows.cut()) return std::make_unique<FieldBatches>(order.micro_batches, open_slab({}));
   return std::make_unique<CutFieldBatches>(order.micro_batches, order.rows, info_.plane(/*rows=*/1),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/contains.hpp"
 #include "base/error.hpp"
 
 namespace garonne::train {
@@ -37,6 +38,17 @@ std::vector<int> loaded_micro_batches(const plan::Program& program) {
   if (const std::string fault = fault_of_loads(program); !fault.empty())
     throw InternalError("a Program " + fault);
   return in_order(program);
+}
+
+std::vector<std::string> loaded_names(const plan::Program& program, const plan::ModelGraph& graph) {
+  std::vector<std::string> names;
+  for (const auto& instruction : program.instructions) {
+    for (const plan::LoadedValue& loaded : instruction.arguments.loaded) {
+      const std::string& name = graph.values.at(static_cast<std::size_t>(loaded.value)).name;
+      if (!contains(names, name)) names.push_back(name);
+    }
+  }
+  return names;
 }
 
 }  // namespace garonne::train

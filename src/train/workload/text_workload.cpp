@@ -22,7 +22,8 @@ class TextStream final : public BatchStream {
     data::MicroBatch loaded = stream_.next();
     exec::HostBatch batch;
     batch.samples = std::move(loaded.samples);
-    batch.values = {{"tokens", std::move(loaded.tokens)}, {"targets", std::move(loaded.targets)}};
+    if (!loaded.tokens.empty()) batch.values["tokens"] = std::move(loaded.tokens);
+    if (!loaded.targets.empty()) batch.values["targets"] = std::move(loaded.targets);
     return {loaded.ordinal, std::move(batch)};
   }
 
@@ -73,12 +74,14 @@ std::int64_t TextWorkload::shuffle_block() const {
 
 std::unique_ptr<BatchStream> TextWorkload::open(std::shared_ptr<data::Reader> reader, Part part,
                                                 StreamOrder order) const {
+  const data::TokenParts parts = {.tokens = order.wants("tokens"),
+                                  .targets = order.wants("targets")};
   return std::make_unique<TextStream>(
       std::move(order.micro_batches),
       data::TokenStream(std::move(reader), path_,
                         part == Part::Training ? data::training_dataset : data::validation_dataset,
                         sequence_, std::move(order.samples_of), order.first_ordinal,
-                        order.end_ordinal));
+                        order.end_ordinal, parts));
 }
 
 }  // namespace garonne::train

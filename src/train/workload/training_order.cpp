@@ -8,7 +8,7 @@
 namespace garonne::train {
 
 StreamOrder training_order(const RunConfig& config, const Workload& workload,
-                           const plan::Program& program, const nn::FieldRows& rows,
+                           const plan::Program& program, const nn::Model& model,
                            std::int64_t first_step) {
   const data::SampleOrder order(workload.samples(Part::Training),
                                 static_cast<std::uint64_t>(config.train.seed),
@@ -31,7 +31,8 @@ StreamOrder training_order(const RunConfig& config, const Workload& workload,
           .first_ordinal = (first_step - 1) * per_rank,
           .end_ordinal = config.train.steps * per_rank,
           .micro_batches = loads,
-          .rows = rows};
+          .rows = model.rows,
+          .values = loaded_names(program, model.graph)};
 }
 
 }  // namespace garonne::train

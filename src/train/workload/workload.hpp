@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/contains.hpp"
 #include "data/reader.hpp"
 #include "dist/fact_agreement.hpp"
 #include "nn/fields/field_rows.hpp"
@@ -19,7 +20,7 @@ namespace garonne::train {
 
 enum class Part { Training, Validation };
 
-// Which samples a stream serves, and in which order.
+// What of which samples a stream serves, and in which order.
 struct StreamOrder {
   // Sample numbers of the micro-batch with this ordinal; called on the reader's thread.
   std::function<std::vector<std::int64_t>(std::int64_t ordinal)> samples_of;
@@ -27,6 +28,10 @@ struct StreamOrder {
   std::int64_t end_ordinal = 0;    // the first not wanted
   std::vector<int> micro_batches;  // of a step: as BatchStream's
   nn::FieldRows rows;              // of fields: those that are served, zeros in slots without one
+  // Names in the model of what is wanted of the samples; the rest is not read.
+  std::vector<std::string> values;
+
+  bool wants(const std::string& value) const { return contains(values, value); }
 };
 
 class Workload {

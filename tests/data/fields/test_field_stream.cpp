@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -131,6 +132,49 @@ TEST(FieldStream, StepsWithoutATarget) {
   }
 }
 
+// What is not wanted is neither read nor in the batch, and the rest is what it is with all of it.
+TEST(FieldStream, PartsOfTheSamples) {
+  const Scratch scratch;
+  const std::string path = scratch.path("1979.h5");
+  YearlyFile().write(path, [&](std::vector<float>& values) {
+    values[((2 * 3 + 1) * 5 + 3) * 8 + 2] = std::numeric_limits<float>::quiet_NaN();  // t2m
+  });
+  FieldQuery query = query_of(path);
+  query.push_forward = 1;
+  query.rollout = 2;
+  query.input_channels = {"u10", "t2m"};
+  query.target_channels = {"t2m"};
+  query.missing = "mask";
+  FieldDataset dataset = FieldDataset::open(query);
+  const auto read = [&](FieldParts parts, std::int64_t values) {
+    const std::int64_t before = dataset.values_read();
+    FieldBatch batch = read_field_batch(dataset, {1, 3}, {}, {2, 1}, parts);
+    EXPECT_EQ(dataset.values_read() - before, 2 * values * 3 * 8);
+    EXPECT_EQ(batch.samples, (std::vector<std::int64_t>{2, 1}));
+    return batch;
+  };
+  const FieldBatch all = read({}, 2 + 3);
+  EXPECT_EQ(std::count(all.mask.begin(), all.mask.end(), 0.0F), 1);
+  const FieldBatch nothing = read({false, false, false}, 0);
+  EXPECT_TRUE(nothing.input.empty() && nothing.target.empty() && nothing.mask.empty());
+  const FieldBatch first = read({true, false, false}, 2);
+  EXPECT_EQ(first.input, all.input);
+  EXPECT_TRUE(first.target.empty() && first.mask.empty());
+  const FieldBatch last = read({false, true, false}, 2);
+  EXPECT_EQ(last.target, all.target);
+  EXPECT_TRUE(last.input.empty() && last.mask.empty());
+  const FieldBatch mask = read({false, false, true}, 3);
+  EXPECT_EQ(mask.mask, all.mask);
+  EXPECT_TRUE(mask.input.empty() && mask.target.empty());
+
+  // A stream hands it on.
+  FieldStream stream(std::make_shared<Reader>(), dataset, {1, 3}, {}, pairs, 0, 1,
+                     {.input = true, .target = false, .mask = false});
+  const FieldBatch streamed = stream.next();
+  EXPECT_EQ(streamed.input, read_field_batch(dataset, {1, 3}, {}, {0, 1}).input);
+  EXPECT_TRUE(streamed.target.empty() && streamed.mask.empty());
+}
+
 TEST(FieldStream, AnErrorComesWhenItsTurnComes) {
   const Scratch scratch;
   const std::string path = scratch.path("1979.h5");
@@ -157,7 +201,7 @@ TEST(FieldStream, ReadsAheadOfUse) {
     return pairs(ordinal);
   };
   FieldStream stream(std::make_shared<Reader>(), query_of(scratch.path("1979.h5")), {}, {},
-                     counting, 0, 10, 3);
+                     counting, 0, 10, {}, 3);
   const auto reaches = [&](std::int64_t wanted) {
     for (int wait = 0; wait < 2000 && begun < wanted; ++wait) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -180,7 +224,7 @@ TEST(FieldStream, ReadsADatasetAgain) {
   FieldStream stream(std::make_shared<Reader>(), dataset, {}, {}, pairs, 0, 2);
   for (const std::int64_t ordinal : {0, 1}) {
     const FieldBatch batch = stream.next();
-    const FieldBatch expected = read_field_batch(dataset, {}, {}, pairs(ordinal), false);
+    const FieldBatch expected = read_field_batch(dataset, {}, {}, pairs(ordinal));
     EXPECT_EQ(batch.input, expected.input);
     EXPECT_EQ(batch.target, expected.target);
   }

@@ -83,6 +83,26 @@ TEST(TrainingOrder, EachMicroBatchIsLoadedOnce) {
   says(program_of(3, {0, 1, 2, 3}), "loads 4 micro-batches where it has 3");
 }
 
+TEST(TrainingOrder, WantsWhatTheProgramLoads) {
+  nn::Model model;
+  for (const char* name : {"target", "hidden", "input", "mask"}) {
+    model.graph.values.emplace_back().name = name;
+  }
+  const auto values_of = [&](std::vector<int> loaded) {
+    plan::Program program = program_of(3, {0, 1, 2});
+    for (const int value : loaded) {
+      for (plan::Instruction& instruction : program.instructions)
+        instruction.arguments.loaded.push_back({value, 0});
+    }
+    return training_order(small_run(), Numbers(), program, model, 1);
+  };
+  EXPECT_TRUE(values_of({}).values.empty());
+  const StreamOrder order = values_of({2, 0});
+  EXPECT_EQ(order.values, (std::vector<std::string>{"input", "target"}));
+  EXPECT_TRUE(order.wants("input") && order.wants("target"));
+  EXPECT_FALSE(order.wants("mask"));
+}
+
 // Micro-batches with one sample, their ordinal, from ordinal 4 on.
 class Ordinals final : public BatchStream {
  public:
