@@ -23,8 +23,9 @@ namespace garonne::data {
 using SamplesOf = std::function<std::vector<std::int64_t>(std::int64_t ordinal)>;
 
 // Micro-batches first_ordinal, first_ordinal + 1, … up to `depth` of them (at least one) read
-// ahead. `Source::read(samples)` makes one; sources live and die on the reader's thread. For one
-// consuming thread. The destructor waits for at most the micro-batch being read.
+// ahead. `Source::read(samples)` makes one, which has room for its `ordinal`; sources live and die
+// on the reader's thread. For one consuming thread. The destructor waits for at most the
+// micro-batch being read.
 template <typename Source>
 class ReadAhead {
  public:
@@ -77,6 +78,7 @@ class ReadAhead {
       std::exception_ptr error;
       try {
         batch = source->read(samples_of_(ordinal_));
+        batch->ordinal = ordinal_;
       } catch (...) {
         error = std::current_exception();
       }

@@ -283,7 +283,7 @@ exec::StepOutputs Trainer::run_step(std::int64_t step) {
                       static_cast<double>(config_.train.global_batch);
   inputs.learning_rate = optim::learning_rate_at(config_, step);
   inputs.clip_norm = config_.optimizer.clip_norm;
-  inputs.load = [&](int) { return stream_->next(); };
+  inputs.load = [&](int micro_batch) { return stream_->next(micro_batch); };
   inputs.before = [&](bool updates) { stop_->gate().pass(step, updates); };
   GiveUp unless_done(stop_->gate());
   exec::StepOutputs outputs = executor_->run(inputs);
@@ -338,9 +338,9 @@ void Trainer::say_summary() {
 // What the loop of steps needs, once there is a state.
 void Trainer::begin() {
   reader_ = std::make_shared<data::Reader>();
-  stream_ = workload_->open(
-      reader_, Part::Training,
-      training_order(config_, *workload_, program_, setup_.model.rows, start_.step + 1));
+  stream_ =
+      workload_->open(reader_, Part::Training,
+                      training_order(config_, *workload_, program_, setup_.model, start_.step + 1));
   if (!options_.gradients_directory.empty()) {
     capture_.emplace(setup_.model, state_);
     machine_.watch_gradient = [&](int parameter, const at::Tensor& gradient) {

@@ -126,6 +126,20 @@ class RunProgramTest(ProgramTest):
         changed(lambda program: program["pieces"][0].update(trained=program["pieces"][1]["trained"]))
 
 
+    def test_a_stage_that_loads_too_little_is_refused(self):
+        pipeline = ("--grid.pipeline", 3, "--model.layers", 4, "--memory.plan", "full")
+        folder = self.directory("stages")
+        run("plan", self.config, *pipeline, "--ranks", 3, "--program", folder)
+        path = folder / "rank_1.json"
+        program = json.loads(path.read_text())
+        loads = [i for i, one in enumerate(program["instructions"]) if one["operation"] == "load"]
+        self.assertEqual([program["instructions"][i]["micro_batch"] for i in loads], [0, 1, 2, 3])
+        # Between the ends nothing is made by them, so that the Program is legal without.
+        program["instructions"][loads[2]]["micro_batch"] = 1
+        path.write_text(json.dumps(program))
+        self.refused(*pipeline, "--run-program", folder, words=("rank_1.json", "loads micro-batch 1 2 times"), ranks=3)
+
+
 class CheckTest(ProgramTest):
     def test_what_is_written_is_legal_alone_and_together(self):
         for name, options, ranks, words in (

@@ -59,6 +59,7 @@ void require(std::int64_t value, std::int64_t least, const char* key) {
 void check_query(const FieldQuery& query) {
   require(query.history, 0, "data.history");
   require(query.lead, 1, "data.lead");
+  require(query.push_forward, 0, "train.push_forward");
   require(query.rollout, 1, "train.rollout");
   require(query.stride, 1, "data.stride");
   if (query.missing != "refuse" && query.missing != "mask") {
@@ -72,12 +73,41 @@ void check_query(const FieldQuery& query) {
   }
 }
 
+// What makes a window longer, by the key of the run file.
+struct KeyInTime {
+  const char* name;
+  std::int64_t value;
+  std::int64_t least;
+};
+
+// Those that ask for more than a step from one frame to the next.
+std::vector<KeyInTime> longer_than_least(const FieldQuery& query) {
+  std::vector<KeyInTime> keys = {{"data.history", query.history, 0},
+                                 {"data.lead", query.lead, 1},
+                                 {"train.push_forward", query.push_forward, 0},
+                                 {"train.rollout", query.rollout, 1}};
+  std::erase_if(keys, [](const KeyInTime& key) { return key.value == key.least; });
+  return keys;
+}
+
+// For pairs.
+void expect_no_time(const FieldQuery& query) {
+  const std::vector<KeyInTime> keys = longer_than_least(query);
+  if (keys.empty()) return;
+  std::vector<std::string> wanted;
+  for (const KeyInTime& key : keys) wanted.push_back(fmt::format("{} = {}", key.name, key.least));
+  throw ConfigError(
+      keys[0].name, fmt::format("{}", keys[0].value),
+      fmt::format("{} holds pairs without time: set {}", query.path, fmt::join(wanted, ", ")));
+}
+
 // Frames that a window takes from its first to its last; the largest number where there are more.
 std::int64_t window_frames(const FieldQuery& query, bool pairs) {
   if (pairs) return 1;
   std::int64_t steps = 0;
   std::int64_t frames = 0;
   if (__builtin_add_overflow(query.history, query.rollout, &steps) ||
+      __builtin_add_overflow(steps, query.push_forward, &steps) ||
       __builtin_mul_overflow(steps, query.lead, &frames) ||
       frames == std::numeric_limits<std::int64_t>::max()) {
     return std::numeric_limits<std::int64_t>::max();
@@ -148,6 +178,7 @@ FieldDatasetInfo describe(const FieldQuery& query, const FieldIndex& index) {
   info.frame_seconds = index.frame_seconds;
   info.statistics = first.statistics;
   info.input_frames = query.history + 1;
+  info.between_frames = query.push_forward;
   info.target_frames = query.rollout;
   for (const FieldFile& file : index.listed) info.files.push_back(file_info(file));
   info.left_out = index.left_out;
@@ -173,6 +204,9 @@ std::int64_t FieldDatasetInfo::plane(std::int64_t rows) const {
 }
 std::int64_t FieldDatasetInfo::input_values(std::int64_t rows) const {
   return input_frames * static_cast<std::int64_t>(input_channels.size()) * plane(rows);
+}
+std::int64_t FieldDatasetInfo::between_values(std::int64_t rows) const {
+  return between_frames * static_cast<std::int64_t>(target_channels.size()) * plane(rows);
 }
 std::int64_t FieldDatasetInfo::target_values(std::int64_t rows) const {
   return target_frames * static_cast<std::int64_t>(target_channels.size()) * plane(rows);
@@ -203,13 +237,7 @@ FieldDataset FieldDataset::open(const FieldQuery& query) {
   if (made.inputs.empty() || made.targets.empty()) {
     throw IoError(first.path(), "no channel changes in time; name the input and target channels");
   }
-  if (first.pairs() && (query.history > 0 || query.rollout > 1 || query.lead > 1)) {
-    throw ConfigError(
-        "train.rollout", fmt::format("{}", query.rollout),
-        fmt::format("{} holds pairs without time: history must be 0, lead and rollout "
-                    "1",
-                    query.path));
-  }
+  if (first.pairs()) expect_no_time(query);
 
   const std::int64_t span = window_frames(query, first.pairs());
   std::int64_t longest = 0;
@@ -220,10 +248,14 @@ FieldDataset FieldDataset::open(const FieldQuery& query) {
   }
   made.first_sample.push_back(made.info.samples);
   if (made.info.samples == 0 && query.windows) {
+    std::vector<std::string> keys;
+    for (const KeyInTime& key : longer_than_least(query))
+      keys.push_back(fmt::format("{} = {}", key.name, key.value));
     throw IoError(query.path,
-                  fmt::format("no sample: a window takes {} frames (history {}, lead {}, rollout "
-                              "{}), but the longest run of frames without a gap has {}",
-                              span, query.history, query.lead, query.rollout, longest));
+                  fmt::format("no sample: a window takes {} frames{}, but the longest "
+                              "run of frames without a gap has {}",
+                              span, keys.empty() ? "" : fmt::format(" ({})", fmt::join(keys, ", ")),
+                              longest));
   }
   return FieldDataset(std::make_unique<Parts>(description));
 }
@@ -294,7 +326,8 @@ void FieldDataset::Parts::read_place(const FramePlace& place, bool of_targets,
               of_targets ? described->targets : described->inputs, slab, values);
 }
 
-void FieldDataset::read(std::int64_t sample, FieldSlab slab, float* input, float* target) {
+void FieldDataset::read(std::int64_t sample, FieldSlab slab, float* input, float* target,
+                        float* between) {
   const Description& described = *parts_->described;
   const FieldDatasetInfo& about = described.info;
   if (sample < 0 || sample >= about.samples) {
@@ -311,13 +344,16 @@ void FieldDataset::read(std::int64_t sample, FieldSlab slab, float* input, float
                          input + frame * frame_values);
     }
   }
-  if (target == nullptr) return;
   const std::int64_t now = begin + described.query.history * lead;
   const std::int64_t frame_values = about.target_values(rows.rows) / about.target_frames;
-  for (std::int64_t frame = 0; frame < about.target_frames; ++frame) {
-    const std::int64_t offset = about.pairs ? now : now + (frame + 1) * lead;
+  const std::int64_t steps = about.between_frames + about.target_frames;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const std::int64_t frame = step - about.between_frames;  // of the targets
+    float* values = frame < 0 ? between : target;
+    if (values == nullptr) continue;
+    const std::int64_t offset = about.pairs ? now : now + (step + 1) * lead;
     parts_->read_place(described.index.place(run, offset), true, rows,
-                       target + frame * frame_values);
+                       values + (frame < 0 ? step : frame) * frame_values);
   }
 }
 

@@ -4,9 +4,10 @@
 // step form a run; a run may go on from one file to the next, but never across a gap in time, nor
 // from one trajectory to another. A sample is a window within a run:
 //   inputs   frames t − history·lead, …, t − lead, t
-//   targets  frames t + lead, t + 2·lead, …, t + rollout·lead
-// so that a network fed with its own outputs goes on in the same steps. Where a file holds pairs
-// (a coefficient and the solution that belongs to it) a sample is one pair.
+//   targets  frames t + (p + 1)·lead, …, t + (p + rollout)·lead, p being push_forward
+// so that a network fed with its own outputs goes on in the same steps, whose first p ones are
+// compared with nothing. Where a file holds pairs (a coefficient and the solution that belongs to
+// it) a sample is one pair.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,9 @@ struct FieldQuery {
   std::vector<std::string> input_channels;   // in this order; empty = all that change in time
   std::vector<std::string> target_channels;  // in this order; empty = all that change in time
   std::int64_t history = 0;                  // input frames before t
-  std::int64_t lead = 1;                     // frames from t to the first target
-  std::int64_t rollout = 1;                  // target frames
+  std::int64_t lead = 1;                     // frames of a step in time
+  std::int64_t push_forward = 0;             // steps after t without a target
+  std::int64_t rollout = 1;                  // target frames, of the steps after those
   std::int64_t stride = 1;                   // frames from one sample of a run to the next
   std::string missing = "refuse";  // or "mask": what to do about values that are not there
   bool windows = true;             // false: frames are wanted, no window needs to fit
@@ -71,10 +73,12 @@ struct FieldDatasetInfo {
   std::string statistics;     // folder or file of statistics found beside the data; empty = none
   std::vector<FieldFileInfo> files;
 
-  std::int64_t input_frames = 1;                        // history + 1
-  std::int64_t target_frames = 1;                       // rollout
-  std::int64_t input_values(std::int64_t rows) const;   // floats that read() writes to `input`
-  std::int64_t target_values(std::int64_t rows) const;  // and to `target`
+  std::int64_t input_frames = 1;                         // history + 1
+  std::int64_t between_frames = 0;                       // push_forward
+  std::int64_t target_frames = 1;                        // rollout
+  std::int64_t input_values(std::int64_t rows) const;    // floats that read() writes to `input`
+  std::int64_t between_values(std::int64_t rows) const;  // to `between`
+  std::int64_t target_values(std::int64_t rows) const;   // and to `target`
   // Points of one channel in `rows` rows of the first axis.
   std::int64_t plane(std::int64_t rows) const;
 };
@@ -115,11 +119,13 @@ class FieldDataset {
   bool masks() const;
 
   // Reads a slab of a sample; nothing else is read from the files but the rest of chunks touched.
-  //   input   [input_frames, input channels, rows, columns], oldest frame first
-  //   target  [target_frames, target channels, rows, columns]
-  // either may be null. IoError naming file, dataset, channel, frame and place of a value that is
-  // missing or not finite under "refuse"; under "mask" such values are NaN.
-  void read(std::int64_t sample, FieldSlab slab, float* input, float* target);
+  //   input    [input_frames, input channels, rows, columns], oldest frame first
+  //   target   [target_frames, target channels, rows, columns]
+  //   between  [between_frames, target channels, rows, columns], of the steps before the targets
+  // each may be null, and is not read then. IoError naming file, dataset, channel, frame and place
+  // of a value that is missing or not finite under "refuse"; under "mask" such values are NaN.
+  void read(std::int64_t sample, FieldSlab slab, float* input, float* target,
+            float* between = nullptr);
 
   // One frame by its number in [0, info().frames), runs after each other; channels as above.
   void read_frame(std::int64_t frame, FieldSlab slab, float* input, float* target);

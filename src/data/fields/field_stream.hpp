@@ -12,12 +12,21 @@
 
 namespace garonne::data {
 
+// What of the samples is wanted: the rest is not read, and empty in the batches.
+struct FieldParts {
+  bool input = true;
+  bool target = true;
+  bool mask = true;  // where there is one
+};
+
 // Normalised values of a slab. Under missing = "mask" values that were not there are 0, the mean.
 struct FieldBatch {
+  std::int64_t ordinal = 0;  // of a stream
   std::vector<std::int64_t> samples;
   std::vector<float> input;   // [batch, input frames · input channels, rows, columns]
   std::vector<float> target;  // [rollout, batch, target channels, rows, columns]
-  // Under missing = "mask", as target: 1 where there was a value, else 0. Else empty.
+  // Under missing = "mask" [push_forward + rollout, batch, target channels, rows, columns]: 1 where
+  // there was a value, else 0; of the steps without a target first. Else empty.
   std::vector<float> mask;
 };
 
@@ -29,11 +38,11 @@ class FieldStream {
   // else). `end_ordinal`: the first ordinal not wanted; -1 = endless.
   FieldStream(std::shared_ptr<Reader> reader, const FieldDataset& dataset, FieldSlab slab,
               FieldStatistics statistics, SamplesOf samples_of, std::int64_t first_ordinal,
-              std::int64_t end_ordinal = -1, int depth = 2);
+              std::int64_t end_ordinal = -1, FieldParts parts = {}, int depth = 2);
   // Opens the dataset on the reader's thread. Errors as FieldDataset::open.
   FieldStream(std::shared_ptr<Reader> reader, const FieldQuery& query, FieldSlab slab,
               FieldStatistics statistics, SamplesOf samples_of, std::int64_t first_ordinal,
-              std::int64_t end_ordinal = -1, int depth = 2);
+              std::int64_t end_ordinal = -1, FieldParts parts = {}, int depth = 2);
   ~FieldStream();
   FieldStream(FieldStream&&) noexcept;
   FieldStream& operator=(FieldStream&&) noexcept;
@@ -50,7 +59,7 @@ class FieldStream {
   class Source;
   FieldStream(std::shared_ptr<Reader> reader, const std::function<FieldDataset()>& open,
               FieldSlab slab, FieldStatistics statistics, SamplesOf samples_of,
-              std::int64_t first_ordinal, std::int64_t end_ordinal, int depth);
+              std::int64_t first_ordinal, std::int64_t end_ordinal, FieldParts parts, int depth);
 
   std::unique_ptr<ReadAhead<Source>> ahead_;
 };
@@ -58,6 +67,6 @@ class FieldStream {
 // One micro-batch, read on the calling thread; for commands and checks.
 FieldBatch read_field_batch(FieldDataset& dataset, FieldSlab slab,
                             const FieldStatistics& statistics, std::vector<std::int64_t> samples,
-                            bool masked);
+                            FieldParts parts = {});
 
 }  // namespace garonne::data

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
@@ -31,23 +30,22 @@ TokenPages open_pages(const Hdf5File& file, const TokenFileInfo& info, const std
   return TokenPages(file, dataset, info.vocabulary, kept_bytes);
 }
 
-MicroBatch cut(TokenPages& pages, std::int64_t sequence, std::vector<std::int64_t> samples) {
+MicroBatch cut(TokenPages& pages, std::int64_t sequence, TokenParts parts,
+               std::vector<std::int64_t> samples) {
   MicroBatch batch;
   const std::int64_t available = windows(pages.tokens(), sequence);
   const auto length = static_cast<std::size_t>(sequence);
-  batch.tokens.resize(samples.size() * length);
-  batch.targets.resize(samples.size() * length);
-  std::int64_t* inputs = batch.tokens.data();
-  std::int64_t* targets = batch.targets.data();
+  if (parts.tokens) batch.tokens.resize(samples.size() * length);
+  if (parts.targets) batch.targets.resize(samples.size() * length);
+  std::size_t place = 0;
   for (const std::int64_t sample : samples) {
     if (sample < 0 || sample >= available) {
       throw InternalError(fmt::format("sample {} asked for, but there are {}", sample, available));
     }
-    pages.copy(sample * sequence, std::span(inputs, length));
-    std::copy_n(inputs + 1, length - 1, targets);
-    pages.copy((sample + 1) * sequence, std::span(targets + length - 1, 1));
-    inputs += length;
-    targets += length;
+    if (parts.tokens) pages.copy(sample * sequence, std::span(batch.tokens).subspan(place, length));
+    if (parts.targets)
+      pages.copy(sample * sequence + 1, std::span(batch.targets).subspan(place, length));
+    place += length;
   }
   batch.samples = std::move(samples);
   return batch;
@@ -57,14 +55,16 @@ MicroBatch cut(TokenPages& pages, std::int64_t sequence, std::vector<std::int64_
 
 class TokenStream::Source {
  public:
-  Source(const std::string& path, const std::string& dataset, std::int64_t sequence)
+  Source(const std::string& path, const std::string& dataset, std::int64_t sequence,
+         TokenParts parts)
       : file_(Hdf5File::open(path)),
         info_(inspect_open_file(file_)),
         pages_(open_pages(file_, info_, dataset, sequence)),
-        sequence_(sequence) {}
+        sequence_(sequence),
+        parts_(parts) {}
 
   MicroBatch read(std::vector<std::int64_t> samples) {
-    return cut(pages_, sequence_, std::move(samples));
+    return cut(pages_, sequence_, parts_, std::move(samples));
   }
 
   const TokenFileInfo& info() const { return info_; }
@@ -75,20 +75,23 @@ class TokenStream::Source {
   TokenFileInfo info_;
   TokenPages pages_;
   std::int64_t sequence_;
+  TokenParts parts_;
 };
 
 TokenStream::TokenStream(std::shared_ptr<Reader> reader, const std::string& path,
                          const std::string& dataset, std::int64_t sequence, SamplesOf samples_of,
-                         std::int64_t first_ordinal, std::int64_t end_ordinal, int depth)
+                         std::int64_t first_ordinal, std::int64_t end_ordinal, TokenParts parts,
+                         int depth)
     : ahead_(std::make_unique<ReadAhead<Source>>(
-          std::move(reader), [&] { return std::make_unique<Source>(path, dataset, sequence); },
+          std::move(reader),
+          [&] { return std::make_unique<Source>(path, dataset, sequence, parts); },
           std::move(samples_of), first_ordinal, end_ordinal, depth)) {}
 
 TokenStream::TokenStream(const std::string& path, const std::string& dataset, std::int64_t sequence,
                          SamplesOf samples_of, std::int64_t first_ordinal, std::int64_t end_ordinal,
-                         int depth)
+                         TokenParts parts, int depth)
     : TokenStream(std::make_shared<Reader>(), path, dataset, sequence, std::move(samples_of),
-                  first_ordinal, end_ordinal, depth) {}
+                  first_ordinal, end_ordinal, parts, depth) {}
 
 TokenStream::~TokenStream() = default;
 TokenStream::TokenStream(TokenStream&&) noexcept = default;
@@ -109,7 +112,7 @@ MicroBatch read_micro_batch(const std::string& path, const std::string& dataset,
                             std::int64_t sequence, std::span<const std::int64_t> samples) {
   const Hdf5File file = Hdf5File::open(path);
   TokenPages pages = open_pages(file, inspect_open_file(file), dataset, sequence);
-  return cut(pages, sequence, {samples.begin(), samples.end()});
+  return cut(pages, sequence, {}, {samples.begin(), samples.end()});
 }
 
 }  // namespace garonne::data

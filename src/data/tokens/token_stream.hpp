@@ -12,9 +12,16 @@
 
 namespace garonne::data {
 
+// What of the samples is wanted: the rest is not read, and empty in the micro-batches.
+struct TokenParts {
+  bool tokens = true;
+  bool targets = true;
+};
+
 // Sample k of a dataset covers its tokens [k · sequence, k · sequence + sequence]: the first
 // `sequence` are inputs, the last `sequence` their targets.
 struct MicroBatch {
+  std::int64_t ordinal = 0;  // of a stream
   std::vector<std::int64_t> samples;
   std::vector<std::int64_t> tokens;   // [samples, sequence]
   std::vector<std::int64_t> targets;  // [samples, sequence]: tokens one place later
@@ -28,11 +35,11 @@ class TokenStream {
   // IoError when the file cannot serve (see inspect_token_file) or has less than one window.
   TokenStream(std::shared_ptr<Reader> reader, const std::string& path, const std::string& dataset,
               std::int64_t sequence, SamplesOf samples_of, std::int64_t first_ordinal,
-              std::int64_t end_ordinal = -1, int depth = 4);
+              std::int64_t end_ordinal = -1, TokenParts parts = {}, int depth = 4);
   // With a thread of its own.
   TokenStream(const std::string& path, const std::string& dataset, std::int64_t sequence,
               SamplesOf samples_of, std::int64_t first_ordinal, std::int64_t end_ordinal = -1,
-              int depth = 4);
+              TokenParts parts = {}, int depth = 4);
   ~TokenStream();
   TokenStream(TokenStream&&) noexcept;
   TokenStream& operator=(TokenStream&&) noexcept;

@@ -126,7 +126,7 @@ double year_seconds(data::Calendar calendar) {
 Climatology Climatology::of(const data::FieldQuery& query, const std::string& kind,
                             dist::Session& session, bool show_progress) {
   data::FieldQuery every = query;
-  every.history = 0;
+  every.history = every.push_forward = 0;
   every.lead = every.rollout = every.stride = 1;
   std::optional<data::FieldDataset> dataset;
   std::vector<TimedFrame> frames;

@@ -8,6 +8,7 @@
 #include "base/philox.hpp"
 #include "data/tokens/tokenizer.hpp"
 #include "nn/gpt/gpt.hpp"
+#include "train/workload/program_loads.hpp"
 
 namespace garonne::train {
 
@@ -39,12 +40,17 @@ double validation_loss(const Setup& setup, const plan::Program& program,
                                             instruction.arguments.exchanged < 0;
                                    });
   const std::int64_t runs = gathers ? rounds : my_rounds;
-  const auto stream =
-      workload.open(reader, Part::Validation, {samples_of, 0, runs, setup.model.rows});
+  const auto stream = workload.open(reader, Part::Validation,
+                                    {.samples_of = samples_of,
+                                     .first_ordinal = 0,
+                                     .end_ordinal = runs,
+                                     .micro_batches = {0},
+                                     .rows = setup.model.rows,
+                                     .values = loaded_names(program, setup.model.graph)});
   exec::Executor executor(setup.model, program, machine);
   exec::StepInputs inputs;
   inputs.training = false;
-  inputs.load = [&](int) { return stream->next(); };
+  inputs.load = [&](int micro_batch) { return stream->next(micro_batch); };
   const int loss_stage = stage_with_loss(setup);
   std::vector<double> losses(static_cast<std::size_t>(rounds), 0.0);
   for (std::int64_t round = 0; round < runs; ++round) {

@@ -175,6 +175,7 @@ FieldEvaluation::FieldEvaluation(TrainedModel& trained, const FieldWorkload& wor
   const RunConfig& config = trained.config;
   query_ = field_query(config, has_validation(config) ? Part::Validation : Part::Training);
   const std::string& path = query_.path;
+  query_.push_forward = 0;
   query_.rollout = query_.stride = 1;
   data::FieldDataset dataset = data::FieldDataset::open(query_);
   const data::FieldDatasetInfo& info = dataset.info();

@@ -18,6 +18,7 @@
 #include "train/plans/saved_programs.hpp"
 #include "train/plans/smallest_budget.hpp"
 #include "train/setup/rank_agreement.hpp"
+#include "train/workload/program_loads.hpp"
 
 namespace garonne::train {
 namespace {
@@ -132,6 +133,7 @@ void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t 
   }
   const std::int64_t peak = plan::replay(program).peak_bytes;
   plan::prove(program, stage.setup.model.graph);
+  if (const std::string fault = fault_of_loads(program); !fault.empty()) refuse(path, fault);
   expect_granularity(path, stage);
   expect_states(path, stage);
   expect_on_device(path, program);

@@ -48,29 +48,32 @@ std::vector<RowRun> runs_of(const nn::FieldRows& rows) {
   return runs;
 }
 
-// What a model takes of a batch. `unused`: target frames of a sample that no loss looks at, the
-// first ones.
-exec::HostBatch host_batch(data::FieldBatch loaded, std::int64_t frames, std::int64_t unused) {
+// What a model takes of a batch.
+exec::HostBatch host_batch(data::FieldBatch loaded) {
   exec::HostBatch batch;
   batch.samples = std::move(loaded.samples);
-  const auto frame = static_cast<std::int64_t>(loaded.target.size()) / frames;
-  loaded.target.erase(loaded.target.begin(), loaded.target.begin() + unused * frame);
-  batch.fields = {{"input", std::move(loaded.input)}, {"target", std::move(loaded.target)}};
-  if (!loaded.mask.empty()) batch.fields["mask"] = std::move(loaded.mask);
+  const auto add = [&](const char* name, std::vector<float>& values) {
+    if (!values.empty()) batch.fields[name] = std::move(values);
+  };
+  add("input", loaded.input);
+  add("target", loaded.target);
+  add("mask", loaded.mask);
   return batch;
 }
 
 class FieldBatches final : public BatchStream {
  public:
-  FieldBatches(data::FieldStream stream, std::int64_t unused)
-      : stream_(std::move(stream)), unused_(unused) {}
-  exec::HostBatch next() override {
-    return host_batch(stream_.next(), stream_.info().target_frames, unused_);
-  }
+  FieldBatches(std::vector<int> micro_batches, data::FieldStream stream)
+      : BatchStream(std::move(micro_batches)), stream_(std::move(stream)) {}
 
  private:
+  Numbered take() override {
+    data::FieldBatch loaded = stream_.next();
+    const std::int64_t ordinal = loaded.ordinal;
+    return {ordinal, host_batch(std::move(loaded))};
+  }
+
   data::FieldStream stream_;
-  std::int64_t unused_;
 };
 
 // The rows of one part of a cut field: a stream for each run of them, so that only they are read.
@@ -78,27 +81,30 @@ class CutFieldBatches final : public BatchStream {
  public:
   using OpenSlab = std::function<data::FieldStream(data::FieldSlab)>;
 
-  CutFieldBatches(const nn::FieldRows& rows, std::int64_t points_in_row, const OpenSlab& open,
-                  std::int64_t unused)
-      : slots_(static_cast<std::int64_t>(rows.slots.size())),
+  CutFieldBatches(std::vector<int> micro_batches, const nn::FieldRows& rows,
+                  std::int64_t points_in_row, const OpenSlab& open)
+      : BatchStream(std::move(micro_batches)),
+        slots_(static_cast<std::int64_t>(rows.slots.size())),
         points_in_row_(points_in_row),
-        unused_(unused),
         runs_(runs_of(rows)) {
     for (const auto& run : runs_) streams_.push_back(open(run.slab));
   }
 
-  exec::HostBatch next() override {
-    exec::HostBatch batch;
+ private:
+  Numbered take() override {
+    Numbered taken;
     for (std::size_t r = 0; r < runs_.size(); ++r) {
-      exec::HostBatch loaded =
-          host_batch(streams_[r].next(), streams_[r].info().target_frames, unused_);
-      for (const auto& [name, values] : loaded.fields) put(values, runs_[r], batch.fields[name]);
-      batch.samples = std::move(loaded.samples);
+      data::FieldBatch part = streams_[r].next();
+      expect(r == 0 || part.ordinal == taken.ordinal, "parts of different micro-batches came");
+      taken.ordinal = part.ordinal;
+      exec::HostBatch loaded = host_batch(std::move(part));
+      for (const auto& [name, values] : loaded.fields)
+        put(values, runs_[r], taken.batch.fields[name]);
+      taken.batch.samples = std::move(loaded.samples);
     }
-    return batch;
+    return taken;
   }
 
- private:
   // [leading, rows of the run, points] to their slots of [leading, slots, points].
   void put(const std::vector<float>& loaded, const RowRun& run, std::vector<float>& all) const {
     const std::int64_t plane = run.slab.rows * points_in_row_;
@@ -112,7 +118,6 @@ class CutFieldBatches final : public BatchStream {
 
   std::int64_t slots_;
   std::int64_t points_in_row_;
-  std::int64_t unused_;
   std::vector<RowRun> runs_;
   std::vector<data::FieldStream> streams_;
 };
@@ -189,7 +194,8 @@ data::FieldQuery field_query(const RunConfig& config, Part part) {
   query.target_channels = split_names(config.data.targets);
   query.history = config.data.history;
   query.lead = config.data.lead;
-  query.rollout = config.train.push_forward + config.train.rollout;
+  query.push_forward = config.train.push_forward;
+  query.rollout = config.train.rollout;
   query.stride = config.data.stride;
   query.missing = config.data.missing;
   return query;
@@ -265,13 +271,16 @@ std::int64_t FieldWorkload::samples(Part part) const {
 
 std::unique_ptr<BatchStream> FieldWorkload::open(std::shared_ptr<data::Reader> reader, Part part,
                                                  StreamOrder order) const {
+  const data::FieldParts parts = {
+      .input = order.wants("input"), .target = order.wants("target"), .mask = order.wants("mask")};
   const auto open_slab = [&](data::FieldSlab slab) {
     return data::FieldStream(reader, part == Part::Training ? training_ : validation_.value(), slab,
-                             statistics_, order.samples_of, order.first_ordinal, order.end_ordinal);
+                             statistics_, order.samples_of, order.first_ordinal, order.end_ordinal,
+                             parts);
   };
-  const std::int64_t unused = facts_.fields.push_forward;
-  if (!order.rows.cut()) return std::make_unique<FieldBatches>(open_slab({}), unused);
-  return std::make_unique<CutFieldBatches>(order.rows, info_.plane(/*rows=*/1), open_slab, unused);
+  if (!order.rows.cut()) return std::make_unique<FieldBatches>(order.micro_batches, open_slab({}));
+  return std::make_unique<CutFieldBatches>(order.micro_batches, order.rows, info_.plane(/*rows=*/1),
+                                           open_slab);
 }
 
 }  // namespace garonne::train

@@ -14,16 +14,19 @@ namespace {
 
 class TextStream final : public BatchStream {
  public:
-  explicit TextStream(data::TokenStream stream) : stream_(std::move(stream)) {}
-  exec::HostBatch next() override {
+  TextStream(std::vector<int> micro_batches, data::TokenStream stream)
+      : BatchStream(std::move(micro_batches)), stream_(std::move(stream)) {}
+
+ private:
+  Numbered take() override {
     data::MicroBatch loaded = stream_.next();
     exec::HostBatch batch;
     batch.samples = std::move(loaded.samples);
-    batch.values = {{"tokens", std::move(loaded.tokens)}, {"targets", std::move(loaded.targets)}};
-    return batch;
+    if (!loaded.tokens.empty()) batch.values["tokens"] = std::move(loaded.tokens);
+    if (!loaded.targets.empty()) batch.values["targets"] = std::move(loaded.targets);
+    return {loaded.ordinal, std::move(batch)};
   }
 
- private:
   data::TokenStream stream_;
 };
 
@@ -71,10 +74,14 @@ std::int64_t TextWorkload::shuffle_block() const {
 
 std::unique_ptr<BatchStream> TextWorkload::open(std::shared_ptr<data::Reader> reader, Part part,
                                                 StreamOrder order) const {
-  return std::make_unique<TextStream>(data::TokenStream(
-      std::move(reader), path_,
-      part == Part::Training ? data::training_dataset : data::validation_dataset, sequence_,
-      std::move(order.samples_of), order.first_ordinal, order.end_ordinal));
+  const data::TokenParts parts = {.tokens = order.wants("tokens"),
+                                  .targets = order.wants("targets")};
+  return std::make_unique<TextStream>(
+      std::move(order.micro_batches),
+      data::TokenStream(std::move(reader), path_,
+                        part == Part::Training ? data::training_dataset : data::validation_dataset,
+                        sequence_, std::move(order.samples_of), order.first_ordinal,
+                        order.end_ordinal, parts));
 }
 
 }  // namespace garonne::train

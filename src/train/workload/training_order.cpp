@@ -3,11 +3,12 @@
 #include <vector>
 
 #include "data/sample_order.hpp"
+#include "train/workload/program_loads.hpp"
 
 namespace garonne::train {
 
 StreamOrder training_order(const RunConfig& config, const Workload& workload,
-                           const plan::Program& program, const nn::FieldRows& rows,
+                           const plan::Program& program, const nn::Model& model,
                            std::int64_t first_step) {
   const data::SampleOrder order(workload.samples(Part::Training),
                                 static_cast<std::uint64_t>(config.train.seed),
@@ -17,10 +18,7 @@ StreamOrder training_order(const RunConfig& config, const Workload& workload,
   const std::int64_t per_rank = program.micro_batches;
   const std::int64_t mine = program.coordinates.data;
   // A stage begins its micro-batches in the order of its schedule.
-  std::vector<std::int64_t> loads;
-  for (const auto& instruction : program.instructions) {
-    if (instruction.operation == plan::Operation::Load) loads.push_back(instruction.micro_batch);
-  }
+  const std::vector<int> loads = loaded_micro_batches(program);
   const auto samples_of = [=](std::int64_t ordinal) {
     const std::int64_t step = ordinal / per_rank;
     const std::int64_t number = loads[static_cast<std::size_t>(ordinal % per_rank)];
@@ -29,7 +27,12 @@ StreamOrder training_order(const RunConfig& config, const Workload& workload,
     for (std::int64_t i = 0; i < micro; ++i) samples.push_back(order.sample(first + i));
     return samples;
   };
-  return {samples_of, (first_step - 1) * per_rank, config.train.steps * per_rank, rows};
+  return {.samples_of = samples_of,
+          .first_ordinal = (first_step - 1) * per_rank,
+          .end_ordinal = config.train.steps * per_rank,
+          .micro_batches = loads,
+          .rows = model.rows,
+          .values = loaded_names(program, model.graph)};
 }
 
 }  // namespace garonne::train

@@ -9,31 +9,29 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/contains.hpp"
 #include "data/reader.hpp"
 #include "dist/fact_agreement.hpp"
-#include "exec/executor.hpp"
 #include "nn/fields/field_rows.hpp"
+#include "train/workload/batch_stream.hpp"
 #include "train/workload/data_facts.hpp"
 
 namespace garonne::train {
 
-// Micro-batches in the order asked for, read ahead of their use. For one consuming thread.
-class BatchStream {
- public:
-  virtual ~BatchStream() = default;
-  // Waits for it. Throws IoError for data that cannot be read or are not what they should be.
-  virtual exec::HostBatch next() = 0;
-};
-
 enum class Part { Training, Validation };
 
-// Which samples a stream serves.
+// What of which samples a stream serves, and in which order.
 struct StreamOrder {
   // Sample numbers of the micro-batch with this ordinal; called on the reader's thread.
   std::function<std::vector<std::int64_t>(std::int64_t ordinal)> samples_of;
   std::int64_t first_ordinal = 0;
-  std::int64_t end_ordinal = 0;  // the first not wanted
-  nn::FieldRows rows;            // of fields: those that are served, zeros in slots without one
+  std::int64_t end_ordinal = 0;    // the first not wanted
+  std::vector<int> micro_batches;  // of a step: as BatchStream's
+  nn::FieldRows rows;              // of fields: those that are served, zeros in slots without one
+  // Names in the model of what is wanted of the samples; the rest is not read.
+  std::vector<std::string> values;
+
+  bool wants(const std::string& value) const { return contains(values, value); }
 };
 
 class Workload {

@@ -132,7 +132,8 @@ inline void expect_window(FieldDataset& dataset, std::int64_t sample, std::int64
   }
   EXPECT_EQ(input, wanted) << "inputs of sample " << sample;
   wanted.clear();
-  for (std::int64_t step = 1; step <= query.rollout; ++step) {
+  for (std::int64_t step = query.push_forward + 1; step <= query.push_forward + query.rollout;
+       ++step) {
     add(first_frame + (query.history + step) * query.lead, targets);
   }
   EXPECT_EQ(target, wanted) << "targets of sample " << sample;

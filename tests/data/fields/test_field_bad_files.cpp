@@ -226,10 +226,29 @@ TEST(BadFields, WindowLongerThanEveryRun) {
   query.path = scratch.path("1979.h5");
   query.lead = 3;
   query.rollout = 2;
-  expect_io_error(query.path, "a window takes 7 frames", [&] { FieldDataset::open(query); });
+  expect_io_error(query.path,
+                  "a window takes 7 frames (data.lead = 3, train.rollout = 2), but the longest run "
+                  "of frames without a gap has 6",
+                  [&] { FieldDataset::open(query); });
   query.windows = false;
   EXPECT_EQ(FieldDataset::open(query).info().samples, 0);
   EXPECT_EQ(FieldDataset::open(query).info().frames, 6);
+  FieldQuery longer;
+  longer.path = query.path;
+  longer.history = 6;
+  expect_io_error(query.path, "a window takes 8 frames (data.history = 6), but",
+                  [&] { FieldDataset::open(longer); });
+  longer.history = 0;
+  longer.push_forward = 5;
+  expect_io_error(query.path, "a window takes 7 frames (train.push_forward = 5), but",
+                  [&] { FieldDataset::open(longer); });
+  YearlyFile single;
+  single.frames = 1;
+  single.times = {YearlyFile::begin};
+  single.write(scratch.path("single.h5"));
+  longer.path = scratch.path("single.h5");
+  longer.push_forward = 0;
+  expect_io_error(longer.path, "a window takes 2 frames, but", [&] { FieldDataset::open(longer); });
 }
 
 TEST(BadFields, PdebenchThatDoesNotGoTogether) {

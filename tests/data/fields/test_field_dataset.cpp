@@ -60,6 +60,7 @@ TEST(FieldDataset, WindowsAcrossFilesAreThoseOfOneLongFile) {
     query.history = static_cast<std::int64_t>(random() % 3);
     query.lead = 1 + static_cast<std::int64_t>(random() % 3);
     query.rollout = 1 + static_cast<std::int64_t>(random() % 2);
+    query.push_forward = static_cast<std::int64_t>(random() % 2);
     query.stride = 1 + static_cast<std::int64_t>(random() % 4);
     query.input_channels = {"z500", "u10"};
     query.target_channels = {"t2m", "z500"};
@@ -67,7 +68,8 @@ TEST(FieldDataset, WindowsAcrossFilesAreThoseOfOneLongFile) {
     std::int64_t samples = 0;
     const FieldSlab slab{static_cast<std::int64_t>(random() % 4),
                          trial % 2 == 0 ? -1 : 1 + static_cast<std::int64_t>(random() % 2)};
-    for (std::int64_t first = 0; first + (query.history + query.rollout) * query.lead < total;
+    for (std::int64_t first = 0;
+         first + (query.history + query.push_forward + query.rollout) * query.lead < total;
          first += query.stride) {
       ASSERT_LT(samples, dataset.info().samples);
       expect_window(dataset, samples++, first, query, {2, 0}, {1, 2}, slab);
@@ -166,9 +168,25 @@ TEST(FieldDataset, PdebenchPairs) {
     EXPECT_EQ(input[static_cast<std::size_t>(point)], value_at(2, 0, 1 + point / 6, point % 6));
     EXPECT_EQ(target[static_cast<std::size_t>(point)], value_at(2, 3, 1 + point / 6, point % 6));
   }
-  FieldQuery rollout = query_of(path);
-  rollout.rollout = 2;
-  EXPECT_THROW(FieldDataset::open(rollout), ConfigError);
+  // By the keys that ask for time.
+  const auto refused = [&](const std::string& key, const std::string& words, auto change) {
+    FieldQuery query = query_of(path);
+    change(query);
+    try {
+      FieldDataset::open(query);
+      ADD_FAILURE() << "no error for " << key;
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.key(), key);
+      EXPECT_EQ(error.reason(), path + " holds pairs without time: set " + words);
+    }
+  };
+  refused("data.history", "data.history = 0", [](FieldQuery& query) { query.history = 2; });
+  refused("data.lead", "data.lead = 1", [](FieldQuery& query) { query.lead = 3; });
+  refused("train.push_forward", "train.push_forward = 0",
+          [](FieldQuery& query) { query.push_forward = 1; });
+  refused("train.rollout", "train.rollout = 1", [](FieldQuery& query) { query.rollout = 2; });
+  refused("data.history", "data.history = 0, train.rollout = 1",
+          [](FieldQuery& query) { query.history = query.rollout = 2; });
 }
 
 TEST(FieldDataset, PdebenchSeriesOfOneDimension) {
@@ -302,6 +320,32 @@ TEST(FieldDataset, ManyFilesCostNoMemory) {
                                                              dataset.info().target_values(11)));
 }
 
+// Steps without a target are steps in time, but nothing of them is read unless it is asked for.
+TEST(FieldDataset, StepsBetweenInputsAndTargets) {
+  const Scratch scratch;
+  YearlyFile year;
+  year.frames = 12;
+  year.write(scratch.path("1979.h5"));
+  FieldQuery query = query_of(scratch.path("1979.h5"));
+  query.push_forward = 2;
+  query.rollout = 3;
+  FieldDataset dataset = FieldDataset::open(query);
+  const FieldDatasetInfo& info = dataset.info();
+  EXPECT_EQ(info.samples, 12 - 5);
+  EXPECT_EQ(info.between_values(5), 2 * 3 * 5 * 8);
+  EXPECT_EQ(info.target_values(5), 3 * 3 * 5 * 8);
+  EXPECT_EQ(dataset.sample_time(6), YearlyFile::begin + 6 * YearlyFile::step);
+  expect_window(dataset, 6, 6, query, {0, 1, 2}, {0, 1, 2});
+  EXPECT_EQ(dataset.values_read(), (1 + 3) * 3 * 5 * 8);
+  std::vector<float> between(static_cast<std::size_t>(info.between_values(2)));
+  dataset.read(4, {1, 2}, nullptr, nullptr, between.data());
+  EXPECT_EQ(dataset.values_read(), (1 + 3) * 3 * 5 * 8 + 2 * 3 * 2 * 8);
+  for (std::int64_t value = 0; value < info.between_values(2); ++value) {
+    EXPECT_EQ(between[static_cast<std::size_t>(value)],
+              value_at(5 + value / 48, value / 16 % 3, 1 + value / 8 % 2, value % 8));
+  }
+}
+
 TEST(FieldDataset, QueriesThatCannotBe) {
   const Scratch scratch;
   YearlyFile().write(scratch.path("1979.h5"));
@@ -318,6 +362,7 @@ TEST(FieldDataset, QueriesThatCannotBe) {
   };
   refused("data.history", [](FieldQuery& query) { query.history = -1; });
   refused("data.lead", [](FieldQuery& query) { query.lead = 0; });
+  refused("train.push_forward", [](FieldQuery& query) { query.push_forward = -1; });
   refused("train.rollout", [](FieldQuery& query) { query.rollout = 0; });
   refused("data.stride", [](FieldQuery& query) { query.stride = 0; });
   refused("data.missing", [](FieldQuery& query) { query.missing = "ignore"; });

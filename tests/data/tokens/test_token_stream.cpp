@@ -41,6 +41,7 @@ TEST(TokenStream, EqualsTheTextOverEpochs) {
   EXPECT_EQ(stream.info().vocabulary, 256);
   for (std::int64_t step = 1; step < steps; ++step) {
     const MicroBatch got = stream.next();
+    ASSERT_EQ(got.ordinal, step);
     ASSERT_EQ(got.samples, order.step_samples(step, batch));
     for (std::size_t row = 0; row < got.samples.size(); ++row) {
       for (std::size_t column = 0; column < static_cast<std::size_t>(sequence); ++column) {
@@ -61,6 +62,25 @@ TEST(TokenStream, EqualsTheTextOverEpochs) {
 }
 
 // Which rank reads a sample, and in what company, does not change it.
+TEST(TokenStream, PartsOfTheSamples) {
+  const Scratch scratch;
+  const std::string path = make_token_file(scratch, random_text(2001, 1));
+  const auto order = [](std::int64_t n) { return std::vector<std::int64_t>{3 * n, 19 - n}; };
+  TokenStream whole(path, "tokens", 100, order, 0, 5);
+  TokenStream first(path, "tokens", 100, order, 0, 5, {.tokens = true, .targets = false});
+  TokenStream last(path, "tokens", 100, order, 0, 5, {.tokens = false, .targets = true});
+  for (int n = 0; n < 5; ++n) {
+    const MicroBatch wanted = whole.next();
+    const MicroBatch tokens = first.next();
+    const MicroBatch targets = last.next();
+    EXPECT_EQ(tokens.tokens, wanted.tokens);
+    EXPECT_EQ(targets.targets, wanted.targets);
+    EXPECT_TRUE(tokens.targets.empty() && targets.tokens.empty());
+    EXPECT_EQ(tokens.samples, wanted.samples);
+    EXPECT_EQ(targets.samples, wanted.samples);
+  }
+}
+
 TEST(TokenStream, IndependentOfTheGrid) {
   const Scratch scratch;
   const std::string path = make_token_file(scratch, random_text(60000, 2));
@@ -115,7 +135,7 @@ TEST(TokenStream, DestructorIsPromptWhateverTheState) {
   };
   const auto start = Clock::now();
   for (int taken = 0; taken < 50; ++taken) {
-    TokenStream stream(path, "tokens", 100, in_order, 0, -1, 1 + taken % 5);
+    TokenStream stream(path, "tokens", 100, in_order, 0, -1, {}, 1 + taken % 5);
     for (int index = 0; index < taken % 7; ++index) stream.next();
   }
   EXPECT_LT(seconds_since(start), 5.0);
@@ -127,7 +147,7 @@ TEST(TokenStream, ErrorsOfTheThreadSurface) {
   const std::string path = make_token_file(scratch, text);
   const auto in_order = [](std::int64_t ordinal) { return std::vector<std::int64_t>{ordinal}; };
   {
-    TokenStream stream(path, "tokens", 100, in_order, 1995, -1, 2);
+    TokenStream stream(path, "tokens", 100, in_order, 1995, -1, {}, 2);
     for (int index = 0; index < 4; ++index) EXPECT_NO_THROW(stream.next());
     EXPECT_THROW(stream.next(), InternalError);  // sample 1999 of 1999
     EXPECT_THROW(stream.next(), InternalError);
@@ -150,6 +170,16 @@ TEST(TokenStream, ErrorsOfTheThreadSurface) {
     expect_io_error(path, "\"tokens\"", [&] { stream.next(); });
     expect_io_error(path, "\"tokens\"", [&] { stream.next(); });
   }
+  {
+    // Where nothing of the samples is wanted, nothing is read that could be wrong.
+    TokenStream stream(path, "tokens", 100, in_order, 980, 990,
+                       {.tokens = false, .targets = false});
+    for (std::int64_t sample = 980; sample < 990; ++sample) {
+      const MicroBatch batch = stream.next();
+      EXPECT_EQ(batch.samples, std::vector<std::int64_t>{sample});
+      EXPECT_TRUE(batch.tokens.empty() && batch.targets.empty());
+    }
+  }
   expect_io_error(scratch.path("no"), "no such file",
                   [&] { TokenStream(scratch.path("no"), "tokens", 100, in_order, 0); });
 }
@@ -158,7 +188,7 @@ TEST(TokenStream, FileThatShrinksWhileOpen) {
   const Scratch scratch;
   const std::string path = make_token_file(scratch, random_text(400000, 1));
   const auto in_order = [](std::int64_t ordinal) { return std::vector<std::int64_t>{ordinal}; };
-  TokenStream stream(path, "tokens", 100, in_order, 0, -1, 1);
+  TokenStream stream(path, "tokens", 100, in_order, 0, -1, {}, 1);
   EXPECT_NO_THROW(stream.next());
   std::filesystem::resize_file(path, 200000);
   expect_io_error(path, "\"tokens\"", [&] {

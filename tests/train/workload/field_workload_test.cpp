@@ -1,0 +1,68 @@
+// Streams of fields serve what is asked for, and do not read the rest.
+#include "train/workload/field_workload.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "base/error.hpp"
+#include "data/fields/field_files.hpp"
+#include "train/scratch.hpp"
+
+namespace garonne::train {
+namespace {
+
+// Frames whose channel t2m, the target, cannot be read anywhere; u10 is the input.
+FieldWorkload workload_with_unreadable_targets(const test::Scratch& scratch) {
+  data::testing::YearlyFile().write(scratch.path("1979.h5"), [](std::vector<float>& values) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (i / 40 % 3 == 1) values[i] = std::numeric_limits<float>::quiet_NaN();
+    }
+  });
+  RunConfig config;
+  config.model.kind = "fno";
+  config.data.path = scratch.path("1979.h5");
+  config.data.inputs = "u10";
+  config.data.targets = "t2m";
+  config.data.normalisation = "none";
+  return FieldWorkload(config);
+}
+
+std::unique_ptr<BatchStream> open(const FieldWorkload& workload, std::vector<std::string> values,
+                                  const nn::FieldRows& rows) {
+  return workload.open(std::make_shared<data::Reader>(), Part::Training,
+                       {.samples_of =
+                            [](std::int64_t n) {
+                              return std::vector<std::int64_t>{n, n + 1};
+                            },
+                        .first_ordinal = 0,
+                        .end_ordinal = 4,
+                        .micro_batches = {0, 1},
+                        .rows = rows,
+                        .values = std::move(values)});
+}
+
+TEST(FieldWorkload, ServesWhatIsWantedAndReadsNothingElse) {
+  const test::Scratch scratch;
+  const FieldWorkload workload = workload_with_unreadable_targets(scratch);
+  const nn::FieldRows runs{5, {0, 1, nn::FieldRows::none, 4}};
+  for (const nn::FieldRows& rows : {nn::FieldRows(), runs}) {
+    const auto middle = open(workload, {}, rows);
+    const auto first = open(workload, {"input"}, rows);
+    for (int n = 0; n < 4; ++n) {
+      EXPECT_TRUE(middle->next(n % 2).fields.empty());
+      const exec::HostBatch batch = first->next(n % 2);
+      EXPECT_EQ(batch.samples, (std::vector<std::int64_t>{n, n + 1}));
+      ASSERT_EQ(batch.fields.size(), 1U);
+      const std::vector<float>& input = batch.fields.at("input");
+      ASSERT_EQ(input.size(), rows.cut() ? 2 * 4 * 8U : 2 * 5 * 8U);
+      EXPECT_EQ(input.back(), data::testing::value_at(n + 1, 0, 4, 7));
+    }
+    EXPECT_THROW(open(workload, {"input", "target"}, rows)->next(0), IoError);
+    EXPECT_THROW(open(workload, {"input"}, rows)->next(1), InternalError);
+  }
+}
+
+}  // namespace
+}  // namespace garonne::train
