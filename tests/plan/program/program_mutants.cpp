@@ -9,7 +9,7 @@
 namespace garonne::plan::test {
 namespace {
 
-// With the wait for it, where there is one.
+// With the wait for it and what others say of it, where there is any.
 void delete_instruction(Program& program, std::size_t number) {
   auto& instructions = program.instructions;
   ProgramEdit edit(program);
@@ -26,6 +26,8 @@ void delete_instruction(Program& program, std::size_t number) {
   for (std::size_t i = 0; i < instructions.size(); ++i) {
     if (instructions[i].completes == static_cast<int>(number)) remove(i, staging);
   }
+  for (Instruction& instruction : instructions)
+    std::erase(instruction.after, static_cast<int>(number));
   edit.apply();
 }
 
