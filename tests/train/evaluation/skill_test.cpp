@@ -196,7 +196,7 @@ TEST(PowerSpectrum, ZonalIsThatOfPlainSums) {
     const auto power = spectrum_of(info, field);
     ASSERT_EQ(static_cast<std::int64_t>(power.size()), columns / 2 + 1);
     double mean_square = 0;
-    for (const float value : field) mean_square += static_cast<double>(value) * value;
+    for (const double value : field) mean_square += value * value;
     double total = 0;
     for (std::int64_t k = 0; k <= columns / 2; ++k) {
       double expected = 0;
@@ -316,7 +316,7 @@ std::vector<int> bytes_of(const std::string& base64) {
 
 TEST(SkillPage, QuantisedValues) {
   EXPECT_EQ(quantised(std::vector<float>{0, 1, 0.5F}, 0, 1), "AP+A");
-  for (const std::size_t count : {1, 2, 3, 50}) {
+  for (const std::size_t count : {1U, 2U, 3U, 50U}) {
     const auto values = random_field(count, 11);
     const std::string text = quantised(values, -3, 3);
     EXPECT_EQ(text.size() % 4, 0U);
