@@ -114,15 +114,7 @@ class ContentCheck {
         arguments.exchanged < 0 ? gather() : exchange();
         break;
       case Operation::AllReduce:
-        arguments.exchanged < 0 ? sum_over_copies() : exchange();
-        break;
-      case Operation::KeepShard:
-        if (over_copies_.contains(arguments.part.buffer)) {
-          over_copies_.insert(arguments.parameter_gradients[0].range.buffer);
-        }
-        break;
-      case Operation::SumSquares:
-        for (const int id : arguments.pieces) expect_copies_are_summed(program_.pieces[index(id)]);
+        if (arguments.exchanged >= 0) exchange();
         break;
       case Operation::Update:
         update();
@@ -143,20 +135,6 @@ class ContentCheck {
     if (arguments.output != arguments.inputs[0]) held_[index(arguments.output)] = Held();
     held_[index(arguments.output)].bucket = found->second;
     updated_.erase(arguments.output);
-  }
-
-  // Of tied parameters, which have copies on other stages.
-  void sum_over_copies() {
-    if (!instruction_->channel || instruction_->channel->group != GroupAxis::Tied) return;
-    const int buffer = instruction_->arguments.inputs[0];
-    says(over_copies_.insert(buffer).second, "sums " + name(buffer) + " over the copies twice");
-  }
-
-  void expect_copies_are_summed(const Piece& piece) const {
-    const ParameterSpec& parameter = graph_.parameters[index(piece.parameter)];
-    says(parameter.tied == over_copies_.contains(piece.gradient.buffer),
-         fmt::format("the gradient of {} is {}summed over copies on other stages", parameter.name,
-                     parameter.tied ? "not " : ""));
   }
 
   // Of a whole range that ranks share, each has changed its own shard until all are gathered; what
@@ -245,10 +223,6 @@ class ContentCheck {
     const Arguments& arguments = instruction_->arguments;
     says(backwards_.insert({n, micro_batch(), instruction_->operation}).second,
          "runs a pass of its backward twice");
-    for (const GradientTarget& target : arguments.parameter_gradients) {
-      says(!over_copies_.contains(target.range.buffer),
-           "adds to " + name(target.range.buffer) + ", which is summed over copies already");
-    }
     const auto kept = kept_as_.find({n, micro_batch()});
     says((kept == kept_as_.end() ? 0 : kept->second) == arguments.keep_option,
          "takes its record for one that is made in another way");
@@ -423,8 +397,7 @@ class ContentCheck {
   std::map<int, std::pair<int, std::int64_t>> place_of_;  // by parameter in shards: bucket, offset
   std::map<int, Contributions> wanted_;                   // by value
   std::set<int> emitted_;                                 // micro-batches
-  std::set<int> over_copies_;  // buffers of gradients: summed over copies of tied parameters
-  std::set<int> updated_;      // whole ranges that are not gathered since
+  std::set<int> updated_;                       // whole ranges that are not gathered since
   std::set<std::pair<int, int>> forwards_;      // (node, micro-batch), of nodes with a backward
   std::map<std::pair<int, int>, int> kept_as_;  // by (node, micro-batch): the way of its record
   std::set<std::tuple<int, int, Operation>> backwards_;

@@ -228,11 +228,14 @@ class WholeStepCheck {
     // No pass is in it that is not wanted: what has run is what is wanted.
     says(have == all,
          fmt::format("the gradient of {} has {} of its {} contributions", parameter(p), have, all));
-    const bool over_tensor =
-        there != gradients_.end() && there->second.summed_over.contains(GroupAxis::Tensor);
-    says(graph_.parameters[index(p)].sums_over_tensor == over_tensor,
-         fmt::format("the gradient of {} is {}summed over the tensor group", parameter(p),
-                     over_tensor ? "" : "not "));
+    const auto expect_summed = [&](GroupAxis group, bool is_to_be, const char* over) {
+      const bool is = there != gradients_.end() && there->second.summed_over.contains(group);
+      says(is == is_to_be, fmt::format("the gradient of {} is {}summed over {}", parameter(p),
+                                       is ? "" : "not ", over));
+    };
+    const ParameterSpec& spec = graph_.parameters[index(p)];
+    expect_summed(GroupAxis::Tensor, spec.sums_over_tensor, "the tensor group");
+    expect_summed(GroupAxis::Tied, spec.tied, "copies on other stages");
   }
 
   // All losses and squares are in the sums of the step.
