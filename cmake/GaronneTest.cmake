@@ -28,6 +28,12 @@ if(MPIEXEC_EXECUTABLE)
 endif()
 set(GARONNE_MPIEXEC_FLAGS "${garonne_launcher_flags}" CACHE STRING "Flags of the MPI launcher in tests")
 
+# Time limits are those of programs without sanitizers, times this.
+set(GARONNE_TEST_PATIENCE 1)
+if(GARONNE_SANITIZERS)
+  set(GARONNE_TEST_PATIENCE 6)
+endif()
+
 # Libraries of garonne_add_test may be rooms; those with torch bring the precompiled header.
 function(garonne_libraries_use_torch variable)
   set(${variable} FALSE PARENT_SCOPE)
@@ -48,6 +54,7 @@ function(garonne_add_test name)
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 120)
   endif()
+  math(EXPR TEST_TIMEOUT "${TEST_TIMEOUT} * ${GARONNE_TEST_PATIENCE}")
   set(target test_${name})
   add_executable(${target} ${TEST_SOURCES})
   # PROJECT_SOURCE_DIR/tests: tests include each other's helpers as "support/file.hpp".
@@ -87,6 +94,7 @@ function(garonne_add_script_test name)
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 120)
   endif()
+  math(EXPR TEST_TIMEOUT "${TEST_TIMEOUT} * ${GARONNE_TEST_PATIENCE}")
   if(NOT TEST_PROCESSORS)
     set(TEST_PROCESSORS 2)
   endif()

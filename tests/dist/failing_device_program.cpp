@@ -28,8 +28,11 @@ void work(Session& session, const std::string& mode) {
   // Nowhere is it complete, and one rank says so.
   const bool connects = mode.starts_with("connect");
   const bool last = session.rank() == session.size() - 1;
-  // Never destroyed, as the real one: streams that hang would hold its end up.
-  auto& runtime = *new device::FakeCudaRuntime({.bus_id = std::to_string(session.rank())});
+  auto made_up = std::make_unique<device::FakeCudaRuntime>(
+      device::FakeCudaSettings{.bus_id = std::to_string(session.rank())});
+  device::FakeCudaRuntime& runtime = *made_up;
+  // Not destroyed where streams may hang, as the real one: they would hold its end up.
+  if (mode != "finish") static_cast<void>(made_up.release());
   device::CudaDevice device(runtime, {.longest_end_seconds = 5});
   device::TierMemory& memory = device.reserve(Tier::Device, 1 << 20);
   const auto nccl = std::make_shared<FakeNccl>(

@@ -12,6 +12,10 @@
 #include <mutex>
 #include <string>
 
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
 namespace garonne::kernels {
 
 namespace {
@@ -22,6 +26,22 @@ std::atomic<int> threads_of_pool = 1;
 std::atomic<int> threads_in_use = 1;
 // One region at a time: a second thread that opened one would start a second pool.
 std::mutex pool_mutex;
+
+// libgomp is not built with the thread sanitizer, which sees neither the fork nor the join of a
+// team: what is released at one is acquired behind it.
+char fork_of_team, join_of_team;
+
+void release([[maybe_unused]] char& place) {
+#ifdef __SANITIZE_THREAD__
+  __tsan_release(&place);
+#endif
+}
+
+void acquire([[maybe_unused]] char& place) {
+#ifdef __SANITIZE_THREAD__
+  __tsan_acquire(&place);
+#endif
+}
 
 }  // namespace
 
@@ -35,11 +55,15 @@ void run_pieces(std::int64_t pieces, void (*piece)(const void* context, std::int
   const std::lock_guard<std::mutex> lock(pool_mutex);
   // Always all of the pool: a team of another size would be made anew.
   const int threads = threads_of_pool.load(std::memory_order_relaxed);
+  release(fork_of_team);
 #pragma omp parallel num_threads(threads)
   {
     const int step = omp_get_num_threads();
+    acquire(fork_of_team);
     for (std::int64_t i = omp_get_thread_num(); i < pieces; i += step) piece(context, i);
+    release(join_of_team);
   }
+  acquire(join_of_team);
 }
 
 KernelSession::KernelSession(int threads) : most_threads_(threads) {
