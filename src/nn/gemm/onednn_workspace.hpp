@@ -12,8 +12,13 @@ namespace garonne::nn {
 // (exec/profile/profile.cpp).
 std::int64_t float32_workspace_bytes(const Declaration& declaration, std::int64_t inputs);
 
-// One bfloat16 product [m, k] · [k, n].
+// Whether this processor multiplies bfloat16 in tiles (AMX), for which oneDNN copies more.
+bool multiplies_in_tiles();
+
+// One bfloat16 product [m, k] · [k, n]. In tiles: oneDNN's blocks with fewer than 16 threads, which
+// with more may divide the depth among them.
 std::int64_t low_precision_workspace_bytes(const Declaration& declaration, std::int64_t m,
-                                           std::int64_t n, std::int64_t k, bool transposed_left);
+                                           std::int64_t n, std::int64_t k, bool transposed_left,
+                                           bool in_tiles = multiplies_in_tiles());
 
 }  // namespace garonne::nn

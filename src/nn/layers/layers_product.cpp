@@ -1,6 +1,5 @@
 // Nodes around matrix products: linear layer, attention, the heads.
 #include <ATen/Functions.h>
-#include <ATen/native/CPUBlas.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -213,7 +212,7 @@ class Attention : public Node {
   // upper bound: the library does so only where it expects to gain by it).
   std::int64_t packing_bytes(const Declaration& declaration, std::int64_t rows,
                              std::int64_t columns) const {
-    if (rows_.sequence < 64 || !at::native::cpublas::could_pack(at::kBFloat16)) return 0;
+    if (rows_.sequence < 64 || !multiplies_in_tiles()) return 0;
     const std::int64_t element = declaration.element_bytes();
     const std::int64_t even_head = head_size_ + head_size_ % 2;
     const std::int64_t tail = (rows_.sequence - 1) % columns + 1;

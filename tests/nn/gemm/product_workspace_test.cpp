@@ -7,6 +7,7 @@
 #include "base/device.hpp"
 #include "exec/device_tier.hpp"
 #include "nn/compute_session.hpp"
+#include "nn/gemm/onednn_workspace.hpp"
 #include "nn/gemm/product.hpp"
 
 namespace garonne::nn {
@@ -49,6 +50,32 @@ TEST(ProductWorkspace, OfFloat32IsWithinWhatIsDeclared) {
     }
   }
   garonne::test::use_threads(2);
+}
+
+// Measured on one thread of a processor with tiles, LibTorch 2.11: bytes of one bfloat16 product
+// [m, k] · [k, n] beside operands and result.
+TEST(ProductWorkspace, OfBFloat16InTilesIsWithinWhatIsDeclared) {
+  struct Measured {
+    std::int64_t m, n, k;
+    bool transposed_left;
+    std::int64_t bytes;
+  };
+  constexpr Measured measured[] = {
+      {72, 24, 128, true, 54400}, {96, 24, 128, true, 54400}, {96, 32, 1024, true, 406656},
+      {200, 8, 64, true, 46272},  {31, 63, 21, false, 19392}, {31, 21, 21, false, 14080},
+      {31, 21, 63, false, 14336}, {31, 84, 21, false, 19392}, {31, 21, 84, false, 18432},
+      {31, 53, 21, false, 19328},
+  };
+  Declaration declaration;
+  declaration.precision = Precision::BFloat16;
+  declaration.threads = 1;
+  for (const auto& [m, n, k, transposed_left, bytes] : measured) {
+    SCOPED_TRACE(std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k));
+    const std::int64_t declared =
+        low_precision_workspace_bytes(declaration, m, n, k, transposed_left, /*in_tiles=*/true);
+    EXPECT_LE(bytes, declared);
+    EXPECT_LE(declared, bytes + 64 + (k % 32 == 0 ? 0 : 2048));
+  }
 }
 
 TEST(ProductWorkspace, OfAGpuIsNoneBesideWhatItsLibraryKeeps) {
