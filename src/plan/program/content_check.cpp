@@ -116,6 +116,12 @@ class ContentCheck {
       case Operation::AllReduce:
         if (arguments.exchanged >= 0) exchange();
         break;
+      case Operation::CopyOut:
+      case Operation::CopyIn:
+      case Operation::DiskWrite:
+      case Operation::DiskRead:
+        copy();
+        break;
       case Operation::Update:
         update();
         break;
@@ -126,6 +132,12 @@ class ContentCheck {
       default:
         break;
     }
+  }
+
+  // Both hold it from now on: what comes back has to be what was taken away.
+  void copy() {
+    held_[index(instruction_->arguments.output)] =
+        Held(held_[index(instruction_->arguments.inputs[0])]);
   }
 
   void gather() {

@@ -170,6 +170,12 @@ class ImpliedModel {
           sum_over(instruction_->channel->group);
         }
         break;
+      case Operation::CopyOut:
+      case Operation::CopyIn:
+      case Operation::DiskWrite:
+      case Operation::DiskRead:
+        copy();
+        break;
       case Operation::EmitLoss:
         says(!arguments.inputs.empty(), "takes one input");
         if (graph_.loss < 0) graph_.loss = value_in(arguments.inputs[0]);
@@ -309,6 +315,14 @@ class ImpliedModel {
       if (group == GroupAxis::Tied) graph_.parameters[index(p)].tied = true;
       if (group == GroupAxis::Tensor) graph_.parameters[index(p)].sums_over_tensor = true;
     }
+  }
+
+  void copy() {
+    const int from = instruction_->arguments.inputs.at(0);
+    const int to = instruction_->arguments.output;
+    held_[index(to)] = Held(held_[index(from)]);
+    const auto made = made_in_.find(from);
+    if (made != made_in_.end()) made_in_[to] = std::set<int>(made->second);
   }
 
   void gather() {

@@ -151,6 +151,10 @@ class ModelCheck {
       case Operation::EmitLoss:
       case Operation::KeepShard:
       case Operation::Norm:
+      case Operation::CopyOut:
+      case Operation::CopyIn:
+      case Operation::DiskWrite:
+      case Operation::DiskRead:
         takes_one();
         break;
       case Operation::AllReduce:

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/error.hpp"
+
 namespace garonne::plan {
 
 StateBlocks blocks_of(const Program& program, std::size_t number) {
@@ -68,6 +70,14 @@ std::string_view to_string(Operation operation) {
       return "all-gather";
     case Operation::KeepShard:
       return "keep-shard";
+    case Operation::CopyOut:
+      return "copy-out";
+    case Operation::CopyIn:
+      return "copy-in";
+    case Operation::DiskWrite:
+      return "disk-write";
+    case Operation::DiskRead:
+      return "disk-read";
     case Operation::Wait:
       return "wait";
     case Operation::SumSquares:
@@ -80,6 +90,28 @@ std::string_view to_string(Operation operation) {
       return "report";
   }
   return "unknown";
+}
+
+std::optional<Operation> copy_between(Tier from, Tier to) {
+  if (from == to) return std::nullopt;
+  if (to == Tier::Disk) return Operation::DiskWrite;
+  if (from == Tier::Disk) return Operation::DiskRead;
+  return from == Tier::Device ? Operation::CopyOut : Operation::CopyIn;
+}
+
+Lane lane_of_copy(Operation operation) {
+  switch (operation) {
+    case Operation::CopyOut:
+      return Lane::CopyOut;
+    case Operation::CopyIn:
+      return Lane::CopyIn;
+    case Operation::DiskWrite:
+      return Lane::DiskWrite;
+    case Operation::DiskRead:
+      return Lane::DiskRead;
+    default:
+      throw InternalError("a copy's lane is asked of " + std::string(to_string(operation)));
+  }
 }
 
 std::string_view to_string(Placement placement) {

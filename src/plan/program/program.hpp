@@ -51,13 +51,17 @@ enum class Operation {
   ReduceScatter,   // this member's shard of a flat range becomes that sum
   AllGather,       // a flat range gets the shards of all members
   KeepShard,       // copies or adds `part` of a reduced bucket to what stays of it
+  CopyOut,         // a buffer's content, from the device to the host
+  CopyIn,          // and back
+  DiskWrite,       // the same from the host or the device to the disk
+  DiskRead,        // and back
   Wait,            // for the instruction named by `completes`
   SumSquares,      // of the gradients of `pieces` that this rank counts, beside the loss sum
   Norm,            // global norm of all gradients, from the sums
   Update,          // optimizer on `pieces`, by the norm
   Report,          // hands out the sums of the step and the norm, or the value of a forward
 };
-inline constexpr int operation_count = 20;
+inline constexpr int operation_count = 24;
 constexpr bool is_forward(Operation operation) {
   return operation == Operation::Forward || operation == Operation::ForwardKeep;
 }
@@ -72,6 +76,14 @@ constexpr bool is_collective(Operation operation) {
   return operation == Operation::AllReduce || operation == Operation::ReduceScatter ||
          operation == Operation::AllGather;
 }
+constexpr bool is_copy(Operation operation) {
+  return operation == Operation::CopyOut || operation == Operation::CopyIn ||
+         operation == Operation::DiskWrite || operation == Operation::DiskRead;
+}
+// The copy that takes a buffer from one tier to another; none within a tier.
+std::optional<Operation> copy_between(Tier from, Tier to);
+// Where it runs. InternalError for what is no copy.
+Lane lane_of_copy(Operation operation);
 
 struct Buffer {
   std::string name;

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <tuple>
 
+#include "base/bytes.hpp"
 #include "base/contains.hpp"
 #include "plan/program/replay.hpp"
 
@@ -158,6 +159,7 @@ void RoleCheck::check(int number, const Instruction& instruction) {
   passes_.check(number, instruction);
   if (is_backward(instruction.operation)) check_placements();
   check_part();
+  check_copy();
   check_targets();
   check_pieces();
   check_sums();
@@ -289,6 +291,37 @@ void RoleCheck::check_part() {
     written_range(arguments.part, "part that is there");
     expect_role(arguments.part.buffer == arguments.output, "puts its part elsewhere");
   }
+}
+
+// One buffer goes to another tier, whole: what is in it is there, too.
+void RoleCheck::check_copy() {
+  if (!is_copy(instruction_->operation)) return;
+  const Arguments& arguments = instruction_->arguments;
+  expect_role(arguments.inputs.size() == 1 && arguments.output >= 0, "copies nothing, or nowhere");
+  const int from = arguments.inputs[0];
+  const int to = arguments.output;
+  expect_role(reads(from) && writes(to), "does not read what it copies, or does not write it");
+  const Buffer& source = program_.buffers[index(from)];
+  const Buffer& copy = program_.buffers[index(to)];
+  expect_role(copy_between(source.tier, copy.tier) == instruction_->operation,
+              fmt::format("goes from {} on the tier {} to {} on the tier {}", source.name,
+                          to_string(source.tier), copy.name, to_string(copy.tier)));
+  expect_role(instruction_->lane == lane_of_copy(instruction_->operation) && !instruction_->channel,
+              fmt::format("is on the lane {}", to_string(instruction_->lane)));
+  const std::int64_t granularity =
+      std::max(program_.tier(source.tier).granularity, program_.tier(copy.tier).granularity);
+  expect_role(source.kind == copy.kind && source.elements == copy.elements &&
+                  source.element_bytes == copy.element_bytes &&
+                  round_up(source.bytes, granularity) == round_up(copy.bytes, granularity),
+              fmt::format("{} is not of the size and kind of {}", copy.name, source.name));
+  const auto contents = contents_.find(from);
+  if (contents == contents_.end()) {
+    contents_.erase(to);
+  } else {
+    contents_[to] = Contents(contents->second);
+  }
+  reduced_.erase(to);
+  if (reduced_.contains(from)) reduced_.insert(to);
 }
 
 void RoleCheck::check_pieces() {

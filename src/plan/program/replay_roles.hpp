@@ -47,6 +47,7 @@ class RoleCheck {
   void check_gradient(std::size_t input) const;
   void check_targets();
   void check_part();
+  void check_copy();
   void check_pieces();
   void check_sums();
   void check_scalars();

@@ -134,6 +134,12 @@ class WholeStepCheck {
       case Operation::KeepShard:
         keep_shard();
         break;
+      case Operation::CopyOut:
+      case Operation::CopyIn:
+      case Operation::DiskWrite:
+      case Operation::DiskRead:
+        copy();
+        break;
       case Operation::EmitLoss:
         says(!summed_over_ranks_, "adds a loss to sums that all ranks have added up");
         says(emitted_.empty() || *emitted_.rbegin() < instruction_->micro_batch,
@@ -212,6 +218,15 @@ class WholeStepCheck {
         says(to.passes[p].insert(pass).second,
              "adds to the gradient of " + parameter(p) + " twice");
       }
+    }
+  }
+
+  void copy() {
+    const auto from = gradients_.find(instruction_->arguments.inputs[0]);
+    if (from == gradients_.end()) {
+      gradients_.erase(instruction_->arguments.output);
+    } else {
+      gradients_[instruction_->arguments.output] = Accumulated(from->second);
     }
   }
 

@@ -140,6 +140,13 @@ IssuedBuffers InterpretedRank::issue() {
     case Operation::Receive:
       buffers.target = make(arguments.output);
       break;
+    case Operation::CopyOut:
+    case Operation::CopyIn:
+    case Operation::DiskWrite:
+    case Operation::DiskRead:
+      buffers.source = slot(arguments.inputs.at(0));
+      buffers.target = adds_to(arguments.output) ? slot(arguments.output) : make(arguments.output);
+      break;
     case Operation::AllGather:
       if (arguments.output != arguments.inputs.at(0)) {
         buffers.shard = slot(arguments.inputs[0]);

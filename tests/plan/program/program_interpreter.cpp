@@ -161,7 +161,7 @@ class Interpreter {
       }
       if (!actions_[found->second].done) return false;
       action_of_[number].erase(found);
-    } else if (instruction.channel) {
+    } else if (instruction.channel || is_copy(instruction.operation)) {
       issue(number);
     } else {
       rank.compute();
@@ -173,7 +173,6 @@ class Interpreter {
   void issue(std::size_t number) {
     InterpretedRank& rank = ranks_[number];
     const Instruction& instruction = rank.instruction();
-    const Channel& channel = *instruction.channel;
     Action action;
     action.rank = static_cast<int>(number);
     action.number = rank.next();
@@ -190,7 +189,11 @@ class Interpreter {
       lanes[instruction.lane] = actions_.size();
     }
     const bool sends = instruction.operation == Operation::Send;
-    if (sends || instruction.operation == Operation::Receive) {
+    if (!instruction.channel) {
+      // It meets nobody.
+      action.meeting = meeting_of("copy", {static_cast<int>(number), action.number}, 0, 1);
+    } else if (sends || instruction.operation == Operation::Receive) {
+      const Channel& channel = *instruction.channel;
       const int me = static_cast<int>(number);
       const int peer = channel.members.at(at(channel.peer));
       const auto ends = std::make_tuple(sends ? me : peer, sends ? peer : me, channel.tag);
@@ -200,6 +203,7 @@ class Interpreter {
       action.place = sends ? 0 : 1;
       action.count = count - 1;
     } else {
+      const Channel& channel = *instruction.channel;
       std::vector<int> key = channel.members;
       key.push_back(static_cast<int>(channel.group));
       const auto found =
@@ -294,6 +298,10 @@ class Interpreter {
   void arrive(const Instruction& instruction, std::size_t place, const Meeting& meeting,
               Contents& target) const {
     const auto& brought = meeting.brought;
+    if (!instruction.channel) {
+      target = brought[0];
+      return;
+    }
     for (const int other : meeting.actions) {
       const Instruction& one = *actions_[at(other)].instruction;
       const bool message = one.operation == Operation::Send || one.operation == Operation::Receive;

@@ -1,0 +1,147 @@
+#include "plan/offload/offload.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "plan/program/program_edit.hpp"
+#include "plan/program/replay.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+bool moves(const Buffer& buffer) {
+  return buffer.tier == Tier::Device && !buffer.live_at_start && !buffer.live_at_end &&
+         (buffer.kind == BufferKind::Value || buffer.kind == BufferKind::Record) &&
+         buffer.bytes > 0;
+}
+
+// By instruction on another lane: its Wait.
+std::map<int, int> waits_of(const Program& program) {
+  std::map<int, int> waits;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    if (program.instructions[i].operation == Operation::Wait)
+      waits[program.instructions[i].completes] = static_cast<int>(i);
+  }
+  return waits;
+}
+
+class OffloadWriter {
+ public:
+  OffloadWriter(Program& program, const std::map<Tier, TierLinks>& links)
+      : program_(program), links_(links), edit_(program) {}
+
+  void add(const Offload& offload) {
+    const IdleTime& idle = offload.idle;
+    expect(idle.last_use < offload.room_from && offload.room_from <= offload.back_from &&
+               offload.back_from <= idle.next_use,
+           "an offload comes back before it has gone");
+    const auto links = links_.find(offload.tier);
+    expect(links != links_.end(), "an offload goes to a tier without links");
+    const int lower = buffer_below(idle.buffer, offload.tier);
+    const int out = edit_.insert_after(
+        idle.last_use, copy(idle.buffer, lower, micro_batch_at(idle.last_use), links->second.out));
+    edit_.insert_before(offload.room_from, wait(out, idle.buffer));
+    const int in = edit_.insert_before(
+        offload.back_from,
+        copy(lower, idle.buffer, micro_batch_at(idle.next_use), links->second.in));
+    edit_.insert_before(idle.next_use, wait(in, lower));
+  }
+
+  void write() {
+    edit_.apply();
+    const Prediction prediction = replay(program_);
+    program_.peak_bytes = prediction.peak_bytes;
+    program_.seconds = prediction.seconds;
+  }
+
+ private:
+  int micro_batch_at(int place) const { return program_.instructions[index(place)].micro_batch; }
+
+  int buffer_below(int id, Tier tier) {
+    const auto [found, fresh] =
+        below_.try_emplace({id, tier}, static_cast<int>(program_.buffers.size()));
+    if (fresh) {
+      Buffer lower = program_.buffers[index(id)];
+      lower.name = fmt::format("{}@{}", lower.name, to_string(tier));
+      lower.bytes = round_up(lower.bytes, program_.tier(tier).granularity);
+      lower.tier = tier;
+      program_.buffers.push_back(std::move(lower));
+    }
+    return found->second;
+  }
+
+  Instruction copy(int from, int to, int micro_batch, const Link& link) const {
+    const Buffer& source = program_.buffers[index(from)];
+    Instruction instruction;
+    instruction.operation = copy_between(source.tier, program_.buffers[index(to)].tier).value();
+    instruction.node = source.name;
+    instruction.micro_batch = micro_batch;
+    instruction.lane = lane_of_copy(instruction.operation);
+    instruction.reads = {from};
+    instruction.writes = {to};
+    instruction.arguments.inputs = {from};
+    instruction.arguments.output = to;
+    instruction.seconds = message_seconds(source.bytes, link);
+    return instruction;
+  }
+
+  Instruction wait(int copy, int freed) const {
+    Instruction instruction;
+    instruction.operation = Operation::Wait;
+    instruction.node = program_.buffers[index(freed)].name;
+    instruction.completes = copy;
+    instruction.frees = {freed};
+    return instruction;
+  }
+
+  Program& program_;
+  const std::map<Tier, TierLinks>& links_;
+  ProgramEdit edit_;
+  std::map<std::pair<int, Tier>, int> below_;
+};
+
+}  // namespace
+
+std::vector<IdleTime> idle_times(const Program& program) {
+  const std::map<int, int> waits = waits_of(program);
+  std::vector<int> last_use(program.buffers.size(), -1);  // -1 = it is not live
+  std::vector<IdleTime> found;
+  for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
+    const Instruction& instruction = program.instructions[index(i)];
+    int end = i;
+    if (instruction.lane != Lane::Compute) end = waits.at(i);
+    for (const auto& ids : {instruction.reads, instruction.writes}) {
+      for (const int id : ids) {
+        int& last = last_use[index(id)];
+        if (last >= 0 && i > last + 1 && moves(program.buffers[index(id)]))
+          found.push_back({id, last, i});
+        last = std::max(last, end);
+      }
+    }
+    for (const int id : instruction.frees) last_use[index(id)] = -1;
+  }
+  std::sort(found.begin(), found.end(), [](const IdleTime& a, const IdleTime& b) {
+    return std::tie(a.buffer, a.last_use) < std::tie(b.buffer, b.last_use);
+  });
+  return found;
+}
+
+Program with_offloads(Program program, const std::vector<Offload>& offloads,
+                      const std::map<Tier, TierLinks>& links) {
+  OffloadWriter writer(program, links);
+  for (const Offload& offload : offloads) writer.add(offload);
+  writer.write();
+  return program;
+}
+
+}  // namespace garonne::plan
