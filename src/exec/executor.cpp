@@ -65,6 +65,15 @@ Executor::Executor(const nn::Model& model, const plan::Program& program, const M
   expect(program.tier(Tier::Device).granularity == machine.tier->granularity(),
          fmt::format("the Program counts memory in multiples of {} B, and the device in {} B",
                      program.tier(Tier::Device).granularity, machine.tier->granularity()));
+  for (const plan::Buffer& buffer : program.buffers) {
+    if (buffer.tier == Tier::Device) continue;
+    device::TierMemory* const memory = memory_below(buffer.tier);
+    expect(memory != nullptr && memory->granularity() == program.tier(buffer.tier).granularity,
+           fmt::format("the Program has {} on the tier {}, which is not there or counts otherwise",
+                       buffer.name, to_string(buffer.tier)));
+  }
+  expect(machine.device->kind() != DeviceKind::Cuda || !has_copies(),
+         "a Program that moves buffers of a GPU to other tiers, which lanes of GPUs do not do yet");
   static_buffers_ = StaticBuffers(machine.state->buffers, program);
   for (const plan::Instruction& instruction : program.instructions)
     activities_.push_back(plan::describe(instruction));
@@ -100,6 +109,11 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
       return all_gather(instruction, number, running);
     case plan::Operation::KeepShard:
       return keep_shard(instruction, running);
+    case plan::Operation::CopyOut:
+    case plan::Operation::CopyIn:
+    case plan::Operation::DiskWrite:
+    case plan::Operation::DiskRead:
+      return copy(instruction, number, running);
     case plan::Operation::Wait:
       return await_transfer(index(instruction.completes), running);
     case plan::Operation::SumSquares:

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "device/disk_tier.hpp"
+#include "device/tier_memory.hpp"
 #include "dist/transport.hpp"
 #include "exec/device_tier.hpp"
 #include "exec/model_state.hpp"
@@ -54,8 +56,10 @@ struct StepOutputs {
   double gradient_norm = 0;
   std::vector<double> report;                   // what a forward-only Program hands out, as double
   std::vector<plan::Measurement> measurements;  // one an instruction
-  std::int64_t peak_bytes = 0;                  // static bytes included
-  double data_seconds = 0;                      // in which the host waited for StepInputs::load
+  // After each instruction, on each tier below the device that there is.
+  std::map<Tier, std::vector<std::int64_t>> live_bytes_below;
+  std::int64_t peak_bytes = 0;  // static bytes included
+  double data_seconds = 0;      // in which the host waited for StepInputs::load
 };
 
 // What a step may touch. All must outlive the executor.
@@ -63,6 +67,9 @@ struct Machine {
   device::Device* device = nullptr;
   DeviceTier* tier = nullptr;
   Staging* staging = nullptr;  // of a GPU; null where the host reaches the device's memory
+  // Below the device; null where Programs have nothing there.
+  device::TierMemory* host = nullptr;
+  device::DiskTier* disk = nullptr;
   ModelState* state = nullptr;
   const nn::Products* products = nullptr;
   const optim::Optimizer* optimizer = nullptr;
@@ -123,7 +130,7 @@ class Executor {
   void begin_pass(const plan::Instruction& instruction, Running& running);
   void finish_pass(const plan::Instruction& instruction, Running& running);
   dist::Transport& transport_of(const plan::Instruction& instruction) const;
-  static void await_transfer(std::size_t number, Running& running);
+  void await_transfer(std::size_t number, Running& running);
   static void hand_to_transport(std::size_t number, Running& running, dist::Transport& transport,
                                 std::function<dist::Ticket()> start);
   void send(const plan::Instruction& instruction, std::size_t number, Running& running);
@@ -131,6 +138,11 @@ class Executor {
   void all_reduce(const plan::Instruction& instruction, std::size_t number, Running& running);
   void reduce_scatter(const plan::Instruction& instruction, std::size_t number, Running& running);
   void all_gather(const plan::Instruction& instruction, std::size_t number, Running& running);
+  device::TierMemory* memory_below(Tier tier) const;
+  bool has_copies() const;
+  void copy(const plan::Instruction& instruction, std::size_t number, Running& running);
+  static void give_back(int buffer, Running& running);
+  void start_copy(std::size_t number, Running& running);
   void keep_shard(const plan::Instruction& instruction, Running& running);
   at::Tensor part(const plan::Range& range, const Running& running) const;
   std::vector<at::Tensor> parameters_of(const plan::Instruction& instruction,

@@ -35,6 +35,13 @@ dist::Transport& Executor::transport_of(const plan::Instruction& instruction) co
 
 void Executor::await_transfer(std::size_t number, Running& running) {
   Transfer& transfer = running.transfers.at(number);
+  if (transfer.copies) {
+    expect(!transfer.joined, "a second wait for a copy");
+    // Where lanes are put to work from another thread, that has ordered them already.
+    if (!memory_apart()) machine_.device->order(Lane::Compute, running.marks.at(number));
+    transfer.joined = true;
+    return;
+  }
   expect(transfer.transport != nullptr && !transfer.joined, "a wait without its reduction");
   transfer.transport->wait(transfer.ticket);
   transfer.joined = true;
@@ -43,7 +50,9 @@ void Executor::await_transfer(std::size_t number, Running& running) {
 // What it does is started by the lane of the instruction.
 void Executor::hand_to_transport(std::size_t number, Running& running, dist::Transport& transport,
                                  std::function<dist::Ticket()> start) {
-  running.transfers[number] = {&transport, std::move(start), {}};
+  Transfer& transfer = running.transfers[number];
+  transfer.transport = &transport;
+  transfer.start = std::move(start);
 }
 
 void Executor::send(const plan::Instruction& instruction, std::size_t number, Running& running) {

@@ -66,6 +66,17 @@ class LanesEnd {
   bool dismissed_ = false;
 };
 
+// The contents of a buffer of the device on a tier below it, and how the tensor looked.
+struct Lowered {
+  device::TierMemory* memory = nullptr;
+  device::Span block;      // of it
+  std::int64_t bytes = 0;  // of the tensor's storage
+  at::ScalarType type = at::kFloat;
+  std::vector<std::int64_t> sizes;
+  std::vector<std::int64_t> strides;
+  std::int64_t offset = 0;  // elements
+};
+
 // What an instruction has a transport do. `start` holds addresses: tensors would live longer than
 // the Program says.
 struct Transfer {
@@ -73,6 +84,9 @@ struct Transfer {
   std::function<dist::Ticket()> start;
   dist::Ticket ticket;
   bool joined = false;  // Compute's own
+  // In place of a transport: a copy between tiers, of addresses, too.
+  std::function<void()> copy;
+  bool copies = false;
 };
 
 // Everything that lives from the start of a step to its end. It is Compute's while the step runs,
@@ -88,6 +102,12 @@ struct Executor::Running {
         marks(program.instructions.size()) {
     outputs.measurements.reserve(program.instructions.size());
   }
+  // Of a step that ends with an exception, once its lanes have ended.
+  ~Running() {
+    for (const auto& [id, what] : lowered) what.memory->release(what.block);
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
 
   const StepInputs inputs;
   std::vector<at::Tensor> buffers;
@@ -96,6 +116,7 @@ struct Executor::Running {
   std::vector<Staging::Kept> pinned;                   // those that a GPU reaches
   std::vector<std::vector<at::Tensor>> staged;         // by micro-batch: loaded, on the host
   std::vector<Transfer> transfers;                     // by instruction
+  std::map<int, Lowered> lowered;                      // by buffer below the device
   std::vector<device::Mark> marks;                     // by instruction on another lane; the host's
   device::Mark begun{Lane::Collective, 0};  // of the last collective on another lane; the host's
   std::chrono::steady_clock::time_point start;  // of the instruction

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -69,11 +70,14 @@ StepOutputs Executor::run(const StepInputs& inputs) {
 }
 
 void Executor::run_here(Running& running) {
+  std::optional<LanesEnd> lanes;
+  if (has_copies()) lanes.emplace(*machine_.device);
   const DeviceScope scope(*machine_.tier);
   for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
     carry_out(number, running);
     expect_finite(program_.instructions[number], running.inputs.step, running.outputs);
   }
+  if (lanes) lanes->dismiss();
 }
 
 void Executor::run_apart(const std::shared_ptr<Running>& running) {
@@ -86,7 +90,8 @@ void Executor::run_apart(const std::shared_ptr<Running>& running) {
     issue(number, running);
     expect_finite(program_.instructions[number], running->inputs.step, running->outputs);
   }
-  for (const Lane lane : {Lane::Compute, Lane::Message, Lane::Collective})
+  for (const Lane lane : {Lane::Compute, Lane::Message, Lane::Collective, Lane::CopyOut,
+                          Lane::CopyIn, Lane::DiskWrite, Lane::DiskRead})
     device.wait(device.mark(lane));
   lanes.dismiss();
 }
@@ -169,7 +174,13 @@ void Executor::begin(std::size_t number, Running& running) {
 void Executor::end(std::size_t number, Running& running) {
   const plan::Instruction& instruction = program_.instructions[number];
   check_made(instruction, running);
-  for (const int freed : instruction.frees) running.buffers[index(freed)].reset();
+  for (const int freed : instruction.frees) {
+    if (program_.buffers[index(freed)].tier == Tier::Device) {
+      running.buffers[index(freed)].reset();
+    } else {
+      give_back(freed, running);
+    }
+  }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - running.start;
   plan::Measurement measurement;
   measurement.seconds = taken.count();
@@ -177,15 +188,21 @@ void Executor::end(std::size_t number, Running& running) {
   measurement.peak_bytes = machine_.tier->peak_bytes();
   running.outputs.peak_bytes = std::max(running.outputs.peak_bytes, measurement.peak_bytes);
   running.outputs.measurements.push_back(measurement);
+  for (const Tier tier : {Tier::Host, Tier::Disk}) {
+    if (const device::TierMemory* const memory = memory_below(tier))
+      running.outputs.live_bytes_below[tier].push_back(memory->live_bytes());
+  }
 }
 
 void Executor::start_transfer(std::size_t number, Running& running) {
   Transfer& transfer = running.transfers[number];
+  if (transfer.copy) return start_copy(number, running);
   if (!transfer.start) return;
   // What it follows has begun, and is to have ended.
   for (const int earlier : program_.instructions[number].after) {
     const Transfer& before = running.transfers[index(earlier)];
     if (before.transport != nullptr) before.transport->wait(before.ticket);
+    if (before.copies && !memory_apart()) machine_.device->wait(running.marks[index(earlier)]);
   }
   transfer.ticket = transfer.start();
   transfer.start = nullptr;
@@ -204,6 +221,10 @@ void Executor::fill_loaded(std::size_t number, Running& running) {
 void Executor::check_made(const plan::Instruction& instruction, const Running& running) const {
   for (const int id : instruction.writes) {
     const plan::Buffer& buffer = program_.buffers[index(id)];
+    if (buffer.tier != Tier::Device) {
+      expect_of(instruction, running.lowered.contains(id), "did not make " + buffer.name);
+      continue;
+    }
     const at::Tensor& tensor = running.buffers[index(id)];
     if (!tensor.defined() && buffer.bytes == 0) continue;
     if (!tensor.defined())

@@ -8,12 +8,15 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "device/cpu_device.hpp"
+#include "device/disk_tier.hpp"
+#include "device/emulated_device.hpp"
 #include "exec/executor.hpp"
 #include "exec/host_access.hpp"
 #include "exec/profile/profile.hpp"
@@ -41,6 +44,11 @@ struct Setting {
   // Another model than the GPT of these sizes.
   std::function<nn::Model(const Setting&, const nn::Declaration&)> model = nullptr;
   bool nominal_seconds = false;  // plans go by these, not by those that are measured
+  // Changes the step's Program before it runs.
+  std::function<plan::Program(plan::Program)> change = nullptr;
+  // Lanes that are late in another way with each; none: a CPU.
+  std::optional<std::uint64_t> emulated_seed = std::nullopt;
+  std::string disk_folder = "";  // of the tier below the host; none where empty
 
   std::string text() const {
     return std::string(precision_name(precision)) + " " + plan + ", micro-batches " +
@@ -109,11 +117,24 @@ class Rank {
           plan::same_for_all(schedule_of(model_.graph, setting.plan), setting.micro_batches));
     }
     evaluation_ = plan::make_forward_program(model_.graph, step, model_.graph.loss);
+    if (setting.disk_folder.empty()) {
+      host_ = std::make_unique<device::TierMemory>(
+          device::TierSettings{.tier = Tier::Host, .limit_bytes = std::int64_t{1} << 28});
+      program_.tier(Tier::Host).granularity = host_->granularity();
+    } else {
+      disk_ = std::make_unique<device::DiskTier>(setting.disk_folder, std::int64_t{1} << 26);
+      program_.tier(Tier::Disk).granularity = disk_->memory().granularity();
+    }
+    if (setting.change) program_ = setting.change(std::move(program_));
     prediction_ = plan::replay(program_);
-    tier_ = std::make_unique<DeviceTier>(limit);
+    if (setting.emulated_seed) {
+      device_ = std::make_unique<device::EmulatedDevice>(
+          device::EmulatedSettings{.delay_seed = setting.emulated_seed, .compute_thread = true});
+    }
+    tier_ = std::make_unique<DeviceTier>(limit, device_->kind());
     const DeviceScope scope(*tier_);
     state_ =
-        initial_state(device_.queue(Lane::Compute), model_, setting.precision, 11,
+        initial_state(device_->queue(Lane::Compute), model_, setting.precision, 11,
                       std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
   }
 
@@ -125,7 +146,9 @@ class Rank {
   StepOutputs run(const plan::Program& program, std::int64_t number, double learning_rate,
                   bool training) {
     Machine machine;
-    machine.device = &device_;
+    machine.device = device_.get();
+    machine.host = host_.get();
+    machine.disk = disk_.get();
     machine.tier = tier_.get();
     machine.state = &state_;
     machine.products = &products_;
@@ -158,6 +181,10 @@ class Rank {
   plan::Prediction evaluation_prediction() const { return plan::replay(evaluation_); }
   const DeviceTier& tier() const { return *tier_; }
   ModelState& state() { return state_; }
+  // Below the device.
+  std::int64_t live_bytes(Tier tier) const {
+    return tier == Tier::Host ? host_->live_bytes() : disk_->memory().live_bytes();
+  }
   const std::vector<std::vector<double>>& gradients() const { return gradients_; }
 
   double clip_norm = 0;
@@ -171,7 +198,7 @@ class Rank {
                std::to_string(setting_.hidden)];
     // Another library may be as fast and be chosen another time; bits are compared, so there is
     // one.
-    profile_model(device_.queue(Lane::Compute), model_, declaration_, table, [](int, int) {});
+    profile_model(device_->queue(Lane::Compute), model_, declaration_, table, [](int, int) {});
     plan::apply_costs(table, model_.graph);
     if (setting_.nominal_seconds) plan::estimate_seconds({}, model_.graph);
     products_ = nn::Products::from_json(table.products);
@@ -186,7 +213,9 @@ class Rank {
   plan::Program program_;
   plan::Program evaluation_;
   plan::Prediction prediction_;
-  device::CpuDevice device_;
+  std::unique_ptr<device::Device> device_ = std::make_unique<device::CpuDevice>();
+  std::unique_ptr<device::TierMemory> host_;
+  std::unique_ptr<device::DiskTier> disk_;
   std::unique_ptr<DeviceTier> tier_;
   ModelState state_;
   std::vector<std::vector<double>> gradients_;
