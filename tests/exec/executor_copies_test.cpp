@@ -117,7 +117,7 @@ TEST_F(Copies, MakeRoomOnTheDevice) {
   setting.change = [](plan::Program program) {
     std::vector<plan::Offload> offloads;
     for (const plan::IdleTime& idle : plan::idle_times(program))
-      offloads.push_back({idle, Tier::Host, idle.last_use + 1, idle.next_use});
+      offloads.push_back({idle, Tier::Host, idle.complete_at, idle.last_use + 1, idle.next_use});
     return plan::with_offloads(std::move(program), offloads, {{Tier::Host, {}}});
   };
   Rank moving(setting);

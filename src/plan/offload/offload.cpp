@@ -40,21 +40,25 @@ class OffloadWriter {
   OffloadWriter(Program& program, const std::map<Tier, TierLinks>& links)
       : program_(program), links_(links), edit_(program) {}
 
-  void add(const Offload& offload) {
-    const IdleTime& idle = offload.idle;
-    expect(idle.last_use < offload.room_from && offload.room_from <= offload.back_from &&
-               offload.back_from <= idle.next_use,
-           "an offload comes back before it has gone");
-    const auto links = links_.find(offload.tier);
-    expect(links != links_.end(), "an offload goes to a tier without links");
-    const int lower = buffer_below(idle.buffer, offload.tier);
-    const int out = edit_.insert_after(
-        idle.last_use, copy(idle.buffer, lower, micro_batch_at(idle.last_use), links->second.out));
-    edit_.insert_before(offload.room_from, wait(out, idle.buffer));
-    const int in = edit_.insert_before(
-        offload.back_from,
-        copy(lower, idle.buffer, micro_batch_at(idle.next_use), links->second.in));
-    edit_.insert_before(idle.next_use, wait(in, lower));
+  // At one place what makes room comes first, then what takes it; waits for what comes back are
+  // last, behind the beginning of copies for later.
+  void add(const std::vector<Offload>& offloads) {
+    std::vector<Moved> all;
+    for (const Offload& offload : offloads) all.push_back(moved(offload));
+    for (Moved& one : all) {
+      const int place = one.offload->out_behind;
+      one.out = edit_.insert_after(
+          place, copy(one.buffer, one.lower, micro_batch_at(place), one.links->out));
+    }
+    for (const Moved& one : all)
+      edit_.insert_before(one.offload->room_from, wait(one.out, one.buffer));
+    for (Moved& one : all) {
+      one.in = edit_.insert_before(
+          one.offload->back_from,
+          copy(one.lower, one.buffer, micro_batch_at(one.offload->idle.next_use), one.links->in));
+    }
+    for (const Moved& one : all)
+      edit_.insert_before(one.offload->idle.next_use, wait(one.in, one.lower));
   }
 
   void write() {
@@ -65,6 +69,27 @@ class OffloadWriter {
   }
 
  private:
+  struct Moved {
+    const Offload* offload = nullptr;
+    const TierLinks* links = nullptr;
+    int buffer = -1;
+    int lower = -1;
+    int out = -1;  // numbers of the copies
+    int in = -1;
+  };
+
+  Moved moved(const Offload& offload) {
+    const IdleTime& idle = offload.idle;
+    expect(idle.complete_at <= offload.out_behind && offload.out_behind <= idle.last_use,
+           "an offload begins before there is anything, or when it is to have gone");
+    expect(idle.last_use < offload.room_from && offload.room_from <= offload.back_from &&
+               offload.back_from <= idle.next_use,
+           "an offload comes back before it has gone");
+    const auto links = links_.find(offload.tier);
+    expect(links != links_.end(), "an offload goes to a tier without links");
+    return {&offload, &links->second, idle.buffer, buffer_below(idle.buffer, offload.tier)};
+  }
+
   int micro_batch_at(int place) const { return program_.instructions[index(place)].micro_batch; }
 
   int buffer_below(int id, Tier tier) {
@@ -115,6 +140,7 @@ class OffloadWriter {
 std::vector<IdleTime> idle_times(const Program& program) {
   const std::map<int, int> waits = waits_of(program);
   std::vector<int> last_use(program.buffers.size(), -1);  // -1 = it is not live
+  std::vector<int> complete_at(program.buffers.size(), -1);
   std::vector<IdleTime> found;
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
     const Instruction& instruction = program.instructions[index(i)];
@@ -123,11 +149,14 @@ std::vector<IdleTime> idle_times(const Program& program) {
     for (const auto& ids : {instruction.reads, instruction.writes}) {
       for (const int id : ids) {
         int& last = last_use[index(id)];
-        if (last >= 0 && i > last + 1 && moves(program.buffers[index(id)]))
-          found.push_back({id, last, i});
+        if (last >= 0 && i > last + 1 && moves(program.buffers[index(id)])) {
+          found.push_back({id, complete_at[index(id)], last, i});
+          complete_at[index(id)] = i;
+        }
         last = std::max(last, end);
       }
     }
+    for (const int id : instruction.writes) complete_at[index(id)] = end;
     for (const int id : instruction.frees) last_use[index(id)] = -1;
   }
   std::sort(found.begin(), found.end(), [](const IdleTime& a, const IdleTime& b) {
@@ -139,7 +168,7 @@ std::vector<IdleTime> idle_times(const Program& program) {
 Program with_offloads(Program program, const std::vector<Offload>& offloads,
                       const std::map<Tier, TierLinks>& links) {
   OffloadWriter writer(program, links);
-  for (const Offload& offload : offloads) writer.add(offload);
+  writer.add(offloads);
   writer.write();
   return program;
 }

@@ -15,6 +15,8 @@ namespace garonne::plan {
 // lasts until its Wait.
 struct IdleTime {
   int buffer = -1;
+  // Behind it the buffer has what it has in the idle time, and is there.
+  int complete_at = -1;
   int last_use = -1;
   int next_use = -1;
 
@@ -25,10 +27,12 @@ struct IdleTime {
 // buffer and then in order.
 std::vector<IdleTime> idle_times(const Program& program);
 
-// last_use < room_from <= back_from <= next_use, in places of the list.
+// Places of the list, with complete_at <= out_behind <= last_use < room_from <= back_from <=
+// next_use.
 struct Offload {
   IdleTime idle;
   Tier tier = Tier::Host;
+  int out_behind = -1;  // what reads it may run beside the copy
   int room_from = -1;  // this instruction has the bytes of the buffer: the copy is waited for first
   int back_from = -1;  // they are taken again when this one begins, and are needed by the next use
 };

@@ -66,7 +66,21 @@ TEST(IdleTimes, AreThoseBetweenTwoUses) {
         if (!names(i) || frees(i)) continue;
         int next = i + 1;
         while (!names(next) && !frees(next)) ++next;
-        if (names(next) && next > i + 1) slow.push_back({id, i, next});
+        if (!names(next) || next == i + 1) continue;
+        // The last write, or the use behind which the buffer was idle before.
+        int complete = i;
+        const auto writes = [&](int place) {
+          const Instruction& one = program.instructions[at(place)];
+          return std::count(one.writes.begin(), one.writes.end(), id) > 0;
+        };
+        while (!writes(complete) && names(complete - 1)) --complete;
+        if (!writes(complete)) {
+          bool idle_before = false;
+          for (int earlier = complete - 1; earlier >= 0 && !idle_before; --earlier)
+            idle_before = names(earlier);
+          ASSERT_TRUE(idle_before);
+        }
+        slow.push_back({id, complete, i, next});
       }
     }
     EXPECT_EQ(idle_times(program), slow) << seed;
@@ -125,7 +139,7 @@ TEST(Offloads, BytesAreOnTheTierWhereTheyAre) {
       for (const Offload& offload : offloads) {
         const std::int64_t bytes = program.buffers[at(offload.idle.buffer)].bytes;
         if (offload.room_from <= i && i < offload.back_from) device -= bytes;
-        if (offload.idle.last_use < i && i < offload.idle.next_use)
+        if (offload.out_behind < i && i < offload.idle.next_use)
           lower[offload.tier] += round_up(bytes, program.tier(offload.tier).granularity);
       }
       EXPECT_EQ(after.during_bytes[place], device);
@@ -159,7 +173,7 @@ Small small() {
   made.program.instructions.front().writes = {0};
   made.program.instructions.back().reads = {0};
   made.program.instructions.back().frees = {0};
-  made.offload = {{0, 0, 9}, Tier::Host, 4, 6};
+  made.offload = {{0, 0, 0, 9}, Tier::Host, 0, 4, 6};
   return made;
 }
 
@@ -182,7 +196,7 @@ TEST(Offloads, OfOneLaneQueueBehindEachOther) {
   one.program.instructions[1].writes = {1};
   one.program.instructions[8].reads = {1};
   one.program.instructions[8].frees = {1};
-  const Offload second = {{1, 1, 8}, Tier::Host, 5, 5};
+  const Offload second = {{1, 1, 1, 8}, Tier::Host, 1, 5, 5};
   const std::map<Tier, TierLinks> both = {{Tier::Host, {{0, 4096 / 3.0}, {0, 4096 / 0.5}}}};
   const Program with = with_offloads(one.program, {one.offload, second}, both);
   const auto spans = spans_of(with);

@@ -22,6 +22,7 @@ inline std::vector<Offload> random_offloads(const Program& program, std::mt19937
     Offload offload;
     offload.idle = idle;
     offload.tier = tiers[random() % tiers.size()];
+    offload.out_behind = between(idle.complete_at, idle.last_use);
     offload.room_from = between(idle.last_use + 1, idle.next_use);
     offload.back_from = between(offload.room_from, idle.next_use);
     offloads.push_back(offload);

@@ -1,0 +1,37 @@
+// Which idle times of a Program are spent on a lower tier, and from when to when, so that the
+// device holds no more than a budget and as little time as possible is lost.
+//
+// Greedy: while some place of the list is over the budget, the idle time that takes off most bytes
+// over the budget for a second lost; a copy loses what the lanes have no time for. Then what is
+// away stays no longer away than its room is needed, so that copies have as much time as there is.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/device.hpp"
+#include "plan/offload/offload.hpp"
+#include "plan/program/program.hpp"
+
+namespace garonne::plan {
+
+// What is below the device.
+struct LowerTier {
+  TierLinks links;
+  std::int64_t budget_bytes = 0;
+};
+
+struct OffloadRequest {
+  std::int64_t budget_bytes = 0;  // of the device
+  std::map<Tier, LowerTier> tiers;
+  std::int64_t least_bytes = 0;  // smaller buffers stay: their copies would be all latency
+};
+
+// In their order in the list; none where the Program is within the budget as it is. Nothing where
+// no choice of idle times is within all budgets that the search finds.
+std::optional<std::vector<Offload>> choose_offloads(const Program& program,
+                                                    const OffloadRequest& request);
+
+}  // namespace garonne::plan
