@@ -1,0 +1,109 @@
+// Plans that make values again and plans that move them below, under one budget.
+#include "plan/offload/tier_planner.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "base/error.hpp"
+#include "plan/program/live_bytes.hpp"
+#include "plan/program/program_interpreter.hpp"
+#include "plan/program/proofs.hpp"
+#include "plan/program/replay.hpp"
+#include "plan/step/graphs.hpp"
+
+namespace garonne::plan::test {
+namespace {
+
+std::optional<StagePlan> recompute_only(const ModelGraph& graph, const StepShape& step,
+                                        const StageWish& wish) {
+  try {
+    return plan_stage(graph, step, wish);
+  } catch (const PlanError&) {
+    return std::nullopt;
+  }
+}
+
+// Of keep-all's Program.
+std::optional<double> offload_only(const ModelGraph& graph, const StepShape& step,
+                                   const TierWish& wish) {
+  const Program program = make_training_program(
+      graph, step, same_for_all(schedule_of(graph, "keep-all"), step.micro_batches));
+  const auto offloads =
+      choose_offloads(program, {wish.stage.budget_bytes, wish.tiers, wish.least_bytes});
+  if (!offloads) return std::nullopt;
+  return with_offloads(program, *offloads, {{Tier::Host, wish.tiers.at(Tier::Host).links}}).seconds;
+}
+
+TEST(TierPlanner, IsNoWorseThanEitherWayAlone) {
+  int better_than_both = 0;
+  int below_the_smallest = 0;
+  int cells = 0;
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE(seed);
+    const ModelGraph graph =
+        seed % 4 != 3 ? chain(3 + static_cast<int>(seed) / 2, 2) : random_graph(seed);
+    const StepShape step = step_shape(1 + static_cast<int>(seed) % 2, 1, 0);
+    const StagePlan most = plan_stage(graph, step, {std::numeric_limits<std::int64_t>::max() / 2});
+    const double rate = static_cast<double>(most.prediction.peak_bytes) / most.prediction.seconds *
+                        (seed % 3 == 0 ? 0.5 : 2);
+    for (const int percent : {12, 40, 70}) {
+      TierWish wish;
+      wish.stage.budget_bytes =
+          most.prediction.static_bytes +
+          (most.prediction.peak_bytes - most.prediction.static_bytes) * percent / 100;
+      wish.tiers = {{Tier::Host, {{{0, rate}, {0, rate}}, std::int64_t{1} << 40}}};
+      wish.least_bytes = 0;
+      const auto again = recompute_only(graph, step, wish.stage);
+      const auto moved = offload_only(graph, step, wish);
+      std::optional<StagePlan> both;
+      try {
+        both = plan_stage_on_tiers(graph, step, wish);
+      } catch (const PlanError&) {
+      }
+      EXPECT_EQ(both.has_value() || (!again && !moved), true);
+      if (!both) continue;
+      ++cells;
+      const double seconds = both->prediction.seconds;
+      const double never = std::numeric_limits<double>::infinity();
+      const double alone =
+          std::min(again ? again->prediction.seconds : never, moved.value_or(never));
+      EXPECT_LE(seconds, alone + 1e-12);
+      EXPECT_LE(both->prediction.peak_bytes, wish.stage.budget_bytes);
+      EXPECT_EQ(both->program.peak_bytes, both->prediction.peak_bytes);
+      EXPECT_NO_THROW(check_budgets(both->program, both->prediction));
+      EXPECT_NO_THROW(prove(both->program, graph));
+      const Outcome outcome = interpret({{&graph, &both->program}}, LaneTiming::Late);
+      EXPECT_EQ(outcome, interpret({{&graph, &most.program}}, LaneTiming::Early));
+      better_than_both += seconds < alone * (1 - 1e-9);
+      below_the_smallest += !again;
+    }
+  }
+  std::printf("%d of %d plans are faster than both ways alone, %d below the smallest budget\n",
+              better_than_both, cells, below_the_smallest);
+  EXPECT_GT(cells, 10);
+  EXPECT_GT(better_than_both, 2);
+}
+
+TEST(TierPlanner, WithoutTiersOrNeedIsPlanStage) {
+  const ModelGraph graph = chain(5, 2);
+  const StepShape step = step_shape(1, 1, 0);
+  const StagePlan most = plan_stage(graph, step, {std::numeric_limits<std::int64_t>::max() / 2});
+  const std::int64_t least = most.minimum_budget_bytes;
+  for (const std::int64_t budget :
+       {least, (least + most.prediction.peak_bytes) / 2, most.prediction.peak_bytes}) {
+    TierWish wish;
+    wish.stage.budget_bytes = budget;
+    const StagePlan alone = plan_stage(graph, step, wish.stage);
+    EXPECT_EQ(program_hash(plan_stage_on_tiers(graph, step, wish).program),
+              program_hash(alone.program));
+  }
+  TierWish wish;
+  wish.stage.budget_bytes = least - 64;
+  EXPECT_THROW(plan_stage_on_tiers(graph, step, wish), PlanError);
+}
+
+}  // namespace
+}  // namespace garonne::plan::test
