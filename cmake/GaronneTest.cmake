@@ -31,7 +31,7 @@ set(GARONNE_MPIEXEC_FLAGS "${garonne_launcher_flags}" CACHE STRING "Flags of the
 # Time limits are those of programs without sanitizers, times this.
 set(GARONNE_TEST_PATIENCE 1)
 if(GARONNE_SANITIZERS)
-  set(GARONNE_TEST_PATIENCE 6)
+  set(GARONNE_TEST_PATIENCE 12)
 endif()
 
 # Libraries of garonne_add_test may be rooms; those with torch bring the precompiled header.

@@ -315,7 +315,10 @@ Mark CudaDevice::timed_mark(Lane lane) {
   if (stream_of(lane) == nullptr) return ThreadedDevice::timed_mark(lane);
   const std::string activity = "timed mark";
   if (!clock().over()) fork(lane, {}, activity);
-  return record(lane, activity, true);
+  const Mark mark = record(lane, activity, true);
+  // Or what fails next would be told by its name.
+  if (settings_.synchronous) hold(mark);
+  return mark;
 }
 
 double CudaDevice::seconds(Mark from, Mark to) const {

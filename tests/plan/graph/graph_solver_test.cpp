@@ -157,7 +157,8 @@ TEST(GraphSolvers, StopAtTheTimeLimitAndSaySo) {
   const ComputationGraph graph = make_residual_graph(400, 1);
   GraphSolverOptions options;
   options.iterations = 1'000'000'000;
-  options.time_limit_seconds = 0.2;
+  // The first answer is within it on slow machines, too.
+  options.time_limit_seconds = 1;
   const std::int64_t budget = keep_all_peak(graph) / 2;
   const GraphAnswer answer = graph_solver("annealing").solve(graph, budget, options);
   EXPECT_TRUE(answer.stopped_by_time_limit);
