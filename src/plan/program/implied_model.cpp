@@ -188,6 +188,7 @@ class ImpliedModel {
   // From no node.
   void comes(int value, int buffer) {
     says(value >= 0 && value < first_made_, "is of no value");
+    says(buffer >= 0, "makes nothing");
     ValueSpec& spec = graph_.values[index(value)];
     spec.loaded = true;
     name_and_size(spec, buffer);

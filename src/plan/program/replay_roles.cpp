@@ -139,7 +139,10 @@ void RoleCheck::check(int number, const Instruction& instruction) {
                 "lacks an input");
     known(id, "input");
   }
-  for (const int id : arguments.record) known(id, "record");
+  for (const int id : arguments.record) {
+    expect_role(id >= 0, "has a private slot without a buffer");
+    known(id, "record");
+  }
   for (const int id : arguments.input_gradients) known(id, "input gradient");
   for (const int id : arguments.accumulated) known(id, "accumulated gradient");
   known(arguments.output, "output");

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "plan/program/replay.hpp"
 #include "plan/step/graphs.hpp"
@@ -186,6 +187,21 @@ TEST(ReplayRoles, InputsThatAreNone) {
     instruction.arguments.inputs.clear();
     expect_illegal(program, "gathers nothing");
   });
+}
+
+TEST(ReplayRoles, PrivateSlotsHaveBuffers) {
+  int slots = 0;
+  for (const Operation operation : {Operation::ForwardKeep, Operation::Backward}) {
+    for_each(operation, [&](Program& program, Instruction& instruction) {
+      std::vector<int>& record = instruction.arguments.record;
+      if (record.empty()) return;
+      ++slots;
+      const int right = std::exchange(record.back(), -1);
+      expect_illegal(program, "private slot without a buffer");
+      record.back() = right;
+    });
+  }
+  EXPECT_GT(slots, 4);
 }
 
 TEST(ReplayRoles, PaddingIsZeroedWhereItIsMade) {
