@@ -103,5 +103,5 @@ function(garonne_add_script_test name)
   add_test(NAME ${name} COMMAND ${TEST_COMMAND} WORKING_DIRECTORY "${folder}")
   set_tests_properties(${name} PROPERTIES LABELS "script;${TEST_LABELS}" TIMEOUT ${TEST_TIMEOUT}
     PROCESSORS ${TEST_PROCESSORS}
-    ENVIRONMENT "GARONNE_BINARY=${PROJECT_BINARY_DIR}/bin/garonne;GARONNE_SOURCE=${PROJECT_SOURCE_DIR};OMP_NUM_THREADS=1;${garonne_test_environment}")
+    ENVIRONMENT "GARONNE_BINARY=${PROJECT_BINARY_DIR}/bin/garonne;GARONNE_SOURCE=${PROJECT_SOURCE_DIR};GARONNE_TEST_PATIENCE=${GARONNE_TEST_PATIENCE};OMP_NUM_THREADS=1;${garonne_test_environment}")
 endfunction()

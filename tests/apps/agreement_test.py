@@ -12,7 +12,7 @@ import struct
 import subprocess
 import unittest
 
-from support import BINARY, FIELDS_RUN_FILE, RUN_FILE, ProgramTest, run, series
+from support import BINARY, FIELDS_RUN_FILE, RUN_FILE, ProgramTest, patient, run, series
 
 # Keys that name files to read: ranks may have copies in different places.
 FILES = ["data.path", "data.validation", "data.statistics", "grid.schedule_file"]
@@ -49,7 +49,7 @@ def run_ranks(*ranks, timeout=60):
     command = ["mpirun"]
     for number, rank in enumerate(ranks):
         command += ([":"] if number else []) + ["-n", "1", *rank.command]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, errors="replace")
+    return subprocess.run(command, capture_output=True, text=True, timeout=patient(timeout), errors="replace")
 
 
 def build_id_place(program):

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-from support import BINARY, ProgramTest, SOURCE
+from support import BINARY, ProgramTest, SOURCE, patient
 
 FAKE = """#!/usr/bin/env python3
 import json, os, pathlib, subprocess, sys
@@ -53,7 +53,7 @@ class QuickstartTest(ProgramTest):
         (self.folder / "calls").unlink(missing_ok=True)
         listed = "\n".join(f"GPU {number}: made up" for number in range(gpus))
         done = subprocess.run(["bash", self.root / "scripts/quickstart", "--cuda", *arguments], capture_output=True, text=True,
-                              timeout=100, check=False,
+                              timeout=patient(100), check=False,
                               env=os.environ | {"PATH": f"{self.folder / 'path'}:{os.environ['PATH']}", "GPUS": listed})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         said = [json.loads(line) for line in (self.folder / "calls").read_text().splitlines()]
@@ -97,7 +97,7 @@ class HelpTest(unittest.TestCase):
 
     def help(self, script, *arguments):
         done = subprocess.run(["bash", self.folder / "checkout/scripts" / script, *arguments], capture_output=True, text=True,
-                              timeout=60, check=False, cwd=self.folder,
+                              timeout=patient(60), check=False, cwd=self.folder,
                               env=os.environ | {"PATH": f"{self.folder / 'path'}:{os.environ['PATH']}",
                                                 "PYTHONDONTWRITEBYTECODE": "1"})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from support import ProgramTest, RunningTest, metrics, processes_of_ranks, run
+from support import ProgramTest, RunningTest, metrics, patient, processes_of_ranks, run
 
 
 class UsageTest(ProgramTest):
@@ -232,7 +232,7 @@ class FailureTest(RunningTest):
                 processes = processes_of_ranks(job)
                 self.assertEqual(sorted(processes), [0, 1])
                 os.kill(processes[victim], signal.SIGKILL)
-                self.assertEqual(job.wait(timeout=10), 128 + signal.SIGKILL)
+                self.assertEqual(job.wait(timeout=patient(10)), 128 + signal.SIGKILL)
                 self.assertRegex(self.said(directory), rf"process rank {victim} with PID \d+ on node \S+ exited on signal 9")
 
     def test_a_signal_saves_and_stops(self):
@@ -240,7 +240,7 @@ class FailureTest(RunningTest):
             directory = self.directory(f"run-{ranks}")
             job = self.started(directory, "--grid.data", max(1, ranks), ranks=ranks)
             job.send_signal(signal.SIGUSR1)
-            self.assertEqual(job.wait(timeout=30), 75, self.said(directory)[-3000:])
+            self.assertEqual(job.wait(timeout=patient(30)), 75, self.said(directory)[-3000:])
             self.assertEqual(metrics(directory)[-1]["step"],
                              max(int(p.name[5:]) for p in (directory / "checkpoints").iterdir()))
 

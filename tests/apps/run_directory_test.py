@@ -8,7 +8,7 @@ import signal
 import time
 import unittest
 
-from support import FieldsTest, ProgramTest, RunningTest, metrics, run, series
+from support import FieldsTest, ProgramTest, RunningTest, metrics, patient, run, series
 
 
 def contents(directory):
@@ -37,7 +37,7 @@ class LockTest(RunningTest):
             for words in ("another run works in this directory", f"process {first.pid} on ", "run.directory"):
                 self.assertIn(words, second.stderr)
         # Readers are not held off.
-        deadline = time.time() + 60
+        deadline = time.time() + patient(60)
         while time.time() < deadline and not list((directory / "checkpoints").glob("step-*")):
             time.sleep(0.05)
         run("eval", directory)
@@ -60,12 +60,12 @@ class LockTest(RunningTest):
         for ranks in (0, 2):
             directory = self.directory(f"run-{ranks}")
             job = self.started(directory, "--grid.data", max(1, ranks), "--checkpoint.every", 2, ranks=ranks)
-            deadline = time.time() + 60
+            deadline = time.time() + patient(60)
             while time.time() < deadline and not list((directory / "checkpoints").glob("step-*")):
                 time.sleep(0.05)
             holder = json.loads((directory / "lock").read_text())["process"]
             os.kill(holder, signal.SIGKILL)
-            job.wait(timeout=30)
+            job.wait(timeout=patient(30))
             self.assertTrue((directory / "lock").exists())
             done = self.train(directory, "--train.steps", 1000000, "--train.stop_after", 1, check=75)
             self.assertIn(f"the lock of process {holder} on ", done.stdout)

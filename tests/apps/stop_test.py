@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from support import BINARY, SOURCE, ProgramTest, metrics, run, series
+from support import BINARY, SOURCE, ProgramTest, metrics, patient, run, series
 
 ALL = os.environ.get("GARONNE_ALL_STOPS") == "1"
 QUICK = ["--train.global_batch", 8, "--train.micro_batch", 2]
@@ -41,7 +41,7 @@ class StopTest(ProgramTest):
         return job, log.name
 
     def wait_for(self, what, happens, job=None, seconds=90):
-        end = time.monotonic() + seconds
+        end = time.monotonic() + patient(seconds)
         while not happens():
             self.assertTrue(job is None or job.poll() is None, f"the run ended before {what}")
             self.assertLess(time.monotonic(), end, f"no {what} within {seconds} s")
@@ -77,7 +77,7 @@ class StopTest(ProgramTest):
         self.wait_for_text(job, log, after)
         time.sleep(0.3)  # into the step
         job.send_signal(number)
-        self.assertEqual(job.wait(timeout=120), code, pathlib.Path(log).read_text()[-3000:])
+        self.assertEqual(job.wait(timeout=patient(120)), code, pathlib.Path(log).read_text()[-3000:])
         return directory, self.check_saved(directory, at_least)
 
     # An interrupt of mpirun leaves its ranks a second, and ends with 1 whatever they do.
@@ -106,7 +106,7 @@ class StopTest(ProgramTest):
         for _ in range(2):
             job.send_signal(signal.SIGINT)
             time.sleep(0.1)  # far less than the step that the first one waits for; signals at once would be one
-        self.assertEqual(job.wait(timeout=60), -signal.SIGINT)
+        self.assertEqual(job.wait(timeout=patient(60)), -signal.SIGINT)
         self.assertFalse((self.folder / "twice-interrupted" / "stopped").exists())
 
     @unittest.skipUnless(ALL, "many runs")
@@ -123,7 +123,7 @@ class StopTest(ProgramTest):
         self.wait_for_text(job, log, "step       2 ")
         ranks = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()
         os.kill(int(ranks[-1]), signal.SIGTERM)
-        self.assertEqual(job.wait(timeout=60), 75)
+        self.assertEqual(job.wait(timeout=patient(60)), 75)
         self.check_saved(directory, 2)
 
     def test_a_request_before_training_says_so_and_leaves_no_lock(self):
@@ -137,7 +137,7 @@ class StopTest(ProgramTest):
                     job.send_signal(signal.SIGUSR1)
                 else:
                     run("stop", directory)
-                self.assertEqual(job.wait(timeout=60), 75)
+                self.assertEqual(job.wait(timeout=patient(60)), 75)
                 self.assertFalse((directory / "lock").exists())
                 self.assertFalse((directory / "stop").exists())
                 if "step       1 " not in pathlib.Path(log).read_text():
@@ -157,7 +157,7 @@ class StopTest(ProgramTest):
         job, log = self.start(directory, *QUICK, ranks=2)
         self.wait_for_text(job, log, "step       2 ")
         asked = run("stop", directory, "--wait", "--timeout", 60)
-        self.assertEqual(job.wait(timeout=60), 75)
+        self.assertEqual(job.wait(timeout=patient(60)), 75)
         step = self.check_saved(directory, 2)
         self.assertIn(f"stopped after step {step}", asked.stdout)
         # A request that is left over stops no later run.
@@ -190,7 +190,7 @@ class StopTest(ProgramTest):
         self.addCleanup(lambda: waiting.poll() is None and waiting.kill())
         self.wait_for("request", (directory / "stop").exists)
         (directory / "lock").unlink()
-        output, _ = waiting.communicate(timeout=60)
+        output, _ = waiting.communicate(timeout=patient(60))
         self.assertIn("the run has ended", output)
         self.assertEqual(waiting.returncode, 0)
         self.assertFalse((directory / "stop").exists())
@@ -201,7 +201,7 @@ class StopTest(ProgramTest):
         ranks = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()
         stopped = int(ranks[-1])
         os.kill(stopped, signal.SIGSTOP)
-        self.assertEqual(job.wait(timeout=60), 4)
+        self.assertEqual(job.wait(timeout=patient(60)), 4)
         text = pathlib.Path(log).read_text()
         self.assertRegex(text, r"\[rank \d/2 .*\] waiting for [23] s in step \d+, .*: rank \d has not arrived")
         self.assertRegex(text, r"rank \d has not arrived within 4 s \(run.timeout\)")
@@ -211,7 +211,7 @@ class StopTest(ProgramTest):
         for name, options in (("pipe", ["--grid.data", "1", "--grid.pipeline", "2"]), *([("data", [])] if ALL else [])):
             with self.subTest(name):
                 command = ["bash", SOURCE / "slurm/train.sbatch", self.config, "--run.directory", self.folder / name, "--train.steps", "2", *options]
-                done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment, timeout=100, check=False)
+                done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment, timeout=patient(100), check=False)
                 self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
                 self.assertIn("pipeline 2" if name == "pipe" else "data 2", done.stdout)
 
@@ -238,13 +238,13 @@ class StopTest(ProgramTest):
                         job, log = self.start(self.folder / f"{name}-before", *options, ranks=ranks)
                         self.wait_for_text(job, log, "to stop")
                         job.send_signal(number)
-                        self.assertEqual(job.wait(timeout=60), code)
+                        self.assertEqual(job.wait(timeout=patient(60)), code)
                     with self.subTest(name, phase="after"):
                         directory = self.folder / f"{name}-after"
                         job, log = self.start(directory, *options, "--train.steps", 2, ranks=ranks)
                         self.wait_for_text(job, log, "step       2 ")
                         job.send_signal(number)
-                        self.assertIn(job.wait(timeout=60), (0, code))
+                        self.assertIn(job.wait(timeout=patient(60)), (0, code))
                         self.wait_for("the last checkpoint", (directory / "checkpoints/step-2/manifest.json").exists)
                         run("checkpoint", "verify", directory / "checkpoints/step-2")
 

@@ -63,6 +63,11 @@ threads = 1
 """
 
 
+def patient(seconds):
+    """A time limit: that of a program without sanitizers, which slow it down."""
+    return seconds * float(os.environ.get("GARONNE_TEST_PATIENCE", "1"))
+
+
 def run(*arguments, ranks=0, check=0, timeout=100, before=""):
     """Runs the program (under mpirun with `ranks`), and returns the finished process.
 
@@ -74,7 +79,7 @@ def run(*arguments, ranks=0, check=0, timeout=100, before=""):
     if before:
         quoted = " ".join("'" + part.replace("'", "'\\''") + "'" for part in command)
         command = ["bash", "-c", f"{before}; exec {quoted}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, errors="replace")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patient(timeout), errors="replace")
     if check is not None and done.returncode != check:
         raise AssertionError(
             f"exit code {done.returncode} where {check} was expected: {' '.join(command)}\n"
@@ -209,7 +214,7 @@ class RunningTest(ProgramTest):
                                     "--train.steps", "1000000", *map(str, overrides)],
                                    stdout=log, stderr=subprocess.STDOUT)
         self.addCleanup(self.end, job)
-        deadline = time.time() + 60
+        deadline = time.time() + patient(60)
         while time.time() < deadline and not ((directory / "metrics.jsonl").exists() and metrics(directory)):
             self.assertIsNone(job.poll(), "it ended")
             time.sleep(0.05)
