@@ -41,6 +41,9 @@ struct DiskRates {
   double write = 0;  // bytes a second
   double read = 0;
   bool half_duplex = false;  // reads and writes share one rate
+
+  bool known() const { return write > 0 && read > 0; }
+  bool operator==(const DiskRates&) const = default;
 };
 
 // The host of a node.

@@ -14,6 +14,7 @@ namespace {
 constexpr std::int64_t most_bytes = std::int64_t{1} << 48;
 constexpr double most_seconds = 1e12;
 constexpr double most_roof = 1e18;
+constexpr double most_disk_rate = 1e15;  // bytes a second
 
 // The issue seconds of a row, by key.
 constexpr std::pair<const char*, double CostRow::*> issue_keys[] = {
@@ -43,9 +44,14 @@ nlohmann::ordered_json to_json(const CostTable& table) {
       if (row.*seconds > 0) rows[key][name] = row.*seconds;
     }
   }
-  return {{"format", "garonne.costs"},  {"version", cost_table_version},
-          {"machine", table.machine},   {"product_roof", table.product_roof},
-          {"products", table.products}, {"rows", std::move(rows)}};
+  nlohmann::ordered_json json = {{"format", "garonne.costs"},  {"version", cost_table_version},
+                                 {"machine", table.machine},   {"product_roof", table.product_roof},
+                                 {"products", table.products}, {"rows", std::move(rows)}};
+  for (const auto& [folder, rates] : table.disks) {
+    json["disks"][folder] = {
+        {"latency_seconds", rates.latency_seconds}, {"write", rates.write}, {"read", rates.read}};
+  }
+  return json;
 }
 
 CostTable cost_table_from_json(const nlohmann::json& json, const std::string& path,
@@ -53,13 +59,23 @@ CostTable cost_table_from_json(const nlohmann::json& json, const std::string& pa
   const JsonFile file(json, path, owner);
   const JsonPlace root = file.root();
   root.expect_format("garonne.costs", cost_table_version);
-  root.expect_keys({"format", "version", "machine", "rows"}, {"product_roof", "products"});
+  root.expect_keys({"format", "version", "machine", "rows"}, {"product_roof", "products", "disks"});
   CostTable table;
   table.machine = root.key("machine").text();
   if (root.has("product_roof")) table.product_roof = root.key("product_roof").number(0, most_roof);
   if (root.has("products")) {
     for (const auto& [key, library] : root.key("products").members())
       table.products[key] = library.text();
+  }
+  if (root.has("disks")) {
+    for (const auto& [folder, source] : root.key("disks").members()) {
+      source.expect_keys({"latency_seconds", "write", "read"});
+      DiskRates rates;
+      rates.latency_seconds = source.key("latency_seconds").number(0, most_seconds);
+      rates.write = source.key("write").number(1, most_disk_rate);
+      rates.read = source.key("read").number(1, most_disk_rate);
+      table.disks.emplace(folder, rates);
+    }
   }
   for (const auto& [key, source] : root.key("rows").members()) {
     source.expect_keys(
@@ -147,6 +163,7 @@ void merge_shorter(const CostTable& from, CostTable& into) {
       known->second.*seconds = std::min(known->second.*seconds, row.*seconds);
   }
   into.product_roof = std::max(into.product_roof, from.product_roof);
+  for (const auto& [folder, rates] : from.disks) into.disks[folder] = rates;
 }
 
 NominalRates rates_of(const Cluster& cluster, Precision precision, ProductRounding rounding) {

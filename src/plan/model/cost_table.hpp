@@ -40,6 +40,8 @@ struct CostTable {
   std::map<std::string, CostRow> rows;  // by cost key
   nlohmann::json products = nlohmann::json::object();  // product key -> library
   double product_roof = 0;  // floating-point operations a second of the fastest large product
+  // By folder: of the disk below it, for all ranks of a node together, while they compute.
+  std::map<std::string, DiskRates> disks;
 };
 
 // The file format "garonne.costs" (docs/formats.md).

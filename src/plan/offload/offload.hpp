@@ -41,6 +41,8 @@ struct Offload {
 struct TierLinks {
   Link out;
   Link in;
+
+  bool operator==(const TierLinks&) const = default;
 };
 
 // The Program with the copies there and back, each on the lane of its kind, its waits, and a buffer

@@ -238,6 +238,17 @@ class OffloadSearch {
 
 }  // namespace
 
+std::int64_t bytes_without_the_idle(const Program& program, std::int64_t least_bytes) {
+  std::vector<std::int64_t> during = replay(program).during_bytes;
+  for (const IdleTime& idle : idle_times(program)) {
+    const std::int64_t bytes = program.buffers[index(idle.buffer)].bytes;
+    if (bytes < least_bytes) continue;
+    for (int place = idle.last_use + 1; place < idle.next_use; ++place)
+      during[index(place)] -= bytes;
+  }
+  return during.empty() ? 0 : *std::max_element(during.begin(), during.end());
+}
+
 std::optional<std::vector<Offload>> choose_offloads(const Program& program,
                                                     const OffloadRequest& request) {
   return OffloadSearch(program, request).run();

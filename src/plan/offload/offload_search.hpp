@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "base/device.hpp"
 #include "plan/offload/offload.hpp"
 #include "plan/program/program.hpp"
@@ -21,6 +22,9 @@ namespace garonne::plan {
 struct LowerTier {
   TierLinks links;
   std::int64_t budget_bytes = 0;
+  std::int64_t granularity = cpu_allocation_granularity;  // buffers there are multiples of it
+
+  bool operator==(const LowerTier&) const = default;
 };
 
 struct OffloadRequest {
@@ -28,6 +32,10 @@ struct OffloadRequest {
   std::map<Tier, LowerTier> tiers;
   std::int64_t least_bytes = 0;  // smaller buffers stay: their copies would be all latency
 };
+
+// What the device holds where all that is idle is below, all idle times of buffers of `least_bytes`
+// and more at once: with a tier that is large enough, and with no less, choose_offloads() succeeds.
+std::int64_t bytes_without_the_idle(const Program& program, std::int64_t least_bytes);
 
 // In their order in the list; none where the Program is within the budget as it is. Nothing where
 // no choice of idle times is within all budgets that the search finds.

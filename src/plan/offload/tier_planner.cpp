@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "plan/model/communication_shape.hpp"
+#include "plan/offload/bandwidth_bound.hpp"
 #include "plan/program/replay.hpp"
 
 namespace garonne::plan {
@@ -17,20 +19,28 @@ namespace {
 // is moved are mixed in so many ways.
 constexpr int mixtures = 6;
 
+// Halvings of what a small tier leaves in doubt.
+constexpr int floor_steps = 24;
+
 std::pair<double, std::int64_t> key(const StagePlan& plan) {
   return {plan.prediction.seconds, plan.prediction.peak_bytes};
 }
 
+void set_tiers(const std::map<Tier, LowerTier>& tiers, Program& program) {
+  for (const auto& [tier, below] : tiers) {
+    program.tier(tier).budget_bytes = below.budget_bytes;
+    program.tier(tier).granularity = below.granularity;
+  }
+}
+
 // The plan with so much moved that it is within the budget; none where that cannot be.
 std::optional<StagePlan> within_budget(StagePlan plan, const TierWish& wish) {
+  set_tiers(wish.tiers, plan.program);
   const auto offloads =
       choose_offloads(plan.program, {wish.stage.budget_bytes, wish.tiers, wish.least_bytes});
   if (!offloads || offloads->empty()) return std::nullopt;
   std::map<Tier, TierLinks> links;
-  for (const auto& [tier, below] : wish.tiers) {
-    links[tier] = below.links;
-    plan.program.tier(tier).budget_bytes = below.budget_bytes;
-  }
+  for (const auto& [tier, below] : wish.tiers) links[tier] = below.links;
   plan.program = with_offloads(std::move(plan.program), *offloads, links);
   plan.program.name += " + offload";
   plan.program.tier(Tier::Device).budget_bytes = wish.stage.budget_bytes;
@@ -38,46 +48,176 @@ std::optional<StagePlan> within_budget(StagePlan plan, const TierWish& wish) {
   return plan;
 }
 
+bool is_for(const CommunicationShape& shape, const LeanPlans::Entry& entry) {
+  return entry.reduce_each_micro_batch == shape.step.reduce_each_micro_batch;
+}
+
+// With all that is idle away, or with as much as a small tier has room for.
+std::int64_t least_bytes_of(const Program& program, std::int64_t at_least,
+                            const OffloadRequest& request) {
+  const auto fits = [&](std::int64_t bytes) {
+    OffloadRequest at = request;
+    at.budget_bytes = bytes;
+    return choose_offloads(program, at).has_value();
+  };
+  if (fits(at_least)) return at_least;
+  std::int64_t too_little = at_least;
+  std::int64_t enough = program.peak_bytes;
+  for (int step = 0; step < floor_steps && enough - too_little > cpu_allocation_granularity;
+       ++step) {
+    const std::int64_t middle = too_little + (enough - too_little) / 2;
+    (fits(middle) ? enough : too_little) = middle;
+  }
+  return enough;
+}
+
+// The candidates of a stage with tiers below it, and the best of them.
+class TierSelection {
+ public:
+  explicit TierSelection(const TierWish& wish) : wish_(wish) {}
+
+  void start(StagePlan plan) { best_ = std::move(plan); }
+
+  void consider(StagePlan without) {
+    std::optional<StagePlan> plan = within_budget(std::move(without), wish_);
+    if (!plan) return;
+    const std::int64_t needed = std::max(plan->prediction.peak_bytes, wish_.stage.reserved_bytes);
+    const StageCandidate candidate{plan->program.name, plan->prediction.peak_bytes,
+                                   plan->prediction.seconds, needed <= wish_.stage.budget_bytes};
+    note(candidate);
+    if (!candidate.fits || (best_ && key(*best_) <= key(*plan))) return;
+    plan->candidates = best_ ? std::move(best_->candidates) : std::vector<StageCandidate>();
+    best_ = std::move(plan);
+  }
+
+  bool found() const { return best_.has_value(); }
+  StagePlan take() {
+    best_->candidates.insert(best_->candidates.end(), candidates_.begin(), candidates_.end());
+    return std::move(*best_);
+  }
+
+ private:
+  // The fastest of each name.
+  void note(const StageCandidate& candidate) {
+    const auto known =
+        std::find_if(candidates_.begin(), candidates_.end(),
+                     [&](const StageCandidate& other) { return other.name == candidate.name; });
+    if (known == candidates_.end()) {
+      candidates_.push_back(candidate);
+    } else if (std::pair(!candidate.fits, candidate.seconds) <
+               std::pair(!known->fits, known->seconds)) {
+      *known = candidate;
+    }
+  }
+
+  const TierWish& wish_;
+  std::optional<StagePlan> best_;
+  std::vector<StageCandidate> candidates_;
+};
+
+StagePlan plan_of_floor(const ModelGraph& graph, const StepShape& step, const LeanPlans& lean,
+                        const TierFloor& floor) {
+  const CommunicationShape shape = communication_shapes(step).at(floor.shape);
+  const LeanPlans::Entry& entry = lean.entries.at(floor.entry);
+  StagePlan plan;
+  plan.program = make_training_program(graph, shape.step, entry.schedule);
+  plan.prediction = replay(plan.program);
+  plan.program.name = entry.solver->name + shape.text;
+  plan.program.peak_bytes = plan.prediction.peak_bytes;
+  plan.program.seconds = plan.prediction.seconds;
+  return plan;
+}
+
+// Of a rank by itself: what waits for others is another matter.
+double least_seconds_of(const ModelGraph& graph, const StepShape& step, const TierWish& wish) {
+  if (step.world_group.size() > 1) return 0;
+  Program program = make_training_program(
+      graph, step,
+      same_for_all(stage_solvers().front().schedules(graph).front(), step.micro_batches));
+  set_tiers(wish.tiers, program);
+  return least_step_seconds(program, {wish.stage.budget_bytes, wish.tiers, wish.least_bytes},
+                            &graph);
+}
+
 }  // namespace
+
+TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, const LeanPlans& lean,
+                          const std::map<Tier, LowerTier>& tiers, std::int64_t least_bytes) {
+  TierFloor best{lean.bytes, lean.entry, lean.shape};
+  if (tiers.empty()) return best;
+  const std::vector<CommunicationShape> shapes = communication_shapes(step);
+  std::vector<TierFloor> all;
+  const auto program_of = [&](const TierFloor& floor) {
+    Program program = make_training_program(declared, shapes[floor.shape].step,
+                                            lean.entries[floor.entry].schedule);
+    set_tiers(tiers, program);
+    program.peak_bytes = replay(program).peak_bytes;
+    return program;
+  };
+  for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
+    for (std::size_t entry = 0; entry < lean.entries.size(); ++entry) {
+      if (!is_for(shapes[shape], lean.entries[entry])) continue;
+      TierFloor floor{0, entry, shape};
+      floor.bytes = bytes_without_the_idle(program_of(floor), least_bytes);
+      all.push_back(floor);
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const TierFloor& a, const TierFloor& b) { return a.bytes < b.bytes; });
+  for (TierFloor& floor : all) {
+    if (floor.bytes >= best.bytes) break;
+    floor.bytes = least_bytes_of(program_of(floor), floor.bytes, {0, tiers, least_bytes});
+    if (floor.bytes < best.bytes) best = floor;
+  }
+  return best;
+}
 
 StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
                               const TierWish& given) {
   TierWish wish = given;
+  const std::int64_t budget = wish.stage.budget_bytes;
+  if (wish.tiers.empty() ||
+      (wish.stage.first_that_fits && wish.stage.plan == "auto" &&
+       budget >= wish.stage.reserved_bytes && keeping_everything_fits(graph, step, budget))) {
+    return plan_stage(graph, step, wish.stage);
+  }
   std::optional<LeanPlans> lean;
   if (wish.stage.lean == nullptr) {
     lean = find_lean_plans(graph, step, wish.stage.plan, wish.stage.cache);
     wish.stage.lean = &*lean;
   }
-  std::optional<StagePlan> best;
+  TierFloor floor;
+  if (wish.floor == nullptr) {
+    floor = find_tier_floor(graph, step, *wish.stage.lean, wish.tiers, wish.least_bytes);
+    wish.floor = &floor;
+  }
+  const std::int64_t least = std::max(wish.floor->bytes, wish.stage.reserved_bytes);
+  expect_budget(least, budget, wish.stage.plan);
+  TierSelection selection(wish);
   std::exception_ptr refusal;
   try {
-    best = plan_stage(graph, step, wish.stage);
+    selection.start(plan_stage(graph, step, wish.stage));
   } catch (const PlanError&) {
     refusal = std::current_exception();
   }
-  const std::int64_t budget = wish.stage.budget_bytes;
   StageWish most = wish.stage;
   most.budget_bytes = std::numeric_limits<std::int64_t>::max() / 2;
   const std::int64_t whole = plan_stage(graph, step, most).prediction.peak_bytes;
-  std::vector<StageCandidate> candidates;
   for (int mixture = 1; mixture <= mixtures && whole > budget; ++mixture) {
     StageWish larger = wish.stage;
     larger.budget_bytes = budget + (whole - budget) * mixture / mixtures;
     try {
-      std::optional<StagePlan> plan = within_budget(plan_stage(graph, step, larger), wish);
-      if (!plan) continue;
-      candidates.push_back({plan->program.name, plan->prediction.peak_bytes,
-                            plan->prediction.seconds, plan->prediction.peak_bytes <= budget});
-      if (!candidates.back().fits || (best && key(*best) <= key(*plan))) continue;
-      plan->candidates = best ? std::move(best->candidates) : std::vector<StageCandidate>();
-      best = std::move(plan);
+      selection.consider(plan_stage(graph, step, larger));
     } catch (const PlanError&) {
       // Not even that is enough to run anything twice.
     }
   }
-  if (!best) std::rethrow_exception(refusal);
-  best->candidates.insert(best->candidates.end(), candidates.begin(), candidates.end());
-  return std::move(*best);
+  selection.consider(plan_of_floor(graph, step, *wish.stage.lean, *wish.floor));
+  if (!selection.found()) std::rethrow_exception(refusal);
+  StagePlan plan = selection.take();
+  plan.minimum_budget_bytes = least;
+  plan.least_seconds = least_seconds_of(graph, step, wish);
+  return plan;
 }
 
 }  // namespace garonne::plan

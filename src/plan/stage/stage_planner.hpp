@@ -28,6 +28,8 @@ struct StagePlan {
   // The smallest budget of the wanted kind of plan (plan/stage/smallest_budget.hpp), not below what
   // is reserved; 0 where nobody had to find out.
   std::int64_t minimum_budget_bytes = 0;
+  // No plan within the budget takes less, by what memory and links allow; 0 where nobody found out.
+  double least_seconds = 0;
 };
 
 struct StageWish {

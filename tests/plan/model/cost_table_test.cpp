@@ -34,6 +34,7 @@ CostTable table() {
   row.backward_weight_issue_seconds = 4e-6;
   table.rows["node.0"] = row;
   table.rows["node.1 \"quoted\""] = CostRow();
+  table.disks["/scratch"] = {0, 1e-4, 2e9, 1.5e9, false};
   return table;
 }
 
@@ -60,6 +61,7 @@ TEST(CostTable, ReadAgainIsEqual) {
   EXPECT_EQ(row.forward_keep_issue_seconds, 2e-6);
   EXPECT_EQ(row.backward_issue_seconds, 3e-6);
   EXPECT_EQ(row.backward_weight_issue_seconds, 4e-6);
+  EXPECT_EQ(after.disks, before.disks);
   EXPECT_EQ(to_json(after).dump(), text);
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <map>
@@ -12,6 +13,7 @@
 #include <string>
 #include <tuple>
 
+#include "plan/offload/bandwidth_bound.hpp"
 #include "plan/program/live_bytes.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/graphs.hpp"
@@ -148,11 +150,20 @@ TEST(OffloadSearch, ReferenceValuesOfRecordChains) {
   EXPECT_GE(10 * equal, 9 * cells);
 }
 
-TEST(OffloadSearch, NeverBelowTheBestOfAllChoices) {
+// Of 500 chains, or as many as GARONNE_RANDOM_CHAINS says.
+unsigned random_chains() {
+  const char* const given = std::getenv("GARONNE_RANDOM_CHAINS");
+  return given == nullptr ? 500 : static_cast<unsigned>(std::stoul(given));
+}
+
+TEST(OffloadSearch, NeverBelowTheBestOfAllChoicesNorTheBoundAbove) {
   int cells = 0;
   int equal = 0;
   int feasible = 0;
-  for (unsigned seed = 0; seed < 60; ++seed) {
+  int tight = 0;
+  int longer = 0;
+  int binding = 0;
+  for (unsigned seed = 0; seed < random_chains(); ++seed) {
     std::mt19937 random(seed);
     Program program = record_chain(3 + static_cast<int>(seed % 2));
     const auto up_to = [&](unsigned most) {
@@ -170,13 +181,21 @@ TEST(OffloadSearch, NeverBelowTheBestOfAllChoices) {
       const double seconds = found(program, request);
       EXPECT_GE(seconds, best) << seed;
       EXPECT_EQ(seconds == impossible, best == impossible) << seed << " " << share;
+      const double bound = least_step_seconds(program, request, nullptr);
+      EXPECT_LE(bound, best * (1 + 1e-9)) << seed << " " << share;
       feasible += best != impossible;
       if (best == impossible) continue;
       ++cells;
       equal += seconds <= best + 1e-9;
+      tight += bound >= best - 1e-9;
+      longer += best > replay(program).seconds + 1e-9;
+      binding += bound > replay(program).seconds + 1e-9;
     }
   }
   std::printf("%d of %d cells at the best of all choices\n", equal, cells);
+  std::printf("the bound is reached in %d, above keep-all in %d of %d that are\n", tight, binding,
+              longer);
+  EXPECT_GT(2 * binding, longer);
   EXPECT_GT(feasible, 100);
   EXPECT_GE(10 * equal, 8 * cells);
 }

@@ -41,6 +41,7 @@ TEST(TierPlanner, IsNoWorseThanEitherWayAlone) {
   int better_than_both = 0;
   int below_the_smallest = 0;
   int cells = 0;
+  int above_keep_all = 0;
   for (unsigned seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE(seed);
     const ModelGraph graph =
@@ -72,6 +73,9 @@ TEST(TierPlanner, IsNoWorseThanEitherWayAlone) {
           std::min(again ? again->prediction.seconds : never, moved.value_or(never));
       EXPECT_LE(seconds, alone + 1e-12);
       EXPECT_LE(both->prediction.peak_bytes, wish.stage.budget_bytes);
+      EXPECT_LE(both->least_seconds, seconds * (1 + 1e-9));
+      EXPECT_GE(both->least_seconds, most.prediction.seconds * (1 - 1e-9));
+      above_keep_all += both->least_seconds > most.prediction.seconds * (1 + 1e-9);
       EXPECT_EQ(both->program.peak_bytes, both->prediction.peak_bytes);
       EXPECT_NO_THROW(check_budgets(both->program, both->prediction));
       EXPECT_NO_THROW(prove(both->program, graph));
@@ -85,6 +89,7 @@ TEST(TierPlanner, IsNoWorseThanEitherWayAlone) {
               better_than_both, cells, below_the_smallest);
   EXPECT_GT(cells, 10);
   EXPECT_GT(better_than_both, 2);
+  EXPECT_GT(above_keep_all, 2);
 }
 
 TEST(TierPlanner, WithoutTiersOrNeedIsPlanStage) {
@@ -103,6 +108,50 @@ TEST(TierPlanner, WithoutTiersOrNeedIsPlanStage) {
   TierWish wish;
   wish.stage.budget_bytes = least - 64;
   EXPECT_THROW(plan_stage_on_tiers(graph, step, wish), PlanError);
+}
+
+TEST(TierPlanner, TheSmallestBudgetIsOneAndLessIsRefused) {
+  int below = 0;
+  int limited = 0;
+  for (unsigned seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(seed);
+    const ModelGraph graph =
+        seed % 3 != 2 ? chain(3 + static_cast<int>(seed), 2) : random_graph(seed);
+    const StepShape step = step_shape(1 + static_cast<int>(seed) % 2, 1, 0);
+    const LeanPlans lean = find_lean_plans(graph, step, "auto");
+    std::int64_t with_more = lean.bytes;
+    for (const std::int64_t room : {0, 1 << 12, 1 << 15, 1 << 30}) {
+      SCOPED_TRACE(room);
+      TierWish wish;
+      wish.tiers = {{Tier::Disk, {{{0, 1e6}, {0, 1e6}}, room, 4096}}};
+      wish.least_bytes = 0;
+      const TierFloor floor = find_tier_floor(graph, step, lean, wish.tiers, 0);
+      EXPECT_LE(floor.bytes, with_more);
+      if (room == 0) {
+        EXPECT_EQ(floor.bytes, lean.bytes);
+      }
+      limited += room > 0 && floor.bytes < with_more;
+      with_more = floor.bytes;
+      wish.stage.lean = &lean;
+      wish.floor = &floor;
+      wish.stage.budget_bytes = floor.bytes;
+      const StagePlan plan = plan_stage_on_tiers(graph, step, wish);
+      EXPECT_LE(plan.prediction.peak_bytes, floor.bytes);
+      EXPECT_LE(plan.prediction.of(Tier::Disk).peak_bytes, room);
+      EXPECT_EQ(plan.prediction.of(Tier::Disk).peak_bytes % 4096, 0);
+      EXPECT_NO_THROW(prove(plan.program, graph));
+      wish.stage.budget_bytes = floor.bytes - 1;
+      try {
+        plan_stage_on_tiers(graph, step, wish);
+        ADD_FAILURE() << "fits less than the smallest budget";
+      } catch (const PlanError& error) {
+        EXPECT_EQ(error.needed_bytes(), floor.bytes);
+      }
+    }
+    below += with_more < lean.bytes;
+  }
+  EXPECT_EQ(below, 6);
+  EXPECT_GT(limited, 6);
 }
 
 }  // namespace

@@ -1,0 +1,19 @@
+#include "plan/offload/memory_ways.hpp"
+
+namespace garonne::plan {
+
+const std::vector<MemoryWayRow>& memory_ways() {
+  static const std::vector<MemoryWayRow> rows = {
+      {MemoryWay::Recompute, "recompute", false},
+      {MemoryWay::OffloadActivations, "offload-activations", true}};
+  return rows;
+}
+
+const MemoryWayRow* memory_way(const std::string& name) {
+  for (const MemoryWayRow& row : memory_ways()) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace garonne::plan
