@@ -6,17 +6,13 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "device/fixed_arena.hpp"
 
 namespace garonne::device {
 namespace {
 
-// A system call for so many is as fast as one for more.
-constexpr std::int64_t staging_block_bytes = 1 << 20;
-
 // What blocks of the file are counted from: no address of theirs is null.
-std::byte* origin(const DiskFile& file) {
-  return reinterpret_cast<std::byte*>(file.granularity());
+std::byte* origin() {
+  return reinterpret_cast<std::byte*>(host_allocation_granularity);
 }
 
 std::size_t size(std::int64_t bytes) {
@@ -25,29 +21,40 @@ std::size_t size(std::int64_t bytes) {
 
 }  // namespace
 
-DiskTier::DiskTier(const std::string& folder, std::int64_t limit_bytes)
-    : file_(folder, limit_bytes),
-      memory_({.tier = Tier::Disk, .limit_bytes = limit_bytes, .granularity = file_.granularity()},
-              std::make_unique<FixedArena>(origin(file_), file_.bytes())) {
-  make(outward_);
-  make(inward_);
+std::unique_ptr<FixedArena> places_on_disk(std::int64_t limit_bytes) {
+  // Addresses cost nothing.
+  constexpr std::int64_t generous = 4;
+  return std::make_unique<FixedArena>(origin(), generous * limit_bytes);
 }
 
-void DiskTier::make(Staging& staging) const {
-  staging.memory.resize(size(staging_block_bytes + file_.granularity()));
-  void* begin = staging.memory.data();
-  std::size_t room = staging.memory.size();
-  expect(std::align(size(file_.granularity()), size(staging_block_bytes), begin, room) != nullptr,
-         "a staging block without room for its alignment");
-  staging.span = {Tier::Host, static_cast<std::byte*>(begin), staging_block_bytes};
+DiskTier::DiskTier(const DiskTierSettings& settings)
+    : file_(settings.folder, std::max(settings.file_bytes, settings.limit_bytes)),
+      memory_({.tier = Tier::Disk,
+               .limit_bytes = settings.limit_bytes,
+               .granularity = file_.granularity()},
+              settings.file_bytes > 0 ? places_on_disk(settings.limit_bytes)
+                                      : std::make_unique<FixedArena>(origin(), file_.bytes())) {
+  Span staging = settings.staging;
+  if (staging.data == nullptr) {
+    own_.resize(size(disk_staging_bytes));
+    staging = {Tier::Host, own_.data(), disk_staging_bytes};
+  }
+  const std::int64_t half = staging.bytes / 2;
+  make(outward_, {Tier::Host, staging.data, half});
+  make(inward_, {Tier::Host, staging.data + half, half});
 }
 
-std::int64_t DiskTier::staging_bytes() const {
-  return static_cast<std::int64_t>(outward_.memory.size() + inward_.memory.size());
+void DiskTier::make(Staging& staging, Span from) const {
+  void* begin = from.data;
+  std::size_t room = size(from.bytes);
+  expect(
+      std::align(size(file_.granularity()), size(disk_staging_piece_bytes), begin, room) != nullptr,
+      "a staging block without room for its alignment");
+  staging.span = {Tier::Host, static_cast<std::byte*>(begin), disk_staging_piece_bytes};
 }
 
 std::int64_t DiskTier::offset_of(Span block) const {
-  return block.data - origin(file_);
+  return block.data - origin();
 }
 
 bool DiskTier::is_aligned(const std::byte* data, std::int64_t bytes) const {
@@ -65,8 +72,8 @@ void DiskTier::write(Span block, const std::byte* from, std::int64_t bytes) {
     return;
   }
   const std::lock_guard lock(outward_.mutex);
-  for (std::int64_t done = 0; done < bytes; done += staging_block_bytes) {
-    const std::int64_t now = std::min(staging_block_bytes, bytes - done);
+  for (std::int64_t done = 0; done < bytes; done += disk_staging_piece_bytes) {
+    const std::int64_t now = std::min(disk_staging_piece_bytes, bytes - done);
     Span part = outward_.span;
     std::memcpy(part.data, from + done, size(now));
     part.bytes = round_up(now, file_.granularity());
@@ -82,8 +89,8 @@ void DiskTier::read(Span block, std::byte* to, std::int64_t bytes) {
     return;
   }
   const std::lock_guard lock(inward_.mutex);
-  for (std::int64_t done = 0; done < bytes; done += staging_block_bytes) {
-    const std::int64_t now = std::min(staging_block_bytes, bytes - done);
+  for (std::int64_t done = 0; done < bytes; done += disk_staging_piece_bytes) {
+    const std::int64_t now = std::min(disk_staging_piece_bytes, bytes - done);
     Span part = inward_.span;
     part.bytes = round_up(now, file_.granularity());
     file_.read(offset + done, part);

@@ -58,8 +58,9 @@ struct StepOutputs {
   std::vector<plan::Measurement> measurements;  // one an instruction
   // After each instruction, on each tier below the device that there is.
   std::map<Tier, std::vector<std::int64_t>> live_bytes_below;
-  std::int64_t peak_bytes = 0;  // static bytes included
-  double data_seconds = 0;      // in which the host waited for StepInputs::load
+  std::map<Lane, double> copy_seconds;  // that each lane moved buffers between tiers
+  std::int64_t peak_bytes = 0;          // static bytes included
+  double data_seconds = 0;              // in which the host waited for StepInputs::load
 };
 
 // What a step may touch. All must outlive the executor.
@@ -143,6 +144,7 @@ class Executor {
   void copy(const plan::Instruction& instruction, std::size_t number, Running& running);
   static void give_back(int buffer, Running& running);
   void start_copy(std::size_t number, Running& running);
+  void take_copy_seconds(Running& running) const;
   void keep_shard(const plan::Instruction& instruction, Running& running);
   at::Tensor part(const plan::Range& range, const Running& running) const;
   std::vector<at::Tensor> parameters_of(const plan::Instruction& instruction,

@@ -2,7 +2,9 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <memory>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -67,8 +69,10 @@ void Executor::copy(const plan::Instruction& instruction, std::size_t number, Ru
   }
   Transfer& transfer = running.transfers[number];
   transfer.copies = true;
+  transfer.seconds = std::make_shared<double>(0);
   transfer.copy = [disk = machine_.disk, source_tier, target_tier, source, source_block, target,
-                   target_block = what.block, bytes = what.bytes] {
+                   target_block = what.block, bytes = what.bytes, seconds = transfer.seconds] {
+    const auto start = std::chrono::steady_clock::now();
     if (target_tier == Tier::Disk) {
       disk->write(target_block, source, bytes);
     } else if (source_tier == Tier::Disk) {
@@ -76,7 +80,15 @@ void Executor::copy(const plan::Instruction& instruction, std::size_t number, Ru
     } else {
       std::memcpy(target, source, static_cast<std::size_t>(bytes));
     }
+    *seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
+}
+
+void Executor::take_copy_seconds(Running& running) const {
+  for (std::size_t number = 0; number < running.transfers.size(); ++number) {
+    if (const auto& seconds = running.transfers[number].seconds)
+      running.outputs.copy_seconds[program_.instructions[number].lane] += *seconds;
+  }
 }
 
 void Executor::start_copy(std::size_t number, Running& running) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <source_location>
 #include <span>
 #include <string>
@@ -87,6 +88,7 @@ struct Transfer {
   // In place of a transport: a copy between tiers, of addresses, too.
   std::function<void()> copy;
   bool copies = false;
+  std::shared_ptr<double> seconds;  // that the copy took on its lane
 };
 
 // Everything that lives from the start of a step to its end. It is Compute's while the step runs,

@@ -66,6 +66,7 @@ StepOutputs Executor::run(const StepInputs& inputs) {
       break;
   }
   machine_.tier->set_activity("");
+  take_copy_seconds(*running);
   return std::move(running->outputs);
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
@@ -13,6 +14,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "device/disk_probe.hpp"
 
 namespace garonne::device {
 namespace {
@@ -39,7 +41,7 @@ std::vector<std::byte> any_bytes(std::int64_t count, std::mt19937_64& random) {
 }
 
 TEST_F(DiskTiers, GiveBackWhatTheyWereGiven) {
-  DiskTier tier(folder_, std::int64_t{48} << 20);
+  DiskTier tier({.folder = folder_, .limit_bytes = std::int64_t{48} << 20});
   std::mt19937_64 random(1);
   struct Kept {
     Span block;
@@ -78,7 +80,7 @@ TEST_F(DiskTiers, GiveBackWhatTheyWereGiven) {
 }
 
 TEST_F(DiskTiers, HaveAHardLimitAndLeaveNoFile) {
-  DiskTier tier(folder_, 1 << 20);
+  DiskTier tier({.folder = folder_, .limit_bytes = 1 << 20});
   EXPECT_TRUE(fs::is_empty(folder_));
   EXPECT_THROW(tier.memory().allocate((1 << 20) + 1, "too much"), RefusedError);
   const Span block = tier.memory().allocate(1 << 20, "all of it");
@@ -87,11 +89,10 @@ TEST_F(DiskTiers, HaveAHardLimitAndLeaveNoFile) {
   EXPECT_THROW(tier.write(block, more.data(), (1 << 20) + 1), InternalError);
   EXPECT_THROW(tier.read(block, more.data(), (1 << 20) + 1), InternalError);
   tier.memory().release(block);
-  EXPECT_GT(tier.staging_bytes(), 2 << 20);
 }
 
 TEST_F(DiskTiers, ReadAndWriteBesideEachOther) {
-  DiskTier tier(folder_, std::int64_t{32} << 20);
+  DiskTier tier({.folder = folder_, .limit_bytes = std::int64_t{32} << 20});
   std::mt19937_64 random(2);
   constexpr std::int64_t bytes = (3 << 20) + 5;
   const std::vector<std::byte> first = any_bytes(bytes, random);
@@ -109,6 +110,58 @@ TEST_F(DiskTiers, ReadAndWriteBesideEachOther) {
   }
   tier.read(b, found.data(), bytes);
   EXPECT_EQ(found, second);
+}
+
+TEST_F(DiskTiers, AreProbedWhileTheThreadDoesSomethingElse) {
+  int turns = 0;
+  const DiskSpeed speed = probe_disk(folder_, 16 << 20, 0.05, [&] {
+    ++turns;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  EXPECT_GT(turns, 3);
+  // Faster than a floppy, slower than memory will ever be.
+  for (const double rate : {speed.write, speed.read}) {
+    EXPECT_GT(rate, 1e4);
+    EXPECT_LT(rate, 1e13);
+  }
+  EXPECT_GT(speed.latency_seconds, 0);
+  EXPECT_LT(speed.latency_seconds, 10);
+  EXPECT_TRUE(fs::is_empty(folder_));
+  EXPECT_THROW(probe_disk(folder_, 16 << 20, 0.05, [] { throw IoError("beside", "fails"); }),
+               IoError);
+  EXPECT_THROW(probe_disk(folder_ + "/nowhere", 16 << 20, 0.05, [] {}), IoError);
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+// Beyond the limit where holes between blocks ask for it.
+TEST_F(DiskTiers, HaveAFileAsLongAsTheirPlacesReach) {
+  constexpr std::int64_t unit = 1 << 16;
+  const auto reach = [&](DiskTier* tier) {
+    const auto places = places_on_disk(4 * unit);
+    std::vector<void*> blocks;
+    std::vector<Span> spans;
+    for (int k = 0; k < 4; ++k) {
+      blocks.push_back(places->allocate(unit));
+      if (tier != nullptr) spans.push_back(tier->memory().allocate(unit, "a block"));
+    }
+    for (const std::size_t k : {0U, 2U}) {
+      places->release(blocks[k], unit);
+      if (tier != nullptr) tier->memory().release(spans[k]);
+    }
+    places->allocate(2 * unit);
+    if (tier != nullptr) {
+      const Span last = tier->memory().allocate(2 * unit, "what fits in no hole");
+      const std::vector<std::byte> bytes(2 * unit, std::byte{7});
+      tier->write(last, bytes.data(), 2 * unit);
+      tier->memory().release(last);
+      for (const std::size_t k : {1U, 3U}) tier->memory().release(spans[k]);
+    }
+    return places->reach_bytes();
+  };
+  EXPECT_EQ(reach(nullptr), 6 * unit);
+  DiskTier tier({.folder = folder_, .limit_bytes = 4 * unit, .file_bytes = 6 * unit});
+  EXPECT_EQ(tier.file_bytes(), 6 * unit);
+  for (int step = 0; step < 3; ++step) EXPECT_EQ(reach(&tier), 6 * unit);
 }
 
 }  // namespace

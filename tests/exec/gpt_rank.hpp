@@ -122,7 +122,8 @@ class Rank {
           device::TierSettings{.tier = Tier::Host, .limit_bytes = std::int64_t{1} << 28});
       program_.tier(Tier::Host).granularity = host_->granularity();
     } else {
-      disk_ = std::make_unique<device::DiskTier>(setting.disk_folder, std::int64_t{1} << 26);
+      disk_ = std::make_unique<device::DiskTier>(device::DiskTierSettings{
+          .folder = setting.disk_folder, .limit_bytes = std::int64_t{1} << 26});
       program_.tier(Tier::Disk).granularity = disk_->memory().granularity();
     }
     if (setting.change) program_ = setting.change(std::move(program_));
