@@ -21,6 +21,7 @@
 #include "train/plans/memory_sweep.hpp"
 #include "train/plans/plan_answer.hpp"
 #include "train/setup/cluster.hpp"
+#include "train/setup/lower_tiers.hpp"
 #include "train/setup/planning.hpp"
 #include "train/setup/run_device.hpp"
 #include "train/workload/workload.hpp"
@@ -174,6 +175,8 @@ ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, cons
   train::Setup setup = train::make_setup(
       config, target.facts, target.threads, 0,
       cluster ? train::device_facts(config, *cluster) : train::device_facts(config));
+  if (!cluster) setup.ranks_on_node = static_cast<int>(target.ranks_on_node);
+  train::use_disk_here(setup);
   const bool measured = cluster ? train::apply_cluster(*cluster, target.costs, setup)
                                 : train::apply_costs(target.costs, setup);
   const std::int64_t budget =

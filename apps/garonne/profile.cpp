@@ -60,6 +60,11 @@ void add_profile(CLI::App& app, Chosen& chosen) {
       for (const auto& [key, library] : table.products.items()) {
         fmt::print("{:<44} {}\n", key, library.get<std::string>());
       }
+      for (const auto& [disk, rates] : table.disks) {
+        fmt::print(
+            "disk {:<39} writes {:.2f} GB/s, reads {:.2f} GB/s, both at once while computing\n",
+            disk, rates.write / 1e9, rates.read / 1e9);
+      }
       fmt::print("cached in {}\n", exec::cost_table_path(table.machine));
       return ExitCode::Done;
     };

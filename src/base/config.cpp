@@ -52,6 +52,8 @@ const char* type_name(KeyType type) {
       return "true or false";
     case KeyType::List:
       return "a list of integers such as [16, 16]";
+    case KeyType::Names:
+      return "a list of names such as [\"one\", \"other\"], or \"auto\"";
   }
   return "";
 }
@@ -68,6 +70,18 @@ std::optional<std::string> list_text(const toml::node& node) {
   return fmt::format("{}", fmt::join(numbers, ","));
 }
 
+// "one,other" of ["one", "other"]; empty of what is no list of texts, or of none.
+std::optional<std::string> names_text(const toml::node& node) {
+  const toml::array* array = node.as_array();
+  if (array == nullptr || array->empty()) return std::nullopt;
+  std::vector<std::string> names;
+  for (const auto& element : *array) {
+    if (!element.is_string()) return std::nullopt;
+    names.push_back(element.as_string()->get());
+  }
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
 // What a TOML value says, as text that KeySpec::set reads; the type must be the key's.
 std::string toml_text(const KeySpec& key, const toml::node& node) {
   std::ostringstream shown;
@@ -79,11 +93,14 @@ std::string toml_text(const KeySpec& key, const toml::node& node) {
   if (key.type == KeyType::List) {
     if (const auto list = list_text(node)) return *list;
   }
+  if (key.type == KeyType::Names) {
+    if (const auto names = names_text(node)) return *names;
+  }
   const bool integer = node.is_integer();
   const bool text = node.is_string();
-  const bool fits = key.type == KeyType::Switch || key.type == KeyType::List ? false
-                    : key.type == KeyType::Text                              ? text
-                    : key.type == KeyType::Integer                           ? integer
+  const bool fits = key.type == KeyType::Switch || key.type == KeyType::List  ? false
+                    : key.type == KeyType::Text || key.type == KeyType::Names ? text
+                    : key.type == KeyType::Integer                            ? integer
                     : key.type == KeyType::Real ? integer || node.is_floating_point()
                                                 : integer || text;
   if (!fits) {
@@ -169,6 +186,13 @@ std::string config_to_toml(const RunConfig& config) {
     }
     if (key.type == KeyType::List) {
       text += fmt::format("{} = [{}]\n", key.name.substr(dot + 1), value);
+      continue;
+    }
+    if (key.type == KeyType::Names && value != "auto") {
+      std::string names = escaped;
+      for (std::size_t at = 0; (at = names.find(',', at)) != std::string::npos; at += 4)
+        names.replace(at, 1, "\", \"");
+      text += fmt::format("{} = [\"{}\"]\n", key.name.substr(dot + 1), names);
       continue;
     }
     text += quoted ? fmt::format("{} = \"{}\"\n", key.name.substr(dot + 1), escaped)

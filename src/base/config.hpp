@@ -72,6 +72,9 @@ struct RunConfig {
   struct Memory {
     std::int64_t budget = automatic_budget;
     std::string plan = "auto";
+    std::string disk;
+    std::int64_t disk_budget = automatic_budget;
+    std::vector<std::string> allow;  // empty: auto
   } memory;
   struct Train {
     std::int64_t steps = 400;
@@ -116,18 +119,18 @@ struct RunConfig {
     std::int64_t timeout = 600;
   } run;
 
-  // memory.budget = "auto"
+  // memory.budget = "auto", memory.disk_budget = "auto"
   static constexpr std::int64_t automatic_budget = -1;
 };
 
-enum class KeyType { Text, Integer, Real, Bytes, Switch, List };
+enum class KeyType { Text, Integer, Real, Bytes, Switch, List, Names };
 
 struct KeySpec {
   std::string name;  // dotted
   KeyType type = KeyType::Text;
   std::string range;  // for people, as ">= 1" or "float32, float64, bfloat16"
   std::string help;
-  // As on the command line: without quotes, the integers of a list between commas.
+  // As on the command line: without quotes, the integers or names of a list between commas.
   std::function<std::string(const RunConfig&)> get;
   // Throws ConfigError when the text is no such value or out of range.
   std::function<void(RunConfig&, const std::string&)> set;

@@ -136,6 +136,46 @@ KeySpec list_key(const std::string& name, Access access, std::int64_t least, std
           }};
 }
 
+// Different names of `choices`, any where there are none; or "auto", which is an empty list.
+template <typename Access>
+KeySpec names_key(const std::string& name, Access access, std::vector<std::string> choices,
+                  const std::string& help) {
+  std::erase(choices, "auto");
+  const std::string range =
+      choices.empty() ? "auto, or names with commas"
+                      : fmt::format("auto, or with commas of {}", fmt::join(choices, ", "));
+  return {name,
+          KeyType::Names,
+          range,
+          help,
+          [access](const RunConfig& config) {
+            const std::vector<std::string>& names = access(const_cast<RunConfig&>(config));
+            return names.empty() ? std::string("auto") : fmt::format("{}", fmt::join(names, ","));
+          },
+          [=](RunConfig& config, const std::string& text) {
+            if (!is_utf8(text)) throw ConfigError(name, text, "must be text in UTF-8");
+            std::vector<std::string> names;
+            for (std::size_t begin = 0; text != "auto" && begin <= text.size();) {
+              const std::size_t comma = std::min(text.find(',', begin), text.size());
+              const std::string one = text.substr(begin, comma - begin);
+              const bool known = choices.empty() ||
+                                 std::find(choices.begin(), choices.end(), one) != choices.end();
+              if (one.empty() || !known) {
+                const std::string near = nearest_word(one, choices);
+                throw ConfigError(
+                    name, text,
+                    fmt::format("must be {}{}", range,
+                                near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+              }
+              if (std::find(names.begin(), names.end(), one) != names.end())
+                throw ConfigError(name, text, one + " is there twice");
+              names.push_back(one);
+              begin = comma + 1;
+            }
+            access(config) = std::move(names);
+          }};
+}
+
 template <typename Access>
 KeySpec bytes_key(const std::string& name, Access access, bool may_be_automatic,
                   const std::string& help) {
@@ -176,12 +216,11 @@ class RegisteredKeys {
 
   template <typename Access>
   KeySpec operator()(const char* name, Access access, const char* help) {
-    ++made_;
-    if (choices_ == nullptr) return text_key(name, access, {}, help);
-    const auto found = choices_->find(name);
-    expect(found != choices_->end() && !found->second.empty(),
-           std::string("nobody registered a value of ") + name);
-    return text_key(name, access, found->second, help);
+    return text_key(name, access, values_of(name), help);
+  }
+  template <typename Access>
+  KeySpec names(const char* name, Access access, const char* help) {
+    return names_key(name, access, values_of(name), help);
   }
 
   void expect_all_made() const {
@@ -190,6 +229,15 @@ class RegisteredKeys {
   }
 
  private:
+  std::vector<std::string> values_of(const char* name) {
+    ++made_;
+    if (choices_ == nullptr) return {};
+    const auto found = choices_->find(name);
+    expect(found != choices_->end() && !found->second.empty(),
+           std::string("nobody registered a value of ") + name);
+    return found->second;
+  }
+
   const Choices* choices_;
   std::size_t made_ = 0;
 };
@@ -337,6 +385,15 @@ std::vector<KeySpec> grid_and_memory_keys(RegisteredKeys& registered_key) {
           "group, Slurm's limits and ulimit, shared by its ranks"),
       registered_key("memory.plan", GARONNE_MEMBER(memory, plan),
                      "auto = the fastest that fits; or one policy or solver"),
+      text_key("memory.disk", GARONNE_MEMBER(memory, disk), {},
+               "folder on a disk of the node, for what a rank does not use for a while: a file "
+               "without a name, past the page cache; none = all stays in memory"),
+      bytes_key("memory.disk_budget", GARONNE_MEMBER(memory, disk_budget), true,
+                "hard limit for each rank on memory.disk; auto = what is free there, shared by the "
+                "ranks of the node"),
+      registered_key.names("memory.allow", GARONNE_MEMBER(memory, allow),
+                           "ways to need less memory; auto = all that give the bits of a run "
+                           "without them and have the tier that they need"),
   };
 }
 

@@ -25,6 +25,7 @@
 #include "train/run/run_lock.hpp"
 #include "train/saver.hpp"
 #include "train/setup/cluster.hpp"
+#include "train/setup/lower_tiers.hpp"
 #include "train/setup/planning.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/setup/run_device.hpp"
@@ -106,10 +107,12 @@ class Trainer {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<exec::DeviceTier> tier_;
   exec::ModelState state_;
+  std::unique_ptr<device::DiskTier> disk_;  // where the Program has buffers there
   exec::Machine machine_;
   std::shared_ptr<data::Reader> reader_;
   std::int64_t validation_micro_batches_ = 0;
   std::int64_t peak_bytes_ = 0;
+  std::int64_t peak_on_disk_ = 0;
   std::int64_t largest_planned_peak_ = 0;  // of all ranks
   std::optional<StepMetrics> unwritten_;   // of a step that is finished
   std::int64_t running_step_ = 0;
@@ -147,6 +150,10 @@ void Trainer::prepare() {
     await_parting(config_.run.directory, [&](const std::string& text) { say(text + "\n"); });
     workload_ = open_workload(config_);
     whole_ = make_setup(config_, workload_->facts(), threads_, session_.rank());
+    whole_.ranks_on_node = session_.ranks_on_node();
+  });
+  agree_on_disk_budget(whole_, session_);
+  session_.agree([&] {
     setup_ = setup_of_stage(whole_, whole_.grid.coordinates_of(session_.rank()).pipeline);
   });
   const RunConfig as_saved = with_paths_of_first_rank(config_, session_);
@@ -172,7 +179,8 @@ void Trainer::plan() {
   session_.agree([&] {
     if (!options_.given_programs.empty()) return;
     if (!plans_for_its_stage(whole_.grid, session_.rank())) return;
-    floor = floor_of_stage(whole_, own_stage, budget_, config_.memory.plan, Effort::FirstThatFits);
+    floor = floor_of_stage(whole_, own_stage, budget_, whole_.config.memory.plan,
+                           Effort::FirstThatFits);
   });
   compute_ = std::make_unique<ComputeSession>(threads_);
   device_->use_kernels(session_);
@@ -261,9 +269,11 @@ void Trainer::make_state() {
     write_file_durably(config_.run.directory + "/choices.json", choices.dump(1) + "\n");
     write_file_durably(config_.run.directory + "/costs.json", plan::to_json(costs_).dump(1) + "\n");
   });
+  session_.agree([&] { disk_ = make_disk_tier(setup_, program_, state_); });
   machine_ = {.device = &device_->device(),
               .tier = tier_.get(),
               .staging = device_->staging(),
+              .disk = disk_.get(),
               .state = &state_,
               .products = &products_,
               .optimizer = optimizer_.get(),
@@ -327,12 +337,14 @@ void Trainer::write_programs() const {
 
 void Trainer::say_summary() {
   const std::vector<std::int64_t> values = session_.all_gather(std::vector<std::int64_t>{
-      std::max(program_.peak_bytes, choice_.evaluation.peak_bytes), peak_bytes_});
+      std::max(program_.peak_bytes, choice_.evaluation.peak_bytes), peak_bytes_,
+      choice_.prediction.of(Tier::Disk).peak_bytes, peak_on_disk_});
   std::vector<PeakBytes> peaks;
-  for (std::size_t i = 0; i < values.size(); i += 2) peaks.push_back({values[i], values[i + 1]});
+  for (std::size_t i = 0; i < values.size(); i += 4)
+    peaks.push_back({values[i], values[i + 1], values[i + 2], values[i + 3]});
   const auto median = step_seconds_.begin() + static_cast<std::ptrdiff_t>(step_seconds_.size() / 2);
   std::nth_element(step_seconds_.begin(), median, step_seconds_.end());
-  say(summary_text(peaks, budget_, program_.seconds, *median, outputs_));
+  say(summary_text(peaks, budget_, program_, *median, outputs_));
 }
 
 // What the loop of steps needs, once there is a state.
@@ -393,6 +405,8 @@ bool Trainer::train_step(std::int64_t step) {
     saver_->save_other(options_.gradients_directory, capture_->gradients(), step);
   }
   peak_bytes_ = std::max(peak_bytes_, outputs_.peak_bytes);
+  for (const std::int64_t bytes : outputs_.live_bytes_below[Tier::Disk])
+    peak_on_disk_ = std::max(peak_on_disk_, bytes);
   const bool stop_here = config_.train.stop_after > 0 &&
                          step - start_.step >= config_.train.stop_after &&
                          step < config_.train.steps;
@@ -465,6 +479,7 @@ ExitCode Trainer::run() {
                     session_.ranks_on_node()}));
   }
   say(describe_memory(setup_, choice_, budget_, session_));
+  say(describe_disk(whole_));
   if (const std::string sums = axes_->data_sums(); !sums.empty())
     say(fmt::format("sums      {}\n", sums));
   begin();

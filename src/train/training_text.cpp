@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/version.hpp"
 #include "train/plans/grid_plan.hpp"
+#include "train/plans/tier_rows.hpp"
 #include "train/setup/available_memory.hpp"
 #include "train/setup/pipeline_schedule.hpp"
 #include "train/setup/run_device.hpp"
@@ -32,6 +33,34 @@ std::string products_text(const nn::Products& products, const nn::Declaration& d
   for (const auto& [name, count] : counts)
     line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count);
   return line + " (chosen by measurement, choices.json)";
+}
+
+// Of the last step of this rank.
+std::string copies_text(const plan::Program& program, const CopyTraffic& traffic,
+                        const exec::StepOutputs& last) {
+  double out = 0;
+  double in = 0;
+  for (const auto& [lane, seconds] : last.copy_seconds)
+    (lane == Lane::CopyOut || lane == Lane::DiskWrite ? out : in) += seconds;
+  const auto rate = [](std::int64_t bytes, double seconds) {
+    return seconds > 0 ? static_cast<double>(bytes) / 1e9 / seconds : 0;
+  };
+  std::string text = fmt::format(
+      "  copies    {} out at {:.2f} GB/s (planned {:.2f}), {} back at {:.2f} GB/s (planned "
+      "{:.2f}); "
+      "the last step waited {:.1f} ms for them\n",
+      format_bytes(traffic.out_bytes), rate(traffic.out_bytes, out),
+      rate(traffic.out_bytes, traffic.out_seconds), format_bytes(traffic.in_bytes),
+      rate(traffic.in_bytes, in), rate(traffic.in_bytes, traffic.in_seconds),
+      1e3 * waited_for_copies(program, last.measurements));
+  // A disk has its moments; below that, plans are of another one.
+  constexpr double slow = 1.5;
+  if (out > slow * traffic.out_seconds || in > slow * traffic.in_seconds) {
+    text +=
+        "  the disk is slower than it was measured: other programs use it, or it is worn or hot; "
+        "`garonne profile\n  CONFIG --again` measures it once more\n";
+  }
+  return text;
 }
 
 }  // namespace
@@ -77,18 +106,26 @@ std::string step_text(const StepMetrics& metrics) {
 }
 
 std::string summary_text(const std::vector<PeakBytes>& peaks, std::int64_t budget_bytes,
-                         double planned_seconds, double median_seconds,
+                         const plan::Program& program, double median_seconds,
                          const exec::StepOutputs& last) {
+  const double planned_seconds = program.seconds;
   std::string text = "plan beside measurement\n";
   for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-    const auto& [planned, measured] = peaks[rank];
+    const auto& [planned, measured, planned_on_disk, measured_on_disk] = peaks[rank];
     text += fmt::format(
         "  rank {:<4} peak planned {:>14} B  measured {:>14} B  ({:6.2f} %)  budget {} B\n", rank,
         planned, measured, 100.0 * static_cast<double>(measured) / static_cast<double>(planned),
         budget_bytes);
+    if (planned_on_disk == 0) continue;
+    text += fmt::format("  rank {:<4} disk planned {:>14} B  measured {:>14} B\n", rank,
+                        planned_on_disk, measured_on_disk);
   }
   double computed = 0;
   for (const auto& measurement : last.measurements) computed += measurement.seconds;
+  const CopyTraffic traffic = copy_traffic(program);
+  if (traffic.out_bytes > 0) {
+    text += copies_text(program, traffic, last);
+  }
   text += fmt::format(
       "  a step    planned {:.1f} ms  measured {:.1f} ms (median), {:.1f} ms in instructions of "
       "the last\n",

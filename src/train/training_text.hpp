@@ -38,11 +38,14 @@ std::string step_text(const StepMetrics& metrics);
 struct PeakBytes {
   std::int64_t planned = 0;
   std::int64_t measured = 0;
+  std::int64_t planned_on_disk = 0;
+  std::int64_t measured_on_disk = 0;
 };
 
-// Some lines; `peaks` by rank, `last` and `median_seconds` of the steps of this run.
+// Some lines; `peaks` by rank, `program` of this one, `last` and `median_seconds` of the steps of
+// this run.
 std::string summary_text(const std::vector<PeakBytes>& peaks, std::int64_t budget_bytes,
-                         double planned_seconds, double median_seconds,
+                         const plan::Program& program, double median_seconds,
                          const exec::StepOutputs& last);
 
 }  // namespace garonne::train

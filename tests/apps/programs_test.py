@@ -253,7 +253,7 @@ class CheckTest(ProgramTest):
                 self.assertIn(word, done.stderr)
         # Nothing runs it yet.
         done = run("train", self.config, "--run.directory", self.directory("not-run"), "--run-program", folder, check=2)
-        self.assertIn("on the tier host, and runs have the device alone", done.stderr)
+        self.assertIn("on the tier host, and this run has none such", done.stderr)
 
     def test_nothing_to_check(self):
         self.assertIn("rank_<n>.json", run("check", self.folder, check=5).stderr)

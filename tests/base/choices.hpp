@@ -6,9 +6,13 @@
 namespace garonne::test {
 
 inline Choices some_choices() {
-  return {{"model.kind", {"gpt", "fno"}},      {"grid.schedule", {"1f1b", "gpipe"}},
-          {"grid.transport", {"auto", "mpi"}}, {"memory.plan", {"auto", "keep-all", "full"}},
-          {"train.loss", {"auto", "h1"}},      {"optimizer.name", {"adamw"}}};
+  return {{"model.kind", {"gpt", "fno"}},
+          {"grid.schedule", {"1f1b", "gpipe"}},
+          {"grid.transport", {"auto", "mpi"}},
+          {"memory.plan", {"auto", "keep-all", "full"}},
+          {"memory.allow", {"auto", "recompute", "offload-activations"}},
+          {"train.loss", {"auto", "h1"}},
+          {"optimizer.name", {"adamw"}}};
 }
 
 }  // namespace garonne::test

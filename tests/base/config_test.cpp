@@ -76,6 +76,7 @@ std::string other_value(const KeySpec& key) {
     case KeyType::List:
       return "5,9,12";
     case KeyType::Text:
+    case KeyType::Names:
       break;
   }
   if (key.range == "text") return "a \"quoted\" back\\slash, ünïcode #not a comment\tand = more";
@@ -206,6 +207,27 @@ TEST(Config, RegisteredValuesAreThoseHandedIn) {
   more["optimizer.name"].push_back("lion");
   EXPECT_EQ(parse_config("", "run.toml", {{"optimizer.name", "lion"}}, more).optimizer.name,
             "lion");
+}
+
+TEST(Config, NamesAreATableOfTextsOrOneText) {
+  using Names = std::vector<std::string>;
+  const auto allowed = [](const std::string& text) {
+    return parse("[memory]\nallow = " + text + "\n", "run.toml", {}).memory.allow;
+  };
+  EXPECT_EQ(allowed("\"auto\""), Names());
+  EXPECT_EQ(allowed("[\"recompute\"]"), Names{"recompute"});
+  const Names both = {"offload-activations", "recompute"};
+  EXPECT_EQ(allowed("[\"offload-activations\", \"recompute\"]"), both);
+  EXPECT_EQ(allowed("\"offload-activations,recompute\""), both);
+  const RunConfig config = parse("", "run.toml", {{"memory.allow", "recompute"}});
+  EXPECT_EQ(parse(config_to_toml(config), "run.toml", {}).memory.allow, Names{"recompute"});
+  for (const char* text : {"[]", "[1]", "7", "[[\"recompute\"]]"})
+    expect_file_refused(std::string("[memory]\nallow = ") + text + "\n", "memory.allow",
+                        {"list of names"});
+  for (const char* text : {"recompute,", ",recompute", "", "recompute,auto", "auto,"})
+    expect_override_refused("memory.allow", text, "must be auto, or with commas of recompute");
+  expect_override_refused("memory.allow", "recomputes", "did you mean recompute?");
+  expect_override_refused("memory.allow", "recompute,recompute", "twice");
 }
 
 TEST(Config, ChoicesAreOfJustTheRegisteredKeys) {

@@ -445,6 +445,14 @@ std::string cost_table_name(const std::string& machine) {
 
 }  // namespace
 
+void compute_a_while(const Queue& queue) {
+  constexpr std::int64_t side = 512;
+  const at::TensorOptions options = nn::tensor_options(queue, at::kFloat);
+  const at::Tensor matrix = at::ones({side, side}, options);
+  at::Tensor product = at::empty({side, side}, options);
+  at::mm_out(product, matrix, matrix);
+}
+
 std::string cost_table_path(const std::string& machine) {
   return cache_folder() + "/" + cost_table_name(machine);
 }

@@ -39,6 +39,9 @@ void profile_model(const Queue& queue, const nn::Model& model, const nn::Declara
 void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const std::string& name,
                   Precision precision, plan::CostTable& table, const MeasuredGpu* gpu = nullptr);
 
+// A product of matrices, of some milliseconds: beside what is measured while a run computes.
+void compute_a_while(const Queue& queue);
+
 // Where the table of a machine text is kept, in the cache folder.
 std::string cost_table_path(const std::string& machine);
 

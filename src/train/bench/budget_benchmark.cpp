@@ -8,6 +8,8 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "train/bench/made_up_run.hpp"
+#include "train/plans/tier_rows.hpp"
+#include "train/setup/lower_tiers.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/setup/run_device.hpp"
 
@@ -27,24 +29,44 @@ struct Contender {
   std::vector<double> seconds;
 };
 
+// Who takes part: a name, memory.plan, and whether the tiers below the device are used.
+struct Entrant {
+  std::string name;
+  std::string plan;
+  bool moves = false;
+};
+
+std::vector<Entrant> entrants_of(const BudgetOptions& options) {
+  if (options.offloads)
+    return {{"recompute", "auto", false}, {"offload", "keep-all", true}, {"both", "auto", true}};
+  std::vector<Entrant> entrants = {{"auto", "auto", true}};
+  if (!options.policies) return entrants;
+  for (const char* policy : {"uniform", "selective", "full"})
+    entrants.push_back({policy, policy, false});
+  return entrants;
+}
+
 // Plans one contender; nothing to run where nothing fits.
-Contender make_contender(const MadeUpRun& run, const std::string& wanted, double share,
+Contender make_contender(const MadeUpRun& run, const Entrant& entrant, double share,
                          std::int64_t budget) {
   Contender contender;
   contender.row.share = share;
   contender.row.budget_bytes = budget;
-  contender.row.wanted = wanted;
+  contender.row.wanted = entrant.name;
+  const Setup setup = entrant.moves ? run.setup() : without_lower_tiers(run.setup());
   try {
     const auto start = Clock::now();
     Choice choice;
     run.session().agree(
-        [&] { choice = choose_program(run.setup(), budget, wanted, Effort::FirstThatFits); });
-    expect_same_programs(run.setup().grid, choice.program, run.session());
+        [&] { choice = choose_program(setup, budget, entrant.plan, Effort::FirstThatFits); });
+    expect_same_programs(setup.grid, choice.program, run.session());
     contender.row.planning_seconds = std::chrono::duration<double>(Clock::now() - start).count();
     contender.row.fits = true;
     contender.row.plan = choice.program.name;
     contender.row.planned_peak_bytes = choice.program.peak_bytes;
     contender.row.planned_seconds = choice.program.seconds;
+    contender.row.disk_bytes = choice.prediction.of(Tier::Disk).peak_bytes;
+    contender.row.copied_out_bytes = copy_traffic(choice.program).out_bytes;
     contender.trainer = std::make_unique<MadeUpTrainer>(run, choice, budget);
   } catch (const dist::AgreedError& error) {
     if (error.code() != ExitCode::Infeasible) throw;
@@ -69,18 +91,21 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
                       "--grid.pipeline 1");
   });
   const MadeUpRun run(config, session);
+  session.agree([&] {
+    if (!options.offloads || !run.setup().tiers.empty()) return;
+    throw ConfigError("memory.disk", config.memory.disk,
+                      "gives nothing to move to: set it to a folder on a disk, and leave "
+                      "memory.allow at \"auto\"");
+  });
   std::vector<Contender> contenders;
   constexpr std::int64_t plenty = std::numeric_limits<std::int64_t>::max() / 4;
-  contenders.push_back(make_contender(run, "keep-all", 1, plenty));
+  contenders.push_back(make_contender(run, {"keep-all", "keep-all", false}, 1, plenty));
   const plan::Prediction whole = plan::replay(contenders[0].trainer->program());
   for (const double share : options.shares) {
     const auto activations = static_cast<double>(whole.peak_bytes - whole.static_bytes);
     const auto budget = whole.static_bytes + static_cast<std::int64_t>(share * activations);
-    std::vector<std::string> wanted = {"auto"};
-    if (options.policies) wanted.insert(wanted.end(), {"uniform", "selective", "full"});
-    for (const auto& name : wanted) {
-      contenders.push_back(make_contender(run, name, share, budget));
-    }
+    for (const Entrant& entrant : entrants_of(options))
+      contenders.push_back(make_contender(run, entrant, share, budget));
   }
 
   constexpr std::int64_t warm_up = 2;
@@ -94,6 +119,10 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
       const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
       contender.row.peak_bytes = std::max(contender.row.peak_bytes, outputs.peak_bytes);
       if (turn > warm_up) contender.seconds.push_back(seconds);
+      contender.row.copy_seconds = 0;
+      for (const auto& [lane, busy] : outputs.copy_seconds) contender.row.copy_seconds += busy;
+      contender.row.waited_seconds =
+          waited_for_copies(contender.trainer->program(), outputs.measurements);
     }
   }
 

@@ -24,16 +24,25 @@ struct BudgetRow {
   double added_share = 0;       // of the time of keep-all, measured: median over the turns
   double planned_added = 0;     // of the planned time of keep-all
   double planning_seconds = 0;  // what the planner took
+  // Where there are tiers below the device.
+  std::int64_t disk_bytes = 0;        // the most at once, as planned and measured
+  std::int64_t copied_out_bytes = 0;  // in a step, and as many back
+  double copy_seconds = 0;            // of all lanes, in the last step
+  double waited_seconds = 0;          // by Compute, in the last step
 };
 
 struct BudgetOptions {
   std::vector<double> shares;
   std::int64_t steps = 30;
   bool policies = true;
+  // In place of policies: the best that only runs again, the best that only moves, and the best of
+  // both.
+  bool offloads = false;
 };
 
-// Rows: keep-all first, then by share "auto" and the policies. Every turn runs one step of each, in
-// an order that alternates. Collective over all ranks.
+// Rows: keep-all first, then by share "auto" and the policies, or "recompute", "offload" and
+// "both". ConfigError where there is no tier to move to. Every turn runs one step of each, in an
+// order that alternates. Collective over all ranks.
 std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const BudgetOptions& options,
                                             dist::Session& session);
 

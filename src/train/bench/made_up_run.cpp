@@ -4,6 +4,7 @@
 
 #include "base/philox.hpp"
 #include "train/plans/grid_plan.hpp"
+#include "train/setup/lower_tiers.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/workload/workload_kind.hpp"
 
@@ -49,10 +50,14 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_
     RunConfig without_validation = config;
     without_validation.evaluation.batches = 0;
     whole = make_setup(without_validation, facts, threads, rank());
+    whole.ranks_on_node = session.ranks_on_node();
+  });
+  agree_on_disk_budget(whole, session);
+  session.agree([&] {
     stage = whole.grid.coordinates_of(rank()).pipeline;
     if (plans_for_its_stage(whole.grid, rank())) {
-      floor =
-          floor_of_stage(whole, stage, budget_bytes_, config.memory.plan, Effort::FirstThatFits);
+      floor = floor_of_stage(whole, stage, budget_bytes_, whole.config.memory.plan,
+                             Effort::FirstThatFits);
     }
   });
   compute_ = std::make_unique<ComputeSession>(threads);
@@ -78,10 +83,12 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
                                  device.staging());
   }
   exec::gather_parameters(state_, run.axes().data());
+  disk_ = make_disk_tier(setup, program_, state_);
   executor_ = std::make_unique<exec::Executor>(setup.model, program_,
                                                exec::Machine{.device = &device.device(),
                                                              .tier = tier_.get(),
                                                              .staging = device.staging(),
+                                                             .disk = disk_.get(),
                                                              .state = &state_,
                                                              .products = &run.products(),
                                                              .optimizer = run.optimizer(),

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/config.hpp"
+#include "device/disk_tier.hpp"
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
 #include "optim/optimizer.hpp"
@@ -64,6 +65,7 @@ class MadeUpTrainer {
   plan::Program program_;
   std::unique_ptr<exec::DeviceTier> tier_;
   exec::ModelState state_;
+  std::unique_ptr<device::DiskTier> disk_;
   std::unique_ptr<exec::Executor> executor_;
 };
 

@@ -62,6 +62,9 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   const int threads = agree_on_run(trained.config, session);
   // One rank does what the grid did.
   trained.config.grid = RunConfig::GridKeys();
+  // What trains may be on another machine's disk; what is trained runs forward only.
+  trained.config.memory.disk.clear();
+  trained.config.memory.allow.clear();
   trained.config.run.directory = run_directory;
   trained.config.run.resume = "auto";
   trained.device = std::make_unique<RunDevice>(trained.config, session);

@@ -1,6 +1,9 @@
 #include "train/plans/cluster_costs.hpp"
 
+#include <algorithm>
+
 #include "base/precision.hpp"
+#include "train/setup/lower_tiers.hpp"
 
 namespace garonne::train {
 
@@ -27,6 +30,8 @@ bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, S
   const plan::GridLinks links(cluster, whole.grid);
   plan::set_collective_seconds(whole.grid.shape().tensor, links.tensor(), graph);
   whole.step.kernels = {cluster.least_seconds, cluster.issue_seconds};
+  whole.ranks_on_node = std::min(cluster.devices_per_node, whole.grid.ranks());
+  set_disk_rates(cluster.disk.known() ? cluster.disk : nominal_disk, whole);
   const bool measured = apply_costs(costs, whole);
   // Of an element: what the update reads and writes.
   plan::StepShape& step = whole.step;

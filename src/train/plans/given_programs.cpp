@@ -105,16 +105,34 @@ void expect_states(const std::string& path, const GivenStage& stage) {
   }
 }
 
-// The executor has the memory of the device and sums and messages beside it, so far.
-void expect_on_device(const std::string& path, const plan::Program& program) {
+// A run has the memory of the device, the disk where memory.disk says so, and sums, messages and
+// copies beside what computes.
+void expect_tiers(const std::string& path, const GivenStage& stage) {
+  const plan::Program& program = stage.program;
+  const auto& tiers = stage.setup.tiers;
   for (const plan::Buffer& buffer : program.buffers) {
-    if (buffer.tier == Tier::Device) continue;
-    refuse(path, fmt::format("has {} on the tier {}, and runs have the device alone", buffer.name,
-                             to_string(buffer.tier)));
+    if (buffer.tier == Tier::Device || tiers.contains(buffer.tier)) continue;
+    refuse(path, fmt::format("has {} on the tier {}, and this run has {}", buffer.name,
+                             to_string(buffer.tier),
+                             buffer.tier == Tier::Disk ? "no memory.disk" : "none such"));
+  }
+  for (const auto& [tier, below] : tiers) {
+    const std::int64_t peak = plan::replay(program).of(tier).peak_bytes;
+    if (peak > 0 && program.tier(tier).granularity != below.granularity) {
+      refuse(path, fmt::format("counts the tier {} in multiples of {} bytes where this run has {}",
+                               to_string(tier), program.tier(tier).granularity, below.granularity));
+    }
+    if (peak > below.budget_bytes) {
+      refuse(path, fmt::format("has a peak of {} B ({}) on the tier {} where the run may take {} B "
+                               "({})",
+                               peak, format_bytes(peak), to_string(tier), below.budget_bytes,
+                               format_bytes(below.budget_bytes)));
+    }
   }
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const plan::Instruction& instruction = program.instructions[i];
     const Lane lane = instruction.lane;
+    if (is_copy(instruction.operation) && lane_of_copy(instruction.operation) == lane) continue;
     if (lane == Lane::Compute || (instruction.channel && instruction.after.empty() &&
                                   (lane == Lane::Collective || lane == Lane::Message)))
       continue;
@@ -136,7 +154,7 @@ void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t 
   if (const std::string fault = fault_of_loads(program); !fault.empty()) refuse(path, fault);
   expect_granularity(path, stage);
   expect_states(path, stage);
-  expect_on_device(path, program);
+  expect_tiers(path, stage);
   if (peak > budget_bytes) {
     refuse(path, fmt::format("has a peak of {} B ({}) where memory.budget is {} B ({})", peak,
                              format_bytes(peak), budget_bytes, format_bytes(budget_bytes)));

@@ -75,8 +75,11 @@ std::vector<StageFloor> floors_of(const Setup& whole, std::int64_t budget_bytes)
 // Whether every rank has a plan at once, by keeping everything: that takes less time than to read
 // what another one sends.
 bool is_found_at_once(const Setup& setup, const Choice& choice) {
+  const auto moves = [](const plan::Instruction& one) { return is_copy(one.operation); };
+  const auto& instructions = choice.program.instructions;
   return setup.config.memory.plan == "auto" &&
-         choice.program.name.starts_with(plan::stage_solvers().front().name);
+         choice.program.name.starts_with(plan::stage_solvers().front().name) &&
+         std::none_of(instructions.begin(), instructions.end(), moves);
 }
 
 // From the rank that planned the stage to the others of it; empty where they need not be told.
@@ -115,8 +118,12 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
   std::optional<plan::GridLinks> links;
   if (cluster != nullptr) links.emplace(*cluster, whole.grid);
   const std::vector<StageFloor> floors = floors_of(whole, budget_bytes);
-  for (const auto& floor : floors)
+  for (const auto& floor : floors) {
     grid.minimum_budget_bytes = std::max(grid.minimum_budget_bytes, floor.bytes);
+    if (!whole.tiers.empty() && floor.lean)
+      grid.minimum_on_device_bytes =
+          std::max({grid.minimum_on_device_bytes, floor.bytes, floor.lean->bytes});
+  }
   std::optional<std::vector<StagePlan>> plans;
   for (const Cut cut : {Cut::BySeconds, Cut::AsDeclared}) {
     grid.cut_as_declared = cut == Cut::AsDeclared;

@@ -34,6 +34,8 @@ struct GridPlan {
   // The stage with the highest peak, and the least budget that works for all.
   std::size_t largest = 0;
   std::int64_t minimum_budget_bytes = 0;
+  // Without tiers below the device; 0 where there are none.
+  std::int64_t minimum_on_device_bytes = 0;
   // Not all stages fit as their seconds would cut the model: it is cut as declared.
   bool cut_as_declared = false;
 };

@@ -8,6 +8,7 @@
 #include "train/plans/explain.hpp"
 #include "train/plans/tier_rows.hpp"
 #include "train/setup/available_memory.hpp"
+#include "train/setup/lower_tiers.hpp"
 #include "train/setup/pipeline_schedule.hpp"
 
 namespace garonne::train {
@@ -147,6 +148,14 @@ ordered_json to_json(const PlanAnswer& answer) {
                        {"memory", memory_json(memory_table(choice.prediction, answer.budget_bytes),
                                               tier_rows(choice.program, choice.prediction))},
                        {"candidates", std::move(candidates)}};
+  if (choice.least_seconds > 0 && knows_seconds(answer))
+    json["least_seconds"] = choice.least_seconds;
+  if (plan.minimum_on_device_bytes > 0) {
+    const CopyTraffic traffic = copy_traffic(choice.program);
+    json["minimum_on_device_bytes"] = plan.minimum_on_device_bytes;
+    json["copied_out_bytes"] = traffic.out_bytes;
+    json["copied_in_bytes"] = traffic.in_bytes;
+  }
   json["seconds"] = seconds_json(answer, plan.seconds);
   if (plan.issue_seconds > 0) {
     json["issue_seconds"] = plan.issue_seconds;
@@ -174,6 +183,7 @@ std::string format_plan(const PlanAnswer& answer) {
   text += format_memory_table(memory_table(choice.prediction, answer.budget_bytes),
                               answer.budget_bytes);
   text += format_tier_rows(tier_rows(choice.program, choice.prediction));
+  text += format_copy_traffic(choice.program, knows_seconds(answer) ? plan.seconds : 0);
   const int peak = choice.prediction.peak_instruction;
   text += fmt::format(
       "at the peak: {}\n",
@@ -184,6 +194,17 @@ std::string format_plan(const PlanAnswer& answer) {
     text += explain(shown, choice, answer.budget_bytes, answer.costs == CostSource::Measured);
   text += fmt::format("smallest budget: {} B ({})\n", plan.minimum_budget_bytes,
                       format_bytes(plan.minimum_budget_bytes));
+  if (plan.minimum_on_device_bytes > 0) {
+    text += fmt::format("without the disk: {} B ({})\n", plan.minimum_on_device_bytes,
+                        format_bytes(plan.minimum_on_device_bytes));
+  }
+  text += describe_disk(whole);
+  if (choice.least_seconds > 0 && knows_seconds(answer)) {
+    text += fmt::format("bound: no plan of this budget and disk takes less than {:.1f} ms{}\n",
+                        1e3 * choice.least_seconds,
+                        fmt::format("; this one is {:.1f} % above",
+                                    100 * (choice.program.seconds / choice.least_seconds - 1)));
+  }
   return text + format_seconds(answer);
 }
 

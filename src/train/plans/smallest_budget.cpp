@@ -66,7 +66,12 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
   }
   OptionFolder cache(cache_folder());
   floor.lean = plan::find_lean_plans(graph, step, wanted, &cache);
-  floor.bytes = std::max(floor.lean->bytes, validation);
+  std::int64_t least = floor.lean->bytes;
+  if (!setup.tiers.empty()) {
+    floor.tiers = plan::find_tier_floor(graph, step, *floor.lean, setup.tiers);
+    least = floor.tiers->bytes;
+  }
+  floor.bytes = std::max(least, validation);
   plan::expect_budget(floor.bytes, budget_bytes, wanted);
   return floor;
 }
@@ -86,14 +91,20 @@ Choice choose_as_cut(const Setup& setup, const StageFloor& floor, std::int64_t b
   Choice choice;
   if (setup.config.evaluation.batches > 0) add_validation(setup, budget_bytes, choice);
   OptionFolder cache(cache_folder());
-  plan::StageWish wish{budget_bytes, wanted, choice.evaluation.peak_bytes,
-                       effort == Effort::FirstThatFits, &cache};
+  plan::TierWish wish;
+  wish.stage = {budget_bytes, wanted, choice.evaluation.peak_bytes, effort == Effort::FirstThatFits,
+                &cache};
+  wish.tiers = setup.tiers;
   // Schedules are of nodes: those of another cut are none of this one.
-  if (floor.lean && names_of(setup.model.graph) == floor.nodes) wish.lean = &*floor.lean;
-  plan::StagePlan stage = plan::plan_stage(setup.model.graph, setup.step, wish);
+  if (floor.lean && names_of(setup.model.graph) == floor.nodes) {
+    wish.stage.lean = &*floor.lean;
+    if (floor.tiers) wish.floor = &*floor.tiers;
+  }
+  plan::StagePlan stage = plan::plan_stage_on_tiers(setup.model.graph, setup.step, wish);
   choice.program = std::move(stage.program);
   choice.prediction = std::move(stage.prediction);
   choice.candidates = std::move(stage.candidates);
+  choice.least_seconds = stage.least_seconds;
   choice.minimum_budget_bytes = floor.bytes;
   return choice;
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/offload/tier_planner.hpp"
 #include "plan/stage/smallest_budget.hpp"
 #include "train/setup/planning.hpp"
 
@@ -20,6 +21,8 @@ struct StageFloor {
   // Validation included; 0 where the budget takes everything kept, so that nobody had to find out.
   std::int64_t bytes = 0;
   std::optional<plan::LeanPlans> lean;
+  // Where there are tiers below the device.
+  std::optional<plan::TierFloor> tiers;
   // The names of the stage's nodes as it is cut for this.
   std::vector<std::string> nodes;
 };

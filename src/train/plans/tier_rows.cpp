@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
+#include "base/key_limits.hpp"
 #include "plan/program/live_bytes.hpp"
 
 namespace garonne::train {
@@ -11,7 +12,9 @@ std::vector<TierRow> tier_rows(const plan::Program& program, const plan::Predict
   std::vector<TierRow> rows;
   for (const Tier tier : {Tier::Host, Tier::Disk}) {
     const std::int64_t peak = prediction.of(tier).peak_bytes;
-    if (peak > 0) rows.push_back({tier, peak, program.tier(tier).budget_bytes});
+    // As much as there is, on a machine that nobody has seen, is no figure.
+    const std::int64_t budget = program.tier(tier).budget_bytes;
+    if (peak > 0) rows.push_back({tier, peak, budget < most_key_bytes ? budget : 0});
   }
   return rows;
 }
@@ -28,6 +31,48 @@ std::string format_tier_rows(const std::vector<TierRow>& rows) {
     if (row.budget_bytes > 0) line(name + " budget", row.budget_bytes, row.budget_bytes);
   }
   return text;
+}
+
+CopyTraffic copy_traffic(const plan::Program& program) {
+  CopyTraffic traffic;
+  for (const plan::Instruction& instruction : program.instructions) {
+    if (!is_copy(instruction.operation)) continue;
+    const auto buffer = [&](int id) -> const plan::Buffer& {
+      return program.buffers[static_cast<std::size_t>(id)];
+    };
+    const plan::Buffer& from = buffer(instruction.arguments.inputs[0]);
+    const plan::Buffer& to = buffer(instruction.arguments.output);
+    const bool comes_back = to.tier == Tier::Device;
+    (comes_back ? traffic.in_seconds : traffic.out_seconds) += instruction.seconds;
+    if (from.tier == Tier::Device) traffic.out_bytes += from.bytes;
+    if (comes_back) traffic.in_bytes += to.bytes;
+  }
+  return traffic;
+}
+
+double waited_for_copies(const plan::Program& program,
+                         const std::vector<plan::Measurement>& measurements) {
+  double seconds = 0;
+  for (std::size_t i = 0; i < measurements.size(); ++i) {
+    const int completes = program.instructions[i].completes;
+    if (completes < 0) continue;
+    if (is_copy(program.instructions[static_cast<std::size_t>(completes)].operation))
+      seconds += measurements[i].seconds;
+  }
+  return seconds;
+}
+
+std::string format_copy_traffic(const plan::Program& program, double seconds) {
+  const CopyTraffic traffic = copy_traffic(program);
+  if (traffic.out_bytes == 0) return "";
+  std::string text = fmt::format("  {} leave the device and {} come back a step",
+                                 format_bytes(traffic.out_bytes), format_bytes(traffic.in_bytes));
+  constexpr double day = 86400;
+  if (seconds > 0) {
+    text += fmt::format("; {:.2f} TB a day are written",
+                        static_cast<double>(traffic.out_bytes) / 1e12 / seconds * day);
+  }
+  return text + "\n";
 }
 
 }  // namespace garonne::train

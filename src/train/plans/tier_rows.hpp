@@ -22,4 +22,20 @@ std::vector<TierRow> tier_rows(const plan::Program& program, const plan::Predict
 // To stand below format_memory_table(); empty where there are none.
 std::string format_tier_rows(const std::vector<TierRow>& rows);
 
+// What a step moves between the device and the tiers below it.
+struct CopyTraffic {
+  std::int64_t out_bytes = 0;
+  std::int64_t in_bytes = 0;
+  // Of all lanes, as planned.
+  double out_seconds = 0;
+  double in_seconds = 0;
+};
+CopyTraffic copy_traffic(const plan::Program& program);
+// How long Compute waited for copies, of the measurements of a step of the Program.
+double waited_for_copies(const plan::Program& program,
+                         const std::vector<plan::Measurement>& measurements);
+
+// A line; empty where nothing is moved. `seconds` of a step, 0 where nobody knows.
+std::string format_copy_traffic(const plan::Program& program, double seconds);
+
 }  // namespace garonne::train

@@ -11,11 +11,13 @@
 #include "base/error.hpp"
 #include "base/progress.hpp"
 #include "device/cpu_device.hpp"
+#include "device/disk_probe.hpp"
 #include "dist/sum_order.hpp"
 #include "dist/transports.hpp"
 #include "exec/profile/profile.hpp"
 #include "optim/optimizer.hpp"
 #include "train/plans/layout_check.hpp"
+#include "train/setup/lower_tiers.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/setup/staged_messages.hpp"
 
@@ -130,6 +132,29 @@ void measure(const Setup& setup, RunDevice& device, plan::CostTable& table) {
                      setup.declaration.precision, table, where);
 }
 
+// While the processor computes, as it will in training.
+void measure_disk(const Setup& setup, plan::CostTable& table) {
+  if (setup.tiers.empty()) return;
+  const std::string& folder = setup.config.memory.disk;
+  plan::DiskRates& rates = table.disks[disk_of(folder)];
+  if (rates.known()) return;
+  constexpr std::int64_t file_bytes = std::int64_t{256} << 20;
+  constexpr double seconds = 3;
+  const device::CpuDevice processor;
+  const Queue queue = processor.queue(Lane::Compute);
+  const device::DiskSpeed speed =
+      device::probe_disk(folder, file_bytes, seconds, [&] { exec::compute_a_while(queue); });
+  if (!speed.direct) {
+    fmt::print(stderr,
+               "warning: {} is on a file system that reads and writes through the page cache: what "
+               "is there takes memory that no budget counts\n",
+               folder);
+  }
+  rates.latency_seconds = speed.latency_seconds;
+  rates.write = speed.write;
+  rates.read = speed.read;
+}
+
 void warn(const std::string& text) {
   fmt::print(stderr, "warning: {}\n", text);
 }
@@ -148,6 +173,7 @@ plan::CostTable obtain_costs(const Setup& setup, int threads, const nlohmann::js
     plan::CostTable table = exec::load_cached_costs(device.machine_text(threads), warn);
     const auto before = plan::to_json(table);
     measure(setup, device, table);
+    measure_disk(setup, table);
     if (plan::to_json(table) != before) save(table);
     // Products of a GPU are the tensor library's, whatever a processor's were.
     if (device.kind() != DeviceKind::Cuda) {
@@ -170,6 +196,7 @@ plan::CostTable measure_costs_again(const Setup& setup, int threads, RunDevice& 
   // Other libraries would be other bits.
   again.products = table.products;
   measure(setup, device, again);
+  measure_disk(setup, again);
   table.products = again.products;
   plan::merge_shorter(again, table);
   save(table);

@@ -3,6 +3,7 @@
 #include "dist/transport.hpp"
 #include "nn/model_kind.hpp"
 #include "optim/optimizer.hpp"
+#include "plan/offload/memory_ways.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/stage/stage_planner.hpp"
 
@@ -33,6 +34,7 @@ Choices config_choices() {
           {"grid.schedule", names_of(plan::pipeline_schedule_kinds())},
           {"grid.transport", auto_or(transports)},
           {"memory.plan", auto_or(plans)},
+          {"memory.allow", auto_or(names_of(plan::memory_ways()))},
           {"train.loss", nn::loss_names()},
           {"optimizer.name", names_of(optim::optimizer_kinds())}};
 }

@@ -24,6 +24,7 @@
 #include "train/evaluation/evaluation.hpp"
 #include "train/plans/layout_check.hpp"
 #include "train/setup/available_memory.hpp"
+#include "train/setup/lower_tiers.hpp"
 #include "train/setup/pipeline_schedule.hpp"
 #include "train/setup/run_device.hpp"
 #include "train/setup/size_check.hpp"
@@ -139,6 +140,8 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   std::iota(step.world_group.begin(), step.world_group.end(), 0);
   step.zero = step.data_group.size() > 1 ? static_cast<int>(config.grid.zero) : 0;
   step.bucket_bytes = step.data_group.size() > 1 ? config.grid.bucket : 0;
+  setup.ranks_on_node = setup.grid.ranks();
+  add_lower_tiers(setup);
   return setup;
 }
 
@@ -189,6 +192,10 @@ std::int64_t whole_parameter_elements(const nn::Model& model) {
 }
 
 bool apply_costs(const plan::CostTable& costs, Setup& setup) {
+  if (!setup.tiers.empty()) {
+    const auto found = costs.disks.find(disk_of(setup.config.memory.disk));
+    if (found != costs.disks.end()) set_disk_rates(found->second, setup);
+  }
   return plan::apply_costs(costs, setup.config.optimizer.name, setup.config.train.precision,
                            setup.model.graph, setup.step);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "base/grid.hpp"
 #include "nn/model.hpp"
 #include "plan/model/cost_table.hpp"
+#include "plan/offload/offload_search.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_planner.hpp"
@@ -31,6 +33,11 @@ struct Setup {
   // The graph of the whole model before any costs were applied: bytes are those that nodes declare,
   // seconds follow from declared operations and round numbers for machine and links.
   std::shared_ptr<const plan::ModelGraph> declared;
+  // Below the device, for each rank (train/setup/lower_tiers.hpp). The disk is shared by the ranks
+  // of a node: all of them are on one where nobody says otherwise.
+  std::map<Tier, plan::LowerTier> tiers;
+  plan::DiskRates disk;
+  int ranks_on_node = 1;
 };
 
 // By which seconds the blocks of a model are dealt out over the stages of a pipeline: those in the
@@ -63,7 +70,7 @@ std::string describe_sizes(const Setup& setup);
 // Elements of the parameters that a rank has a part of, each counted whole and without padding.
 std::int64_t whole_parameter_elements(const nn::Model& model);
 
-// Puts a cost table into model and step; true when every node was in it.
+// Puts a cost table into model, step and tiers; true when every node was in it.
 bool apply_costs(const plan::CostTable& costs, Setup& setup);
 
 struct Choice {
@@ -76,6 +83,8 @@ struct Choice {
   // The smallest budget (train/plans/smallest_budget.hpp) of the stage, of all stages where that
   // was asked for; 0 where nobody had to find out.
   std::int64_t minimum_budget_bytes = 0;
+  // No plan of the budget takes less; 0 where nobody found out.
+  double least_seconds = 0;
   // Not everything fits as seconds would cut the pipeline: it is cut as declared.
   bool cut_as_declared = false;
 };

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: MIT
+"""Training whose activations spend part of the step on a disk: bits, bytes, budgets, refusals, and what stays behind."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+
+from support import BINARY, ProgramTest, metrics, run, series
+
+STEPS = 3
+
+
+class OffloadTest(ProgramTest):
+    # Values of a mebibyte and more: smaller ones stay.
+    MODEL = ("--model.layers", 3, "--model.hidden", 128, "--model.sequence", 128, "--train.micro_batch", 16,
+             "--train.global_batch", 32, "--train.steps", STEPS, "--evaluation.batches", 1, "--memory.budget", "2 GiB")
+    # Further keys and ranks.
+    RUNS = {
+        "alone": ((), 0),
+        "bfloat16": (("--train.precision", "bfloat16", "--train.micro_batch", 32), 0),
+        "shards": (("--grid.data", 2, "--grid.zero", 3, "--train.micro_batch", 16), 2),
+        "pipeline": (("--grid.pipeline", 2), 2),
+        "tensor": (("--grid.tensor", 2, "--grid.sequence_parallel", "true", "--train.micro_batch", 32), 2),
+    }
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # The folder of temporary files may be in memory.
+        cls.disk = pathlib.Path(tempfile.mkdtemp(prefix="offload-test-", dir=pathlib.Path(BINARY).resolve().parent))
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.disk, ignore_errors=True)
+        super().tearDownClass()
+
+    def with_budget(self, bytes_, *keys):
+        return [*self.model(*keys), "--memory.budget", bytes_]
+
+    def model(self, *keys):
+        """MODEL with other values for keys that are given again."""
+        given = dict(zip(keys[::2], keys[1::2], strict=True))
+        kept = dict(zip(self.MODEL[::2], self.MODEL[1::2], strict=True)) | given
+        return [word for pair in kept.items() for word in pair]
+
+    def budgets(self, *keys):
+        """The smallest with the disk, the smallest without, and what keeping everything takes."""
+        disk = ("--memory.disk", self.disk)
+        on_disk = json.loads(run("plan", self.config, *self.model(*keys), *disk, "--json").stdout)
+        plain = json.loads(run("plan", self.config, *self.model(*keys, "--memory.plan", "keep-all"), "--json").stdout)
+        return on_disk["minimum_budget_bytes"], on_disk["minimum_on_device_bytes"], plain["peak_bytes"]
+
+    def programs(self, directory):
+        return [json.loads(path.read_text()) for path in sorted((directory / "program").glob("rank_*.json"))]
+
+    def check_bytes(self, directory, done, budget):
+        """As planned on the device and on the disk. How many buffers went there."""
+        moved = 0
+        for program in self.programs(directory):
+            measured = max(one["measured_peak_bytes"] for one in program["instructions"])
+            self.assertLessEqual(measured, program["peak_bytes"])
+            self.assertGreaterEqual(measured, 0.99 * program["peak_bytes"])
+            self.assertLessEqual(program["peak_bytes"], budget)
+            moved += sum(one["operation"] == "disk-write" for one in program["instructions"])
+        on_disk = re.findall(r"disk planned +(\d+) B +measured +(\d+) B", done.stdout)
+        for planned, measured in on_disk:
+            self.assertEqual(planned, measured)
+        self.assertEqual(bool(on_disk), moved > 0, done.stdout)
+        return moved
+
+    def same_training(self, wanted, found):
+        for key in ("loss", "gradient_norm", "validation_loss"):
+            mine, theirs = ([row.get(key) for row in metrics(folder)] for folder in (wanted, found))
+            self.assertEqual(mine, theirs, key)
+        self.assertTrue(self.tensor_files(wanted, STEPS))
+        self.assertEqual(self.tensor_files(wanted, STEPS), self.tensor_files(found, STEPS))
+
+    def test_bits_and_bytes_are_those_of_the_plan(self):
+        for name, (keys, ranks) in self.RUNS.items():
+            with self.subTest(name):
+                plain = self.directory(f"{name}-plain")
+                self.train(plain, *self.model(*keys), ranks=ranks)
+                least, without, most = self.budgets(*keys)
+                self.assertLessEqual(least, without)
+                moved = 0
+                for what, budget, more in (("smallest", least, ()), ("between", least + (most - least) // 3, ()),
+                                           ("alone", (least + most) // 2, ("--memory.allow", "offload-activations"))):
+                    if what == "alone" and name != "alone":
+                        continue
+                    directory = self.directory(f"{name}-{what}")
+                    done = self.train(directory, *self.with_budget(budget, *keys), "--memory.disk", self.disk, *more,
+                                      ranks=ranks)
+                    self.same_training(plain, directory)
+                    moved += self.check_bytes(directory, done, budget)
+                self.assertGreater(moved, 0)
+                self.assertEqual(os.listdir(self.disk), [])
+
+    def test_emulated_lanes_that_are_late(self):
+        plain = self.directory("plain")
+        self.train(plain, *self.model())
+        least, _, most = self.budgets()
+        directory = self.directory("emulated")
+        done = self.train(directory, *self.with_budget((least + most) // 2), "--memory.disk", self.disk, "--run.device",
+                          "emulated")
+        self.same_training(plain, directory)
+        self.assertGreater(self.check_bytes(directory, done, (least + most) // 2), 0)
+
+    def test_a_byte_less_than_the_smallest_budget_is_refused_with_it(self):
+        least, without, most = self.budgets()
+        self.assertLess(least, without)
+        disk = ("--memory.disk", self.disk)
+        for command in ("plan", "train"):
+            done = run(command, self.config, *self.with_budget(least - 1), *disk, "--run.directory",
+                       self.directory("less"), check=3)
+            self.assertIn(str(least), done.stderr)
+        self.assertFalse(self.directory("less").exists())
+        shown = run("plan", self.config, *self.with_budget(least), *disk).stdout
+        for words in (f"smallest budget: {least} B", f"without the disk: {without} B", "leave the device", "GB/s",
+                      "  disk ", "+ offload"):
+            self.assertIn(words, shown)
+        # No room there: nothing is moved.
+        small = json.loads(run("plan", self.config, *self.with_budget(most), *disk, "--memory.disk_budget", 4096,
+                               "--json").stdout)
+        self.assertEqual(small["minimum_budget_bytes"], small["minimum_on_device_bytes"])
+
+    def test_programs_are_saved_and_run(self):
+        least, _, most = self.budgets()
+        keys = [*self.with_budget((least + most) // 2), "--memory.disk", self.disk]
+        first = self.directory("first")
+        self.train(first, *keys)
+        run("check", first / "program")
+        again = self.directory("again")
+        self.train(again, *keys, "--run-program", first / "program")
+        self.same_training(first, again)
+        for other, words in ((self.with_budget((least + most) // 2), ("on the tier disk", "no memory.disk")),
+                             ([*keys, "--memory.disk_budget", "1 MiB"], ("has a peak of", "on the tier disk"))):
+            done = self.train(self.directory("refused"), *other, "--run-program", first / "program", check=2)
+            for word in words:
+                self.assertIn(word, done.stderr)
+
+    def test_what_cannot_be_is_refused(self):
+        def refused(*keys, code=2, words=()):
+            done = self.train(self.directory("refused"), *self.model(), *keys, check=code)
+            self.assertEqual(done.stderr.count("garonne:"), 1, done.stderr)
+            for word in words:
+                self.assertIn(word, done.stderr)
+
+        refused("--memory.allow", "offload-activations", words=("memory.allow", "set memory.disk"))
+        refused("--memory.allow", "offload-activation", words=("did you mean offload-activations?",))
+        refused("--memory.allow", "recompute,recompute", words=("twice",))
+        refused("--memory.allow", "offload-activations", "--memory.disk", self.disk, "--memory.plan", "full",
+                words=("memory.plan", "memory.allow leaves out"))
+        refused("--memory.disk", self.disk / "nowhere", words=("memory.disk", "cannot be used"))
+        refused("--memory.disk", self.disk, "--memory.disk_budget", "1000000 TiB", words=("memory.disk_budget", "free"))
+        if os.access("/dev/shm", os.W_OK):
+            refused("--memory.disk", "/dev/shm", code=5, words=("/dev/shm", "is in memory"))
+
+    def test_a_killed_run_leaves_no_file(self):
+        least, _, _ = self.budgets()
+        keys = [*self.with_budget(least, "--train.steps", 1000), "--memory.disk", self.disk]
+        command = [BINARY, "train", self.config, "--run.directory", self.directory("killed"), *keys]
+        process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
+        try:
+            for line in process.stdout:
+                if line.startswith("step       2"):
+                    break
+            used = [os.readlink(path) for path in pathlib.Path(f"/proc/{process.pid}/fd").iterdir()]
+            self.assertTrue(any(str(self.disk.resolve()) in name and "(deleted)" in name for name in used), used)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        finally:
+            process.kill()
+            process.stdout.close()
+        self.assertEqual(os.listdir(self.disk), [])
+
+    def test_a_run_goes_on_with_and_without_the_disk(self):
+        plain = self.directory("plain")
+        self.train(plain, *self.model())
+        least, _, _ = self.budgets()
+        for first, then in ((True, False), (False, True)):
+            directory = self.directory(f"changes-{first}")
+            with_disk = [*self.with_budget(least), "--memory.disk", self.disk]
+            self.train(directory, *(with_disk if first else self.model()), "--train.stop_after", 1, check=75)
+            self.train(directory, *(with_disk if then else self.model()))
+            self.assertEqual(series(plain, "loss"), series(directory, "loss"))
+            self.assertEqual(self.tensor_files(plain, STEPS), self.tensor_files(directory, STEPS))
+
+
+if __name__ == "__main__":
+    unittest.main()
