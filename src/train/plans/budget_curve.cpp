@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "train/plans/grid_plan.hpp"
+#include "train/setup/lower_tiers.hpp"
 
 namespace garonne::train {
 
@@ -16,7 +17,7 @@ BudgetCurve budget_curve(const Setup& setup, int points,
   BudgetCurve curve;
   std::set<std::tuple<std::string, std::int64_t, double>> policies;
   Setup whole = setup;
-  whole.config.memory.plan = "auto";
+  whole.config.memory.plan = widest_plan(whole.config);
   std::int64_t least = 0;
   const auto plan_at = [&](std::int64_t budget_bytes) {
     const GridPlan plan = plan_grid(whole, budget_bytes);

@@ -10,6 +10,8 @@
 #include "base/error.hpp"
 #include "plan/program/live_bytes.hpp"
 #include "train/plans/smallest_budget.hpp"
+#include "train/plans/tier_rows.hpp"
+#include "train/setup/lower_tiers.hpp"
 
 namespace garonne::train {
 namespace {
@@ -78,20 +80,22 @@ std::string run_again(const plan::ModelGraph& graph, const plan::Program& progra
 }
 
 std::string other_budgets(const Setup& setup, const Choice& choice, std::int64_t budget_bytes) {
-  const Choice fastest = choose_program(setup, std::numeric_limits<std::int64_t>::max(), "auto",
+  const std::string wanted = widest_plan(setup.config);
+  const Choice fastest = choose_program(setup, std::numeric_limits<std::int64_t>::max(), wanted,
                                         Effort::FirstThatFits);
   const StageFloor floor =
-      floor_of_stage(setup, setup.step.pipeline.member, budget_bytes, "auto", Effort::All);
+      floor_of_stage(setup, setup.step.pipeline.member, budget_bytes, wanted, Effort::All);
   const std::int64_t least = choice.minimum_budget_bytes;
   const std::int64_t most = std::max(fastest.prediction.peak_bytes, least);
-  std::string text = fmt::format("what other budgets cost\n  {:>12}  {:<10}{:>12}{:>10}  {}\n",
-                                 "budget", "plan", "step", "added", "each MiB more saves");
+  std::string text =
+      fmt::format("what other budgets cost\n  {:>12}  {:<{}}{:>12}{:>10}  {}\n", "budget", "plan",
+                  name_width(setup), "step", "added", "each MiB more saves");
   double before_seconds = 0;
   std::int64_t before_bytes = 0;
   for (int k = 0; k <= steps_of_curve; ++k) {
     const std::int64_t budget = least + (most - least) / steps_of_curve * k +
                                 (k == steps_of_curve ? (most - least) % steps_of_curve : 0);
-    const auto planned = choose_in_cut(setup, floor, budget, "auto", Effort::FirstThatFits);
+    const auto planned = choose_in_cut(setup, floor, budget, wanted, Effort::FirstThatFits);
     // A stage that is cut by its seconds may need more.
     if (!planned) continue;
     const Choice& other = *planned;
@@ -104,8 +108,8 @@ std::string other_budgets(const Setup& setup, const Choice& choice, std::int64_t
     const bool here =
         budget_bytes >= budget &&
         (k == steps_of_curve || budget_bytes < budget + (most - least) / steps_of_curve);
-    text += fmt::format("  {:>12}  {:<10}{:>9.1f} ms{:>8.1f} %  {:<14}{}\n", format_bytes(budget),
-                        other.program.name, 1e3 * seconds,
+    text += fmt::format("  {:>12}  {:<{}}{:>9.1f} ms{:>8.1f} %  {:<14}{}\n", format_bytes(budget),
+                        other.program.name, name_width(setup), 1e3 * seconds,
                         100 * (seconds / fastest.prediction.seconds - 1), gain,
                         here ? "<- your budget is from here on" : "");
     before_seconds = seconds;

@@ -84,8 +84,8 @@ std::string format_candidates(const PlanAnswer& answer, const Choice& choice) {
   std::string text;
   for (const auto& candidate : choice.candidates) {
     text += fmt::format(
-        "plan {:<10} peak {:>14} B ({}){}{}\n", candidate.name, candidate.peak_bytes,
-        format_bytes(candidate.peak_bytes),
+        "plan {:<{}} peak {:>14} B ({}){}{}\n", candidate.name, name_width(answer.whole),
+        candidate.peak_bytes, format_bytes(candidate.peak_bytes),
         knows_seconds(answer) ? fmt::format("  {:.1f} ms a step", 1e3 * candidate.seconds) : "",
         candidate.name == choice.program.name ? "  <- chosen" : "");
   }

@@ -33,6 +33,12 @@ std::string format_tier_rows(const std::vector<TierRow>& rows) {
   return text;
 }
 
+int name_width(const Setup& setup) {
+  constexpr int plain = 10;
+  constexpr int with_offload = 20;
+  return setup.tiers.empty() ? plain : with_offload;
+}
+
 CopyTraffic copy_traffic(const plan::Program& program) {
   CopyTraffic traffic;
   for (const plan::Instruction& instruction : program.instructions) {

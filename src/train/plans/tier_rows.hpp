@@ -9,6 +9,7 @@
 #include "base/device.hpp"
 #include "plan/program/program.hpp"
 #include "plan/program/replay.hpp"
+#include "train/setup/planning.hpp"
 
 namespace garonne::train {
 
@@ -21,6 +22,9 @@ std::vector<TierRow> tier_rows(const plan::Program& program, const plan::Predict
 
 // To stand below format_memory_table(); empty where there are none.
 std::string format_tier_rows(const std::vector<TierRow>& rows);
+
+// Characters that tables have for names of plans.
+int name_width(const Setup& setup);
 
 // What a step moves between the device and the tiers below it.
 struct CopyTraffic {

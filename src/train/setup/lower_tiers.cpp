@@ -69,10 +69,14 @@ std::string disk_of(const std::string& folder) {
   return path.string();
 }
 
+std::string widest_plan(const RunConfig& config) {
+  return allows(config, plan::MemoryWay::Recompute) ? "auto" : "keep-all";
+}
+
 void add_lower_tiers(Setup& setup) {
   RunConfig& config = setup.config;
   check_ways(config);
-  if (!allows(config, plan::MemoryWay::Recompute)) config.memory.plan = "keep-all";
+  if (!allows(config, plan::MemoryWay::Recompute)) config.memory.plan = widest_plan(config);
   if (config.memory.disk.empty() || !allows(config, plan::MemoryWay::OffloadActivations)) return;
   if (setup.declaration.device.is_gpu()) {
     throw ConfigError("memory.disk", config.memory.disk,

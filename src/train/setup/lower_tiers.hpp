@@ -24,6 +24,10 @@ inline constexpr double planned_share_of_rates = 0.9;
 // folder itself where it is not there.
 std::string disk_of(const std::string& folder);
 
+// memory.plan for who compares all plans that the run may have: "auto", or keep-all where
+// memory.allow leaves out what runs again.
+std::string widest_plan(const RunConfig& config);
+
 // Puts the tiers of the configuration into `setup`, with nominal rates and budgets as they are
 // given, and what a rank keeps in memory for copies there into the step. Where memory.allow leaves
 // out `recompute`, memory.plan becomes keep-all. Throws ConfigError (memory.disk, memory.allow,
