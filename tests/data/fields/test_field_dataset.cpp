@@ -310,7 +310,9 @@ TEST(FieldDataset, ManyFilesCostNoMemory) {
   std::printf("resident after 100 samples %.1f MiB, after all of %d files %.1f MiB\n",
               static_cast<double>(early) / (1 << 20), static_cast<int>(files),
               static_cast<double>(late) / (1 << 20));
+#ifndef __SANITIZE_ADDRESS__  // which keeps what was freed
   EXPECT_LT(late - early, 4 << 20);
+#endif
   std::int64_t descriptors = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     ++descriptors;
