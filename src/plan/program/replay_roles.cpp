@@ -58,8 +58,11 @@ void RoleCheck::inside(const Range& range, const char* role) const {
   // Each bound by itself: their sum may not be a number.
   if (range.offset < 0 || range.elements < 0 || range.elements > buffer.elements ||
       range.offset > buffer.elements - range.elements) {
-    fail(fmt::format("takes elements {} to {} of {} as {}, which has {}", range.offset,
-                     range.offset + range.elements, of, role, buffer.elements));
+    // Of a file that says anything, the sum may be no number.
+    std::int64_t end = 0;
+    if (__builtin_add_overflow(range.offset, range.elements, &end)) end = range.offset;
+    fail(fmt::format("takes elements {} to {} of {} as {}, which has {}", range.offset, end, of,
+                     role, buffer.elements));
   }
 }
 
