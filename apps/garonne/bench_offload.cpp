@@ -3,9 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
-#include "command.hpp"
-#include "counts.hpp"
-#include "train/bench/budget_benchmark.hpp"
+#include "bench_shares.hpp"
 
 namespace garonne::apps {
 namespace {
@@ -58,36 +56,9 @@ nlohmann::ordered_json to_json(const std::vector<train::BudgetRow>& rows) {
 void add_bench_offload(CLI::App& bench, Chosen& chosen) {
   CLI::App* command = bench.add_subcommand(
       "offload", "what memory.disk gains: plans that run again, that move, and that do both");
-  const auto config = add_config_options(*command);
   const auto options = std::make_shared<train::BudgetOptions>();
   options->offloads = true;
-  const auto percent = std::make_shared<std::vector<double>>(std::vector<double>{70, 50, 35});
-  const auto json = std::make_shared<bool>(false);
-  command
-      ->add_option("--shares", *percent,
-                   "budgets, in percent of the bytes that keep-all needs beyond the static ones")
-      ->delimiter(',')
-      ->check(CLI::Range(0.0, 1000.0))
-      ->capture_default_str();
-  command->add_option("--steps", options->steps, "timed turns, after two that are not")
-      ->check(count())
-      ->capture_default_str();
-  command->add_flag("--json", *json, "print JSON");
-  command->callback([=, &chosen] {
-    chosen.action = [=](dist::Session& session) {
-      RunConfig loaded;
-      session.agree([&] { loaded = config->load(); });
-      for (const double share : *percent) options->shares.push_back(share / 100);
-      const auto rows = train::run_budget_benchmark(loaded, *options, session);
-      if (session.rank() != 0) return ExitCode::Done;
-      if (*json) {
-        fmt::print("{}\n", to_json(rows).dump(1));
-      } else {
-        print_rows(rows);
-      }
-      return ExitCode::Done;
-    };
-  });
+  set_budget_benchmark(*command, options, {print_rows, to_json}, chosen);
 }
 
 }  // namespace garonne::apps

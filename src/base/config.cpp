@@ -58,28 +58,18 @@ const char* type_name(KeyType type) {
   return "";
 }
 
-// "16,16" of [16, 16]; empty of what is no list of integers.
+// "16,16" of [16, 16]; empty of what is no list of `Element`s.
+template <typename Element>
 std::optional<std::string> list_text(const toml::node& node) {
   const toml::array* array = node.as_array();
   if (array == nullptr) return std::nullopt;
-  std::vector<std::int64_t> numbers;
+  std::vector<Element> elements;
   for (const auto& element : *array) {
-    if (!element.is_integer()) return std::nullopt;
-    numbers.push_back(element.as_integer()->get());
+    const auto* value = element.template as<Element>();
+    if (value == nullptr) return std::nullopt;
+    elements.push_back(value->get());
   }
-  return fmt::format("{}", fmt::join(numbers, ","));
-}
-
-// "one,other" of ["one", "other"]; empty of what is no list of texts, or of none.
-std::optional<std::string> names_text(const toml::node& node) {
-  const toml::array* array = node.as_array();
-  if (array == nullptr || array->empty()) return std::nullopt;
-  std::vector<std::string> names;
-  for (const auto& element : *array) {
-    if (!element.is_string()) return std::nullopt;
-    names.push_back(element.as_string()->get());
-  }
-  return fmt::format("{}", fmt::join(names, ","));
+  return fmt::format("{}", fmt::join(elements, ","));
 }
 
 // What a TOML value says, as text that KeySpec::set reads; the type must be the key's.
@@ -91,10 +81,12 @@ std::string toml_text(const KeySpec& key, const toml::node& node) {
   if (node.is_boolean() && key.type == KeyType::Switch)
     return node.as_boolean()->get() ? "true" : "false";
   if (key.type == KeyType::List) {
-    if (const auto list = list_text(node)) return *list;
+    if (const auto numbers = list_text<std::int64_t>(node)) return *numbers;
   }
   if (key.type == KeyType::Names) {
-    if (const auto names = names_text(node)) return *names;
+    // An empty list would mean what "auto" means.
+    const auto names = list_text<std::string>(node);
+    if (names && !names->empty()) return *names;
   }
   const bool integer = node.is_integer();
   const bool text = node.is_string();

@@ -48,8 +48,16 @@ std::optional<StagePlan> within_budget(StagePlan plan, const TierWish& wish) {
   return plan;
 }
 
-bool is_for(const CommunicationShape& shape, const LeanPlans::Entry& entry) {
-  return entry.reduce_each_micro_batch == shape.step.reduce_each_micro_batch;
+// A lean schedule in one of its shapes.
+StagePlan lean_plan(const ModelGraph& graph, const CommunicationShape& shape,
+                    const LeanPlans::Entry& entry) {
+  StagePlan plan;
+  plan.program = make_training_program(graph, shape.step, entry.schedule);
+  plan.prediction = replay(plan.program);
+  plan.program.name = entry.solver->name + shape.text;
+  plan.program.peak_bytes = plan.prediction.peak_bytes;
+  plan.program.seconds = plan.prediction.seconds;
+  return plan;
 }
 
 // With all that is idle away, or with as much as a small tier has room for.
@@ -84,7 +92,7 @@ class TierSelection {
     const std::int64_t needed = std::max(plan->prediction.peak_bytes, wish_.stage.reserved_bytes);
     const StageCandidate candidate{plan->program.name, plan->prediction.peak_bytes,
                                    plan->prediction.seconds, needed <= wish_.stage.budget_bytes};
-    note(candidate);
+    note_candidate(candidate, candidates_);
     if (!candidate.fits || (best_ && key(*best_) <= key(*plan))) return;
     plan->candidates = best_ ? std::move(best_->candidates) : std::vector<StageCandidate>();
     best_ = std::move(plan);
@@ -97,36 +105,10 @@ class TierSelection {
   }
 
  private:
-  // The fastest of each name.
-  void note(const StageCandidate& candidate) {
-    const auto known =
-        std::find_if(candidates_.begin(), candidates_.end(),
-                     [&](const StageCandidate& other) { return other.name == candidate.name; });
-    if (known == candidates_.end()) {
-      candidates_.push_back(candidate);
-    } else if (std::pair(!candidate.fits, candidate.seconds) <
-               std::pair(!known->fits, known->seconds)) {
-      *known = candidate;
-    }
-  }
-
   const TierWish& wish_;
   std::optional<StagePlan> best_;
   std::vector<StageCandidate> candidates_;
 };
-
-StagePlan plan_of_floor(const ModelGraph& graph, const StepShape& step, const LeanPlans& lean,
-                        const TierFloor& floor) {
-  const CommunicationShape shape = communication_shapes(step).at(floor.shape);
-  const LeanPlans::Entry& entry = lean.entries.at(floor.entry);
-  StagePlan plan;
-  plan.program = make_training_program(graph, shape.step, entry.schedule);
-  plan.prediction = replay(plan.program);
-  plan.program.name = entry.solver->name + shape.text;
-  plan.program.peak_bytes = plan.prediction.peak_bytes;
-  plan.program.seconds = plan.prediction.seconds;
-  return plan;
-}
 
 // Of a rank by itself: what waits for others is another matter.
 double least_seconds_of(const ModelGraph& graph, const StepShape& step, const TierWish& wish) {
@@ -148,15 +130,13 @@ TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, con
   const std::vector<CommunicationShape> shapes = communication_shapes(step);
   std::vector<TierFloor> all;
   const auto program_of = [&](const TierFloor& floor) {
-    Program program = make_training_program(declared, shapes[floor.shape].step,
-                                            lean.entries[floor.entry].schedule);
+    Program program = lean_plan(declared, shapes[floor.shape], lean.entries[floor.entry]).program;
     set_tiers(tiers, program);
-    program.peak_bytes = replay(program).peak_bytes;
     return program;
   };
   for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
     for (std::size_t entry = 0; entry < lean.entries.size(); ++entry) {
-      if (!is_for(shapes[shape], lean.entries[entry])) continue;
+      if (!lean.entries[entry].is_for(shapes[shape])) continue;
       TierFloor floor{0, entry, shape};
       floor.bytes = bytes_without_the_idle(program_of(floor), least_bytes);
       all.push_back(floor);
@@ -212,7 +192,8 @@ StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
       // Not even that is enough to run anything twice.
     }
   }
-  selection.consider(plan_of_floor(graph, step, *wish.stage.lean, *wish.floor));
+  selection.consider(lean_plan(graph, communication_shapes(step).at(wish.floor->shape),
+                               wish.stage.lean->entries.at(wish.floor->entry)));
   if (!selection.found()) std::rethrow_exception(refusal);
   StagePlan plan = selection.take();
   plan.minimum_budget_bytes = least;

@@ -79,7 +79,7 @@ LeanPlans find_lean_plans(const ModelGraph& declared, const StepShape& step,
   for (std::size_t k = 0; k < shapes.size(); ++k) {
     for (std::size_t e = 0; e < lean.entries.size(); ++e) {
       const LeanPlans::Entry& entry = lean.entries[e];
-      if (entry.reduce_each_micro_batch != shapes[k].step.reduce_each_micro_batch) continue;
+      if (!entry.is_for(shapes[k])) continue;
       const std::int64_t peak = peak_of(timeless, shapes[k].step, entry.schedule);
       if (peak >= lean.bytes) continue;
       lean.bytes = peak;

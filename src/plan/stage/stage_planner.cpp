@@ -31,7 +31,7 @@ class Selection {
     least_bytes_ = std::min(least_bytes_, made.least_bytes);
     const StageCandidate candidate{name, made.prediction.peak_bytes, made.prediction.seconds,
                                    needed <= budget_bytes_};
-    note(candidate);
+    note_candidate(candidate, plan_.candidates);
     if (!candidate.fits || (found_ && !better(made.prediction, plan_.prediction))) return replayed;
     found_ = true;
     made.program.name = name;
@@ -51,21 +51,6 @@ class Selection {
  private:
   static bool better(const Prediction& a, const Prediction& b) {
     return std::make_pair(a.seconds, a.peak_bytes) < std::make_pair(b.seconds, b.peak_bytes);
-  }
-
-  void note(const StageCandidate& candidate) {
-    const auto known =
-        std::find_if(plan_.candidates.begin(), plan_.candidates.end(),
-                     [&](const auto& other) { return other.name == candidate.name; });
-    if (known == plan_.candidates.end()) {
-      plan_.candidates.push_back(candidate);
-      return;
-    }
-    const bool replaces = candidate.fits != known->fits
-                              ? candidate.fits
-                              : (candidate.fits ? candidate.seconds < known->seconds
-                                                : candidate.peak_bytes < known->peak_bytes);
-    if (replaces) *known = candidate;
   }
 
   const ModelGraph& graph_;
@@ -165,7 +150,7 @@ class StageSearch {
           const LeanPlans::Entry& entry = lean.entries[e];
           const bool everything = entry.solver == &stage_solvers().front();
           const bool leanest = k == lean.shape && e == lean.entry;
-          if (is_for(shapes_[k], entry) && (everything || leanest))
+          if (entry.is_for(shapes_[k]) && (everything || leanest))
             selection.consider(entry.solver->name, entry.schedule);
         }
       }
@@ -185,15 +170,11 @@ class StageSearch {
     return {graph_, shape.step, wish_.budget_bytes, wish_.reserved_bytes};
   }
 
-  static bool is_for(const CommunicationShape& shape, const LeanPlans::Entry& entry) {
-    return entry.reduce_each_micro_batch == shape.step.reduce_each_micro_batch;
-  }
-
   void search(const CommunicationShape& shape, const LeanPlans& lean, Selection& selection) const {
     const StepSchedule* start = nullptr;
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (const auto& entry : lean.entries) {
-      if (!is_for(shape, entry)) continue;
+      if (!entry.is_for(shape)) continue;
       const std::int64_t peak = selection.consider(entry.solver->name, entry.schedule).peak_bytes;
       if (peak >= least) continue;
       least = peak;
@@ -238,6 +219,20 @@ class StageSearch {
 };
 
 }  // namespace
+
+void note_candidate(const StageCandidate& candidate, std::vector<StageCandidate>& candidates) {
+  const auto known = std::find_if(candidates.begin(), candidates.end(),
+                                  [&](const auto& other) { return other.name == candidate.name; });
+  if (known == candidates.end()) {
+    candidates.push_back(candidate);
+    return;
+  }
+  const bool replaces = candidate.fits != known->fits
+                            ? candidate.fits
+                            : (candidate.fits ? candidate.seconds < known->seconds
+                                              : candidate.peak_bytes < known->peak_bytes);
+  if (replaces) *known = candidate;
+}
 
 StagePlan plan_stage(const ModelGraph& graph, const StepShape& step, const StageWish& wish) {
   const auto minimum_of = [&](const LeanPlans& lean) {

@@ -20,6 +20,10 @@ struct StageCandidate {
   bool fits = false;
 };
 
+// Adds it, or keeps the better of it and the one of its name: the fastest that fits, else the
+// leanest.
+void note_candidate(const StageCandidate& candidate, std::vector<StageCandidate>& candidates);
+
 struct StagePlan {
   Program program;  // replayed: name, budget, peak and seconds are set
   Prediction prediction;

@@ -161,9 +161,8 @@ std::string describe_disk(const Setup& setup) {
                                 ? "what is free there"
                                 : format_bytes(disk.budget_bytes) + " a rank";
   return fmt::format(
-      "disk      {} · {} · {} {:.2f} GB/s, reads {:.2f} GB/s, both at once; plans take {:.0f} %{} "
-      "of "
-      "it\n",
+      "disk      {} · {} · {} {:.2f} GB/s, reads {:.2f} GB/s, both at once; "
+      "plans take {:.0f} %{} of it\n",
       setup.config.memory.disk, limit,
       setup.disk == nominal_disk ? "nobody measured it: taken to write"
                                  : "measured while computing: writes",
