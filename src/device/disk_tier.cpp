@@ -39,9 +39,10 @@ DiskTier::DiskTier(const DiskTierSettings& settings)
     own_.resize(size(disk_staging_bytes));
     staging = {Tier::Host, own_.data(), disk_staging_bytes};
   }
-  const std::int64_t half = staging.bytes / 2;
-  make(outward_, {Tier::Host, staging.data, half});
-  make(inward_, {Tier::Host, staging.data + half, half});
+  const std::int64_t third = staging.bytes / 3;
+  make(outward_, {Tier::Host, staging.data, third});
+  make(inward_, {Tier::Host, staging.data + third, third});
+  make(beside_, {Tier::Host, staging.data + 2 * third, third});
 }
 
 void DiskTier::make(Staging& staging, Span from) const {
@@ -95,6 +96,38 @@ void DiskTier::read(Span block, std::byte* to, std::int64_t bytes) {
     part.bytes = round_up(now, file_.granularity());
     file_.read(offset + done, part);
     std::memcpy(to + done, part.data, size(now));
+  }
+}
+
+Span DiskTier::piece_at(Span block, std::int64_t at) const {
+  const std::int64_t begin = at / disk_staging_piece_bytes * disk_staging_piece_bytes;
+  return {Tier::Host, beside_.span.data,
+          std::min(disk_staging_piece_bytes, round_up(block.bytes, file_.granularity()) - begin)};
+}
+
+void DiskTier::show(Span block, std::int64_t first, std::int64_t bytes, const Show& show) {
+  expect(first >= 0 && bytes <= block.bytes - first, "shows more of a block than it has");
+  for (std::int64_t at = first; at < first + bytes;) {
+    const Span piece = piece_at(block, at);
+    const std::int64_t within = at % disk_staging_piece_bytes;
+    const std::int64_t now = std::min(piece.bytes - within, first + bytes - at);
+    file_.read(offset_of(block) + at - within, piece);
+    show({piece.data + within, size(now)});
+    at += now;
+  }
+}
+
+void DiskTier::fill(Span block, std::int64_t first, std::int64_t bytes, const Make& make) {
+  expect(first >= 0 && bytes <= block.bytes - first, "fills more of a block than it has");
+  for (std::int64_t at = first; at < first + bytes;) {
+    const Span piece = piece_at(block, at);
+    const std::int64_t within = at % disk_staging_piece_bytes;
+    const std::int64_t now = std::min(piece.bytes - within, first + bytes - at);
+    // What is beside it stays.
+    if (now < piece.bytes) file_.read(offset_of(block) + at - within, piece);
+    make(at - first, {piece.data + within, size(now)});
+    file_.write(offset_of(block) + at - within, piece);
+    at += now;
   }
 }
 

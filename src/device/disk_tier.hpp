@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,16 +28,17 @@ struct DiskTierSettings {
   Span staging = {};
 };
 
-// For each direction a piece, and what aligns it.
+// For each direction a piece, and what aligns it; and one for show() and fill().
 inline constexpr std::int64_t disk_staging_piece_bytes = std::int64_t{256} << 10;
 inline constexpr std::int64_t disk_staging_bytes =
-    2 * (disk_staging_piece_bytes + host_allocation_granularity);
+    3 * (disk_staging_piece_bytes + host_allocation_granularity);
 
 // Where blocks of a tier with such a limit go: who asks for the same ones in the same order finds
 // out how far they reach.
 std::unique_ptr<FixedArena> places_on_disk(std::int64_t limit_bytes);
 
-// Its blocks are places in the file: their addresses are nobody's to touch. Safe for all threads.
+// Its blocks are places in the file: their addresses are nobody's to touch. Safe for all threads,
+// but for show() and fill(), which are for one at a time.
 class DiskTier {
  public:
   // Room for the file is taken at once. Throws as DiskFile does.
@@ -49,6 +52,15 @@ class DiskTier {
   void write(Span block, const std::byte* from, std::int64_t bytes);
   void read(Span block, std::byte* to, std::int64_t bytes);
 
+  // Bytes of a block from `first` on, in pieces that start at multiples of
+  // disk_staging_piece_bytes and so hold whole elements: shown in their order, or replaced by what
+  // `make` writes from byte `at` of them on. They take no lock, so that a process that is a copy of
+  // this one may show what is there. IoError.
+  using Show = std::function<void(std::span<const std::byte> piece)>;
+  void show(Span block, std::int64_t first, std::int64_t bytes, const Show& show);
+  using Make = std::function<void(std::int64_t at, std::span<std::byte> piece)>;
+  void fill(Span block, std::int64_t first, std::int64_t bytes, const Make& make);
+
  private:
   // One for each direction, so that they run beside each other.
   struct Staging {
@@ -59,12 +71,15 @@ class DiskTier {
   std::int64_t offset_of(Span block) const;
   bool is_aligned(const std::byte* data, std::int64_t bytes) const;
   void make(Staging& staging, Span from) const;
+  // The piece of a block that has byte `at`, as much of it as is within the block.
+  Span piece_at(Span block, std::int64_t at) const;
 
   DiskFile file_;
   TierMemory memory_;
   std::vector<std::byte> own_;  // staging, where nobody gave any
   Staging outward_;
   Staging inward_;
+  Staging beside_;
 };
 
 }  // namespace garonne::device

@@ -20,8 +20,21 @@ void BufferStore::make(const std::string& name, Tier tier, at::IntArrayRef shape
 }
 
 void BufferStore::put(const std::string& name, Tier tier, at::Tensor tensor) {
-  expect(entries_.emplace(name, Entry{tier, std::move(tensor)}).second,
+  expect(entries_.emplace(name, Entry{tier, std::move(tensor), std::nullopt}).second,
          "two buffers that last are called " + name);
+}
+
+void BufferStore::put(const std::string& name, Lowered lowered) {
+  const Tier tier = lowered.memory->tier();
+  expect(entries_.emplace(name, Entry{tier, {}, std::move(lowered)}).second,
+         "two buffers that last are called " + name);
+}
+
+const at::Tensor& BufferStore::tensor(const std::string& name) const {
+  const Entry& found = entry(name);
+  expect(found.tensor.defined(),
+         fmt::format("{} is on the tier {}, where no tensor is", name, to_string(found.tier)));
+  return found.tensor;
 }
 
 const BufferStore::Entry& BufferStore::entry(const std::string& name) const {

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/device.hpp"
+#include "exec/lowered.hpp"
 
 namespace garonne::exec {
 
@@ -31,7 +33,8 @@ class BufferStore {
   using Makers = std::map<Tier, Maker>;
   struct Entry {
     Tier tier = Tier::Device;
-    at::Tensor tensor;
+    at::Tensor tensor;               // undefined of what is not memory
+    std::optional<Lowered> lowered;  // that is where
   };
 
   BufferStore() = default;
@@ -47,10 +50,13 @@ class BufferStore {
   void make(const std::string& name, Tier tier, at::IntArrayRef shape, at::ScalarType type);
   // The same with what is made already.
   void put(const std::string& name, Tier tier, at::Tensor tensor);
+  // What is not memory that tensors can be in.
+  void put(const std::string& name, Lowered lowered);
 
   bool has(const std::string& name) const { return entries_.contains(name); }
-  // In the shape it was made in. InternalError where there is none of that name; the same below.
-  const at::Tensor& tensor(const std::string& name) const { return entry(name).tensor; }
+  // In the shape it was made in. InternalError where there is none of that name, the same below,
+  // and where it is no memory.
+  const at::Tensor& tensor(const std::string& name) const;
   // InternalError where it reaches beyond the buffer.
   at::Tensor view(const BufferPart& part) const;
   const Entry& entry(const std::string& name) const;

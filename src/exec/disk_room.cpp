@@ -14,6 +14,13 @@ std::int64_t disk_file_bytes(const plan::Program& program, std::int64_t limit_by
   const auto buffer = [&](int id) -> const plan::Buffer& {
     return program.buffers[static_cast<std::size_t>(id)];
   };
+  // What lasts is there before anything else, as make_buffers_on_disk() puts it.
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    const plan::Buffer& lasting = program.buffers[id];
+    if (!lasting.live_at_start || lasting.tier != Tier::Disk) continue;
+    blocks[static_cast<int>(id)] = places->allocate(lasting.bytes);
+    expect(blocks[static_cast<int>(id)] != nullptr, "no place on the disk within its limit");
+  }
   for (const plan::Instruction& instruction : program.instructions) {
     const int to = instruction.arguments.output;
     if (is_copy(instruction.operation) && buffer(to).tier == Tier::Disk && !blocks.contains(to)) {

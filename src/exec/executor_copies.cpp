@@ -58,6 +58,7 @@ void Executor::copy(const plan::Instruction& instruction, std::size_t number, Ru
     // Over what is there, or new.
     const auto there = running.lowered.find(to);
     what.memory = memory_below(target_tier);
+    what.lasts = there != running.lowered.end() && there->second.lasts;
     what.block = there != running.lowered.end()
                      ? there->second.block
                      : what.memory->allocate(what.bytes, activities_[number]);

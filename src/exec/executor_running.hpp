@@ -16,6 +16,7 @@
 
 #include "base/error.hpp"
 #include "exec/executor.hpp"
+#include "exec/lowered.hpp"
 
 namespace garonne::exec {
 
@@ -67,17 +68,6 @@ class LanesEnd {
   bool dismissed_ = false;
 };
 
-// The contents of a buffer of the device on a tier below it, and how the tensor looked.
-struct Lowered {
-  device::TierMemory* memory = nullptr;
-  device::Span block;      // of it
-  std::int64_t bytes = 0;  // of the tensor's storage
-  at::ScalarType type = at::kFloat;
-  std::vector<std::int64_t> sizes;
-  std::vector<std::int64_t> strides;
-  std::int64_t offset = 0;  // elements
-};
-
 // What an instruction has a transport do. `start` holds addresses: tensors would live longer than
 // the Program says.
 struct Transfer {
@@ -106,7 +96,9 @@ struct Executor::Running {
   }
   // Of a step that ends with an exception, once its lanes have ended.
   ~Running() {
-    for (const auto& [id, what] : lowered) what.memory->release(what.block);
+    for (const auto& [id, what] : lowered) {
+      if (!what.lasts) what.memory->release(what.block);
+    }
   }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;

@@ -54,6 +54,7 @@ StepOutputs Executor::run(const StepInputs& inputs) {
   const auto running = std::make_shared<Running>(inputs, program_);
   for (const int id : static_buffers_.ids())
     running->buffers[index(id)] = static_buffers_.tensor(id);
+  for (const auto& [id, lasting] : static_buffers_.lowered()) running->lowered[id] = *lasting;
   switch (machine_.device->kind()) {
     case DeviceKind::Cpu:
       run_here(*running);

@@ -1,6 +1,7 @@
 #include "exec/model_state.hpp"
 
 #include <ATen/Functions.h>
+#include <c10/util/strides.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -13,10 +14,12 @@
 #include "base/philox.hpp"
 #include "exec/device_tables.hpp"
 #include "exec/host_access.hpp"
+#include "exec/stored_part.hpp"
 #include "kernels/convert.hpp"
 #include "kernels/initialise.hpp"
 #include "nn/element_type.hpp"
 #include "nn/tensor_options.hpp"
+#include "plan/program/lasting_home.hpp"
 #include "plan/step/workspace_buffer.hpp"
 
 namespace garonne::exec {
@@ -90,43 +93,61 @@ at::ScalarType type_of(const plan::Buffer& buffer, Precision precision) {
   return nn::state_scalar_type(precision);
 }
 
-BufferPart part_of(const plan::Program& program, const plan::Range& range,
-                   const plan::ParameterSpec& spec) {
+// `homes`: where buffers of the Program last.
+BufferPart part_of(const plan::Program& program, const std::vector<int>& homes,
+                   const plan::Range& range, const plan::ParameterSpec& spec) {
   const std::vector<std::int64_t> flat = {range.elements};
-  return {program.buffers[static_cast<std::size_t>(range.buffer)].name, range.offset,
+  const int home = homes[static_cast<std::size_t>(range.buffer)];
+  return {program.buffers[static_cast<std::size_t>(home)].name, range.offset,
           range.elements == spec.elements ? spec.shape : flat};
+}
+
+bool is_memory(const ModelState& state, const BufferPart& part) {
+  return state.buffers.has(part.buffer) && !state.buffers.entry(part.buffer).lowered;
 }
 
 // Adds the piece and fills what it trains of the parameter.
 void add_piece(ModelState& state, const nn::Model& model, std::uint64_t seed, TrainedPiece piece) {
   state.pieces.push_back(std::move(piece));
-  const ParameterState added = state.parameter(state.pieces.size() - 1);
-  fill_initial(state, model, added.index, seed, added.first, added.trained());
+  const TrainedPiece& added = state.pieces.back();
+  if (!is_memory(state, added.trained())) return;
+  fill_initial(state, model, added.index, seed, added.first, state.buffers.view(added.trained()));
 }
 
-void make_buffers(ModelState& state, const nn::Model& model, const plan::Program& program) {
-  // Those of whole parameters have their shape.
-  std::map<int, const std::vector<std::int64_t>*> shapes;
+// By number of the Program's lasting buffers: those of whole parameters have their shape.
+std::map<int, std::vector<std::int64_t>> shapes_of(const nn::Model& model,
+                                                   const plan::Program& program,
+                                                   const std::vector<int>& homes) {
+  std::map<int, std::vector<std::int64_t>> shapes;
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    const plan::Buffer& buffer = program.buffers[id];
+    if (!buffer.live_at_start) continue;
+    const bool in_bytes = buffer.kind == plan::BufferKind::Workspace;
+    shapes[static_cast<int>(id)] = {in_bytes ? buffer.bytes : buffer.elements};
+  }
   for (const plan::Piece& piece : program.pieces) {
     const plan::ParameterSpec& spec =
         model.graph.parameters.at(static_cast<std::size_t>(piece.parameter));
     const auto whole = [&](const plan::Range& range) {
       if (range.buffer < 0 || range.elements != spec.elements) return;
-      const auto id = static_cast<std::size_t>(range.buffer);
-      if (program.buffers[id].elements == spec.elements) shapes[range.buffer] = &spec.shape;
+      const int home = homes[static_cast<std::size_t>(range.buffer)];
+      if (program.buffers[static_cast<std::size_t>(home)].elements == spec.elements)
+        shapes[home] = spec.shape;
     };
     whole(piece.trained);
     whole(piece.compute_copy);
     for (const plan::Range& range : piece.states) whole(range);
   }
-  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
-    const plan::Buffer& buffer = program.buffers[id];
-    if (!buffer.live_at_start) continue;
-    const auto shape = shapes.find(static_cast<int>(id));
-    const bool in_bytes = buffer.kind == plan::BufferKind::Workspace;
-    const std::vector<std::int64_t> flat = {in_bytes ? buffer.bytes : buffer.elements};
-    state.buffers.make(buffer.name, buffer.tier, shape == shapes.end() ? flat : *shape->second,
-                       type_of(buffer, state.precision));
+  return shapes;
+}
+
+// But those that make_buffers_on_disk() makes.
+void make_buffers(ModelState& state, const plan::Program& program,
+                  const std::map<int, std::vector<std::int64_t>>& shapes, bool disk_too) {
+  for (const auto& [id, shape] : shapes) {
+    const plan::Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
+    if (buffer.tier != Tier::Disk || disk_too)
+      state.buffers.make(buffer.name, buffer.tier, shape, type_of(buffer, state.precision));
   }
 }
 
@@ -182,8 +203,10 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
 ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
                          std::uint64_t seed, const plan::Program& program, Staging* staging,
                          BufferStore::Makers below) {
+  const bool makes_disk = below.contains(Tier::Disk);
   ModelState state = empty_state(queue, precision, staging, std::move(below));
-  make_buffers(state, model, program);
+  const std::vector<int> homes = plan::lasting_homes(program);
+  make_buffers(state, program, shapes_of(model, program, homes), makes_disk);
   if (staging != nullptr) fill_tables(state, model);
   for (const plan::Piece& piece : program.pieces) {
     const plan::ParameterSpec& spec =
@@ -191,11 +214,12 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
     TrainedPiece here;
     here.index = piece.parameter;
     here.first = piece.first;
-    here.parameter = part_of(program, piece.trained, spec);
+    here.parameter = part_of(program, homes, piece.trained, spec);
     if (piece.compute_copy.buffer >= 0)
-      here.master = std::exchange(here.parameter, part_of(program, piece.compute_copy, spec));
+      here.master =
+          std::exchange(here.parameter, part_of(program, homes, piece.compute_copy, spec));
     for (const plan::Range& range : piece.states)
-      here.states.push_back(part_of(program, range, spec));
+      here.states.push_back(part_of(program, homes, range, spec));
     add_piece(state, model, seed, std::move(here));
   }
   for (const plan::Instruction& instruction : program.instructions) {
@@ -238,12 +262,59 @@ void gather_parameters(ModelState& state, dist::Transport* data) {
 }
 
 void refresh_compute_copies(ModelState& state) {
-  for (std::size_t number = 0; number < state.pieces.size(); ++number) {
-    const ParameterState parameter = state.parameter(number);
-    if (!parameter.master.defined()) continue;
-    kernels::to_bfloat16(state.queue, parameter.master.const_data_ptr<float>(),
-                         parameter.parameter.data_ptr(), parameter.parameter.numel());
+  for (const TrainedPiece& piece : state.pieces) {
+    // Of a master that is still to be made there is nothing yet.
+    if (!piece.master || !state.buffers.has(piece.master->buffer)) continue;
+    const at::Tensor copy = state.buffers.view(piece.parameter);
+    if (is_memory(state, *piece.master)) {
+      const at::Tensor master = state.buffers.view(*piece.master);
+      kernels::to_bfloat16(state.queue, master.const_data_ptr<float>(), copy.data_ptr(),
+                           copy.numel());
+      continue;
+    }
+    std::int64_t first = 0;
+    StoredPart(state, *piece.master).read(0, copy.numel(), [&](std::span<const std::byte> some) {
+      const auto elements = static_cast<std::int64_t>(some.size() / sizeof(float));
+      const at::Tensor part = copy.view({-1}).narrow(0, first, elements);
+      kernels::to_bfloat16(state.queue, reinterpret_cast<const float*>(some.data()),
+                           part.data_ptr(), elements);
+      first += elements;
+    });
   }
+}
+
+void make_buffers_on_disk(ModelState& state, const nn::Model& model, const plan::Program& program,
+                          std::uint64_t seed, device::DiskTier& disk) {
+  state.disk = &disk;
+  const std::vector<int> homes = plan::lasting_homes(program);
+  for (const auto& [id, shape] : shapes_of(model, program, homes)) {
+    const plan::Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
+    if (buffer.tier != Tier::Disk) continue;
+    Lowered lowered;
+    lowered.memory = &disk.memory();
+    lowered.type = type_of(buffer, state.precision);
+    lowered.bytes = buffer.elements * static_cast<std::int64_t>(c10::elementSize(lowered.type));
+    // A new file is zero wherever nobody wrote.
+    lowered.block = lowered.memory->allocate(lowered.bytes, buffer.name);
+    lowered.sizes = shape;
+    const auto strides = c10::contiguous_strides(shape);
+    lowered.strides.assign(strides.begin(), strides.end());
+    lowered.lasts = true;
+    state.buffers.put(buffer.name, std::move(lowered));
+  }
+  for (const TrainedPiece& piece : state.pieces) {
+    const BufferPart& trained = piece.trained();
+    if (is_memory(state, trained)) continue;
+    const StoredPart stored(state, trained);
+    stored.fill(0, stored.elements(), [&](std::int64_t at, std::span<std::byte> some) {
+      const std::int64_t bytes = stored.element_bytes();
+      const at::Tensor part =
+          at::from_blob(some.data(), {static_cast<std::int64_t>(some.size()) / bytes},
+                        nn::tensor_options(state.queue, stored.type()));
+      fill_initial(state, model, piece.index, seed, piece.first + at / bytes, part);
+    });
+  }
+  refresh_compute_copies(state);
 }
 
 }  // namespace garonne::exec

@@ -17,6 +17,10 @@ StaticBuffers::StaticBuffers(const BufferStore& store, const plan::Program& prog
     expect(entry.tier == buffer.tier,
            fmt::format("{} is on the tier {}, and the Program takes it to be on the tier {}",
                        buffer.name, to_string(entry.tier), to_string(buffer.tier)));
+    if (entry.lowered) {
+      lowered_[static_cast<int>(id)] = &*entry.lowered;
+      continue;
+    }
     ids_.push_back(static_cast<int>(id));
     tensors_[id] = &entry.tensor;
   }

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <vector>
 
 #include "exec/buffer_store.hpp"
@@ -17,13 +18,16 @@ class StaticBuffers {
   // InternalError where the store lacks one of them or has it on another tier than the Program.
   StaticBuffers(const BufferStore& store, const plan::Program& program);
 
-  // The Program's numbers of them, ascending.
+  // The Program's numbers of those that are memory, ascending.
   const std::vector<int>& ids() const { return ids_; }
+  // The others.
+  const std::map<int, const Lowered*>& lowered() const { return lowered_; }
   // InternalError where `id` is not one of them.
   const at::Tensor& tensor(int id) const;
 
  private:
   std::vector<int> ids_;
+  std::map<int, const Lowered*> lowered_;
   std::vector<const at::Tensor*> tensors_;  // by id; null of buffers that are not static
 };
 

@@ -237,6 +237,7 @@ void Trainer::make_state() {
                                  static_cast<std::uint64_t>(config_.train.seed), program_,
                                  device_->staging());
   }
+  session_.agree([&] { disk_ = make_disk_tier(setup_, program_, state_); });
   session_.agree([&] {
     if (start_.checkpoint.empty()) return;
     load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->states(), state_,
@@ -269,7 +270,6 @@ void Trainer::make_state() {
     write_file_durably(config_.run.directory + "/choices.json", choices.dump(1) + "\n");
     write_file_durably(config_.run.directory + "/costs.json", plan::to_json(costs_).dump(1) + "\n");
   });
-  session_.agree([&] { disk_ = make_disk_tier(setup_, program_, state_); });
   machine_ = {.device = &device_->device(),
               .tier = tier_.get(),
               .staging = device_->staging(),

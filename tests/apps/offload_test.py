@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Training whose activations spend part of the step on a disk: bits, bytes, budgets, refusals, what stays behind."""
+"""Training whose activations and states are on a disk for part of the step: bits, bytes, budgets, refusals, what
+stays behind."""
 import json
 import os
 import pathlib
@@ -48,9 +49,9 @@ class OffloadTest(ProgramTest):
         kept = dict(zip(self.MODEL[::2], self.MODEL[1::2], strict=True)) | given
         return [word for pair in kept.items() for word in pair]
 
-    def only_moved(self, *keys):
+    def only_moved(self, *keys, way="offload-activations"):
         """Keys of a run that has to move, however slow the disk is, and its budget."""
-        may = ("--memory.disk", self.disk, "--memory.allow", "offload-activations")
+        may = ("--memory.disk", self.disk, "--memory.allow", way)
         least = json.loads(run("plan", self.config, *self.model(*keys), *may, "--json").stdout)["minimum_budget_bytes"]
         return [*self.with_budget(least, *keys), *may], least
 
@@ -96,28 +97,33 @@ class OffloadTest(ProgramTest):
                 disk = ("--memory.disk", self.disk)
                 only_moved, budget_of_moved = self.only_moved(*keys)
                 self.assertLess(budget_of_moved, most)
+                only_states, budget_of_states = self.only_moved(*keys, way="offload-states")
+                self.assertLess(budget_of_states, most)
                 between = least + (most - least) // 3
                 for what, budget, all_keys in (
                         ("smallest", least, [*self.with_budget(least, *keys), *disk]),
                         ("between", between, [*self.with_budget(between, *keys), *disk]),
-                        ("moved", budget_of_moved, only_moved)):
+                        ("moved", budget_of_moved, only_moved),
+                        ("states", budget_of_states, only_states)):
                     if what == "between" and name != "alone":
                         continue
                     directory = self.directory(f"{name}-{what}")
                     done = self.train(directory, *all_keys, ranks=ranks)
                     self.same_training(plain, directory)
                     moved = self.check_bytes(directory, done, budget)
-                    self.assertTrue(moved > 0 or what != "moved", what)
+                    self.assertTrue(moved > 0 or what not in ("moved", "states"), what)
                 self.assertEqual(os.listdir(self.disk), [])
 
     def test_emulated_lanes_that_are_late(self):
         plain = self.directory("plain")
         self.train(plain, *self.model())
-        keys, budget = self.only_moved()
-        directory = self.directory("emulated")
-        done = self.train(directory, *keys, "--run.device", "emulated")
-        self.same_training(plain, directory)
-        self.assertGreater(self.check_bytes(directory, done, budget), 0)
+        for way in ("offload-activations", "offload-states", "offload-activations,offload-states"):
+            with self.subTest(way):
+                keys, budget = self.only_moved(way=way)
+                directory = self.directory(f"emulated-{way}")
+                done = self.train(directory, *keys, "--run.device", "emulated")
+                self.same_training(plain, directory)
+                self.assertGreater(self.check_bytes(directory, done, budget), 0)
 
     def test_a_byte_less_than_the_smallest_budget_is_refused_with_it(self):
         least, without, most = self.budgets()

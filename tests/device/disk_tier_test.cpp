@@ -40,6 +40,44 @@ std::vector<std::byte> any_bytes(std::int64_t count, std::mt19937_64& random) {
   return bytes;
 }
 
+// Beside memory to which the same is done; other blocks stay as they are.
+TEST_F(DiskTiers, PartsAreShownAndFilled) {
+  DiskTier tier({.folder = folder_, .limit_bytes = std::int64_t{8} << 20});
+  std::mt19937_64 random(3);
+  const std::int64_t bytes = 3 * disk_staging_piece_bytes + 4 * 1234;
+  const Span before = tier.memory().allocate(4096, "before");
+  const Span block = tier.memory().allocate(bytes, "a block");
+  const Span behind = tier.memory().allocate(4096, "behind");
+  const std::vector<std::byte> other = any_bytes(4096, random);
+  for (const Span one : {before, behind}) tier.write(one, other.data(), 4096);
+  const auto shown = [&](Span of, std::int64_t first, std::int64_t count) {
+    std::vector<std::byte> all;
+    tier.show(of, first, count, [&](std::span<const std::byte> piece) {
+      EXPECT_LE(piece.size(), static_cast<std::size_t>(disk_staging_piece_bytes));
+      EXPECT_EQ(piece.size() % 4, 0U);
+      all.insert(all.end(), piece.begin(), piece.end());
+    });
+    return all;
+  };
+  std::vector<std::byte> wanted(static_cast<std::size_t>(bytes));
+  EXPECT_EQ(shown(block, 0, bytes), wanted) << "a new block is zero";
+  for (int k = 0; k < 40; ++k) {
+    const std::int64_t first = static_cast<std::int64_t>(random() % (bytes / 4)) * 4;
+    const std::int64_t count =
+        static_cast<std::int64_t>(random() % static_cast<std::uint64_t>((bytes - first) / 4 + 1)) *
+        4;
+    const std::vector<std::byte> some = any_bytes(count, random);
+    tier.fill(block, first, count, [&](std::int64_t at, std::span<std::byte> to) {
+      std::copy_n(some.begin() + at, to.size(), to.begin());
+    });
+    std::copy(some.begin(), some.end(), wanted.begin() + first);
+    EXPECT_EQ(shown(block, first, count), some);
+  }
+  EXPECT_EQ(shown(block, 0, bytes), wanted);
+  for (const Span one : {before, behind}) EXPECT_EQ(shown(one, 0, 4096), other);
+  EXPECT_THROW(shown(block, 4, bytes), InternalError);
+}
+
 TEST_F(DiskTiers, GiveBackWhatTheyWereGiven) {
   DiskTier tier({.folder = folder_, .limit_bytes = std::int64_t{48} << 20});
   std::mt19937_64 random(1);

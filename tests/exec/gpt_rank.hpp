@@ -23,6 +23,7 @@
 #include "exec/token_batch.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/gpt/gpt.hpp"
+#include "plan/offload/state_offload.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_planner.hpp"
 #include "plan/stage/stage_solver.hpp"
@@ -49,6 +50,7 @@ struct Setting {
   // Lanes that are late in another way with each; none: a CPU.
   std::optional<std::uint64_t> emulated_seed = std::nullopt;
   std::string disk_folder = "";  // of the tier below the host; none where empty
+  double clip_norm = 0;
 
   std::string text() const {
     return std::string(precision_name(precision)) + " " + plan + ", micro-batches " +
@@ -134,6 +136,13 @@ class Rank {
     }
     tier_ = std::make_unique<DeviceTier>(limit, device_->kind());
     const DeviceScope scope(*tier_);
+    if (prediction_.of(Tier::Disk).static_bytes > 0) {
+      state_ =
+          initial_state(device_->queue(Lane::Compute), model_, setting.precision, 11, program_);
+      make_buffers_on_disk(state_, model_, program_, 11, *disk_);
+      evaluation_ = plan::with_states_as(std::move(evaluation_), program_);
+      return;
+    }
     state_ =
         initial_state(device_->queue(Lane::Compute), model_, setting.precision, 11,
                       std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
@@ -164,7 +173,7 @@ class Rank {
     inputs.training = training;
     inputs.loss_scale = 1.0 / setting_.micro_batches;
     inputs.learning_rate = learning_rate;
-    inputs.clip_norm = clip_norm;
+    inputs.clip_norm = clip_norm > 0 ? clip_norm : setting_.clip_norm;
     inputs.load = [this](int micro_batch) {
       return token_batch(micro_batch * setting_.batch, setting_.batch, setting_.sequence,
                          vocabulary);

@@ -5,7 +5,8 @@ namespace garonne::plan {
 const std::vector<MemoryWayRow>& memory_ways() {
   static const std::vector<MemoryWayRow> rows = {
       {MemoryWay::Recompute, "recompute", false},
-      {MemoryWay::OffloadActivations, "offload-activations", true}};
+      {MemoryWay::OffloadActivations, "offload-activations", true},
+      {MemoryWay::OffloadStates, "offload-states", true}};
   return rows;
 }
 

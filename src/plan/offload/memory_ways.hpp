@@ -7,7 +7,7 @@
 namespace garonne::plan {
 
 // What plans may do so that they fit. What is not in memory.allow they do not.
-enum class MemoryWay { Recompute, OffloadActivations };
+enum class MemoryWay { Recompute, OffloadActivations, OffloadStates };
 
 struct MemoryWayRow {
   MemoryWay way = MemoryWay::Recompute;

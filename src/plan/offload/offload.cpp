@@ -106,17 +106,8 @@ class OffloadWriter {
   }
 
   Instruction copy(int from, int to, int micro_batch, const Link& link) const {
-    const Buffer& source = program_.buffers[index(from)];
-    Instruction instruction;
-    instruction.operation = copy_between(source.tier, program_.buffers[index(to)].tier).value();
-    instruction.node = source.name;
+    Instruction instruction = copy_instruction(program_, from, to, link);
     instruction.micro_batch = micro_batch;
-    instruction.lane = lane_of_copy(instruction.operation);
-    instruction.reads = {from};
-    instruction.writes = {to};
-    instruction.arguments.inputs = {from};
-    instruction.arguments.output = to;
-    instruction.seconds = message_seconds(source.bytes, link);
     return instruction;
   }
 
@@ -163,6 +154,20 @@ std::vector<IdleTime> idle_times(const Program& program) {
     return std::tie(a.buffer, a.last_use) < std::tie(b.buffer, b.last_use);
   });
   return found;
+}
+
+Instruction copy_instruction(const Program& program, int from, int to, const Link& link) {
+  const Buffer& source = program.buffers[index(from)];
+  Instruction instruction;
+  instruction.operation = copy_between(source.tier, program.buffers[index(to)].tier).value();
+  instruction.node = source.name;
+  instruction.lane = lane_of_copy(instruction.operation);
+  instruction.reads = {from};
+  instruction.writes = {to};
+  instruction.arguments.inputs = {from};
+  instruction.arguments.output = to;
+  instruction.seconds = message_seconds(source.bytes, link);
+  return instruction;
 }
 
 Program with_offloads(Program program, const std::vector<Offload>& offloads,

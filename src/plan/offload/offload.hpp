@@ -45,6 +45,10 @@ struct TierLinks {
   bool operator==(const TierLinks&) const = default;
 };
 
+// Of the Program: the content of one buffer goes to another on the tier above or below, on the lane
+// of such copies.
+Instruction copy_instruction(const Program& program, int from, int to, const Link& link);
+
 // The Program with the copies there and back, each on the lane of its kind, its waits, and a buffer
 // on the tier for each buffer that is moved. The numbers of buffers stay; peak and seconds are
 // those of its replay. An idle time may be asked for once. InternalError for places out of that

@@ -4,12 +4,17 @@
 #include <exception>
 #include <limits>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "plan/model/communication_shape.hpp"
 #include "plan/offload/bandwidth_bound.hpp"
+#include "plan/offload/offload.hpp"
+#include "plan/offload/state_offload.hpp"
 #include "plan/program/replay.hpp"
 
 namespace garonne::plan {
@@ -33,20 +38,131 @@ void set_tiers(const std::map<Tier, LowerTier>& tiers, Program& program) {
   }
 }
 
-// The plan with so much moved that it is within the budget; none where that cannot be.
-std::optional<StagePlan> within_budget(StagePlan plan, const TierWish& wish) {
-  set_tiers(wish.tiers, plan.program);
-  const auto offloads =
-      choose_offloads(plan.program, {wish.stage.budget_bytes, wish.tiers, wish.least_bytes});
-  if (!offloads || offloads->empty()) return std::nullopt;
-  std::map<Tier, TierLinks> links;
-  for (const auto& [tier, below] : wish.tiers) links[tier] = below.links;
-  plan.program = with_offloads(std::move(plan.program), *offloads, links);
-  plan.program.name += " + offload";
-  plan.program.tier(Tier::Device).budget_bytes = wish.stage.budget_bytes;
-  plan.prediction = replay(plan.program);
-  return plan;
+std::int64_t bytes_of(const std::vector<StateGroup>& groups) {
+  std::int64_t bytes = 0;
+  for (const StateGroup& group : groups) bytes += group.bytes;
+  return bytes;
 }
+
+std::vector<StateGroup> movable_states(const Program& program, const LowerTiers& below) {
+  return below.states ? state_groups(program, below.least_state_bytes) : std::vector<StateGroup>();
+}
+
+std::vector<StateGroup> first_of(const std::vector<StateGroup>& groups, std::size_t count) {
+  return {groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+// A Program with so much below that it is within a budget of the device.
+struct Moved {
+  Program program;
+  const char* how = "";           // for the name
+  std::int64_t static_bytes = 0;  // that do not last on the device any more
+};
+
+class Mover {
+ public:
+  // `reserved_bytes`: what is needed besides by who has its states where the Program has them.
+  Mover(const Program& program, const LowerTiers& below, std::int64_t budget_bytes,
+        std::int64_t reserved_bytes)
+      : program_(program),
+        below_(below),
+        budget_bytes_(budget_bytes),
+        reserved_bytes_(reserved_bytes),
+        groups_(movable_states(program, below)) {
+    for (const auto& [tier, one] : below.tiers) links_[tier] = one.links;
+  }
+
+  // Whether there is one at all.
+  bool can() const {
+    if (reserved_bytes_ <= budget_bytes_ && with_activations(0)) return true;
+    if (groups_.empty()) return false;
+    if (with_states(program_, groups_.size())) return true;
+    return with_both(groups_.size()).has_value() || with_both(groups_.size() / 2).has_value();
+  }
+
+  // In so many ways as there are; none where nothing has to move, or where that is not enough.
+  std::vector<Moved> run() {
+    std::vector<Moved> all;
+    if (reserved_bytes_ <= budget_bytes_) add(with_activations(0), " + offload", 0, all);
+    if (groups_.empty()) return all;
+    add_fewest_states(all);
+    for (const std::size_t count : {groups_.size(), groups_.size() / 2})
+      add(with_both(count), " + offload + states", bytes_of(first_of(groups_, count)), all);
+    return all;
+  }
+
+ private:
+  static void add(std::optional<Program> program, const char* how, std::int64_t static_bytes,
+                  std::vector<Moved>& all) {
+    if (program) all.push_back({std::move(*program), how, static_bytes});
+  }
+
+  Tier lowest() const { return below_.tiers.rbegin()->first; }
+
+  // Beside `count` groups of states.
+  std::optional<Program> with_activations(std::size_t count) const {
+    if (!below_.activations) return std::nullopt;
+    const std::vector<StateGroup> groups = first_of(groups_, count);
+    OffloadRequest request{budget_bytes_ + bytes_of(groups), below_.tiers, below_.least_bytes};
+    if (count > 0) request.tiers.at(lowest()).budget_bytes -= bytes_below(groups);
+    const auto offloads = choose_offloads(program_, request);
+    if (!offloads || offloads->empty()) return std::nullopt;
+    return with_offloads(program_, *offloads, links_);
+  }
+
+  std::int64_t bytes_below(const std::vector<StateGroup>& groups) const {
+    std::int64_t bytes = 0;
+    for (const StateGroup& group : groups) {
+      for (const int id : group.buffers) {
+        bytes += round_up(program_.buffers[static_cast<std::size_t>(id)].bytes,
+                          program_.tier(lowest()).granularity);
+      }
+    }
+    return bytes;
+  }
+
+  bool has_room_for(const std::vector<StateGroup>& groups) const {
+    return reserved_bytes_ - bytes_of(groups) <= budget_bytes_ &&
+           bytes_below(groups) <= below_.tiers.at(lowest()).budget_bytes;
+  }
+
+  std::optional<Program> with_states(const Program& program, std::size_t count) const {
+    // Others than in program_ may be in their places.
+    const std::vector<StateGroup> groups =
+        first_of(state_groups(program, below_.least_state_bytes), count);
+    if (!has_room_for(groups)) return std::nullopt;
+    auto moved = with_states_below(program, groups, lowest(), links_.at(lowest()), budget_bytes_);
+    return moved;
+  }
+
+  // The first to be updated, whose way back others hide.
+  void add_fewest_states(std::vector<Moved>& all) const {
+    std::size_t too_few = 0;
+    std::size_t enough = groups_.size();
+    std::optional<Program> best = with_states(program_, enough);
+    if (!best) return;
+    while (enough - too_few > 1) {
+      const std::size_t middle = too_few + (enough - too_few) / 2;
+      std::optional<Program> fewer = with_states(program_, middle);
+      (fewer ? enough : too_few) = middle;
+      if (fewer) best = std::move(fewer);
+    }
+    add(std::move(best), " + states", bytes_of(first_of(groups_, enough)), all);
+  }
+
+  std::optional<Program> with_both(std::size_t count) const {
+    if (count == 0 || !has_room_for(first_of(groups_, count))) return std::nullopt;
+    const std::optional<Program> program = with_activations(count);
+    return program ? with_states(*program, count) : std::nullopt;
+  }
+
+  const Program& program_;
+  const LowerTiers& below_;
+  std::int64_t budget_bytes_;
+  std::int64_t reserved_bytes_;
+  const std::vector<StateGroup> groups_;
+  std::map<Tier, TierLinks> links_;
+};
 
 // A lean schedule in one of its shapes.
 StagePlan lean_plan(const ModelGraph& graph, const CommunicationShape& shape,
@@ -61,19 +177,18 @@ StagePlan lean_plan(const ModelGraph& graph, const CommunicationShape& shape,
 }
 
 // With all that is idle away, or with as much as a small tier has room for.
-std::int64_t least_bytes_of(const Program& program, std::int64_t at_least,
-                            const OffloadRequest& request) {
+std::int64_t least_bytes_of(const Program& program, std::int64_t at_least, const LowerTiers& below,
+                            std::int64_t reserved_bytes) {
   const auto fits = [&](std::int64_t bytes) {
-    OffloadRequest at = request;
-    at.budget_bytes = bytes;
-    return choose_offloads(program, at).has_value();
+    return Mover(program, below, bytes, reserved_bytes).can();
   };
   if (fits(at_least)) return at_least;
   std::int64_t too_little = at_least;
-  std::int64_t enough = program.peak_bytes;
+  std::int64_t enough = std::max(program.peak_bytes, reserved_bytes);
   for (int step = 0; step < floor_steps && enough - too_little > cpu_allocation_granularity;
        ++step) {
-    const std::int64_t middle = too_little + (enough - too_little) / 2;
+    const std::int64_t middle =
+        too_little + round_up((enough - too_little) / 2, cpu_allocation_granularity);
     (fits(middle) ? enough : too_little) = middle;
   }
   return enough;
@@ -87,15 +202,18 @@ class TierSelection {
   void start(StagePlan plan) { best_ = std::move(plan); }
 
   void consider(StagePlan without) {
-    std::optional<StagePlan> plan = within_budget(std::move(without), wish_);
-    if (!plan) return;
-    const std::int64_t needed = std::max(plan->prediction.peak_bytes, wish_.stage.reserved_bytes);
-    const StageCandidate candidate{plan->program.name, plan->prediction.peak_bytes,
-                                   plan->prediction.seconds, needed <= wish_.stage.budget_bytes};
-    note_candidate(candidate, candidates_);
-    if (!candidate.fits || (best_ && key(*best_) <= key(*plan))) return;
-    plan->candidates = best_ ? std::move(best_->candidates) : std::vector<StageCandidate>();
-    best_ = std::move(plan);
+    set_tiers(wish_.below.tiers, without.program);
+    const std::string name = without.program.name;
+    for (Moved& moved :
+         Mover(without.program, wish_.below, wish_.stage.budget_bytes, wish_.stage.reserved_bytes)
+             .run()) {
+      StagePlan plan;
+      plan.program = std::move(moved.program);
+      plan.program.name = name + moved.how;
+      plan.program.tier(Tier::Device).budget_bytes = wish_.stage.budget_bytes;
+      plan.prediction = replay(plan.program);
+      consider(std::move(plan), wish_.stage.reserved_bytes - moved.static_bytes);
+    }
   }
 
   bool found() const { return best_.has_value(); }
@@ -105,10 +223,31 @@ class TierSelection {
   }
 
  private:
+  void consider(StagePlan plan, std::int64_t reserved_bytes) {
+    const std::int64_t needed = std::max(plan.prediction.peak_bytes, reserved_bytes);
+    const StageCandidate candidate{plan.program.name, plan.prediction.peak_bytes,
+                                   plan.prediction.seconds, needed <= wish_.stage.budget_bytes};
+    note_candidate(candidate, candidates_);
+    if (!candidate.fits || (best_ && key(*best_) <= key(plan))) return;
+    plan.candidates = best_ ? std::move(best_->candidates) : std::vector<StageCandidate>();
+    best_ = std::move(plan);
+  }
+
   const TierWish& wish_;
   std::optional<StagePlan> best_;
   std::vector<StageCandidate> candidates_;
 };
+
+// Of plans that are to be made smaller by what they move: between what is given and what keeps
+// everything, and so much that states alone are enough.
+std::set<std::int64_t> larger_budgets(std::int64_t budget, std::int64_t whole,
+                                      std::int64_t state_bytes) {
+  std::set<std::int64_t> budgets;
+  for (int mixture = 1; mixture <= mixtures && whole > budget; ++mixture)
+    budgets.insert(budget + (whole - budget) * mixture / mixtures);
+  if (state_bytes > 0 && whole > budget) budgets.insert(std::min(whole, budget + state_bytes));
+  return budgets;
+}
 
 // Of a rank by itself: what waits for others is another matter.
 double least_seconds_of(const ModelGraph& graph, const StepShape& step, const TierWish& wish) {
@@ -116,29 +255,35 @@ double least_seconds_of(const ModelGraph& graph, const StepShape& step, const Ti
   Program program = make_training_program(
       graph, step,
       same_for_all(stage_solvers().front().schedules(graph).front(), step.micro_batches));
-  set_tiers(wish.tiers, program);
-  return least_step_seconds(program, {wish.stage.budget_bytes, wish.tiers, wish.least_bytes},
+  set_tiers(wish.below.tiers, program);
+  // States come and go as if that took nothing.
+  const std::int64_t budget_bytes =
+      wish.stage.budget_bytes + bytes_of(movable_states(program, wish.below));
+  return least_step_seconds(program, {budget_bytes, wish.below.tiers, wish.below.least_bytes},
                             &graph);
 }
 
 }  // namespace
 
 TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, const LeanPlans& lean,
-                          const std::map<Tier, LowerTier>& tiers, std::int64_t least_bytes) {
-  TierFloor best{lean.bytes, lean.entry, lean.shape};
-  if (tiers.empty()) return best;
+                          const LowerTiers& below, std::int64_t reserved_bytes) {
+  TierFloor best{std::max(lean.bytes, reserved_bytes), lean.entry, lean.shape};
+  if (below.empty()) return best;
   const std::vector<CommunicationShape> shapes = communication_shapes(step);
   std::vector<TierFloor> all;
   const auto program_of = [&](const TierFloor& floor) {
     Program program = lean_plan(declared, shapes[floor.shape], lean.entries[floor.entry]).program;
-    set_tiers(tiers, program);
+    set_tiers(below.tiers, program);
     return program;
   };
   for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
     for (std::size_t entry = 0; entry < lean.entries.size(); ++entry) {
       if (!lean.entries[entry].is_for(shapes[shape])) continue;
       TierFloor floor{0, entry, shape};
-      floor.bytes = bytes_without_the_idle(program_of(floor), least_bytes);
+      const Program program = program_of(floor);
+      floor.bytes = (below.activations ? bytes_without_the_idle(program, below.least_bytes)
+                                       : program.peak_bytes) -
+                    bytes_of(movable_states(program, below));
       all.push_back(floor);
     }
   }
@@ -146,7 +291,7 @@ TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, con
                    [](const TierFloor& a, const TierFloor& b) { return a.bytes < b.bytes; });
   for (TierFloor& floor : all) {
     if (floor.bytes >= best.bytes) break;
-    floor.bytes = least_bytes_of(program_of(floor), floor.bytes, {0, tiers, least_bytes});
+    floor.bytes = least_bytes_of(program_of(floor), floor.bytes, below, reserved_bytes);
     if (floor.bytes < best.bytes) best = floor;
   }
   return best;
@@ -156,7 +301,7 @@ StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
                               const TierWish& given) {
   TierWish wish = given;
   const std::int64_t budget = wish.stage.budget_bytes;
-  if (wish.tiers.empty() ||
+  if (wish.below.empty() ||
       (wish.stage.first_that_fits && wish.stage.plan == "auto" &&
        budget >= wish.stage.reserved_bytes && keeping_everything_fits(graph, step, budget))) {
     return plan_stage(graph, step, wish.stage);
@@ -168,10 +313,11 @@ StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
   }
   TierFloor floor;
   if (wish.floor == nullptr) {
-    floor = find_tier_floor(graph, step, *wish.stage.lean, wish.tiers, wish.least_bytes);
+    floor = find_tier_floor(graph, step, *wish.stage.lean, wish.below, wish.stage.reserved_bytes);
     wish.floor = &floor;
   }
-  const std::int64_t least = std::max(wish.floor->bytes, wish.stage.reserved_bytes);
+  const std::int64_t least =
+      std::max(wish.floor->bytes, wish.below.states ? 0 : wish.stage.reserved_bytes);
   expect_budget(least, budget, wish.stage.plan);
   TierSelection selection(wish);
   std::exception_ptr refusal;
@@ -181,11 +327,14 @@ StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
     refusal = std::current_exception();
   }
   StageWish most = wish.stage;
+  most.reserved_bytes = 0;  // of what has moved, the selection asks
   most.budget_bytes = std::numeric_limits<std::int64_t>::max() / 2;
-  const std::int64_t whole = plan_stage(graph, step, most).prediction.peak_bytes;
-  for (int mixture = 1; mixture <= mixtures && whole > budget; ++mixture) {
-    StageWish larger = wish.stage;
-    larger.budget_bytes = budget + (whole - budget) * mixture / mixtures;
+  const StagePlan all = plan_stage(graph, step, most);
+  const std::int64_t whole = all.prediction.peak_bytes;
+  for (const std::int64_t bytes :
+       larger_budgets(budget, whole, bytes_of(movable_states(all.program, wish.below)))) {
+    StageWish larger = most;
+    larger.budget_bytes = bytes;
     try {
       selection.consider(plan_stage(graph, step, larger));
     } catch (const PlanError&) {

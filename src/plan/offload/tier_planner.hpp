@@ -14,6 +14,19 @@ namespace garonne::plan {
 
 // Smaller buffers stay on the device: of their copies the latency is most.
 inline constexpr std::int64_t least_moved_bytes = std::int64_t{1} << 20;
+// Those of an update are copied one after the other, once a step.
+inline constexpr std::int64_t least_moved_state_bytes = std::int64_t{1} << 16;
+
+// Where plans may move what, below the device.
+struct LowerTiers {
+  std::map<Tier, LowerTier> tiers;
+  bool activations = true;  // values and records
+  bool states = true;       // masters and states of the optimizer: to the lowest tier
+  std::int64_t least_bytes = least_moved_bytes;              // of a value or record that moves
+  std::int64_t least_state_bytes = least_moved_state_bytes;  // of a master or state
+
+  bool empty() const { return tiers.empty() || (!activations && !states); }
+};
 
 // The smallest budget of the device where there are tiers below it: what remains of the leanest
 // plan by it when all that is idle is away.
@@ -25,23 +38,23 @@ struct TierFloor {
 
 // Of the plans in `lean`, which are those of `declared`. Looks at bytes only, so that it is the
 // same before and after a profile. Where no node takes more than it declares, the plan of that
-// entry fits `bytes`. Never above lean.bytes.
+// entry fits `bytes`. `reserved_bytes`: what something else of the same rank needs that has its
+// states where the plan has them. Never above the larger of lean.bytes and what is reserved.
 TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, const LeanPlans& lean,
-                          const std::map<Tier, LowerTier>& tiers,
-                          std::int64_t least_bytes = least_moved_bytes);
+                          const LowerTiers& below, std::int64_t reserved_bytes);
 
 struct TierWish {
   StageWish stage;
-  std::map<Tier, LowerTier> tiers;
-  std::int64_t least_bytes = least_moved_bytes;
+  LowerTiers below;
   // That of stage.lean; null: by the graph as it is given.
   const TierFloor* floor = nullptr;
 };
 
 // The best of what plan_stage() answers, and of plans of larger budgets up to keep-all's, and of
 // the floor's, from which so much is moved below that they fit. The candidates of the latter are
-// "<name> + offload". Throws as plan_stage() does where nothing fits, with the floor as the
-// smallest budget.
+// "<name> + offload", "<name> + states" and "<name> + offload + states". What is reserved is needed
+// with states where the plan has them. Throws as plan_stage() does where nothing fits, with the
+// floor as the smallest budget.
 StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step, const TierWish& wish);
 
 }  // namespace garonne::plan

@@ -20,7 +20,10 @@ std::size_t index(int id) {
 }  // namespace
 
 RoleCheck::RoleCheck(const Program& program)
-    : program_(program), summed_(program.pieces.size(), 0), updated_(program.pieces.size(), 0) {
+    : program_(program),
+      trained_(program),
+      summed_(program.pieces.size(), 0),
+      updated_(program.pieces.size(), 0) {
   check_tables();
 }
 
@@ -100,9 +103,10 @@ void RoleCheck::check_tables() const {
           range.elements == numbers,
           fmt::format("{} of a piece of {} elements has {}{}", role, elements, range.elements,
                       numbers == elements ? "" : fmt::format(" and wants {}", numbers)));
-      expect_role(!lasts || program_.buffers[index(range.buffer)].live_at_end,
+      const int home = trained_.home(range.buffer);
+      expect_role(!lasts || home >= 0,
                   fmt::format("{} is trained and does not last", name(range.buffer)));
-      if (lasts) held.emplace_back(range.buffer, range.offset, range.offset + numbers);
+      if (lasts) held.emplace_back(home, range.offset, range.offset + numbers);
     };
     const auto hold = [&](const Range& range, const char* role, bool lasts) {
       hold_numbers(range, role, lasts, elements);
@@ -165,13 +169,23 @@ void RoleCheck::check(int number, const Instruction& instruction) {
   passes_.check(number, instruction);
   if (is_backward(instruction.operation)) check_placements();
   check_part();
+  check_made();
   check_copy();
   check_targets();
   check_pieces();
   check_sums();
   check_scalars();
   // What is made new holds nothing of what it was before.
-  for (const int freed : instruction.frees) contents_.erase(freed);
+  for (const int freed : instruction.frees) {
+    contents_.erase(freed);
+    trained_.forget(freed);
+  }
+}
+
+// What neither a copy nor an update writes has other numbers than what lasts.
+void RoleCheck::check_made() {
+  if (is_copy(instruction_->operation) || instruction_->operation == Operation::Update) return;
+  for (const int id : instruction_->writes) trained_.forget(id);
 }
 
 void RoleCheck::check_placements() const {
@@ -320,6 +334,7 @@ void RoleCheck::check_copy() {
                   source.element_bytes == copy.element_bytes &&
                   round_up(source.bytes, granularity) == round_up(copy.bytes, granularity),
               fmt::format("{} is not of the size and kind of {}", copy.name, source.name));
+  if (const std::string wrong = trained_.copy(from, to); !wrong.empty()) fail(wrong);
   const auto contents = contents_.find(from);
   if (contents == contents_.end()) {
     contents_.erase(to);
@@ -348,8 +363,12 @@ void RoleCheck::check_pieces() {
       read_range(range, role);
       written_range(range, role);
     };
-    changed(piece.trained, "trained");
-    for (const Range& state : piece.states) changed(state, "state");
+    const auto trained = [&](const Range& range, const char* role) {
+      changed(range, role);
+      if (const std::string wrong = trained_.update(range.buffer, id); !wrong.empty()) fail(wrong);
+    };
+    trained(piece.trained, "trained");
+    for (const Range& state : piece.states) trained(state, "state");
     if (piece.compute_copy.buffer >= 0) changed(piece.compute_copy, "compute copy");
   }
 }
@@ -433,6 +452,7 @@ void RoleCheck::finish() const {
     fail(fmt::format("piece {} is summed {} times and updated {} times", id, summed_[id],
                      updated_[id]));
   }
+  if (const std::string wrong = trained_.finish(); !wrong.empty()) fail(wrong);
 }
 
 }  // namespace garonne::plan

@@ -10,6 +10,7 @@
 
 #include "plan/program/divided_passes.hpp"
 #include "plan/program/program.hpp"
+#include "plan/program/trained_contents.hpp"
 
 namespace garonne::plan {
 
@@ -49,6 +50,7 @@ class RoleCheck {
   void check_part();
   void check_copy();
   void check_pieces();
+  void check_made();
   void check_sums();
   void check_scalars();
   bool holds(const Range& range, int parameter, std::int64_t first) const;
@@ -60,6 +62,7 @@ class RoleCheck {
   int number_ = -1;
   const Instruction* instruction_ = nullptr;
   DividedPasses passes_;
+  TrainedContents trained_;
   std::map<int, Contents> contents_;  // by buffer of gradients
   std::set<int> reduced_;             // buffers of gradients: summed over the data group
   int sums_ = -1;                     // the buffer of loss and squares

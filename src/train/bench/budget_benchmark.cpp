@@ -92,7 +92,7 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
   });
   const MadeUpRun run(config, session);
   session.agree([&] {
-    if (!options.offloads || !run.setup().tiers.empty()) return;
+    if (!options.offloads || !run.setup().below.empty()) return;
     throw ConfigError("memory.disk", config.memory.disk,
                       "gives nothing to move to: set it to a folder on a disk, and leave "
                       "memory.allow at \"auto\"");

@@ -82,8 +82,8 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
                                  static_cast<std::uint64_t>(setup.config.train.seed), program_,
                                  device.staging());
   }
-  exec::gather_parameters(state_, run.axes().data());
   disk_ = make_disk_tier(setup, program_, state_);
+  exec::gather_parameters(state_, run.axes().data());
   executor_ = std::make_unique<exec::Executor>(setup.model, program_,
                                                exec::Machine{.device = &device.device(),
                                                              .tier = tier_.get(),

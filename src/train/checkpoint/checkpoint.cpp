@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -16,6 +17,7 @@
 #include "base/key_limits.hpp"
 #include "base/printable.hpp"
 #include "dist/session.hpp"
+#include "exec/stored_part.hpp"
 #include "nn/element_type.hpp"
 #include "train/checkpoint/finite.hpp"
 #include "train/checkpoint/safetensors.hpp"
@@ -25,10 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string type_name(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kDouble ? "F64"
-         : tensor.scalar_type() == at::kByte ? "U8"
-                                             : "F32";
+std::string type_name(at::ScalarType type) {
+  return type == at::kDouble ? "F64" : type == at::kByte ? "U8" : "F32";
 }
 
 // Every stored tensor of a model, with what is here of its box: everything, or under ZeRO a flat
@@ -37,8 +37,9 @@ struct Stored {
   GlobalTensor global;
   nn::Box box;
   bool replicated = false;
-  at::Tensor here;
-  std::int64_t first = 0;  // element of the box; what is beyond the box is padding
+  std::optional<exec::StoredPart> here;  // of a shard, which has none of some, maybe nothing
+  std::int64_t first = 0;                // element of the box; what is beyond the box is padding
+  std::int64_t elements = 0;
   bool in_shards = false;
 };
 
@@ -55,12 +56,10 @@ std::vector<Stored> stored_tensors(const nn::Model& model, const std::vector<Sta
   const auto blocks_of = [&](std::size_t kind) {
     return kind == 0 ? StateBlocks() : states[kind - 1].blocks;
   };
-  std::vector<at::Tensor> nothings;
-  for (std::size_t k = 0; k < kinds; ++k) {
-    nothings.push_back(at::empty({0}, k == 0
-                                          ? nn::state_scalar_type(state.precision)
-                                          : exec::scalar_type_of(states[k - 1], state.precision)));
-  }
+  const auto type_of = [&](std::size_t kind) {
+    return type_name(kind == 0 ? nn::state_scalar_type(state.precision)
+                               : exec::scalar_type_of(states[kind - 1], state.precision));
+  };
   std::vector<Stored> stored;
   for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
     const plan::ParameterSpec& spec = model.graph.parameters[p];
@@ -68,24 +67,21 @@ std::vector<Stored> stored_tensors(const nn::Model& model, const std::vector<Sta
       const std::string name = k == 0 ? spec.name : spec.name + "." + states[k - 1].name;
       const nn::Box box =
           blocks_of(k).elementwise() ? model.boxes[p] : box_of_blocks(blocks_of(k), model.boxes[p]);
-      stored.push_back({{name, type_name(nothings[k]), box.global},
-                        box,
-                        spec.replicated,
-                        nothings[k],
-                        0,
-                        state.in_shards});
+      Stored& entry = stored.emplace_back();
+      entry.global = {name, type_of(k), box.global};
+      entry.box = box;
+      entry.replicated = spec.replicated;
+      entry.in_shards = state.in_shards;
     }
   }
-  for (std::size_t number = 0; number < state.pieces.size(); ++number) {
-    const exec::ParameterState parameter = state.parameter(number);
-    const auto p = static_cast<std::size_t>(parameter.index);
+  for (const exec::TrainedPiece& piece : state.pieces) {
+    const auto p = static_cast<std::size_t>(piece.index);
     for (std::size_t k = 0; k < kinds; ++k) {
-      const at::Tensor here = k == 0 ? parameter.trained() : parameter.states[k - 1];
       Stored& entry = stored[kinds * p + k];
-      entry.first = blocks_of(k).count(parameter.first);
+      entry.here.emplace(state, k == 0 ? piece.trained() : piece.states[k - 1]);
+      entry.first = blocks_of(k).count(piece.first);
       const std::int64_t in_box = std::max<std::int64_t>(0, entry.box.elements() - entry.first);
-      entry.here =
-          state.in_shards ? here.view({-1}).narrow(0, 0, std::min(here.numel(), in_box)) : here;
+      entry.elements = std::min(entry.here->elements(), in_box);
     }
   }
   return stored;
@@ -94,7 +90,7 @@ std::vector<Stored> stored_tensors(const nn::Model& model, const std::vector<Sta
 // Elements [first, last) of its box that are here.
 std::pair<std::int64_t, std::int64_t> range_of(const Stored& tensor) {
   if (!tensor.in_shards) return {0, tensor.box.elements()};
-  return {tensor.first, tensor.first + tensor.here.numel()};
+  return {tensor.first, tensor.first + tensor.elements};
 }
 
 // Of a tied parameter, which the stage that counts it writes.
@@ -284,20 +280,19 @@ void make_folder(const std::string& path) {
   if (error) throw IoError(path, "cannot be made: " + error.message());
 }
 
-// Elements [begin, end) of the box of a tensor, which are here.
-TensorSource source_of(const Stored& tensor, std::int64_t begin, std::int64_t end,
-                       exec::Staging* staging) {
-  const std::string& name = tensor.global.name;
-  const auto element = static_cast<std::size_t>(tensor.here.element_size());
-  const auto* first = static_cast<const std::byte*>(tensor.here.const_data_ptr());
-  const std::span<const std::byte> bytes = {
-      first + static_cast<std::size_t>(begin - tensor.first) * element,
-      static_cast<std::size_t>(end - begin) * element};
-  TensorSource source{name, tensor.global.type, {end - begin}, bytes};
-  if (staging == nullptr) return source;
-  source.bring = [staging, bytes, name](const TensorSource::Show& show) {
-    staging->read(bytes.data(), static_cast<std::int64_t>(bytes.size()), show, name);
-  };
+// Elements [begin, end) of the box of a tensor, which are here. The tensor outlives it.
+TensorSource source_of(const Stored& tensor, std::int64_t begin, std::int64_t end) {
+  const exec::StoredPart& here = tensor.here.value();
+  const std::int64_t first = begin - tensor.first;
+  TensorSource source{tensor.global.name, tensor.global.type, {end - begin}, {}};
+  if (const std::byte* const data = here.data()) {
+    source.bytes = {data + first * here.element_bytes(),
+                    static_cast<std::size_t>((end - begin) * here.element_bytes())};
+  } else {
+    source.bring = [&here, first, elements = end - begin](const TensorSource::Show& show) {
+      here.read(first, elements, show);
+    };
+  }
   return source;
 }
 
@@ -317,7 +312,8 @@ RankFile write_rank_file(const std::string& partial, const nn::Model& model,
   const std::string file = rank_file(together.rank);
   RankFile written;
   std::vector<TensorSource> sources;
-  for (const auto& tensor : stored_tensors(model, states, state)) {
+  const std::vector<Stored> stored = stored_tensors(model, states, state);
+  for (const Stored& tensor : stored) {
     if (tensor.replicated && !together.writes_replicated) continue;
     if (is_copy(model, tensor.global.name, states)) continue;
     const std::string& name = tensor.global.name;
@@ -326,7 +322,7 @@ RankFile write_rank_file(const std::string& partial, const nn::Model& model,
     written.listing["tensors"].push_back(
         {{"name", name}, {"type", tensor.global.type}, {"shape", tensor.global.shape}});
     if (tensor.in_shards && begin == end) continue;
-    sources.push_back(source_of(tensor, begin, end, state.staging));
+    sources.push_back(source_of(tensor, begin, end));
     written.listing["shards"].push_back(
         to_json(Shard{name, tensor.box.offset, tensor.box.shape, begin, end, file, name}));
   }
@@ -445,9 +441,7 @@ void check_shard(const std::string& checkpoint, const Shard& shard,
 // Reads what the shards and the box here have in common; together they must cover it once.
 void fill_box(const std::string& checkpoint, const Stored& tensor,
               const std::vector<const Shard*>& shards,
-              const std::map<std::string, SafetensorsFile>& files, exec::Staging* staging) {
-  const auto element = static_cast<std::int64_t>(tensor.here.element_size());
-  auto* first = static_cast<std::byte*>(tensor.here.data_ptr());
+              const std::map<std::string, SafetensorsFile>& files) {
   const auto [low, high] = range_of(tensor);
   const std::vector<nn::Run> wanted = nn::runs_of(tensor.box, low, high);
   std::vector<std::pair<std::int64_t, std::int64_t>> filled;  // elements of the box here
@@ -469,18 +463,11 @@ void fill_box(const std::string& checkpoint, const Stored& tensor,
             std::min(run->in_global + run->elements, there.in_global + there.elements);
         const std::int64_t to = run->in_box + begin - run->in_global;
         const std::int64_t from = there.in_box - shard->begin + begin - there.in_global;
-        std::byte* const target = first + (to - tensor.first) * element;
-        const std::int64_t bytes = (end - begin) * element;
-        if (staging == nullptr) {
-          file.read(entry, from * element, {target, static_cast<std::size_t>(bytes)});
-        } else {
-          staging->fill(
-              target, bytes,
-              [&](std::int64_t at, std::span<std::byte> piece) {
-                file.read(entry, from * element + at, piece);
-              },
-              tensor.global.name);
-        }
+        const std::int64_t element = tensor.here->element_bytes();
+        tensor.here->fill(to - tensor.first, end - begin,
+                          [&](std::int64_t at, std::span<std::byte> piece) {
+                            file.read(entry, from * element + at, piece);
+                          });
         filled.emplace_back(to, to + end - begin);
       }
     }
@@ -527,7 +514,7 @@ void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
                                 tensor.global.name, saved.type, fmt::join(saved.shape, ", "),
                                 tensor.global.type, fmt::join(tensor.global.shape, ", ")));
     }
-    fill_box(checkpoint, tensor, shards[tensor.global.name], files, state.staging);
+    fill_box(checkpoint, tensor, shards[tensor.global.name], files);
   }
   exec::refresh_compute_copies(state);
 }

@@ -13,6 +13,9 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include <functional>
+#include <numeric>
+
 #include "base/error.hpp"
 #include "base/file.hpp"
 
@@ -44,7 +47,9 @@ std::string write_safetensors(const std::string& path, const std::vector<TensorS
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::int64_t offset = 0;
   for (const auto& tensor : tensors) {
-    const auto bytes = static_cast<std::int64_t>(tensor.bytes.size());
+    const std::int64_t bytes =
+        std::accumulate(tensor.shape.begin(), tensor.shape.end(),
+                        safetensors_element_bytes(tensor.type, path), std::multiplies<>());
     header[tensor.name] = {{"dtype", tensor.type},
                            {"shape", tensor.shape},
                            {"data_offsets", {offset, offset + bytes}}};

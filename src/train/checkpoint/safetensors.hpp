@@ -26,7 +26,8 @@ struct TensorEntry {
 std::int64_t safetensors_element_bytes(const std::string& type, const std::string& path);
 
 // A tensor to be written; `bytes` must stay valid until the file is written. Where they are not the
-// host's to read, `bring` shows them in their order, in pieces of whole elements.
+// host's to read there are none, and `bring` shows them in their order, in pieces of whole
+// elements.
 struct TensorSource {
   using Show = std::function<void(std::span<const std::byte> piece)>;
 

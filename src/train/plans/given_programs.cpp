@@ -109,7 +109,7 @@ void expect_states(const std::string& path, const GivenStage& stage) {
 // copies beside what computes.
 void expect_tiers(const std::string& path, const GivenStage& stage) {
   const plan::Program& program = stage.program;
-  const auto& tiers = stage.setup.tiers;
+  const auto& tiers = stage.setup.below.tiers;
   for (const plan::Buffer& buffer : program.buffers) {
     if (buffer.tier == Tier::Device || tiers.contains(buffer.tier)) continue;
     refuse(path, fmt::format("has {} on the tier {}, and this run has {}", buffer.name,

@@ -120,9 +120,7 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
   const std::vector<StageFloor> floors = floors_of(whole, budget_bytes);
   for (const auto& floor : floors) {
     grid.minimum_budget_bytes = std::max(grid.minimum_budget_bytes, floor.bytes);
-    if (!whole.tiers.empty() && floor.lean)
-      grid.minimum_on_device_bytes =
-          std::max({grid.minimum_on_device_bytes, floor.bytes, floor.lean->bytes});
+    grid.minimum_on_device_bytes = std::max(grid.minimum_on_device_bytes, floor.on_device_bytes);
   }
   std::optional<std::vector<StagePlan>> plans;
   for (const Cut cut : {Cut::BySeconds, Cut::AsDeclared}) {

@@ -9,6 +9,7 @@
 
 #include "base/cache_folder.hpp"
 #include "base/error.hpp"
+#include "plan/offload/state_offload.hpp"
 #include "train/setup/option_folder.hpp"
 
 namespace garonne::train {
@@ -33,6 +34,13 @@ void add_validation(const Setup& setup, std::int64_t budget_bytes, Choice& choic
   choice.evaluation.seconds = choice.evaluation_prediction.seconds;
   choice.evaluation.tier(Tier::Device).budget_bytes = budget_bytes;
   choice.evaluation.name = "forward-only";
+}
+
+// It has its state where the plan has it.
+void place_validation(Choice& choice) {
+  if (choice.evaluation.instructions.empty()) return;
+  choice.evaluation = plan::with_states_as(std::move(choice.evaluation), choice.program);
+  choice.evaluation_prediction = plan::replay(choice.evaluation);
 }
 
 // The stage that a setup is of, if it is of one.
@@ -66,12 +74,12 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
   }
   OptionFolder cache(cache_folder());
   floor.lean = plan::find_lean_plans(graph, step, wanted, &cache);
-  std::int64_t least = floor.lean->bytes;
-  if (!setup.tiers.empty()) {
-    floor.tiers = plan::find_tier_floor(graph, step, *floor.lean, setup.tiers);
-    least = floor.tiers->bytes;
+  floor.bytes = std::max(floor.lean->bytes, validation);
+  if (!setup.below.empty()) {
+    floor.on_device_bytes = floor.bytes;
+    floor.tiers = plan::find_tier_floor(graph, step, *floor.lean, setup.below, validation);
+    floor.bytes = floor.tiers->bytes;
   }
-  floor.bytes = std::max(least, validation);
   plan::expect_budget(floor.bytes, budget_bytes, wanted);
   return floor;
 }
@@ -94,7 +102,7 @@ Choice choose_as_cut(const Setup& setup, const StageFloor& floor, std::int64_t b
   plan::TierWish wish;
   wish.stage = {budget_bytes, wanted, choice.evaluation.peak_bytes, effort == Effort::FirstThatFits,
                 &cache};
-  wish.tiers = setup.tiers;
+  wish.below = setup.below;
   // Schedules are of nodes: those of another cut are none of this one.
   if (floor.lean && names_of(setup.model.graph) == floor.nodes) {
     wish.stage.lean = &*floor.lean;
@@ -105,6 +113,7 @@ Choice choose_as_cut(const Setup& setup, const StageFloor& floor, std::int64_t b
   choice.prediction = std::move(stage.prediction);
   choice.candidates = std::move(stage.candidates);
   choice.least_seconds = stage.least_seconds;
+  place_validation(choice);
   choice.minimum_budget_bytes = floor.bytes;
   return choice;
 }
@@ -139,6 +148,7 @@ Choice choice_of_same_stage(const Setup& setup, plan::Program program, std::int6
   program.seconds = choice.prediction.seconds;
   choice.program = std::move(program);
   if (setup.config.evaluation.batches > 0) add_validation(setup, budget_bytes, choice);
+  place_validation(choice);
   return choice;
 }
 

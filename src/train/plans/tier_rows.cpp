@@ -35,8 +35,8 @@ std::string format_tier_rows(const std::vector<TierRow>& rows) {
 
 int name_width(const Setup& setup) {
   constexpr int plain = 10;
-  constexpr int with_offload = 20;
-  return setup.tiers.empty() ? plain : with_offload;
+  constexpr int with_offload = 28;
+  return setup.below.empty() ? plain : with_offload;
 }
 
 CopyTraffic copy_traffic(const plan::Program& program) {

@@ -77,12 +77,15 @@ void add_lower_tiers(Setup& setup) {
   RunConfig& config = setup.config;
   check_ways(config);
   if (!allows(config, plan::MemoryWay::Recompute)) config.memory.plan = widest_plan(config);
-  if (config.memory.disk.empty() || !allows(config, plan::MemoryWay::OffloadActivations)) return;
+  if (config.memory.disk.empty()) return;
+  setup.below.activations = allows(config, plan::MemoryWay::OffloadActivations);
+  setup.below.states = allows(config, plan::MemoryWay::OffloadStates);
+  if (!setup.below.activations && !setup.below.states) return;
   if (setup.declaration.device.is_gpu()) {
     throw ConfigError("memory.disk", config.memory.disk,
                       "is for processors so far, and this run is on a GPU; leave it out");
   }
-  plan::LowerTier& disk = setup.tiers[Tier::Disk];
+  plan::LowerTier& disk = setup.below.tiers[Tier::Disk];
   disk.granularity = device::host_allocation_granularity;
   disk.budget_bytes = config.memory.disk_budget == RunConfig::automatic_budget
                           ? most_key_bytes
@@ -92,7 +95,7 @@ void add_lower_tiers(Setup& setup) {
 }
 
 Setup without_lower_tiers(Setup setup) {
-  setup.tiers.clear();
+  setup.below.tiers.clear();
   std::erase_if(setup.step.workspaces, [](const plan::LibraryWorkspace& workspace) {
     return workspace.name == staging_name;
   });
@@ -100,8 +103,8 @@ Setup without_lower_tiers(Setup setup) {
 }
 
 void set_disk_rates(const plan::DiskRates& node, Setup& setup) {
-  const auto disk = setup.tiers.find(Tier::Disk);
-  if (disk == setup.tiers.end()) return;
+  const auto disk = setup.below.tiers.find(Tier::Disk);
+  if (disk == setup.below.tiers.end()) return;
   setup.disk = node;
   const double share = planned_share_of_rates / setup.ranks_on_node / (node.half_duplex ? 2 : 1);
   disk->second.links = {{node.latency_seconds, node.write * share},
@@ -129,33 +132,36 @@ std::int64_t disk_budget(const RunConfig& config, int ranks_on_node) {
 
 void use_disk_here(Setup& setup) {
   std::error_code error;
-  if (setup.tiers.empty() || !fs::is_directory(setup.config.memory.disk, error)) return;
-  setup.tiers.at(Tier::Disk).budget_bytes = disk_budget(setup.config, setup.ranks_on_node);
+  if (setup.below.empty() || !fs::is_directory(setup.config.memory.disk, error)) return;
+  setup.below.tiers.at(Tier::Disk).budget_bytes = disk_budget(setup.config, setup.ranks_on_node);
 }
 
 void agree_on_disk_budget(Setup& setup, dist::Session& session) {
-  if (setup.tiers.empty()) return;
+  if (setup.below.empty()) return;
   std::int64_t bytes = 0;
   session.agree([&] { bytes = disk_budget(setup.config, session.ranks_on_node()); });
-  setup.tiers.at(Tier::Disk).budget_bytes =
+  setup.below.tiers.at(Tier::Disk).budget_bytes =
       session.all_reduce_min(std::vector<std::int64_t>{bytes})[0];
 }
 
 std::unique_ptr<device::DiskTier> make_disk_tier(const Setup& setup, const plan::Program& program,
-                                                 const exec::ModelState& state) {
+                                                 exec::ModelState& state) {
   const std::int64_t peak = plan::replay(program).of(Tier::Disk).peak_bytes;
   if (peak == 0) return nullptr;
   const at::Tensor& staging = state.buffers.tensor(plan::workspace_buffer(staging_name));
-  return std::make_unique<device::DiskTier>(device::DiskTierSettings{
+  auto disk = std::make_unique<device::DiskTier>(device::DiskTierSettings{
       .folder = setup.config.memory.disk,
       .limit_bytes = peak,
       .file_bytes = exec::disk_file_bytes(program, peak),
       .staging = {Tier::Host, static_cast<std::byte*>(staging.data_ptr()), staging.numel()}});
+  exec::make_buffers_on_disk(state, setup.model, program,
+                             static_cast<std::uint64_t>(setup.config.train.seed), *disk);
+  return disk;
 }
 
 std::string describe_disk(const Setup& setup) {
-  if (!setup.tiers.contains(Tier::Disk)) return "";
-  const plan::LowerTier& disk = setup.tiers.at(Tier::Disk);
+  if (!setup.below.tiers.contains(Tier::Disk)) return "";
+  const plan::LowerTier& disk = setup.below.tiers.at(Tier::Disk);
   constexpr double gigabyte = 1e9;
   const std::string limit = disk.budget_bytes == most_key_bytes
                                 ? "what is free there"

@@ -54,10 +54,11 @@ void use_disk_here(Setup& setup);
 // Collective over all ranks.
 void agree_on_disk_budget(Setup& setup, dist::Session& session);
 
-// The disk of a rank that runs `program`, as large as that needs it; null where it has nothing
-// there. The rank's state has the memory for copies, and outlives it. IoError.
+// The disk of a rank that runs `program`, as large as that needs it, with what lasts there; null
+// where it has nothing there. The rank's state, which is of this Program, has the memory for
+// copies, and outlives it but for what is on the disk. IoError.
 std::unique_ptr<device::DiskTier> make_disk_tier(const Setup& setup, const plan::Program& program,
-                                                 const exec::ModelState& state);
+                                                 exec::ModelState& state);
 
 // A line for people: folder, rates, and how much a rank may take; empty where there is no disk.
 std::string describe_disk(const Setup& setup);

@@ -192,7 +192,7 @@ std::int64_t whole_parameter_elements(const nn::Model& model) {
 }
 
 bool apply_costs(const plan::CostTable& costs, Setup& setup) {
-  if (!setup.tiers.empty()) {
+  if (!setup.below.empty()) {
     const auto found = costs.disks.find(disk_of(setup.config.memory.disk));
     if (found != costs.disks.end()) set_disk_rates(found->second, setup);
   }

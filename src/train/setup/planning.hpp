@@ -12,7 +12,7 @@
 #include "base/grid.hpp"
 #include "nn/model.hpp"
 #include "plan/model/cost_table.hpp"
-#include "plan/offload/offload_search.hpp"
+#include "plan/offload/tier_planner.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_planner.hpp"
@@ -35,7 +35,7 @@ struct Setup {
   std::shared_ptr<const plan::ModelGraph> declared;
   // Below the device, for each rank (train/setup/lower_tiers.hpp). The disk is shared by the ranks
   // of a node: all of them are on one where nobody says otherwise.
-  std::map<Tier, plan::LowerTier> tiers;
+  plan::LowerTiers below;
   plan::DiskRates disk;
   int ranks_on_node = 1;
 };

@@ -13,6 +13,7 @@
 #include "plan/program/live_bytes.hpp"
 #include "plan/program/program_interpreter.hpp"
 #include "plan/program/proofs.hpp"
+#include "plan/program/refusal.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/program/spans.hpp"
 #include "plan/step/graphs.hpp"
@@ -32,15 +33,6 @@ Program on_one_rank(const ModelGraph& graph, unsigned seed) {
   program.tier(Tier::Host).granularity = 256;
   program.tier(Tier::Disk).granularity = 4096;
   return program;
-}
-
-std::string refusal(const Program& program) {
-  try {
-    replay(program);
-  } catch (const ReplayError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 // By walking from each place of the list to the next one that names the buffer.

@@ -32,9 +32,10 @@ std::optional<double> offload_only(const ModelGraph& graph, const StepShape& ste
   const Program program = make_training_program(
       graph, step, same_for_all(schedule_of(graph, "keep-all"), step.micro_batches));
   const auto offloads =
-      choose_offloads(program, {wish.stage.budget_bytes, wish.tiers, wish.least_bytes});
+      choose_offloads(program, {wish.stage.budget_bytes, wish.below.tiers, wish.below.least_bytes});
   if (!offloads) return std::nullopt;
-  return with_offloads(program, *offloads, {{Tier::Host, wish.tiers.at(Tier::Host).links}}).seconds;
+  return with_offloads(program, *offloads, {{Tier::Host, wish.below.tiers.at(Tier::Host).links}})
+      .seconds;
 }
 
 TEST(TierPlanner, IsNoWorseThanEitherWayAlone) {
@@ -55,8 +56,8 @@ TEST(TierPlanner, IsNoWorseThanEitherWayAlone) {
       wish.stage.budget_bytes =
           most.prediction.static_bytes +
           (most.prediction.peak_bytes - most.prediction.static_bytes) * percent / 100;
-      wish.tiers = {{Tier::Host, {{{0, rate}, {0, rate}}, std::int64_t{1} << 40}}};
-      wish.least_bytes = 0;
+      wish.below.tiers = {{Tier::Host, {{{0, rate}, {0, rate}}, std::int64_t{1} << 40}}};
+      wish.below.least_bytes = wish.below.least_state_bytes = 0;
       const auto again = recompute_only(graph, step, wish.stage);
       const auto moved = offload_only(graph, step, wish);
       std::optional<StagePlan> both;
@@ -123,9 +124,9 @@ TEST(TierPlanner, TheSmallestBudgetIsOneAndLessIsRefused) {
     for (const std::int64_t room : {0, 1 << 12, 1 << 15, 1 << 30}) {
       SCOPED_TRACE(room);
       TierWish wish;
-      wish.tiers = {{Tier::Disk, {{{0, 1e6}, {0, 1e6}}, room, 4096}}};
-      wish.least_bytes = 0;
-      const TierFloor floor = find_tier_floor(graph, step, lean, wish.tiers, 0);
+      wish.below.tiers = {{Tier::Disk, {{{0, 1e6}, {0, 1e6}}, room, 4096}}};
+      wish.below.least_bytes = wish.below.least_state_bytes = 0;
+      const TierFloor floor = find_tier_floor(graph, step, lean, wish.below, 0);
       EXPECT_LE(floor.bytes, with_more);
       if (room == 0) {
         EXPECT_EQ(floor.bytes, lean.bytes);

@@ -11,8 +11,10 @@ InterpretedRank::InterpretedRank(const ModelGraph& graph, const Program& program
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     const Buffer& buffer = program.buffers[id];
     if (!buffer.live_at_start) continue;
-    fill(*make(static_cast<int>(id)), mix(hash_of(buffer.name), program.rank));
-    lasting_.push_back(slots_[id]);
+    // What lasts is called by what it is, on whichever tier.
+    const std::string name = buffer.name.substr(0, buffer.name.find('@'));
+    fill(*make(static_cast<int>(id)), mix(hash_of(name), program.rank));
+    lasting_.emplace(name, slots_[id]);
   }
 }
 
@@ -84,7 +86,7 @@ void InterpretedRank::advance() {
 
 Hash InterpretedRank::result() const {
   Hash hash = reported_;
-  for (const Storage& storage : lasting_) hash = mix(hash, digest(*storage));
+  for (const auto& [name, storage] : lasting_) hash = mix(hash, digest(*storage));
   return hash;
 }
 

@@ -76,7 +76,7 @@ class InterpretedRank {
   int next_ = 0;
   int made_ = 0;
   std::vector<Storage> slots_;    // by buffer
-  std::vector<Storage> lasting_;  // of the state, whatever becomes of its names
+  std::multimap<std::string, Storage> lasting_;  // of the state, whatever becomes of its names
   Hash reported_ = 11;
 };
 

@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "plan/offload/random_offloads.hpp"
+#include "plan/offload/state_offload.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/program/content_check.hpp"
@@ -132,6 +133,12 @@ std::optional<Step> random_step(unsigned seed) {
       if (seed % 2 == 0) {
         const auto offloads = random_offloads(program, random, 8, {Tier::Host, Tier::Disk});
         program = with_offloads(std::move(program), offloads, {{Tier::Host, {}}, {Tier::Disk, {}}});
+      }
+      if (seed % 4 >= 2) {
+        std::vector<StateGroup> groups = state_groups(program, 0);
+        groups.resize((groups.size() + 1) / 2);
+        const std::int64_t budget = replay(program).peak_bytes;
+        program = with_states_below(program, groups, Tier::Disk, {}, budget).value();
       }
       for (int rank = 0; rank < static_cast<int>(step.programs.size()); ++rank) {
         if (step.stage_of(rank) != stage) continue;

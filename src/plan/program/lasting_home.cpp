@@ -1,0 +1,26 @@
+#include "plan/program/lasting_home.hpp"
+
+#include <cstddef>
+
+namespace garonne::plan {
+
+std::vector<int> lasting_homes(const Program& program) {
+  const auto count = static_cast<int>(program.buffers.size());
+  std::vector<int> homes(program.buffers.size(), -1);
+  const auto home = [&](int id) -> int& { return homes[static_cast<std::size_t>(id)]; };
+  for (int id = 0; id < count; ++id) {
+    const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
+    if (buffer.live_at_start && buffer.live_at_end) home(id) = id;
+  }
+  for (const Instruction& instruction : program.instructions) {
+    const Arguments& arguments = instruction.arguments;
+    if (!is_copy(instruction.operation) || arguments.inputs.size() != 1) continue;
+    const int from = arguments.inputs[0];
+    const int to = arguments.output;
+    if (from < 0 || from >= count || to < 0 || to >= count) continue;
+    if (home(to) < 0) home(to) = home(from);
+  }
+  return homes;
+}
+
+}  // namespace garonne::plan

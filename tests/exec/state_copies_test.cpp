@@ -1,0 +1,176 @@
+// Steps whose masters and states are on the disk between their updates: the bits of the step that
+// keeps them, and on each tier the bytes that replay says.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "exec/gpt_rank.hpp"
+#include "exec/stored_part.hpp"
+#include "plan/offload/offload.hpp"
+#include "plan/offload/random_offloads.hpp"
+#include "plan/offload/state_offload.hpp"
+#include "plan/program/proofs.hpp"
+
+namespace garonne::exec {
+namespace {
+
+namespace fs = std::filesystem;
+
+// With as little of the device as can be, or with room for all of them.
+plan::Program with_states_on_disk(const plan::Program& program, bool tight) {
+  const std::vector<plan::StateGroup> groups = plan::state_groups(program, 0);
+  std::int64_t bytes = 0;
+  for (const plan::StateGroup& group : groups) bytes += group.bytes;
+  std::int64_t budget = plan::replay(program).peak_bytes;
+  if (tight) budget -= bytes;
+  for (;; budget += 1024) {
+    auto moved = plan::with_states_below(program, groups, Tier::Disk, {}, budget);
+    if (moved) return std::move(*moved);
+  }
+}
+
+class StateCopies : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::current_path() / "states-test-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override {
+    EXPECT_TRUE(fs::is_empty(folder_)) << "a file is left on the disk";
+    fs::remove_all(folder_);
+  }
+
+  // Beside some values and records where `seed` is odd.
+  Setting moving(Setting setting, unsigned seed) const {
+    setting.disk_folder = folder_;
+    setting.change = [seed](plan::Program program) {
+      if (seed % 2 == 1) {
+        std::mt19937 random(seed);
+        const auto offloads = plan::test::random_offloads(program, random, 3, {Tier::Disk});
+        program = plan::with_offloads(std::move(program), offloads, {{Tier::Disk, {}}});
+      }
+      return with_states_on_disk(program, seed % 3 != 0);
+    };
+    return setting;
+  }
+
+  std::string folder_;
+};
+
+std::vector<std::byte> bytes_of(const StoredPart& part) {
+  std::vector<std::byte> all;
+  part.read(0, part.elements(), [&](std::span<const std::byte> piece) {
+    all.insert(all.end(), piece.begin(), piece.end());
+  });
+  return all;
+}
+
+void expect_the_same_state(const ModelState& a, const ModelState& b) {
+  ASSERT_EQ(a.pieces.size(), b.pieces.size());
+  const auto same = [&](const BufferPart& one, const BufferPart& other) {
+    EXPECT_EQ(one.shape, other.shape) << one.buffer;
+    EXPECT_EQ(bytes_of(StoredPart(a, one)), bytes_of(StoredPart(b, other))) << one.buffer;
+  };
+  for (std::size_t p = 0; p < a.pieces.size(); ++p) {
+    const TrainedPiece& one = a.pieces[p];
+    const TrainedPiece& other = b.pieces[p];
+    same(one.parameter, other.parameter);
+    same(one.trained(), other.trained());
+    ASSERT_EQ(one.states.size(), other.states.size());
+    for (std::size_t k = 0; k < one.states.size(); ++k) same(one.states[k], other.states[k]);
+  }
+}
+
+void expect_the_same_steps(Rank& keeping, Rank& moving) {
+  EXPECT_NO_THROW(plan::prove(moving.program(), moving.model().graph));
+  expect_the_same_state(keeping.state(), moving.state());
+  const std::int64_t lasting = moving.prediction().of(Tier::Disk).static_bytes;
+  EXPECT_GT(lasting, 0);
+  for (std::int64_t number = 1; number <= 3; ++number) {
+    const StepOutputs wanted = keeping.step(number);
+    const StepOutputs found = moving.step(number);
+    EXPECT_EQ(found.loss, wanted.loss);
+    EXPECT_EQ(found.gradient_norm, wanted.gradient_norm);
+    EXPECT_EQ(moving.gradients(), keeping.gradients());
+    expect_predicted_bytes(moving, found);
+    EXPECT_EQ(found.live_bytes_below.at(Tier::Disk), moving.prediction().of(Tier::Disk).live_bytes);
+    EXPECT_EQ(moving.live_bytes(Tier::Disk), lasting);
+    EXPECT_EQ(moving.evaluate().loss, keeping.evaluate().loss);
+  }
+  expect_the_same_state(keeping.state(), moving.state());
+}
+
+TEST_F(StateCopies, ChangeNoBit) {
+  unsigned seed = 0;
+  for (const Precision precision : precisions) {
+    for (const char* plan : {"keep-all", "any 7"}) {
+      Setting setting;
+      setting.precision = precision;
+      setting.plan = plan;
+      setting.micro_batches = 2;
+      SCOPED_TRACE(setting.text());
+      Rank keeping(setting);
+      Rank moving(this->moving(setting, ++seed));
+      expect_the_same_steps(keeping, moving);
+    }
+  }
+}
+
+TEST_F(StateCopies, ChangeNoBitHoweverLateLanesAre) {
+  for (const Precision precision : {Precision::Float32, Precision::BFloat16}) {
+    for (unsigned seed = 0; seed < 6; ++seed) {
+      SCOPED_TRACE(seed);
+      Setting setting;
+      setting.precision = precision;
+      setting.clip_norm = seed % 2 == 0 ? 0 : 0.1;
+      Rank keeping(setting);
+      Setting late = moving(setting, seed);
+      late.emulated_seed = seed;
+      Rank moving(late);
+      expect_the_same_steps(keeping, moving);
+    }
+  }
+}
+
+// Beside memory to which the same is done.
+TEST_F(StateCopies, PartsAreFilledAndRead) {
+  Rank rank(moving({}, 2));
+  std::mt19937 random(1);
+  for (const TrainedPiece& piece : rank.state().pieces) {
+    const StoredPart part(rank.state(), piece.states[0]);
+    EXPECT_EQ(part.data(), nullptr);
+    std::vector<std::byte> wanted = bytes_of(part);
+    const std::int64_t size = part.element_bytes();
+    for (int k = 0; k < 4; ++k) {
+      const auto first =
+          static_cast<std::int64_t>(random() % static_cast<unsigned>(part.elements()));
+      const auto count =
+          1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(part.elements() - first));
+      std::vector<std::byte> some(static_cast<std::size_t>(count * size));
+      for (std::byte& byte : some) byte = static_cast<std::byte>(random());
+      part.fill(first, count, [&](std::int64_t at, std::span<std::byte> to) {
+        std::memcpy(to.data(), some.data() + at, to.size());
+      });
+      std::memcpy(wanted.data() + first * size, some.data(), some.size());
+      EXPECT_EQ(bytes_of(part), wanted);
+      std::vector<std::byte> read;
+      part.read(first, count, [&](std::span<const std::byte> from) {
+        read.insert(read.end(), from.begin(), from.end());
+      });
+      EXPECT_EQ(read, some);
+    }
+  }
+  const BufferPart state = rank.state().pieces[0].states[0];
+  EXPECT_THROW(rank.state().buffers.tensor(state.buffer), InternalError);
+  EXPECT_THROW(rank.state().parameter(0), InternalError);
+  EXPECT_THROW(StoredPart(rank.state(), {state.buffer, 1, state.shape}), InternalError);
+}
+
+}  // namespace
+}  // namespace garonne::exec
