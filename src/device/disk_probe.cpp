@@ -15,9 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// As large buffers are moved, from memory that is aligned as tensors are and no better.
+// As large buffers are moved, from memory that is aligned as theirs is.
 constexpr std::int64_t block_bytes = std::int64_t{4} << 20;
-constexpr std::int64_t misaligned_by = 64;
 constexpr int small_accesses = 15;
 
 double seconds_since(Clock::time_point start) {
@@ -34,7 +33,7 @@ class Direction {
                 std::byte{1}) {
     const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
     constexpr auto page = static_cast<std::uintptr_t>(host_allocation_granularity);
-    data_ = memory_.data() + (page - address % page) + misaligned_by;
+    data_ = memory_.data() + (page - address % page);
     for (std::size_t k = 0; k < blocks; ++k) {
       blocks_.push_back(tier.memory().allocate(block_bytes, "a probe of the disk"));
       // What was never written is not read from the disk.

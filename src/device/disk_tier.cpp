@@ -58,22 +58,21 @@ std::int64_t DiskTier::offset_of(Span block) const {
   return block.data - origin();
 }
 
-bool DiskTier::is_aligned(const std::byte* data, std::int64_t bytes) const {
+std::int64_t DiskTier::direct_bytes(const std::byte* data, std::int64_t bytes) const {
   const auto granularity = static_cast<std::uintptr_t>(file_.granularity());
-  return reinterpret_cast<std::uintptr_t>(data) % granularity == 0 &&
-         static_cast<std::uintptr_t>(bytes) % granularity == 0;
+  if (reinterpret_cast<std::uintptr_t>(data) % granularity != 0) return 0;
+  return bytes / file_.granularity() * file_.granularity();
 }
 
 void DiskTier::write(Span block, const std::byte* from, std::int64_t bytes) {
   expect(bytes <= block.bytes, "more bytes for a block of the disk than it has");
   const std::int64_t offset = offset_of(block);
-  if (is_aligned(from, bytes)) {
-    // Nothing changes it: spans have one type for both directions.
-    file_.write(offset, {Tier::Host, const_cast<std::byte*>(from), bytes});
-    return;
-  }
+  const std::int64_t direct = direct_bytes(from, bytes);
+  // Nothing changes it: spans have one type for both directions.
+  if (direct > 0) file_.write(offset, {Tier::Host, const_cast<std::byte*>(from), direct});
+  if (direct == bytes) return;
   const std::lock_guard lock(outward_.mutex);
-  for (std::int64_t done = 0; done < bytes; done += disk_staging_piece_bytes) {
+  for (std::int64_t done = direct; done < bytes; done += disk_staging_piece_bytes) {
     const std::int64_t now = std::min(disk_staging_piece_bytes, bytes - done);
     Span part = outward_.span;
     std::memcpy(part.data, from + done, size(now));
@@ -85,12 +84,11 @@ void DiskTier::write(Span block, const std::byte* from, std::int64_t bytes) {
 void DiskTier::read(Span block, std::byte* to, std::int64_t bytes) {
   expect(bytes <= block.bytes, "more bytes of a block of the disk than it has");
   const std::int64_t offset = offset_of(block);
-  if (is_aligned(to, bytes)) {
-    file_.read(offset, {Tier::Host, to, bytes});
-    return;
-  }
+  const std::int64_t direct = direct_bytes(to, bytes);
+  if (direct > 0) file_.read(offset, {Tier::Host, to, direct});
+  if (direct == bytes) return;
   const std::lock_guard lock(inward_.mutex);
-  for (std::int64_t done = 0; done < bytes; done += disk_staging_piece_bytes) {
+  for (std::int64_t done = direct; done < bytes; done += disk_staging_piece_bytes) {
     const std::int64_t now = std::min(disk_staging_piece_bytes, bytes - done);
     Span part = inward_.span;
     part.bytes = round_up(now, file_.granularity());

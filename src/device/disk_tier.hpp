@@ -69,7 +69,8 @@ class DiskTier {
   };
 
   std::int64_t offset_of(Span block) const;
-  bool is_aligned(const std::byte* data, std::int64_t bytes) const;
+  // Of the first bytes there those that the file takes without staging.
+  std::int64_t direct_bytes(const std::byte* data, std::int64_t bytes) const;
   void make(Staging& staging, Span from) const;
   // The piece of a block that has byte `at`, as much of it as is within the block.
   Span piece_at(Span block, std::int64_t at) const;

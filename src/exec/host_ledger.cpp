@@ -5,12 +5,14 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <new>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "device/arena.hpp"
+#include "device/tier_memory.hpp"
 #include "exec/tier_ledger.hpp"
 
 namespace garonne::exec {
@@ -25,7 +27,7 @@ class HostLedger final : public DeviceTier::Ledger {
       : limit_(limit), spoils_(kind == DeviceKind::Emulated), arena_(limit + limit / 16) {}
 
   c10::DataPtr allocate(std::size_t size) override;
-  void release(void* block, std::int64_t bytes);
+  void release(void* data);
 
   std::int64_t limit_bytes() const override { return limit_ - apart_; }
   std::int64_t granularity() const override { return cpu_allocation_granularity; }
@@ -37,6 +39,7 @@ class HostLedger final : public DeviceTier::Ledger {
 
  private:
   void* take(std::int64_t bytes);
+  void* place(std::int64_t bytes);
 
   std::mutex mutex_;  // a tensor may be released on another thread than it was made on
   const std::int64_t limit_;
@@ -51,9 +54,15 @@ class HostLedger final : public DeviceTier::Ledger {
 struct Header {
   std::shared_ptr<HostLedger>* ledger;  // null for a host block
   std::int64_t bytes;
+  void* block;  // of the arena, with its bytes
+  std::int64_t block_bytes;
 };
 constexpr std::int64_t header_bytes = 64;
 static_assert(sizeof(Header) <= header_bytes);
+
+// They start where blocks of files do, so that copies to a disk go straight from them; of smaller
+// ones the copy is no matter.
+constexpr std::int64_t least_bytes_at_pages = std::int64_t{1} << 20;
 
 // Every byte of it: a NaN in all floating-point types.
 constexpr int nan_pattern = 0xFF;
@@ -83,7 +92,7 @@ void release_data(void* data) {
     return;
   }
   const std::unique_ptr<std::shared_ptr<HostLedger>> owner(header.ledger);
-  (*owner)->release(data, header.bytes);
+  (*owner)->release(data);
 }
 
 // For libraries that keep an address and no deleter: it may be a block of a device's own memory,
@@ -107,7 +116,7 @@ class TierAllocator final : public c10::Allocator {
     const std::int64_t bytes =
         round_up(static_cast<std::int64_t>(size), cpu_allocation_granularity);
     void* data = system_block(bytes);
-    header_of(data) = {nullptr, bytes};
+    header_of(data) = {nullptr, bytes, nullptr, 0};
     return owned(data);
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release_address; }
@@ -119,9 +128,8 @@ class TierAllocator final : public c10::Allocator {
 c10::DataPtr HostLedger::allocate(std::size_t size) {
   const std::int64_t bytes = round_up(static_cast<std::int64_t>(size), cpu_allocation_granularity);
   void* data = take(bytes);
-  header_of(data) = {
-      new std::shared_ptr<HostLedger>(std::static_pointer_cast<HostLedger>(shared_from_this())),
-      bytes};
+  header_of(data).ledger =
+      new std::shared_ptr<HostLedger>(std::static_pointer_cast<HostLedger>(shared_from_this()));
   return owned(data);
 }
 
@@ -133,19 +141,34 @@ void* HostLedger::take(std::int64_t bytes) {
                     "is {} bytes ({})",
                     named_activity(), bytes, live_ + bytes, limit_, format_bytes(limit_)));
   }
-  void* block = arena_.allocate(bytes + header_bytes);
+  void* data = place(bytes);
   live_ += bytes;
   if (live_ > peak_) peak_ = live_;
-  void* data = static_cast<char*>(block) + header_bytes;
   if (spoils_) std::memset(data, nan_pattern, static_cast<std::size_t>(bytes));
   return data;
 }
 
-void HostLedger::release(void* block, std::int64_t bytes) {
+// Behind its header.
+void* HostLedger::place(std::int64_t bytes) {
+  constexpr std::int64_t page = device::host_allocation_granularity;
+  const bool at_page = bytes >= least_bytes_at_pages;
+  const std::int64_t block_bytes = bytes + (at_page ? page : header_bytes);
+  void* const block = arena_.allocate(block_bytes);
+  void* data = static_cast<char*>(block) + header_bytes;
+  if (at_page) {
+    auto room = static_cast<std::size_t>(block_bytes - header_bytes);
+    std::align(static_cast<std::size_t>(page), static_cast<std::size_t>(bytes), data, room);
+  }
+  header_of(data) = {nullptr, bytes, block, block_bytes};
+  return data;
+}
+
+void HostLedger::release(void* data) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  live_ -= bytes;
-  if (spoils_) std::memset(block, nan_pattern, static_cast<std::size_t>(bytes));
-  arena_.release(static_cast<char*>(block) - header_bytes, bytes + header_bytes);
+  const Header& header = header_of(data);
+  live_ -= header.bytes;
+  if (spoils_) std::memset(data, nan_pattern, static_cast<std::size_t>(header.bytes));
+  arena_.release(header.block, header.block_bytes);
 }
 
 std::int64_t HostLedger::set_live_apart() {
