@@ -135,6 +135,15 @@ class OffloadTest(ProgramTest):
             self.assertIn(str(least), done.stderr)
         self.assertFalse(self.directory("less").exists())
         shown = run("plan", self.config, *self.with_budget(least), *disk).stdout
+        by_way = json.loads(run("plan", self.config, *self.with_budget(least), *disk, "--json").stdout)
+        for way, bytes_ in by_way["minimum_budget_bytes_by_way"].items():
+            alone = json.loads(run("plan", self.config, *self.model(), *disk, "--memory.allow", f"recompute,{way}",
+                                   "--json").stdout)
+            self.assertEqual(alone["minimum_budget_bytes"], bytes_)
+            self.assertNotIn("minimum_budget_bytes_by_way", alone)
+            self.assertIn(f"with {way} alone: {bytes_} B", shown)
+            self.assertLess(least, bytes_)
+            self.assertLess(bytes_, without)
         for words in (f"smallest budget: {least} B", f"without the disk: {without} B", "leave the device", "GB/s",
                       "  disk ", "+ offload"):
             self.assertIn(words, shown)

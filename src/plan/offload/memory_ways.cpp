@@ -10,6 +10,10 @@ const std::vector<MemoryWayRow>& memory_ways() {
   return rows;
 }
 
+const std::string& name_of(MemoryWay way) {
+  return memory_ways().at(static_cast<std::size_t>(way)).name;
+}
+
 const MemoryWayRow* memory_way(const std::string& name) {
   for (const MemoryWayRow& row : memory_ways()) {
     if (row.name == name) return &row;

@@ -18,6 +18,8 @@ struct MemoryWayRow {
 // All of them; a run has the bits of one without them.
 const std::vector<MemoryWayRow>& memory_ways();
 
+const std::string& name_of(MemoryWay way);
+
 // The row of a name; null where there is none.
 const MemoryWayRow* memory_way(const std::string& name);
 

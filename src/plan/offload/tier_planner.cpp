@@ -24,9 +24,6 @@ namespace {
 // is moved are mixed in so many ways.
 constexpr int mixtures = 6;
 
-// Halvings of what a small tier leaves in doubt.
-constexpr int floor_steps = 24;
-
 std::pair<double, std::int64_t> key(const StagePlan& plan) {
   return {plan.prediction.seconds, plan.prediction.peak_bytes};
 }
@@ -68,15 +65,15 @@ class Mover {
         below_(below),
         budget_bytes_(budget_bytes),
         reserved_bytes_(reserved_bytes),
-        groups_(movable_states(program, below)) {
+        groups_(movable_states(program, below)),
+        without_the_idle_(bytes_without_the_idle(program, below.least_bytes)) {
     for (const auto& [tier, one] : below.tiers) links_[tier] = one.links;
   }
 
   // Whether there is one at all.
   bool can() const {
+    if (!groups_.empty() && with_states(program_, groups_.size())) return true;
     if (reserved_bytes_ <= budget_bytes_ && with_activations(0)) return true;
-    if (groups_.empty()) return false;
-    if (with_states(program_, groups_.size())) return true;
     return with_both(groups_.size()).has_value() || with_both(groups_.size() / 2).has_value();
   }
 
@@ -103,6 +100,7 @@ class Mover {
   std::optional<Program> with_activations(std::size_t count) const {
     if (!below_.activations) return std::nullopt;
     const std::vector<StateGroup> groups = first_of(groups_, count);
+    if (budget_bytes_ + bytes_of(groups) < without_the_idle_) return std::nullopt;
     OffloadRequest request{budget_bytes_ + bytes_of(groups), below_.tiers, below_.least_bytes};
     if (count > 0) request.tiers.at(lowest()).budget_bytes -= bytes_below(groups);
     const auto offloads = choose_offloads(program_, request);
@@ -161,6 +159,7 @@ class Mover {
   std::int64_t budget_bytes_;
   std::int64_t reserved_bytes_;
   const std::vector<StateGroup> groups_;
+  const std::int64_t without_the_idle_;  // no activations moved make it fit less
   std::map<Tier, TierLinks> links_;
 };
 
@@ -185,8 +184,7 @@ std::int64_t least_bytes_of(const Program& program, std::int64_t at_least, const
   if (fits(at_least)) return at_least;
   std::int64_t too_little = at_least;
   std::int64_t enough = std::max(program.peak_bytes, reserved_bytes);
-  for (int step = 0; step < floor_steps && enough - too_little > cpu_allocation_granularity;
-       ++step) {
+  while (enough - too_little > cpu_allocation_granularity) {
     const std::int64_t middle =
         too_little + round_up((enough - too_little) / 2, cpu_allocation_granularity);
     (fits(middle) ? enough : too_little) = middle;

@@ -121,6 +121,10 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
   for (const auto& floor : floors) {
     grid.minimum_budget_bytes = std::max(grid.minimum_budget_bytes, floor.bytes);
     grid.minimum_on_device_bytes = std::max(grid.minimum_on_device_bytes, floor.on_device_bytes);
+    for (const auto& [way, bytes] : floor.bytes_by_way) {
+      std::int64_t& least = grid.minimum_bytes_by_way[way];
+      least = std::max(least, bytes);
+    }
   }
   std::optional<std::vector<StagePlan>> plans;
   for (const Cut cut : {Cut::BySeconds, Cut::AsDeclared}) {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "dist/session.hpp"
@@ -36,6 +38,8 @@ struct GridPlan {
   std::int64_t minimum_budget_bytes = 0;
   // Without tiers below the device; 0 where there are none.
   std::int64_t minimum_on_device_bytes = 0;
+  // With one way alone in which these tiers are used; none where there is one.
+  std::map<std::string, std::int64_t> minimum_bytes_by_way;
   // Not all stages fit as their seconds would cut the model: it is cut as declared.
   bool cut_as_declared = false;
 };

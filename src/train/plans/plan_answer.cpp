@@ -153,6 +153,8 @@ ordered_json to_json(const PlanAnswer& answer) {
   if (plan.minimum_on_device_bytes > 0) {
     const CopyTraffic traffic = copy_traffic(choice.program);
     json["minimum_on_device_bytes"] = plan.minimum_on_device_bytes;
+    if (!plan.minimum_bytes_by_way.empty())
+      json["minimum_budget_bytes_by_way"] = plan.minimum_bytes_by_way;
     json["copied_out_bytes"] = traffic.out_bytes;
     json["copied_in_bytes"] = traffic.in_bytes;
   }
@@ -195,6 +197,8 @@ std::string format_plan(const PlanAnswer& answer) {
   text += fmt::format("smallest budget: {} B ({})\n", plan.minimum_budget_bytes,
                       format_bytes(plan.minimum_budget_bytes));
   if (plan.minimum_on_device_bytes > 0) {
+    for (const auto& [way, bytes] : plan.minimum_bytes_by_way)
+      text += fmt::format("with {} alone: {} B ({})\n", way, bytes, format_bytes(bytes));
     text += fmt::format("without the disk: {} B ({})\n", plan.minimum_on_device_bytes,
                         format_bytes(plan.minimum_on_device_bytes));
   }

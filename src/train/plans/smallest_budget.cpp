@@ -9,6 +9,7 @@
 
 #include "base/cache_folder.hpp"
 #include "base/error.hpp"
+#include "plan/offload/memory_ways.hpp"
 #include "plan/offload/state_offload.hpp"
 #include "train/setup/option_folder.hpp"
 
@@ -79,6 +80,16 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
     floor.on_device_bytes = floor.bytes;
     floor.tiers = plan::find_tier_floor(graph, step, *floor.lean, setup.below, validation);
     floor.bytes = floor.tiers->bytes;
+    if (effort == Effort::All && setup.below.activations && setup.below.states) {
+      for (const plan::MemoryWay way :
+           {plan::MemoryWay::OffloadActivations, plan::MemoryWay::OffloadStates}) {
+        plan::LowerTiers alone = setup.below;
+        alone.activations = way == plan::MemoryWay::OffloadActivations;
+        alone.states = way == plan::MemoryWay::OffloadStates;
+        floor.bytes_by_way[plan::name_of(way)] =
+            plan::find_tier_floor(graph, step, *floor.lean, alone, validation).bytes;
+      }
+    }
   }
   plan::expect_budget(floor.bytes, budget_bytes, wanted);
   return floor;

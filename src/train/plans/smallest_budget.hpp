@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct StageFloor {
   std::int64_t bytes = 0;
   // Without the tiers below the device; 0 where there are none.
   std::int64_t on_device_bytes = 0;
+  // By way of memory.allow, where the tiers may take several and all plans are compared: with that
+  // one of them alone.
+  std::map<std::string, std::int64_t> bytes_by_way;
   std::optional<plan::LeanPlans> lean;
   // Where there are tiers below the device.
   std::optional<plan::TierFloor> tiers;
