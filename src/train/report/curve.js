@@ -10,6 +10,8 @@ const marks = [
   ["M-5 -2h3v-3h4v3h3v4h-3v3h-4v-3h-3z", "var(--kind-0)"],
   ["M-5.5 -2h11v4h-11z", "var(--kind-6)"],
   ["M-2 -5.5v11h4v-11z", "var(--kind-4)"],
+  ["M-5 -3l2 -2l3 3l3 -3l2 2l-3 3l3 3l-2 2l-3 -3l-3 3l-2 -2l3 -3z", "var(--kind-1)"],
+  ["M-5.5 0l2.7 -4.8h5.6l2.7 4.8l-2.7 4.8h-5.6z", "var(--kind-5)"],
 ];
 
 function mark(number, x, y) {
@@ -36,11 +38,22 @@ function smallMark(draw, text) {
 const estimated = " The costs of this model were not measured: seconds are estimates by " +
     "operations and bytes, good for comparing plans and not as times.";
 
-// What the planner reaches, as a line that falls: a plan fits every budget from its own peak on,
-// and the planner takes the best of what policies and solvers come to.
-function reachedBy({points, policies}, own) {
-  const least = points[0].budget_bytes;
-  const plans = [...points, ...policies, ...own].map((point) => ({
+// Where plans may use the disk: those that leave it alone, and those that run nothing again.
+const ways = [
+  ["without the disk", (name) => !name.includes(" + "), "var(--recompute)"],
+  ["running nothing again", (name) => name.startsWith("keep-all"), "var(--update)"],
+];
+
+// Plans that use the disk alike have one mark, whatever they run again.
+function familyOf(name) {
+  const moved = name.indexOf(" + ");
+  return moved < 0 ? name : `any${name.slice(moved)}`;
+}
+
+// What plans reach, as a line that falls: one fits every budget from its own peak on, and the
+// planner takes the best of what policies and solvers come to.
+function reachedBy(given, least) {
+  const plans = given.map((point) => ({
     bytes: Math.max(least, point.peak_bytes),
     seconds: point.seconds,
     plan: point.plan || point.name
@@ -64,9 +77,9 @@ function drawCurve() {
   }
   const program = report.programs[0];
   // Single points come last, so that no family's mark covers them.
-  const countOf = (name) => curve.policies.filter((policy) => policy.name === name).length;
-  const names = [...new Set(curve.policies.map((policy) => policy.name))].sort(
-      (a, b) => countOf(b) - countOf(a));
+  const families = curve.policies.map((policy) => familyOf(policy.name));
+  const countOf = (name) => families.filter((family) => family === name).length;
+  const names = [...new Set(families)].sort((a, b) => countOf(b) - countOf(a));
   const points = curve.points;
   const measured = report.costs === "measured";
   const slowest = largest([...points, ...curve.policies].map((point) => point.seconds));
@@ -82,12 +95,20 @@ function drawCurve() {
       [];
   // A run on a busy machine would press everything else together.
   const ownShown = own.filter((point) => point.seconds <= 1.3 * slowest);
-  const reached = reachedBy(
-      curve, program && measured && report.config["memory.plan"] === "auto" ? [program] : []);
+  const least = points[0].budget_bytes;
+  const asPlanned = program && measured && report.config["memory.plan"] === "auto" ? [program] : [];
+  const reached = reachedBy([...points, ...curve.policies, ...asPlanned], least);
+  const moves = curve.policies.some((policy) => policy.name.includes(" + "));
+  const linesOfWays = !moves ? [] : ways.map(([text, is, colour]) => ({
+    text,
+    colour,
+    plans: reachedBy(curve.policies.filter((policy) => is(policy.name)), least)
+  })).filter((way) => way.plans.length);
   const budgetOf = (bytes) => Math.min(bytes, points[points.length - 1].budget_bytes);
   const holder = element("div", {class: "plot"});
   const curveLegend =
-      legend([["var(--text)", "the planner, fastest plan for each budget", "line"]]);
+      legend([["var(--text)", "the planner, fastest plan for each budget", "line"],
+        ...linesOfWays.map((way) => [way.colour, `the same ${way.text}`, "line"])]);
   curveLegend.append(...names.map((name, number) => smallMark(mark(number, 0, 0), name)),
       ...own.map((point) => smallMark(ownMark(0, 0, point.measured),
                      point.text + (ownShown.includes(point) ? "" : ", above the picture"))));
@@ -130,23 +151,20 @@ function drawCurve() {
                 secondsText(points[points.length - 1].seconds)} at ` +
             bytesText(points[points.length - 1].budget_bytes));
     const targets = [];
-    const line =
-        reached
-            .map((point, i) => {
-              const x = plot.x(point.bytes);
-              const y = plot.y(point.seconds);
-              targets.push([
-                x, y, {
-                  title: `planner: ${point.plan}`,
-                  rows: [
-                    ["fits from", bytesText(point.bytes)], ["a step", secondsText(point.seconds)]
-                  ]
-                }
-              ]);
-              return (i ? `H${x.toFixed(2)}V` : `M${x.toFixed(2)} `) + y.toFixed(2);
-            })
-            .join("") +
-        `H${plot.x(points[points.length - 1].budget_bytes).toFixed(2)}`;
+    const lineOf = (plans) => plans
+        .map(({bytes, seconds}, i) => {
+          const x = plot.x(bytes).toFixed(2);
+          return (i ? `H${x}V` : `M${x} `) + plot.y(seconds).toFixed(2);
+        })
+        .join("") + `H${plot.x(points[points.length - 1].budget_bytes).toFixed(2)}`;
+    for (const point of reached) {
+      targets.push([
+        plot.x(point.bytes), plot.y(point.seconds), {
+          title: `planner: ${point.plan}`,
+          rows: [["fits from", bytesText(point.bytes)], ["a step", secondsText(point.seconds)]]
+        }
+      ]);
+    }
     if (own.length && program.budget_bytes <= x1) {
       const at = plot.x(program.budget_bytes);
       plot.svg.append(
@@ -154,13 +172,18 @@ function drawCurve() {
           shape("text", {class: "limit", x: plot.right, y: 13, "text-anchor": "end"},
               `budget ${bytesText(program.budget_bytes)}`));
     }
-    plot.svg.append(shape("path", {class: "outline", d: line}));
+    for (const way of linesOfWays) {
+      plot.svg.append(shape("path",
+          {class: "outline dashed", d: lineOf(way.plans), style: `stroke: ${way.colour}`}));
+    }
+    plot.svg.append(shape("path", {class: "outline", d: lineOf(reached)}));
     const ordered =
-        [...curve.policies].sort((a, b) => names.indexOf(a.name) - names.indexOf(b.name));
+        [...curve.policies].sort((a, b) => names.indexOf(familyOf(a.name)) -
+            names.indexOf(familyOf(b.name)));
     for (const policy of ordered) {
       const x = plot.x(policy.peak_bytes);
       const y = plot.y(policy.seconds);
-      plot.svg.append(mark(names.indexOf(policy.name), x, y));
+      plot.svg.append(mark(names.indexOf(familyOf(policy.name)), x, y));
       targets.push([
         x, y, {
           title: policy.name,

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""A model with states on the disk in less than half of what it takes: GPT-2's 774 M in float32. Wants 17 GiB of memory and 30
+GB of disk. `GARONNE_LARGE_LAYERS` layers in place of 36 try the test itself."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from support import BINARY, SOURCE, metrics, run
+
+STEPS = 3
+LAYERS = int(os.environ.get("GARONNE_LARGE_LAYERS", "36"))
+MODEL = ("--model.layers", LAYERS, "--model.hidden", 1280, "--model.heads", 20, "--model.sequence", 1024, "--model.vocabulary",
+         50304, "--grid.data", 1, "--train.micro_batch", 1, "--train.global_batch", 1, "--train.steps", STEPS,
+         "--evaluation.batches", 0, "--run.threads", 0, "--checkpoint.keep", 1)
+LIMIT_OF_THE_REST = 3 << 29  # 1.5 GiB: of resident memory beside the budget
+
+
+class OffloadLargeTest(unittest.TestCase):
+    def setUp(self):
+        # The folder of temporary files may be in memory.
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offload-large-", dir=pathlib.Path(BINARY).resolve().parent))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        texts = sorted((SOURCE / "src").rglob("*.cpp"))
+        run("data", "text", *texts, "--output", self.folder / "tokens.h5")
+        self.config = SOURCE / "config" / "gpt_shakespeare.toml"
+        self.keys = ("--data.path", self.folder / "tokens.h5", *MODEL)
+
+    def train(self, name, *keys):
+        """The largest resident memory of a run, and what it printed."""
+        command = [BINARY, "train", self.config, *self.keys, *keys, "--run.directory", self.folder / name]
+        with open(self.folder / f"{name}.log", "w+") as log:
+            process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=subprocess.STDOUT)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            log.seek(0)
+            text = log.read()
+        self.assertEqual(process.returncode, 0, text[-3000:])
+        return usage.ru_maxrss * 1024, text
+
+    def hashes(self, name):
+        manifest = json.loads((self.folder / name / "checkpoints" / f"step-{STEPS}" / "manifest.json").read_text())
+        return [(file["name"], file["xxh3_128"]) for file in manifest["files"]]
+
+    def test_states_on_the_disk_change_no_bit(self):
+        whole, _ = self.train("whole", "--memory.budget", "1 TiB")
+        kept = json.loads((self.folder / "whole" / "program" / "rank_0.json").read_text())
+        hashes = self.hashes("whole")
+        shutil.rmtree(self.folder / "whole" / "checkpoints")
+        budget = kept["peak_bytes"] * 45 // 100
+        resident, text = self.train("disk", "--memory.budget", budget, "--memory.disk", self.folder)
+        for key in ("loss", "gradient_norm"):
+            self.assertEqual([row[key] for row in metrics(self.folder / "disk")],
+                             [row[key] for row in metrics(self.folder / "whole")])
+        self.assertEqual(self.hashes("disk"), hashes)
+        program = json.loads((self.folder / "disk" / "program" / "rank_0.json").read_text())
+        measured = max(one["measured_peak_bytes"] for one in program["instructions"])
+        self.assertLessEqual(measured, program["peak_bytes"])
+        self.assertLessEqual(program["peak_bytes"], budget)
+        on_disk = re.search(r"disk planned +(\d+) B +measured +(\d+) B", text)
+        self.assertEqual(on_disk[1], on_disk[2])
+        copies = [one for one in program["instructions"] if one["operation"] in ("disk-read", "disk-write")]
+        waited = sum(one["measured_seconds"] for one in program["instructions"] if one["operation"] == "wait"
+                     and program["instructions"][one["completes"]]["operation"] in ("disk-read", "disk-write"))
+        seconds = {name: [round(row["seconds"], 1) for row in metrics(self.folder / name)] for name in ("whole", "disk")}
+        print(f"{program['name']}: peak {program['peak_bytes']} B of {kept['peak_bytes']} B, disk {on_disk[1]} B; resident "
+              f"{resident} B where all is kept {whole} B; {len(copies)} copies planned "
+              f"{sum(one['seconds'] for one in copies):.1f} s, waited {waited:.1f} s in the last step; steps {seconds} s, "
+              f"planned {program['seconds']:.1f} s where all is kept {kept['seconds']:.1f} s")
+        print("\n".join(line for line in text.splitlines() if "copies" in line or line.startswith("disk ")))
+        self.assertLessEqual(resident, budget + LIMIT_OF_THE_REST)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
