@@ -183,6 +183,20 @@ class OffloadTest(ProgramTest):
         if os.access("/dev/shm", os.W_OK):
             refused("--memory.disk", "/dev/shm", code=5, words=("/dev/shm", "is in memory"))
 
+    def test_what_is_trained_below_is_evaluated_and_exported(self):
+        keys, budget = self.only_moved(way="offload-states")
+        directory = self.directory("states")
+        self.train(directory, *keys)
+        # The disk is for training.
+        shown = run("eval", directory).stdout
+        self.assertIn(f"{metrics(directory)[-1]['validation_loss']:.4f}", shown)
+        run("checkpoint", "export", directory, "--to", "huggingface", self.directory("exported"))
+        run("check", directory / "program")
+        again = self.directory("again")
+        self.train(again, *keys, "--run-program", directory / "program")
+        self.same_training(directory, again)
+        self.assertEqual(budget, json.loads((directory / "program" / "rank_0.json").read_text())["budget_bytes"])
+
     def test_a_killed_run_leaves_no_file(self):
         least, _, _ = self.budgets()
         keys = [*self.with_budget(least, "--train.steps", 1000), "--memory.disk", self.disk]

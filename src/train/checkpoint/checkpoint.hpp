@@ -103,7 +103,8 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
 
 // Fills `state` (made for this model and precision) from a checkpoint that has been verified,
 // whatever boxes it was written in.
-// `tensors_of_model`: of all stages together; 0 = `model` is the whole. Throws IoError when it is
+// `tensors_of_model`: that are to be there, of all stages together and with states that are not
+// read; 0 = those of `model` and `states`. Throws IoError when it is
 // of another model: a tensor is missing, has another shape or another type.
 void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
                      const nn::Model& model, const std::vector<StateSpec>& states,

@@ -102,13 +102,19 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     }
     trained.optimizer = optim::make_optimizer(trained.config);
     trained.tier = trained.device->make_tier(trained.budget_bytes);
-    const auto states = trained.optimizer->states();
+    // What runs forward only has no use for states of the optimizer; and a run that has them below
+    // its device may have no room for them on it.
+    trained.setup.step.optimizer_states.clear();
+    const std::size_t saved = 1 + trained.optimizer->states().size();
     const exec::DeviceScope scope(*trained.tier);
-    trained.state = exec::initial_state(
-        trained.device->compute(), trained.setup.model, trained.setup.declaration.precision,
-        static_cast<std::uint64_t>(trained.config.train.seed), states, trained.device->staging());
-    if (!start.checkpoint.empty())
-      load_checkpoint(start.checkpoint, manifest, trained.setup.model, states, trained.state);
+    trained.state = exec::initial_state(trained.device->compute(), trained.setup.model,
+                                        trained.setup.declaration.precision,
+                                        static_cast<std::uint64_t>(trained.config.train.seed),
+                                        std::vector<StateSpec>(), trained.device->staging());
+    if (!start.checkpoint.empty()) {
+      load_checkpoint(start.checkpoint, manifest, trained.setup.model, {}, trained.state,
+                      saved * trained.setup.model.graph.parameters.size());
+    }
   });
   return trained;
 }
