@@ -138,7 +138,8 @@ StepOutputs TensorRank::step(std::int64_t number, const plan::Program& program, 
   return executor.run(inputs);
 }
 
-// What the first rank measured, so that all know the same; products are the default library's.
+// What the first rank measured, so that all know the same. Not the libraries of products, which
+// would be others whenever the machine is busy, and with them the last bits.
 void TensorRank::profile(dist::Session& session, const nn::Declaration& declaration) {
   std::string text;
   if (transport_ == nullptr) return;
@@ -151,7 +152,6 @@ void TensorRank::profile(dist::Session& session, const nn::Declaration& declarat
   text = session.broadcast(text);
   const auto table = plan::cost_table_from_json(nlohmann::json::parse(text), "rank 0");
   EXPECT_TRUE(plan::apply_costs(table, model_.graph));
-  products_ = nn::Products::from_json(table.products);
 }
 
 TensorRanks::TensorRanks() : session_(dist::Session::start()), thread_(session_) {
