@@ -25,6 +25,8 @@ class DiskFile {
   std::int64_t bytes() const { return bytes_; }  // rounded up to the granularity
   // Whether reads and writes pass the page cache by. Whoever makes a file that does not says so.
   bool direct() const { return direct_; }
+  // For a process that is a copy of this one and closes what it does not use.
+  int descriptor() const { return descriptor_.number; }
 
   // Hold the thread until all is done. IoError naming the folder, bytes and offset.
   void write(std::int64_t offset, Span from) const;

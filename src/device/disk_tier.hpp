@@ -47,6 +47,8 @@ class DiskTier {
   TierMemory& memory() { return memory_; }
   bool direct() const { return file_.direct(); }
   std::int64_t file_bytes() const { return file_.bytes(); }
+  // What a process that is a copy of this one needs for show().
+  int descriptor() const { return file_.descriptor(); }
 
   // The first `bytes` of a block. They hold the thread until all is done. IoError.
   void write(Span block, const std::byte* from, std::int64_t bytes);

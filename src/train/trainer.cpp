@@ -387,6 +387,7 @@ void Trainer::begin() {
     watched.save = [this](std::int64_t step, FileMeeting& meeting) {
       saver_->save_apart(step, unwritten_, meeting);
     };
+    if (disk_) watched.save_uses = {disk_->descriptor()};
   }
   stop_->begin_training(std::move(watched));
   if (first_rank_) bar_ = std::make_unique<Progress>("train", config_.train.steps);

@@ -9,9 +9,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
-from support import BINARY, ProgramTest, metrics, run, series
+from support import BINARY, ProgramTest, metrics, patient, run, series
 
 STEPS = 3
 
@@ -80,12 +81,16 @@ class OffloadTest(ProgramTest):
         self.assertEqual(bool(on_disk), moved > 0, done.stdout)
         return moved
 
+    def same_tensors(self, wanted, found, step=STEPS):
+        # Not assertEqual, which would show how megabytes differ.
+        self.assertTrue(self.tensor_files(wanted, step) == self.tensor_files(found, step), f"{wanted} and {found} differ")
+
     def same_training(self, wanted, found):
         for key in ("loss", "gradient_norm", "validation_loss"):
             mine, theirs = ([row.get(key) for row in metrics(folder)] for folder in (wanted, found))
             self.assertEqual(mine, theirs, key)
         self.assertTrue(self.tensor_files(wanted, STEPS))
-        self.assertEqual(self.tensor_files(wanted, STEPS), self.tensor_files(found, STEPS))
+        self.same_tensors(wanted, found)
 
     def test_bits_and_bytes_are_those_of_the_plan(self):
         for name, (keys, ranks) in self.RUNS.items():
@@ -215,6 +220,38 @@ class OffloadTest(ProgramTest):
             process.stdout.close()
         self.assertEqual(os.listdir(self.disk), [])
 
+    def test_a_run_that_is_ended_in_a_step_saves_the_states_below(self):
+        for name, keys, ranks in (("one", (), 1), ("shards", ("--grid.data", 2, "--grid.zero", 3), 2)):
+            for number in (signal.SIGTERM, signal.SIGINT):
+                with self.subTest(name, number=number):
+                    long = (*keys, "--train.steps", 1000, "--train.global_batch", 128)
+                    options, _ = self.only_moved(*long, way="offload-states")
+                    directory = self.directory(f"ended-{name}-{number}")
+                    command = ["mpirun", "-n", ranks, BINARY, "train", self.config, "--run.directory", directory, *options]
+                    with open(f"{directory}.log", "w+") as log:
+                        job = subprocess.Popen(list(map(str, command)), stdout=log, stderr=subprocess.STDOUT,
+                                               start_new_session=True)
+                        self.addCleanup(lambda job=job: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+                        self.wait_for(lambda log=log: "step       2 " in pathlib.Path(log.name).read_text())
+                        time.sleep(0.3)  # into the step
+                        job.send_signal(number)
+                        self.assertEqual(job.wait(timeout=patient(60)), 1, pathlib.Path(log.name).read_text()[-3000:])
+                    self.wait_for((directory / "stopped").exists)
+                    self.wait_for(lambda directory=directory: not list(directory.glob(".parting-*")))
+                    step = int((directory / "stopped").read_text())
+                    self.assertGreaterEqual(step, 2)
+                    run("checkpoint", "verify", directory / "checkpoints" / f"step-{step}")
+                    whole = self.directory(f"whole-{name}-{number}")
+                    self.train(whole, *options, "--train.stop_after", step, ranks=ranks, check=75)
+                    self.same_tensors(whole, directory, step)
+                    self.assertEqual(os.listdir(self.disk), [])
+
+    def wait_for(self, happens):
+        end = time.monotonic() + patient(90)
+        while not happens():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+
     def test_a_run_goes_on_with_and_without_the_disk(self):
         plain = self.directory("plain")
         self.train(plain, *self.model())
@@ -225,7 +262,7 @@ class OffloadTest(ProgramTest):
             self.train(directory, *(with_disk if first else self.model()), "--train.stop_after", 1, check=75)
             self.train(directory, *(with_disk if then else self.model()))
             self.assertEqual(series(plain, "loss"), series(directory, "loss"))
-            self.assertEqual(self.tensor_files(plain, STEPS), self.tensor_files(directory, STEPS))
+            self.same_tensors(plain, directory)
 
 
 if __name__ == "__main__":

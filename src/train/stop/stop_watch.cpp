@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "train/checkpoint/checkpoint.hpp"
@@ -48,13 +49,19 @@ std::int64_t bytes_in(const std::string& folder) {
 }
 
 // Leaves the launcher's reach: it kills process groups, and waits for the pipes it reads from.
-void detach_from_launcher(int keep) {
+// Closes all descriptors but the standard ones and those of `keep`.
+void detach_from_launcher(std::vector<int> keep) {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
   setsid();
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int standard = 0; standard < 3; ++standard) dup2(nothing, standard);
-  if (keep > 3) close_range(3, static_cast<unsigned>(keep - 1), 0);
-  close_range(static_cast<unsigned>(keep + 1), ~0U, 0);
+  std::sort(keep.begin(), keep.end());
+  int first = 3;
+  for (const int kept : keep) {
+    if (kept > first) close_range(static_cast<unsigned>(first), static_cast<unsigned>(kept - 1), 0);
+    first = std::max(first, kept + 1);
+  }
+  close_range(static_cast<unsigned>(first), ~0U, 0);
 }
 
 std::string read_all(int descriptor) {
@@ -181,7 +188,9 @@ void StopWatch::part() {
   expect(::pipe2(pipe.data(), O_CLOEXEC) == 0, "no pipe could be made");
   const pid_t child = fork();
   if (child == 0) {
-    detach_from_launcher(pipe[1]);
+    std::vector<int> keep = training_.save_uses;
+    keep.push_back(pipe[1]);
+    detach_from_launcher(std::move(keep));
     const std::string folder = parting_folder(run_directory_, step, token_);
     const std::string partial =
         fmt::format("{}/checkpoints/.partial-step-{}{}", run_directory_, step, parting_suffix);

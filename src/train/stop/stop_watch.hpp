@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "dist/session.hpp"
 #include "dist/side_channel.hpp"
@@ -29,6 +30,8 @@ struct WatchedTraining {
   // of the run but a copy of its memory, and meets the other ranks only as given. Empty where that
   // is not enough, as for the state on a GPU: then every request is for the loop.
   std::function<void(std::int64_t step, FileMeeting& meeting)> save;
+  // Descriptors that `save` uses; the others are closed before it is called.
+  std::vector<int> save_uses = {};
 };
 
 // From its construction on, signals do not end the process by themselves. Before training and
