@@ -11,6 +11,8 @@ namespace {
 
 // oneDNN's descriptors of one product on one thread.
 constexpr std::int64_t descriptor_bytes = 1152;
+// What oneDNN takes beside each of the at most five parts of a product's workspace, to align it.
+constexpr std::int64_t part_alignment_bytes = 5 * 128;
 // What small matrices of odd sizes are aligned by.
 constexpr std::int64_t alignment_bytes = 2048;
 
@@ -53,17 +55,17 @@ bool multiplies_in_tiles() {
 
 std::int64_t float32_workspace_bytes(const Declaration& declaration, std::int64_t inputs) {
   const std::int64_t right = declaration.allocation(64 * round_up(inputs, 32) * 4);
-  return declaration.threads * (right + descriptor_bytes) + 64;
+  return declaration.threads * (right + descriptor_bytes) + part_alignment_bytes;
 }
 
 std::int64_t low_precision_workspace_bytes(const Declaration& declaration, std::int64_t m,
                                            std::int64_t n, std::int64_t k, bool transposed_left,
                                            bool in_tiles) {
-  // The scale, which the product takes as a tensor.
-  constexpr std::int64_t scale = 64;
+  // 64: the scale, which the product takes as a tensor.
+  constexpr std::int64_t beside = 64 + part_alignment_bytes;
   if (in_tiles) {
     return declaration.threads * tiled_workspace_bytes(declaration, m, n, k, transposed_left) +
-           scale;
+           beside;
   }
   const std::int64_t element = declaration.element_bytes();
   const std::int64_t padded = round_up(k, 32);
@@ -75,7 +77,7 @@ std::int64_t low_precision_workspace_bytes(const Declaration& declaration, std::
   const std::int64_t right =
       declaration.allocation(64 * padded * element) * (transposed_left && padded != k ? 2 : 1);
   const std::int64_t sums = declaration.allocation(m_block * n_block * 4);
-  return declaration.threads * (left + right + sums + descriptor_bytes + alignment_bytes) + scale;
+  return declaration.threads * (left + right + sums + descriptor_bytes + alignment_bytes) + beside;
 }
 
 }  // namespace garonne::nn
