@@ -207,7 +207,7 @@ class StopTest(ProgramTest):
         self.assertRegex(text, r"rank \d has not arrived within 4 s \(run.timeout\)")
 
     def test_the_batch_script_runs_any_grid(self):
-        environment = {**os.environ, "SLURM_NTASKS": "2", "LAUNCHER": "mpirun", "GARONNE": BINARY, "SLURM_SUBMIT_DIR": str(self.folder)}
+        environment = {**os.environ, "SLURM_NTASKS": "2", "LAUNCHER": "mpirun", "GARONNE": BINARY, "SLURM_SUBMIT_DIR": str(SOURCE)}
         for name, options in (("pipe", ["--grid.data", "1", "--grid.pipeline", "2"]), *([("data", [])] if ALL else [])):
             with self.subTest(name):
                 command = ["bash", SOURCE / "slurm/train.sbatch", self.config, "--run.directory", self.folder / name, "--train.steps", "2", *options]

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""Jobs under a real Slurm of two emulated nodes: the scripts of slurm/, submitted as they are."""
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+from slurm_cluster import SlurmCluster
+from support import BINARY, SOURCE, ProgramTest, metrics, patient, run
+
+# Steps of a twentieth of a second or so.
+STEPS = ["--train.global_batch", 32, "--train.micro_batch", 4]
+
+
+class SlurmTest(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.place = pathlib.Path(tempfile.mkdtemp(prefix="slurm"))
+        cls.addClassCleanup(lambda: shutil.rmtree(cls.place, ignore_errors=True))
+        cls.slurm = SlurmCluster(cls.place)
+        cls.addClassCleanup(cls.slurm.stop)
+        cls.slurm.start()
+        cls.slurm.environment["GARONNE"] = str(pathlib.Path(BINARY).resolve())
+
+    def setUp(self):
+        self.addCleanup(self.empty_queue)
+
+    def empty_queue(self):
+        for partition in ("low", "high"):
+            self.slurm.command("scancel", "-p", partition)
+        self.slurm.wait_for("empty queue", lambda: not self.slurm.queued())
+
+    def log(self, job, name="garonne"):
+        """Logs of a job are where it was submitted."""
+        paths = sorted(SOURCE.glob(f"{name}-{job}.out")) + sorted(self.folder.glob(f"{name}-{job}.out"))
+        return "".join(path.read_text(errors="replace") for path in paths)
+
+    def submit(self, script, *arguments, sbatch=(), launcher="srun"):
+        """Where the logs are not in the way, but with the project's slurm/."""
+        place = self.folder / "project"
+        place.mkdir(exist_ok=True)
+        if not (place / "slurm").exists():
+            (place / "slurm").symlink_to(SOURCE / "slurm")
+        self.slurm.environment["LAUNCHER"] = launcher
+        return self.slurm.submit(f"--output={self.folder}/%x-%j.out", *sbatch, script, *arguments, cwd=place)
+
+    def await_end(self, job, state, seconds=240):
+        ended = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED")
+        self.slurm.wait_for(f"end of job {job}", lambda: self.slurm.state(job).get("JobState") in ended, patient(seconds))
+        found = self.slurm.state(job)
+        self.assertEqual(found["JobState"], state, self.log(job)[-3000:])
+        return found
+
+    def await_step(self, directory, step, seconds=120):
+        self.slurm.wait_for(f"step {step}", lambda: (directory / "metrics.jsonl").exists() and
+                            any(row["step"] >= step for row in metrics(directory)), patient(seconds))
+
+    def check_whole(self, directory, steps, ranks, *options):
+        """All steps are there once, and the last checkpoint has the bits of a run left alone."""
+        self.assertEqual([row["step"] for row in metrics(directory)], list(range(1, steps + 1)))
+        alone = self.folder / f"{directory.name}-alone"
+        self.train(alone, *STEPS, *options, "--train.steps", steps, ranks=ranks)
+        for rank in range(ranks):
+            name = f"checkpoints/step-{steps}/rank_{rank}.safetensors"
+            self.assertEqual((directory / name).read_bytes(), (alone / name).read_bytes(), f"rank {rank}")
+
+    SMALL = ["--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=1"]
+
+    def test_shipped_scripts_train(self):
+        for launcher, script, sbatch, ranks in (("srun", "train", self.SMALL, 2), ("mpirun", "train", self.SMALL, 2),
+                                                ("mpirun", "one-node", ["--ntasks-per-node=2", "--cpus-per-task=1"], 2)):
+            with self.subTest(script, launcher=launcher):
+                directory = self.folder / f"{script}-{launcher}"
+                job = self.submit(SOURCE / f"slurm/{script}.sbatch", self.config, "--run.directory", directory, "--train.steps", 4,
+                                  sbatch=sbatch, launcher=launcher)
+                self.assertEqual(self.await_end(job, "COMPLETED")["ExitCode"], "0:0")
+                self.assertEqual(len(metrics(directory)), 4)
+                self.assertIn("2 ranks of 1 threads", self.log(job))
+
+    def test_a_job_that_makes_room_goes_on_to_the_same_bits(self):
+        directory = self.folder / "room"
+        steps = 6000
+        job = self.submit(SOURCE / "slurm/train.sbatch", self.config, *STEPS, "--run.directory", directory, "--train.steps", steps,
+                          "--grid.data", 2, sbatch=[*self.SMALL, "--partition=low", "--exclusive"])
+        self.await_step(directory, 20)
+        urgent = self.slurm.submit("--partition=high", "--exclusive", "--nodes=2", f"--output={self.folder}/urgent.out", "--wrap",
+                                   "sleep 1", cwd=self.folder)
+        self.await_end(urgent, "COMPLETED")
+        self.slurm.wait_for("a second start", lambda: "== start 2" in self.log(job), patient(300))
+        self.assertEqual(self.await_end(job, "COMPLETED", 400)["ExitCode"], "0:0")
+        log = self.log(job)
+        self.assertIn("asking the ranks for a checkpoint", log)
+        self.assertIn("queued again", log)
+        self.check_whole(directory, steps, 2, "--grid.data", 2)
+
+    def test_the_time_limit_and_scancel_lose_nothing_that_was_saved(self):
+        for launcher in ("srun", "mpirun"):
+            with self.subTest("scancel", launcher=launcher):
+                directory = self.folder / f"cancelled-{launcher}"
+                job = self.submit(SOURCE / "slurm/train.sbatch", self.config, *STEPS, "--run.directory", directory, "--train.steps", 100000,
+                                  "--checkpoint.every", 10, "--grid.data", 2, sbatch=self.SMALL, launcher=launcher)
+                self.await_step(directory, 25)
+                self.slurm.command("scancel", job)
+                self.slurm.wait_for("end of the job", lambda: job not in self.slurm.queued(), 90)
+                self.slurm.wait_for("the last part", lambda: not list(directory.glob(".parting-*")), 60)
+                saved = [int(path.name[5:]) for path in (directory / "checkpoints").glob("step-*")]
+                done = metrics(directory)[-1]["step"]
+                self.assertGreaterEqual(max(saved), done - 1 if (directory / "stopped").exists() else done - 10, self.log(job)[-2000:])
+                run("checkpoint", "verify", directory)
+                again = self.train(directory, *STEPS, "--grid.data", 2, "--train.steps", 100000, "--train.stop_after", 2, ranks=2, check=75)
+                self.assertIn("step", again.stdout)
+
+    def test_a_job_that_is_warned_of_its_limit_is_queued_again(self):
+        directory = self.folder / "limit"
+        job = self.submit(SOURCE / "slurm/train.sbatch", self.config, *STEPS, "--run.directory", directory, "--train.steps", 100000,
+                          "--grid.data", 2, sbatch=[*self.SMALL, "--time=2", "--signal=B:USR1@100"], launcher="mpirun")
+        self.slurm.wait_for("a word of the end", lambda: "queued again" in self.log(job), patient(150))
+        step = int((directory / "stopped").read_text())
+        self.assertEqual(metrics(directory)[-1]["step"], step)
+        run("checkpoint", "verify", directory / "checkpoints" / f"step-{step}")
+        self.slurm.wait_for("a queued job", lambda: self.slurm.state(job).get("Restarts") == "1", 60)
+
+    def test_arrays(self):
+        options = self.folder / "list"
+        options.write_text("--train.seed 1\n--train.seed 2 --optimizer.learning_rate 2e-3\n")
+        job = self.submit(SOURCE / "slurm/array.sbatch", self.config, options, "--run.directory", self.folder / "many", "--train.steps", 3,
+                          sbatch=["--array=1-2", "--ntasks-per-node=1", "--cpus-per-task=1"])
+        self.slurm.wait_for("both", lambda: job not in self.slurm.queued(), patient(200))
+        losses = [metrics(self.folder / f"many-{k}")[-1]["loss"] for k in (1, 2)]
+        self.assertNotEqual(*losses)
+
+    def test_a_chain_ends_when_the_training_is_done(self):
+        directory = self.folder / "chain"
+        job = self.submit(SOURCE / "slurm/chain.sbatch", self.config, "--run.directory", directory, "--train.steps", 3,
+                          "--grid.data", 2, sbatch=[*self.SMALL, "--array=1-5%1", "--job-name=chain"])
+        self.slurm.wait_for("an empty queue", lambda: job not in self.slurm.queued(), patient(200))
+        self.assertEqual(len(metrics(directory)), 3)
+        # The elements that were not needed never began.
+        self.assertEqual(len(list(self.folder.glob("chain-*.out"))), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
