@@ -58,16 +58,25 @@ if(GARONNE_BUILD_TESTS)
   garonne_require(GTest)
 endif()
 
-find_path(GARONNE_XXHASH_INCLUDE xxhash.h)
-find_library(GARONNE_XXHASH_LIBRARY xxhash)
-if(NOT GARONNE_XXHASH_INCLUDE OR NOT GARONNE_XXHASH_LIBRARY)
-  message(FATAL_ERROR "xxhash was not found. ${garonne_setup_hint}")
-endif()
-mark_as_advanced(GARONNE_XXHASH_INCLUDE GARONNE_XXHASH_LIBRARY)
-add_library(garonne_xxhash UNKNOWN IMPORTED)
-set_target_properties(garonne_xxhash PROPERTIES
-  IMPORTED_LOCATION "${GARONNE_XXHASH_LIBRARY}"
-  INTERFACE_INCLUDE_DIRECTORIES "${GARONNE_XXHASH_INCLUDE}")
+# garonne_plain_library(<name> <header>): garonne_<name>, of a library that comes without CMake files.
+function(garonne_plain_library name header)
+  string(TOUPPER "${name}" upper)
+  find_path(GARONNE_${upper}_INCLUDE ${header})
+  find_library(GARONNE_${upper}_LIBRARY ${name})
+  if(NOT GARONNE_${upper}_INCLUDE OR NOT GARONNE_${upper}_LIBRARY)
+    message(FATAL_ERROR "${name} was not found. ${garonne_setup_hint}")
+  endif()
+  mark_as_advanced(GARONNE_${upper}_INCLUDE GARONNE_${upper}_LIBRARY)
+  add_library(garonne_${name} UNKNOWN IMPORTED)
+  set_target_properties(garonne_${name} PROPERTIES
+    IMPORTED_LOCATION "${GARONNE_${upper}_LIBRARY}"
+    INTERFACE_INCLUDE_DIRECTORIES "${GARONNE_${upper}_INCLUDE}")
+endfunction()
+garonne_plain_library(xxhash xxhash.h)
+# Chunks of Zarr stores.
+garonne_plain_library(blosc blosc.h)
+garonne_plain_library(zstd zstd.h)
+garonne_require(ZLIB)
 
 # Fourier transforms and sparse factors of the data generators: headers alone. Eigen without its
 # few parts under the LGPL.

@@ -44,6 +44,7 @@ void add_data(CLI::App& app, Chosen& chosen);
 void add_report(CLI::App& app, Chosen& chosen);
 void add_simulate(CLI::App& app, Chosen& chosen);
 void add_eval(CLI::App& app, Chosen& chosen);
+void add_forecast(CLI::App& app, Chosen& chosen);
 void add_check(CLI::App& app, Chosen& chosen);
 void add_checkpoint(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);

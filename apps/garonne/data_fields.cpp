@@ -13,10 +13,11 @@ namespace garonne::apps {
 namespace {
 
 // A file that says what it is says so in its attribute `format`; files of fields, which others
-// write, do not.
+// write, do not, but for forecasts.
 bool says_its_format(const std::string& path) {
   if (!std::filesystem::is_regular_file(path)) return false;
-  return data::Hdf5File::open(path).has_attribute("format");
+  const data::Hdf5File file = data::Hdf5File::open(path);
+  return file.has_attribute("format") && file.string_attribute("format") != "garonne.forecast";
 }
 
 std::shared_ptr<data::FieldQuery> add_query_options(CLI::App& command) {
@@ -80,7 +81,9 @@ void add_data_inspect(CLI::App& data, Chosen& chosen) {
         const data::FieldSummaries summaries =
             data::summarise_fields(lenient, /*pointwise=*/false, session, /*show_progress=*/true);
         facts["values"] = data::field_summaries_json(summaries);
-        if (!*json) fmt::print("{}", data::describe(summaries));
+        if (!*json) {
+          fmt::print("{}", data::describe(summaries, info.frames * info.plane(info.points[0])));
+        }
       }
       if (*json) fmt::print("{}\n", facts.dump(2));
       return ExitCode::Done;

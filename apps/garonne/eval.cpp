@@ -94,11 +94,12 @@ ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session&
   });
   dist::agree_on(session, [&] { return workload->contents(); });
   nlohmann::ordered_json result = {{"run", options.run}, {"step", trained.step}};
-  evaluate_loss(trained, *workload, quiet, result, session);
-  if (const auto* fields = dynamic_cast<const train::FieldWorkload*>(workload.get())) {
-    result["skill"] =
-        evaluate_fields(options.fields, options.run, trained, *fields, quiet, session);
+  std::optional<FieldEval> fields;
+  if (const auto* found = dynamic_cast<const train::FieldWorkload*>(workload.get())) {
+    fields.emplace(options.fields, options.run, trained, *found, session);
   }
+  evaluate_loss(trained, *workload, quiet, result, session);
+  if (fields) result["skill"] = fields->run(quiet, session);
   if (session.rank() != 0) return ExitCode::Done;
   if (given.generate) {
     // A token follows from those before it: nothing that ranks could share.
@@ -164,8 +165,14 @@ void add_eval(CLI::App& app, Chosen& chosen) {
           ->add_option("--maps", fields.evaluation.maps, "fields: forecasts that maps are kept of")
           ->check(count(0))
           ->capture_default_str(),
+      command
+          ->add_option("--map-leads", fields.evaluation.map_leads,
+                       "fields: leads that maps are kept of, evenly spread; 0 = all")
+          ->check(count(0))
+          ->capture_default_str(),
       command->add_option("--output", fields.output,
-                          "fields: the HDF5 file of results [<run>/skill.h5]"),
+                          "fields: the HDF5 file of results; skill.json, which `garonne report` "
+                          "shows, is written only beside the usual one [<run>/skill.h5]"),
   };
   command->add_flag("--json", options->json, "print JSON");
   command->callback([=, &chosen] {

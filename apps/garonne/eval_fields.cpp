@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <optional>
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
 #include "train/evaluation/climatology.hpp"
-#include "train/report/skill_page.hpp"
 
 namespace garonne::apps {
 namespace {
@@ -23,12 +21,13 @@ std::string lead_text(const data::SkillSetting& setting, std::int64_t step) {
   const double year = train::year_seconds(setting.fields.calendar);
   if (std::abs(setting.lead_seconds / year - std::round(setting.lead_seconds / year)) < 0.01 &&
       setting.lead_seconds > 0.5 * year) {
-    return fmt::format("{} a", std::round(seconds / year));
+    const double years = std::round(seconds / year);
+    return fmt::format("{} year{}", years, years == 1 ? "" : "s");
   }
   const double hours = seconds / 3600;
   if (hours < 72) return fmt::format("{:.4g} h", hours);
   if (hours < 24 * 1000) return fmt::format("{:.4g} d", hours / 24);
-  return fmt::format("{:.4g} a", hours / 24 / 365.2425);
+  return fmt::format("{:.4g} years", seconds / year);
 }
 
 // 1, 2, 4, … and the last.
@@ -58,7 +57,13 @@ void print_table(const data::SkillSetting& setting, const data::SkillResults& re
              setting.fields.pairs ? "pairs" : "forecasts", setting.data);
   fmt::print("weights: {} · climatology: {}\n\n", setting.weighting, setting.climatology);
   std::size_t width = 7;
-  for (const auto& channel : setting.channels) width = std::max(width, channel.size());
+  std::vector<std::string> names;
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    const auto& units = setting.fields.target_units;
+    const std::string unit = channel < units.size() ? units[channel] : "";
+    names.push_back(setting.channels[channel] + (unit.empty() ? "" : fmt::format(" ({})", unit)));
+    width = std::max(width, names.back().size());
+  }
   std::string head = fmt::format("{:<{}}  {:>9}", "channel", width, "lead");
   for (const auto& source : setting.sources) head += fmt::format("  {:>12}", source);
   head += fmt::format("  {:>9}", "bias");
@@ -71,7 +76,7 @@ void print_table(const data::SkillSetting& setting, const data::SkillResults& re
   for (std::size_t channel = 0; channel < std::min(channels, most_channels); ++channel) {
     for (const std::int64_t lead : shown_leads(setting.leads)) {
       std::string line =
-          fmt::format("{:<{}}  {:>9}", setting.channels[channel], width, lead_text(setting, lead));
+          fmt::format("{:<{}}  {:>9}", names[channel], width, lead_text(setting, lead));
       for (std::size_t source = 0; source < sources; ++source) {
         line += fmt::format("  {:>12}", number_text(at(results.rmse, source, lead, channel), 5));
       }
@@ -93,47 +98,46 @@ void print_table(const data::SkillSetting& setting, const data::SkillResults& re
 
 }  // namespace
 
-nlohmann::ordered_json evaluate_fields(const FieldEvalOptions& options, const std::string& run,
-                                       train::TrainedModel& trained,
-                                       const train::FieldWorkload& workload, bool quiet,
-                                       dist::Session& session) {
-  const bool writes = session.rank() == 0;
-  const std::string output = options.output.empty() ? run + "/skill.h5" : options.output;
-  std::optional<train::FieldEvaluation> evaluation;
-  std::optional<train::SkillPage> page;
-  std::optional<data::SkillFile> file;
+FieldEval::FieldEval(const FieldEvalOptions& options, std::string run, train::TrainedModel& trained,
+                     const train::FieldWorkload& workload, dist::Session& session)
+    : run_(std::move(run)),
+      output_(options.output.empty() ? run_ + "/skill.h5" : options.output),
+      usual_(options.output.empty()) {
   session.agree([&] {
-    evaluation.emplace(trained, workload, run, options.evaluation);
-    if (!writes) return;
-    page.emplace(evaluation->setting());
-    file.emplace(output, evaluation->setting());
+    evaluation_.emplace(trained, workload, run_, options.evaluation);
+    if (session.rank() != 0) return;
+    page_.emplace(evaluation_->setting());
+    file_.emplace(output_, evaluation_->setting());
   });
-  const data::SkillResults results = evaluation->run(
+}
+
+nlohmann::ordered_json FieldEval::run(bool quiet, dist::Session& session) {
+  const data::SkillResults results = evaluation_->run(
       session,
       [&](std::size_t sample, std::size_t lead, double seconds, std::span<const float> truth,
           std::span<const float> forecast) {
-        file->write_map(sample, lead, seconds, truth, forecast);
-        page->add_map(sample, lead, seconds, truth, forecast);
+        file_->write_map(sample, lead, seconds, truth, forecast);
+        page_->add_map(sample, lead, seconds, truth, forecast);
       },
       /*show_progress=*/true);
   nlohmann::ordered_json json;
   session.agree([&] {
-    if (!writes) return;
-    const data::SkillSetting& setting = evaluation->setting();
-    file->finish(setting.climatology, results);
-    json = page->to_json(setting, results);
-    json["peak_bytes"] = evaluation->peak_bytes();
-    json["planned_peak_bytes"] = evaluation->planned_peak_bytes();
-    const std::string page_path = run + "/" + train::skill_page_file;
-    write_file_durably(page_path, json.dump());
+    if (session.rank() != 0) return;
+    const data::SkillSetting& setting = evaluation_->setting();
+    file_->finish(setting.climatology, results);
+    json = page_->to_json(setting, results);
+    json["peak_bytes"] = evaluation_->peak_bytes();
+    json["planned_peak_bytes"] = evaluation_->planned_peak_bytes();
+    const std::string page_path = run_ + "/" + train::skill_page_file;
+    if (usual_) write_file_durably(page_path, json.dump());
     if (!quiet) {
       print_table(setting, results);
-      fmt::print("\npeak {} of {} planned · {} · {} (for `garonne report`)\n",
-                 format_bytes(evaluation->peak_bytes()),
-                 format_bytes(evaluation->planned_peak_bytes()), output, page_path);
+      fmt::print("\npeak {} of {} planned · {}{}\n", format_bytes(evaluation_->peak_bytes()),
+                 format_bytes(evaluation_->planned_peak_bytes()), output_,
+                 usual_ ? fmt::format(" · {} (for `garonne report`)", page_path) : "");
     }
     json.erase("maps");
-    json["output"] = output;
+    json["output"] = output_;
   });
   return json;
 }

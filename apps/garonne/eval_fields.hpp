@@ -2,9 +2,11 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "train/evaluation/field_evaluation.hpp"
+#include "train/report/skill_page.hpp"
 
 namespace garonne::apps {
 
@@ -13,11 +15,24 @@ struct FieldEvalOptions {
   std::string output;  // empty = RUN/skill.h5
 };
 
-// Evaluates forecasts, which the ranks share; rank 0 writes the HDF5 file and RUN/skill.json, and,
-// unless `quiet`, prints a table. Returns what --json shows, on rank 0. Collective.
-nlohmann::ordered_json evaluate_fields(const FieldEvalOptions& options, const std::string& run,
-                                       train::TrainedModel& trained,
-                                       const train::FieldWorkload& workload, bool quiet,
-                                       dist::Session& session);
+// Everything is settled and every file is made on construction, before the work. Collective.
+class FieldEval {
+ public:
+  FieldEval(const FieldEvalOptions& options, std::string run, train::TrainedModel& trained,
+            const train::FieldWorkload& workload, dist::Session& session);
+
+  // Evaluates forecasts, which the ranks share; rank 0 writes the HDF5 file and, where that is the
+  // usual one, RUN/skill.json beside it, and, unless `quiet`, prints a table. Returns what --json
+  // shows, on rank 0. Collective.
+  nlohmann::ordered_json run(bool quiet, dist::Session& session);
+
+ private:
+  std::string run_;
+  std::string output_;
+  bool usual_;  // the report shows what it finds beside the usual file
+  std::optional<train::FieldEvaluation> evaluation_;
+  std::optional<train::SkillPage> page_;  // both on rank 0
+  std::optional<data::SkillFile> file_;
+};
 
 }  // namespace garonne::apps

@@ -95,6 +95,7 @@ ExitCode run(int argc, char** argv, dist::Session& session) {
   add_data(app, chosen);
   add_report(app, chosen);
   add_eval(app, chosen);
+  add_forecast(app, chosen);
   add_check(app, chosen);
   add_checkpoint(app, chosen);
   add_bench(app, chosen);

@@ -10,6 +10,7 @@
 #include "data/hdf5/hdf5.hpp"
 #include "data/layouts/field_layout.hpp"
 #include "data/tokens/token_file.hpp"
+#include "data/zarr/zarr_store.hpp"
 
 namespace garonne::data {
 namespace {
@@ -86,6 +87,28 @@ FileIdentity identify_file(const Hdf5File& file, const std::vector<std::string>&
                       short_hash(first), short_hash(last))};
 }
 
+namespace {
+
+// Of a store by its metadata and the ends of its arrays.
+FileIdentity identify_store(const std::string& path, const std::set<std::string>& names,
+                            const std::string& understood) {
+  const ZarrStore store = ZarrStore::open(path);
+  std::string header = understood;
+  std::string first;
+  std::string last;
+  for (const std::string& name : names) {
+    const ZarrArrayInfo& info = store.array(name);
+    header += fmt::format("{}: {} {}\n", name, info.metadata, info.attributes.dump());
+    first += short_hash(store.stored_chunk(name, /*last=*/false));
+    last += short_hash(store.stored_chunk(name, /*last=*/true));
+  }
+  return {path, fmt::format("{} B of metadata, header {}, first chunks {}, last chunks {}",
+                            store.metadata_bytes(), short_hash(header), short_hash(first),
+                            short_hash(last))};
+}
+
+}  // namespace
+
 FileIdentity identify_token_file(const std::string& path) {
   const Hdf5File file = Hdf5File::open_again(path);
   std::vector<std::string> datasets = {training_dataset};
@@ -114,6 +137,10 @@ std::vector<FileIdentity> identify_field_files(const std::vector<FieldFile>& fil
   std::vector<FileIdentity> identities;
   for (const std::string& path : paths) {
     const Part& part = parts.at(path);
+    if (ZarrStore::is_store(path)) {
+      identities.push_back(identify_store(path, part.datasets, part.understood));
+      continue;
+    }
     identities.push_back(identify_file(
         Hdf5File::open_again(path), {part.datasets.begin(), part.datasets.end()}, part.understood));
   }

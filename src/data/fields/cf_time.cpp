@@ -148,6 +148,23 @@ std::optional<Calendar> calendar_named(const std::string& name) {
   return found->second;
 }
 
+const char* calendar_name(Calendar calendar) {
+  switch (calendar) {
+    case Calendar::Standard:
+      return "standard";
+    case Calendar::Julian:
+      return "julian";
+    case Calendar::Days360:
+      return "360_day";
+    case Calendar::Days365:
+      return "noleap";
+    case Calendar::Days366:
+      return "all_leap";
+    default:
+      return "proleptic_gregorian";
+  }
+}
+
 bool is_cf_time(const std::string& units) {
   return lower(units).find(" since ") != std::string::npos;
 }
@@ -208,6 +225,57 @@ double date_seconds(std::int64_t year, int month, int day, Calendar calendar) {
 
 int days_of_month(std::int64_t year, int month, Calendar calendar) {
   return month_length(year, month, calendar);
+}
+
+double time_after(double start, std::int64_t steps, double step_seconds, Calendar calendar) {
+  const double plain = start + static_cast<double>(steps) * step_seconds;
+  constexpr double month_days = 365.2425 / 12;
+  const double months_of_step = step_seconds / day_seconds / month_days;
+  const auto whole = static_cast<std::int64_t>(std::llround(months_of_step));
+  // Of months with 28 to 31 days, of years with 365 or 366.
+  const double slack = whole == 1 ? 0.09 : 0.003 * static_cast<double>(whole);
+  const bool months = (whole == 1 || (whole > 0 && whole % 12 == 0)) &&
+                      std::abs(months_of_step - static_cast<double>(whole)) < slack;
+  if (!months || calendar == Calendar::Days360 || !std::isfinite(start)) return plain;
+  const auto day = static_cast<std::int64_t>(std::floor(start / day_seconds));
+  const Date begin = date_of(day, calendar);
+  const std::int64_t month = 12 * begin.year + begin.month - 1 + whole * steps;
+  Date date;
+  date.year = floor_divide(month, 12);
+  date.month = static_cast<int>(month - 12 * date.year) + 1;
+  date.day = std::min(begin.day, month_length(date.year, date.month, calendar));
+  return static_cast<double>(day_number(date, calendar) - day) * day_seconds + start;
+}
+
+std::optional<double> parse_time(const std::string& text, Calendar calendar) {
+  // As the origin of a unit of time, without a zone.
+  if (text.find_first_not_of("0123456789-+:. T") != std::string::npos) return std::nullopt;
+  int year = 0;
+  int month = 0;
+  int day = 0;
+  int hour = 0;
+  int minute = 0;
+  double second = 0;
+  int used = 0;
+  if (std::sscanf(text.c_str(), "%d-%2d-%2d%n", &year, &month, &day, &used) != 3) {
+    return std::nullopt;
+  }
+  const std::string clock = text.substr(static_cast<std::size_t>(used));
+  if (!clock.empty()) {
+    int minutes = 0;
+    int seconds = 0;
+    const int read = std::sscanf(clock.c_str(), "%*[T ]%2d:%2d%n:%lf%n", &hour, &minute, &minutes,
+                                 &second, &seconds);
+    if (read < 2 || std::max(minutes, seconds) != static_cast<int>(clock.size())) {
+      return std::nullopt;
+    }
+  }
+  if (std::abs(year) > 1000000 || month < 1 || month > 12 || day < 1 ||
+      day > month_length(year, month, calendar) || hour < 0 || hour > 23 || minute < 0 ||
+      minute > 59 || !(second >= 0) || second >= 61) {
+    return std::nullopt;
+  }
+  return date_seconds(year, month, day, calendar) + 3600.0 * hour + 60.0 * minute + second;
 }
 
 std::string format_time(double seconds, Calendar calendar) {

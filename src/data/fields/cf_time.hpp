@@ -15,6 +15,9 @@ enum class Calendar { Standard, Gregorian, Julian, Days360, Days365, Days366 };
 // By its name in the attribute `calendar` ("360_day", "noleap", …); empty when unknown.
 std::optional<Calendar> calendar_named(const std::string& name);
 
+// The name that calendar_named knows it by.
+const char* calendar_name(Calendar calendar);
+
 // What a stored time means: seconds since 1970-01-01 00:00 of `calendar` are
 // stored · unit_seconds + origin_seconds.
 struct CfTime {
@@ -35,6 +38,18 @@ std::optional<CfTime> parse_cf_time(const std::string& units, Calendar calendar)
 // from 1 on.
 double date_seconds(std::int64_t year, int month, int day, Calendar calendar);
 int days_of_month(std::int64_t year, int month, Calendar calendar);
+
+// Seconds of the time `steps` steps after `start`. A step is `step_seconds` long, or, where that is
+// about a month or a year of a calendar in which those differ, as many whole months, so that dates
+// stay dates.
+double time_after(double start, std::int64_t steps, double step_seconds, Calendar calendar);
+
+// Reads "1979-01-01", "1979-01-01 06:00", with a T between them, or with seconds. Empty where it is
+// no time of that calendar.
+std::optional<double> parse_time(const std::string& text, Calendar calendar);
+
+// The `units` of seconds since 1970 of any calendar.
+inline constexpr const char* seconds_units = "seconds since 1970-01-01 00:00:00";
 
 // "1979-01-01 06:00", of seconds since 1970-01-01 00:00 of that calendar.
 std::string format_time(double seconds, Calendar calendar);

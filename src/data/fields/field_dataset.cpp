@@ -227,6 +227,12 @@ FieldDataset FieldDataset::open(const FieldQuery& query) {
   made.targets = choose(first, targets, query.target_channels);
   made.info.input_channels = names_of(first.channels, made.inputs);
   made.info.target_channels = names_of(targets, made.targets);
+  for (const int place : made.targets)
+    made.info.target_units.push_back(printable(targets[static_cast<std::size_t>(place)].units));
+  for (const int place : made.inputs) {
+    const FieldPlace& input = first.channels[static_cast<std::size_t>(place)];
+    if (input.constant) made.info.constant_inputs.push_back(input.channel);
+  }
   for (const int place : made.targets) {
     const FieldPlace& target = targets[static_cast<std::size_t>(place)];
     if (target.constant) {
@@ -370,6 +376,12 @@ void FieldDataset::read_frame(std::int64_t frame, FieldSlab slab, float* input, 
 std::int64_t FieldDataset::frames_after(std::int64_t frame) const {
   const FieldRun& run = parts_->described->index.run_of(frame);
   return run.first_frame + run.frames - 1 - frame;
+}
+
+double FieldDataset::frame_time(std::int64_t frame) const {
+  const FieldIndex& index = parts_->described->index;
+  const FieldRun& run = index.run_of(frame);
+  return index.time(index.place(run, frame - run.first_frame));
 }
 
 double FieldDataset::sample_time(std::int64_t sample) const {

@@ -54,6 +54,8 @@ struct FieldDatasetInfo {
   std::vector<std::string> channels;             // all that the files hold
   std::vector<std::string> input_channels;       // of a frame, as chosen
   std::vector<std::string> target_channels;      // of a frame, as chosen
+  std::vector<std::string> target_units;         // of these; empty texts where the files tell none
+  std::vector<std::string> constant_inputs;      // input channels that are the same in all frames
   std::vector<std::int64_t> points;              // [rows, columns]; one or three for such grids
   std::vector<std::string> axes;                 // names of the axes of points
   std::vector<std::vector<double>> coordinates;  // of each axis; degrees on a sphere; may be empty
@@ -133,6 +135,8 @@ class FieldDataset {
   std::int64_t frames_after(std::int64_t frame) const;
   // Time of the frame t of a sample, seconds since 1970 of the calendar; NaN without times.
   double sample_time(std::int64_t sample) const;
+  // Of a frame, likewise.
+  double frame_time(std::int64_t frame) const;
 
   // For tests and reports.
   int open_files() const;

@@ -16,6 +16,7 @@
 #include "base/printable.hpp"
 #include "data/fields/field_join.hpp"
 #include "data/hdf5/foreign_reader.hpp"
+#include "data/zarr/zarr_store.hpp"
 
 namespace garonne::data {
 namespace {
@@ -259,10 +260,13 @@ double FieldIndex::time(const FramePlace& place) const {
 std::vector<std::string> list_field_files(const std::string& path) {
   std::vector<std::string> found;
   std::error_code ignored;
+  if (ZarrStore::is_store(path)) return {path};
   if (std::filesystem::is_directory(path, ignored)) {
     std::vector<std::string> folders;
     for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
-      if (entry.is_directory(ignored)) {
+      if (ZarrStore::is_store(entry.path().string())) {
+        found.push_back(entry.path().string());
+      } else if (entry.is_directory(ignored)) {
         folders.push_back(entry.path().filename().string());
       } else if (is_data_file(entry.path())) {
         found.push_back(entry.path().string());
@@ -298,10 +302,16 @@ FieldIndex index_field_files(const std::string& path, const std::string& layout,
   FieldIndex index;
   const auto foreign = std::make_shared<ForeignReader>();
   for (const std::string& name : list_field_files(path)) {
-    const Hdf5File file = Hdf5File::open(name, foreign);
-    if (index.layout == nullptr) index.layout = &choose_field_layout(layout, file);
-    FieldFile described = index.layout->describe(file);
-    described.sources = {{name, file.file_bytes()}};
+    FieldFile described;
+    if (ZarrStore::is_store(name)) {
+      described = describe_zarr(name, layout);
+      if (index.layout == nullptr) index.layout = &zarr_layout();
+    } else {
+      const Hdf5File file = Hdf5File::open(name, foreign);
+      if (index.layout == nullptr) index.layout = &choose_field_layout(layout, file);
+      described = index.layout->describe(file);
+      described.sources = {{name, file.file_bytes()}};
+    }
     make_printable(described);
     check_times(described);
     index.files.push_back(std::move(described));

@@ -18,7 +18,7 @@ constexpr std::size_t shown_files = 12;
 std::string step_text(const FieldDatasetInfo& info) {
   const double step = info.frame_seconds;
   if (step == 0) return "unknown steps";
-  if (!info.has_times) return fmt::format("steps of {:g}", step);
+  if (!info.has_times) return fmt::format("steps of {:g} (no unit of time in the files)", step);
   if (step >= 2 * 86400) return fmt::format("steps of {:g} days", std::round(step / 864) / 100);
   if (step >= 3600) return fmt::format("steps of {:g} h", step / 3600);
   return fmt::format("steps of {:g} s", step);
@@ -29,8 +29,9 @@ std::string frames_text(const FieldDatasetInfo& info) {
   std::string text = fmt::format("{} in {} run{} without a gap, {}", info.frames, info.runs,
                                  info.runs == 1 ? "" : "s", step_text(info));
   if (info.has_times) {
-    text += fmt::format("\n              {} to {}", format_time(info.first_time, info.calendar),
-                        format_time(info.last_time, info.calendar));
+    text += fmt::format("\n              {} to {}, calendar {}",
+                        format_time(info.first_time, info.calendar),
+                        format_time(info.last_time, info.calendar), calendar_name(info.calendar));
   }
   if (info.left_out > 0) {
     text += fmt::format("\n              without {} time{} that not all channels have",
@@ -65,6 +66,17 @@ std::string wrapped(const std::vector<std::string>& names) {
   return text;
 }
 
+// "t2m [K]" of the channels whose units the files tell; their blanks do not break.
+std::vector<std::string> named_units(const FieldDatasetInfo& info) {
+  std::vector<std::string> named;
+  for (std::size_t channel = 0; channel < info.target_units.size(); ++channel) {
+    if (info.target_units[channel].empty()) continue;
+    named.push_back(
+        fmt::format("{} [{}]", info.target_channels[channel], info.target_units[channel]));
+  }
+  return named;
+}
+
 std::string file_line(const FieldFileInfo& file, const FieldDatasetInfo& info) {
   std::string text = fmt::format("    {}  {}, ", file.path, format_bytes(file.bytes));
   if (file.trajectories > 1) text += fmt::format("{} × ", file.trajectories);
@@ -74,6 +86,11 @@ std::string file_line(const FieldFileInfo& file, const FieldDatasetInfo& info) {
                         format_time(file.last_time, info.calendar));
   }
   return text + "\n";
+}
+
+std::string share_text(double missing, std::int64_t values) {
+  if (values <= 0 || missing <= 0) return "";
+  return fmt::format(" {:.3g} %", 100 * missing / static_cast<double>(values));
 }
 
 nlohmann::ordered_json summary_json(const FieldSummary& summary) {
@@ -107,6 +124,8 @@ std::string describe(const FieldDatasetInfo& info) {
     text += fmt::format("  channels    {}\n              {}\n", info.channels.size(),
                         wrapped(info.channels));
   }
+  const std::vector<std::string> units = named_units(info);
+  if (!units.empty()) text += fmt::format("  units       {}\n", wrapped(units));
   text += fmt::format("  frames      {}\n", frames_text(info));
   text += fmt::format("  samples     {}\n", info.samples);
   if (!info.files.empty()) text += fmt::format("  storage     {}\n", info.files[0].storage);
@@ -151,6 +170,9 @@ nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info) {
           {"channels", info.channels},
           {"input_channels", info.input_channels},
           {"target_channels", info.target_channels},
+          {"target_units", info.target_units},
+          {"calendar", info.has_times ? nlohmann::ordered_json(calendar_name(info.calendar))
+                                      : nlohmann::ordered_json(nullptr)},
           {"pairs", info.pairs},
           {"frames", info.frames},
           {"runs", info.runs},
@@ -161,7 +183,7 @@ nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info) {
           {"files", std::move(files)}};
 }
 
-std::string describe(const FieldSummaries& summaries) {
+std::string describe(const FieldSummaries& summaries, std::int64_t values) {
   std::size_t width = 8;
   for (const auto* summary : {&summaries.inputs, &summaries.targets}) {
     for (const std::string& channel : summary->channels) width = std::max(width, channel.size());
@@ -175,10 +197,11 @@ std::string describe(const FieldSummaries& summaries) {
           summary->difference_deviation.empty()
               ? "-"
               : fmt::format("{:.6g}", summary->difference_deviation[channel]);
-      text += fmt::format("  {:<{}} {:>13.6g} {:>13.6g} {:>13.6g} {:>13.6g} {:>13} {:>10.0f}\n",
+      text += fmt::format("  {:<{}} {:>13.6g} {:>13.6g} {:>13.6g} {:>13.6g} {:>13} {:>10.0f}{}\n",
                           summary->channels[channel], width, summary->mean[channel],
                           summary->deviation[channel], summary->least[channel],
-                          summary->greatest[channel], changes, summary->missing[channel]);
+                          summary->greatest[channel], changes, summary->missing[channel],
+                          share_text(summary->missing[channel], values));
     }
   }
   return text;

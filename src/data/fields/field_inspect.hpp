@@ -13,8 +13,9 @@ namespace garonne::data {
 std::string describe(const FieldDatasetInfo& info);
 nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info);
 
-// A table of channels: mean, deviation, least, greatest, missing values.
-std::string describe(const FieldSummaries& summaries);
+// A table of channels: mean, deviation, least, greatest, missing values; also their share of the
+// `values` of a channel, where that is above 0.
+std::string describe(const FieldSummaries& summaries, std::int64_t values = 0);
 nlohmann::ordered_json field_summaries_json(const FieldSummaries& summaries);
 
 }  // namespace garonne::data

@@ -41,6 +41,28 @@ void uncross(std::span<const float> crossed, std::int64_t channels, float* value
   }
 }
 
+[[noreturn]] void refuse_changed(const FieldSource& source, std::int64_t bytes) {
+  throw IoError(source.path,
+                fmt::format("the file has changed while it was in use: it had {} bytes "
+                            "and has {} now",
+                            source.bytes, bytes));
+}
+
+// [columns, rows] of each channel to [rows, columns].
+void transpose(std::span<const float> turned, std::int64_t rows, std::int64_t columns,
+               float* values) {
+  const auto planes = static_cast<std::int64_t>(turned.size()) / (rows * columns);
+  for (std::int64_t plane = 0; plane < planes; ++plane) {
+    const std::int64_t begin = plane * rows * columns;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t column = 0; column < columns; ++column) {
+        values[begin + row * columns + column] =
+            turned[static_cast<std::size_t>(begin + column * rows + row)];
+      }
+    }
+  }
+}
+
 }  // namespace
 
 FieldReader::OpenFile& FieldReader::open(const FieldSource& source) {
@@ -56,12 +78,24 @@ FieldReader::OpenFile& FieldReader::open(const FieldSource& source) {
   if (opened.file.file_bytes() != source.bytes) {
     const std::int64_t bytes = opened.file.file_bytes();
     open_.pop_front();
-    throw IoError(source.path,
-                  fmt::format("the file has changed while it was in use: it had {} bytes "
-                              "and has {} now",
-                              source.bytes, bytes));
+    refuse_changed(source, bytes);
   }
   return opened;
+}
+
+ZarrStore& FieldReader::open_store(const FieldSource& source) {
+  const auto found = std::find_if(stores_.begin(), stores_.end(), [&](const ZarrStore& candidate) {
+    return candidate.path() == source.path;
+  });
+  if (found != stores_.end()) {
+    stores_.splice(stores_.begin(), stores_, found);
+    return stores_.front();
+  }
+  while (static_cast<int>(stores_.size()) >= limit_) stores_.pop_back();
+  ZarrStore store = ZarrStore::open(source.path);
+  if (store.metadata_bytes() != source.bytes) refuse_changed(source, store.metadata_bytes());
+  stores_.push_front(std::move(store));
+  return stores_.front();
 }
 
 const Hdf5Dataset& FieldReader::dataset(OpenFile& file, const std::string& name) {
@@ -121,8 +155,11 @@ void FieldReader::read_together(const FieldFile& file, const FieldPlace& place, 
   if (!file.groups.empty()) {
     name = fmt::format("{}/{}", file.groups[static_cast<std::size_t>(slab.trajectory)], name);
   }
-  const Hdf5Dataset& source = dataset(open(file.sources[place.source]), name);
-  const std::size_t rank = source.shape().size();
+  const FieldSource& origin = file.sources[place.source];
+  ZarrStore* const store = origin.zarr ? &open_store(origin) : nullptr;
+  const Hdf5Dataset* const source = origin.zarr ? nullptr : &dataset(open(origin), name);
+  const std::vector<std::int64_t>& shape = store ? store->array(name).shape : source->shape();
+  const std::size_t rank = shape.size();
   std::vector<std::int64_t> first(rank, 0);
   std::vector<std::int64_t> size(rank, 1);
   const auto at = [](int axis) { return static_cast<std::size_t>(axis); };
@@ -137,12 +174,24 @@ void FieldReader::read_together(const FieldFile& file, const FieldPlace& place, 
     if (axis > 0) plane *= file.points[axis];
   }
   first[at(place.space_axis)] = slab.first_row;
+  if (place.transposed) {
+    std::swap(size[at(place.space_axis)], size[at(place.space_axis) + 1]);
+    std::swap(first[at(place.space_axis)], first[at(place.space_axis) + 1]);
+  }
+  const auto read_box = [&](auto values_of_box) {
+    using Value = typename decltype(values_of_box)::element_type;
+    if (store != nullptr) {
+      store->read_box<Value>(name, first, size, values_of_box);
+    } else {
+      source->read_box<Value>(first, size, values_of_box);
+    }
+  };
 
   const std::span<float> whole(values, static_cast<std::size_t>(count * plane));
   values_read_ += count * plane;
   if (!place.plain()) {
     stored_.resize(whole.size());
-    source.read_box<double>(first, size, stored_);
+    read_box(std::span<double>(stored_));
     for (std::size_t index = 0; index < whole.size(); ++index) {
       const double value = stored_[index];
       const bool there =
@@ -152,10 +201,14 @@ void FieldReader::read_together(const FieldFile& file, const FieldPlace& place, 
     }
   } else if (count > 1 && place.fixed.back().first > place.space_axis) {
     crossed_.resize(whole.size());
-    source.read_box<float>(first, size, crossed_);
+    read_box(std::span<float>(crossed_));
     uncross(crossed_, count, values);
   } else {
-    source.read_box<float>(first, size, whole);
+    read_box(whole);
+  }
+  if (place.transposed) {
+    crossed_.assign(whole.begin(), whole.end());
+    transpose(crossed_, slab.rows, plane / slab.rows, values);
   }
 }
 

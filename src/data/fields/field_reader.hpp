@@ -11,6 +11,7 @@
 
 #include "data/hdf5/hdf5.hpp"
 #include "data/layouts/field_layout.hpp"
+#include "data/zarr/zarr_store.hpp"
 
 namespace garonne::data {
 
@@ -34,6 +35,7 @@ class FieldReader {
   void read(const FieldFile& file, bool targets, std::span<const int> places, const FrameSlab& slab,
             float* values);
 
+  // Of HDF5; of a store no file stays open.
   int open_files() const { return static_cast<int>(open_.size()); }
   std::int64_t values_read() const { return values_read_; }
 
@@ -44,6 +46,7 @@ class FieldReader {
     std::map<std::string, Hdf5Dataset> datasets;  // closed before the file
   };
   OpenFile& open(const FieldSource& source);
+  ZarrStore& open_store(const FieldSource& source);
   const Hdf5Dataset& dataset(OpenFile& file, const std::string& name);
   // `count` channels from places[0] on that lie beside each other.
   void read_together(const FieldFile& file, const FieldPlace& place, std::int64_t count,
@@ -53,7 +56,8 @@ class FieldReader {
 
   int limit_;
   bool mask_;
-  std::list<OpenFile> open_;  // used last first
+  std::list<OpenFile> open_;     // used last first
+  std::list<ZarrStore> stores_;  // likewise
   std::int64_t values_read_ = 0;
   std::vector<float> crossed_;  // channels last, as some files have them
   std::vector<double> stored_;  // before scaling

@@ -149,6 +149,9 @@ class Hdf5Attributes {
 
   void write(const std::string& name, const std::string& value);
   void write(const std::string& name, std::span<const double> values);
+  // One number of type T itself, as CF wants a `_FillValue` to be.
+  template <typename T>
+  void write_value(const std::string& name, T value);
 
  private:
   friend class Hdf5File;
@@ -202,6 +205,14 @@ class Hdf5File {
   template <typename T>
   Hdf5Dataset create_array(const std::string& name, std::span<const std::int64_t> shape,
                            std::span<const std::int64_t> chunk = {});
+  // The same in chunks that are shuffled, deflated at `level` (0 to 9) and checksummed; elements
+  // are NaN until written.
+  Hdf5Dataset create_compressed(const std::string& name, std::span<const std::int64_t> shape,
+                                std::span<const std::int64_t> chunk, int level);
+  // A one-dimensional dataset of strings of any length in UTF-8, as netCDF-4 has them.
+  void create_long_texts(const std::string& name, const std::vector<std::string>& texts);
+  // A dimension of netCDF-4 that has no coordinates; a scale for attach_scale.
+  void create_dimension(const std::string& name, std::int64_t size);
   // A one-dimensional dataset of strings of one length, as makani's `channel`.
   void create_texts(const std::string& name, const std::vector<std::string>& texts);
   void create_group(const std::string& name);
@@ -210,6 +221,18 @@ class Hdf5File {
   // them.
   void attach_scale(const std::string& dataset, int dimension, const std::string& scale,
                     const std::string& label);
+  // The same without a label, of a scale of its own name within its group.
+  void make_scale(const std::string& scale);
+  void attach_scale(const std::string& dataset, int dimension, const std::string& scale);
+
+  // From here on only values of datasets can be written, and what flush() has handed over survives
+  // the end of this process at any moment; others may read meanwhile (HDF5's single writer,
+  // multiple readers).
+  void begin_safe_writing();
+  // Hands what was written so far to the operating system.
+  void flush();
+  // Opens a file whose writer was ended amid begin_safe_writing(), to write on. IoError as open().
+  static Hdf5File open_unfinished(const std::string& path);
 
   // Names of what lies directly in a group ("/" = the root), in alphabetical order, without links
   // to elsewhere.

@@ -49,12 +49,17 @@ bool gaussian(const std::vector<double>& latitudes) {
   return true;
 }
 
+[[noreturn]] void refuse(const std::string& path, const std::string& name,
+                         const std::string& what) {
+  throw IoError(path, fmt::format("dataset \"{}\": {}", printable(name), what));
+}
+
 }  // namespace
 
 std::span<const FieldLayout> field_layouts() {
   // Tried in this order: the last one is the least particular.
   static const std::array layouts = {yearly_layout(), well_layout(), pdebench_layout(),
-                                     netcdf_layout()};
+                                     netcdf_layout(), zarr_layout()};
   return layouts;
 }
 
@@ -89,13 +94,12 @@ const FieldLayout& choose_field_layout(const std::string& name, const Hdf5File& 
 }
 
 void refuse_dataset(const Hdf5File& file, const std::string& name, const std::string& what) {
-  throw IoError(file.path(), fmt::format("dataset \"{}\": {}", printable(name), what));
+  refuse(file.path(), name, what);
 }
 
-void check_channel_count(const Hdf5File& file, const std::string& name, std::int64_t count) {
+void check_channel_count(const std::string& path, const std::string& name, std::int64_t count) {
   if (count <= most_channels) return;
-  refuse_dataset(file, name,
-                 fmt::format("has {} channels; at most {} are read", count, most_channels));
+  refuse(path, name, fmt::format("has {} channels; at most {} are read", count, most_channels));
 }
 
 Hdf5Dataset open_array(const Hdf5File& file, const std::string& name, std::size_t rank,
@@ -124,8 +128,9 @@ std::vector<double> read_line(const Hdf5File& file, const std::string& name) {
   return dataset.read_all<double>(most_coordinates);
 }
 
-void check_axes(const Hdf5File& file, const std::string& name, std::span<const std::int64_t> shape,
-                std::size_t first, const std::vector<std::string>& axes,
+void check_axes(const std::string& path, const std::string& name,
+                std::span<const std::int64_t> shape, std::size_t first,
+                const std::vector<std::string>& axes,
                 const std::vector<std::vector<double>>& coordinates) {
   for (std::size_t axis = 0; axis < axes.size(); ++axis) {
     if (coordinates.size() <= axis || coordinates[axis].empty()) continue;
@@ -135,9 +140,9 @@ void check_axes(const Hdf5File& file, const std::string& name, std::span<const s
     if (std::find(shape.begin(), shape.end(), length) != shape.end()) {
       hint = "; its axes look swapped";
     }
-    refuse_dataset(file, name,
-                   fmt::format("dimension {} of {} should be \"{}\", which has {} values{}",
-                               first + axis, shape_text(shape), axes[axis], length, hint));
+    refuse(path, name,
+           fmt::format("dimension {} of {} should be \"{}\", which has {} values{}", first + axis,
+                       shape_text(shape), axes[axis], length, hint));
   }
 }
 

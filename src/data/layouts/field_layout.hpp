@@ -25,8 +25,10 @@ struct FieldPlace {
   // Dimension → index in it, for the channel's or component's number; the last one varies fastest
   // from channel to channel.
   std::vector<std::pair<int, std::int64_t>> fixed;
-  int space_axis = 0;     // the first dimension of space; the others follow it
-  bool constant = false;  // the same in all frames: never a target, an input only when named
+  int space_axis = 0;       // the first dimension of space; the others follow it
+  bool transposed = false;  // of two dimensions of space the rows are the second
+  bool constant = false;    // the same in all frames: never a target, an input only when named
+  std::string units;        // as the file says; empty = it does not
 
   // value = stored · scale + offset; stored values listed in `missing` or outside [least, greatest]
   // are no values.
@@ -43,7 +45,8 @@ struct FieldPlace {
 // A file on the disk.
 struct FieldSource {
   std::string path;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;  // of a store of many files, of its metadata
+  bool zarr = false;       // a Zarr store, which is a folder; else an HDF5 file
 };
 
 // What one file holds, or several that hold different channels at the same times
@@ -94,6 +97,10 @@ const FieldLayout& yearly_layout();
 const FieldLayout& pdebench_layout();
 const FieldLayout& well_layout();
 const FieldLayout& netcdf_layout();
+const FieldLayout& zarr_layout();
+// What a Zarr store holds, whose path that is. IoError; ConfigError for another layout than auto or
+// zarr.
+FieldFile describe_zarr(const std::string& path, const std::string& layout);
 
 // --- for layouts ---
 
@@ -107,13 +114,14 @@ Hdf5Dataset open_array(const Hdf5File& file, const std::string& name, std::size_
 inline constexpr std::int64_t most_channels = 1 << 14;
 inline constexpr std::int64_t most_coordinates = 1 << 20;
 // IoError unless `count` channels of the dataset `name` can be described.
-void check_channel_count(const Hdf5File& file, const std::string& name, std::int64_t count);
+void check_channel_count(const std::string& path, const std::string& name, std::int64_t count);
 // A one-dimensional dataset of numbers as it is, at most `most_coordinates` of them.
 std::vector<double> read_line(const Hdf5File& file, const std::string& name);
 // Refuses `name` unless its dimensions from `first` on are as long as the coordinates; says so
 // where they would be in another order.
-void check_axes(const Hdf5File& file, const std::string& name, std::span<const std::int64_t> shape,
-                std::size_t first, const std::vector<std::string>& axes,
+void check_axes(const std::string& path, const std::string& name,
+                std::span<const std::int64_t> shape, std::size_t first,
+                const std::vector<std::string>& axes,
                 const std::vector<std::vector<double>>& coordinates);
 // "equiangular", "legendre-gauss" or "regional" from degrees.
 std::string sphere_grid_of(const std::vector<double>& latitudes,

@@ -43,7 +43,7 @@ void read_coordinates(const Hdf5File& file, FieldFile& described) {
 // The points of space are the last dimensions of `shape`.
 void set_points(const Hdf5File& file, const std::string& name, std::span<const std::int64_t> shape,
                 std::size_t first, FieldFile& described) {
-  check_axes(file, name, shape, first, described.axes, described.coordinates);
+  check_axes(file.path(), name, shape, first, described.axes, described.coordinates);
   described.points.assign(shape.begin() + static_cast<std::ptrdiff_t>(first), shape.end());
 }
 
@@ -97,7 +97,7 @@ FieldFile describe_pairs(const Hdf5File& file, FieldFile described) {
   described.trajectories = solution.shape()[0];
   described.frames = 1;
   described.channels.push_back(place_of("nu", "nu", -1, 1));
-  check_channel_count(file, "tensor", solution.shape()[1]);
+  check_channel_count(file.path(), "tensor", solution.shape()[1]);
   for (std::int64_t channel = 0; channel < solution.shape()[1]; ++channel) {
     const bool single = solution.shape()[1] == 1;
     FieldPlace place =
@@ -174,7 +174,7 @@ FieldFile describe_groups(const Hdf5File& file) {
     const Hdf5Dataset dataset = open_array(file, name, space + 2, "[time, space…, channel]");
     if (shape.empty()) {
       shape = dataset.shape();
-      check_axes(file, name, shape, 1, described.axes, described.coordinates);
+      check_axes(file.path(), name, shape, 1, described.axes, described.coordinates);
       described.storage = storage_text(dataset);
     } else if (dataset.shape() != shape) {
       refuse_dataset(file, name,
@@ -185,7 +185,7 @@ FieldFile describe_groups(const Hdf5File& file) {
   described.points.assign(shape.begin() + 1, shape.end() - 1);
   described.trajectories = static_cast<std::int64_t>(described.groups.size());
   described.frames = shape.front();
-  check_channel_count(file, first + "/data", shape.back());
+  check_channel_count(file.path(), first + "/data", shape.back());
   for (std::int64_t channel = 0; channel < shape.back(); ++channel) {
     FieldPlace place;
     place.channel = shape.back() == 1 ? "data" : fmt::format("data_{}", channel);

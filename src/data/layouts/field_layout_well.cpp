@@ -96,7 +96,7 @@ void add_field(const Hdf5File& file, const std::string& field, int order, FieldF
                  fmt::format("[{}{}{}{}]", by_sample ? "trajectory, " : "", by_time ? "time, " : "",
                              fmt::join(dimensions, ", "), order > 0 ? ", component…" : ""));
   const std::vector<std::int64_t>& shape = dataset.shape();
-  check_axes(file, name, shape, first, dimensions, described.coordinates);
+  check_axes(file.path(), name, shape, first, dimensions, described.coordinates);
   const auto space_begin = shape.begin() + static_cast<std::ptrdiff_t>(first);
   const std::vector<std::int64_t> points(space_begin,
                                          space_begin + static_cast<std::ptrdiff_t>(space));
@@ -120,10 +120,10 @@ void add_field(const Hdf5File& file, const std::string& field, int order, FieldF
 
   std::int64_t components = 1;
   for (std::size_t axis = first + space; axis < shape.size(); ++axis) {
-    check_channel_count(file, name, shape[axis]);
+    check_channel_count(file.path(), name, shape[axis]);
     components *= shape[axis];
   }
-  check_channel_count(file, name,
+  check_channel_count(file.path(), name,
                       components + static_cast<std::int64_t>(described.channels.size()));
   FieldPlace place;
   place.dataset = name;

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/json_input.hpp"
+#include "data/fields/channel_units.hpp"
 #include "data/layouts/field_layout.hpp"
 
 namespace garonne::data {
@@ -131,12 +132,12 @@ FieldFile describe(const Hdf5File& file) {
   const Hdf5Dataset dataset = open_array(file, fields, 4, expected);
   const std::vector<std::int64_t>& shape = dataset.shape();
   const Metadata metadata = read_metadata(file.path());
-  check_channel_count(file, fields, shape[1]);
+  check_channel_count(file.path(), fields, shape[1]);
   described.storage = storage_text(dataset);
   described.frames = shape[0];
   described.points = {shape[2], shape[3]};
   read_coordinates(file, metadata, described);
-  check_axes(file, fields, shape, 2, described.axes, described.coordinates);
+  check_axes(file.path(), fields, shape, 2, described.axes, described.coordinates);
   if (described.coordinates.empty() && shape[2] > shape[3]) {
     refuse_dataset(file, fields,
                    fmt::format("{} is not {}: it would have more latitudes than longitudes; its "
@@ -148,6 +149,7 @@ FieldFile describe(const Hdf5File& file) {
   for (std::int64_t channel = 0; channel < shape[1]; ++channel) {
     FieldPlace place;
     place.channel = names[static_cast<std::size_t>(channel)];
+    place.units = usual_units(place.channel);
     place.dataset = fields;
     place.frame_axis = 0;
     place.fixed = {{1, channel}};

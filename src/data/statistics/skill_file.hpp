@@ -25,6 +25,7 @@ struct SkillSetting {
   std::vector<std::string> sources;       // "model", and what it is compared with
   std::vector<std::string> channels;      // that are predicted
   std::vector<double> row_weights;        // [points[0]]
+  std::vector<double> start_times;        // [samples] of what forecasts start from; NaN = unknown
   std::vector<std::int64_t> map_samples;  // numbers of the samples that maps are kept of
   std::vector<std::int64_t> map_leads;    // likewise, steps
   FieldDatasetInfo fields;                // points, axes, coordinates and grid of this

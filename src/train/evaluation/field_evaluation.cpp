@@ -10,9 +10,8 @@
 
 #include "base/error.hpp"
 #include "data/generate/shared_work.hpp"
-#include "exec/executor.hpp"
-#include "nn/fields/field_model.hpp"
 #include "train/evaluation/climatology.hpp"
+#include "train/evaluation/field_predictor.hpp"
 #include "train/evaluation/missing_values.hpp"
 #include "train/evaluation/power_spectrum.hpp"
 #include "train/evaluation/skill.hpp"
@@ -22,7 +21,6 @@ namespace {
 
 constexpr std::int64_t usual_lead_steps = 20;
 constexpr std::size_t most_spectra = 4;
-constexpr std::size_t most_map_leads = 3;
 
 void require_positive(const char* key, std::int64_t value) {
   if (value < 1) throw ConfigError(key, fmt::format("{}", value), "must be at least 1");
@@ -50,116 +48,6 @@ std::int64_t most_lead_steps(const data::FieldDataset& dataset, std::int64_t his
   }
   return most;
 }
-
-// One application of the model to a state in the units of the data.
-class Predictor {
- public:
-  Predictor(TrainedModel& trained, const FieldWorkload& workload)
-      : statistics_(workload.statistics()),
-        channels_(static_cast<std::size_t>(workload.facts().fields.target_channels)),
-        points_(workload.facts().fields.count()),
-        model_(nn::make_field_predictor(trained.config.model, one_step(workload), 1,
-                                        trained.setup.declaration)),
-        program_(forward_program(trained)),
-        prediction_(plan::replay(program_)) {
-    if (prediction_.peak_bytes > trained.budget_bytes) {
-      throw PlanError(prediction_.peak_bytes, trained.budget_bytes, "that is for a forecast");
-    }
-    machine_ = trained.machine();
-  }
-
-  // input [frames · channels, points…] is normalised in place; prediction [channels, points…].
-  void predict(std::vector<float> input, std::span<float> prediction) {
-    if (!executor_) executor_.emplace(model_, program_, machine_);
-    statistics_.inputs.normalise(0, points_, input);
-    exec::StepInputs inputs;
-    inputs.training = false;
-    inputs.load = [&](int) {
-      exec::HostBatch batch;
-      batch.samples = {0};
-      batch.fields["input"] = std::move(input);
-      return batch;
-    };
-    const exec::StepOutputs outputs = executor_->run(inputs);
-    peak_bytes_ = std::max(peak_bytes_, outputs.peak_bytes);
-    const auto points = static_cast<std::size_t>(points_);
-    expect(outputs.report.size() == points * channels_ && prediction.size() == points * channels_,
-           "a prediction has another size than its target");
-    for (std::size_t point = 0; point < points; ++point) {
-      for (std::size_t channel = 0; channel < channels_; ++channel) {
-        prediction[channel * points + point] =
-            static_cast<float>(outputs.report[point * channels_ + channel]);
-      }
-    }
-    statistics_.targets.restore(0, points_, prediction);
-  }
-
-  std::int64_t planned_peak_bytes() const { return prediction_.peak_bytes; }
-  std::int64_t peak_bytes() const { return peak_bytes_; }
-
- private:
-  static nn::FieldShape one_step(const FieldWorkload& workload) {
-    nn::FieldShape shape = workload.facts().fields;
-    shape.rollout = 1;
-    shape.push_forward = 0;
-    return shape;
-  }
-  plan::Program forward_program(const TrainedModel& trained) const {
-    plan::StepShape step = trained.setup.step;
-    step.micro_batches = 1;
-    return plan::make_forward_program(model_.graph, step, model_.graph.nodes.back().output);
-  }
-
-  const data::FieldStatistics& statistics_;
-  std::size_t channels_;
-  std::int64_t points_;
-  nn::Model model_;
-  plan::Program program_;
-  plan::Prediction prediction_;
-  exec::Machine machine_;
-  std::optional<exec::Executor> executor_;  // of members: made where they stay
-  std::int64_t peak_bytes_ = 0;
-};
-
-// The input of the model along a forecast: states [input channels, points…], oldest first.
-class Window {
- public:
-  Window(const data::FieldDatasetInfo& info, std::vector<float> loaded)
-      : frame_values_(loaded.size() / static_cast<std::size_t>(info.input_frames)),
-        values_(std::move(loaded)) {
-    const auto& targets = info.target_channels;
-    for (const auto& channel : info.input_channels) {
-      const auto found = std::find(targets.begin(), targets.end(), channel);
-      predicted_.push_back(found == targets.end() ? -1 : found - targets.begin());
-    }
-  }
-
-  const std::vector<float>& values() const { return values_; }
-  // Whether some channels come from the data all along.
-  bool prescribed() const {
-    return std::find(predicted_.begin(), predicted_.end(), -1) != predicted_.end();
-  }
-  // Moves on by one step. `state` [input channels, points…] is what the data hold at the new time,
-  // of which only channels that are not predicted are used.
-  void push(std::span<const float> prediction, std::vector<float> state) {
-    const std::size_t points = frame_values_ / predicted_.size();
-    for (std::size_t channel = 0; channel < predicted_.size(); ++channel) {
-      if (predicted_[channel] < 0) continue;
-      std::copy_n(prediction.begin() + predicted_[channel] * static_cast<std::ptrdiff_t>(points),
-                  points, state.begin() + static_cast<std::ptrdiff_t>(channel * points));
-    }
-    std::rotate(values_.begin(), values_.begin() + static_cast<std::ptrdiff_t>(frame_values_),
-                values_.end());
-    std::copy(state.begin(), state.end(),
-              values_.end() - static_cast<std::ptrdiff_t>(frame_values_));
-  }
-  std::size_t frame_values() const { return frame_values_; }
-
- private:
-  std::size_t frame_values_;
-  std::vector<float> values_;
-  std::vector<std::ptrdiff_t> predicted_;  // by input channel: which target it is; -1 = none
-};
 
 std::size_t place_of(const std::vector<std::int64_t>& values, std::int64_t wanted) {
   return static_cast<std::size_t>(std::find(values.begin(), values.end(), wanted) - values.begin());
@@ -203,10 +91,16 @@ FieldEvaluation::FieldEvaluation(TrainedModel& trained, const FieldWorkload& wor
   setting_.fields = info;
   find_starts(dataset);
   setting_.samples = static_cast<std::int64_t>(starts_.size());
+  if (info.has_times && !info.pairs) {
+    for (const std::int64_t start : starts_)
+      setting_.start_times.push_back(dataset.frame_time(start));
+  }
   for (std::int64_t map = 0; map < std::min(options_.maps, setting_.samples); ++map) {
     setting_.map_samples.push_back(samples_[static_cast<std::size_t>(map)]);
   }
-  setting_.map_leads = spread_leads(setting_.leads, most_map_leads);
+  if (options_.map_leads != 0) require_positive("--map-leads", options_.map_leads);
+  const std::int64_t map_leads = options_.map_leads == 0 ? setting_.leads : options_.map_leads;
+  setting_.map_leads = spread_leads(setting_.leads, static_cast<std::size_t>(map_leads));
 }
 
 void FieldEvaluation::find_starts(data::FieldDataset& dataset) {
@@ -264,7 +158,7 @@ class FieldEvaluation::Forecasts {
     for (auto* field : {&truth_, &forecast_, &persisted_, &usual_}) field->resize(values);
   }
 
-  const Predictor& predictor() const { return predictor_; }
+  const FieldPredictor& predictor() const { return predictor_; }
   // The parts of results that no forecast changes.
   data::SkillResults empty_results() const {
     data::SkillResults results;
@@ -313,7 +207,7 @@ class FieldEvaluation::Forecasts {
   const std::vector<std::int64_t>& starts_;
   const std::vector<std::int64_t>& samples_;
   data::FieldDataset dataset_;
-  Predictor predictor_;
+  FieldPredictor predictor_;
   Climatology climatology_;
   Weighting weighting_;
   PowerSpectrum spectrum_;
@@ -329,10 +223,7 @@ data::MadeSample FieldEvaluation::Forecasts::make(std::size_t number) {
   std::vector<float> loaded(static_cast<std::size_t>(info.input_values(info.points[0])));
   dataset_.read(samples_[number], {}, loaded.data(), nullptr);
   missing_.fill_inputs(loaded);
-  Window window(info, std::move(loaded));
-  const double start_seconds = info.has_times && !info.pairs
-                                   ? dataset_.sample_time(samples_[number])
-                                   : std::numeric_limits<double>::quiet_NaN();
+  ForecastWindow window(info, std::move(loaded));
   if (!info.pairs) {
     dataset_.read_frame(start, {}, nullptr, persisted_.data());
     missing_.fill_forecast(persisted_, persisted_);
@@ -342,7 +233,8 @@ data::MadeSample FieldEvaluation::Forecasts::make(std::size_t number) {
   std::vector<double> times;
   for (std::size_t lead = 0; lead < leads; ++lead) {
     const auto step = static_cast<std::int64_t>(lead) + 1;
-    times.push_back(start_seconds + static_cast<double>(step) * setting_.lead_seconds);
+    times.push_back(info.has_times && !info.pairs ? dataset_.frame_time(start + step * query_.lead)
+                                                  : std::numeric_limits<double>::quiet_NaN());
     predictor_.predict(window.values(), forecast_);
     std::vector<float> state;
     const bool goes_on = lead + 1 < leads;

@@ -19,7 +19,8 @@ struct FieldEvaluationOptions {
   std::int64_t lead_steps = 0;  // 0 = 20, or what the data hold; 1 for pairs
   std::string weighting = "auto";
   std::string climatology = "auto";
-  std::int64_t maps = 1;  // forecasts of which maps are kept
+  std::int64_t maps = 1;       // forecasts of which maps are kept
+  std::int64_t map_leads = 3;  // leads of these, evenly spread; 0 = all
 };
 
 // A forecast of which a map is kept, as SkillFile::write_map.

@@ -90,6 +90,30 @@ function colourBar(svg, left, right, top, table, low, high, name) {
   svg.append(shape("text", {x: (left + right) / 2, y: top + 23, "text-anchor": "middle"}, name));
 }
 
+// What is in the map of the world that the axes show, as one path: where it is wider than one turn around the
+// earth, again.
+function coastPath(x, y, xPlace, yPlace) {
+  const [west, east] = [Math.min(x.from, x.to), Math.max(x.from, x.to)];
+  const [south, north] = [Math.min(y.from, y.to), Math.max(y.from, y.to)];
+  const parts = [];
+  for (const turn of [-360, 0, 360]) {
+    for (const line of coastlines) {
+      const inside = line.some(([longitude, latitude]) => longitude + turn >= west && longitude + turn <= east &&
+          latitude >= south && latitude <= north);
+      if (!inside) continue;
+      parts.push("M" + line.map(([longitude, latitude]) =>
+          `${xPlace(longitude + turn).toFixed(1)} ${yPlace(latitude).toFixed(1)}`).join("L"));
+    }
+  }
+  return parts.join("");
+}
+
+function drawCoast(svg, name, path, left, top, width, height) {
+  svg.append(shape("clipPath", {id: name}, shape("rect", {x: left, y: top, width, height})));
+  for (const kind of ["coast below", "coast"])
+    svg.append(shape("path", {class: kind, d: path, "clip-path": `url(#${name})`}));
+}
+
 // The three maps side by side, or below each other where it is narrow.
 function mapsPicture(skill, field, channel, width) {
   const maps = skill.maps;
@@ -122,10 +146,13 @@ function mapsPicture(skill, field, channel, width) {
     const levels = levelsOf(found[key]);
     const holder = shape("foreignObject", {x: left, y: top, width: inner, height: tall},
         pixels(levels, table, maps.rows, maps.columns, y.flipped, x.flipped));
-    svg.append(shape("text", {class: "strong", x: left, y: top - 9}, title), holder,
-        shape("rect", {class: "frame", x: left, y: top, width: inner, height: tall}));
     const xPlace = linear(x.from, x.to, left, left + inner);
     const yPlace = linear(y.from, y.to, top, top + tall);
+    svg.append(shape("text", {class: "strong", x: left, y: top - 9}, title), holder);
+    if (x.degrees && y.degrees) {
+      drawCoast(svg, `coast-${number}`, coastPath(x, y, xPlace, yPlace), left, top, inner, tall);
+    }
+    svg.append(shape("rect", {class: "frame", x: left, y: top, width: inner, height: tall}));
     for (const value of axisMarks(x, Math.max(2, inner / 70))) {
       const at = xPlace(value);
       svg.append(shape("line", {class: "axis", x1: at, x2: at, y1: top + tall, y2: top + tall + 4}));
@@ -143,7 +170,7 @@ function mapsPicture(skill, field, channel, width) {
           shape("text", {x: left - 6, y: at + 4, "text-anchor": "end"}, y.text(value)));
     }
     colourBar(svg, left, left + inner, top + tall + 28, table, low, high,
-        number === 2 ? "error" : "");
+        [number === 2 ? "error" : "", unitOfChannel(skill, channel)].filter(Boolean).join(" in "));
     return {left, top, levels, low, high, title};
   });
   onHover(svg, (px, py) => {
@@ -177,7 +204,7 @@ function mapParts(skill, channel) {
       (field.time ? `, ${field.time}` : ` from sample ${maps.samples[field.sample]}`);
   const heading = element("h3", {});
   const name = () => heading.textContent =
-      `Maps of ${skill.channels[channel]}: ${title(maps.fields[chosen])}`;
+      `Maps of ${channelText(skill, channel)}: ${title(maps.fields[chosen])}`;
   name();
   const draw = showPicture(
       holder, (width) => mapsPicture(skill, maps.fields[chosen], channel, width));

@@ -16,7 +16,20 @@ function skillNumber(value) {
   return text.replace("-", "−");
 }
 
-const leadUnits = [["years", 365.2425 * 86400, 0.98], ["days", 86400, 3], ["hours", 3600, 0]];
+// The unit of a channel, empty where the data tell none, and its name with it.
+const unitOfChannel = (skill, channel) => (skill.units || [])[channel] || "";
+const channelText = (skill, channel) =>
+    skill.channels[channel] + (unitOfChannel(skill, channel) ? ` (${unitOfChannel(skill, channel)})` : "");
+
+// In days; in calendars whose years differ, of the step where that is of whole years.
+function yearDays(skill) {
+  const days = {"360_day": 360, noleap: 365, all_leap: 366}[skill.calendar];
+  if (days) return days;
+  const years = Math.round(skill.lead_seconds / 86400 / 365.2425);
+  const own = skill.lead_seconds / 86400 / years;
+  return years > 0 && Math.abs(own - 365.2425) < 1 ? own : 365.2425;
+}
+const leadUnits = (skill) => [["years", yearDays(skill) * 86400, 0.98], ["days", 86400, 3], ["hours", 3600, 0]];
 
 // What lead times are counted in: {label, of(step), text(step)}.
 function leadScale(skill) {
@@ -29,7 +42,7 @@ function leadScale(skill) {
     };
   }
   const unitOf = (step) =>
-      leadUnits.find(([, size, least]) => step * skill.lead_seconds >= least * size);
+      leadUnits(skill).find(([, size, least]) => step * skill.lead_seconds >= least * size);
   const [name, size] = unitOf(all);
   return {
     label: `lead (${name})`,
@@ -50,14 +63,15 @@ function seriesPath(points, kind, colour) {
   });
 }
 
+const bounded = (label) => label === "ACC";
+
 // One curve a source of forecasts, of values [source][lead].
 function leadPlot(holder, skill, label, values, description) {
   const scale = leadScale(skill);
   const leads = values[0].length;
   const known = values.flat().filter((value) => value !== null);
-  const bounded = label === "ACC";
-  const top = bounded ? 1 : 1.06 * largest([...known, 0]) || 1;
-  const bottom = bounded ? Math.min(0, Math.floor(5 * smallest([...known, 0])) / 5) : 0;
+  const top = bounded(label) ? 1 : 1.06 * largest([...known, 0]) || 1;
+  const bottom = bounded(label) ? Math.min(0, Math.floor(5 * smallest([...known, 0])) / 5) : 0;
   return showPicture(holder, (width) => {
     const plot = makePlot(width, 260, {from: 0, to: scale.of(leads), label: scale.label},
         {from: bottom, to: top, label}, description);
@@ -168,7 +182,7 @@ function skillTable(skill) {
           element("th", {scope: "col"}, "source"),
           heads.map((head) => element("th", {class: "number", scope: "col"}, head)))),
       element("tbody", {}, skill.channels.flatMap((channel, c) => skill.sources.map((source, s) =>
-          element("tr", {}, element("th", {scope: "row"}, s ? "" : channel),
+          element("tr", {}, element("th", {scope: "row"}, s ? "" : channelText(skill, c)),
               element("td", {}, source),
               keys.map((key) => element("td", {class: "number"}, skillNumber(skill[key][s][0][c])))))))));
 }
@@ -208,10 +222,11 @@ function drawSkill() {
         const used = skill.sources.map((source, s) => [source, skill[key][s].map((lead) => lead[channel])])
                          .filter(([, series]) => series.some((value) => value !== null));
         const shown = {...skill, sources: used.map(([source]) => source)};
+        const unit = bounded(label) ? "" : unitOfChannel(skill, channel);
         plots.append(element("div", {}, element("h3", {}, `${title}: ${skill.channels[channel]}`),
             legend(shown.sources.map((source) => [sourceStyles[source][0], source, sourceStyles[source][1]])),
             holder));
-        leadPlot(holder, shown, label, used.map(([, series]) => series),
+        leadPlot(holder, shown, unit ? `${label} (${unit})` : label, used.map(([, series]) => series),
             `${label} of ${skill.channels[channel]} by lead time`);
       }
       parts.push(plots);
@@ -234,7 +249,7 @@ function drawSkill() {
   };
   if (!rolled) place.append(skillTable(skill));
   if (skill.channels.length > 1) {
-    place.append(element("div", {class: "controls"}, selection("channel", skill.channels, show)));
+    place.append(element("div", {class: "controls"}, selection("channel", skill.channels.map((_, channel) => channelText(skill, channel)), show)));
   }
   place.append(body);
   show(0);

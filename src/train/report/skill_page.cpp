@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/json_input.hpp"
+#include "data/fields/cf_time.hpp"
 
 namespace garonne::train {
 namespace {
@@ -165,12 +166,16 @@ ordered_json SkillPage::to_json(const data::SkillSetting& setting,
                        {"samples", setting.samples},
                        {"pairs", setting.fields.pairs},
                        {"lead_seconds", setting.lead_seconds},
+                       {"calendar", setting.fields.has_times
+                                        ? ordered_json(data::calendar_name(setting.fields.calendar))
+                                        : ordered_json(nullptr)},
                        {"weighting", setting.weighting},
                        {"climatology", setting.climatology},
                        {"grid", setting.fields.grid},
                        {"points", setting.fields.points},
                        {"sources", setting.sources},
                        {"channels", setting.channels},
+                       {"units", setting.fields.target_units},
                        {"rmse", table(results.rmse)},
                        {"acc", table(results.anomaly_correlation)},
                        {"bias", table(results.bias)},

@@ -12,6 +12,7 @@
 #include "base/hash.hpp"
 #include "data/fields/field_stream.hpp"
 #include "data/file_identity.hpp"
+#include "nn/model_kind.hpp"
 
 namespace garonne::train {
 namespace {
@@ -206,7 +207,10 @@ bool has_validation(const RunConfig& config) {
 }
 
 FieldWorkload::FieldWorkload(const RunConfig& config)
-    : training_(open_training(config)), info_(training_.info()), loss_(config.train.loss) {
+    : training_(open_training(config)),
+      info_(training_.info()),
+      loss_(config.train.loss == "auto" ? nn::model_kind(config.model.kind).losses.front()
+                                        : config.train.loss) {
   if (has_validation(config)) {
     validation_ = data::FieldDataset::open(field_query(config, Part::Validation));
     check_same_fields(info_, validation_->info());

@@ -61,5 +61,41 @@ TEST(CfTime, DaysFollowEachOther) {
   }
 }
 
+// Dates as cftime makes them.
+TEST(CfTime, MonthsAndYearsStayMonthsAndYears) {
+  constexpr double day = 86400;
+  const auto after = [](const char* start, std::int64_t steps, double days, Calendar calendar) {
+    return format_time(time_after(*parse_time(start, calendar), steps, days * day, calendar),
+                       calendar);
+  };
+  EXPECT_EQ(after("2010-06-01", 1, 360, Calendar::Days360), "2011-06-01 00:00");
+  EXPECT_EQ(after("2010-02-30", 2, 30, Calendar::Days360), "2010-04-30 00:00");
+  EXPECT_EQ(after("2010-06-01", 4, 365, Calendar::Gregorian), "2014-06-01 00:00");
+  EXPECT_EQ(after("2012-02-29", 1, 365.25, Calendar::Standard), "2013-02-28 00:00");
+  EXPECT_EQ(after("2000-01-16T12:00", 13, 30.4, Calendar::Standard), "2001-02-16 12:00");
+  EXPECT_EQ(after("2000-01-31", 1, 31, Calendar::Days365), "2000-02-28 00:00");
+  EXPECT_EQ(after("1999-12-31 18:00", 1, 0.25, Calendar::Gregorian), "2000-01-01 00:00");
+  EXPECT_EQ(after("2000-01-01", 3, 10, Calendar::Gregorian), "2000-01-31 00:00");
+}
+
+TEST(CfTime, PeopleWriteTimes) {
+  const auto read = [](const char* text, Calendar calendar) {
+    const auto seconds = parse_time(text, calendar);
+    return seconds ? format_time(*seconds, calendar) : "none";
+  };
+  EXPECT_EQ(read("1979-01-02", Calendar::Gregorian), "1979-01-02 00:00");
+  EXPECT_EQ(read("1979-01-02T06:30", Calendar::Gregorian), "1979-01-02 06:30");
+  EXPECT_EQ(read("1979-01-02 06:30:30", Calendar::Gregorian), "1979-01-02 06:31");
+  EXPECT_EQ(read("2001-02-30", Calendar::Days360), "2001-02-30 00:00");
+  for (const char* text : {"", "1979", "1979-01", "2001-02-30", "1979-13-01", "1979-01-02T",
+                           "1979-01-02 24:00", "1979-01-02 06:30 UTC", "1979-01-02x", "last"}) {
+    EXPECT_EQ(read(text, Calendar::Gregorian), "none") << text;
+  }
+  for (const char* name :
+       {"standard", "proleptic_gregorian", "julian", "360_day", "noleap", "all_leap"}) {
+    EXPECT_STREQ(calendar_name(*calendar_named(name)), name);
+  }
+}
+
 }  // namespace
 }  // namespace garonne::data

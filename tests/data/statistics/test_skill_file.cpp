@@ -35,6 +35,9 @@ SkillSetting small_setting() {
   setting.fields.axes = {"latitude", "longitude"};
   setting.fields.coordinates = {{45, 30}, {}};
   setting.fields.grid = "regional";
+  setting.fields.target_units = {"K", ""};
+  setting.fields.has_times = true;
+  setting.fields.calendar = Calendar::Days360;
   return setting;
 }
 
@@ -72,7 +75,7 @@ TEST(SkillFile, ComesBack) {
 
   const Hdf5File file = Hdf5File::open(path);
   EXPECT_EQ(file.string_attribute("format"), "garonne.skill");
-  EXPECT_EQ(file.integer_attribute("format_version"), 1);
+  EXPECT_EQ(file.integer_attribute("format_version"), 2);
   EXPECT_EQ(file.string_attribute("weighting"), "cell-area");
   EXPECT_EQ(file.string_attribute("climatology"), "mean of 9 frames");
   EXPECT_EQ(file.integer_attribute("step"), 40);
@@ -88,14 +91,24 @@ TEST(SkillFile, ComesBack) {
   EXPECT_EQ(file.attributes("spectra").text("kind"), "zonal");
   EXPECT_EQ(file.dataset("spectra/truth").shape(), (Shape{2, 2, 3}));
   EXPECT_EQ(file.dataset("spectra/model").read_all<double>(), results.model_spectrum);
-  EXPECT_EQ(file.dataset("coordinates/latitude").read_all<double>(), (std::vector<double>{45, 30}));
-  EXPECT_FALSE(file.has_dataset("coordinates/longitude"));
+  EXPECT_EQ(file.dataset("latitude").read_all<double>(), (std::vector<double>{45, 30}));
+  EXPECT_EQ(file.dataset("longitude").shape(), (Shape{4}));
+  EXPECT_EQ(file.dimension_scales("rmse"), (std::vector<std::string>{"source", "lead", "channel"}));
+  EXPECT_EQ(file.dimension_scales("row_weight"), (std::vector<std::string>{"latitude"}));
+  EXPECT_EQ(file.dimension_scales("maps/truth"),
+            (std::vector<std::string>{"maps/sample", "maps/lead", "maps/channel", "maps/latitude",
+                                      "maps/longitude"}));
+  EXPECT_EQ(file.dataset("channel_units").read_texts(), (std::vector<std::string>{"K", ""}));
+  EXPECT_EQ(file.dataset("lead_time").read_all<std::int64_t>(), (Shape{6, 12, 18}));
+  EXPECT_EQ(file.attributes("lead_time").text("units"), "hours");
   EXPECT_EQ(file.dataset("maps/sample").read_all<std::int64_t>(), (Shape{0, 7}));
   EXPECT_EQ(file.dataset("maps/truth").shape(), (Shape{2, 2, 2, 2, 4}));
   std::vector<float> kept(16);
   file.dataset("maps/forecast").read_box<float>(Shape{1, 0, 0, 0, 0}, Shape{1, 1, 2, 2, 4}, kept);
   EXPECT_EQ(kept, forecast);
   EXPECT_EQ(file.dataset("maps/time").read_all<double>()[2], 3600);
+  EXPECT_EQ(file.attributes("maps/time").text("calendar"), "360_day");
+  EXPECT_EQ(file.attributes("maps/time").text("units"), "seconds since 1970-01-01 00:00:00");
 }
 
 TEST(SkillFile, WhatIsNotFinishedIsNotThere) {

@@ -1,0 +1,134 @@
+// `garonne forecast`: fields of the future as CF netCDF-4.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/bytes.hpp"
+#include "base/key_limits.hpp"
+#include "command.hpp"
+#include "counts.hpp"
+#include "train/evaluation/field_forecast.hpp"
+#include "train/workload/workload_kind.hpp"
+
+namespace garonne::apps {
+namespace {
+
+struct ForecastOptions {
+  std::string run;
+  std::int64_t step = -1;
+  std::string output;
+  train::FieldForecastOptions forecast;
+  bool json = false;
+};
+
+void print_summary(const ForecastOptions& options, const train::FieldForecast& forecast) {
+  const data::ForecastSetting& setting = forecast.setting();
+  const auto starts = setting.starts.size();
+  fmt::print("step {}: {} forecast{} of {} step{}", setting.step, starts, starts == 1 ? "" : "s",
+             setting.leads, setting.leads == 1 ? "" : "s");
+  if (setting.members > 1) {
+    fmt::print(", {} members with noise of {:g} deviations", setting.members, setting.noise);
+  }
+  if (setting.fields.has_times) {
+    const auto time = [&](double seconds) {
+      return data::format_time(seconds, setting.fields.calendar);
+    };
+    fmt::print(", from {} to {}", time(setting.starts.front()), time(setting.valid_times.back()));
+  }
+  if (forecast.found() > 0) {
+    fmt::print("\nwent on behind {} of {} steps", forecast.found(),
+               forecast.found() + forecast.made());
+  }
+  fmt::print("\npeak {} of {} planned · {}\n", format_bytes(forecast.peak_bytes()),
+             format_bytes(forecast.planned_peak_bytes()), options.output);
+}
+
+ExitCode make_forecast(const ForecastOptions& options, dist::Session& session) {
+  train::TrainedModel trained = train::open_trained_model(options.run, options.step, session);
+  std::unique_ptr<train::Workload> workload;
+  session.agree([&] {
+    train::expect_model_of(train::fields_kind(), trained.config.model.kind, "garonne forecast",
+                           options.run);
+    workload = train::open_workload(trained.config);
+  });
+  dist::agree_on(session, [&] { return workload->contents(); });
+  const auto& fields = dynamic_cast<const train::FieldWorkload&>(*workload);
+  std::optional<train::FieldForecast> forecast;
+  std::optional<data::ForecastFile> file;
+  session.agree([&] {
+    forecast.emplace(trained, fields, options.run, options.forecast);
+    if (session.rank() == 0) file.emplace(options.output, forecast->setting());
+  });
+  forecast->run(session, file ? &*file : nullptr, /*show_progress=*/true);
+  session.agree([&] {
+    if (file) file->publish();
+  });
+  if (session.rank() != 0) return ExitCode::Done;
+  if (options.json) {
+    const data::ForecastSetting& setting = forecast->setting();
+    const nlohmann::ordered_json result = {{"run", options.run},
+                                           {"step", setting.step},
+                                           {"output", options.output},
+                                           {"starts", setting.starts.size()},
+                                           {"members", setting.members},
+                                           {"steps", setting.leads},
+                                           {"steps_found", forecast->found()},
+                                           {"steps_made", forecast->made()},
+                                           {"peak_bytes", forecast->peak_bytes()},
+                                           {"planned_peak_bytes", forecast->planned_peak_bytes()}};
+    fmt::print("{}\n", result.dump(2));
+  } else {
+    print_summary(options, *forecast);
+  }
+  return ExitCode::Done;
+}
+
+}  // namespace
+
+void add_forecast(CLI::App& app, Chosen& chosen) {
+  CLI::App* command = app.add_subcommand(
+      "forecast",
+      "fields that the model of a run forecasts, as CF netCDF-4; ranks share starts and members, "
+      "and what was ended goes on when it is started again");
+  const auto options = std::make_shared<ForecastOptions>();
+  train::FieldForecastOptions& forecast = options->forecast;
+  command->add_option("run", options->run, "run directory")->required();
+  command->add_option("--output", options->output, "the netCDF file to write")->required();
+  command->add_option("--steps", forecast.steps, "steps of the model into the future")
+      ->required()
+      ->check(count());
+  command
+      ->add_option("--from", forecast.from,
+                   "states to start from: dates YYYY-MM-DD[THH:MM], or numbers of frames from 0, "
+                   "comma-separated [the last frame]")
+      ->delimiter(',')
+      ->option_text("DATE,…");
+  command
+      ->add_option("--data", forecast.data,
+                   "files of the states to start from [the validation data of the run, or those "
+                   "that it trained on]")
+      ->option_text("PATH");
+  command->add_option("--members", forecast.members, "of an ensemble; the first one has no noise")
+      ->check(count())
+      ->capture_default_str();
+  command
+      ->add_option("--noise", forecast.noise,
+                   "of the initial states of the other members, in deviations of each channel")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--seed", forecast.seed, "of the noise")->capture_default_str();
+  command->add_option("--compression", forecast.compression, "level of deflate, 0 to 9")
+      ->check(CLI::Range(0, 9))
+      ->capture_default_str();
+  command
+      ->add_option("--step", options->step,
+                   "a saved step; 0 = the initialisation [the newest checkpoint]")
+      ->check(count(0, most_steps));
+  command->add_flag("--json", options->json, "print JSON");
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) { return make_forecast(*options, session); };
+  });
+}
+
+}  // namespace garonne::apps

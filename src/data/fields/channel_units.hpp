@@ -1,0 +1,12 @@
+// Units of channels by the names that reanalyses have them under. For the sources of this room.
+#pragma once
+
+#include <string>
+
+namespace garonne::data {
+
+// Of makani's names of ERA5's variables ("t2m", "z500", "tcwv"), as ECMWF's parameter database has
+// them; empty for any other name.
+std::string usual_units(const std::string& channel);
+
+}  // namespace garonne::data

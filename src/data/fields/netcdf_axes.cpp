@@ -1,0 +1,104 @@
+#include "data/fields/netcdf_axes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+namespace garonne::data {
+
+std::vector<std::string> netcdf_names(const std::vector<std::string>& channels,
+                                      const std::vector<std::string>& taken) {
+  std::vector<std::string> names;
+  const auto used = [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end() ||
+           std::find(taken.begin(), taken.end(), name) != taken.end();
+  };
+  for (const std::string& channel : channels) {
+    std::string name;
+    for (const char letter : channel) {
+      const bool plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_';
+      name += plain ? letter : '_';
+    }
+    if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) != 0) {
+      name.insert(0, "field_");
+    }
+    const std::string plain = name;
+    for (int number = 2; used(name); ++number) name = fmt::format("{}_{}", plain, number);
+    names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string> write_axes(Hdf5File& file, const std::string& group,
+                                    const FieldDatasetInfo& fields) {
+  std::vector<std::string> wanted;
+  for (std::size_t axis = 0; axis < fields.points.size(); ++axis) {
+    const bool named = axis < fields.axes.size() && !fields.axes[axis].empty();
+    wanted.push_back(named ? fields.axes[axis] : fmt::format("axis_{}", axis));
+  }
+  const std::vector<std::string> names =
+      netcdf_names(wanted, {"time", "lead", "realization", "valid_time", "finished", "source",
+                            "channel", "sample", "row_weight"});
+  for (std::size_t axis = 0; axis < names.size(); ++axis) {
+    const std::string path = group + names[axis];
+    const bool known = axis < fields.coordinates.size() && !fields.coordinates[axis].empty();
+    if (!known) {
+      file.create_dimension(path, fields.points[axis]);
+      continue;
+    }
+    const std::vector<double>& values = fields.coordinates[axis];
+    const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(values.size())};
+    file.create_array<double>(path, shape).write<double>(0, values);
+    file.make_scale(path);
+    const bool latitude = names[axis] == "latitude";
+    if (!latitude && names[axis] != "longitude") continue;
+    Hdf5Attributes attributes = file.attributes(path);
+    attributes.write("standard_name", names[axis]);
+    attributes.write("units", std::string(latitude ? "degrees_north" : "degrees_east"));
+    attributes.write("axis", std::string(latitude ? "Y" : "X"));
+  }
+  return names;
+}
+
+void write_times(Hdf5File& file, const std::string& name, const std::vector<std::int64_t>& shape,
+                 std::span<const double> seconds, Calendar calendar) {
+  const std::vector<std::int64_t> origin(shape.size(), 0);
+  file.create_array<double>(name, shape).write_box<double>(origin, shape, seconds);
+  Hdf5Attributes attributes = file.attributes(name);
+  attributes.write("units", std::string(seconds_units));
+  attributes.write("calendar", std::string(calendar_name(calendar)));
+}
+
+void write_numbers(Hdf5File& file, const std::string& name, std::span<const std::int64_t> numbers) {
+  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(numbers.size())};
+  file.create_array<std::int64_t>(name, shape).write<std::int64_t>(0, numbers);
+  file.make_scale(name);
+}
+
+void write_leads(Hdf5File& file, const std::string& name, std::span<const std::int64_t> steps,
+                 double step_seconds) {
+  const double hours = step_seconds / 3600;
+  const bool whole_hours = hours == std::floor(hours);
+  std::vector<std::int64_t> values;
+  for (const std::int64_t step : steps) {
+    const double count = static_cast<double>(step);
+    values.push_back(step_seconds <= 0 ? step
+                     : whole_hours     ? std::llround(count * hours)
+                                       : std::llround(count * step_seconds));
+  }
+  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(values.size())};
+  file.create_array<std::int64_t>(name, shape).write<std::int64_t>(0, values);
+  Hdf5Attributes attributes = file.attributes(name);
+  if (step_seconds <= 0) {
+    attributes.write("long_name", std::string("steps of the model"));
+    return;
+  }
+  attributes.write("standard_name", std::string("forecast_period"));
+  attributes.write("units", std::string(whole_hours ? "hours" : "seconds"));
+  // What tells xarray that it is a length of time.
+  attributes.write("dtype", std::string("timedelta64[ns]"));
+}
+
+}  // namespace garonne::data

@@ -1,0 +1,267 @@
+#include "data/layouts/cf_source.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "base/error.hpp"
+#include "base/printable.hpp"
+
+namespace garonne::data {
+namespace {
+
+enum class Role { Time, Row, Column, Member, Level };
+
+// What netCDF writes where nothing was written, unless the file says otherwise.
+constexpr double default_fill_float = 9.9692099683868690e+36;
+constexpr double default_fill_int16 = -32767;
+constexpr double default_fill_int32 = -2147483647;
+
+[[noreturn]] void refuse(const CfSource& source, const std::string& name, const std::string& what) {
+  throw IoError(source.path(), fmt::format("dataset \"{}\": {}", printable(name), what));
+}
+
+template <std::size_t count>
+bool one_of(const std::string& text, const std::array<const char*, count>& known) {
+  return std::find(known.begin(), known.end(), text) != known.end();
+}
+
+Role role_of(const CfSource& source, const std::string& dimension) {
+  static constexpr std::array north = {"degrees_north", "degree_north", "degree_N",
+                                       "degrees_N",     "degreeN",      "degreesN"};
+  static constexpr std::array east = {"degrees_east", "degree_east", "degree_E",
+                                      "degrees_E",    "degreeE",     "degreesE"};
+  static constexpr std::array members = {"realization", "number", "member", "ensemble", "ens"};
+  const std::string units = source.text(dimension, "units");
+  const std::string standard = source.text(dimension, "standard_name");
+  const std::string axis = source.text(dimension, "axis");
+  if (is_cf_time(units) || standard == "time" || axis == "T") return Role::Time;
+  if (one_of(units, north) || standard == "latitude" || standard == "projection_y_coordinate" ||
+      axis == "Y") {
+    return Role::Row;
+  }
+  if (one_of(units, east) || standard == "longitude" || standard == "projection_x_coordinate" ||
+      axis == "X") {
+    return Role::Column;
+  }
+  if (standard == "realization" || one_of(dimension, members)) return Role::Member;
+  // Some files name their dimensions and say no more.
+  if (dimension == "time") return Role::Time;
+  if (dimension == "lat" || dimension == "latitude") return Role::Row;
+  if (dimension == "lon" || dimension == "longitude") return Role::Column;
+  return Role::Level;
+}
+
+// A variable on a grid: its dimensions and where each role is among them (-1 = nowhere).
+struct Variable {
+  std::string name;
+  std::vector<std::string> dimensions;
+  std::map<Role, int> axes;
+  int axis(Role role) const {
+    const auto found = axes.find(role);
+    return found == axes.end() ? -1 : found->second;
+  }
+  std::string dimension(Role role) const {
+    const int place = axis(role);
+    return place < 0 ? "" : dimensions[static_cast<std::size_t>(place)];
+  }
+};
+
+// Empty for what is not a variable on a grid of rows and columns.
+std::optional<Variable> read_variable(const CfSource& source, const std::string& name) {
+  Variable variable;
+  variable.name = name;
+  variable.dimensions = source.dimensions(name);
+  for (std::size_t axis = 0; axis < variable.dimensions.size(); ++axis) {
+    const std::string& dimension = variable.dimensions[axis];
+    if (dimension.empty()) return std::nullopt;
+    const auto [place, fresh] =
+        variable.axes.emplace(role_of(source, dimension), static_cast<int>(axis));
+    if (!fresh) return std::nullopt;
+  }
+  const int row = variable.axis(Role::Row);
+  const int column = variable.axis(Role::Column);
+  if (row < 0 || column < 0) return std::nullopt;
+  const int last = static_cast<int>(variable.dimensions.size()) - 1;
+  if (source.transposes() && row == last && column == last - 1) return variable;
+  if (row != last - 1 || column != last) {
+    refuse(source, name,
+           fmt::format("its dimensions are ({}); the last two should be latitude, then "
+                       "longitude: its axes are swapped",
+                       printable(fmt::format("{}", fmt::join(variable.dimensions, ", ")))));
+  }
+  return variable;
+}
+
+// Exactly one; empty where there is no such attribute.
+std::optional<double> number_of(const CfSource& source, const std::string& name,
+                                const char* attribute) {
+  const std::vector<double> all = source.numbers(name, attribute);
+  if (all.empty()) return std::nullopt;
+  if (all.size() == 1) return all[0];
+  refuse(source, name, fmt::format("attribute \"{}\" is not a single value", attribute));
+}
+
+// Packing and missing values, of the variable's attributes.
+void read_packing(const CfSource& source, const std::string& name, const CfArray& array,
+                  FieldPlace& place) {
+  place.scale = number_of(source, name, "scale_factor").value_or(1);
+  place.offset = number_of(source, name, "add_offset").value_or(0);
+  for (const char* attribute : {"_FillValue", "missing_value"}) {
+    for (const double value : source.numbers(name, attribute)) place.missing.push_back(value);
+  }
+  if (array.fill) {
+    place.missing.push_back(*array.fill);
+  } else if (source.numbers(name, "_FillValue").empty()) {
+    if (array.type.family == NumberFamily::Floating) {
+      // As HDF5 widens the float of that name, and the double itself.
+      place.missing.push_back(static_cast<double>(static_cast<float>(default_fill_float)));
+      place.missing.push_back(default_fill_float);
+    } else if (array.type.family == NumberFamily::Signed && array.type.bytes == 2) {
+      place.missing.push_back(default_fill_int16);
+    } else if (array.type.family == NumberFamily::Signed && array.type.bytes == 4) {
+      place.missing.push_back(default_fill_int32);
+    }
+  }
+  const std::vector<double> range = source.numbers(name, "valid_range");
+  if (range.size() == 2) std::tie(place.least, place.greatest) = std::tuple(range[0], range[1]);
+  place.least = number_of(source, name, "valid_min").value_or(place.least);
+  place.greatest = number_of(source, name, "valid_max").value_or(place.greatest);
+}
+
+void add_channels(const CfSource& source, const Variable& variable, FieldFile& described) {
+  const CfArray array = source.array(
+      variable.name, variable.dimensions.size(),
+      fmt::format("({})", printable(fmt::format("{}", fmt::join(variable.dimensions, ", ")))));
+  FieldPlace place;
+  place.dataset = variable.name;
+  place.trajectory_axis = variable.axis(Role::Member);
+  place.frame_axis = variable.axis(Role::Time);
+  place.space_axis = std::min(variable.axis(Role::Row), variable.axis(Role::Column));
+  place.transposed = variable.axis(Role::Column) < variable.axis(Role::Row);
+  place.constant = place.frame_axis < 0;
+  read_packing(source, variable.name, array, place);
+  place.units = source.text(variable.name, "units");
+  std::vector<std::string> axes = described.axes;
+  std::vector<std::vector<double>> coordinates = described.coordinates;
+  if (place.transposed) {
+    std::swap(axes[0], axes[1]);
+    std::swap(coordinates[0], coordinates[1]);
+  }
+  check_axes(source.path(), variable.name, array.shape, static_cast<std::size_t>(place.space_axis),
+             axes, coordinates);
+  if (place.frame_axis >= 0) {
+    const std::int64_t frames = array.shape[static_cast<std::size_t>(place.frame_axis)];
+    if (frames != described.frames) {
+      refuse(source, variable.name,
+             fmt::format("has {} frames where \"{}\" has {} times", frames,
+                         printable(variable.dimension(Role::Time)), described.frames));
+    }
+  }
+  if (place.trajectory_axis >= 0) {
+    described.trajectories = array.shape[static_cast<std::size_t>(place.trajectory_axis)];
+  }
+  if (described.storage.empty() && !place.constant) described.storage = array.storage;
+  const int level = variable.axis(Role::Level);
+  const std::int64_t levels = level < 0 ? 1 : array.shape[static_cast<std::size_t>(level)];
+  check_channel_count(source.path(), variable.name,
+                      levels + static_cast<std::int64_t>(described.channels.size()));
+  std::vector<double> values;
+  const std::string level_name = variable.dimension(Role::Level);
+  if (levels > 1 && source.has(level_name)) values = source.line(level_name);
+  for (std::int64_t number = 0; number < levels; ++number) {
+    place.channel = variable.name;
+    if (level >= 0) place.fixed = {{level, number}};
+    if (levels > 1) {
+      const double value = static_cast<std::int64_t>(values.size()) == levels
+                               ? values[static_cast<std::size_t>(number)]
+                               : static_cast<double>(number);
+      place.channel = fmt::format("{}_{:g}", variable.name, value);
+    }
+    described.channels.push_back(place);
+  }
+}
+
+void read_times(const CfSource& source, const std::string& name, FieldFile& described) {
+  described.times = source.line(name);
+  described.frames = static_cast<std::int64_t>(described.times.size());
+  const std::string units = source.text(name, "units");
+  if (!is_cf_time(units)) return;
+  std::string calendar_name = source.text(name, "calendar");
+  if (calendar_name.empty()) calendar_name = "standard";
+  const std::optional<Calendar> calendar = calendar_named(calendar_name);
+  if (!calendar) {
+    refuse(source, name, fmt::format("the calendar \"{}\" is not known", printable(calendar_name)));
+  }
+  const std::optional<CfTime> time = parse_cf_time(units, *calendar);
+  if (!time) {
+    refuse(source, name,
+           fmt::format("units \"{}\" are no definite time in the calendar \"{}\"", printable(units),
+                       printable(calendar_name)));
+  }
+  for (double& value : described.times) value = value * time->unit_seconds + time->origin_seconds;
+  described.dated = true;
+  described.calendar = *calendar;
+}
+
+// Latitude, longitude and time dimensions.
+using Grid = std::tuple<std::string, std::string, std::string>;
+
+}  // namespace
+
+FieldFile describe_cf(const CfSource& source) {
+  std::vector<Variable> variables;
+  std::map<Grid, int> grids;
+  std::map<Grid, int> constant_grids;
+  const auto grid_of = [](const Variable& variable) {
+    return Grid(variable.dimension(Role::Row), variable.dimension(Role::Column),
+                variable.dimension(Role::Time));
+  };
+  for (const std::string& name : source.names()) {
+    std::optional<Variable> variable = read_variable(source, name);
+    if (!variable) continue;
+    ++(variable->axis(Role::Time) >= 0 ? grids : constant_grids)[grid_of(*variable)];
+    variables.push_back(std::move(*variable));
+  }
+  // Orography and the like often have a file of their own.
+  if (grids.empty()) grids = std::move(constant_grids);
+  if (grids.empty()) {
+    throw IoError(source.path(),
+                  fmt::format("no variable with the dimensions (time, latitude, "
+                              "longitude) among the datasets {}",
+                              printable(fmt::format("{}", fmt::join(source.names(), ", ")), 600)));
+  }
+  // The grid that most variables are on.
+  const Grid grid =
+      std::max_element(grids.begin(), grids.end(), [](const auto& one, const auto& other) {
+        return one.second < other.second;
+      })->first;
+  const auto& [row, column, time] = grid;
+  FieldFile described;
+  described.axes = {row, column};
+  described.coordinates = {source.line(row), source.line(column)};
+  described.points = {static_cast<std::int64_t>(described.coordinates[0].size()),
+                      static_cast<std::int64_t>(described.coordinates[1].size())};
+  if (!time.empty()) read_times(source, time, described);
+  for (const Variable& variable : variables) {
+    const bool same_grid =
+        variable.dimension(Role::Row) == row && variable.dimension(Role::Column) == column;
+    const std::string of_variable = variable.dimension(Role::Time);
+    if (same_grid && (of_variable == time || of_variable.empty())) {
+      add_channels(source, variable, described);
+    }
+  }
+  const std::string units = source.text(row, "units");
+  const bool degrees = units.find("deg") != std::string::npos;
+  described.grid =
+      degrees ? sphere_grid_of(described.coordinates[0], described.coordinates[1]) : "regional";
+  if (degrees) described.axes = {"latitude", "longitude"};
+  return described;
+}
+
+}  // namespace garonne::data
