@@ -48,7 +48,8 @@ function(garonne_room room)
 
   if(ROOM_SOURCES)
     add_library(${target} STATIC ${ROOM_SOURCES} ${ROOM_HEADERS} ${ROOM_PRIVATE_HEADERS})
-    target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/src")
+    target_include_directories(${target} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>"
+      "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/garonne>")
     target_link_libraries(${target} PUBLIC ${used_rooms} ${ROOM_LINK}
       PRIVATE ${ROOM_PRIVATE_LINK} garonne_warnings)
     target_compile_definitions(${target} PRIVATE ${ROOM_DEFINITIONS})

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <string>
 
@@ -44,6 +45,15 @@ OpenBlas open_library() {
   std::string path;
 #ifdef GARONNE_OPENBLAS_LIBRARY
   path = GARONNE_OPENBLAS_LIBRARY;
+  // An installed tree has its own, wherever it was moved to.
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (!path.empty() && !error) {
+    const fs::path own = program.parent_path().parent_path() / GARONNE_LIBRARY_FOLDER / "garonne" /
+                         fs::path(path).filename();
+    if (fs::exists(own, error)) path = own.string();
+  }
 #endif
   if (const char* given = std::getenv("GARONNE_OPENBLAS")) path = given;
   OpenBlas library;
