@@ -90,28 +90,47 @@ function colourBar(svg, left, right, top, table, low, high, name) {
   svg.append(shape("text", {x: (left + right) / 2, y: top + 23, "text-anchor": "middle"}, name));
 }
 
-// What is in the map of the world that the axes show, as one path: where it is wider than one turn around the
-// earth, again.
+// The part of a segment that is within a box, by Liang and Barsky, "A new concept and method for line clipping" (1984);
+// null where there is none.
+function clipped([x0, y0], [x1, y1], box) {
+  let [enter, leave] = [0, 1];
+  for (const [step, room] of [[x0 - x1, x0 - box.west], [x1 - x0, box.east - x0], [y0 - y1, y0 - box.south],
+         [y1 - y0, box.north - y0]]) {
+    if (step === 0) {
+      if (room < 0) return null;
+    } else if (step < 0) {
+      enter = Math.max(enter, room / step);
+    } else {
+      leave = Math.min(leave, room / step);
+    }
+  }
+  if (enter > leave) return null;
+  return [enter, leave].map((part) => [x0 + part * (x1 - x0), y0 + part * (y1 - y0)]);
+}
+
+// The coast within the axes as one path: where they are wider than one turn around the earth, again.
 function coastPath(x, y, xPlace, yPlace) {
-  const [west, east] = [Math.min(x.from, x.to), Math.max(x.from, x.to)];
-  const [south, north] = [Math.min(y.from, y.to), Math.max(y.from, y.to)];
+  const box = {
+    west: Math.min(x.from, x.to),
+    east: Math.max(x.from, x.to),
+    south: Math.min(y.from, y.to),
+    north: Math.max(y.from, y.to),
+  };
+  const place = ([longitude, latitude]) => `${xPlace(longitude).toFixed(1)} ${yPlace(latitude).toFixed(1)}`;
   const parts = [];
   for (const turn of [-360, 0, 360]) {
     for (const line of coastlines) {
-      const inside = line.some(([longitude, latitude]) => longitude + turn >= west && longitude + turn <= east &&
-          latitude >= south && latitude <= north);
-      if (!inside) continue;
-      parts.push("M" + line.map(([longitude, latitude]) =>
-          `${xPlace(longitude + turn).toFixed(1)} ${yPlace(latitude).toFixed(1)}`).join("L"));
+      let last = "";
+      for (let i = 1; i < line.length; ++i) {
+        const segment = clipped([line[i - 1][0] + turn, line[i - 1][1]], [line[i][0] + turn, line[i][1]], box);
+        if (!segment) continue;
+        const [from, to] = segment.map(place);
+        parts.push(from === last ? `L${to}` : `M${from}L${to}`);
+        last = to;
+      }
     }
   }
   return parts.join("");
-}
-
-function drawCoast(svg, name, path, left, top, width, height) {
-  svg.append(shape("clipPath", {id: name}, shape("rect", {x: left, y: top, width, height})));
-  for (const kind of ["coast below", "coast"])
-    svg.append(shape("path", {class: kind, d: path, "clip-path": `url(#${name})`}));
 }
 
 // The three maps side by side, or below each other where it is narrow.
@@ -150,7 +169,8 @@ function mapsPicture(skill, field, channel, width) {
     const yPlace = linear(y.from, y.to, top, top + tall);
     svg.append(shape("text", {class: "strong", x: left, y: top - 9}, title), holder);
     if (x.degrees && y.degrees) {
-      drawCoast(svg, `coast-${number}`, coastPath(x, y, xPlace, yPlace), left, top, inner, tall);
+      const d = coastPath(x, y, xPlace, yPlace);
+      svg.append(shape("path", {class: "coast below", d}), shape("path", {class: "coast", d}));
     }
     svg.append(shape("rect", {class: "frame", x: left, y: top, width: inner, height: tall}));
     for (const value of axisMarks(x, Math.max(2, inner / 70))) {
