@@ -41,7 +41,8 @@ class TruthTest(unittest.TestCase):
             with self.subTest(point["id"]):
                 self.assertTrue(point["note"])
                 self.assertEqual(point["gpus"], point["data"] * point["pipeline"] * point["tensor"])
-                self.assertTrue((TRUTH / "machines" / f"{point['machine']}.toml").is_file())
+                for folder in ("machines", "data_sheets"):
+                    self.assertTrue((TRUTH / folder / f"{point['machine']}.toml").is_file())
                 self.assertIn(point["recompute"], bench.PLANS)
 
     def test_at_most_twelve_constants_are_fitted(self):
@@ -93,9 +94,9 @@ class TruthTest(unittest.TestCase):
             path.write_text(json.dumps({"points": some}))
             constants = pathlib.Path(folder) / "constants.json"
             constants.write_text(json.dumps({"constants": [
-                {"key": "device.efficiency", "value": 0.35, "of": "eager", "fitted_on": "vtrain_single", "published": "0.7"},
-                {"key": "link.inside_node.bytes_per_second", "value": 1e11, "of": "all", "machine": "selene",
-                 "fitted_on": "korthikanti_22", "published": "300e9"}]}))
+                {"key": "device.efficiency", "value": 0.2, "of": "eager", "fitted_on": "vtrain_single", "published": "0.7"},
+                {"key": "link.inside_node.curve_bytes_per_second", "scale": 0.5, "of": "all", "machine": "selene",
+                 "fitted_on": "korthikanti_22", "published": "the curve"}]}))
             out, fitted = self.bench_truth("--points", path, "--list", "--constants", constants)
             self.assertIn("2 fitted constants", out)
             for point in some:
