@@ -34,13 +34,17 @@ list(APPEND CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE
 # gets the few functions that it calls from the room of kernels.
 add_library(CUDA::cuda_driver INTERFACE IMPORTED GLOBAL)
 set_target_properties(CUDA::cuda_driver PROPERTIES INTERFACE_LINK_LIBRARIES garonne_cuda_driver)
-find_package(CUDAToolkit 13 REQUIRED)
+# 12 for a site's own LibTorch of CUDA 12, on CMAKE_PREFIX_PATH; what the two differ in is in
+# kokkos_cuda13_compat.hpp.
+find_package(CUDAToolkit 12.6 REQUIRED)
+set(garonne_cuda_major "${CUDAToolkit_VERSION_MAJOR}")
 set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -include ${PROJECT_SOURCE_DIR}/cmake/kokkos_cuda13_compat.hpp --expt-relaxed-constexpr --extended-lambda")
 
 add_library(garonne_cuda INTERFACE)
 target_include_directories(garonne_cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
-find_library(GARONNE_CUDART_LIBRARY NAMES libcudart.so.13 cudart
-  HINTS "${GARONNE_WHEELS}/nvidia/cu13/lib" ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
+find_library(GARONNE_CUDART_LIBRARY NAMES libcudart.so.${garonne_cuda_major} cudart
+  HINTS "${GARONNE_WHEELS}/nvidia/cu${garonne_cuda_major}/lib" "${GARONNE_WHEELS}/nvidia/cuda_runtime/lib"
+    ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
 mark_as_advanced(GARONNE_CUDART_LIBRARY)
 add_library(garonne_cudart SHARED IMPORTED GLOBAL)
 set_target_properties(garonne_cudart PROPERTIES IMPORTED_LOCATION "${GARONNE_CUDART_LIBRARY}")

@@ -6,7 +6,8 @@
 set(GARONNE_DEPS "${PROJECT_SOURCE_DIR}/.deps" CACHE PATH "Where scripts/setup puts its private copies")
 if(GARONNE_WITH_CUDA)
   # A link where it was there before there was a choice; what is compiled names the folder.
-  file(REAL_PATH "${GARONNE_DEPS}/kokkos-cuda-${GARONNE_CUDA_ARCHITECTURES}" garonne_kokkos)
+  string(REGEX MATCH "[0-9]+" garonne_architecture "${GARONNE_CUDA_ARCHITECTURES}")
+  file(REAL_PATH "${GARONNE_DEPS}/kokkos-cuda-${garonne_architecture}" garonne_kokkos)
   list(PREPEND CMAKE_PREFIX_PATH "${garonne_kokkos}")
   # A cached answer may be of another architecture.
   string(FIND "${Kokkos_DIR}" "${GARONNE_DEPS}/kokkos-cuda" garonne_private)
@@ -27,7 +28,7 @@ endif()
 
 set(garonne_setup_hint "Run scripts/setup, or put it on CMAKE_PREFIX_PATH.")
 if(GARONNE_WITH_CUDA)
-  set(garonne_setup_hint "Run scripts/setup --cuda --architecture ${GARONNE_CUDA_ARCHITECTURES}, or put it on CMAKE_PREFIX_PATH.")
+  set(garonne_setup_hint "Run scripts/setup --cuda --architecture ${garonne_architecture}, or put it on CMAKE_PREFIX_PATH.")
 endif()
 
 # --- Debian packages, or the site's own -------------------------------------------------------

@@ -52,6 +52,12 @@ if(GARONNE_WITH_CUDA)
   target_link_options(garonne_torch INTERFACE LINKER:--no-as-needed)
   garonne_torch_library(torch_cuda)
   garonne_torch_library(c10_cuda)
+  # Two run times of CUDA in one process know nothing of each other.
+  file(STRINGS "${GARONNE_c10_cuda_LIBRARY}" garonne_torch_cudart REGEX "^libcudart[^ ]*\\.so\\.[0-9]+")
+  if(garonne_torch_cudart MATCHES "\\.so\\.([0-9]+)" AND NOT CMAKE_MATCH_1 EQUAL garonne_cuda_major)
+    message(FATAL_ERROR "LibTorch in ${GARONNE_TORCH_ROOT} is for CUDA ${CMAKE_MATCH_1}, and ${CMAKE_CUDA_COMPILER} is of "
+      "CUDA ${CUDAToolkit_VERSION}. CUDACXX names another compiler, CMAKE_PREFIX_PATH another LibTorch.")
+  endif()
 endif()
 garonne_torch_library(torch_cpu)
 garonne_torch_library(c10)

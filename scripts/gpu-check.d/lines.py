@@ -22,7 +22,6 @@ SHARE_OF_COPY = 0.8
 # Less than this is held by a cache in part, and ends so soon that its launch counts: shown, not judged.
 BEYOND_CACHES = 96e6
 LEAST_PEAK_SHARE = 0.99
-GRAPHS_KEY = "run.graphs"
 OFFLOAD_KEY = "memory.host_budget"
 
 
@@ -182,11 +181,6 @@ BITS = ("no_bit", "same_bits")
 
 def bits(slot):
     unit_tests(slot, *BITS)
-    if not slot.has_key(GRAPHS_KEY):
-        slot.figures.append(not_run("graph = no graph", "equal bits", NO_GRAPHS))
-
-
-NO_GRAPHS = f"this program has no whole-step CUDA graphs (no key {GRAPHS_KEY})"
 
 
 def last_object(said):
@@ -219,10 +213,8 @@ def gpt2(slot):
 
 
 def graphs(slot):
-    if not slot.has_key(GRAPHS_KEY):
-        raise NotRun(NO_GRAPHS)
     config = "scripts/bench.d/10m.toml"
-    with_graph, without = (bench(slot, config, "--train.precision", "bfloat16", f"--{GRAPHS_KEY}", value)["step_seconds"]
+    with_graph, without = (bench(slot, config, "--train.precision", "bfloat16", "--run.graphs", value)["step_seconds"]
                            for value in ("always", "never"))
     slot.figures.append(at_least("without a graph over with one", without / with_graph, 3.0, lambda v: f"{v:.2f} x"))
 

@@ -115,6 +115,7 @@ struct RunConfig {
     std::string directory = "runs/default";
     std::string resume = "auto";
     std::string device = "cpu";
+    std::string graphs = "auto";
     std::int64_t threads = 0;
     std::int64_t timeout = 600;
   } run;

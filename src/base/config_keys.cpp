@@ -294,6 +294,9 @@ std::vector<KeySpec> run_keys() {
       text_key("run.device", GARONNE_MEMBER(run, device), {"cpu", "cuda", "auto", "emulated"},
                "where the model runs: on the processor, on a GPU, or on a GPU where one is there "
                "(auto); emulated: a processor whose lanes are late, for tests"),
+      text_key("run.graphs", GARONNE_MEMBER(run, graphs), {"auto", "always", "never"},
+               "whether a step on a GPU is recorded once and then carried out as one CUDA graph: "
+               "where that saves time (auto), else an error (always), or never"),
       integer_key("run.threads", GARONNE_MEMBER(run, threads), 0, most_threads,
                   "threads a rank; 0 = cores of the node over the ranks on it, the least of all "
                   "nodes"),

@@ -26,8 +26,14 @@ void CudaCheck::fail(CudaStatus status, std::string_view call, Lane lane,
     reason += "; this or other work before it failed: GARONNE_SYNCHRONOUS=1 says which";
   }
   const CudaFailure error(status, call, lane, activity, reason);
-  clock_.fail(std::make_exception_ptr(error));
+  if (!tell_only_) clock_.fail(std::make_exception_ptr(error));
   throw error;
+}
+
+void CudaCheck::throw_only(CudaStatus status, std::string_view call, Lane lane,
+                           const std::string& activity) const {
+  throw CudaFailure(status, call, lane, activity,
+                    fmt::format("{}: {}", call, runtime_.error_text(status)));
 }
 
 }  // namespace garonne::device

@@ -1,6 +1,7 @@
 // What a call of the CUDA runtime said: an error that names call, lane and activity, or nothing.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <string_view>
 
@@ -43,6 +44,12 @@ class CudaCheck {
   // The same for calls that ask about earlier work, which may say what failed before.
   void late(CudaStatus status, std::string_view call, Lane lane, const std::string& activity) const;
 
+  // Throws the same error and leaves the device as it is.
+  [[noreturn]] void throw_only(CudaStatus status, std::string_view call, Lane lane,
+                               const std::string& activity) const;
+  // Whether all errors are told so, as while work is recorded, of which nothing is carried out.
+  void tell_only(bool only) { tell_only_ = only; }
+
  private:
   [[noreturn]] void fail(CudaStatus status, std::string_view call, Lane lane,
                          const std::string& activity, bool late) const;
@@ -50,6 +57,7 @@ class CudaCheck {
   CudaRuntime& runtime_;
   LaneClock& clock_;
   const bool synchronous_;
+  std::atomic<bool> tell_only_{false};
 };
 
 }  // namespace garonne::device

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "device/lane_error.hpp"
+#include "device/numa_policy.hpp"
 
 namespace garonne::device {
 namespace {
@@ -159,6 +160,7 @@ void CudaDevice::follow(Lane stream, Mark earlier, const std::string& activity) 
   }
   const bool there = clock().ends(earlier, std::chrono::seconds(0));
   if (there) return;
+  expect_no_capture("a wait for a thread");
   if (words_ != nullptr) {
     check_(runtime_.wait_value(native, words_ + index(earlier.lane),
                                static_cast<std::uint32_t>(earlier.number)),
@@ -218,6 +220,7 @@ Mark CudaDevice::put_run(Lane lane, std::function<void()> work, std::string acti
                          std::span<const Mark> after) {
   const CudaLane* stream = stream_of(lane);
   if (stream == nullptr) return run_on_thread(lane, std::move(work), std::move(activity), after);
+  expect_no_capture("host work");
   for (const Mark mark : after) check(mark);
   if (clock().over()) return next_mark(lane);
   fork(lane, after, activity);
@@ -227,6 +230,7 @@ Mark CudaDevice::put_run(Lane lane, std::function<void()> work, std::string acti
 
 Mark CudaDevice::run_on_thread(Lane lane, std::function<void()> work, std::string activity,
                                std::span<const Mark> after) {
+  expect_no_capture("work of a thread");
   struct Event {
     CudaEvents::Owned event;
     Lane lane;
@@ -287,7 +291,9 @@ bool CudaDevice::done(Mark mark) {
   if (stream == nullptr) return ThreadedDevice::done(mark);
   check(mark);
   clock().reached({});  // throws what failed
-  return stream->reached(mark.number);
+  const bool there = stream->reached(mark.number);
+  if (capturing_ && !there) expect_no_capture("a question how far work is");
+  return there;
 }
 
 void CudaDevice::wait(Mark mark) {
@@ -302,6 +308,7 @@ void CudaDevice::wait(Mark mark) {
 
 void CudaDevice::hold(Mark mark) {
   CudaLane* const stream = stream_of(mark.lane);
+  if (capturing_ && !stream->reached(mark.number)) expect_no_capture("a wait of the host");
   const auto start = std::chrono::steady_clock::now();
   for (int turn = 0; !clock().over() && !stream->reached(mark.number); ++turn) {
     if (seconds_since(start) > longest_wait().count()) {
@@ -313,6 +320,7 @@ void CudaDevice::hold(Mark mark) {
 
 Mark CudaDevice::timed_mark(Lane lane) {
   if (stream_of(lane) == nullptr) return ThreadedDevice::timed_mark(lane);
+  expect_no_capture("a timed mark");
   const std::string activity = "timed mark";
   if (!clock().over()) fork(lane, {}, activity);
   const Mark mark = record(lane, activity, true);
@@ -346,13 +354,16 @@ void CudaDevice::forget_times() {
 }
 
 TierMemory& CudaDevice::reserve(Tier tier, std::int64_t limit_bytes) {
+  expect_no_capture("memory that is reserved");
   std::unique_ptr<CudaTier>& place = tier == Tier::Device ? device_tier_ : host_tier_;
   expect(!place, fmt::format("a second {} tier", to_string(tier)));
   std::function<void(Span)> spoil_blocks;
   if (settings_.spoil_blocks && tier == Tier::Device) {
     spoil_blocks = [this](Span block) { spoil(block); };
   }
+  const NumaPolicy near(tier == Tier::Host ? settings_.numa_node : std::nullopt);
   place = std::make_unique<CudaTier>(check_, tier, limit_bytes, std::move(spoil_blocks));
+  if (tier == Tier::Host) numa_refusal_ = near.refusal();
   return place->blocks();
 }
 
@@ -395,6 +406,7 @@ void CudaDevice::close() {
 }
 
 void CudaDevice::end() noexcept {
+  drop_capture();
   std::vector<Mark> threads;
   for (std::size_t lane = 0; lane < streams_.size(); ++lane) {
     if (!streams_[lane]) threads.push_back(ThreadedDevice::mark(static_cast<Lane>(lane)));
@@ -406,6 +418,7 @@ void CudaDevice::end() noexcept {
 
 void CudaDevice::shut_down() {
   if (ended_) return;
+  drop_capture();
   ended_ = true;
   stop();
   if (words_ != nullptr) {
@@ -419,6 +432,7 @@ void CudaDevice::shut_down() {
     return;
   }
   functions_->drop();
+  destroy_graphs();
   for (auto& stream : streams_) {
     if (stream) stream->destroy(end_failures_);
     stream.reset();
@@ -458,6 +472,7 @@ void CudaDevice::abandon() {
   functions_->abandon();
   static_cast<void>(functions_.release());
   for (auto& stream : streams_) static_cast<void>(stream.release());
+  graphs_.clear();
   static_cast<void>(plain_events_.release());
   static_cast<void>(timed_events_.release());
   static_cast<void>(device_tier_.release());

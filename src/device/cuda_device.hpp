@@ -5,10 +5,14 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "device/captures.hpp"
 #include "device/cuda_check.hpp"
 #include "device/cuda_events.hpp"
 #include "device/cuda_host_functions.hpp"
@@ -29,6 +33,8 @@ struct CudaSettings {
   // Blocks of device memory are filled with NaN, in the order of Compute, when they are handed out
   // and when they are given back, as on the emulated device. For tests.
   bool spoil_blocks = false;
+  // Pinned memory lies on this NUMA node of the host while there is room: the device's.
+  std::optional<int> numa_node = std::nullopt;
   double longest_wait_seconds = std::numeric_limits<double>::infinity();
   // What streams may take to come to an end with the device. What takes longer is left as it is,
   // with all the device's handles and memory.
@@ -49,7 +55,7 @@ bool asked_for_synchronous(const char* value);
 // - Kernels are put into queue(Compute), and into those of Message and Collective where they are
 //   streams. Timed marks have seconds between them where both are on streams or both on threads.
 // - Work that a stream was given before a failure may still be carried out.
-class CudaDevice final : public ThreadedDevice {
+class CudaDevice final : public ThreadedDevice, public Captures {
  public:
   // Of the calling thread, which from then on puts the work, this is the device. LaneError where
   // the runtime refuses anything. The runtime outlives the device.
@@ -74,6 +80,13 @@ class CudaDevice final : public ThreadedDevice {
   // Where a kernel fails later, it is told by this name.
   Mark launched(Lane lane, const std::string& activity) override;
 
+  void begin_capture(const std::string& activity) override;
+  int end_capture(const std::string& activity) override;
+  void drop_capture() noexcept override;
+  Mark launch(int graph, const std::string& activity) override;
+  void drop(int graph) noexcept override;
+  void put_kernels(const std::function<void()>& kernels) override { kernels(); }
+
   // Allocates a tier, Device or Host, once. It stops the device, and memory lasts as long as the
   // device: at start, when all is there that takes memory otherwise. Copies between the tiers are
   // from and to its host tier only, which is pinned. LaneError where the runtime refuses.
@@ -85,6 +98,9 @@ class CudaDevice final : public ThreadedDevice {
   void release(Tier tier);
   // From the beginning of a reserved tier to the end of the last block there ever was.
   std::int64_t reach_bytes(Tier tier) const;
+
+  // Why pinned memory is not on its node though there is one; empty where it is. After a reserve.
+  const std::string& numa_refusal() const { return numa_refusal_; }
 
   // Whether streams wait for threads by themselves.
   bool streams_follow_threads() const { return words_ != nullptr; }
@@ -119,13 +135,18 @@ class CudaDevice final : public ThreadedDevice {
   void tell_streams(Mark reached);
   void spoil(Span block);
 
+  void expect_no_capture(std::string_view what) const;
+  void leave_capture();
+  void destroy_graphs() noexcept;
+  void destroy_graph(CudaReadyGraph ready) noexcept;
+
   void shut_down();
   bool wait_for_streams();
   void abandon();
 
   CudaRuntime& runtime_;
   const CudaSettings settings_;
-  const CudaCheck check_;
+  CudaCheck check_;
   std::unique_ptr<CudaEvents> plain_events_;
   std::unique_ptr<CudaEvents> timed_events_;
   std::unique_ptr<CudaHostFunctions> functions_;
@@ -133,6 +154,10 @@ class CudaDevice final : public ThreadedDevice {
   std::uint32_t* words_ = nullptr;  // pinned, one a lane: what its thread has reached
   std::unique_ptr<CudaTier> device_tier_;
   std::unique_ptr<CudaTier> host_tier_;
+  bool capturing_ = false;
+  int last_graph_ = 0;
+  std::map<int, CudaReadyGraph> graphs_;
+  std::string numa_refusal_;
   bool ended_ = false;
   std::vector<std::string> end_failures_;
 };

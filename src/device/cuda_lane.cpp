@@ -24,12 +24,25 @@ void CudaLane::record(std::uint64_t number, const std::string& activity, bool ti
   CudaEvents::Owned event = (timed ? timed_ : plain_).recorded(stream_, lane_, activity);
   if (timed) moments_.emplace(number, event);
   pending_.push_back({std::move(event), activity});
+  if (capturing_) return;
   while (pending_.size() > many_pending && reached(reached_ + 1)) {
   }
 }
 
+void CudaLane::begin_capture() {
+  expect(pending_.empty(), "a capture begins while a stream has work");
+  capturing_ = true;
+}
+
+void CudaLane::leave_capture(std::uint64_t last) {
+  capturing_ = false;
+  pending_.clear();
+  reached_ = last;
+}
+
 bool CudaLane::reached(std::uint64_t number) {
   if (number <= reached_) return true;
+  if (capturing_) return false;
   const CudaStatus status = check_.runtime().query_event(event(number).get());
   if (status == CudaStatus::NotReady) {
     // A device that has failed says so of all events: what was reached before is noted here.

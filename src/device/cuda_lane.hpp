@@ -25,6 +25,13 @@ class CudaLane {
   // names. Numbers are given without gaps.
   void record(std::uint64_t number, const std::string& activity, bool timed = false);
 
+  // From then on what is recorded belongs to a capture: nothing is asked how far it is. Nothing was
+  // pending. Afterwards everything up to the `last` number that was given counts as reached, also
+  // where it was never recorded.
+  void begin_capture();
+  void leave_capture(std::uint64_t last);
+  bool has_pending() const { return !pending_.empty(); }
+
   bool has(std::uint64_t number) const { return number <= reached_ + pending_.size(); }
   // Whether the stream has come to a number that was recorded. LaneError where it failed.
   bool reached(std::uint64_t number);
@@ -59,6 +66,7 @@ class CudaLane {
   CudaStream stream_ = nullptr;
   std::uint64_t reached_ = 0;
   bool failed_ = false;
+  bool capturing_ = false;
   std::deque<Pending> pending_;  // of the numbers from reached_ + 1 on
   std::map<std::uint64_t, CudaEvents::Owned> moments_;
 };

@@ -16,11 +16,15 @@ namespace garonne::device {
 // cudaError_t, of whose values only two mean something here.
 enum class [[nodiscard]] CudaStatus : int{Success = 0, NotReady = 600};
 
-// Never defined: they are cudaStream_t and cudaEvent_t.
+// Never defined: they are cudaStream_t, cudaEvent_t, cudaGraph_t and cudaGraphExec_t.
 struct CudaStreamHandle;
 struct CudaEventHandle;
+struct CudaGraphHandle;
+struct CudaReadyGraphHandle;
 using CudaStream = CudaStreamHandle*;
 using CudaEvent = CudaEventHandle*;
+using CudaGraph = CudaGraphHandle*;
+using CudaReadyGraph = CudaReadyGraphHandle*;
 
 enum class CudaCopy { DeviceToHost, HostToDevice, DeviceToDevice };
 
@@ -88,6 +92,17 @@ class CudaRuntime {
   // The function makes no calls of the runtime. It is not called where the device failed before.
   virtual CudaStatus launch_host(CudaStream stream, void (*function)(void*),
                                  void* data) = 0;  // LaunchHostFunc
+
+  // Graphs. Between the first two calls nothing that is put on the stream, or on one that follows
+  // it by events, is carried out: it becomes the graph. Until then the calling thread allocates
+  // nothing, asks no event or stream how far it is, and other threads do as they like; all streams
+  // have joined the first one before the end. Without a graph where something was not allowed.
+  virtual CudaStatus begin_capture(CudaStream stream) = 0;                    // StreamBeginCapture
+  virtual CudaStatus end_capture(CudaStream stream, CudaGraph& graph) = 0;    // StreamEndCapture
+  virtual CudaStatus make_ready(CudaReadyGraph& ready, CudaGraph graph) = 0;  // GraphInstantiate
+  virtual CudaStatus launch_graph(CudaReadyGraph ready, CudaStream stream) = 0;  // GraphLaunch
+  virtual CudaStatus destroy_graph(CudaGraph graph) = 0;                         // GraphDestroy
+  virtual CudaStatus destroy_ready(CudaReadyGraph ready) = 0;                    // GraphExecDestroy
 
   // What the last launch of a kernel on this thread ended with, which is forgotten.
   virtual CudaStatus last_error() = 0;  // GetLastError

@@ -27,6 +27,14 @@ cudaEvent_t native(CudaEvent event) {
   return reinterpret_cast<cudaEvent_t>(event);
 }
 
+cudaGraph_t native(CudaGraph graph) {
+  return reinterpret_cast<cudaGraph_t>(graph);
+}
+
+cudaGraphExec_t native(CudaReadyGraph ready) {
+  return reinterpret_cast<cudaGraphExec_t>(ready);
+}
+
 cudaMemcpyKind kind(CudaCopy direction) {
   switch (direction) {
     case CudaCopy::DeviceToHost:
@@ -172,6 +180,36 @@ class Library final : public CudaRuntime {
 
   CudaStatus launch_host(CudaStream stream, void (*function)(void*), void* data) override {
     return status(cudaLaunchHostFunc(native(stream), function, data));
+  }
+
+  CudaStatus begin_capture(CudaStream stream) override {
+    return status(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal));
+  }
+
+  CudaStatus end_capture(CudaStream stream, CudaGraph& graph) override {
+    cudaGraph_t made = nullptr;
+    const cudaError_t error = cudaStreamEndCapture(native(stream), &made);
+    if (error == cudaSuccess) graph = reinterpret_cast<CudaGraph>(made);
+    return status(error);
+  }
+
+  CudaStatus make_ready(CudaReadyGraph& ready, CudaGraph graph) override {
+    cudaGraphExec_t made = nullptr;
+    const cudaError_t error = cudaGraphInstantiate(&made, native(graph), 0ULL);
+    if (error == cudaSuccess) ready = reinterpret_cast<CudaReadyGraph>(made);
+    return status(error);
+  }
+
+  CudaStatus launch_graph(CudaReadyGraph ready, CudaStream stream) override {
+    return status(cudaGraphLaunch(native(ready), native(stream)));
+  }
+
+  CudaStatus destroy_graph(CudaGraph graph) override {
+    return status(cudaGraphDestroy(native(graph)));
+  }
+
+  CudaStatus destroy_ready(CudaReadyGraph ready) override {
+    return status(cudaGraphExecDestroy(native(ready)));
   }
 
   CudaStatus last_error() override { return status(cudaGetLastError()); }

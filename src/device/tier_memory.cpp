@@ -92,6 +92,20 @@ void TierMemory::release(Span block) {
   source_->release(block.data, counted);
 }
 
+std::uint64_t TierMemory::layout() const {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t sum = blocks_.size();
+  for (const auto& [address, bytes] : blocks_) {
+    // The mixing of splitmix64: sums of it differ where blocks do.
+    std::uint64_t mixed = reinterpret_cast<std::uintptr_t>(address) * 0x9E3779B97F4A7C15ULL +
+                          static_cast<std::uint64_t>(bytes);
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBULL;
+    sum += mixed ^ (mixed >> 31);
+  }
+  return sum;
+}
+
 std::int64_t TierMemory::live_bytes() const {
   const std::lock_guard lock(mutex_);
   return live_;

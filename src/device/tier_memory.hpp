@@ -50,6 +50,8 @@ class TierMemory {
   std::int64_t live_bytes() const;
   std::int64_t peak_bytes() const;  // since the last reset_peak()
   void reset_peak();
+  // Equal where the same blocks are handed out: their addresses and sizes, in any order.
+  std::uint64_t layout() const;
 
  private:
   // Without a block, why not.

@@ -56,6 +56,9 @@ std::int64_t DeviceTier::peak_bytes() const {
 std::int64_t DeviceTier::resident_bytes() const {
   return ledger_->resident_bytes();
 }
+std::uint64_t DeviceTier::layout() const {
+  return ledger_->layout();
+}
 void DeviceTier::reset_peak() {
   ledger_->reset_peak();
 }

@@ -39,6 +39,8 @@ class DeviceTier {
   // the limit, and a few pages at the ends of blocks. A device's own memory is held as a whole.
   std::int64_t resident_bytes() const;
   void reset_peak();
+  // Of a device's own memory: equal where the same blocks are handed out.
+  std::uint64_t layout() const;
   // What is live now stays for good, as workspaces of libraries do: from now on it is not counted
   // and takes from the limit. Gives its bytes.
   std::int64_t set_live_apart();

@@ -75,8 +75,10 @@ Executor::Executor(const nn::Model& model, const plan::Program& program, const M
   expect(machine.device->kind() != DeviceKind::Cuda || !has_copies(),
          "a Program that moves buffers of a GPU to other tiers, which lanes of GPUs do not do yet");
   static_buffers_ = StaticBuffers(machine.state->buffers, program);
-  for (const plan::Instruction& instruction : program.instructions)
+  for (const plan::Instruction& instruction : program.instructions) {
     activities_.push_back(plan::describe(instruction));
+    updates_ = updates_ || instruction.operation == plan::Operation::Update;
+  }
 }
 
 void Executor::execute(const plan::Instruction& instruction, std::size_t number, Running& running) {
@@ -140,6 +142,8 @@ nn::Context Executor::context_of(const plan::Instruction& instruction,
   context.precision = machine_.state->precision;
   context.seed = running.inputs.seed;
   context.step = static_cast<std::uint64_t>(running.inputs.step);
+  if (has_step_numbers())
+    context.step_place = reinterpret_cast<const std::uint64_t*>(machine_.step_numbers);
   context.training = running.inputs.training;
   const auto& samples = running.samples[index(instruction.micro_batch)];
   // Memory that kernels of the device reach, as the host does.
@@ -350,6 +354,9 @@ void Executor::update(const plan::Instruction& instruction, Running& running) {
     if (piece.compute_copy.buffer >= 0) update.compute_copy = part(piece.compute_copy, running);
     update.decays = spec.decays;
     update.complex = spec.complex;
+    if (has_step_numbers()) {
+      update.rates = reinterpret_cast<const double*>(machine_.step_numbers + sizeof(std::uint64_t));
+    }
     machine_.optimizer->update(queue(), update, running.inputs.step, running.inputs.learning_rate,
                                scale);
   }

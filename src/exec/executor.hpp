@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "device/captures.hpp"
 #include "device/device.hpp"
 #include "device/disk_tier.hpp"
 #include "device/tier_memory.hpp"
@@ -68,6 +69,10 @@ struct Machine {
   device::Device* device = nullptr;
   DeviceTier* tier = nullptr;
   Staging* staging = nullptr;  // of a GPU; null where the host reaches the device's memory
+  // Of a GPU, where its steps may be recorded: what records, and step_number_bytes of the device's
+  // memory, in which kernels find what changes from step to step.
+  device::Captures* captures = nullptr;
+  std::byte* step_numbers = nullptr;
   // Below the device; null where Programs have nothing there.
   device::TierMemory* host = nullptr;
   device::DiskTier* disk = nullptr;
@@ -86,6 +91,16 @@ struct Machine {
   std::function<void(int parameter, const at::Tensor& gradient)> watch_gradient;
 };
 
+inline constexpr std::int64_t step_number_bytes = 512;
+
+// Whether steps on a GPU are recorded once and then carried out as one CUDA graph.
+enum class GraphUse { Never, Auto, Always };
+
+// Why steps of a Program are never recorded, whatever they run on; empty: they may be.
+std::string graph_obstacle(const plan::Program& program);
+// Pinned memory that a recorded step keeps.
+std::int64_t recorded_pinned_bytes(const nn::Model& model, const plan::Program& program);
+
 class Executor {
  public:
   // `program` must have been accepted by replay, and the machine's state have its lasting buffers;
@@ -98,9 +113,22 @@ class Executor {
   // the transport. After any other exception the state is that of the last whole update, or partly
   // updated when an update was interrupted.
   StepOutputs run(const StepInputs& inputs);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // From now on steps of a GPU, from the third one on, are recorded and carried out as a whole
+  // where that is possible and, if it is not asked for, where it saves time. Bits and bytes are
+  // the same. For training: all steps have one seed, clip norm and loss scale. `Always` where it is
+  // not possible: ConfigError of run.graphs, here or by run(). It is worth a try where the host
+  // takes that share of a step or more for putting it on the device.
+  void use_graphs(GraphUse use, double least_share_of_issue = 0.5);
+  // What was decided about that since the last call, in a line; empty where nothing was.
+  std::string take_note();
 
  private:
   struct Running;
+  struct Recorded;
   Queue queue() const;  // of Compute
   at::TensorOptions options(at::ScalarType type) const;
   // A part of an instruction, carried out on a lane.
@@ -114,6 +142,20 @@ class Executor {
                    const std::shared_ptr<Running>& running);
   static HostBatch load_batch(int micro_batch, Running& running);
   void issue_to_gpu(std::size_t number, Running& running);
+  std::string obstacle() const;
+  bool wants_graph() const;
+  bool record(const StepInputs& inputs);
+  void put_recorded(std::size_t number);
+  void make_recorded(std::size_t number, Running& running);
+  void execute_recorded(std::size_t number, Running& running);
+  bool is_of_this_run(const StepInputs& inputs) const;
+  void load_recorded(Running& running);
+  void run_recorded(Running& running);
+  void judge_graph();
+  void fill_step_numbers(Running& running) const;
+  std::vector<std::byte> step_numbers(const StepInputs& inputs) const;
+  bool has_step_numbers() const;
+  void start_running(Running& running) const;
   void stage_loaded(std::size_t number, Running& running);
   void take_seconds(Running& running) const;
   void carry_out(std::size_t number, Running& running);
@@ -164,6 +206,21 @@ class Executor {
   Machine machine_;
   StaticBuffers static_buffers_;         // of the state
   std::vector<std::string> activities_;  // by instruction
+  bool updates_ = false;
+
+  // Of a GPU.
+  struct PlainSteps {
+    int number = 0;
+    double seconds = 0;        // of the fastest, without waits for data
+    double issue_seconds = 0;  // in which the host put the last one on the device
+    std::vector<plan::Measurement> measurements;
+  };
+  GraphUse graph_use_ = GraphUse::Never;
+  double least_share_of_issue_ = 0;
+  PlainSteps plain_steps_;
+  std::shared_ptr<Recorded> recorded_;
+  bool graphs_given_up_ = false;
+  std::string note_;
 };
 
 }  // namespace garonne::exec

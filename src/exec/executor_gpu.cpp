@@ -4,6 +4,9 @@
 // (device/device.hpp).
 #include <ATen/Functions.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "base/error.hpp"
 #include "device/lane_error.hpp"
 #include "exec/executor.hpp"
@@ -12,14 +15,31 @@
 #include "nn/element_type.hpp"
 
 namespace garonne::exec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
 
 void Executor::run_on_gpu(Running& running) {
   expect(machine_.staging != nullptr, "a step on a GPU without pinned memory");
   device::Device& device = *machine_.device;
   LanesEnd lanes(device);
   const DeviceScope scope(*machine_.tier);
+  const auto start = Clock::now();
+  double issue_seconds = 0;
+  fill_step_numbers(running);
   for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
+    const auto before = Clock::now();
     issue_to_gpu(number, running);
+    // Who reads and who waits for what was computed puts nothing.
+    const plan::Operation operation = program_.instructions[number].operation;
+    if (operation != plan::Operation::Load && operation != plan::Operation::Report)
+      issue_seconds += seconds_since(before);
     expect_finite(program_.instructions[number], running.inputs.step, running.outputs);
   }
   running.moments.push_back(device.timed_mark(Lane::Compute));
@@ -27,6 +47,12 @@ void Executor::run_on_gpu(Running& running) {
   device.wait(running.moments.back());
   take_seconds(running);
   lanes.dismiss();
+  const double seconds = seconds_since(start) - running.outputs.data_seconds;
+  plain_steps_.seconds =
+      plain_steps_.number == 0 ? seconds : std::min(plain_steps_.seconds, seconds);
+  plain_steps_.issue_seconds = issue_seconds;
+  plain_steps_.measurements = running.outputs.measurements;
+  ++plain_steps_.number;
 }
 
 void Executor::issue_to_gpu(std::size_t number, Running& running) {

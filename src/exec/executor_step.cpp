@@ -52,9 +52,7 @@ bool Executor::memory_apart() const {
 StepOutputs Executor::run(const StepInputs& inputs) {
   const at::NoGradGuard no_gradients;
   const auto running = std::make_shared<Running>(inputs, program_);
-  for (const int id : static_buffers_.ids())
-    running->buffers[index(id)] = static_buffers_.tensor(id);
-  for (const auto& [id, lasting] : static_buffers_.lowered()) running->lowered[id] = *lasting;
+  start_running(*running);
   switch (machine_.device->kind()) {
     case DeviceKind::Cpu:
       run_here(*running);
@@ -63,12 +61,23 @@ StepOutputs Executor::run(const StepInputs& inputs) {
       run_apart(running);
       break;
     case DeviceKind::Cuda:
-      run_on_gpu(*running);
+      if (recorded_ && !is_of_this_run(inputs)) recorded_.reset();
+      if (recorded_ || (wants_graph() && record(inputs))) {
+        run_recorded(*running);
+      } else {
+        run_on_gpu(*running);
+      }
       break;
   }
   machine_.tier->set_activity("");
   take_copy_seconds(*running);
   return std::move(running->outputs);
+}
+
+void Executor::start_running(Running& running) const {
+  for (const int id : static_buffers_.ids())
+    running.buffers[index(id)] = static_buffers_.tensor(id);
+  for (const auto& [id, lasting] : static_buffers_.lowered()) running.lowered[id] = *lasting;
 }
 
 void Executor::run_here(Running& running) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/error.hpp"
 #include "exec/device_tier.hpp"
 #include "nn/tensor_options.hpp"
 
@@ -76,6 +77,27 @@ void copy_in(const at::Tensor& tensor, std::span<const std::byte> bytes, Staging
         std::memcpy(piece.data(), bytes.data() + first, piece.size());
       },
       activity);
+}
+
+void write_to(std::span<std::byte> place, at::ScalarType type,
+              const std::vector<std::int64_t>& values) {
+  expect(type == at::kLong && place.size() == values.size() * sizeof(values[0]),
+         "integers of another size than their place");
+  std::memcpy(place.data(), values.data(), place.size());
+}
+
+void write_to(std::span<std::byte> place, at::ScalarType type, const std::vector<float>& values) {
+  expect(place.size() == values.size() * c10::elementSize(type),
+         "fields of another size than their place");
+  const auto elements = static_cast<std::int64_t>(values.size());
+  wrapped(place.data(), {elements}, type).copy_(wrapped(values.data(), {elements}, at::kFloat));
+}
+
+std::vector<double> read_from(std::span<const std::byte> place, at::ScalarType type) {
+  std::vector<double> values;
+  append(type, place.data(), static_cast<std::int64_t>(place.size() / c10::elementSize(type)),
+         values);
+  return values;
 }
 
 std::vector<double> copy_out(const at::Tensor& tensor) {

@@ -30,6 +30,13 @@ void copy_in(const at::Tensor& tensor, const std::vector<float>& values, Staging
 void copy_in(const at::Tensor& tensor, std::span<const std::byte> bytes, Staging& staging,
              const std::string& activity);
 
+// Writes what copy_in would copy into memory of the host, for elements of a type.
+void write_to(std::span<std::byte> place, at::ScalarType type,
+              const std::vector<std::int64_t>& values);
+void write_to(std::span<std::byte> place, at::ScalarType type, const std::vector<float>& values);
+// What copy_out gives of elements that lie in memory of the host.
+std::vector<double> read_from(std::span<const std::byte> place, at::ScalarType type);
+
 // All elements of a tensor of any floating-point type, as double. The copy is the host's.
 std::vector<double> copy_out(const at::Tensor& tensor);
 // Of a tensor of a GPU.

@@ -27,6 +27,7 @@ class MemoryLedger final : public DeviceTier::Ledger {
   std::int64_t peak_bytes() const override { return memory_->peak_bytes() - apart_; }
   std::int64_t resident_bytes() const override { return memory_->limit_bytes(); }
   void reset_peak() override { memory_->reset_peak(); }
+  std::uint64_t layout() const override { return memory_->layout(); }
   std::int64_t set_live_apart() override;
 
  private:

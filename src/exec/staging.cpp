@@ -1,5 +1,7 @@
 #include "exec/staging.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -15,6 +17,9 @@ constexpr std::int64_t most_at_a_time = std::int64_t{16} << 20;
 // Two pieces are filled in turn while a third is read, and tiers have holes. The rest is for
 // others.
 constexpr std::int64_t most_pieces = 3;
+
+// Who reads has two in turn.
+constexpr std::int64_t least_pieces = 2;
 
 std::int64_t piece_of(const device::TierMemory& pinned) {
   const std::int64_t quarter = pinned.limit_bytes() / 4;
@@ -130,6 +135,35 @@ Staging::Kept Staging::keep(std::span<const std::int64_t> numbers, const std::st
   auto* const first = reinterpret_cast<std::int64_t*>(block->span().data);
   std::ranges::copy(numbers, first);
   return {std::move(block), {first, numbers.size()}};
+}
+
+Staging::Slot Staging::hold(std::int64_t bytes, const std::string& activity) {
+  drop_done(false);
+  if (bytes == 0) return {nullptr, {}};
+  const std::int64_t counted = round_up(bytes, pinned_->granularity());
+  const std::int64_t left = pinned_->limit_bytes() - pinned_->live_bytes() + under_way_bytes_;
+  if (counted + least_pieces * piece_bytes_ > left) {
+    throw RefusedError(fmt::format(
+        "{}: {} of pinned memory that stays would leave no room for copies, of {} that are left",
+        activity, format_bytes(counted), format_bytes(left)));
+  }
+  auto block = std::make_shared<Block>(*pinned_, pinned_->allocate(bytes, activity));
+  const std::span<std::byte> place{block->span().data, static_cast<std::size_t>(bytes)};
+  return {std::move(block), place};
+}
+
+void Staging::put_in(void* to, const Slot& slot, const std::string& activity) {
+  const auto bytes = static_cast<std::int64_t>(slot.bytes().size());
+  device_.order(Lane::Compute,
+                device_.copy(Lane::CopyIn, {Tier::Device, static_cast<std::byte*>(to), bytes},
+                             {Tier::Host, slot.bytes().data(), bytes}, activity));
+}
+
+void Staging::put_out(const Slot& slot, const void* from, const std::string& activity) {
+  const auto bytes = static_cast<std::int64_t>(slot.bytes().size());
+  auto* const source = static_cast<std::byte*>(const_cast<void*>(from));
+  device_.order(Lane::Compute, device_.copy(Lane::CopyOut, {Tier::Host, slot.bytes().data(), bytes},
+                                            {Tier::Device, source, bytes}, activity));
 }
 
 void Staging::wait() {

@@ -47,6 +47,14 @@ class Staging {
   class Kept;
   Kept keep(std::span<const std::int64_t> numbers, const std::string& activity);
 
+  // Pinned memory for copies that are put once and carried out many times, for as long as what is
+  // given lives; the staging outlives it. RefusedError where it would take room from the others.
+  class Slot;
+  Slot hold(std::int64_t bytes, const std::string& activity);
+  // Copies all bytes of a slot to and from the device, in the order of Compute. Waits for nothing.
+  void put_in(void* to, const Slot& slot, const std::string& activity);
+  void put_out(const Slot& slot, const void* from, const std::string& activity);
+
   // Until all that was filled is there.
   void wait();
 
@@ -82,6 +90,20 @@ class Staging::Kept {
 
   std::shared_ptr<Block> block_;
   std::span<const std::int64_t> numbers_;
+};
+
+class Staging::Slot {
+ public:
+  Slot() = default;
+  std::span<std::byte> bytes() const { return bytes_; }
+
+ private:
+  friend class Staging;
+  Slot(std::shared_ptr<Block> block, std::span<std::byte> bytes)
+      : block_(std::move(block)), bytes_(bytes) {}
+
+  std::shared_ptr<Block> block_;
+  std::span<std::byte> bytes_;
 };
 
 }  // namespace garonne::exec

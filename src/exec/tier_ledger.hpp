@@ -29,6 +29,8 @@ class DeviceTier::Ledger : public std::enable_shared_from_this<Ledger> {
   virtual std::int64_t peak_bytes() const = 0;
   virtual std::int64_t resident_bytes() const = 0;
   virtual void reset_peak() = 0;
+  // Of a device's own memory: TierMemory::layout.
+  virtual std::uint64_t layout() const { return 0; }
   virtual std::int64_t set_live_apart() = 0;
 
   std::string activity = "";

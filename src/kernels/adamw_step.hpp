@@ -10,17 +10,17 @@
 
 namespace garonne::kernels {
 
-// The factors of an update, rounded to T once. Made on the host.
+// The factors of an update, rounded to T once.
 template <typename T>
 struct AdamWStep {
-  GARONNE_INLINE explicit AdamWStep(const AdamW& options)
-      : decay(static_cast<T>(1.0 - options.learning_rate * options.weight_decay)),
+  GARONNE_INLINE AdamWStep(const AdamW& options, const AdamWRates& rates)
+      : decay(static_cast<T>(1.0 - rates.learning_rate * options.weight_decay)),
         beta1(static_cast<T>(options.beta1)),
         rest1(static_cast<T>(1.0 - options.beta1)),
         beta2(static_cast<T>(options.beta2)),
         rest2(static_cast<T>(1.0 - options.beta2)),
-        step(static_cast<T>(options.learning_rate / options.bias_correction1)),
-        root(static_cast<T>(1.0 / std::sqrt(options.bias_correction2))),
+        step(static_cast<T>(rates.step_size)),
+        root(static_cast<T>(rates.root)),
         epsilon(static_cast<T>(options.epsilon)),
         l2(static_cast<T>(options.l2)) {}
 

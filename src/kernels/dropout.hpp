@@ -19,6 +19,9 @@ struct Dropout {
   // Where the first element handed in stands in [all samples, elements of a sample]; not 0 where
   // the tensor is cut over ranks.
   std::int64_t first_element = 0;
+  // Where not null, the step is read there, in the memory of the queue's device: for kernels that
+  // are recorded once and carried out in many steps.
+  const std::uint64_t* step_place = nullptr;
 };
 
 // out = residual + (word >= threshold ? x * scale : 0), where the word of element e of sample s is

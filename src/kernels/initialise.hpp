@@ -17,6 +17,10 @@ namespace garonne::kernels {
 void fill_normal(const Queue& queue, ElementType type,
                  void* values,  // type [n]
                  std::int64_t n, PhiloxKey key, double deviation, std::int64_t first_element,
-                 std::uint64_t step = 0, std::uint64_t sample = 0);
+                 std::uint64_t step = 0, std::uint64_t sample = 0,
+                 // Where not null, step and sample are read there, in the memory of the queue's
+                 // device.
+                 const std::uint64_t* step_place = nullptr,
+                 const std::int64_t* sample_place = nullptr);
 
 }  // namespace garonne::kernels

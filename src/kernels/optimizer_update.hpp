@@ -9,6 +9,13 @@
 
 namespace garonne::kernels {
 
+// What of AdamW depends on the step.
+struct AdamWRates {
+  double learning_rate = 0.0;
+  double step_size = 0.0;  // learning_rate / bias_correction1
+  double root = 0.0;       // 1 / sqrt(bias_correction2)
+};
+
 struct AdamW {
   double learning_rate = 0.0;
   double beta1 = 0.9;
@@ -19,7 +26,13 @@ struct AdamW {
   double bias_correction2 = 1.0;  // 1 - beta2^step
   double l2 = 0.0;                // weight decay that goes through the moments instead
   bool pairs = false;             // elements 2 i and 2 i + 1 are one complex number
+  // Where not null, what depends on the step is read there, in the memory of the queue's device,
+  // and not above: for kernels that are recorded once and carried out in many steps.
+  const AdamWRates* rates = nullptr;
 };
+
+// Of these numbers.
+AdamWRates adamw_rates(const AdamW& options);
 
 // With g = gradient * gradient_scale + l2 * p: p *= 1 - learning_rate * weight_decay; m = beta1 m +
 // (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; p -= learning_rate / bias_correction1 * m /

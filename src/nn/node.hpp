@@ -62,6 +62,8 @@ struct Context {
   int tensor_member = 0;
   int tensor_members = 1;
   const DeviceTables* tables = nullptr;  // null where kernels read those of the host
+  // Where not null, kernels read the step there: they are carried out in other steps, too.
+  const std::uint64_t* step_place = nullptr;
 
   // The copy of a constant table, or undefined where kernels read the host's. Throws InternalError
   // where there is none of that name and size.

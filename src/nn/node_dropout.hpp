@@ -14,8 +14,12 @@ namespace garonne::nn {
 inline kernels::Dropout dropout_of(const Context& context, const std::string& name,
                                    double probability, std::int64_t first_element = 0) {
   const bool active = context.training && probability > 0;
-  return {philox_key(context.seed, name), active ? dropout_threshold(probability) : 0U,
-          active ? 1.0 / (1.0 - probability) : 1.0, context.step, first_element};
+  return {philox_key(context.seed, name),
+          active ? dropout_threshold(probability) : 0U,
+          active ? 1.0 / (1.0 - probability) : 1.0,
+          context.step,
+          first_element,
+          context.step_place};
 }
 
 }  // namespace garonne::nn

@@ -2,6 +2,8 @@
 // gradient; on matrices, embeddings and spectral weights only. A complex number is two real ones,
 // as in PyTorch, or has one second moment, of its magnitude, as in neuraloperator.
 #include <cmath>
+#include <type_traits>
+#include <vector>
 
 #include "kernels/optimizer_update.hpp"
 #include "optim/optimizer.hpp"
@@ -19,16 +21,14 @@ class AdamW : public Optimizer {
 
   void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
               double learning_rate, const kernels::Scalar& gradient_scale) const override {
-    kernels::AdamW options;
-    options.learning_rate = learning_rate;
-    options.beta1 = keys_.beta1;
-    options.beta2 = keys_.beta2;
+    kernels::AdamW options = options_of(step, learning_rate);
     options.epsilon = keys_.epsilon;
     const double decay = update.decays ? keys_.weight_decay : 0.0;
     (keys_.decay == "l2" ? options.l2 : options.weight_decay) = decay;
     options.pairs = update.complex && keys_.complex == "joint";
-    options.bias_correction1 = 1.0 - std::pow(keys_.beta1, static_cast<double>(step));
-    options.bias_correction2 = 1.0 - std::pow(keys_.beta2, static_cast<double>(step));
+    static_assert(std::is_standard_layout_v<kernels::AdamWRates> &&
+                  sizeof(kernels::AdamWRates) == 3 * sizeof(double));
+    options.rates = reinterpret_cast<const kernels::AdamWRates*>(update.rates);
     const auto type = update.parameter.scalar_type() == at::kDouble ? kernels::ElementType::Float64
                                                                     : kernels::ElementType::Float32;
     kernels::adamw_update(queue, type, update.parameter.data_ptr(), update.states[0].data_ptr(),
@@ -37,7 +37,22 @@ class AdamW : public Optimizer {
                           update.compute_copy.defined() ? update.compute_copy.data_ptr() : nullptr);
   }
 
+  std::vector<double> rates(std::int64_t step, double learning_rate) const override {
+    const kernels::AdamWRates rates = kernels::adamw_rates(options_of(step, learning_rate));
+    return {rates.learning_rate, rates.step_size, rates.root};
+  }
+
  private:
+  kernels::AdamW options_of(std::int64_t step, double learning_rate) const {
+    kernels::AdamW options;
+    options.learning_rate = learning_rate;
+    options.beta1 = keys_.beta1;
+    options.beta2 = keys_.beta2;
+    options.bias_correction1 = 1.0 - std::pow(keys_.beta1, static_cast<double>(step));
+    options.bias_correction2 = 1.0 - std::pow(keys_.beta2, static_cast<double>(step));
+    return options;
+  }
+
   RunConfig::Optimizer keys_;
 };
 

@@ -22,6 +22,10 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
 
 #undef GARONNE_OPTIMIZER
 
+std::vector<double> Optimizer::rates(std::int64_t, double) const {
+  return {};
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config,
                                           const std::vector<OptimizerKind>& kinds) {
   const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const OptimizerKind& row) {

@@ -25,6 +25,9 @@ struct ParameterUpdate {
   at::Tensor compute_copy;         // bfloat16, undefined where the parameter is its own master
   bool decays = false;
   bool complex = false;  // pairs of elements are complex numbers; n is even
+  // What rates() gives for the step, in the memory of the queue's device; null: step and learning
+  // rate are taken as they are given.
+  const double* rates = nullptr;
 };
 
 class Optimizer {
@@ -36,7 +39,11 @@ class Optimizer {
   // Where that is not finite, nothing is changed.
   virtual void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
                       double learning_rate, const kernels::Scalar& gradient_scale) const = 0;
+  // All that an update takes from step and learning rate, at most `most_rates` numbers: for updates
+  // that are recorded once and carried out in many steps. Empty: there are none such.
+  virtual std::vector<double> rates(std::int64_t step, double learning_rate) const;
 };
+inline constexpr std::size_t most_rates = 8;
 
 struct OptimizerKind {
   std::string name;

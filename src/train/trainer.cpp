@@ -82,6 +82,7 @@ class Trainer {
   StepMetrics metrics_of(const exec::StepOutputs& outputs, std::int64_t step, double seconds) const;
   bool train_step(std::int64_t step);
   void write_programs() const;
+  void say_note();
   void say_summary();
   ExitCode end();
 
@@ -118,16 +119,16 @@ class Trainer {
   std::int64_t running_step_ = 0;
   std::unique_ptr<BatchStream> stream_;
   std::optional<GradientCapture> capture_;
-  std::optional<exec::Executor> executor_;
   std::optional<MetricsFile> metrics_file_;
   std::optional<Saver> saver_;
   exec::StepOutputs outputs_;  // of the last step
   std::vector<double> step_seconds_;
   bool stopping_ = false;
   std::unique_ptr<Progress> bar_;
-  std::unique_ptr<StopWatch> stop_;    // its thread uses the others
-  std::unique_ptr<RunDevice> device_;  // its lanes use all of them
-  std::unique_ptr<Axes> axes_;         // last: transports of a GPU's buffers use the device
+  std::unique_ptr<StopWatch> stop_;         // its thread uses the others
+  std::unique_ptr<RunDevice> device_;       // its lanes use all of them
+  std::unique_ptr<Axes> axes_;              // transports of a GPU's buffers use the device
+  std::optional<exec::Executor> executor_;  // last: a recorded step is the device's
 };
 
 void Trainer::say(const std::string& text) const {
@@ -273,6 +274,8 @@ void Trainer::make_state() {
   machine_ = {.device = &device_->device(),
               .tier = tier_.get(),
               .staging = device_->staging(),
+              .captures = device_->captures(),
+              .step_numbers = device_->step_numbers(),
               .disk = disk_.get(),
               .state = &state_,
               .products = &products_,
@@ -335,6 +338,10 @@ void Trainer::write_programs() const {
       plan::to_json(program_, {session_.rank()}, outputs_.measurements).dump(1) + "\n");
 }
 
+void Trainer::say_note() {
+  if (const std::string note = executor_->take_note(); !note.empty()) say(note + "\n");
+}
+
 void Trainer::say_summary() {
   const std::vector<std::int64_t> values = session_.all_gather(std::vector<std::int64_t>{
       std::max(program_.peak_bytes, choice_.evaluation.peak_bytes), peak_bytes_,
@@ -360,6 +367,8 @@ void Trainer::begin() {
     };
   }
   executor_.emplace(setup_.model, program_, machine_);
+  if (device_->kind() == DeviceKind::Cuda)
+    session_.agree([&] { executor_->use_graphs(graph_use(config_)); });
   session_.agree([&] {
     if (first_rank_)
       metrics_file_.emplace(config_.run.directory, start_.step,
@@ -391,6 +400,7 @@ void Trainer::begin() {
   }
   stop_->begin_training(std::move(watched));
   if (first_rank_) bar_ = std::make_unique<Progress>("train", config_.train.steps);
+  say_note();
   say(fmt::format("ready after {:.2f} s\n", seconds_since(started_)));
 }
 
@@ -422,6 +432,7 @@ bool Trainer::train_step(std::int64_t step) {
   metrics.peak_bytes = together[0];
   metrics.data_seconds = static_cast<double>(together[2]) / nanoseconds;
   say(step_text(metrics));
+  say_note();
   const bool last = step == config_.train.steps || stopping_;
   const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;
   if (due || last) metrics.validation_loss = validate();
@@ -473,6 +484,7 @@ ExitCode Trainer::run() {
   if (first_rank_) forget_stopped(config_.run.directory);
   watch_waits();
   plan();
+  session_.agree([&] { device_->pin_recorded(setup_.model, program_); });
   axes_ = std::make_unique<Axes>(setup_, program_, *device_, session_);
   make_state();
   if (first_rank_) {

@@ -58,6 +58,15 @@ class GpuTest(ProgramTest):
         for other in results[1:]:
             self.assertEqual(results[0], other)
 
+    def test_a_graph_changes_no_bit(self):
+        keys = ("--train.precision", "bfloat16", "--train.steps", 6, "--evaluation.every", 4)
+        plain, _ = self.trained("plain-steps", "cuda", "--run.graphs", "never", *keys)
+        whole, done = self.trained("whole-steps", "cuda", "--run.graphs", "always", *keys)
+        self.assertIn("as one CUDA graph", done.stdout)
+        for key in ("loss", "gradient_norm", "peak_bytes"):
+            self.assertEqual([row[key] for row in metrics(plain)], [row[key] for row in metrics(whole)], key)
+        self.assertEqual(saved(plain), saved(whole))
+
     def test_stopped_and_continued_has_the_same_bits(self):
         whole, _ = self.trained("whole", "cuda")
         directory = self.directory("parts")

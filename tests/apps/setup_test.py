@@ -47,7 +47,7 @@ class SetupTest(unittest.TestCase):
         for name in ("setup", "common.sh"):
             shutil.copy(SOURCE / "scripts" / name, setup.parent)
         for arguments, said in ((("--cuda", "--architecture", "70"), "--architecture 70 is not known: 80 is for A100"),
-                                (("--cuda", "--architecture"), "--architecture wants 80 or 90"),
+                                (("--cuda", "--architecture"), "--architecture wants 80, 90 or all"),
                                 (("--architecture", "80"), "goes with --cuda")):
             with self.subTest(arguments):
                 self.assertIn(said, self.bash(setup, *arguments, code=1).stderr)

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <future>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -21,6 +22,7 @@
 
 #include "base/error.hpp"
 #include "device/lane_error.hpp"
+#include "device/numa_policy.hpp"
 #include "fake_cuda_runtime.hpp"
 #include "message_of.hpp"
 
@@ -69,6 +71,27 @@ TEST_F(CudaDevices, ComputeHasTheHigherPriority) {
   EXPECT_EQ(device.queue(Lane::DiskRead).device, DeviceKind::Cpu) << "the host computes there";
   EXPECT_EQ(device.queue(Lane::Collective).native, nullptr);
   EXPECT_THROW(device.queue(Lane::CopyIn), InternalError);
+}
+
+// Where the system lets a thread say from where its memory comes; else that is told.
+TEST_F(CudaDevices, PinnedMemoryIsMadeOnTheDevicesNode) {
+  CudaDevice& device = make({.numa_node = 0});
+  device.reserve(Tier::Host, mebibyte);
+  device.reserve(Tier::Device, mebibyte);
+  const std::optional<int> node = runtime_->pinned_nodes().back();
+  if (device.numa_refusal().empty()) {
+    EXPECT_EQ(node, 0);
+  } else {
+    EXPECT_EQ(node, std::nullopt) << device.numa_refusal();
+  }
+  EXPECT_EQ(NumaPolicy::preferred(), std::nullopt) << "the thread's policy is what it was";
+}
+
+TEST_F(CudaDevices, ANodeThatIsNotThereIsToldAndPinnedMemoryIsMade) {
+  CudaDevice& device = make({.numa_node = 1000});
+  device.reserve(Tier::Host, mebibyte);
+  EXPECT_NE(device.numa_refusal(), "");
+  EXPECT_EQ(runtime_->pinned_nodes().back(), std::nullopt);
 }
 
 TEST_F(CudaDevices, ATierIsReservedAnewWhenItWasGivenBack) {

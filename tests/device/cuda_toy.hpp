@@ -15,4 +15,11 @@ namespace garonne::device {
 std::string problem_of_cuda_toy(const ToyProgram& program, const ToyResult& reference,
                                 FakeCudaRuntime& runtime, CudaSettings settings = {});
 
+// The program with all kernels on Compute.
+ToyProgram on_streams(ToyProgram program);
+// The same for a program on streams that is recorded and carried out `launches` times. Something
+// that was carried out while it was recorded is a problem, too.
+std::string problem_of_cuda_graph(const ToyProgram& program, const ToyResult& reference,
+                                  FakeCudaRuntime& runtime, int launches);
+
 }  // namespace garonne::device

@@ -12,6 +12,8 @@ namespace {
 constexpr CudaStatus invalid_value{1};
 constexpr CudaStatus out_of_memory{2};
 constexpr CudaStatus invalid_handle{400};
+constexpr CudaStatus capture_isolation{905};
+constexpr CudaStatus captured_event{907};
 
 }  // namespace
 
@@ -129,6 +131,7 @@ CudaStatus FakeCudaRuntime::query_stream(CudaStream handle) {
   GARONNE_FAKE_ENTER("cudaStreamQuery");
   Stream* const stream = stream_of(handle, "cudaStreamQuery");
   if (stream == nullptr) return invalid_handle;
+  if (stream->capturing) return spoil_capture("cudaStreamQuery", captured_event);
   if (faulty(CudaFault::EarlyStream)) return CudaStatus::Success;
   ask_for(*stream, stream->put);
   return stream->done == stream->put ? CudaStatus::Success : CudaStatus::NotReady;
@@ -144,6 +147,17 @@ CudaStatus FakeCudaRuntime::wait_event(CudaStream handle, CudaEvent awaited) {
     return CudaStatus::Success;
   }
   if (faulty(stream->number == 0 ? CudaFault::DroppedJoin : CudaFault::DroppedFork)) {
+    return CudaStatus::Success;
+  }
+  if (stream->capturing || event->capture != 0) {
+    // An event belongs to the capture that it was recorded in, or to none, and so does who waits.
+    if (event->capture == 0 || event->capture != captures_ || !capture_) {
+      return spoil_capture("cudaStreamWaitEvent between a capture and what is outside",
+                           capture_isolation);
+    }
+    if (!stream->capturing) stream->last.clear();
+    stream->capturing = true;
+    stream->last.insert(stream->last.end(), event->last.begin(), event->last.end());
     return CudaStatus::Success;
   }
   put(*stream, {[this, earlier = event->stream, number = event->number] {
@@ -195,6 +209,18 @@ CudaStatus FakeCudaRuntime::record_event(CudaEvent handle, CudaStream on) {
   Event* const event = event_of(handle, "cudaEventRecord");
   if (stream == nullptr || event == nullptr) return invalid_handle;
   if (faulty(CudaFault::DroppedRecord)) return CudaStatus::Success;
+  event->capture = stream->capturing ? captures_ : 0;
+  if (stream->capturing) {
+    event->stream = stream;
+    event->last = stream->last;
+    if (faulty(CudaFault::AskingInCapture)) {
+      return spoil_capture("cudaEventQuery", captured_event);
+    }
+    if (faulty(CudaFault::AllocatingInCapture)) {
+      return spoil_capture("cudaMalloc", captured_event);
+    }
+    return CudaStatus::Success;
+  }
   put(*stream, {nullptr, [this, event] {
                   const std::lock_guard inner(mutex_);
                   event->moment = std::chrono::steady_clock::now();
@@ -213,6 +239,9 @@ CudaStatus FakeCudaRuntime::query_event(CudaEvent handle) {
   if (event->stream == nullptr) {
     accuse("cudaEventQuery of an event that was not recorded");
     return CudaStatus::Success;
+  }
+  if (event->capture != 0) {
+    return spoil_capture("cudaEventQuery of an event of a capture", captured_event);
   }
   if (faulty(CudaFault::EarlyEvent)) return CudaStatus::Success;
   ask_for(*event->stream, event->number);
@@ -250,6 +279,14 @@ CudaStatus FakeCudaRuntime::copy(void* to, const void* from, std::size_t bytes, 
   const auto to_offset = static_cast<std::size_t>(static_cast<std::byte*>(to) - target->address);
   const auto from_offset =
       static_cast<std::size_t>(static_cast<const std::byte*>(from) - source->address);
+  if (stream->capturing && direction == CudaCopy::HostToDevice &&
+      faulty(CudaFault::CopyAtCapture)) {
+    const std::byte* const there = source->side + from_offset;
+    put(*stream, {nullptr, [=, bits = std::vector<std::byte>(there, there + bytes)] {
+                    std::memcpy(target->side + to_offset, bits.data(), bytes);
+                  }});
+    return CudaStatus::Success;
+  }
   put(*stream, {nullptr, [=, this] { move_bytes(target, to_offset, source, from_offset, bytes); }});
   return CudaStatus::Success;
 }

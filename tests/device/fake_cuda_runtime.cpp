@@ -10,12 +10,14 @@
 #include <utility>
 
 #include "device/lateness.hpp"
+#include "device/numa_policy.hpp"
 
 namespace garonne::device {
 namespace {
 
 constexpr CudaStatus invalid_value{1};
 constexpr CudaStatus launch_failure{719};
+constexpr CudaStatus capture_refuses{900};  // StreamCaptureUnsupported
 
 // Streams look at pinned words again so often: nobody tells them.
 constexpr auto look_again = std::chrono::microseconds(50);
@@ -46,6 +48,10 @@ bool& FakeCudaRuntime::in_host_function() {
 
 CudaStatus FakeCudaRuntime::enter(const std::string& call, bool of_thread_device) {
   ++calls_[call];
+  static const std::set<std::string> unsafe = {
+      "cudaMalloc",     "cudaFree",        "cudaHostAlloc",      "cudaFreeHost",
+      "cudaEventQuery", "cudaStreamQuery", "cuStreamWaitValue32"};
+  if (calls_capture() && unsafe.contains(call)) return spoil_capture(call, capture_refuses);
   if (in_host_function()) accuse(call + " is called by a host function");
   const bool told = threads_with_device_.contains(std::this_thread::get_id());
   if (of_thread_device && !told) accuse(call + " on a thread that did not call cudaSetDevice");
@@ -112,6 +118,17 @@ FakeCudaRuntime::Block* FakeCudaRuntime::block_of(const void* address, std::size
 }
 
 void FakeCudaRuntime::put(Stream& stream, Operation operation) {
+  if (stream.capturing) {
+    if (faulty(CudaFault::EarlyCapture)) {
+      stream.capturing = false;
+      put(stream, std::move(operation));
+      stream.capturing = true;
+      return;
+    }
+    capture_->nodes.push_back({std::move(operation.body), stream.last});
+    stream.last = {capture_->nodes.size() - 1};
+    return;
+  }
   stream.queue.push_back(std::move(operation));
   ++stream.put;
   changed_.notify_all();
@@ -172,7 +189,12 @@ void FakeCudaRuntime::launch(void* handle, std::function<void()> kernel) {
   ++kernels_;
   const bool fails = std::exchange(kernel_fails_, false);
   put(*stream, {nullptr, [this, fails, kernel = std::move(kernel)] {
-                  if (!fails) return kernel();
+                  if (!fails) {
+                    kernel();
+                    const std::lock_guard inner(mutex_);
+                    ++kernels_run_;
+                    return;
+                  }
                   const std::lock_guard inner(mutex_);
                   failed_ = true;
                   changed_.notify_all();
@@ -211,6 +233,7 @@ FakeCudaCounts FakeCudaRuntime::live() const {
   FakeCudaCounts counts;
   for (const auto& stream : streams_) counts.streams += !stream->destroyed;
   for (const auto& event : events_) counts.events += !event->destroyed;
+  for (const auto& graph : graphs_) counts.graphs += !graph->destroyed;
   for (const auto& block : blocks_) {
     (block->pinned ? counts.pinned_blocks : counts.device_blocks) += !block->freed;
   }
@@ -220,6 +243,11 @@ FakeCudaCounts FakeCudaRuntime::live() const {
 std::map<std::string, int> FakeCudaRuntime::calls() const {
   const std::lock_guard lock(mutex_);
   return calls_;
+}
+
+int FakeCudaRuntime::kernels_run() const {
+  const std::lock_guard lock(mutex_);
+  return kernels_run_;
 }
 
 int FakeCudaRuntime::kernels() const {
@@ -234,6 +262,11 @@ std::vector<int> FakeCudaRuntime::stream_priorities() const {
   return priorities;
 }
 
+std::vector<std::optional<int>> FakeCudaRuntime::pinned_nodes() const {
+  const std::lock_guard lock(mutex_);
+  return pinned_nodes_;
+}
+
 int FakeCudaRuntime::fault_places() const {
   const std::lock_guard lock(mutex_);
   return fault_places_;
@@ -244,6 +277,7 @@ CudaStatus FakeCudaRuntime::make_block(void*& memory, std::size_t bytes, bool pi
   auto block = std::make_unique<Block>();
   block->bytes = bytes;
   block->pinned = pinned;
+  if (pinned) pinned_nodes_.push_back(NumaPolicy::preferred());
   const int file = memfd_create("device memory", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) throw std::bad_alloc();
   const auto map = [&](int protection) {

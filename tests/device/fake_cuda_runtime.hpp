@@ -38,6 +38,13 @@ enum class CudaFault {
   LeakedMemory,
   PageableCopy,  // a copy's host memory is not pinned
   OtherThread,   // a thread makes calls without having said for which device
+  LeakedGraph,
+  DestroyedGraph,   // a graph is destroyed when it was made ready
+  DroppedLaunch,    // a graph is not carried out
+  EarlyCapture,     // what is recorded is carried out at once, and not with the graph
+  CopyAtCapture,    // a copy from the host has the bytes that were there when it was recorded
+  AskingInCapture,  // while work is recorded, an event is asked how far it is
+  AllocatingInCapture,
 };
 
 struct FakeCudaSettings {
@@ -63,6 +70,7 @@ struct FakeCudaCounts {
   int events = 0;
   int device_blocks = 0;
   int pinned_blocks = 0;
+  int graphs = 0;
 
   friend bool operator==(const FakeCudaCounts&, const FakeCudaCounts&) = default;
 };
@@ -92,8 +100,12 @@ class FakeCudaRuntime final : public CudaRuntime {
   FakeCudaCounts live() const;
   std::map<std::string, int> calls() const;
   int kernels() const;
+  // Those that were carried out, once for each time.
+  int kernels_run() const;
   // Of the streams in the order in which they were made.
   std::vector<int> stream_priorities() const;
+  // By pinned block: the NUMA node that memory of its maker came from, where that was said.
+  std::vector<std::optional<int>> pinned_nodes() const;
   // Where the fault could have been, and was if it is in one call.
   int fault_places() const;
 
@@ -122,6 +134,12 @@ class FakeCudaRuntime final : public CudaRuntime {
                   CudaStream stream) override;
   CudaStatus fill(void* memory, int byte, std::size_t bytes, CudaStream stream) override;
   CudaStatus launch_host(CudaStream stream, void (*function)(void*), void* data) override;
+  CudaStatus begin_capture(CudaStream stream) override;
+  CudaStatus end_capture(CudaStream stream, CudaGraph& graph) override;
+  CudaStatus make_ready(CudaReadyGraph& ready, CudaGraph graph) override;
+  CudaStatus launch_graph(CudaReadyGraph ready, CudaStream stream) override;
+  CudaStatus destroy_graph(CudaGraph graph) override;
+  CudaStatus destroy_ready(CudaReadyGraph ready) override;
   CudaStatus last_error() override;
   std::string error_text(CudaStatus status) override;
 
@@ -129,6 +147,18 @@ class FakeCudaRuntime final : public CudaRuntime {
   struct Operation {
     std::function<bool()> ready;  // with the lock held; may be empty
     std::function<void()> body;   // without; may be empty
+  };
+  // What was recorded: each piece of work comes after some of those before it.
+  struct Node {
+    std::function<void()> body;
+    std::vector<std::size_t> after;
+  };
+  struct Graph {
+    std::vector<Node> nodes;
+    bool destroyed = false;
+    bool ready = false;
+    int under_way = 0;
+    std::uint64_t launches = 0;
   };
   struct Stream {
     int number = 0;
@@ -139,6 +169,8 @@ class FakeCudaRuntime final : public CudaRuntime {
     std::uint64_t asked_for = 0;
     bool destroyed = false;
     bool ending = false;
+    bool capturing = false;
+    std::vector<std::size_t> last;  // nodes that what is recorded next comes after
     std::thread thread;
   };
   struct Event {
@@ -146,6 +178,8 @@ class FakeCudaRuntime final : public CudaRuntime {
     bool destroyed = false;
     Stream* stream = nullptr;  // null: not recorded
     std::uint64_t number = 0;
+    int capture = 0;  // that it was recorded in; 0: none
+    std::vector<std::size_t> last;
     std::chrono::steady_clock::time_point moment;
   };
   struct Block {
@@ -174,10 +208,17 @@ class FakeCudaRuntime final : public CudaRuntime {
   void put(Stream& stream, Operation operation);
   void ask_for(Stream& stream, std::uint64_t number);
   bool busy() const;
+  // While the calling thread records work the real runtime refuses: it is accused, and there will
+  // be no graph.
+  CudaStatus spoil_capture(const std::string& what, CudaStatus status);
+  bool calls_capture() const;
+  bool comes_after_all(const std::vector<std::size_t>& last) const;
+  Graph* graph_of(void* handle, const std::string& call, bool ready);
   CudaStatus make_block(void*& memory, std::size_t bytes, bool pinned);
   CudaStatus free_block(void* memory, bool pinned, const std::string& call);
 
   void serve(Stream& stream);
+  void carry_out(Graph& graph, std::uint64_t seed);
   // Not with the lock held.
   void move_bytes(Block* to, std::size_t to_offset, Block* from, std::size_t from_offset,
                   std::size_t bytes);
@@ -189,6 +230,12 @@ class FakeCudaRuntime final : public CudaRuntime {
   std::vector<std::unique_ptr<Stream>> streams_;  // destroyed ones too: they are known as such
   std::vector<std::unique_ptr<Event>> events_;
   std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<std::unique_ptr<Graph>> graphs_;
+  std::unique_ptr<Graph> capture_;  // under way
+  Stream* capture_origin_ = nullptr;
+  std::thread::id capture_thread_;
+  bool capture_spoiled_ = false;
+  int captures_ = 0;
   std::vector<std::vector<std::byte>> pageable_;
   std::set<std::thread::id> threads_with_device_;
   std::map<std::string, int> calls_;
@@ -197,7 +244,9 @@ class FakeCudaRuntime final : public CudaRuntime {
   bool failed_ = false;  // for good
   bool kernel_fails_ = false;
   int kernels_ = 0;
+  int kernels_run_ = 0;
   int fault_places_ = 0;
+  std::vector<std::optional<int>> pinned_nodes_;
   std::vector<std::string> violations_;
 };
 

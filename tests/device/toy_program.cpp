@@ -133,6 +133,7 @@ ToyResult run_toy(const ToyProgram& program, const ToyTarget& target) {
   for (int number = 0; number < static_cast<int>(program.steps.size()); ++number) {
     run.put(program, number);
   }
+  if (target.all_are_put) target.all_are_put();
   return run.finish();
 }
 

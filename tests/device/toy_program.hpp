@@ -58,6 +58,8 @@ struct ToyTarget {
   std::function<std::byte*(Span)> find;
   // Puts a kernel on Compute, after the marks.
   std::function<Mark(std::function<void()>, const std::string&, std::span<const Mark>)> put_kernel;
+  // Called when all steps are put. May be empty.
+  std::function<void()> all_are_put = nullptr;
 };
 
 // Steps are put on the lanes in the order of the program.

@@ -3,12 +3,16 @@
 // then.
 #pragma once
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,15 +33,60 @@
 namespace garonne::exec {
 
 // The device, whose kernels are the host's: what asks where they go waits until Compute is there.
-class HostKernels final : public device::Device {
+// In a capture they run as well, so that blocks are handed out and taken back, on zeros where
+// nothing was copied in, and leave the memory as it was; the graph runs them again, in the order
+// that it has, and is to find the same blocks.
+class HostKernels final : public device::Device, public device::Captures {
  public:
-  explicit HostKernels(device::CudaDevice& device) : device_(device) {}
+  HostKernels(device::CudaDevice& device, device::FakeCudaRuntime& runtime)
+      : device_(device), runtime_(runtime) {}
+
+  // The memory that kernels of a capture leave as it was.
+  void set_memory(std::span<std::byte> memory) { memory_ = memory; }
+  // A block of it that is handed out or given back, without contents.
+  void spoil(const device::Span& block) {
+    std::memset(block.data, capturing_ ? 0 : nan_pattern, static_cast<std::size_t>(block.bytes));
+    if (capturing_) recorded_.push_back(block.data);
+    if (!in_graph()) return;
+    if (next_ >= recorded_.size() || recorded_[next_++] != block.data) ++moved_blocks;
+  }
+
+  void begin_capture(const std::string& activity) override {
+    device_.begin_capture(activity);
+    recorded_.clear();
+    capturing_ = true;
+    before_.assign(memory_.begin(), memory_.end());
+    runtime_.launch(native(), [this] { next_ = 0; });
+  }
+  int end_capture(const std::string& activity) override {
+    const int graph = device_.end_capture(activity);
+    leave_capture();
+    return graph;
+  }
+  void drop_capture() noexcept override {
+    device_.drop_capture();
+    if (capturing_) leave_capture();
+  }
+  device::Mark launch(int graph, const std::string& activity) override {
+    ++launches;
+    return device_.launch(graph, activity);
+  }
+  void drop(int graph) noexcept override { device_.drop(graph); }
+  void put_kernels(const std::function<void()>& kernels) override {
+    kernels();
+    runtime_.launch(native(), [kernels] {
+      in_graph() = true;
+      at::init_num_threads();  // as where the step was recorded
+      kernels();
+      in_graph() = false;
+    });
+  }
 
   DeviceKind kind() const override { return device_.kind(); }
   device::MemoryFacts memory() const override { return device_.memory(); }
   Queue queue(Lane lane) const override {
     if (lane != Lane::Compute) return device_.queue(lane);
-    catch_up();
+    if (!capturing_ && !in_graph()) catch_up();
     return {DeviceKind::Emulated, nullptr, 0};
   }
   device::Mark launched(Lane lane, const std::string& activity) override {
@@ -46,7 +95,7 @@ class HostKernels final : public device::Device {
   device::Mark mark(Lane lane) override { return device_.mark(lane); }
   void order(Lane later, device::Mark earlier) override {
     device_.order(later, earlier);
-    if (later == Lane::Compute) late_ = true;
+    if (later == Lane::Compute && !capturing_) late_ = true;
   }
   void wait(device::Mark mark) override {
     ++waits;
@@ -67,6 +116,8 @@ class HostKernels final : public device::Device {
   }
 
   int waits = 0;  // of the host, asked for by others than the kernels
+  int launches = 0;
+  std::atomic<int> moved_blocks = 0;  // that graphs did not find where they were recorded
 
  private:
   device::Mark put_copy(Lane lane, device::Span to, device::Span from, std::string activity,
@@ -78,7 +129,26 @@ class HostKernels final : public device::Device {
     return device_.run(lane, std::move(work), std::move(activity), after);
   }
 
+  void leave_capture() {
+    capturing_ = false;
+    std::ranges::copy(before_, memory_.begin());
+  }
+  static constexpr int nan_pattern = 0xFF;
+
+  void* native() const { return device_.queue(Lane::Compute).native; }
+  // Of the calling thread.
+  static bool& in_graph() {
+    thread_local bool inside = false;
+    return inside;
+  }
+
   device::CudaDevice& device_;
+  device::FakeCudaRuntime& runtime_;
+  std::span<std::byte> memory_;
+  std::vector<std::byte> before_;  // what was there when the capture began
+  std::vector<const std::byte*> recorded_;
+  std::size_t next_ = 0;
+  bool capturing_ = false;
   mutable bool late_ = false;
 };
 
@@ -152,6 +222,18 @@ class Rank {
   const plan::Program& program() const { return program_; }
   const plan::Prediction& prediction() const { return prediction_; }
 
+  // One executor for all steps from now on, which may record them. Watches no gradients.
+  Executor& use_graphs(GraphUse use, double least_share_of_issue = 0) {
+    watches = false;
+    Machine machine = this->machine();
+    machine.state = &state_;
+    machine.products = &products_;
+    machine.optimizer = optimizer_.get();
+    executor_ = std::make_unique<Executor>(model_, program_, machine);
+    executor_->use_graphs(use, least_share_of_issue);
+    return *executor_;
+  }
+
   bool watches = true;  // gradients, which are copied for that
   std::function<void()> on_gradient;
 
@@ -180,6 +262,7 @@ class Rank {
     inputs.load = [this, number](int micro_batch) {
       return load_(number * micro_batches + micro_batch);
     };
+    if (training && executor_) return executor_->run(inputs);
     Executor executor(model_, program, machine);
     return executor.run(inputs);
   }
@@ -194,6 +277,7 @@ class Rank {
   plan::Prediction prediction_;
   std::map<int, std::vector<double>> gradients_;
   ModelState state_;
+  std::unique_ptr<Executor> executor_;
 };
 
 class CpuRank final : public Rank {
@@ -226,31 +310,32 @@ class CpuRank final : public Rank {
 // the holes between blocks, of which small models have many.
 class FakeGpu {
  public:
-  static constexpr std::int64_t pinned_bytes = std::int64_t{256} << 10;
-  static constexpr int nan_pattern = 0xFF;
+  static constexpr std::int64_t pinned_bytes = std::int64_t{512} << 10;
 
   FakeGpu(std::int64_t limit_bytes, device::FakeCudaSettings fake, device::CudaSettings cuda) {
     fake.host_reaches_device = true;
     runtime_ = std::make_unique<device::FakeCudaRuntime>(fake);
     cuda.longest_wait_seconds = 60;
     cuda_ = std::make_unique<device::CudaDevice>(*runtime_, cuda);
-    device_ = std::make_unique<HostKernels>(*cuda_);
+    device_ = std::make_unique<HostKernels>(*cuda_, *runtime_);
     cuda_->reserve(Tier::Host, pinned_bytes);
-    const std::int64_t bytes = round_up(2 * limit_bytes, cuda_allocation_granularity);
+    const std::int64_t blocks = round_up(2 * limit_bytes, cuda_allocation_granularity);
+    // After the blocks: what changes from step to step.
+    const std::int64_t bytes = blocks + step_number_bytes;
     void* memory = nullptr;
     EXPECT_EQ(runtime_->allocate(memory, static_cast<std::size_t>(bytes)),
               device::CudaStatus::Success);
     memory_ = memory;
-    const auto spoil = [](device::Span block) {
-      std::memset(block.data, nan_pattern, static_cast<std::size_t>(block.bytes));
-    };
+    numbers_ = static_cast<std::byte*>(memory) + blocks;
+    device_->set_memory({static_cast<std::byte*>(memory), static_cast<std::size_t>(bytes)});
+    const auto spoil = [device = device_.get()](device::Span block) { device->spoil(block); };
     tier_ = std::make_unique<DeviceTier>(
         std::make_shared<device::TierMemory>(
             device::TierSettings{.tier = Tier::Device,
                                  .limit_bytes = limit_bytes,
                                  .granularity = cuda_allocation_granularity,
                                  .spoil = spoil},
-            std::make_unique<device::FixedArena>(memory, bytes)),
+            std::make_unique<device::FixedArena>(memory, blocks)),
         DeviceKind::Emulated);
     staging_ = std::make_unique<Staging>(*device_, cuda_->reserved(Tier::Host));
   }
@@ -267,23 +352,25 @@ class FakeGpu {
   HostKernels& device() { return *device_; }
   DeviceTier& tier() { return *tier_; }
   Staging& staging() { return *staging_; }
+  std::byte* step_numbers() { return numbers_; }
 
  private:
   std::unique_ptr<device::FakeCudaRuntime> runtime_;
   std::unique_ptr<device::CudaDevice> cuda_;
   std::unique_ptr<HostKernels> device_;
   void* memory_ = nullptr;
+  std::byte* numbers_ = nullptr;
   std::unique_ptr<DeviceTier> tier_;
   std::unique_ptr<Staging> staging_;
 };
 
-// A tier of exactly the bytes that were predicted.
+// A tier of exactly the bytes that were predicted, and those for others.
 class GpuRank final : public Rank {
  public:
   explicit GpuRank(const Setting& setting, const device::FakeCudaSettings& fake = {},
-                   const device::CudaSettings& cuda = {})
+                   const device::CudaSettings& cuda = {}, std::int64_t bytes_for_others = 0)
       : Rank(setting, cuda_allocation_granularity, /*apart=*/true),
-        gpu_(prediction_.peak_bytes, fake, cuda) {
+        gpu_(prediction_.peak_bytes + bytes_for_others, fake, cuda) {
     const DeviceScope scope(gpu_.tier());
     state_ = initial_state(gpu_.device().queue(Lane::Compute), model_, precision_, 11, program_,
                            &gpu_.staging());
@@ -292,7 +379,10 @@ class GpuRank final : public Rank {
     refresh_compute_copies(state_);
   }
 
-  ~GpuRank() override { state_ = {}; }
+  ~GpuRank() override {
+    executor_.reset();
+    state_ = {};
+  }
 
   std::map<std::string, std::vector<double>> state() override {
     std::map<std::string, std::vector<double>> all;
@@ -315,6 +405,8 @@ class GpuRank final : public Rank {
     machine.device = &gpu_.device();
     machine.tier = &gpu_.tier();
     machine.staging = &gpu_.staging();
+    machine.captures = &gpu_.device();
+    machine.step_numbers = gpu_.step_numbers();
     return machine;
   }
 

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/loops.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "kernels/cpu/scalar_value.hpp"
 #include "kernels/device/embedding.hpp"
 #include "kernels/dispatch.hpp"
 
@@ -28,8 +29,8 @@ void embedding_forward(const Queue& queue, ElementType type, const std::int64_t*
                               samples, rows, sequence, hidden);
   };
   if (put_on_device(queue, on_device)) return;
-  const EmbeddingForwardArguments arguments{tokens,  token_table, position_table, out,
-                                            dropout, samples,     sequence,       hidden};
+  const EmbeddingForwardArguments arguments{
+      tokens, token_table, position_table, out, value_of(dropout), samples, sequence, hidden};
   const auto loop = loops().embedding_forward[type];
   for_ranges(queue, rows, row_grain(hidden), 1,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
@@ -59,7 +60,7 @@ void embedding_backward(const Queue& queue, ElementType type, const void* gradie
                                              tokens,
                                              gradient_token_table,
                                              gradient_position_table,
-                                             dropout,
+                                             value_of(dropout),
                                              samples,
                                              rows,
                                              sequence,

@@ -137,6 +137,7 @@ struct AdamWArguments {
   void* second_moment;
   const void* gradient;
   AdamW options;
+  AdamWRates rates;
   double gradient_scale;
   void* bfloat16_copy;
 };

@@ -8,7 +8,7 @@ void adamw(const AdamWArguments& arguments, std::int64_t begin, std::int64_t end
   const T* gradient = static_cast<const T*>(arguments.gradient);
   BFloat16* copy = static_cast<BFloat16*>(arguments.bfloat16_copy);
   const T scale = static_cast<T>(arguments.gradient_scale);
-  const AdamWStep<T> step(arguments.options);
+  const AdamWStep<T> step(arguments.options, arguments.rates);
   const auto update_with = [=](std::int64_t i, T slope, T square) GARONNE_INLINE_LAMBDA {
     T p = parameter[i];
     T m = first[i];

@@ -11,6 +11,12 @@
 
 namespace garonne::kernels {
 
+AdamWRates adamw_rates(const AdamW& options) {
+  return {.learning_rate = options.learning_rate,
+          .step_size = options.learning_rate / options.bias_correction1,
+          .root = 1.0 / std::sqrt(options.bias_correction2)};
+}
+
 void adamw_update(const Queue& queue, ElementType type, void* parameter, void* first_moment,
                   void* second_moment, const void* gradient, std::int64_t n, const AdamW& options,
                   const Scalar& gradient_scale, void* bfloat16_copy) {
@@ -24,8 +30,9 @@ void adamw_update(const Queue& queue, ElementType type, void* parameter, void* f
   expect(!options.pairs || n % 2 == 0, "half of a complex number is left over");
   const double scale = value_of(gradient_scale);
   if (!std::isfinite(scale)) return;
+  const AdamWRates rates = options.rates == nullptr ? adamw_rates(options) : *options.rates;
   const AdamWArguments arguments{parameter, first_moment, second_moment, gradient,
-                                 options,   scale,        bfloat16_copy};
+                                 options,   rates,        scale,         bfloat16_copy};
   for_ranges(queue, n, element_grain / 2, 64,
              [&](std::int64_t begin, std::int64_t end) { loop(arguments, begin, end); });
 }

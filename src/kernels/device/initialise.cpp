@@ -19,11 +19,16 @@ struct FillNormal {
   std::int64_t first_element;
   std::uint64_t step;
   std::uint64_t sample;
+  const std::uint64_t* step_place;  // or null
+  const std::int64_t* sample_place;
 
   template <int count>
   KOKKOS_FUNCTION void at(std::int64_t index) const {
     const std::int64_t group = first_element / 4 + index;
-    const PhiloxBlock block = philox_at(key, step, sample, static_cast<std::uint64_t>(group));
+    const PhiloxBlock block =
+        philox_at(key, step_place == nullptr ? step : *step_place,
+                  sample_place == nullptr ? sample : static_cast<std::uint64_t>(*sample_place),
+                  static_cast<std::uint64_t>(group));
     double normals[4];
     normal_pair(block.word[0], block.word[1], deviation, normals[0], normals[1]);
     normal_pair(block.word[2], block.word[3], deviation, normals[2], normals[3]);
@@ -44,12 +49,13 @@ struct FillNormal {
 
 void fill_normal(const Place& place, ElementType type, void* values, std::int64_t n, PhiloxKey key,
                  double deviation, std::int64_t first_element, std::uint64_t step,
-                 std::uint64_t sample) {
+                 std::uint64_t sample, const std::uint64_t* step_place,
+                 const std::int64_t* sample_place) {
   const std::int64_t groups = (first_element + n + 3) / 4 - first_element / 4;
   with_type_and_space(place, type, [&]<typename T>(T, const auto& space) {
-    elementwise<1>(
-        space, groups,
-        FillNormal<T>{static_cast<T*>(values), n, key, deviation, first_element, step, sample});
+    elementwise<1>(space, groups,
+                   FillNormal<T>{static_cast<T*>(values), n, key, deviation, first_element, step,
+                                 sample, step_place, sample_place});
   });
 }
 

@@ -11,6 +11,7 @@ namespace garonne::kernels::device {
 
 void fill_normal(const Place& place, ElementType type, void* values, std::int64_t n, PhiloxKey key,
                  double deviation, std::int64_t first_element, std::uint64_t step,
-                 std::uint64_t sample);
+                 std::uint64_t sample, const std::uint64_t* step_place = nullptr,
+                 const std::int64_t* sample_place = nullptr);
 
 }  // namespace garonne::kernels::device

@@ -15,8 +15,8 @@ struct Update {
   T* first_moment;
   T* second_moment;
   const T* gradient;
-  AdamWStep<T> step;
-  bool pairs;
+  AdamW options;
+  AdamWRates rates;  // where options has no place of them
   Scalar gradient_scale;
   BFloat16* copy;  // or null
 
@@ -26,14 +26,15 @@ struct Update {
     if (!Kokkos::isfinite(scale)) return;
     if constexpr (count == 1) {
       // What is left over: whole pairs, of which one thread has both.
-      if (pairs && first % 2 == 0) update<2>(first, static_cast<T>(scale));
-      if (pairs) return;
+      if (options.pairs && first % 2 == 0) update<2>(first, static_cast<T>(scale));
+      if (options.pairs) return;
     }
     update<count>(first, static_cast<T>(scale));
   }
 
   template <int count>
   KOKKOS_FUNCTION void update(std::int64_t first, T scale) const {
+    const AdamWStep<T> step(options, options.rates == nullptr ? rates : *options.rates);
     Values<T, count> p;
     Values<T, count> m;
     Values<T, count> v;
@@ -47,7 +48,7 @@ struct Update {
       slopes[i] = step.slope(slopes[i], scale, p[i]);
       squares[i] = slopes[i] * slopes[i];
     }
-    if (pairs) {
+    if (options.pairs) {
       for (int i = 0; i + 1 < count; i += 2)
         squares[i] = squares[i + 1] = squares[i] + squares[i + 1];
     }
@@ -72,8 +73,8 @@ void adamw_update(const Place& place, ElementType type, void* parameter, void* f
     elementwise<pack<BFloat16>>(
         space, n,
         Update<T>{static_cast<T*>(parameter), static_cast<T*>(first_moment),
-                  static_cast<T*>(second_moment), static_cast<const T*>(gradient),
-                  AdamWStep<T>(options), options.pairs, gradient_scale,
+                  static_cast<T*>(second_moment), static_cast<const T*>(gradient), options,
+                  options.rates == nullptr ? adamw_rates(options) : AdamWRates{}, gradient_scale,
                   static_cast<BFloat16*>(bfloat16_copy)});
   });
 }

@@ -53,7 +53,8 @@ KOKKOS_FUNCTION void drop(const Dropout& dropout, std::int64_t sample, std::int6
   if (dropout.threshold == 0) return;
   const G scale = static_cast<G>(dropout.scale);
   Values<std::uint32_t, count> words;
-  random_words<count>(dropout.key, dropout.step, sample, first, words);
+  const std::uint64_t step = dropout.step_place == nullptr ? dropout.step : *dropout.step_place;
+  random_words<count>(dropout.key, step, sample, first, words);
   for (int i = 0; i < count; ++i)
     values[i] = words[i] >= dropout.threshold ? values[i] * scale : G{0};
 }

@@ -26,12 +26,27 @@ void check(cudaError_t code, const char* operation) {
 // so that the failure is told.
 bool device_failed = false;
 
+struct NoTeam {
+  template <typename Member>
+  KOKKOS_FUNCTION void operator()(const Member&) const {}
+};
+
+// Kokkos allocates memory that teams share in every launch, zero bytes of it, until it has some
+// there: a call that holds the host, and that nobody may make while a graph is recorded.
+void make_team_scratch(const Kokkos::Cuda& space) {
+  Kokkos::TeamPolicy<Kokkos::Cuda> policy(space, 1, 1, 1);
+  policy.set_scratch_size(1, Kokkos::PerTeam(64));
+  Kokkos::parallel_for("garonne", policy, NoTeam{});
+  space.fence("garonne: the memory of teams is there");
+}
+
 // What a kernel needs on a stream. Instances of Kokkos and scratch are made here and not in a
 // kernel's call, since both wait for the device.
 struct Stream {
   explicit Stream(cudaStream_t stream) : space(std::make_unique<Kokkos::Cuda>(stream)) {
     check(cudaMalloc(&scratch, static_cast<std::size_t>(scratch_doubles) * sizeof(double)),
           "cudaMalloc of the kernels' scratch");
+    make_team_scratch(*space);
   }
   ~Stream() {
     if (cudaFree(scratch) == cudaSuccess) return;

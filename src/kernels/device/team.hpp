@@ -154,10 +154,11 @@ template <int groups, typename Space, typename Kernel>
 void for_teams(const Space& space, std::int64_t teams, int scratch_bytes, const Kernel& kernel) {
   // A grid has at most 2^31 - 1 blocks.
   constexpr std::int64_t teams_at_once = std::int64_t{1} << 30;
-  using Policy =
-      Kokkos::TeamPolicy<Space,
-                         Kokkos::LaunchBounds<static_cast<unsigned>(groups * lanes_of_group), 1>,
-                         Kokkos::IndexType<int>>;
+  // On CUDA a kernel that is no light one goes through a buffer that launches share where it is
+  // large: Kokkos holds the host for it, and by the time that a graph is carried out it is others'.
+  using Policy = Kokkos::TeamPolicy<
+      Space, Kokkos::LaunchBounds<static_cast<unsigned>(groups * lanes_of_group), 1>,
+      Kokkos::IndexType<int>, Kokkos::Experimental::WorkItemProperty::HintLightWeight_t>;
 #ifdef KOKKOS_ENABLE_CUDA
   constexpr int lanes = std::is_same_v<Space, Kokkos::Cuda> ? lanes_of_group : 1;
 #else
@@ -168,6 +169,12 @@ void for_teams(const Space& space, std::int64_t teams, int scratch_bytes, const 
     Policy policy(space, count, team_size_of(space, groups, scratch_bytes), lanes);
     if (scratch_bytes > 0)
       policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<std::size_t>(scratch_bytes)));
+#ifdef KOKKOS_ENABLE_CUDA
+    static_assert(!std::is_same_v<Space, Kokkos::Cuda> ||
+                      sizeof(Kokkos::Impl::ParallelFor<TeamKernel<groups, Kernel>, Policy, Space>) <
+                          Kokkos::Impl::CudaTraits::KernelArgumentLimit,
+                  "a kernel has more arguments than a launch takes along");
+#endif
     Kokkos::parallel_for("garonne", policy, TeamKernel<groups, Kernel>{kernel, first});
   }
 }

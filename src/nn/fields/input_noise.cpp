@@ -29,10 +29,14 @@ void InputNoise::add(const Context& context, std::int64_t first_channel,
       for (std::int64_t slot = 0; slot < slots; ++slot) {
         const std::int64_t row = rows_.row(slot);
         if (row == FieldRows::none) continue;
+        // Where kernels read the step they read the sample, too: it is another one's in others.
+        const std::int64_t* const number = context.samples + sample;
+        const bool by_place = context.step_place != nullptr;
         kernels::fill_normal(context.queue, context.element_type(),
                              plane.narrow(0, slot * in_slot, in_slot).data_ptr(), in_slot, key,
                              deviation_, (first_channel + channel) * whole + row * in_slot,
-                             context.step, static_cast<std::uint64_t>(context.samples[sample]));
+                             context.step, static_cast<std::uint64_t>(*number), context.step_place,
+                             by_place ? number : nullptr);
       }
       at::Tensor destination = field.select(0, sample).select(0, channel);
       destination.add_(plane.view(destination.sizes()));

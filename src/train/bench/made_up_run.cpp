@@ -66,8 +66,9 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_
   apply_costs(costs_, whole);
   choice_ = choose_together(whole, stage, floor, budget_bytes_, setup_, session);
   products_ = nn::Products::from_json(costs_.products);
-  axes_ = std::make_unique<Axes>(setup_, program_of_rank(setup_, choice_.program, rank()), *device_,
-                                 session);
+  const plan::Program program = program_of_rank(setup_, choice_.program, rank());
+  session.agree([&] { device_->pin_recorded(setup_.model, program); });
+  axes_ = std::make_unique<Axes>(setup_, program, *device_, session);
   optimizer_ = optim::make_optimizer(config);
 }
 
@@ -88,6 +89,8 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
                                                exec::Machine{.device = &device.device(),
                                                              .tier = tier_.get(),
                                                              .staging = device.staging(),
+                                                             .captures = device.captures(),
+                                                             .step_numbers = device.step_numbers(),
                                                              .disk = disk_.get(),
                                                              .state = &state_,
                                                              .products = &run.products(),
@@ -98,6 +101,7 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
                                                              .tied = run.axes().tied(),
                                                              .world = run.axes().world(),
                                                              .watch_gradient = {}});
+  if (device.kind() == DeviceKind::Cuda) executor_->use_graphs(graph_use(setup.config));
 }
 
 exec::StepOutputs MadeUpTrainer::step(std::int64_t number) {

@@ -70,6 +70,11 @@ DeviceKind device_kind(const RunConfig& config) {
   throw InternalError("no device is called " + config.run.device);
 }
 
+exec::GraphUse graph_use(const RunConfig& config) {
+  if (config.run.graphs == "auto") return exec::GraphUse::Auto;
+  return config.run.graphs == "always" ? exec::GraphUse::Always : exec::GraphUse::Never;
+}
+
 void expect_device_built(const RunConfig& config) {
   if (device_kind(config) == DeviceKind::Cuda && !exec::built_with_cuda()) {
     throw NotBuiltError("CUDA",
@@ -90,7 +95,9 @@ class RunDevice::Gpu {
  public:
   // Collective over all ranks.
   Gpu(const RunConfig& config, dist::Session& session)
-      : runtime(device::make_cuda_runtime()), pinned_bytes_(pinned_bytes(config)) {
+      : runtime(device::make_cuda_runtime()),
+        records(graph_use(config) != exec::GraphUse::Never),
+        pinned_bytes_(pinned_bytes(config)) {
     const char* const visible = environment("CUDA_VISIBLE_DEVICES");
     session.agree([&] {
       device::check_visible_devices(visible, device::visible_gpus(*runtime, config.run.device));
@@ -117,7 +124,9 @@ class RunDevice::Gpu {
   std::unique_ptr<device::Device> make_device() {
     const device::CudaSettings settings{
         .ordinal = assignment.device.ordinal,
-        .synchronous = device::asked_for_synchronous(environment("GARONNE_SYNCHRONOUS"))};
+        .synchronous = device::asked_for_synchronous(environment("GARONNE_SYNCHRONOUS")),
+        .numa_node = assignment.locality.numa_node};
+    records = records && !settings.synchronous;
     auto device = std::make_unique<device::CudaDevice>(*runtime, settings);
     cuda = device.get();
     exec::use_gpu(cuda->queue(Lane::Compute), assignment.device.ordinal);
@@ -139,6 +148,9 @@ class RunDevice::Gpu {
     return bytes;
   }
 
+  // In each tier.
+  std::int64_t step_number_bytes() const { return records ? exec::step_number_bytes : 0; }
+
   void warm_up() {
     const Queue queue = cuda->queue(Lane::Compute);
     exec::warm_up_gpu_library(queue);
@@ -149,6 +161,8 @@ class RunDevice::Gpu {
   void drop_tier() {
     if (!has_tier) return;
     exec::drop_gpu_workspaces();
+    cuda->reserved(Tier::Device)->release(step_numbers);
+    step_numbers = {};
     cuda->release(Tier::Device);
     has_tier = false;
   }
@@ -161,7 +175,16 @@ class RunDevice::Gpu {
         "device memory: {} taken by the driver, code of libraries and other processes, {} free; of "
         "the budget {} are workspaces of matrix products ({}); pinned on the host {}\n",
         format_bytes(taken), format_bytes(facts.free_bytes), format_bytes(workspace_bytes),
-        exec::gpu_environment_text(), format_bytes(pinned_bytes_));
+        exec::gpu_environment_text(), format_bytes(pinned_bytes_) + pinned_where());
+  }
+
+  // As the driver makes it, which is for the whole of it.
+  std::string pinned_where() const {
+    const std::optional<int> node = assignment.locality.numa_node;
+    if (!node) return "";
+    if (cuda->numa_refusal().empty()) return fmt::format(", on NUMA node {}", *node);
+    return fmt::format(", not bound to NUMA node {}, which is the device's: {}", *node,
+                       cuda->numa_refusal());
   }
 
   std::int64_t pinned() const { return pinned_bytes_; }
@@ -179,6 +202,8 @@ class RunDevice::Gpu {
   device::CudaDevice* cuda = nullptr;
   std::int64_t workspace_bytes = 0;
   bool has_tier = false;
+  bool records = false;  // steps may be recorded
+  device::Span step_numbers;
   std::unique_ptr<device::FinishingBlocks> pinned_blocks;  // of the host tier
   dist::DeviceSide side;
 
@@ -190,8 +215,12 @@ RunDevice::RunDevice(const RunConfig& config, dist::Session& session) {
   DeviceKind kind{};
   session.agree([&] {
     kind = device_kind(config);
-    if (kind != DeviceKind::Cuda) return;
-    expect_device_built(config);
+    if (kind == DeviceKind::Cuda) return expect_device_built(config);
+    if (graph_use(config) != exec::GraphUse::Always) return;
+    throw ConfigError("run.graphs", "always",
+                      fmt::format("steps of GPUs are recorded, and run.device is \"{}\". Set it to "
+                                  "\"auto\"",
+                                  to_string(kind)));
   });
   dist::agree_on(session, [&] {
     return dist::Facts{{"the device of run.device = \"" + config.run.device + "\"",
@@ -217,7 +246,7 @@ RunDevice::RunDevice(const RunConfig& config, dist::Session& session) {
       session.agree([&] {
         device::start_on_gpu([&] {
           device_ = gpu_->make_device();
-          gpu_->workspace_bytes = gpu_->measure_workspaces();
+          gpu_->workspace_bytes = gpu_->measure_workspaces() + gpu_->step_number_bytes();
           pin(gpu_->pinned());
         });
       });
@@ -297,6 +326,20 @@ void RunDevice::pin(std::int64_t bytes) {
   gpu_->side.pinned = gpu_->pinned_blocks.get();
 }
 
+device::Captures* RunDevice::captures() const {
+  return gpu_ && gpu_->records ? gpu_->cuda : nullptr;
+}
+
+std::byte* RunDevice::step_numbers() const {
+  return gpu_ ? gpu_->step_numbers.data : nullptr;
+}
+
+void RunDevice::pin_recorded(const nn::Model& model, const plan::Program& program) {
+  if (captures() == nullptr || !exec::graph_obstacle(program).empty()) return;
+  const std::int64_t bytes = exec::recorded_pinned_bytes(model, program);
+  device::start_on_gpu([&] { pin(gpu_->pinned() + bytes); });
+}
+
 void RunDevice::pin_messages(std::int64_t bytes) {
   if (!gpu_ || bytes == 0) return;
   device::start_on_gpu([&] { pin(gpu_->pinned() + bytes); });
@@ -321,11 +364,13 @@ std::unique_ptr<exec::DeviceTier> RunDevice::make_tier(std::int64_t bytes) {
   gpu_->drop_tier();
   device::start_on_gpu([&] { cuda.reserve(Tier::Device, bytes + gpu_->workspace_bytes); });
   gpu_->has_tier = true;
+  gpu_->step_numbers =
+      cuda.reserved(Tier::Device)->allocate(gpu_->step_number_bytes(), "numbers of the step");
   auto tier = std::make_unique<exec::DeviceTier>(cuda.reserved(Tier::Device), DeviceKind::Cuda);
   const exec::DeviceScope scope(*tier);
   gpu_->warm_up();
   const std::int64_t kept = tier->set_live_apart();
-  expect(kept <= gpu_->workspace_bytes,
+  expect(kept + gpu_->step_number_bytes() <= gpu_->workspace_bytes,
          fmt::format("libraries keep {} bytes on the device and kept {} before", kept,
                      gpu_->workspace_bytes));
   return tier;

@@ -10,6 +10,7 @@
 #include "dist/session.hpp"
 #include "dist/transport.hpp"
 #include "exec/device_tier.hpp"
+#include "exec/executor.hpp"
 #include "exec/staging.hpp"
 #include "kernels/session.hpp"
 #include "plan/model/cluster.hpp"
@@ -28,6 +29,9 @@ void expect_device_built(const RunConfig& config);
 plan::DeviceFacts device_facts(const RunConfig& config);
 // For who plans on a cluster file: its GPU, where it says one, else as here.
 plan::DeviceFacts device_facts(const RunConfig& config, const plan::Cluster& cluster);
+
+// run.graphs.
+exec::GraphUse graph_use(const RunConfig& config);
 
 // Made before anything else that uses a GPU.
 class RunDevice {
@@ -64,6 +68,12 @@ class RunDevice {
   // Of a GPU, else null.
   exec::Staging* staging() { return staging_.get(); }
 
+  // For steps that are recorded (exec::Executor::use_graphs): what records on a GPU, else null,
+  // also where run.graphs is "never" or each piece of work is waited for; and room of the tier that
+  // was made last for what changes from step to step.
+  device::Captures* captures() const;
+  std::byte* step_numbers() const;
+
   // Kernels can be put into Compute from then on; there is a session of kernels. Once. Collective
   // over all ranks.
   void use_kernels(dist::Session& session);
@@ -75,6 +85,8 @@ class RunDevice {
   // Pinned memory for so many bytes that messages over MPI have under way. No executor has been
   // made, and no transport: staging() and side() are others afterwards.
   void pin_messages(std::int64_t bytes);
+  // The same for what a recorded step keeps, where steps of the Program may be recorded.
+  void pin_recorded(const nn::Model& model, const plan::Program& program);
 
  private:
   class Gpu;

@@ -75,6 +75,45 @@ void expect_update(const device::Place& place, ElementType type, std::int64_t n,
   got.expect_same(wanted, name_of(place) + ", " + std::to_string(n));
 }
 
+// The numbers of the step where the kernel reads them, and others by value.
+void expect_update_by_place(const device::Place& place, ElementType type, std::int64_t n,
+                            const AdamW& options, double scale) {
+  const Array gradient = random_array(type, n, 4);
+  Updated wanted(type, n);
+  Updated got(type, n);
+  Updated on_host(type, n);
+  adamw_update(host, type, wanted.parameter.data(), wanted.first.data(), wanted.second.data(),
+               gradient.data(), n, options, {.value = scale}, wanted.copy.data());
+  const std::vector<AdamWRates> rates = {adamw_rates(options)};
+  AdamW other = options;
+  other.learning_rate = 7;
+  other.bias_correction1 = other.bias_correction2 = 0.5;
+  other.rates = rates.data();
+  adamw_update(host, type, on_host.parameter.data(), on_host.first.data(), on_host.second.data(),
+               gradient.data(), n, other, {.value = scale}, on_host.copy.data());
+  on_host.expect_same(wanted, "host, " + std::to_string(n));
+  {
+    OnPlace there(place, rates);
+    other.rates = there.as<AdamWRates>();
+    OnPlace parameter(place, got.parameter);
+    OnPlace first(place, got.first);
+    OnPlace second(place, got.second);
+    OnPlace copy(place, got.copy);
+    device::adamw_update(place, type, parameter.data(), first.data(), second.data(),
+                         OnPlace(place, gradient).data(), n, other, {.value = scale}, copy.data());
+  }
+  got.expect_same(wanted, name_of(place) + ", " + std::to_string(n));
+}
+
+TEST(DeviceAdamW, ReadsTheNumbersOfTheStepWhereTheyAre) {
+  for (const device::Place& place : places()) {
+    for (const ElementType type : wide_types) {
+      for (const int which : {0, 1})
+        expect_update_by_place(place, type, 999, options_of(which), 0.7);
+    }
+  }
+}
+
 TEST(DeviceAdamW, HasTheBitsOfCpus) {
   for (const device::Place& place : places()) {
     for (const ElementType type : wide_types) {
@@ -249,6 +288,21 @@ TEST(DeviceInitialise, HasTheBitsOfCpus) {
             device::fill_normal(place, type, values.data(), n, {5, 6}, 0.02, first, 3, 4);
           }
           ASSERT_TRUE(got.same_bits(wanted)) << name_of(place) << ", " << first << " + " << n;
+          // Step and sample where the kernel reads them, and others by value.
+          const std::vector<std::uint64_t> step = {3};
+          const std::vector<std::int64_t> sample = {4};
+          Array by_place(type, n);
+          Array on_host(type, n);
+          fill_normal(host, type, on_host.data(), n, {5, 6}, 0.02, first, 8, 9, step.data(),
+                      sample.data());
+          ASSERT_TRUE(on_host.same_bits(wanted)) << first << " + " << n;
+          {
+            OnPlace values(place, by_place);
+            device::fill_normal(place, type, values.data(), n, {5, 6}, 0.02, first, 8, 9,
+                                OnPlace(place, step).as<std::uint64_t>(),
+                                OnPlace(place, sample).as<std::int64_t>());
+          }
+          ASSERT_TRUE(by_place.same_bits(wanted)) << name_of(place) << ", " << first << " + " << n;
         }
       }
     }
@@ -274,6 +328,26 @@ void expect_dropout(const device::Place& place, ElementType type, const Dropout&
   ASSERT_TRUE(got.same_bits(wanted))
       << name_of(place) << ", type " << static_cast<int>(type) << ", " << elements
       << " of samples of " << elements_per_sample << " from " << dropout.first_element;
+  // The step where the kernel reads it, and another one by value.
+  const std::vector<std::uint64_t> step = {dropout.step};
+  Dropout other = dropout;
+  other.step += 1;
+  other.step_place = step.data();
+  Array on_host(type, elements);
+  dropout_add(host, type, with_residual ? residual.data() : nullptr, x.data(), on_host.data(),
+              other, samples.data(), elements, elements_per_sample);
+  ASSERT_TRUE(on_host.same_bits(wanted));
+  Array by_place(type, elements);
+  {
+    OnPlace there(place, step);
+    other.step_place = there.as<std::uint64_t>();
+    OnPlace out(place, by_place);
+    OnPlace base(place, residual);
+    device::dropout_add(place, type, with_residual ? base.data() : nullptr,
+                        OnPlace(place, x).data(), out.data(), other,
+                        OnPlace(place, samples).as<std::int64_t>(), elements, elements_per_sample);
+  }
+  ASSERT_TRUE(by_place.same_bits(wanted)) << name_of(place);
 }
 
 TEST(DeviceDropout, MasksAndSumsHaveTheBitsOfCpus) {
