@@ -357,7 +357,7 @@ class GpuCheckTest(unittest.TestCase):
         archive = self.home / "carry.tar"
         self.check("--archive", archive)
         shutil.rmtree(self.root / "build-cuda")
-        self.assertIn("10 passed", self.check("--from-archive", archive).stdout)
+        self.assertIn("11 passed", self.check("--from-archive", archive).stdout)
         archive.write_bytes(archive.read_bytes()[:20000])
         self.assertIn("carry.tar", self.check("--from-archive", archive, code=2).stderr)
 
