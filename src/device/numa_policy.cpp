@@ -62,8 +62,7 @@ std::optional<int> NumaPolicy::preferred() {
   NodeMask nodes{};
   if (get_policy(mode, nodes) != 0 || mode != MPOL_PREFERRED) return std::nullopt;
   for (std::size_t word = 0; word < nodes.size(); ++word) {
-    if (nodes[word] != 0)
-      return static_cast<int>(word * word_bits) + std::countr_zero(nodes[word]);
+    if (nodes[word] != 0) return static_cast<int>(word * word_bits) + std::countr_zero(nodes[word]);
   }
   return std::nullopt;
 }
