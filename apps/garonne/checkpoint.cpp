@@ -104,7 +104,7 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
       train::expect_model_of(train::text_kind(), kind, "--to", options->to[0]);
       const train::TrainedModel trained =
           train::open_trained_model(options->run, options->step, session);
-      train::export_huggingface(nn::gpt_sizes(trained.config.model, trained.setup.facts.vocabulary),
+      train::export_huggingface(trained.config.model, trained.setup.facts.vocabulary,
                                 trained.setup.model, trained.state, options->to[1]);
       fmt::print("step {} written to {} (config.json, model.safetensors)\n", trained.step,
                  options->to[1]);

@@ -21,6 +21,12 @@ struct RunConfig {
     std::int64_t sequence = 128;
     std::int64_t vocabulary = 0;
     double dropout = 0.0;
+    // Llama.
+    std::int64_t kv_heads = 0;
+    std::int64_t inner = 0;
+    double rope_theta = 10000.0;
+    double norm_epsilon = 1e-5;
+    bool tied_embeddings = false;
     // Neural operators.
     std::string block = "auto";
     std::vector<std::int64_t> modes;

@@ -53,6 +53,7 @@ class RegisteredKeys {
 };
 
 std::vector<KeySpec> model_keys(RegisteredKeys& registered_key) {
+  const double infinity = Limits::infinity();
   return {
       registered_key("model.kind", GARONNE_MEMBER(model, kind), "family of the model"),
       integer_key("model.layers", GARONNE_MEMBER(model, layers), 1, most_layers,
@@ -66,7 +67,18 @@ std::vector<KeySpec> model_keys(RegisteredKeys& registered_key) {
       integer_key("model.vocabulary", GARONNE_MEMBER(model, vocabulary), 0, most_vocabulary,
                   "rows of the token table; 0 = as in the data file"),
       real_key("model.dropout", GARONNE_MEMBER(model, dropout), 0, 1,
-               "probability of embedding and residual dropout"),
+               "gpt: probability of embedding and residual dropout"),
+      integer_key("model.kv_heads", GARONNE_MEMBER(model, kv_heads), 0, most_width,
+                  "llama: heads of keys and values; divides heads; 0 = as many as heads"),
+      integer_key("model.inner", GARONNE_MEMBER(model, inner), 0, most_width,
+                  "llama: width of the gated unit; 0 = 8/3 of hidden, rounded up to a multiple of "
+                  "64"),
+      real_key("model.rope_theta", GARONNE_MEMBER(model, rope_theta), 1, infinity,
+               "llama: base of the wavelengths of rotary positions"),
+      real_key("model.norm_epsilon", GARONNE_MEMBER(model, norm_epsilon), 0, 1,
+               "llama: what RMS norms add to the mean of squares"),
+      switch_key("model.tied_embeddings", GARONNE_MEMBER(model, tied_embeddings),
+                 "llama: the head's weights are the token table"),
   };
 }
 

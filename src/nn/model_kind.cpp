@@ -37,6 +37,7 @@ const std::vector<ModelKind>& model_kinds() {
   static const std::vector<ModelKind> registry = [] {
     std::vector<ModelKind> kinds;
     GARONNE_MODEL_KIND(gpt_kind);
+    GARONNE_MODEL_KIND(llama_kind);
     GARONNE_MODEL_KIND(fno_kind);
     GARONNE_MODEL_KIND(tfno_kind);
     GARONNE_MODEL_KIND(afno_kind);

@@ -14,6 +14,11 @@ inline void set_operations(plan::NodeSpec& spec, double forward, double backward
   spec.backward.floating_point_operations = backward;
 }
 
+// Of a matrix product [m, k] x [k, n].
+inline double product_operations(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+
 // Kernels that a GPU is given for the forward and for the backward, where they are not one each.
 inline void set_kernels(plan::NodeSpec& spec, int forward, int backward) {
   spec.forward.kernels = spec.forward_keep.kernels = forward;

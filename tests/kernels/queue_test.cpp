@@ -16,10 +16,13 @@
 #include "kernels/optimizer_update.hpp"
 #include "kernels/product.hpp"
 #include "kernels/reduction.hpp"
+#include "kernels/rms_norm.hpp"
+#include "kernels/rotary.hpp"
 #include "kernels/row_deal.hpp"
 #include "kernels/scalar.hpp"
 #include "kernels/session.hpp"
 #include "kernels/sphere_transform.hpp"
+#include "kernels/swiglu.hpp"
 
 #include <string>
 
@@ -75,6 +78,20 @@ const Refusal refusals[] = {
      }},
     {"gelu_forward", [](const Queue& q) { gelu_forward(q, type, nullptr, nullptr, 0); }},
     {"gelu_backward", [](const Queue& q) { gelu_backward(q, type, nullptr, nullptr, nullptr, 0); }},
+    {"rms_norm_forward",
+     [](const Queue& q) {
+       rms_norm_forward(q, type, nullptr, nullptr, 0, nullptr, nullptr, 0, 0);
+     }},
+    {"rms_norm_backward",
+     [](const Queue& q) {
+       rms_norm_backward(q, type, nullptr, nullptr, nullptr, nullptr, nullptr, false, nullptr,
+                         false, nullptr, 0, 0);
+     }},
+    {"swiglu_forward", [](const Queue& q) { swiglu_forward(q, type, nullptr, nullptr, 0, 0); }},
+    {"swiglu_backward",
+     [](const Queue& q) { swiglu_backward(q, type, nullptr, nullptr, nullptr, 0, 0); }},
+    {"rotate_heads",
+     [](const Queue& q) { rotate_heads(q, type, nullptr, nullptr, nullptr, {}, false, 0, 1); }},
     {"fill_normal", [](const Queue& q) { fill_normal(q, type, nullptr, 0, {}, 1, 0); }},
     {"instance_norm_forward",
      [](const Queue& q) {

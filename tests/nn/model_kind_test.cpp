@@ -81,7 +81,7 @@ TEST_P(EveryKind, RefusesTheKeysOfOthers) {
         key.set(config, std::to_string(std::stoll(before) + 1));
         break;
       case KeyType::Real:
-        key.set(config, "0.25");
+        key.set(config, std::to_string(std::stod(before) + 0.25));
         break;
       case KeyType::List:
         key.set(config, "3,3");

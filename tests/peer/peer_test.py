@@ -3,7 +3,8 @@
 """Ten steps of ours beside ten steps of PyTorch, from the same weights, on the same tokens.
 
 Exports the initialisation to Hugging Face's format, trains it there with PyTorch's AdamW, and compares losses,
-gradient norms and the weights after ten steps, in float32 and in float64. Needs the environment that
+gradient norms and the weights after ten steps: GPT in float32 and in float64, Llama in float32, the type in which
+Hugging Face's norms compute. Needs the environment that
 `scripts/bench --environment-only` makes, as scripts/test --peer does.
 """
 import os
@@ -34,16 +35,17 @@ def is_key_bias(name):
     return name.endswith("c_attn.bias")
 
 
-def compare(precision, checks):
+def compare(kind, precision, checks):
     import torch
 
     import pytorch_gpt
-    from tiny_run import OPTIMIZER, STEPS_COMPARED, TinyRun
+    from tiny_run import LLAMA, MODEL, OPTIMIZER, STEPS_COMPARED, TinyRun
 
-    print(f"--- {precision}")
+    print(f"--- {kind}, {precision}")
     dtype = getattr(torch, precision)
     tolerance = TOLERANCES[precision]
-    run = TinyRun(precision, precision, threads=2, keep_checkpoints=True)
+    run = TinyRun(f"{kind}-{precision}", precision, threads=2, keep_checkpoints=True,
+                  model={"gpt": MODEL, "llama": LLAMA}[kind])
     ours = run.train()
     batches = [run.batch(step) for step in range(1, STEPS_COMPARED + 1)]
 
@@ -79,7 +81,8 @@ def main():
 
     checks = Checks()
     for precision in TOLERANCES:
-        compare(precision, checks)
+        compare("gpt", precision, checks)
+    compare("llama", "float32", checks)
     checks.finish()
 
 

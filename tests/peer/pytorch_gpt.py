@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The independent side: Hugging Face's GPT-2 and PyTorch's AdamW, trained from an export of ours."""
+"""The independent side: Hugging Face's GPT-2 or Llama and PyTorch's AdamW, trained from an export of ours."""
 import os
 
 # Models come from folders here; nothing is to be asked of a network.
@@ -8,7 +8,7 @@ os.environ["TRANSFORMERS_OFFLINE"] = "1"
 
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from transformers import GPT2LMHeadModel  # noqa: E402
+from transformers import AutoModelForCausalLM  # noqa: E402
 from transformers.utils import logging  # noqa: E402
 
 from tiny_run import OPTIMIZER, TRAIN, learning_rate_at  # noqa: E402
@@ -18,7 +18,7 @@ logging.disable_progress_bar()
 
 
 def load(folder, dtype):
-    return GPT2LMHeadModel.from_pretrained(folder, dtype=dtype).train()
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).train()
 
 
 def micro_batch_losses(model, batch):

@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 MODEL = {"kind": "gpt", "layers": 2, "hidden": 64, "heads": 4, "sequence": 32, "dropout": 0.0}
+LLAMA = {"kind": "llama", "layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "inner": 96, "sequence": 32}
 TRAIN = {"steps": 12, "global_batch": 8, "micro_batch": 4, "seed": 1}
 OPTIMIZER = {"learning_rate": 3e-3, "minimum_learning_rate": 3e-4, "warmup_steps": 3, "beta1": 0.9, "beta2": 0.95,
              "epsilon": 1e-8, "weight_decay": 0.1, "clip_norm": 1.0}
@@ -42,7 +43,7 @@ def toml(sections):
 class TinyRun:
     """A folder with the text, its tokens and one run of the given precision."""
 
-    def __init__(self, folder, precision, threads, keep_checkpoints=False):
+    def __init__(self, folder, precision, threads, keep_checkpoints=False, model=MODEL):
         self.folder = pathlib.Path(folder).resolve()
         shutil.rmtree(self.folder, ignore_errors=True)  # of an earlier test, whose run would be continued
         self.folder.mkdir(parents=True)
@@ -50,7 +51,7 @@ class TinyRun:
         self.directory = self.folder / "run"
         checkpoint = {"every": 1, "keep": 20} if keep_checkpoints else {"every": 0}
         self.run_file.write_text(toml({
-            "model": MODEL, "data": {"path": str(self.folder / "tokens.h5")}, "train": TRAIN | {"precision": precision},
+            "model": model, "data": {"path": str(self.folder / "tokens.h5")}, "train": TRAIN | {"precision": precision},
             "optimizer": OPTIMIZER, "evaluation": {"batches": 0}, "checkpoint": checkpoint,
             "run": {"directory": str(self.directory), "threads": threads}}))
         (self.folder / "text.txt").write_text(tiny_text())
@@ -75,7 +76,7 @@ class TinyRun:
         return json.loads(self.call("data", "batch", self.run_file, "--step", step, "--json"))
 
     def export(self, step):
-        """Writes the model as Hugging Face's GPT-2 has it and returns the folder."""
+        """Writes the model as Hugging Face has it and returns the folder."""
         folder = self.folder / f"huggingface-{step}"
         self.call("checkpoint", "export", self.directory, "--step", step, "--to", "huggingface", folder)
         return folder

@@ -6,6 +6,7 @@
 #include "kernels/dropout.hpp"
 #include "kernels/element_type.hpp"
 #include "kernels/optimizer_update.hpp"
+#include "kernels/rotary.hpp"
 #include "kernels/sphere_table.hpp"
 #include "kernels/sphere_transform.hpp"
 
@@ -38,6 +39,47 @@ struct LayerNormBackwardArguments {
   std::int64_t partitions;
   std::int64_t rows;
   std::int64_t hidden;
+};
+
+struct RmsNormForwardArguments {
+  const void* x;
+  const void* gain;
+  double epsilon;
+  void* y;
+  void* inverse;
+  std::int64_t hidden;
+};
+
+// Cut along row partitions; partition p writes its sums to partial + p * hidden.
+struct RmsNormBackwardArguments {
+  const void* gradient_y;
+  const void* x;
+  const void* gain;
+  const void* inverse;
+  void* gradient_x;
+  bool accumulate_x;
+  void* partial;  // G [partitions, hidden] or null
+  std::int64_t partitions;
+  std::int64_t rows;
+  std::int64_t hidden;
+};
+
+// Cut along rows.
+struct SwigluArguments {
+  const void* gradient_y;  // backward only
+  const void* x;
+  void* out;
+  std::int64_t inner;
+};
+
+// Cut along rows.
+struct RotaryArguments {
+  const void* x;
+  const float* table;
+  void* y;
+  RotaryHeads heads;
+  bool back;
+  std::int64_t sequence;
 };
 
 // destination[0, columns) = (or +=) the sum over rows of a matrix of G; cut along columns.
@@ -235,6 +277,11 @@ struct Loops {
   Loop<GeluArguments> gelu_forward;
   Loop<GeluArguments> gelu_backward;
   Loop<AddBiasArguments> add_bias;
+  Loop<RmsNormForwardArguments> rms_norm_forward;
+  Loop<RmsNormBackwardArguments> rms_norm_backward;
+  Loop<SwigluArguments> swiglu_forward;
+  Loop<SwigluArguments> swiglu_backward;
+  Loop<RotaryArguments> rotate_heads;
   const Loop<AdamWArguments>* adamw;  // the same bits from every table
   Loop<CombineArguments> add_into;
   Loop<CombineArguments> accumulate_from;

@@ -7,6 +7,8 @@
 #include "kernels/cpu/loops_elements.inl"
 #include "kernels/cpu/loops_losses.inl"
 #include "kernels/cpu/loops_instance.inl"
+#include "kernels/cpu/loops_rms_norm.inl"
+#include "kernels/cpu/loops_llama.inl"
 // clang-format on
 
 // Compiled apart: without contraction of products and sums, what is compiled with it being other
@@ -35,6 +37,11 @@ extern const Loops table = {
     {{gelu_forward<float>, gelu_forward<double>, gelu_forward<BFloat16>}},
     {{gelu_backward<float>, gelu_backward<double>, gelu_backward<BFloat16>}},
     {{add_bias<float>, add_bias<double>, add_bias<BFloat16>}},
+    {{rms_norm_forward<float>, rms_norm_forward<double>, rms_norm_forward<BFloat16>}},
+    {{rms_norm_backward<float>, rms_norm_backward<double>, rms_norm_backward<BFloat16>}},
+    {{swiglu_forward<float>, swiglu_forward<double>, swiglu_forward<BFloat16>}},
+    {{swiglu_backward<float>, swiglu_backward<double>, swiglu_backward<BFloat16>}},
+    {{rotate_heads<float>, rotate_heads<double>, rotate_heads<BFloat16>}},
     &adamw_loops,
     {{combine<float, float>, combine<double, double>, combine<BFloat16, BFloat16>}},
     {{combine<float, float>, combine<double, double>, combine<BFloat16, float>}},

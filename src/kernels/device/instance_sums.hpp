@@ -1,7 +1,7 @@
 // Two sums over the points of a sample for each channel, in blocks; private to this room.
 #pragma once
 
-#include "kernels/device/column_pair_sums.hpp"
+#include "kernels/device/column_block_sums.hpp"
 #include "kernels/element.hpp"
 #include "kernels/point_blocks.hpp"
 
@@ -47,7 +47,7 @@ template <typename Space, typename Terms>
 std::int64_t sum_blocks(const Space& space, const Terms& terms, double* sums, std::int64_t points,
                         std::int64_t channels) {
   const std::int64_t blocks = point_blocks(points);
-  sum_column_pairs<double>(space, terms, sums, blocks, points, channels);
+  sum_column_blocks<2, double>(space, terms, sums, blocks, points, channels);
   return blocks;
 }
 

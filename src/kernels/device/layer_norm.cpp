@@ -1,7 +1,7 @@
 #include "kernels/device/layer_norm.hpp"
 
 #include "base/error.hpp"
-#include "kernels/device/column_pair_sums.hpp"
+#include "kernels/device/column_block_sums.hpp"
 #include "kernels/device/column_sum.hpp"
 #include "kernels/device/row.hpp"
 #include "kernels/device/spaces.hpp"
@@ -245,8 +245,8 @@ void layer_norm_backward(const Place& place, ElementType type, const void* gradi
     auto* const partial = static_cast<G*>(workspace);
     const std::int64_t partitions = row_partitions(rows);
     if (gradient_gain != nullptr) {
-      sum_column_pairs(space, ParameterTerms<T>{given, from, means, inverses}, partial, partitions,
-                       rows, hidden);
+      sum_column_blocks<2>(space, ParameterTerms<T>{given, from, means, inverses}, partial,
+                           partitions, rows, hidden);
     }
     if (gradient_x != nullptr) {
       for_teams<row_groups>(

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "nn/gpt/transformer_part.hpp"
 #include "nn/model.hpp"
 
 namespace garonne::nn {
@@ -27,12 +28,7 @@ GptSizes gpt_sizes(const RunConfig::Model& keys, std::int64_t vocabulary);
 // Throws ConfigError for sizes that do not fit together.
 void check_gpt_sizes(const GptSizes& sizes);
 
-// What part of the model a rank holds.
-struct GptPart {
-  int tensor = 0;  // which of the tensor ranks
-  int tensor_ranks = 1;
-  bool sequence_parallel = false;  // norms, dropout and residuals on a piece of the rows
-};
+using GptPart = TransformerPart;
 
 // Throws ConfigError (grid.tensor, grid.sequence_parallel) for a cut that the sizes do not allow.
 // A vocabulary that does not divide is padded.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/cross_entropy.hpp"
+#include "kernels/rotary.hpp"
 #include "nn/node.hpp"
 
 namespace garonne::nn {
@@ -50,6 +51,21 @@ std::unique_ptr<Node> make_bias(Rows rows, std::int64_t hidden);
 
 // qkv [rows, 3 · heads · head size] -> causal self-attention [rows, heads · head size]
 std::unique_ptr<Node> make_attention(Rows rows, std::int64_t heads, std::int64_t head_size);
+
+// x [rows, groups · (members + 2) · head size]: of each group the queries of its members, then one
+// head of keys and one of values, which they share -> causal self-attention [rows, groups · members
+// · head size]
+std::unique_ptr<Node> make_grouped_attention(Rows rows, std::int64_t groups, std::int64_t members,
+                                             std::int64_t head_size);
+
+// x [rows, heads.width()] -> the same with the heads turned that are to be, by their positions
+std::unique_ptr<Node> make_rotary(Rows rows, const kernels::RotaryHeads& heads, double theta);
+
+// x [rows, hidden], gain [hidden] -> [rows, hidden]; statistics in float32 or better.
+std::unique_ptr<Node> make_rms_norm(Rows rows, std::int64_t hidden, double epsilon);
+
+// x [rows, 2 · inner], gates first -> silu(gates) · the others [rows, inner]
+std::unique_ptr<Node> make_swiglu(Rows rows, std::int64_t inner);
 
 // residual [rows, hidden], x [rows, hidden] -> residual + dropout(x)
 std::unique_ptr<Node> make_dropout_add(const std::string& name, Rows rows, std::int64_t hidden,

@@ -1,16 +1,20 @@
-// Export to Hugging Face's GPT-2: config.json and model.safetensors with its names and layouts.
+// Export to Hugging Face's formats: config.json and model.safetensors with its names and layouts.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
+#include "base/config.hpp"
 #include "exec/model_state.hpp"
-#include "nn/gpt/gpt.hpp"
+#include "nn/model.hpp"
 
 namespace garonne::train {
 
-// Writes both files into `directory`, which is made when missing. Weights in float32 (float64 for a
-// float64 run). Throws IoError.
-void export_huggingface(const nn::GptSizes& sizes, const nn::Model& model,
-                        const exec::ModelState& state, const std::string& directory);
+// GPT as GPT2LMHeadModel, Llama as LlamaForCausalLM. Writes both files into `directory`, which is
+// made when missing. Weights in float32 (float64 for a float64 run). `vocabulary`: of the data.
+// Throws IoError, and ConfigError for a kind of model that has no form there.
+void export_huggingface(const RunConfig::Model& keys, std::int64_t vocabulary,
+                        const nn::Model& model, const exec::ModelState& state,
+                        const std::string& directory);
 
 }  // namespace garonne::train

@@ -7,7 +7,6 @@
 #include "base/error.hpp"
 #include "base/philox.hpp"
 #include "data/tokens/tokenizer.hpp"
-#include "nn/gpt/gpt.hpp"
 #include "train/workload/program_loads.hpp"
 
 namespace garonne::train {
@@ -72,8 +71,8 @@ std::string generate(const Setup& setup, const Generation& generation,
                      const std::string& tokenizer_name, exec::Machine machine,
                      std::int64_t budget_bytes) {
   const auto tokenizer = data::make_tokenizer(tokenizer_name);
-  const nn::GptSizes sizes = nn::gpt_sizes(setup.config.model, setup.facts.vocabulary);
-  const nn::Model model = nn::make_gpt_generator(sizes, setup.declaration);
+  const nn::Model model = make_generator(setup);
+  const std::int64_t rows_of_table = model.graph.values.back().shape[1];
   plan::StepShape step = setup.step;
   step.micro_batches = 1;
   plan::Program program =
@@ -93,7 +92,7 @@ std::string generate(const Setup& setup, const Generation& generation,
   }
   const std::size_t prompt = tokens.size();
   const PhiloxKey key = philox_key(generation.seed, "generate");
-  const auto window = static_cast<std::size_t>(sizes.sequence);
+  const auto window = static_cast<std::size_t>(model.sequence);
   for (std::int64_t n = 0; n < generation.tokens; ++n) {
     const std::size_t first = tokens.size() > window ? tokens.size() - window : 0;
     const std::size_t length = tokens.size() - first;
@@ -107,8 +106,8 @@ std::string generate(const Setup& setup, const Generation& generation,
     };
     const std::vector<double> logits = executor.run(inputs).report;
     const auto vocabulary =
-        static_cast<std::size_t>(std::min<std::int64_t>(sizes.vocabulary, tokenizer->vocabulary()));
-    const double* row = logits.data() + (length - 1) * static_cast<std::size_t>(sizes.vocabulary);
+        static_cast<std::size_t>(std::min<std::int64_t>(rows_of_table, tokenizer->vocabulary()));
+    const double* row = logits.data() + (length - 1) * static_cast<std::size_t>(rows_of_table);
     const double greatest = *std::max_element(row, row + vocabulary);
     std::vector<double> weights(vocabulary);
     double total = 0;

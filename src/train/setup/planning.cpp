@@ -89,6 +89,13 @@ std::string describe_sizes(const Setup& setup) {
   return nn::model_kind(setup.config.model.kind).describe(request_of(setup));
 }
 
+nn::Model make_generator(const Setup& setup) {
+  const nn::ModelKind& kind = nn::model_kind(setup.config.model.kind);
+  if (!kind.make_generator)
+    throw ConfigError("model.kind", kind.name, "learns from fields, and writes no text");
+  return kind.make_generator(request_of(setup));
+}
+
 Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, int rank,
                  const std::optional<plan::DeviceFacts>& device) {
   workload_kind(config.model.kind).check_sizes(config, facts);

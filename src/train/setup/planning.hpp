@@ -67,6 +67,10 @@ std::string describe_numbers(const RunConfig& config);
 // The sizes of the model in the field's own words, on one line.
 std::string describe_sizes(const Setup& setup);
 
+// Of a run on tokens: the model whose last value is the logits of one sample, with the parameters
+// of the trained one, whole. Throws ConfigError (model.kind) for kinds that learn from others.
+nn::Model make_generator(const Setup& setup);
+
 // Elements of the parameters that a rank has a part of, each counted whole and without padding.
 std::int64_t whole_parameter_elements(const nn::Model& model);
 

@@ -118,7 +118,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ShippedGpt,
                          testing::Values(std::pair{"gpt2_124m", 124.5},
                                          std::pair{"gpt2_355m", 354.9},
                                          std::pair{"gpt2_774m", 774.1},
-                                         std::pair{"gpt2_1558m", 1557.7}),
+                                         std::pair{"gpt2_1558m", 1557.7},
+                                         std::pair{"llama_1b", 1235.8}),
                          [](const auto& test) { return std::string(test.param.first); });
 
 // Nothing is faster than its operations on a device that reaches its peak, or slower than all that

@@ -29,7 +29,7 @@ TEST(ConfigChoices, HaveEveryDefaultAndAreRead) {
 TEST(ConfigChoices, AreThoseOfTheDocuments) {
   const Choices choices = config_choices();
   using Names = std::vector<std::string>;
-  EXPECT_EQ(choices.at("model.kind"), (Names{"gpt", "fno", "tfno", "afno", "sfno"}));
+  EXPECT_EQ(choices.at("model.kind"), (Names{"gpt", "llama", "fno", "tfno", "afno", "sfno"}));
   EXPECT_EQ(choices.at("grid.transport"), (Names{"auto", "mpi", "nccl"}));
   EXPECT_EQ(choices.at("train.loss"),
             (Names{"auto", "cross-entropy", "relative-l2", "relative-l2-channels", "h1",
@@ -61,10 +61,11 @@ TEST(WorkloadKinds, FollowTheKindOfTheModel) {
   const Choices choices = config_choices();
   for (const std::string& name : choices.at("model.kind")) {
     const WorkloadKind& kind = workload_kind(name);
-    EXPECT_EQ(&kind, name == "gpt" ? &text_kind() : &fields_kind());
-    EXPECT_EQ(kind.tokens_per_sample(config), name == "gpt" ? 12 : 0);
+    const bool tokens = name == "gpt" || name == "llama";
+    EXPECT_EQ(&kind, tokens ? &text_kind() : &fields_kind());
+    EXPECT_EQ(kind.tokens_per_sample(config), tokens ? 12 : 0);
     EXPECT_NO_THROW(expect_model_of(kind, name, "--generate", ""));
-    const WorkloadKind& other = name == "gpt" ? fields_kind() : text_kind();
+    const WorkloadKind& other = tokens ? fields_kind() : text_kind();
     EXPECT_THROW(expect_model_of(other, name, "--generate", "x"), ConfigError);
   }
 }
