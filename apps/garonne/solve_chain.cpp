@@ -47,6 +47,12 @@ ExitCode solve_one(const plan::Chain& chain, const SolveOptions& options) {
                               percent_above(schedule.seconds, schedule.keep_all.seconds)));
   row("lower bound", fmt::format("{:.6g} s: this is {:+.2f} %", schedule.lower_bound_seconds,
                                  percent_above(schedule.seconds, schedule.lower_bound_seconds)));
+  if (chain.links) {
+    const plan::ChainReplay& copies = schedule.copies;
+    row("copies", fmt::format("{} out, {} in, {} below at most; passes wait {:.6g} s",
+                              format_bytes(copies.out_bytes), format_bytes(copies.in_bytes),
+                              format_bytes(copies.peak_below_bytes), copies.waiting_seconds));
+  }
   row("solved in", fmt::format("{:.3f} s", spent.count()));
   print_or_write(options, plan::to_json(schedule), text);
   return ExitCode::Done;
@@ -55,9 +61,13 @@ ExitCode solve_one(const plan::Chain& chain, const SolveOptions& options) {
 ExitCode solve_sweep(const plan::Chain& chain, const SolveOptions& options) {
   std::vector<plan::ChainSolver> solvers;
   if (options.algorithm.empty()) {
-    solvers = plan::chain_solvers();
+    for (const auto& solver : plan::chain_solvers()) {
+      if (plan::refusal_of(solver, chain).empty()) solvers.push_back(solver);
+    }
   } else {
     solvers.push_back(plan::chain_solver(options.algorithm));
+    const std::string refusal = plan::refusal_of(solvers[0], chain);
+    if (!refusal.empty()) throw ConfigError("--algorithm", solvers[0].name, refusal);
   }
   std::vector<std::int64_t> minimum;
   for (const auto& solver : solvers) minimum.push_back(solver.minimum_budget(chain));
@@ -70,7 +80,11 @@ ExitCode solve_sweep(const plan::Chain& chain, const SolveOptions& options) {
   nlohmann::ordered_json points = nlohmann::ordered_json::array();
   std::string text = fmt::format("seconds at {} budgets from {} B to {} B\n{:>20}", options.sweep,
                                  least, most, "budget B");
-  for (const auto& solver : solvers) text += fmt::format("{:>12}", solver.name);
+  std::vector<std::size_t> width;
+  for (const auto& solver : solvers) {
+    width.push_back(std::max<std::size_t>(12, solver.name.size() + 2));
+    text += fmt::format("{:>{}}", solver.name, width.back());
+  }
   text += fmt::format("{:>13}\n", "lower bound");
   for (std::int64_t n = 0; n < options.sweep; ++n) {
     const auto budget =
@@ -85,14 +99,14 @@ ExitCode solve_sweep(const plan::Chain& chain, const SolveOptions& options) {
     for (std::size_t s = 0; s < solvers.size(); ++s) {
       if (budget < minimum[s]) {
         seconds[solvers[s].name] = nullptr;
-        text += fmt::format("{:>12}", "-");
+        text += fmt::format("{:>{}}", "-", width[s]);
         continue;
       }
       const plan::ChainSchedule schedule =
           plan::solve_chain(chain, solvers[s], budget, solver_options).schedule;
       seconds[solvers[s].name] = schedule.seconds;
       bound = std::max(bound, schedule.lower_bound_seconds);
-      text += fmt::format("{:>12.6g}", schedule.seconds);
+      text += fmt::format("{:>{}.6g}", schedule.seconds, width[s]);
     }
     text += fmt::format("{:>13.6g}\n", bound);
     points.push_back({{"budget_bytes", budget},

@@ -76,6 +76,92 @@ def replay(chain, operations):
     return peak, seconds
 
 
+MOVERS = ["pofo", "offload-greedy", "offload-greedy-star", "best"]
+
+
+def with_tier(chain):
+    chain = copy.deepcopy(chain)
+    chain.update(out_bytes_per_second=4000, in_bytes_per_second=5000)
+    for n, block in enumerate(chain["blocks"]):
+        block["weight_bytes"] = 500 * (n % 4)
+    return chain
+
+
+def replay_copies(chain, operations):
+    """Peak and seconds by both tables of docs/formats.md: what is live by name, since when it is whole, what is below."""
+    blocks = chain["blocks"]
+    value = [chain["input_bytes"], *(block["output_bytes"] for block in blocks)]
+    live = {"value 0": value[0], f"gradient {len(blocks)}": value[-1]}
+    live.update({f"weights {n}": block["weight_bytes"] for n, block in enumerate(blocks)})
+    below = {f"weights {n}": block["weight_bytes"] for n, block in enumerate(blocks)}
+    lanes = {"out": 0, "in": 0}
+    ends, options, done = {}, {}, []
+    now, peak = 0, 0
+    head = True
+    at_start = None
+
+    def whole(name):
+        return name in live and ("in", name) not in ends
+
+    def free(name):
+        assert ("in", name) not in ends and ("out", name) not in ends, name
+        del live[name]
+
+    for kind, *rest in operations:
+        if head and not (kind == "drop" and rest[0] == "weights"):
+            head = False
+            at_start = {name for name in live if name.startswith("weights")}
+            peak = sum(live.values())
+        if kind == "drop":
+            name = f"value {rest[0]}" if len(rest) == 1 else f"{rest[0]} {rest[1]}"
+            assert len(rest) == 1 or name in below, name
+            free(name)
+            continue
+        way = kind.removeprefix("copy-").removeprefix("wait-")
+        if kind.startswith("wait-"):
+            name = f"{rest[0]} {rest[1]}"
+            now = max(now, ends.pop((way, name)))
+            if way == "out":
+                below[name] = live[name]
+            continue
+        if kind.startswith("copy-"):
+            name = f"{rest[0]} {rest[1]}"
+            if way == "out":
+                assert whole(name) and name not in below and ("out", name) not in ends, name
+            else:
+                assert name in below and name not in live, name
+                live[name] = below[name]
+                peak = max(peak, sum(live.values()))
+            lanes[way] = max(lanes[way], now) + live[name] / chain[f"{way}_bytes_per_second"]
+            ends[way, name] = lanes[way]
+            continue
+        i = rest[0]
+        assert whole(f"weights {i}") and (whole(f"value {i}") or whole(f"saved {i - 1}")), (kind, i)
+        if kind == "backward":
+            assert whole(f"saved {i}")
+            cost = options[i]["backward"]
+            made = {f"gradient {i}": value[i], f"parameters {i}": blocks[i].get("gradient_bytes", 0)}
+        else:
+            assert f"value {i + 1}" not in live and f"saved {i}" not in live, (kind, i)
+            if kind == "forward-keep":
+                options[i] = blocks[i]["options"][rest[1]]
+            cost = options[i]["forward"] if kind == "forward-keep" else blocks[i]["forward"]
+            made = ({f"saved {i}": options[i]["saved_bytes"]} if kind == "forward-keep"
+                    else {f"value {i + 1}": value[i + 1]})
+        peak = max(peak, sum(live.values()) + sum(made.values()) + cost["transient_bytes"])
+        now += cost["seconds"]
+        live.update(made)
+        if kind == "backward":
+            free(f"gradient {i + 1}")
+            free(f"saved {i}")
+            done.append(i)
+        if kind in ("backward", "forward-discard") and f"value {i}" in live:
+            free(f"value {i}")
+    assert done == list(reversed(range(len(blocks)))), done
+    assert not ends and at_start == {name for name in live if name.startswith("weights")}
+    return peak, now
+
+
 class SolveTest(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="garonne-test-"))
@@ -116,6 +202,36 @@ class SolveTest(unittest.TestCase):
         for algorithm in ALGORITHMS:
             if run("solve", self.path, "--budget", least, "--algorithm", algorithm, check=None).returncode == 0:
                 self.assertLessEqual(best["seconds"], self.solved(algorithm, least)["seconds"] + 1e-9)
+
+    def test_a_tier_below(self):
+        self.refused_without_bandwidths()
+        self.chain = with_tier(self.chain)
+        self.path = self.write(json.dumps(self.chain))
+        resident = self.solved("rotor", "1GB")["minimum_budget_bytes"]
+        for algorithm in MOVERS:
+            with self.subTest(algorithm):
+                least = self.solved(algorithm, "1GB")["minimum_budget_bytes"]
+                schedule = self.solved(algorithm, least)
+                peak, seconds = replay_copies(self.chain, schedule["operations"])
+                self.assertEqual(peak, schedule["peak_bytes"])
+                self.assertLessEqual(peak, least)
+                self.assertAlmostEqual(seconds, schedule["seconds"])
+                self.assertLessEqual(schedule["lower_bound_seconds"], schedule["seconds"])
+                self.assertGreater(schedule["copies"]["in_bytes"], 0)
+        self.assertLess(self.solved("best", "1GB")["minimum_budget_bytes"], resident)
+        shown = run("solve", self.path, "--budget", resident).stdout
+        self.assertRegex(shown, r"lower bound .* s: this is \+")
+        self.assertRegex(shown, "copies .* out, .* in, .* below at most; passes wait")
+        sweep = json.loads(run("solve", self.path, "--sweep", 4, "--json").stdout)
+        for point in sweep["points"]:
+            others = [seconds for seconds in point["seconds"].values() if seconds is not None]
+            self.assertLessEqual(point["seconds"]["best"], min(others) + 1e-9)
+            self.assertLessEqual(point["lower_bound_seconds"], min(others) + 1e-9)
+
+    def refused_without_bandwidths(self):
+        for algorithm in MOVERS[:3]:
+            done = run("solve", self.path, "--budget", "1GB", "--algorithm", algorithm, check=2)
+            self.assertIn("out_bytes_per_second", done.stderr)
 
     def test_slots_and_output_are_a_function_of_the_input(self):
         self.solved("rotor", 40000, "--slots", 50)

@@ -1,8 +1,9 @@
 // Starts from rotor's sequence and leaves its class: small chains are searched whole, larger ones
-// window by window, both bounded by counts.
+// window by window, both bounded by counts. Where there are bandwidths: best_with_copies.hpp.
 #include <algorithm>
 #include <limits>
 
+#include "plan/chain/best_with_copies.hpp"
 #include "plan/chain/chain_improve.hpp"
 #include "plan/chain/chain_lower_bound.hpp"
 #include "plan/chain/chain_replay.hpp"
@@ -47,6 +48,7 @@ Leanest find_leanest(const Chain& chain) {
 
 ChainAnswer solve(const Chain& chain, std::int64_t budget_bytes,
                   const ChainSolverOptions& options) {
+  if (chain.links) return best_with_copies(chain, budget_bytes, options);
   ChainAnswer answer = rotor_solver().solve(chain, budget_bytes, options);
   answer.remark = "from rotor, " + answer.remark;
   if (!answer.operations) {
@@ -73,8 +75,15 @@ ChainAnswer solve(const Chain& chain, std::int64_t budget_bytes,
 }  // namespace
 
 ChainSolver best_solver() {
-  return {"best", "rotor, then values dropped and made again wherever that pays", solve,
-          [](const Chain& chain) { return find_leanest(chain).bytes; }};
+  ChainSolver solver;
+  solver.name = "best";
+  solver.help =
+      "rotor, then values dropped and made again, or on the tier below, wherever that pays";
+  solver.solve = solve;
+  solver.minimum_budget = [](const Chain& chain) {
+    return chain.links ? least_with_copies(chain) : find_leanest(chain).bytes;
+  };
+  return solver;
 }
 
 }  // namespace garonne::plan

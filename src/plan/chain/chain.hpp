@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,19 +33,55 @@ struct ChainBlock {
   std::int64_t gradient_bytes = 0;
   PassCost forward;  // keeps nothing but its output
   std::vector<ChainOption> options;
+  // Parameters, which all passes of the block read.
+  std::int64_t weight_bytes = 0;
+};
+
+// Of copies to the tier below the device and back; each way is a lane of its own.
+struct ChainLinks {
+  double out_bytes_per_second = 0;
+  double in_bytes_per_second = 0;
 };
 
 struct Chain {
   std::int64_t input_bytes = 0;
   std::vector<ChainBlock> blocks;
+  std::optional<ChainLinks> links = {};  // none: nothing can be copied
 };
 
-enum class ChainOperationKind { ForwardDiscard, ForwardCheckpoint, ForwardKeep, Drop, Backward };
+enum class ChainOperationKind {
+  ForwardDiscard,
+  ForwardCheckpoint,
+  ForwardKeep,
+  Drop,
+  Backward,
+  CopyOut,
+  WaitOut,
+  CopyIn,
+  WaitIn
+};
+
+// What is dropped or copied.
+enum class ChainItem { Value, Saved, Weights };
 
 struct ChainOperation {
   ChainOperationKind kind = ChainOperationKind::ForwardDiscard;
-  int block = 0;    // Drop: the index of the value
-  int option = -1;  // ForwardKeep only
+  int block = 0;                      // drops and copies of values: the index of the value
+  int option = -1;                    // ForwardKeep only
+  ChainItem item = ChainItem::Value;  // drops and copies only
+
+  bool operator==(const ChainOperation&) const = default;
 };
+
+inline std::int64_t chain_value_bytes(const Chain& chain, int value) {
+  return value == 0 ? chain.input_bytes
+                    : chain.blocks[static_cast<std::size_t>(value - 1)].output_bytes;
+}
+
+inline std::int64_t chain_weight_bytes(const Chain& chain) {
+  std::int64_t bytes = 0;
+  for (const ChainBlock& block : chain.blocks) bytes += block.weight_bytes;
+  return bytes;
+}
 
 }  // namespace garonne::plan

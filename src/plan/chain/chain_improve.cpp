@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/error.hpp"
 #include "plan/chain/chain_search.hpp"
 
 namespace garonne::plan {
@@ -49,6 +50,8 @@ Live live_after(const Chain& chain, const std::vector<ChainOperation>& operation
         live.values[i] = false;
         live.kept[i] = -1;
         break;
+      default:
+        throw InternalError("copies come into a sequence when it is done");
     }
   }
   return live;

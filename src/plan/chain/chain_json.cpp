@@ -17,18 +17,34 @@ using nlohmann::ordered_json;
 constexpr std::int64_t most_bytes = std::int64_t{1} << 48;
 constexpr std::int64_t most_total_bytes = std::int64_t{1} << 60;
 constexpr double most_seconds = 1e12;
+constexpr double least_rate = 1e-6;  // so that no copy takes for ever
+constexpr double most_rate = 1e18;
 
 struct OperationName {
   ChainOperationKind kind;
   std::string_view name;
 };
-constexpr std::array<OperationName, 5> operation_names = {{
+constexpr std::array<OperationName, 9> operation_names = {{
     {ChainOperationKind::ForwardDiscard, "forward-discard"},
     {ChainOperationKind::ForwardCheckpoint, "forward-checkpoint"},
     {ChainOperationKind::ForwardKeep, "forward-keep"},
     {ChainOperationKind::Drop, "drop"},
     {ChainOperationKind::Backward, "backward"},
+    {ChainOperationKind::CopyOut, "copy-out"},
+    {ChainOperationKind::WaitOut, "wait-out"},
+    {ChainOperationKind::CopyIn, "copy-in"},
+    {ChainOperationKind::WaitIn, "wait-in"},
 }};
+
+const char* name_of(ChainItem item) {
+  if (item == ChainItem::Value) return "value";
+  return item == ChainItem::Saved ? "saved" : "weights";
+}
+
+bool is_copy(ChainOperationKind kind) {
+  return kind == ChainOperationKind::CopyOut || kind == ChainOperationKind::WaitOut ||
+         kind == ChainOperationKind::CopyIn || kind == ChainOperationKind::WaitIn;
+}
 
 std::int64_t bytes_of(const JsonPlace& place) {
   return place.integer(0, most_bytes);
@@ -59,11 +75,13 @@ ChainOption option_from(const JsonPlace& place, const ChainBlock& block) {
 }
 
 ChainBlock block_from(const JsonPlace& place) {
-  place.expect_keys({"name", "output_bytes", "forward", "options"}, {"gradient_bytes"});
+  place.expect_keys({"name", "output_bytes", "forward", "options"},
+                    {"gradient_bytes", "weight_bytes"});
   ChainBlock block;
   block.name = place.key("name").text();
   block.output_bytes = bytes_of(place.key("output_bytes"));
   if (place.has("gradient_bytes")) block.gradient_bytes = bytes_of(place.key("gradient_bytes"));
+  if (place.has("weight_bytes")) block.weight_bytes = bytes_of(place.key("weight_bytes"));
   block.forward = pass_from(place.key("forward"));
   const JsonPlace options = place.key("options");
   if (options.size() == 0) options.refuse("has no option");
@@ -87,7 +105,8 @@ void check_totals(const Chain& chain, const JsonFile& file) {
       largest = std::max({largest, option.saved_bytes + option.forward.transient_bytes,
                           option.saved_bytes + option.backward.transient_bytes});
     }
-    total += largest + block.output_bytes + block.gradient_bytes + block.forward.transient_bytes;
+    total += largest + block.output_bytes + block.gradient_bytes + block.weight_bytes +
+             block.forward.transient_bytes;
   }
   if (total > most_total_bytes) {
     file.refuse("blocks", fmt::format("{} bytes in all", total),
@@ -104,9 +123,19 @@ ordered_json to_json(const ChainOperation& operation) {
   for (const auto& [kind, name] : operation_names) {
     if (kind == operation.kind) result.push_back(name);
   }
+  // A drop of a value has no word for it, as in files from before there were others.
+  if (is_copy(operation.kind) ||
+      (operation.kind == ChainOperationKind::Drop && operation.item != ChainItem::Value))
+    result.push_back(name_of(operation.item));
   result.push_back(operation.block);
   if (operation.kind == ChainOperationKind::ForwardKeep) result.push_back(operation.option);
   return result;
+}
+
+double rate_of(const JsonPlace& place) {
+  const double rate = place.number(0, most_rate);
+  if (rate < least_rate) place.refuse(fmt::format("is less than {}", least_rate));
+  return rate;
 }
 
 }  // namespace
@@ -123,23 +152,33 @@ ordered_json to_json(const Chain& chain) {
     }
     ordered_json row = {{"name", block.name}, {"output_bytes", block.output_bytes}};
     if (block.gradient_bytes != 0) row["gradient_bytes"] = block.gradient_bytes;
+    if (block.weight_bytes != 0) row["weight_bytes"] = block.weight_bytes;
     row["forward"] = to_json(block.forward);
     row["options"] = std::move(options);
     blocks.push_back(std::move(row));
   }
-  return {{"format", "garonne.chain"},
-          {"version", 1},
-          {"input_bytes", chain.input_bytes},
-          {"blocks", std::move(blocks)}};
+  ordered_json result = {
+      {"format", "garonne.chain"}, {"version", 1}, {"input_bytes", chain.input_bytes}};
+  if (chain.links) {
+    result["out_bytes_per_second"] = chain.links->out_bytes_per_second;
+    result["in_bytes_per_second"] = chain.links->in_bytes_per_second;
+  }
+  result["blocks"] = std::move(blocks);
+  return result;
 }
 
 Chain chain_from_json(const json& source, const std::string& path) {
   const JsonFile file(source, path);
   const JsonPlace root = file.root();
   root.expect_format("garonne.chain", 1);
-  root.expect_keys({"format", "version", "input_bytes", "blocks"});
+  root.expect_keys({"format", "version", "input_bytes", "blocks"},
+                   {"out_bytes_per_second", "in_bytes_per_second"});
   Chain chain;
   chain.input_bytes = bytes_of(root.key("input_bytes"));
+  if (root.has("out_bytes_per_second") || root.has("in_bytes_per_second")) {
+    chain.links = ChainLinks{rate_of(root.key("out_bytes_per_second")),
+                             rate_of(root.key("in_bytes_per_second"))};
+  }
   const JsonPlace blocks = root.key("blocks");
   if (blocks.size() == 0) blocks.refuse("has no block");
   if (blocks.size() > most_chain_blocks)
@@ -152,17 +191,25 @@ Chain chain_from_json(const json& source, const std::string& path) {
 ordered_json to_json(const ChainSchedule& schedule) {
   ordered_json operations = ordered_json::array();
   for (const auto& operation : schedule.operations) operations.push_back(to_json(operation));
-  return {{"format", "garonne.chain-schedule"},
-          {"version", 1},
-          {"algorithm", schedule.algorithm},
-          {"budget_bytes", schedule.budget_bytes},
-          {"peak_bytes", schedule.peak_bytes},
-          {"seconds", schedule.seconds},
-          {"lower_bound_seconds", schedule.lower_bound_seconds},
-          {"keep_all",
-           {{"seconds", schedule.keep_all.seconds}, {"peak_bytes", schedule.keep_all.peak_bytes}}},
-          {"minimum_budget_bytes", schedule.minimum_budget_bytes},
-          {"operations", std::move(operations)}};
+  ordered_json result = {
+      {"format", "garonne.chain-schedule"},
+      {"version", 1},
+      {"algorithm", schedule.algorithm},
+      {"budget_bytes", schedule.budget_bytes},
+      {"peak_bytes", schedule.peak_bytes},
+      {"seconds", schedule.seconds},
+      {"lower_bound_seconds", schedule.lower_bound_seconds},
+      {"keep_all",
+       {{"seconds", schedule.keep_all.seconds}, {"peak_bytes", schedule.keep_all.peak_bytes}}},
+      {"minimum_budget_bytes", schedule.minimum_budget_bytes}};
+  if (schedule.copies.out_bytes + schedule.copies.in_bytes > 0) {
+    result["copies"] = {{"out_bytes", schedule.copies.out_bytes},
+                        {"in_bytes", schedule.copies.in_bytes},
+                        {"peak_below_bytes", schedule.copies.peak_below_bytes},
+                        {"waiting_seconds", schedule.copies.waiting_seconds}};
+  }
+  result["operations"] = std::move(operations);
+  return result;
 }
 
 }  // namespace garonne::plan

@@ -25,6 +25,7 @@ struct ChainSchedule {
   std::int64_t peak_bytes = 0;
   double seconds = 0;
   double lower_bound_seconds = 0;
+  ChainReplay copies;    // what is moved
   ChainReplay keep_all;  // every block kept with option 0
   std::int64_t minimum_budget_bytes = 0;
   std::vector<ChainOperation> operations;

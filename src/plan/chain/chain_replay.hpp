@@ -13,6 +13,12 @@ namespace garonne::plan {
 struct ChainReplay {
   std::int64_t peak_bytes = 0;
   double seconds = 0;
+  // Of copies: bytes that went each way, the most that is below at a time but for weights, and
+  // what the passes stood still for them.
+  std::int64_t out_bytes = 0;
+  std::int64_t in_bytes = 0;
+  std::int64_t peak_below_bytes = 0;
+  double waiting_seconds = 0;
 };
 
 // The operation that cannot be run, counted from 0; the number of operations where the end is
@@ -26,7 +32,9 @@ class ChainReplayError : public Error {
   std::size_t operation_;
 };
 
-// Follows the table of operations of docs/formats.md. Throws ChainReplayError.
-ChainReplay replay_chain(const Chain& chain, const std::vector<ChainOperation>& operations);
+// Follows the table of operations of docs/formats.md. `during_bytes`, where given: what is live
+// while each operation runs. Throws ChainReplayError.
+ChainReplay replay_chain(const Chain& chain, const std::vector<ChainOperation>& operations,
+                         std::vector<std::int64_t>* during_bytes = nullptr);
 
 }  // namespace garonne::plan

@@ -3,16 +3,72 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "plan/chain/chain_bandwidth_bound.hpp"
 #include "plan/chain/chain_lower_bound.hpp"
 #include "plan/chain/chain_replay.hpp"
 
 namespace garonne::plan {
+namespace {
+
+Chain without_weights(Chain chain) {
+  for (ChainBlock& block : chain.blocks) block.weight_bytes = 0;
+  return chain;
+}
+
+// For a solver that knows of no weights: they take their bytes all the time.
+ChainSolver with_weights_there(ChainSolver solver) {
+  ChainSolver around = solver;
+  around.solve = [solve = solver.solve](const Chain& chain, std::int64_t budget_bytes,
+                                        const ChainSolverOptions& options) {
+    const std::int64_t weights = chain_weight_bytes(chain);
+    if (weights == 0) return solve(chain, budget_bytes, options);
+    return solve(without_weights(chain), budget_bytes - weights, options);
+  };
+  around.minimum_budget = [minimum = solver.minimum_budget](const Chain& chain) {
+    const std::int64_t weights = chain_weight_bytes(chain);
+    return weights == 0 ? minimum(chain) : minimum(without_weights(chain)) + weights;
+  };
+  return around;
+}
+
+// Without bandwidths nobody moves anything.
+ChainSolver with_weights_there_if_alone(const ChainSolver& solver) {
+  const ChainSolver there = with_weights_there(solver);
+  ChainSolver around = solver;
+  around.solve = [solver, there](const Chain& chain, std::int64_t budget_bytes,
+                                 const ChainSolverOptions& options) {
+    return (chain.links ? solver : there).solve(chain, budget_bytes, options);
+  };
+  around.minimum_budget = [solver, there](const Chain& chain) {
+    return (chain.links ? solver : there).minimum_budget(chain);
+  };
+  return around;
+}
+
+}  // namespace
 
 const std::vector<ChainSolver>& chain_solvers() {
   static const std::vector<ChainSolver> registry = {
-      keep_all_solver(), full_solver(),  periodic_solver(), chen_sqrt_solver(),
-      revolve_solver(),  rotor_solver(), best_solver()};
+      with_weights_there(keep_all_solver()), with_weights_there(full_solver()),
+      with_weights_there(periodic_solver()), with_weights_there(chen_sqrt_solver()),
+      with_weights_there(revolve_solver()),  with_weights_there(rotor_solver()),
+      with_weights_there(pofo_solver()),     offload_greedy_solver(),
+      offload_greedy_star_solver(),          with_weights_there_if_alone(best_solver())};
   return registry;
+}
+
+std::string refusal_of(const ChainSolver& solver, const Chain& chain) {
+  return solver.refusal ? solver.refusal(chain) : std::string();
+}
+
+std::string refusal_without_links(const Chain& chain) {
+  if (chain.links) return {};
+  return "needs the bandwidths of a tier below (out_bytes_per_second, in_bytes_per_second)";
+}
+
+double least_chain_seconds(const Chain& chain, std::int64_t budget_bytes) {
+  if (chain.links) return chain_bandwidth_bound_seconds(chain, budget_bytes);
+  return chain_lower_bound_seconds(chain, budget_bytes - chain_weight_bytes(chain));
 }
 
 const ChainSolver& chain_solver(const std::string& name) {
@@ -26,6 +82,8 @@ const ChainSolver& chain_solver(const std::string& name) {
 
 SolvedChain solve_chain(const Chain& chain, const ChainSolver& solver, std::int64_t budget_bytes,
                         const ChainSolverOptions& options) {
+  const std::string refusal = refusal_of(solver, chain);
+  if (!refusal.empty()) throw ConfigError("--algorithm", solver.name, refusal);
   SolvedChain solved;
   ChainSchedule& schedule = solved.schedule;
   schedule.algorithm = solver.name;
@@ -39,9 +97,10 @@ SolvedChain solve_chain(const Chain& chain, const ChainSolver& solver, std::int6
   expect(replay.peak_bytes <= budget_bytes, solver.name + " stays within the budget");
   schedule.peak_bytes = replay.peak_bytes;
   schedule.seconds = replay.seconds;
-  schedule.lower_bound_seconds = std::min(
-      replay.seconds,
-      std::max(answer.lower_bound_seconds, chain_lower_bound_seconds(chain, budget_bytes)));
+  schedule.copies = replay;
+  schedule.lower_bound_seconds =
+      std::min(replay.seconds,
+               std::max(answer.lower_bound_seconds, least_chain_seconds(chain, budget_bytes)));
   schedule.keep_all = replay_chain(chain, keep_all_sequence(chain));
   schedule.operations = std::move(*answer.operations);
   solved.remark = std::move(answer.remark);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plan/chain/chain.hpp"
+#include "plan/chain/chain_gaps.hpp"
 #include "plan/chain/chain_json.hpp"
 
 namespace garonne::plan {
@@ -23,6 +24,9 @@ struct ChainAnswer {
   // What the solver proved that no legal sequence can beat; 0 if nothing.
   double lower_bound_seconds = 0;
   std::string remark;  // how exact it is, for people
+  // Where the operations come from a sequence without copies and gaps in it that are below: both.
+  std::vector<ChainOperation> passes = {};
+  std::vector<ChainGap> gaps = {};
 };
 
 struct ChainSolver {
@@ -32,17 +36,29 @@ struct ChainSolver {
       solve;
   // The least budget, in bytes, at which `solve` answers.
   std::function<std::int64_t(const Chain&)> minimum_budget;
+  // Why it has no answer to a chain, as "needs …"; empty where it applies. None: it always does.
+  std::function<std::string(const Chain&)> refusal = {};
 };
 
+// All leave weights where they are but those that say that they move them.
 const std::vector<ChainSolver>& chain_solvers();
 // Throws ConfigError with a suggestion for an unknown name.
 const ChainSolver& chain_solver(const std::string& name);
+
+// Empty where `solver` applies to `chain`.
+std::string refusal_of(const ChainSolver& solver, const Chain& chain);
+// Of solvers that move something: empty where the chain has bandwidths.
+std::string refusal_without_links(const Chain& chain);
+
+// Seconds of every legal sequence of the chain, with copies where it has bandwidths.
+double least_chain_seconds(const Chain& chain, std::int64_t budget_bytes);
 
 struct SolvedChain {
   ChainSchedule schedule;
   std::string remark;
 };
-// Replays what the solver answers. Throws PlanError below the solver's minimum.
+// Replays what the solver answers. Throws PlanError below the solver's minimum, ConfigError where
+// it does not apply.
 SolvedChain solve_chain(const Chain& chain, const ChainSolver& solver, std::int64_t budget_bytes,
                         const ChainSolverOptions& options);
 
@@ -57,5 +73,8 @@ ChainSolver chen_sqrt_solver();
 ChainSolver revolve_solver();
 ChainSolver rotor_solver();
 ChainSolver best_solver();
+ChainSolver pofo_solver();
+ChainSolver offload_greedy_solver();
+ChainSolver offload_greedy_star_solver();
 
 }  // namespace garonne::plan

@@ -56,12 +56,6 @@ std::int64_t choose_slot_bytes(const RotorModel& model, const RotorMinimum& mini
 
 }  // namespace
 
-struct RotorTable::Interval {
-  int first;
-  int last;
-  std::int64_t bytes;
-};
-
 RotorTable::RotorTable(const Chain& chain, std::int64_t maximum_budget_bytes, RotorOptions options)
     : model_(chain), minimum_(model_), maximum_budget_bytes_(maximum_budget_bytes) {
   expect(options.slots >= 0 && maximum_budget_bytes >= 0, "slots and budget are not negative");
@@ -96,19 +90,25 @@ double RotorTable::loss_bound() const {
          static_cast<double>(std::max<std::int64_t>(maximum_budget_bytes_, 1));
 }
 
-// Where rounding leaves no answer, the leanest sequence is one.
+// Where rounding leaves no answer, the leanest sequence is one. Where there is more memory than the
+// table is for, what it says of less can be done, too.
 double RotorTable::value(const Interval& interval) const {
-  return std::min(values_->excess(interval.first, interval.last, interval.bytes),
+  const std::int64_t known = std::min(interval.bytes, maximum_budget_bytes_ - model_.value(0));
+  return std::min(values_->excess(interval.first, interval.last, known),
                   minimum_.excess(interval.first, interval.last, interval.bytes));
 }
 
-// Memory is followed in bytes on the way down, so that rounding does not add up.
 std::optional<std::vector<ChainOperation>> RotorTable::sequence(std::int64_t budget_bytes) const {
   expect(budget_bytes <= maximum_budget_bytes_, "the table ends at its largest budget");
   if (budget_bytes < minimum_budget_bytes()) return std::nullopt;
+  return sequence(0, model_.blocks() - 1, budget_bytes - model_.value(0));
+}
+
+// Memory is followed in bytes on the way down, so that rounding does not add up.
+std::vector<ChainOperation> RotorTable::sequence(int begin, int end, std::int64_t memory) const {
   std::vector<ChainOperation> operations;
   // What is still to do, the next on top; an interval without blocks is the backward of `last`.
-  std::vector<Interval> pending = {{0, model_.blocks() - 1, budget_bytes - model_.value(0)}};
+  std::vector<Interval> pending = {{begin, end, memory}};
   while (!pending.empty()) {
     const auto [first, last, bytes] = pending.back();
     pending.pop_back();

@@ -34,6 +34,14 @@ class RotorTable {
   // None below the minimum budget; every budget from there to the maximum has an answer.
   std::optional<std::vector<ChainOperation>> sequence(std::int64_t budget_bytes) const;
 
+  // Of blocks [first, last] from value `first`, which is stored and not counted in `bytes`, nor is
+  // what is stored besides; gradient last+1 is. Seconds above the least possible, or no_answer.
+  double excess(int first, int last, std::int64_t bytes) const {
+    return value({first, last, bytes});
+  }
+  // The sequence that takes so long; the table ends at its largest budget.
+  std::vector<ChainOperation> sequence(int begin, int end, std::int64_t memory) const;
+
   // The least budget with a persistent sequence, exact whatever the slots.
   std::int64_t minimum_budget_bytes() const;
   // 0 where the table is exact.
@@ -45,7 +53,11 @@ class RotorTable {
   double loss_bound() const;
 
  private:
-  struct Interval;
+  struct Interval {
+    int first;
+    int last;
+    std::int64_t bytes;
+  };
   double value(const Interval& interval) const;
 
   RotorModel model_;

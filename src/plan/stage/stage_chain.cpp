@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "base/error.hpp"
 #include "plan/stage/block_options.hpp"
 #include "plan/stage/option_cache.hpp"
 
@@ -177,6 +178,8 @@ NodeSchedule expand(const ModelGraph& model, const StageChain& stage,
         saved[index(block)] = false;
         forget_plain(block);
         break;
+      default:
+        throw InternalError("nodes do not copy: what is moved is said beside their schedule");
     }
   }
   return writer.take();

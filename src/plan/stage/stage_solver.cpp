@@ -26,7 +26,9 @@ const std::vector<StageSolver>& stage_solvers() {
       const auto same = [&](const StageSolver& other) { return other.name == row.name; };
       if (std::none_of(rows.begin(), rows.end(), same)) rows.push_back(std::move(row));
     };
-    for (const auto& solver : chain_solvers()) add(chain_stage_solver(solver));
+    for (const auto& solver : chain_solvers()) {
+      if (!solver.refusal) add(chain_stage_solver(solver));
+    }
     for (const auto& solver : graph_solvers()) add(graph_stage_solver(solver));
     return rows;
   }();

@@ -38,6 +38,7 @@ TEST(ChainSolvers, AnswerFromTheirMinimumOnAndNotBelow) {
     double rotor_seconds = 0;
     for (const auto& solver : chain_solvers()) {
       SCOPED_TRACE(solver.name);
+      if (!refusal_of(solver, chain).empty()) continue;  // moves things: copy_solvers_test.cpp
       const std::int64_t least = solver.minimum_budget(chain);
       try {
         solve_chain(chain, solver, least - 1, {});

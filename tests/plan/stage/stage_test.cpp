@@ -312,6 +312,7 @@ TEST(StageSolver, IsTheAlgorithmOfItsName) {
     SCOPED_TRACE(percent);
     for (const auto& solver : chain_solvers()) {
       SCOPED_TRACE(solver.name);
+      if (!refusal_of(solver, problem.chain->chain).empty()) continue;
       const StageSolver& row = row_of(solver.name);
       if (row.schedules || solver.name == "rotor") continue;
       const auto answer = solver.solve(problem.chain->chain, budget, {}).operations;
