@@ -24,7 +24,7 @@ std::shared_ptr<data::FieldQuery> add_query_options(CLI::App& command) {
   const auto query = std::make_shared<data::FieldQuery>();
   command.add_option("path", query->path, "a file, a folder, or a quoted pattern with *")
       ->required();
-  command.add_option("--layout", query->layout, "auto, yearly, pdebench, well or netcdf")
+  command.add_option("--layout", query->layout, "auto, yearly, pdebench, well, netcdf or zarr")
       ->capture_default_str();
   command
       .add_option_function<std::string>(

@@ -170,6 +170,20 @@ void add_eval(CLI::App& app, Chosen& chosen) {
                        "fields: leads that maps are kept of, evenly spread; 0 = all")
           ->check(count(0))
           ->capture_default_str(),
+      command
+          ->add_option("--members", fields.evaluation.members,
+                       "fields: of ensembles with noise in their initial states; more than 1 gives "
+                       "CRPS, spread and ranks")
+          ->check(count())
+          ->capture_default_str(),
+      command
+          ->add_option("--noise", fields.evaluation.noise,
+                       "fields: of the initial states of members but the first, in deviations of "
+                       "each channel")
+          ->check(CLI::NonNegativeNumber)
+          ->capture_default_str(),
+      command->add_option("--noise-seed", fields.evaluation.seed, "fields: of that noise")
+          ->capture_default_str(),
       command->add_option("--output", fields.output,
                           "fields: the HDF5 file of results; skill.json, which `garonne report` "
                           "shows, is written only beside the usual one [<run>/skill.h5]"),

@@ -42,6 +42,23 @@ std::string number_text(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}g}", value, digits) : "—";
 }
 
+void print_ensembles(const data::SkillSetting& setting, const data::SkillResults& results,
+                     const std::vector<std::string>& names, std::size_t width) {
+  fmt::print(
+      "\nensembles of {} members, noise of {:g} deviations\n{:<{}}  {:>9}  {:>12}  {:>12}  "
+      "{:>12}\n",
+      setting.members, setting.noise, "channel", width, "lead", "CRPS", "spread", "spread/skill");
+  for (std::size_t channel = 0; channel < std::min(names.size(), most_channels); ++channel) {
+    for (const std::int64_t lead : shown_leads(setting.leads)) {
+      const std::size_t at = static_cast<std::size_t>(lead - 1) * names.size() + channel;
+      fmt::print("{:<{}}  {:>9}  {:>12}  {:>12}  {:>12}\n", names[channel], width,
+                 lead_text(setting, lead), number_text(results.crps[at], 5),
+                 number_text(results.spread[at], 5),
+                 number_text(results.spread_skill_ratio[at], 4));
+    }
+  }
+}
+
 void print_table(const data::SkillSetting& setting, const data::SkillResults& results) {
   const std::size_t channels = setting.channels.size();
   const std::size_t sources = setting.sources.size();
@@ -91,6 +108,7 @@ void print_table(const data::SkillSetting& setting, const data::SkillResults& re
       fmt::print("{}\n", line);
     }
   }
+  if (!results.crps.empty()) print_ensembles(setting, results, names, width);
   if (channels > most_channels) {
     fmt::print("… and {} channels more in the files\n", channels - most_channels);
   }

@@ -136,6 +136,27 @@ class SphereTest(FieldRun, unittest.TestCase):
         # The mean knows no season.
         self.assertGreater(result["rmse"][2][0][0], self.of("rmse", "climatology")[0])
 
+    def test_ensembles(self):
+        output = self.folder / "ensembles.h5"
+        arguments = (*self.ARGUMENTS, "--members", 3, "--output", output)
+        shown = run("eval", self.run_directory, *arguments).stdout
+        self.assertIn("ensembles of 3 members", shown)
+        results = [json.loads(run("eval", self.run_directory, *arguments, "--json", ranks=ranks).stdout)["skill"]
+                   for ranks in (1, 2)]
+        self.assertEqual(*results)
+        skill = results[0]
+        self.assertEqual(skill["sources"][-1], "ensemble mean")
+        self.assertEqual(skill["rmse"][0], self.skill["rmse"][0])
+        for key in ("crps", "spread", "spread_skill_ratio"):
+            self.assertEqual([len(lead) for lead in skill[key]], [2] * 4)
+            # A model that has hardly learnt may forget the noise after a step.
+            self.assertTrue(all(value > 0 for value in skill[key][0]), key)
+            self.assertTrue(all(value >= 0 for lead in skill[key] for value in lead), key)
+        for lead in skill["rank_histogram"]:
+            for shares in lead:
+                self.assertEqual(len(shares), 4)
+                self.assertAlmostEqual(sum(shares), 1, delta=1e-4)
+
     def test_the_page(self):
         window = self.check_page(4)
         self.assertEqual(window.evaluate("""(() => {

@@ -60,6 +60,7 @@ struct SkillFile::Parts {
   void write_channels(const std::string& group);
   void write_steps(const std::string& group, std::span<const std::int64_t> steps);
   void make_maps();
+  void write_ensembles(const SkillResults& results);
 };
 
 // Each group has its own, since readers of netCDF look at one group.
@@ -132,6 +133,33 @@ void SkillFile::Parts::make_maps() {
   times.resize(setting.map_samples.size() * setting.map_leads.size());
 }
 
+void SkillFile::Parts::write_ensembles(const SkillResults& results) {
+  Hdf5File& out = *file;
+  out.write_attribute("members", setting.members);
+  out.attributes("/").write_value("noise", setting.noise);
+  const auto write = [&](const std::string& name, std::span<const double> values, Names dimensions,
+                         Shape shape, const std::string& meaning) {
+    write_array<double>(out, name, shape, values);
+    describe(out, name, meaning);
+    attach(out, "", name, dimensions);
+    out.attributes(name).write("coordinates", std::string("lead_time channel_units"));
+  };
+  const Names dimensions = {"lead", "channel"};
+  const Shape shape = {setting.leads, length(setting.channels)};
+  write("crps", results.crps, dimensions, shape, "fair CRPS of the ensembles, in channel_units");
+  write("spread", results.spread, dimensions, shape,
+        "root of the mean variance of the members, in channel_units");
+  write("spread_skill_ratio", results.spread_skill_ratio, dimensions, shape,
+        "sqrt((members + 1) / members) spread / RMSE of the ensemble mean");
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(setting.members + 1));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  write_numbers(out, "rank", numbers);
+  describe(out, "rank", "members below the truth");
+  write("rank_histogram", results.ranks, {"lead", "channel", "rank"},
+        {setting.leads, length(setting.channels), setting.members + 1},
+        "share of points with so many members below the truth");
+}
+
 SkillFile::SkillFile(const std::string& path, const SkillSetting& setting)
     : parts_(std::make_unique<Parts>(path, setting)) {
   parts_->file.emplace(Hdf5File::create(parts_->partial.path()));
@@ -174,6 +202,7 @@ void SkillFile::finish(const std::string& climatology, const SkillResults& resul
               "mean over samples of |error| / |truth|, weighted norms");
   write_table("acc", results.anomaly_correlation,
               "mean over samples of weighted correlations of anomalies from the climatology");
+  if (!results.crps.empty()) parts_->write_ensembles(results);
   if (!results.spectrum_leads.empty()) {
     const Shape spectra = {length(results.spectrum_leads), length(setting.channels),
                            results.wavenumbers};

@@ -26,6 +26,8 @@ struct SkillSetting {
   std::vector<std::string> channels;      // that are predicted
   std::vector<double> row_weights;        // [points[0]]
   std::vector<double> start_times;        // [samples] of what forecasts start from; NaN = unknown
+  std::int64_t members = 1;               // of ensembles; 1 = there are none
+  double noise = 0;                       // of their initial states, in deviations
   std::vector<std::int64_t> map_samples;  // numbers of the samples that maps are kept of
   std::vector<std::int64_t> map_leads;    // likewise, steps
   FieldDatasetInfo fields;                // points, axes, coordinates and grid of this
@@ -37,6 +39,12 @@ struct SkillResults {
   std::vector<double> bias;
   std::vector<double> relative_l2;
   std::vector<double> anomaly_correlation;
+  // Of ensembles, train/evaluation/ensemble_skill.hpp: [leads, channels], the last with an axis
+  // more of members + 1; empty without.
+  std::vector<double> crps;
+  std::vector<double> spread;
+  std::vector<double> spread_skill_ratio;
+  std::vector<double> ranks;
   std::string spectrum;  // "spherical" or "zonal"
   std::vector<std::int64_t> spectrum_leads;
   std::int64_t wavenumbers = 0;  // or degrees, from 0 on

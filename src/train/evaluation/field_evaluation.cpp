@@ -11,7 +11,9 @@
 #include "base/error.hpp"
 #include "data/generate/shared_work.hpp"
 #include "train/evaluation/climatology.hpp"
+#include "train/evaluation/ensemble_skill.hpp"
 #include "train/evaluation/field_predictor.hpp"
+#include "train/evaluation/initial_noise.hpp"
 #include "train/evaluation/missing_values.hpp"
 #include "train/evaluation/power_spectrum.hpp"
 #include "train/evaluation/skill.hpp"
@@ -84,6 +86,16 @@ FieldEvaluation::FieldEvaluation(TrainedModel& trained, const FieldWorkload& wor
   setting_.lead_seconds = info.pairs ? 0 : info.frame_seconds * static_cast<double>(query_.lead);
   setting_.sources = info.pairs ? std::vector<std::string>{"model", "climatology"}
                                 : std::vector<std::string>{"model", "persistence", "climatology"};
+  require_positive("--members", options_.members);
+  if (options_.members > 1) {
+    if (info.pairs) {
+      throw ConfigError("--members", fmt::format("{}", options_.members),
+                        "must be 1: pairs have no initial state");
+    }
+    setting_.members = options_.members;
+    setting_.noise = options_.noise;
+    setting_.sources.emplace_back("ensemble mean");
+  }
   setting_.channels = info.target_channels;
   const Weighting weighting = make_weighting(options_.weighting, info);
   setting_.weighting = weighting.name;
@@ -134,8 +146,9 @@ void FieldEvaluation::find_starts(data::FieldDataset& dataset) {
 // Makes one forecast after the other.
 //
 // What is kept of one is two lists: facts, of each lead the five numbers of FieldSkill by source
-// and channel, then truth and model spectra [spectrum_leads, channels, wavenumbers], then the time
-// of each lead; and values, of a sample of which maps are kept truth and forecast at map_leads.
+// and channel and of an ensemble the numbers of EnsembleSkill by channel, then truth and model
+// spectra [spectrum_leads, channels, wavenumbers], then the time of each lead; and values, of a
+// sample of which maps are kept truth and forecast at map_leads.
 class FieldEvaluation::Forecasts {
  public:
   Forecasts(const FieldEvaluation& evaluation, Climatology climatology)
@@ -143,6 +156,8 @@ class FieldEvaluation::Forecasts {
         query_(evaluation.query_),
         starts_(evaluation.starts_),
         samples_(evaluation.samples_),
+        noise_{evaluation.options_.noise, evaluation.options_.seed},
+        inputs_(evaluation.workload_.statistics().inputs),
         dataset_(data::FieldDataset::open(evaluation.query_)),
         predictor_(evaluation.trained_, evaluation.workload_),
         climatology_(std::move(climatology)),
@@ -189,6 +204,8 @@ class FieldEvaluation::Forecasts {
                                  skill.relative_l2, skill.anomaly_correlation});
     }
   }
+  void compare_ensemble(const std::vector<std::vector<float>>& forecasts,
+                        std::vector<double>& facts);
   void add_spectra(std::size_t lead, std::span<double> truth, std::span<double> model) {
     // Where the truth has no value the two agree, so that no difference comes from there.
     std::vector<float> known = truth_;
@@ -206,6 +223,8 @@ class FieldEvaluation::Forecasts {
   const data::FieldQuery& query_;
   const std::vector<std::int64_t>& starts_;
   const std::vector<std::int64_t>& samples_;
+  InitialNoise noise_;
+  const data::FieldMoments& inputs_;
   data::FieldDataset dataset_;
   FieldPredictor predictor_;
   Climatology climatology_;
@@ -216,6 +235,26 @@ class FieldEvaluation::Forecasts {
   std::vector<float> truth_, forecast_, persisted_, usual_;  // [target channels, points…]
 };
 
+// Forecasts of all members [target channels, points…] to numbers, those of their mean first.
+void FieldEvaluation::Forecasts::compare_ensemble(const std::vector<std::vector<float>>& forecasts,
+                                                  std::vector<double>& facts) {
+  std::vector<float> mean(truth_.size());
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    double sum = 0;
+    for (const auto& forecast : forecasts) sum += static_cast<double>(forecast[i]);
+    mean[i] = static_cast<float>(sum / static_cast<double>(forecasts.size()));
+  }
+  compare(mean, facts);
+  for (std::size_t channel = 0; channel < channels(); ++channel) {
+    std::vector<std::span<const float>> members;
+    for (const auto& forecast : forecasts) members.push_back(channel_of(forecast, channel));
+    const EnsembleSkill skill = ensemble_skill(members, channel_of(truth_, channel), weighting_);
+    facts.insert(facts.end(), {static_cast<double>(skill.points), skill.crps, skill.variance,
+                               skill.squared_error});
+    facts.insert(facts.end(), skill.ranks.begin(), skill.ranks.end());
+  }
+}
+
 data::MadeSample FieldEvaluation::Forecasts::make(std::size_t number) {
   const data::FieldDatasetInfo& info = dataset_.info();
   const auto leads = static_cast<std::size_t>(setting_.leads);
@@ -223,7 +262,15 @@ data::MadeSample FieldEvaluation::Forecasts::make(std::size_t number) {
   std::vector<float> loaded(static_cast<std::size_t>(info.input_values(info.points[0])));
   dataset_.read(samples_[number], {}, loaded.data(), nullptr);
   missing_.fill_inputs(loaded);
-  ForecastWindow window(info, std::move(loaded));
+  // Of each member; the first one is the model's forecast.
+  const auto members = static_cast<std::size_t>(setting_.members);
+  std::vector<ForecastWindow> windows;
+  for (std::size_t member = 0; member < members; ++member) {
+    std::vector<float> states = loaded;
+    add_initial_noise(noise_, info, inputs_, start, member, states);
+    windows.emplace_back(info, std::move(states));
+  }
+  std::vector<std::vector<float>> forecasts(members, std::vector<float>(truth_.size()));
   if (!info.pairs) {
     dataset_.read_frame(start, {}, nullptr, persisted_.data());
     missing_.fill_forecast(persisted_, persisted_);
@@ -235,18 +282,23 @@ data::MadeSample FieldEvaluation::Forecasts::make(std::size_t number) {
     const auto step = static_cast<std::int64_t>(lead) + 1;
     times.push_back(info.has_times && !info.pairs ? dataset_.frame_time(start + step * query_.lead)
                                                   : std::numeric_limits<double>::quiet_NaN());
-    predictor_.predict(window.values(), forecast_);
     std::vector<float> state;
     const bool goes_on = lead + 1 < leads;
-    if (goes_on) state.resize(window.frame_values());
+    if (goes_on) state.resize(windows[0].frame_values());
     dataset_.read_frame(info.pairs ? start : start + step * query_.lead, {},
-                        goes_on && window.prescribed() ? state.data() : nullptr, truth_.data());
+                        goes_on && windows[0].prescribed() ? state.data() : nullptr, truth_.data());
     missing_.fill_inputs(state);
-    missing_.fill_forecast(truth_, forecast_);
+    for (std::size_t member = 0; member < members; ++member) {
+      predictor_.predict(windows[member].values(), forecasts[member]);
+      missing_.fill_forecast(truth_, forecasts[member]);
+      if (goes_on) windows[member].push(forecasts[member], state);
+    }
+    forecast_ = forecasts[0];
     climatology_.at(times.back(), usual_);
     compare(forecast_, made.facts);
     if (!info.pairs) compare(persisted_, made.facts);
     compare(usual_, made.facts);
+    if (members > 1) compare_ensemble(forecasts, made.facts);
     const std::size_t spectrum = place_of(spectrum_leads_, step);
     if (spectrum < spectrum_leads_.size()) {
       add_spectra(spectrum, std::span(spectra).first(spectrum_values()),
@@ -257,7 +309,6 @@ data::MadeSample FieldEvaluation::Forecasts::make(std::size_t number) {
       made.values.insert(made.values.end(), truth_.begin(), truth_.end());
       made.values.insert(made.values.end(), forecast_.begin(), forecast_.end());
     }
-    if (goes_on) window.push(forecast_, std::move(state));
   }
   made.facts.insert(made.facts.end(), spectra.begin(), spectra.end());
   made.facts.insert(made.facts.end(), times.begin(), times.end());
@@ -271,7 +322,9 @@ class FieldEvaluation::Sums {
       : setting_(setting),
         results_(std::move(empty)),
         table_(setting.sources.size(), static_cast<std::size_t>(setting.leads),
-               setting.channels.size()) {}
+               setting.channels.size()),
+        ensembles_(static_cast<std::size_t>(setting.leads), setting.channels.size(),
+                   static_cast<std::size_t>(setting.members)) {}
 
   void take(std::size_t number, const data::MadeSample& made, const MapSink& map);
   data::SkillResults finish();
@@ -280,6 +333,7 @@ class FieldEvaluation::Sums {
   const data::SkillSetting& setting_;
   data::SkillResults results_;
   SkillTable table_;
+  EnsembleTable ensembles_;
 };
 
 void FieldEvaluation::Sums::take(std::size_t number, const data::MadeSample& made,
@@ -292,6 +346,14 @@ void FieldEvaluation::Sums::take(std::size_t number, const data::MadeSample& mad
         table_.add(source, lead, channel,
                    {static_cast<std::int64_t>(fact[0]), fact[1], fact[2], fact[3], fact[4]});
       }
+    }
+    if (setting_.members < 2) continue;
+    for (std::size_t channel = 0; channel < setting_.channels.size(); ++channel) {
+      const auto ranks = fact + 4;
+      const auto end = ranks + setting_.members + 1;
+      ensembles_.add(lead, channel,
+                     {static_cast<std::int64_t>(fact[0]), fact[1], fact[2], fact[3], {ranks, end}});
+      fact = end;
     }
   }
   for (auto* spectra : {&results_.truth_spectrum, &results_.model_spectrum}) {
@@ -316,6 +378,12 @@ data::SkillResults FieldEvaluation::Sums::finish() {
   results_.bias = table_.bias();
   results_.relative_l2 = table_.relative_l2();
   results_.anomaly_correlation = table_.anomaly_correlation();
+  if (setting_.members > 1) {
+    results_.crps = ensembles_.crps();
+    results_.spread = ensembles_.spread();
+    results_.spread_skill_ratio = ensembles_.spread_skill_ratio();
+    results_.ranks = ensembles_.ranks();
+  }
   return std::move(results_);
 }
 

@@ -19,6 +19,9 @@ struct FieldEvaluationOptions {
   std::int64_t lead_steps = 0;  // 0 = 20, or what the data hold; 1 for pairs
   std::string weighting = "auto";
   std::string climatology = "auto";
+  std::int64_t members = 1;    // more: ensembles, whose first member has no noise
+  double noise = 0.05;         // of the initial states of the others, in deviations of each channel
+  std::uint64_t seed = 1;      // of that
   std::int64_t maps = 1;       // forecasts of which maps are kept
   std::int64_t map_leads = 3;  // leads of these, evenly spread; 0 = all
 };
@@ -33,6 +36,8 @@ using MapSink = std::function<void(std::size_t sample, std::size_t lead, double 
 // The model is applied to its own predictions. Channels of the input that it does not predict are
 // taken from the data at the time that the input is of. Forecasts start from the validation data,
 // or from those of the training where a run has none. The climatology is that of the training data.
+// With members, the model is the first one, without noise; the mean of all is a source of its own,
+// and the ensembles have scores.
 class FieldEvaluation {
  public:
   // Throws ConfigError for numbers below 1, for more leads than the data hold, for leads of pairs,

@@ -13,9 +13,9 @@
 #include "base/error.hpp"
 #include "base/progress.hpp"
 #include "data/fields/cf_time.hpp"
-#include "data/generate/normal_numbers.hpp"
 #include "data/generate/shared_work.hpp"
 #include "train/evaluation/field_predictor.hpp"
+#include "train/evaluation/initial_noise.hpp"
 #include "train/evaluation/missing_values.hpp"
 
 namespace garonne::train {
@@ -194,7 +194,7 @@ class FieldForecast::Member {
         missing_(missing),
         frame_(forecast.setting_.frames[start]),
         initial_(static_cast<std::size_t>(dataset.info().target_values(dataset.info().points[0]))),
-        window_(dataset.info(), initial_states(start, member)) {
+        window_(dataset.info(), initial_states(member)) {
     dataset_.read_frame(frame_, {}, nullptr, initial_.data());
   }
 
@@ -219,7 +219,7 @@ class FieldForecast::Member {
   }
 
  private:
-  std::vector<float> initial_states(std::size_t start, std::size_t member) const {
+  std::vector<float> initial_states(std::size_t member) const {
     const data::FieldDatasetInfo& info = dataset_.info();
     std::vector<float> states(static_cast<std::size_t>(info.input_values(info.points[0])));
     const std::size_t values = states.size() / static_cast<std::size_t>(info.input_frames);
@@ -229,37 +229,9 @@ class FieldForecast::Member {
                           nullptr);
     }
     missing_.fill_inputs(states);
-    if (member > 0) add_noise(start, member, states);
+    add_initial_noise({forecast_.setting_.noise, forecast_.setting_.seed}, info,
+                      forecast_.workload_.statistics().inputs, frame_, member, states);
     return states;
-  }
-
-  void add_noise(std::size_t start, std::size_t member, std::vector<float>& states) const {
-    const data::FieldDatasetInfo& info = dataset_.info();
-    const data::FieldMoments& moments = forecast_.workload_.statistics().inputs;
-    const auto points = static_cast<std::size_t>(info.plane(info.points[0]));
-    const std::size_t channels = info.input_channels.size();
-    const std::size_t frames = states.size() / (channels * points);
-    for (std::size_t channel = 0; channel < channels; ++channel) {
-      const std::string& name = info.input_channels[channel];
-      const auto& targets = info.target_channels;
-      if (std::find(targets.begin(), targets.end(), name) == targets.end()) continue;
-      const PhiloxKey key = philox_key(forecast_.setting_.seed, "forecast " + name);
-      for (std::size_t point = 0; point < points; ++point) {
-        const auto [one, other] = data::normal_pair(
-            key, member, static_cast<std::uint64_t>(forecast_.setting_.frames[start]), point / 2);
-        float deviation = 1;
-        if (!moments.deviation.empty()) {
-          deviation =
-              moments.deviation[moments.points.empty() ? channel : channel * points + point];
-        }
-        const auto noise =
-            static_cast<float>(forecast_.setting_.noise * (point % 2 == 0 ? one : other)) *
-            deviation;
-        for (std::size_t frame = 0; frame < frames; ++frame) {
-          states[(frame * channels + channel) * points + point] += noise;
-        }
-      }
-    }
   }
 
   const FieldForecast& forecast_;

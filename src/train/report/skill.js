@@ -4,6 +4,7 @@ const sourceStyles = {
   model: ["var(--forward)", "line"],
   persistence: ["var(--recompute)", "dashed"],
   climatology: ["var(--backward)", "dotted"],
+  "ensemble mean": ["var(--update)", "line"],
 };
 const spectrumColours = ["var(--kind-4)", "var(--forward)", "var(--update)", "var(--limit)"];
 

@@ -180,6 +180,18 @@ ordered_json SkillPage::to_json(const data::SkillSetting& setting,
                        {"acc", table(results.anomaly_correlation)},
                        {"bias", table(results.bias)},
                        {"relative_l2", table(results.relative_l2)}};
+  if (!results.crps.empty()) {
+    const auto by_lead = [&](const std::vector<double>& values) {
+      return nested(values, 1, leads, channels, leads)[0];
+    };
+    const auto ranks = static_cast<std::size_t>(setting.members + 1);
+    json["members"] = setting.members;
+    json["noise"] = setting.noise;
+    json["crps"] = by_lead(results.crps);
+    json["spread"] = by_lead(results.spread);
+    json["spread_skill_ratio"] = by_lead(results.spread_skill_ratio);
+    json["rank_histogram"] = nested(results.ranks, leads, channels, ranks, channels);
+  }
   json["spectra"] = {{"kind", results.spectrum},
                      {"leads", results.spectrum_leads},
                      {"truth", spectra(results.truth_spectrum)},

@@ -220,5 +220,65 @@ TEST(FieldForecast, WhatComesFromTheDataHasToBeThere) {
   refused(options, "is given twice");
 }
 
+// The members of `eval` are those of `forecast`, and their scores those of the fields.
+TEST(FieldForecast, EnsemblesAreThoseOfTheEvaluation) {
+  const TwoChannels data;
+  FieldEvaluationOptions wanted;
+  wanted.lead_steps = 2;
+  wanted.samples = 2;
+  wanted.members = 3;
+  wanted.noise = 0.3;
+  wanted.seed = 9;
+  TrainedModel trained = initial_model(data.config);
+  const FieldWorkload workload(trained.config);
+  FieldEvaluation evaluation(trained, workload, "run", wanted);
+  dist::Session session = dist::Session::single();
+  const data::SkillResults skill = evaluation.run(session, [](auto&&...) {});
+  const data::SkillSetting& setting = evaluation.setting();
+  ASSERT_EQ(setting.sources.back(), "ensemble mean");
+
+  FieldForecastOptions options;
+  options.steps = 2;
+  options.members = 3;
+  options.noise = 0.3;
+  options.seed = 9;
+  for (const double seconds : setting.start_times)
+    options.from.push_back(data::format_time(seconds, data::Calendar::Gregorian));
+  const std::string path = data.scratch.path("x.nc");
+  const Made made = forecast(data.config, options, path);
+  const std::vector<float> fields = read_field(path, "b");  // [member, start, lead, points]
+  for (std::size_t lead = 0; lead < 2; ++lead) {
+    double crps = 0;
+    double variance = 0;
+    double squares = 0;
+    for (std::size_t start = 0; start < 2; ++start) {
+      const auto frame = static_cast<std::size_t>(made.setting.frames[start]) + lead + 1;
+      for (std::size_t i = 0; i < plane; ++i) {
+        const double weight = setting.row_weights[i / columns] / (2 * plane);
+        const auto y = static_cast<double>(data.test[(frame * 2 + 1) * plane + i]);
+        const auto x = [&](std::size_t member) {
+          return static_cast<double>(fields[((member * 2 + start) * 2 + lead) * plane + i]);
+        };
+        const double mean = (x(0) + x(1) + x(2)) / 3;
+        squares += weight * (mean - y) * (mean - y);
+        for (std::size_t member = 0; member < 3; ++member) {
+          const double other = x((member + 1) % 3);
+          crps += weight * (std::abs(x(member) - y) / 3 - std::abs(x(member) - other) / 6);
+          variance += weight * (x(member) - mean) * (x(member) - mean) / 2;
+        }
+      }
+    }
+    EXPECT_NEAR(skill.crps[lead * 2 + 1], crps, 1e-6);
+    EXPECT_NEAR(skill.spread[lead * 2 + 1], std::sqrt(variance), 1e-6);
+    EXPECT_NEAR(skill.spread_skill_ratio[lead * 2 + 1], std::sqrt(4.0 / 3 * variance / squares),
+                1e-6);
+    // Source 3 of 4; the mean was rounded once more.
+    EXPECT_NEAR(skill.rmse[(3 * 2 + lead) * 2 + 1], std::sqrt(squares), 1e-6);
+    double all = 0;
+    for (std::size_t rank = 0; rank < 4; ++rank) all += skill.ranks[(lead * 2 + 1) * 4 + rank];
+    EXPECT_NEAR(all, 1, 1e-12);
+  }
+}
+
 }  // namespace
 }  // namespace garonne::train::test
