@@ -141,10 +141,10 @@ class Rotary : public Node {
  private:
   void rotate(const Context& context, const at::Tensor& x, at::Tensor& y, bool back) const {
     const at::Tensor copy = context.table(table_.name(), table_.bytes());
-    const float* const table =
-        copy.defined() ? static_cast<const float*>(copy.const_data_ptr()) : table_.on_host();
-    kernels::rotate_heads(context.queue, context.element_type(), x.const_data_ptr(), table,
-                          y.data_ptr(), heads_, back, rows_.count(), rows_.sequence);
+    kernels::rotate_heads(
+        context.queue, context.element_type(), x.const_data_ptr(),
+        copy.defined() ? static_cast<const float*>(copy.const_data_ptr()) : table_.on_host(),
+        y.data_ptr(), heads_, back, rows_.count(), rows_.sequence);
   }
 
   Rows rows_;
