@@ -312,8 +312,7 @@ void Executor::sum_squares(const plan::Instruction& instruction, Running& runnin
     make(instruction, output, at::zeros({2}, options(at::kDouble)), running);
   }
   const at::Tensor& sums = running.buffers[index(output)];
-  sums.narrow(0, 1, 1).zero_();
-  if (instruction.arguments.drops_loss) sums.zero_();
+  if (instruction.arguments.drops_loss) sums.narrow(0, 0, 1).zero_();
   // Piece by piece, so that the sum does not depend on how gradients are grouped.
   for (const int id : instruction.arguments.pieces) {
     const plan::Piece& piece = program_.pieces[index(id)];

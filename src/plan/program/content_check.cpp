@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/program/lasting_home.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/program/whole_step_check.hpp"
 
@@ -36,7 +37,9 @@ struct Held {
   int slot = -1;
   int option = -1;  // in which of the node's ways to be kept
   int micro_batch = -1;
-  int bucket = -1;  // of whose parameters it is the flat range
+  int lasting = -1;  // buffer, where it has what that has
+  int bucket = -1;   // of whose parameters it is the flat range
+  int shard = -1;    // of which bucket it is the own shard
   // What a pass that is divided hands to its collective, and whether it has come back.
   int exchanged_by = -1;  // node
   bool of_forward = false;
@@ -54,14 +57,24 @@ class ContentCheck {
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
         wanted_[node.inputs[i]].insert({n, static_cast<int>(i)});
     }
+    const std::vector<int> homes = lasting_homes(program);
+    for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+      if (program.buffers[id].live_at_start) held_[id].lasting = static_cast<int>(id);
+    }
     for (int b = 0; b < static_cast<int>(program.buckets.size()); ++b) {
       const Bucket& bucket = program.buckets[index(b)];
       if (bucket.shard.elements == 0) continue;
+      const int home = homes[index(bucket.shard.parameter)];
       bucket_of_shard_[bucket.shard.parameter] = b;
       for (std::size_t k = 0; k < bucket.parameters.size(); ++k)
         place_of_[bucket.parameters[k]] = {b, bucket.offsets[k]};
       // A whole range holds its parameters all the time, a shard only once it is gathered.
-      if (bucket.shard.gathered < 0) held_[index(bucket.shard.parameter)].bucket = b;
+      if (home < 0) continue;
+      if (bucket.shard.gathered < 0) {
+        held_[index(home)].bucket = b;
+      } else {
+        held_[index(home)].shard = b;
+      }
     }
   }
 
@@ -136,14 +149,20 @@ class ContentCheck {
 
   // Both hold it from now on: what comes back has to be what was taken away.
   void copy() {
-    held_[index(instruction_->arguments.output)] =
-        Held(held_[index(instruction_->arguments.inputs[0])]);
+    const int from = instruction_->arguments.inputs[0];
+    const int to = instruction_->arguments.output;
+    held_[index(to)] = Held(held_[index(from)]);
+    updated_.erase(to);
+    if (updated_.contains(from)) updated_.insert(to);
   }
 
   void gather() {
     const Arguments& arguments = instruction_->arguments;
     const auto found = bucket_of_shard_.find(arguments.inputs[0]);
     says(found != bucket_of_shard_.end(), name(arguments.inputs[0]) + " is no shard of parameters");
+    const bool whole = program_.buckets[index(found->second)].shard.gathered < 0;
+    says(whole || held_[index(arguments.inputs[0])].shard == found->second,
+         name(arguments.inputs[0]) + " does not hold its shard of parameters");
     if (arguments.output != arguments.inputs[0]) held_[index(arguments.output)] = Held();
     held_[index(arguments.output)].bucket = found->second;
     updated_.erase(arguments.output);
@@ -176,6 +195,11 @@ class ContentCheck {
   }
 
   // Lasting buffers of whole parameters have the parameter's name, by which they are found.
+  bool holds_lasting(int buffer, const std::string& parameter) const {
+    const int lasting = held_[index(buffer)].lasting;
+    return lasting >= 0 && name_on_device(program_.buffers[index(lasting)]) == parameter;
+  }
+
   void expect_parameters(const NodeSpec& node) const {
     const auto& ranges = instruction_->arguments.parameters;
     for (std::size_t k = 0; k < ranges.size(); ++k) {
@@ -183,8 +207,7 @@ class ContentCheck {
       const Range& range = ranges[k];
       const auto place = place_of_.find(p);
       const bool is = place == place_of_.end()
-                          ? name(range.buffer) == graph_.parameters[index(p)].name &&
-                                program_.buffers[index(range.buffer)].live_at_start
+                          ? holds_lasting(range.buffer, graph_.parameters[index(p)].name)
                           : held_[index(range.buffer)].bucket == place->second.first;
       const std::int64_t offset = place == place_of_.end() ? 0 : place->second.second;
       says(is && range.offset == offset,

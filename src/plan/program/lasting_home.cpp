@@ -1,5 +1,7 @@
 #include "plan/program/lasting_home.hpp"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 
 namespace garonne::plan {
@@ -21,6 +23,16 @@ std::vector<int> lasting_homes(const Program& program) {
     if (home(to) < 0) home(to) = home(from);
   }
   return homes;
+}
+
+std::string name_below(const std::string& name, Tier tier) {
+  return fmt::format("{}@{}", name, to_string(tier));
+}
+
+std::string name_on_device(const Buffer& buffer) {
+  const std::string suffix = name_below("", buffer.tier);
+  if (buffer.tier == Tier::Device || !buffer.name.ends_with(suffix)) return buffer.name;
+  return buffer.name.substr(0, buffer.name.size() - suffix.size());
 }
 
 }  // namespace garonne::plan

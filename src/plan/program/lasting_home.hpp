@@ -1,8 +1,10 @@
 // Where what lasts from step to step is between steps.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "base/device.hpp"
 #include "plan/program/program.hpp"
 
 namespace garonne::plan {
@@ -11,5 +13,11 @@ namespace garonne::plan {
 // bring from a lasting one of another tier, that one; -1 of all others. The Program need not be
 // legal.
 std::vector<int> lasting_homes(const Program& program);
+
+// What a buffer of the device is called on a tier below: "<name>@<tier>".
+std::string name_below(const std::string& name, Tier tier);
+
+// What a buffer is called on the device, wherever it is.
+std::string name_on_device(const Buffer& buffer);
 
 }  // namespace garonne::plan

@@ -48,6 +48,13 @@ class RankSumsCheck {
         if (over_data_.contains(arguments.inputs[0]))
           over_data_.insert(arguments.parameter_gradients[0].range.buffer);
         return;
+      case Operation::CopyOut:
+      case Operation::CopyIn:
+      case Operation::DiskWrite:
+      case Operation::DiskRead:
+        over_data_.erase(arguments.output);
+        if (over_data_.contains(arguments.inputs[0])) over_data_.insert(arguments.output);
+        return;
       case Operation::SumSquares:
         says(arguments.drops_loss == (program_.coordinates.tensor != 0),
              "the first rank of a tensor group counts the loss, and no other");

@@ -182,9 +182,13 @@ void RoleCheck::check(int number, const Instruction& instruction) {
   }
 }
 
-// What neither a copy nor an update writes has other numbers than what lasts.
+// What neither a copy nor an update writes has other numbers than what lasts. A gather within a
+// buffer adds to an update what other ranks have updated.
 void RoleCheck::check_made() {
-  if (is_copy(instruction_->operation) || instruction_->operation == Operation::Update) return;
+  const bool gathers = instruction_->operation == Operation::AllGather &&
+                       contains(instruction_->arguments.inputs, instruction_->arguments.output);
+  if (gathers || is_copy(instruction_->operation) || instruction_->operation == Operation::Update)
+    return;
   for (const int id : instruction_->writes) trained_.forget(id);
 }
 
@@ -356,20 +360,22 @@ void RoleCheck::check_pieces() {
     read_range(piece.gradient, "gradient");
     expect_role(holds(piece.gradient, piece.parameter, piece.first),
                 fmt::format("takes something else for the gradient of piece {}", id));
-    if (sums) ++summed_[index(id)];
+    if (sums) {
+      expect_role(id > last_summed_ || summed_[index(id)] > 0,
+                  "adds squares in another order than that of the pieces");
+      last_summed_ = id;
+      ++summed_[index(id)];
+    }
     if (!updates) continue;
     ++updated_[index(id)];
-    const auto changed = [&](const Range& range, const char* role) {
+    const auto trained = [&](const Range& range, const char* role) {
       read_range(range, role);
       written_range(range, role);
-    };
-    const auto trained = [&](const Range& range, const char* role) {
-      changed(range, role);
       if (const std::string wrong = trained_.update(range.buffer, id); !wrong.empty()) fail(wrong);
     };
     trained(piece.trained, "trained");
     for (const Range& state : piece.states) trained(state, "state");
-    if (piece.compute_copy.buffer >= 0) changed(piece.compute_copy, "compute copy");
+    if (piece.compute_copy.buffer >= 0) trained(piece.compute_copy, "compute copy");
   }
 }
 

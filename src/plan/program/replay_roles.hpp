@@ -68,6 +68,7 @@ class RoleCheck {
   int sums_ = -1;                     // the buffer of loss and squares
   int norm_ = -1;
   bool reported_ = false;    // both, to whoever runs the step
+  int last_summed_ = -1;     // piece
   std::vector<int> summed_;  // by piece: how often
   std::vector<int> updated_;
 };

@@ -68,6 +68,8 @@ std::string TrainedContents::finish() const {
     for (const Range& state : piece.states) {
       if (!reaches(state.buffer, number)) return lost(state.buffer);
     }
+    const int copy = piece.compute_copy.buffer;
+    if (copy >= 0 && !reaches(copy, number)) return lost(copy);
   }
   return "";
 }

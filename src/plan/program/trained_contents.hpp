@@ -23,7 +23,7 @@ class TrainedContents {
 
   // One buffer goes to another tier.
   std::string copy(int from, int to);
-  // A piece is updated in `buffer`, which has its master or a state of it.
+  // A piece is updated in `buffer`, which has its master, its compute copy or a state of it.
   std::string update(int buffer, int piece);
   // Something else is made there, or it is given back.
   void forget(int buffer);

@@ -1,9 +1,9 @@
 #include "plan/step/rank_program.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
+#include "base/contains.hpp"
 #include "plan/model/model_hash.hpp"
 
 namespace garonne::plan {
@@ -107,8 +107,11 @@ void place_shards(Program& program, const ModelGraph& graph, const Coordinates& 
     if (arguments.part.buffer >= 0) arguments.part.offset = arguments.part.elements * place.data;
     if (instruction.operation == Operation::SumSquares) {
       arguments.drops_loss = !first_of_tensor;
-      arguments.pieces.resize(program.pieces.size());
-      std::iota(arguments.pieces.begin(), arguments.pieces.end(), 0);
+      arguments.pieces.clear();
+      for (std::size_t id = 0; id < program.pieces.size(); ++id) {
+        if (contains(instruction.reads, program.pieces[id].gradient.buffer))
+          arguments.pieces.push_back(static_cast<int>(id));
+      }
     }
     if (instruction.operation == Operation::Update && sharded)
       arguments.pieces = pieces_of[index(instruction.node_index)];

@@ -300,16 +300,14 @@ void InterpretedRank::keep_shard() {
 
 void InterpretedRank::sum_squares() {
   const Arguments& arguments = instruction().arguments;
-  Hash squares = nought;
+  if (!adds_to(arguments.output)) make(arguments.output)->assign(2, nought);
+  Contents& sums = memory(arguments.output);
   for (const int id : arguments.pieces) {
     const Piece& piece = program_.pieces.at(at(id));
     const Hash gradient = digest_of(piece.gradient);
-    if (piece.counted) squares = add(squares, mix(hash_of("squares"), gradient));
+    if (piece.counted) sums.at(1) = add(sums.at(1), mix(hash_of("squares"), gradient));
   }
-  if (!adds_to(arguments.output)) make(arguments.output)->assign(2, nought);
-  Contents& sums = memory(arguments.output);
   if (arguments.drops_loss) sums.at(0) = nought;
-  sums.at(1) = squares;
 }
 
 void InterpretedRank::update() {
