@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <map>
 #include <span>
 #include <utility>
@@ -228,8 +229,8 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
     const bool in_place = instruction.operation == plan::Operation::AllGather &&
                           instruction.arguments.output == instruction.arguments.inputs.at(0);
     if (!in_place) continue;
-    const auto id = static_cast<std::size_t>(instruction.arguments.output);
-    state.gathered.push_back(program.buffers[id].name);
+    const int home = homes[static_cast<std::size_t>(instruction.arguments.output)];
+    state.gathered.push_back(program.buffers[static_cast<std::size_t>(home)].name);
   }
   refresh_compute_copies(state);
   return state;
@@ -254,17 +255,57 @@ at::Tensor on_host(const ModelState& state, const at::Tensor& tensor) {
 void gather_parameters(ModelState& state, dist::Transport* data) {
   if (data == nullptr) return;
   dist::Transport& transport = *data;
-  for (const std::string& name : state.gathered) {
-    const at::Tensor& whole = state.buffers.tensor(name);
+  const auto gather = [&](const at::Tensor& whole) {
     transport.wait(transport.all_gather(whole.data_ptr(), whole.numel(),
                                         static_cast<std::int64_t>(whole.element_size())));
+  };
+  for (const std::string& name : state.gathered) {
+    const BufferStore::Entry& entry = state.buffers.entry(name);
+    if (!entry.lowered) {
+      gather(entry.tensor);
+      continue;
+    }
+    const std::int64_t elements =
+        entry.lowered->bytes / static_cast<std::int64_t>(c10::elementSize(entry.lowered->type));
+    const StoredPart stored(state, {name, 0, {elements}});
+    const at::Tensor whole = stored.whole();
+    gather(whole);
+    stored.set_whole(whole);
   }
 }
 
+namespace {
+
+// Through a piece of memory, since neither of them need be any.
+void refresh_below(const ModelState& state, const StoredPart& master, const StoredPart& copy) {
+  constexpr std::int64_t most = device::disk_staging_piece_bytes / std::int64_t{sizeof(float)};
+  std::vector<float> numbers(static_cast<std::size_t>(std::min(most, copy.elements())));
+  for (std::int64_t first = 0; first < copy.elements(); first += most) {
+    const std::int64_t elements = std::min(most, copy.elements() - first);
+    std::int64_t read = 0;
+    master.read(first, elements, [&](std::span<const std::byte> some) {
+      std::memcpy(reinterpret_cast<std::byte*>(numbers.data()) + read, some.data(), some.size());
+      read += static_cast<std::int64_t>(some.size());
+    });
+    copy.fill(first, elements, [&](std::int64_t at, std::span<std::byte> some) {
+      kernels::to_bfloat16(state.queue, numbers.data() + at / copy.element_bytes(), some.data(),
+                           static_cast<std::int64_t>(some.size()) / copy.element_bytes());
+    });
+  }
+}
+
+}  // namespace
+
 void refresh_compute_copies(ModelState& state) {
   for (const TrainedPiece& piece : state.pieces) {
-    // Of a master that is still to be made there is nothing yet.
-    if (!piece.master || !state.buffers.has(piece.master->buffer)) continue;
+    // Of what is still to be made there is nothing yet.
+    if (!piece.master || !state.buffers.has(piece.master->buffer) ||
+        !state.buffers.has(piece.parameter.buffer))
+      continue;
+    if (!is_memory(state, piece.parameter)) {
+      refresh_below(state, StoredPart(state, *piece.master), StoredPart(state, piece.parameter));
+      continue;
+    }
     const at::Tensor copy = state.buffers.view(piece.parameter);
     if (is_memory(state, *piece.master)) {
       const at::Tensor master = state.buffers.view(*piece.master);

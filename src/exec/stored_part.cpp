@@ -1,13 +1,16 @@
 #include "exec/stored_part.hpp"
 
+#include <ATen/Functions.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
 #include "exec/staging.hpp"
+#include "nn/tensor_options.hpp"
 
 namespace garonne::exec {
 
@@ -48,6 +51,21 @@ void StoredPart::fill(std::int64_t first, std::int64_t elements, const Make& mak
   auto* const to = static_cast<std::byte*>(entry_.tensor.data_ptr()) + begin;
   if (state_.staging != nullptr) return state_.staging->fill(to, bytes, make, part_.buffer);
   make(0, {to, static_cast<std::size_t>(bytes)});
+}
+
+at::Tensor StoredPart::whole() const {
+  const at::Tensor all = at::empty({elements_}, nn::tensor_options(state_.queue, type_));
+  auto* to = static_cast<std::byte*>(all.data_ptr());
+  read(0, elements_,
+       [&](std::span<const std::byte> piece) { to = std::copy(piece.begin(), piece.end(), to); });
+  return all;
+}
+
+void StoredPart::set_whole(const at::Tensor& whole) const {
+  const auto* const from = static_cast<const std::byte*>(whole.const_data_ptr());
+  fill(0, elements_, [&](std::int64_t at, std::span<std::byte> piece) {
+    std::copy_n(from + at, piece.size(), piece.begin());
+  });
 }
 
 }  // namespace garonne::exec

@@ -1,6 +1,7 @@
 // A part of what lasts, wherever it is, as a stream of bytes through the host's memory.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstddef>
@@ -31,6 +32,11 @@ class StoredPart {
   // They become what `make` writes piece by piece, from byte `at` on. IoError from a disk.
   using Make = std::function<void(std::int64_t at, std::span<std::byte> piece)>;
   void fill(std::int64_t first, std::int64_t elements, const Make& make) const;
+
+  // All of it in one range of the calling thread's tier, and back from there; of a state whose
+  // tensors the host reads in place. IoError from a disk.
+  at::Tensor whole() const;
+  void set_whole(const at::Tensor& whole) const;
 
  private:
   const ModelState& state_;

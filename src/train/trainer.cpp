@@ -244,7 +244,10 @@ void Trainer::make_state() {
     load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->states(), state_,
                     whole_.model.graph.parameters.size() * (1 + optimizer_->states().size()));
   });
-  exec::gather_parameters(state_, axes_->data());
+  {
+    const exec::DeviceScope scope(*tier_);
+    exec::gather_parameters(state_, axes_->data());
+  }
   if (!start_.checkpoint.empty()) {
     say(fmt::format("continuing from {} (step {} of {})\n", start_.checkpoint, start_.step,
                     config_.train.steps));

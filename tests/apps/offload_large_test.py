@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A model with states on the disk in less than half of what it takes: GPT-2's 774 M in float32. Wants 17 GiB of memory and 30
-GB of disk. `GARONNE_LARGE_LAYERS` layers in place of 36 try the test itself."""
+GB of disk. Then GPT-2 XL in 14 GiB and in 10, where gradients and parameters move, too: wants 16 GiB and 60 GB of disk.
+`GARONNE_LARGE_LAYERS` layers in place of 36 and of 48 try the test itself, in as small a part of what it takes."""
 import json
 import os
 import pathlib
@@ -17,7 +18,14 @@ LAYERS = int(os.environ.get("GARONNE_LARGE_LAYERS", "36"))
 MODEL = ("--model.layers", LAYERS, "--model.hidden", 1280, "--model.heads", 20, "--model.sequence", 1024, "--model.vocabulary",
          50304, "--grid.data", 1, "--train.micro_batch", 1, "--train.global_batch", 1, "--train.steps", STEPS,
          "--evaluation.batches", 0, "--run.threads", 0, "--checkpoint.keep", 1)
+XL_LAYERS = int(os.environ.get("GARONNE_LARGE_LAYERS", "48"))
+XL = (*MODEL, "--model.layers", XL_LAYERS, "--model.hidden", 1600, "--model.heads", 25, "--train.global_batch", 2)
 LIMIT_OF_THE_REST = 3 << 29  # 1.5 GiB: of resident memory beside the budget
+
+
+def last_of_each_key(words):
+    """The last value of each key."""
+    return [word for pair in dict(zip(words[::2], words[1::2], strict=True)).items() for word in pair]
 
 
 class OffloadLargeTest(unittest.TestCase):
@@ -41,6 +49,30 @@ class OffloadLargeTest(unittest.TestCase):
             text = log.read()
         self.assertEqual(process.returncode, 0, text[-3000:])
         return usage.ru_maxrss * 1024, text
+
+    def test_xl_in_less_than_half_of_what_it_takes(self):
+        self.keys = ("--data.path", self.folder / "tokens.h5", *last_of_each_key(XL))
+        whole = json.loads(run("plan", self.config, *self.keys, "--memory.budget", "1 TiB", "--memory.plan", "keep-all",
+                               "--json").stdout)["peak_bytes"]
+        series = {}
+        for name, gibibytes in (("most", 14), ("least", 10)):
+            budget = min(gibibytes << 30, whole * gibibytes // 28)
+            resident, text = self.train(name, "--memory.budget", budget, "--memory.disk", self.folder)
+            program = json.loads((self.folder / name / "program" / "rank_0.json").read_text())
+            measured = max(one["measured_peak_bytes"] for one in program["instructions"])
+            self.assertLessEqual(measured, program["peak_bytes"])
+            self.assertLessEqual(program["peak_bytes"], budget)
+            on_disk = re.search(r"disk planned +(\d+) B +measured +(\d+) B", text)
+            self.assertEqual(on_disk[1], on_disk[2])
+            self.assertLessEqual(resident, budget + LIMIT_OF_THE_REST)
+            series[name] = [(row["loss"], row["gradient_norm"]) for row in metrics(self.folder / name)]
+            series[f"hashes of {name}"] = self.hashes(name)
+            shutil.rmtree(self.folder / name / "checkpoints")
+            seconds = [round(row["seconds"], 1) for row in metrics(self.folder / name)]
+            print(f"{program['name']}: peak {program['peak_bytes']} B of {whole} B, disk {on_disk[1]} B, resident {resident} B, "
+                  f"steps {seconds} s, planned {program['seconds']:.1f} s")
+        self.assertEqual(series["most"], series["least"])
+        self.assertEqual(series["hashes of most"], series["hashes of least"])
 
     def hashes(self, name):
         manifest = json.loads((self.folder / name / "checkpoints" / f"step-{STEPS}" / "manifest.json").read_text())

@@ -1,96 +1,28 @@
 # SPDX-License-Identifier: MIT
-"""Training whose activations and states are on a disk for part of the step: bits, bytes, budgets, refusals, what
-stays behind."""
+"""Training that has its activations, parameters, gradients and states on a disk for part of the step: bits, bytes, budgets,
+refusals, what stays behind."""
 import json
 import os
 import pathlib
-import re
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 
-from support import BINARY, ProgramTest, metrics, patient, run, series
+from offload_runs import OffloadRuns
+from support import BINARY, metrics, patient, run, series
 
-STEPS = 3
 
-
-class OffloadTest(ProgramTest):
-    # Values of a mebibyte and more: smaller ones stay.
-    MODEL = ("--model.layers", 3, "--model.hidden", 128, "--model.sequence", 128, "--train.micro_batch", 16,
-             "--train.global_batch", 32, "--train.steps", STEPS, "--evaluation.batches", 1, "--memory.budget", "2 GiB")
-    # Further keys and ranks.
+class OffloadTest(OffloadRuns):
+    # Further keys and ranks; of two micro-batches, between which gradients are idle.
     RUNS = {
         "alone": ((), 0),
-        "bfloat16": (("--train.precision", "bfloat16", "--train.micro_batch", 32), 0),
-        "shards": (("--grid.data", 2, "--grid.zero", 3, "--train.micro_batch", 16), 2),
+        "bfloat16": (("--train.precision", "bfloat16", "--train.micro_batch", 32, "--train.global_batch", 64), 0),
+        "shards": (("--grid.data", 2, "--grid.zero", 3, "--train.global_batch", 64), 2),
         "pipeline": (("--grid.pipeline", 2), 2),
-        "tensor": (("--grid.tensor", 2, "--grid.sequence_parallel", "true", "--train.micro_batch", 32), 2),
+        "tensor": (("--grid.tensor", 2, "--grid.sequence_parallel", "true", "--train.micro_batch", 32,
+                    "--train.global_batch", 64), 2),
     }
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        # The folder of temporary files may be in memory.
-        cls.disk = pathlib.Path(tempfile.mkdtemp(prefix="offload-test-", dir=pathlib.Path(BINARY).resolve().parent))
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.disk, ignore_errors=True)
-        super().tearDownClass()
-
-    def with_budget(self, bytes_, *keys):
-        return [*self.model(*keys), "--memory.budget", bytes_]
-
-    def model(self, *keys):
-        """MODEL with other values for keys that are given again."""
-        given = dict(zip(keys[::2], keys[1::2], strict=True))
-        kept = dict(zip(self.MODEL[::2], self.MODEL[1::2], strict=True)) | given
-        return [word for pair in kept.items() for word in pair]
-
-    def only_moved(self, *keys, way="offload-activations"):
-        """Keys of a run that has to move, however slow the disk is, and its budget."""
-        may = ("--memory.disk", self.disk, "--memory.allow", way)
-        least = json.loads(run("plan", self.config, *self.model(*keys), *may, "--json").stdout)["minimum_budget_bytes"]
-        return [*self.with_budget(least, *keys), *may], least
-
-    def budgets(self, *keys):
-        """The smallest with the disk, the smallest without, and what keeping everything takes."""
-        disk = ("--memory.disk", self.disk)
-        on_disk = json.loads(run("plan", self.config, *self.model(*keys), *disk, "--json").stdout)
-        plain = json.loads(run("plan", self.config, *self.model(*keys, "--memory.plan", "keep-all"), "--json").stdout)
-        return on_disk["minimum_budget_bytes"], on_disk["minimum_on_device_bytes"], plain["peak_bytes"]
-
-    def programs(self, directory):
-        return [json.loads(path.read_text()) for path in sorted((directory / "program").glob("rank_*.json"))]
-
-    def check_bytes(self, directory, done, budget):
-        """As planned on the device and on the disk. How many buffers went there."""
-        moved = 0
-        for program in self.programs(directory):
-            measured = max(one["measured_peak_bytes"] for one in program["instructions"])
-            self.assertLessEqual(measured, program["peak_bytes"])
-            self.assertGreaterEqual(measured, 0.99 * program["peak_bytes"])
-            self.assertLessEqual(program["peak_bytes"], budget)
-            moved += sum(one["operation"] == "disk-write" for one in program["instructions"])
-        on_disk = re.findall(r"disk planned +(\d+) B +measured +(\d+) B", done.stdout)
-        for planned, measured in on_disk:
-            self.assertEqual(planned, measured)
-        self.assertEqual(bool(on_disk), moved > 0, done.stdout)
-        return moved
-
-    def same_tensors(self, wanted, found, step=STEPS):
-        # Not assertEqual, which would show how megabytes differ.
-        self.assertTrue(self.tensor_files(wanted, step) == self.tensor_files(found, step), f"{wanted} and {found} differ")
-
-    def same_training(self, wanted, found):
-        for key in ("loss", "gradient_norm", "validation_loss"):
-            mine, theirs = ([row.get(key) for row in metrics(folder)] for folder in (wanted, found))
-            self.assertEqual(mine, theirs, key)
-        self.assertTrue(self.tensor_files(wanted, STEPS))
-        self.same_tensors(wanted, found)
 
     def test_bits_and_bytes_are_those_of_the_plan(self):
         for name, (keys, ranks) in self.RUNS.items():
@@ -104,25 +36,33 @@ class OffloadTest(ProgramTest):
                 self.assertLess(budget_of_moved, most)
                 only_states, budget_of_states = self.only_moved(*keys, way="offload-states")
                 self.assertLess(budget_of_states, most)
+                # Beside what runs again, or these would not be at the peak.
+                weights, budget_of_weights = self.only_moved(*keys, way="recompute,offload-weights")
+                self.assertLess(budget_of_weights, without)
+                gradients, budget_of_gradients = self.only_moved(*keys, way="recompute,offload-gradients")
+                self.assertLess(budget_of_gradients, without)
                 between = least + (most - least) // 3
                 for what, budget, all_keys in (
                         ("smallest", least, [*self.with_budget(least, *keys), *disk]),
                         ("between", between, [*self.with_budget(between, *keys), *disk]),
                         ("moved", budget_of_moved, only_moved),
-                        ("states", budget_of_states, only_states)):
+                        ("states", budget_of_states, only_states),
+                        ("weights", budget_of_weights, weights),
+                        ("gradients", budget_of_gradients, gradients)):
                     if what == "between" and name != "alone":
                         continue
                     directory = self.directory(f"{name}-{what}")
                     done = self.train(directory, *all_keys, ranks=ranks)
                     self.same_training(plain, directory)
                     moved = self.check_bytes(directory, done, budget)
-                    self.assertTrue(moved > 0 or what not in ("moved", "states"), what)
+                    self.assertTrue(moved > 0 or what == "between", what)
                 self.assertEqual(os.listdir(self.disk), [])
 
     def test_emulated_lanes_that_are_late(self):
         plain = self.directory("plain")
         self.train(plain, *self.model())
-        for way in ("offload-activations", "offload-states", "offload-activations,offload-states"):
+        for way in ("offload-activations", "offload-states", "recompute,offload-weights", "recompute,offload-gradients",
+                    "offload-activations,offload-gradients,offload-weights,offload-states"):
             with self.subTest(way):
                 keys, budget = self.only_moved(way=way)
                 directory = self.directory(f"emulated-{way}")

@@ -23,7 +23,7 @@
 #include "exec/token_batch.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/gpt/gpt.hpp"
-#include "plan/offload/state_offload.hpp"
+#include "plan/offload/weight_offload.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_planner.hpp"
 #include "plan/stage/stage_solver.hpp"
@@ -140,7 +140,7 @@ class Rank {
       state_ =
           initial_state(device_->queue(Lane::Compute), model_, setting.precision, 11, program_);
       make_buffers_on_disk(state_, model_, program_, 11, *disk_);
-      evaluation_ = plan::with_states_as(std::move(evaluation_), program_);
+      evaluation_ = plan::with_lasting_as(std::move(evaluation_), program_, {}, no_limit).value();
       return;
     }
     state_ =

@@ -4,10 +4,18 @@
 #include <string>
 #include <vector>
 
+#include "plan/offload/tier_planner.hpp"
+
 namespace garonne::plan {
 
 // What plans may do so that they fit. What is not in memory.allow they do not.
-enum class MemoryWay { Recompute, OffloadActivations, OffloadStates };
+enum class MemoryWay {
+  Recompute,
+  OffloadActivations,
+  OffloadGradients,
+  OffloadWeights,
+  OffloadStates
+};
 
 struct MemoryWayRow {
   MemoryWay way = MemoryWay::Recompute;
@@ -22,5 +30,14 @@ const std::string& name_of(MemoryWay way);
 
 // The row of a name; null where there is none.
 const MemoryWayRow* memory_way(const std::string& name);
+
+// Whether tiers below the device are used that way, and how it is said that they are.
+bool LowerTiers::*switch_of(MemoryWay way);
+
+// Those that plans with `below` may take there.
+std::vector<MemoryWay> ways_of(const LowerTiers& below);
+
+// `below` with one of them only.
+LowerTiers only(MemoryWay way, LowerTiers below);
 
 }  // namespace garonne::plan

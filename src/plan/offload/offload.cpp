@@ -1,16 +1,13 @@
 #include "plan/offload/offload.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
 
-#include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "plan/offload/lower_buffers.hpp"
 #include "plan/program/program_edit.hpp"
-#include "plan/program/replay.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -63,9 +60,7 @@ class OffloadWriter {
 
   void write() {
     edit_.apply();
-    const Prediction prediction = replay(program_);
-    program_.peak_bytes = prediction.peak_bytes;
-    program_.seconds = prediction.seconds;
+    set_replayed(program_);
   }
 
  private:
@@ -93,15 +88,8 @@ class OffloadWriter {
   int micro_batch_at(int place) const { return program_.instructions[index(place)].micro_batch; }
 
   int buffer_below(int id, Tier tier) {
-    const auto [found, fresh] =
-        below_.try_emplace({id, tier}, static_cast<int>(program_.buffers.size()));
-    if (fresh) {
-      Buffer lower = program_.buffers[index(id)];
-      lower.name = fmt::format("{}@{}", lower.name, to_string(tier));
-      lower.bytes = round_up(lower.bytes, program_.tier(tier).granularity);
-      lower.tier = tier;
-      program_.buffers.push_back(std::move(lower));
-    }
+    const auto [found, fresh] = below_.try_emplace({id, tier}, -1);
+    if (fresh) found->second = add_below(program_, id, tier);
     return found->second;
   }
 

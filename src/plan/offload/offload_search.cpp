@@ -43,6 +43,8 @@ class OffloadSearch {
       : program_(program), request_(request), spans_(spans_of(program)) {
     const Prediction prediction = replay(program);
     device_ = prediction.during_bytes;
+    for (std::size_t place = 0; place < request.more_bytes.size(); ++place)
+      device_[place] -= request.more_bytes[place];
     // Behind each instruction, where copies of one end and those of another begin.
     for (const auto& [tier, below] : request.tiers) {
       below_[tier] = prediction.of(tier).live_bytes;
@@ -227,7 +229,7 @@ class OffloadSearch {
   const Program& program_;
   const OffloadRequest& request_;
   const std::vector<Span> spans_;
-  std::vector<std::int64_t> device_;                 // during each instruction
+  std::vector<std::int64_t> device_;  // during each instruction, without what others make room for
   std::map<Tier, std::vector<std::int64_t>> below_;  // the same
   std::vector<IdleTime> idle_;
   std::priority_queue<Choice> waiting_;
@@ -238,8 +240,11 @@ class OffloadSearch {
 
 }  // namespace
 
-std::int64_t bytes_without_the_idle(const Program& program, std::int64_t least_bytes) {
+std::int64_t bytes_without_the_idle(const Program& program, std::int64_t least_bytes,
+                                    const std::vector<std::int64_t>& more_bytes) {
   std::vector<std::int64_t> during = replay(program).during_bytes;
+  for (std::size_t place = 0; place < more_bytes.size(); ++place)
+    during[place] -= more_bytes[place];
   for (const IdleTime& idle : idle_times(program)) {
     const std::int64_t bytes = program.buffers[index(idle.buffer)].bytes;
     if (bytes < least_bytes) continue;

@@ -31,11 +31,15 @@ struct OffloadRequest {
   std::int64_t budget_bytes = 0;  // of the device
   std::map<Tier, LowerTier> tiers;
   std::int64_t least_bytes = 0;  // smaller buffers stay: their copies would be all latency
+  // By place of the list, beyond the budget: what others can make room for. Empty: nothing.
+  std::vector<std::int64_t> more_bytes = {};
 };
 
 // What the device holds where all that is idle is below, all idle times of buffers of `least_bytes`
 // and more at once: with a tier that is large enough, and with no less, choose_offloads() succeeds.
-std::int64_t bytes_without_the_idle(const Program& program, std::int64_t least_bytes);
+// `more_bytes` as in a request.
+std::int64_t bytes_without_the_idle(const Program& program, std::int64_t least_bytes,
+                                    const std::vector<std::int64_t>& more_bytes = {});
 
 // In their order in the list; none where the Program is within the budget as it is. Nothing where
 // no choice of idle times is within all budgets that the search finds.

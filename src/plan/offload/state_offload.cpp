@@ -1,16 +1,13 @@
 #include "plan/offload/state_offload.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <deque>
 #include <map>
 #include <string>
 #include <utility>
 
-#include "base/bytes.hpp"
-#include "base/error.hpp"
-#include "plan/offload/offload.hpp"
+#include "plan/offload/lower_buffers.hpp"
+#include "plan/program/lasting_home.hpp"
 #include "plan/program/program_edit.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/program/spans.hpp"
@@ -25,25 +22,6 @@ std::size_t index(int id) {
 bool may_move(const Buffer& buffer) {
   return buffer.tier == Tier::Device && buffer.live_at_start && buffer.live_at_end &&
          (buffer.kind == BufferKind::MasterParameter || buffer.kind == BufferKind::OptimizerState);
-}
-
-// From now on it lasts on the tier, under a name of its own: its number there.
-int put_below(Program& program, int buffer, Tier tier) {
-  Buffer lower = program.buffers[index(buffer)];
-  lower.name = fmt::format("{}@{}", lower.name, to_string(tier));
-  lower.bytes = round_up(lower.bytes, program.tier(tier).granularity);
-  lower.tier = tier;
-  program.buffers.push_back(std::move(lower));
-  Buffer& upper = program.buffers[index(buffer)];
-  upper.live_at_start = false;
-  upper.live_at_end = false;
-  return static_cast<int>(program.buffers.size()) - 1;
-}
-
-void set_replayed(Program& program) {
-  const Prediction prediction = replay(program);
-  program.peak_bytes = prediction.peak_bytes;
-  program.seconds = prediction.seconds;
 }
 
 class StateWriter {
@@ -213,24 +191,6 @@ std::optional<Program> with_states_below(Program program, const std::vector<Stat
                                          Tier tier, const TierLinks& links,
                                          std::int64_t budget_bytes) {
   if (!StateWriter(program, groups, tier, links).write(budget_bytes)) return std::nullopt;
-  set_replayed(program);
-  return program;
-}
-
-Program with_states_as(Program program, const Program& like) {
-  std::map<std::string, const Buffer*> lasting;
-  for (const Buffer& buffer : like.buffers) {
-    if (buffer.live_at_start) lasting[buffer.name] = &buffer;
-  }
-  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
-    Buffer& buffer = program.buffers[id];
-    if (!buffer.live_at_start || lasting.contains(buffer.name)) continue;
-    for (const Tier tier : {Tier::Host, Tier::Disk}) {
-      const auto found = lasting.find(fmt::format("{}@{}", buffer.name, to_string(tier)));
-      if (found != lasting.end()) buffer = *found->second;
-    }
-  }
-  for (const Tier tier : {Tier::Host, Tier::Disk}) program.tier(tier) = like.tier(tier);
   set_replayed(program);
   return program;
 }

@@ -31,8 +31,4 @@ std::optional<Program> with_states_below(Program program, const std::vector<Stat
                                          Tier tier, const TierLinks& links,
                                          std::int64_t budget_bytes);
 
-// Another Program of the same rank with what lasts where `like` has it, of which it uses nothing.
-// Peak and seconds are those of its replay.
-Program with_states_as(Program program, const Program& like);
-
 }  // namespace garonne::plan

@@ -13,8 +13,7 @@
 #include "base/error.hpp"
 #include "plan/model/communication_shape.hpp"
 #include "plan/offload/bandwidth_bound.hpp"
-#include "plan/offload/offload.hpp"
-#include "plan/offload/state_offload.hpp"
+#include "plan/offload/mover.hpp"
 #include "plan/program/replay.hpp"
 
 namespace garonne::plan {
@@ -35,134 +34,6 @@ void set_tiers(const std::map<Tier, LowerTier>& tiers, Program& program) {
   }
 }
 
-std::int64_t bytes_of(const std::vector<StateGroup>& groups) {
-  std::int64_t bytes = 0;
-  for (const StateGroup& group : groups) bytes += group.bytes;
-  return bytes;
-}
-
-std::vector<StateGroup> movable_states(const Program& program, const LowerTiers& below) {
-  return below.states ? state_groups(program, below.least_state_bytes) : std::vector<StateGroup>();
-}
-
-std::vector<StateGroup> first_of(const std::vector<StateGroup>& groups, std::size_t count) {
-  return {groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(count)};
-}
-
-// A Program with so much below that it is within a budget of the device.
-struct Moved {
-  Program program;
-  const char* how = "";           // for the name
-  std::int64_t static_bytes = 0;  // that do not last on the device any more
-};
-
-class Mover {
- public:
-  // `reserved_bytes`: what is needed besides by who has its states where the Program has them.
-  Mover(const Program& program, const LowerTiers& below, std::int64_t budget_bytes,
-        std::int64_t reserved_bytes)
-      : program_(program),
-        below_(below),
-        budget_bytes_(budget_bytes),
-        reserved_bytes_(reserved_bytes),
-        groups_(movable_states(program, below)),
-        without_the_idle_(bytes_without_the_idle(program, below.least_bytes)) {
-    for (const auto& [tier, one] : below.tiers) links_[tier] = one.links;
-  }
-
-  // Whether there is one at all.
-  bool can() const {
-    if (!groups_.empty() && with_states(program_, groups_.size())) return true;
-    if (reserved_bytes_ <= budget_bytes_ && with_activations(0)) return true;
-    return with_both(groups_.size()).has_value() || with_both(groups_.size() / 2).has_value();
-  }
-
-  // In so many ways as there are; none where nothing has to move, or where that is not enough.
-  std::vector<Moved> run() {
-    std::vector<Moved> all;
-    if (reserved_bytes_ <= budget_bytes_) add(with_activations(0), " + offload", 0, all);
-    if (groups_.empty()) return all;
-    add_fewest_states(all);
-    for (const std::size_t count : {groups_.size(), groups_.size() / 2})
-      add(with_both(count), " + offload + states", bytes_of(first_of(groups_, count)), all);
-    return all;
-  }
-
- private:
-  static void add(std::optional<Program> program, const char* how, std::int64_t static_bytes,
-                  std::vector<Moved>& all) {
-    if (program) all.push_back({std::move(*program), how, static_bytes});
-  }
-
-  Tier lowest() const { return below_.tiers.rbegin()->first; }
-
-  // Beside `count` groups of states.
-  std::optional<Program> with_activations(std::size_t count) const {
-    if (!below_.activations) return std::nullopt;
-    const std::vector<StateGroup> groups = first_of(groups_, count);
-    if (budget_bytes_ + bytes_of(groups) < without_the_idle_) return std::nullopt;
-    OffloadRequest request{budget_bytes_ + bytes_of(groups), below_.tiers, below_.least_bytes};
-    if (count > 0) request.tiers.at(lowest()).budget_bytes -= bytes_below(groups);
-    const auto offloads = choose_offloads(program_, request);
-    if (!offloads || offloads->empty()) return std::nullopt;
-    return with_offloads(program_, *offloads, links_);
-  }
-
-  std::int64_t bytes_below(const std::vector<StateGroup>& groups) const {
-    std::int64_t bytes = 0;
-    for (const StateGroup& group : groups) {
-      for (const int id : group.buffers) {
-        bytes += round_up(program_.buffers[static_cast<std::size_t>(id)].bytes,
-                          program_.tier(lowest()).granularity);
-      }
-    }
-    return bytes;
-  }
-
-  bool has_room_for(const std::vector<StateGroup>& groups) const {
-    return reserved_bytes_ - bytes_of(groups) <= budget_bytes_ &&
-           bytes_below(groups) <= below_.tiers.at(lowest()).budget_bytes;
-  }
-
-  std::optional<Program> with_states(const Program& program, std::size_t count) const {
-    // Others than in program_ may be in their places.
-    const std::vector<StateGroup> groups =
-        first_of(state_groups(program, below_.least_state_bytes), count);
-    if (!has_room_for(groups)) return std::nullopt;
-    auto moved = with_states_below(program, groups, lowest(), links_.at(lowest()), budget_bytes_);
-    return moved;
-  }
-
-  // The first to be updated, whose way back others hide.
-  void add_fewest_states(std::vector<Moved>& all) const {
-    std::size_t too_few = 0;
-    std::size_t enough = groups_.size();
-    std::optional<Program> best = with_states(program_, enough);
-    if (!best) return;
-    while (enough - too_few > 1) {
-      const std::size_t middle = too_few + (enough - too_few) / 2;
-      std::optional<Program> fewer = with_states(program_, middle);
-      (fewer ? enough : too_few) = middle;
-      if (fewer) best = std::move(fewer);
-    }
-    add(std::move(best), " + states", bytes_of(first_of(groups_, enough)), all);
-  }
-
-  std::optional<Program> with_both(std::size_t count) const {
-    if (count == 0 || !has_room_for(first_of(groups_, count))) return std::nullopt;
-    const std::optional<Program> program = with_activations(count);
-    return program ? with_states(*program, count) : std::nullopt;
-  }
-
-  const Program& program_;
-  const LowerTiers& below_;
-  std::int64_t budget_bytes_;
-  std::int64_t reserved_bytes_;
-  const std::vector<StateGroup> groups_;
-  const std::int64_t without_the_idle_;  // no activations moved make it fit less
-  std::map<Tier, TierLinks> links_;
-};
-
 // A lean schedule in one of its shapes.
 StagePlan lean_plan(const ModelGraph& graph, const CommunicationShape& shape,
                     const LeanPlans::Entry& entry) {
@@ -177,13 +48,11 @@ StagePlan lean_plan(const ModelGraph& graph, const CommunicationShape& shape,
 
 // With all that is idle away, or with as much as a small tier has room for.
 std::int64_t least_bytes_of(const Program& program, std::int64_t at_least, const LowerTiers& below,
-                            std::int64_t reserved_bytes) {
-  const auto fits = [&](std::int64_t bytes) {
-    return Mover(program, below, bytes, reserved_bytes).can();
-  };
+                            const Program* forward) {
+  const auto fits = [&](std::int64_t bytes) { return Mover(program, below, bytes, forward).can(); };
   if (fits(at_least)) return at_least;
   std::int64_t too_little = at_least;
-  std::int64_t enough = std::max(program.peak_bytes, reserved_bytes);
+  std::int64_t enough = std::max(program.peak_bytes, forward == nullptr ? 0 : forward->peak_bytes);
   while (enough - too_little > cpu_allocation_granularity) {
     const std::int64_t middle =
         too_little + round_up((enough - too_little) / 2, cpu_allocation_granularity);
@@ -202,15 +71,14 @@ class TierSelection {
   void consider(StagePlan without) {
     set_tiers(wish_.below.tiers, without.program);
     const std::string name = without.program.name;
-    for (Moved& moved :
-         Mover(without.program, wish_.below, wish_.stage.budget_bytes, wish_.stage.reserved_bytes)
-             .run()) {
+    for (MovedProgram& moved :
+         Mover(without.program, wish_.below, wish_.stage.budget_bytes, wish_.forward).run()) {
       StagePlan plan;
       plan.program = std::move(moved.program);
       plan.program.name = name + moved.how;
       plan.program.tier(Tier::Device).budget_bytes = wish_.stage.budget_bytes;
       plan.prediction = replay(plan.program);
-      consider(std::move(plan), wish_.stage.reserved_bytes - moved.static_bytes);
+      consider(std::move(plan), moved.reserved_bytes);
     }
   }
 
@@ -237,14 +105,23 @@ class TierSelection {
 };
 
 // Of plans that are to be made smaller by what they move: between what is given and what keeps
-// everything, and so much that states alone are enough.
+// everything, and so much that what lasts is enough.
 std::set<std::int64_t> larger_budgets(std::int64_t budget, std::int64_t whole,
-                                      std::int64_t state_bytes) {
+                                      const std::set<std::int64_t>& lasting_bytes) {
   std::set<std::int64_t> budgets;
   for (int mixture = 1; mixture <= mixtures && whole > budget; ++mixture)
     budgets.insert(budget + (whole - budget) * mixture / mixtures);
-  if (state_bytes > 0 && whole > budget) budgets.insert(std::min(whole, budget + state_bytes));
+  for (const std::int64_t bytes : lasting_bytes) {
+    if (bytes > 0 && whole > budget) budgets.insert(std::min(whole, budget + bytes));
+  }
   return budgets;
+}
+
+std::set<std::int64_t> lasting_bytes(const Program& program, LowerTiers below) {
+  std::set<std::int64_t> bytes = {movable_bytes(program, below)};
+  below.weights = below.gradients = false;
+  bytes.insert(movable_bytes(program, below));
+  return bytes;
 }
 
 // Of a rank by itself: what waits for others is another matter.
@@ -254,9 +131,8 @@ double least_seconds_of(const ModelGraph& graph, const StepShape& step, const Ti
       graph, step,
       same_for_all(stage_solvers().front().schedules(graph).front(), step.micro_batches));
   set_tiers(wish.below.tiers, program);
-  // States come and go as if that took nothing.
-  const std::int64_t budget_bytes =
-      wish.stage.budget_bytes + bytes_of(movable_states(program, wish.below));
+  // What lasts and gradients come and go as if that took nothing.
+  const std::int64_t budget_bytes = wish.stage.budget_bytes + movable_bytes(program, wish.below);
   return least_step_seconds(program, {budget_bytes, wish.below.tiers, wish.below.least_bytes},
                             &graph);
 }
@@ -264,7 +140,8 @@ double least_seconds_of(const ModelGraph& graph, const StepShape& step, const Ti
 }  // namespace
 
 TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, const LeanPlans& lean,
-                          const LowerTiers& below, std::int64_t reserved_bytes) {
+                          const LowerTiers& below, const Program* forward) {
+  const std::int64_t reserved_bytes = forward == nullptr ? 0 : forward->peak_bytes;
   TierFloor best{std::max(lean.bytes, reserved_bytes), lean.entry, lean.shape};
   if (below.empty()) return best;
   const std::vector<CommunicationShape> shapes = communication_shapes(step);
@@ -278,10 +155,7 @@ TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, con
     for (std::size_t entry = 0; entry < lean.entries.size(); ++entry) {
       if (!lean.entries[entry].is_for(shapes[shape])) continue;
       TierFloor floor{0, entry, shape};
-      const Program program = program_of(floor);
-      floor.bytes = (below.activations ? bytes_without_the_idle(program, below.least_bytes)
-                                       : program.peak_bytes) -
-                    bytes_of(movable_states(program, below));
+      floor.bytes = Mover(program_of(floor), below, 0, nullptr).least_bytes();
       all.push_back(floor);
     }
   }
@@ -289,7 +163,7 @@ TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, con
                    [](const TierFloor& a, const TierFloor& b) { return a.bytes < b.bytes; });
   for (TierFloor& floor : all) {
     if (floor.bytes >= best.bytes) break;
-    floor.bytes = least_bytes_of(program_of(floor), floor.bytes, below, reserved_bytes);
+    floor.bytes = least_bytes_of(program_of(floor), floor.bytes, below, forward);
     if (floor.bytes < best.bytes) best = floor;
   }
   return best;
@@ -311,11 +185,11 @@ StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
   }
   TierFloor floor;
   if (wish.floor == nullptr) {
-    floor = find_tier_floor(graph, step, *wish.stage.lean, wish.below, wish.stage.reserved_bytes);
+    floor = find_tier_floor(graph, step, *wish.stage.lean, wish.below, wish.forward);
     wish.floor = &floor;
   }
-  const std::int64_t least =
-      std::max(wish.floor->bytes, wish.below.states ? 0 : wish.stage.reserved_bytes);
+  const std::int64_t least = std::max(
+      wish.floor->bytes, wish.below.states || wish.below.weights ? 0 : wish.stage.reserved_bytes);
   expect_budget(least, budget, wish.stage.plan);
   TierSelection selection(wish);
   std::exception_ptr refusal;
@@ -330,7 +204,7 @@ StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
   const StagePlan all = plan_stage(graph, step, most);
   const std::int64_t whole = all.prediction.peak_bytes;
   for (const std::int64_t bytes :
-       larger_budgets(budget, whole, bytes_of(movable_states(all.program, wish.below)))) {
+       larger_budgets(budget, whole, lasting_bytes(all.program, wish.below))) {
     StageWish larger = most;
     larger.budget_bytes = bytes;
     try {

@@ -21,11 +21,16 @@ inline constexpr std::int64_t least_moved_state_bytes = std::int64_t{1} << 16;
 struct LowerTiers {
   std::map<Tier, LowerTier> tiers;
   bool activations = true;  // values and records
-  bool states = true;       // masters and states of the optimizer: to the lowest tier
-  std::int64_t least_bytes = least_moved_bytes;              // of a value or record that moves
-  std::int64_t least_state_bytes = least_moved_state_bytes;  // of a master or state
+  // To the lowest tier:
+  bool states = true;                            // masters and states of the optimizer
+  bool gradients = true;                         // between micro-batches, and until their update
+  bool weights = true;                           // what passes read of the parameters
+  std::int64_t least_bytes = least_moved_bytes;  // of a value or record that moves
+  std::int64_t least_state_bytes = least_moved_state_bytes;  // of what lasts, and of gradients
 
-  bool empty() const { return tiers.empty() || (!activations && !states); }
+  bool empty() const {
+    return tiers.empty() || (!activations && !states && !gradients && !weights);
+  }
 };
 
 // The smallest budget of the device where there are tiers below it: what remains of the leanest
@@ -38,23 +43,25 @@ struct TierFloor {
 
 // Of the plans in `lean`, which are those of `declared`. Looks at bytes only, so that it is the
 // same before and after a profile. Where no node takes more than it declares, the plan of that
-// entry fits `bytes`. `reserved_bytes`: what something else of the same rank needs that has its
-// states where the plan has them. Never above the larger of lean.bytes and what is reserved.
+// entry fits `bytes`. `forward`: a Program that the same rank runs with what lasts where the plan
+// has it; null: none. Never above the larger of lean.bytes and what that needs.
 TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, const LeanPlans& lean,
-                          const LowerTiers& below, std::int64_t reserved_bytes);
+                          const LowerTiers& below, const Program* forward);
 
 struct TierWish {
   StageWish stage;
   LowerTiers below;
+  // What needs stage.reserved_bytes, and less where the plan has some of what lasts below; null:
+  // nothing.
+  const Program* forward = nullptr;
   // That of stage.lean; null: by the graph as it is given.
   const TierFloor* floor = nullptr;
 };
 
 // The best of what plan_stage() answers, and of plans of larger budgets up to keep-all's, and of
 // the floor's, from which so much is moved below that they fit. The candidates of the latter are
-// "<name> + offload", "<name> + states" and "<name> + offload + states". What is reserved is needed
-// with states where the plan has them. Throws as plan_stage() does where nothing fits, with the
-// floor as the smallest budget.
+// called "<name> + offload", or after whichever of "states", "gradients" and "weights" move. Throws
+// as plan_stage() does where nothing fits, with the floor as the smallest budget.
 StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step, const TierWish& wish);
 
 }  // namespace garonne::plan

@@ -84,7 +84,10 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
                                  device.staging());
   }
   disk_ = make_disk_tier(setup, program_, state_);
-  exec::gather_parameters(state_, run.axes().data());
+  {
+    const exec::DeviceScope scope(*tier_);
+    exec::gather_parameters(state_, run.axes().data());
+  }
   executor_ = std::make_unique<exec::Executor>(setup.model, program_,
                                                exec::Machine{.device = &device.device(),
                                                              .tier = tier_.get(),

@@ -10,7 +10,7 @@
 #include "base/cache_folder.hpp"
 #include "base/error.hpp"
 #include "plan/offload/memory_ways.hpp"
-#include "plan/offload/state_offload.hpp"
+#include "plan/offload/weight_offload.hpp"
 #include "train/setup/option_folder.hpp"
 
 namespace garonne::train {
@@ -37,11 +37,16 @@ void add_validation(const Setup& setup, std::int64_t budget_bytes, Choice& choic
   choice.evaluation.name = "forward-only";
 }
 
-// It has its state where the plan has it.
-void place_validation(Choice& choice) {
-  if (choice.evaluation.instructions.empty()) return;
-  choice.evaluation = plan::with_states_as(std::move(choice.evaluation), choice.program);
+// It has its state where the plan has it. Nothing where that is too much for the budget.
+bool place_validation(const Setup& setup, std::int64_t budget_bytes, Choice& choice) {
+  if (choice.evaluation.instructions.empty()) return true;
+  std::map<Tier, plan::TierLinks> links;
+  for (const auto& [tier, below] : setup.below.tiers) links[tier] = below.links;
+  auto placed = plan::with_lasting_as(choice.evaluation, choice.program, links, budget_bytes);
+  if (!placed) return false;
+  choice.evaluation = std::move(*placed);
   choice.evaluation_prediction = plan::replay(choice.evaluation);
+  return true;
 }
 
 // The stage that a setup is of, if it is of one.
@@ -62,12 +67,14 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
   const plan::ModelGraph& graph = cut ? cut->cut.graph : *setup.declared;
   StageFloor floor;
   floor.nodes = names_of(graph);
-  std::int64_t validation = 0;
+  std::optional<plan::Program> forward;
   if (setup.config.evaluation.batches > 0) {
-    plan::StepShape forward = step;
-    forward.gathers_ahead = 0;
-    validation = plan::replay(plan::make_forward_program(graph, forward, graph.loss)).peak_bytes;
+    plan::StepShape shape = step;
+    shape.gathers_ahead = 0;
+    forward = plan::make_forward_program(graph, shape, graph.loss);
+    forward->peak_bytes = plan::replay(*forward).peak_bytes;
   }
+  const std::int64_t validation = forward ? forward->peak_bytes : 0;
   const bool may_keep = wanted == "auto" || wanted == plan::stage_solvers().front().name;
   if (effort == Effort::FirstThatFits && may_keep && validation <= budget_bytes &&
       plan::keeping_everything_fits(graph, step, budget_bytes)) {
@@ -78,17 +85,15 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
   floor.bytes = std::max(floor.lean->bytes, validation);
   if (!setup.below.empty()) {
     floor.on_device_bytes = floor.bytes;
-    floor.tiers = plan::find_tier_floor(graph, step, *floor.lean, setup.below, validation);
+    const auto floor_with = [&](const plan::LowerTiers& below) {
+      return plan::find_tier_floor(graph, step, *floor.lean, below, forward ? &*forward : nullptr);
+    };
+    floor.tiers = floor_with(setup.below);
     floor.bytes = floor.tiers->bytes;
-    if (effort == Effort::All && setup.below.activations && setup.below.states) {
-      for (const plan::MemoryWay way :
-           {plan::MemoryWay::OffloadActivations, plan::MemoryWay::OffloadStates}) {
-        plan::LowerTiers alone = setup.below;
-        alone.activations = way == plan::MemoryWay::OffloadActivations;
-        alone.states = way == plan::MemoryWay::OffloadStates;
-        floor.bytes_by_way[plan::name_of(way)] =
-            plan::find_tier_floor(graph, step, *floor.lean, alone, validation).bytes;
-      }
+    const std::vector<plan::MemoryWay> ways = plan::ways_of(setup.below);
+    for (const plan::MemoryWay way : ways) {
+      if (effort == Effort::All && ways.size() > 1)
+        floor.bytes_by_way[plan::name_of(way)] = floor_with(plan::only(way, setup.below)).bytes;
     }
   }
   plan::expect_budget(floor.bytes, budget_bytes, wanted);
@@ -114,6 +119,7 @@ Choice choose_as_cut(const Setup& setup, const StageFloor& floor, std::int64_t b
   wish.stage = {budget_bytes, wanted, choice.evaluation.peak_bytes, effort == Effort::FirstThatFits,
                 &cache};
   wish.below = setup.below;
+  if (!choice.evaluation.instructions.empty()) wish.forward = &choice.evaluation;
   // Schedules are of nodes: those of another cut are none of this one.
   if (floor.lean && names_of(setup.model.graph) == floor.nodes) {
     wish.stage.lean = &*floor.lean;
@@ -124,7 +130,8 @@ Choice choose_as_cut(const Setup& setup, const StageFloor& floor, std::int64_t b
   choice.prediction = std::move(stage.prediction);
   choice.candidates = std::move(stage.candidates);
   choice.least_seconds = stage.least_seconds;
-  place_validation(choice);
+  expect(place_validation(setup, budget_bytes, choice),
+         "a plan leaves room for the validation of its rank");
   choice.minimum_budget_bytes = floor.bytes;
   return choice;
 }
@@ -159,7 +166,10 @@ Choice choice_of_same_stage(const Setup& setup, plan::Program program, std::int6
   program.seconds = choice.prediction.seconds;
   choice.program = std::move(program);
   if (setup.config.evaluation.batches > 0) add_validation(setup, budget_bytes, choice);
-  place_validation(choice);
+  if (!place_validation(setup, budget_bytes, choice)) {
+    throw ConfigError("memory.budget", fmt::format("{}", budget_bytes),
+                      fmt::format("a validation needs {}", choice.evaluation.peak_bytes));
+  }
   return choice;
 }
 

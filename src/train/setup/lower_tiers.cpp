@@ -78,9 +78,10 @@ void add_lower_tiers(Setup& setup) {
   check_ways(config);
   if (!allows(config, plan::MemoryWay::Recompute)) config.memory.plan = widest_plan(config);
   if (config.memory.disk.empty()) return;
-  setup.below.activations = allows(config, plan::MemoryWay::OffloadActivations);
-  setup.below.states = allows(config, plan::MemoryWay::OffloadStates);
-  if (!setup.below.activations && !setup.below.states) return;
+  for (const plan::MemoryWayRow& row : plan::memory_ways()) {
+    if (row.needs_lower_tier) setup.below.*plan::switch_of(row.way) = allows(config, row.way);
+  }
+  if (plan::ways_of(setup.below).empty()) return;
   if (setup.declaration.device.is_gpu()) {
     throw ConfigError("memory.disk", config.memory.disk,
                       "is for processors so far, and this run is on a GPU; leave it out");

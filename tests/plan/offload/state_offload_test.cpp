@@ -140,26 +140,6 @@ TEST(StatesBelow, TheStepIsTheSameWithinAnyBudget) {
   EXPECT_GT(overlapped, 30);
 }
 
-// What a rank evaluates with has its parameters where training has them.
-TEST(StatesBelow, OtherProgramsOfTheRankFollow) {
-  const Case one = case_of(1);
-  const std::vector<StateGroup> groups = state_groups(one.program, 0);
-  const auto moved =
-      with_states_below(one.program, groups, Tier::Disk, links, replay(one.program).peak_bytes);
-  const Program forward = make_forward_program(one.graph, one.step, one.graph.loss);
-  const Program placed = with_states_as(forward, *moved);
-  const auto lasting = [](const Program& program) {
-    std::map<std::string, std::pair<Tier, std::int64_t>> all;
-    for (const Buffer& buffer : program.buffers) {
-      if (buffer.live_at_start) all[buffer.name] = {buffer.tier, buffer.bytes};
-    }
-    return all;
-  };
-  EXPECT_EQ(lasting(placed), lasting(*moved));
-  EXPECT_EQ(placed.peak_bytes, replay(forward).peak_bytes - bytes_of(groups));
-  EXPECT_EQ(lasting(with_states_as(forward, one.program)), lasting(forward));
-}
-
 class Planted : public testing::Test {
  protected:
   Planted() {

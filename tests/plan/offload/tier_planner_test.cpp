@@ -126,7 +126,7 @@ TEST(TierPlanner, TheSmallestBudgetIsOneAndLessIsRefused) {
       TierWish wish;
       wish.below.tiers = {{Tier::Disk, {{{0, 1e6}, {0, 1e6}}, room, 4096}}};
       wish.below.least_bytes = wish.below.least_state_bytes = 0;
-      const TierFloor floor = find_tier_floor(graph, step, lean, wish.below, 0);
+      const TierFloor floor = find_tier_floor(graph, step, lean, wish.below, nullptr);
       EXPECT_LE(floor.bytes, with_more);
       if (room == 0) {
         EXPECT_EQ(floor.bytes, lean.bytes);

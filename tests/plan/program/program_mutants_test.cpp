@@ -14,8 +14,11 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "plan/offload/gradient_offload.hpp"
+#include "plan/offload/paging.hpp"
 #include "plan/offload/random_offloads.hpp"
 #include "plan/offload/state_offload.hpp"
+#include "plan/offload/weight_offload.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/program/content_check.hpp"
@@ -70,6 +73,20 @@ StepShape random_shape(std::mt19937& random, int data, int stages) {
   shape.optimizer_states = {{.name = "first_moment"}, {.name = "second_moment"}};
   if (up_to(1) == 1) shape.element_bytes = {2, 4, 4, 4};
   return shape;
+}
+
+// Some parameters and gradients below, with as little room as can be.
+Program with_pages_below(Program program, std::mt19937& random) {
+  program = with_divided_squares(std::move(program));
+  std::vector<int> pages = movable_weights(program, 0);
+  const std::vector<int> gradients = movable_gradients(program, 0);
+  pages.insert(pages.end(), gradients.begin(), gradients.end());
+  std::erase_if(pages, [&](int) { return random() % 2 == 0; });
+  std::vector<std::int64_t> bytes = replay(program).during_bytes;
+  const std::vector<std::int64_t> idle = idle_bytes(program, pages);
+  for (std::size_t place = 0; place < idle.size(); ++place) bytes[place] -= idle[place];
+  const std::int64_t least = *std::max_element(bytes.begin(), bytes.end());
+  return with_paging(std::move(program), pages, Tier::Disk, {}, least).value();
 }
 
 // Nothing where the model is too small for its pipeline.
@@ -140,6 +157,7 @@ std::optional<Step> random_step(unsigned seed) {
         const std::int64_t budget = replay(program).peak_bytes;
         program = with_states_below(program, groups, Tier::Disk, {}, budget).value();
       }
+      if (seed % 3 != 0) program = with_pages_below(std::move(program), random);
       for (int rank = 0; rank < static_cast<int>(step.programs.size()); ++rank) {
         if (step.stage_of(rank) != stage) continue;
         const RankPlace place = place_of(rank / step.tensor / step.stages, rank % step.tensor);

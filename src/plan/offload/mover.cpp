@@ -1,0 +1,251 @@
+#include "plan/offload/mover.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/bytes.hpp"
+#include "plan/offload/gradient_offload.hpp"
+#include "plan/offload/offload.hpp"
+#include "plan/offload/offload_search.hpp"
+#include "plan/offload/paging.hpp"
+#include "plan/offload/weight_offload.hpp"
+#include "plan/program/replay.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::int64_t bytes_of(const Program& program, const std::vector<int>& buffers) {
+  std::int64_t bytes = 0;
+  for (const int id : buffers) bytes += program.buffers[static_cast<std::size_t>(id)].bytes;
+  return bytes;
+}
+
+std::vector<StateGroup> first_of(const std::vector<StateGroup>& groups, std::size_t count) {
+  return {groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+std::vector<int> buffers_of(const std::vector<StateGroup>& groups) {
+  std::vector<int> buffers;
+  for (const StateGroup& group : groups)
+    buffers.insert(buffers.end(), group.buffers.begin(), group.buffers.end());
+  return buffers;
+}
+
+template <class Units>
+std::vector<int> buffers_of(const Units& units, std::size_t count) {
+  std::vector<int> buffers;
+  for (std::size_t k = 0; k < count; ++k)
+    buffers.insert(buffers.end(), units[k].buffers.begin(), units[k].buffers.end());
+  return buffers;
+}
+
+}  // namespace
+
+std::vector<StateGroup> movable_states(const Program& program, const LowerTiers& below) {
+  return below.states ? state_groups(program, below.least_state_bytes) : std::vector<StateGroup>();
+}
+
+std::int64_t movable_bytes(const Program& program, const LowerTiers& below) {
+  std::int64_t bytes = bytes_of(program, buffers_of(movable_states(program, below)));
+  if (below.gradients)
+    bytes += bytes_of(program, movable_gradients(program, below.least_state_bytes));
+  if (below.weights) bytes += bytes_of(program, movable_weights(program, below.least_state_bytes));
+  return bytes;
+}
+
+Mover::Mover(const Program& program, const LowerTiers& below, std::int64_t budget_bytes,
+             const Program* forward)
+    : program_(program),
+      below_(below),
+      budget_bytes_(budget_bytes),
+      forward_(forward),
+      groups_(movable_states(program, below)) {
+  if (below.gradients) divided_ = with_divided_squares(program);
+  for (const auto& [tier, one] : below.tiers) links_[tier] = one.links;
+}
+
+std::vector<Mover::Unit> Mover::units_of(bool gradients_first) const {
+  std::vector<Unit> units;
+  for (const StateGroup& group : groups_) units.push_back({group.buffers, "states"});
+  const auto add_gradients = [&] {
+    if (below_.gradients)
+      units.push_back({movable_gradients(program_, below_.least_state_bytes), "gradients"});
+  };
+  if (gradients_first) add_gradients();
+  if (below_.weights) {
+    for (const int id : movable_weights(program_, below_.least_state_bytes))
+      units.push_back({{id}, "weights"});
+  }
+  if (!gradients_first) add_gradients();
+  return units;
+}
+
+std::int64_t Mover::least_bytes() const {
+  if (!is_paged()) {
+    const std::int64_t without = below_.activations
+                                     ? bytes_without_the_idle(program_, below_.least_bytes)
+                                     : program_.peak_bytes;
+    return without - bytes_of(program_, buffers_of(groups_));
+  }
+  const Program& program = below_.gradients ? divided_ : program_;
+  const std::vector<Unit> units = units_of(true);
+  const std::vector<std::int64_t> idle = idle_bytes(program, buffers_of(units, units.size()));
+  if (below_.activations) return bytes_without_the_idle(program, below_.least_bytes, idle);
+  std::vector<std::int64_t> during = replay(program).during_bytes;
+  for (std::size_t place = 0; place < idle.size(); ++place) during[place] -= idle[place];
+  return during.empty() ? 0 : *std::max_element(during.begin(), during.end());
+}
+
+bool Mover::can() const {
+  if (!groups_.empty() && with_states(program_, groups_.size())) return true;
+  if (below_.activations && checked(with_activations(program_, budget_bytes_, 0, {}))) return true;
+  if (with_states_too(groups_.size()) || with_states_too(groups_.size() / 2)) return true;
+  if (!is_paged()) return false;
+  const std::vector<Unit> units = units_of(true);
+  return with_units({units, units.size(), -1}) || with_units({units, units.size(), 1});
+}
+
+std::vector<MovedProgram> Mover::run() const {
+  std::vector<MovedProgram> all;
+  if (below_.activations) add(with_activations(program_, budget_bytes_, 0, {}), " + offload", all);
+  if (!groups_.empty()) {
+    add_fewest_states(all);
+    for (const std::size_t count : {groups_.size(), groups_.size() / 2})
+      add(with_states_too(count), " + offload + states", all);
+  }
+  if (!is_paged()) return all;
+  const std::vector<Unit> units = units_of(true);
+  for (const double share : {-1.0, 0.5, 1.0}) {
+    if (share < 0 || below_.activations) add_fewest(units, share, all);
+  }
+  if (below_.gradients && below_.weights) add_fewest(units_of(false), -1, all);
+  return all;
+}
+
+void Mover::add(std::optional<Program> program, const std::string& how,
+                std::vector<MovedProgram>& all) const {
+  if (!program || !fits_below(*program)) return;
+  const std::optional<std::int64_t> reserved = reserved_by(*program);
+  if (reserved) all.push_back({std::move(*program), how, *reserved});
+}
+
+// Nothing where it does not fit with it.
+std::optional<std::int64_t> Mover::reserved_by(const Program& program) const {
+  if (forward_ == nullptr) return 0;
+  const auto placed = with_lasting_as(*forward_, program, links_, budget_bytes_);
+  if (!placed || placed->peak_bytes > budget_bytes_) return std::nullopt;
+  return placed->peak_bytes;
+}
+
+bool Mover::fits_below(const Program& program) const {
+  const Prediction prediction = replay(program);
+  return std::all_of(below_.tiers.begin(), below_.tiers.end(), [&](const auto& tier) {
+    return prediction.of(tier.first).peak_bytes <= tier.second.budget_bytes;
+  });
+}
+
+std::optional<Program> Mover::checked(std::optional<Program> program) const {
+  if (program && (!fits_below(*program) || !reserved_by(*program))) return std::nullopt;
+  return program;
+}
+
+std::int64_t Mover::bytes_below(const std::vector<int>& buffers) const {
+  std::int64_t bytes = 0;
+  for (const int id : buffers) {
+    bytes += round_up(program_.buffers[static_cast<std::size_t>(id)].bytes,
+                      program_.tier(lowest()).granularity);
+  }
+  return bytes;
+}
+
+// Nothing where none has to move.
+std::optional<Program> Mover::with_activations(const Program& program, std::int64_t budget_bytes,
+                                               std::int64_t bytes_below,
+                                               std::vector<std::int64_t> more_bytes) const {
+  if (budget_bytes < bytes_without_the_idle(program, below_.least_bytes, more_bytes))
+    return std::nullopt;
+  OffloadRequest request{budget_bytes, below_.tiers, below_.least_bytes, std::move(more_bytes)};
+  request.tiers.at(lowest()).budget_bytes -= bytes_below;
+  const auto offloads = choose_offloads(program, request);
+  if (!offloads || offloads->empty()) return std::nullopt;
+  return with_offloads(program, *offloads, links_);
+}
+
+std::optional<Program> Mover::with_states(const Program& program, std::size_t count) const {
+  // Others than in program_ may be in their places.
+  const std::vector<StateGroup> groups =
+      first_of(state_groups(program, below_.least_state_bytes), count);
+  return checked(with_states_below(program, groups, lowest(), links_.at(lowest()), budget_bytes_));
+}
+
+// The first to be updated, whose way back others hide.
+void Mover::add_fewest_states(std::vector<MovedProgram>& all) const {
+  std::size_t too_few = 0;
+  std::size_t enough = groups_.size();
+  std::optional<Program> best = with_states(program_, enough);
+  if (!best) return;
+  while (enough - too_few > 1) {
+    const std::size_t middle = too_few + (enough - too_few) / 2;
+    std::optional<Program> fewer = with_states(program_, middle);
+    (fewer ? enough : too_few) = middle;
+    if (fewer) best = std::move(fewer);
+  }
+  add(std::move(best), " + states", all);
+}
+
+// Beside `count` groups of states.
+std::optional<Program> Mover::with_states_too(std::size_t count) const {
+  if (count == 0 || !below_.activations) return std::nullopt;
+  const std::vector<int> buffers = buffers_of(first_of(groups_, count));
+  const std::optional<Program> program = with_activations(
+      program_, budget_bytes_ + bytes_of(program_, buffers), bytes_below(buffers), {});
+  return program ? with_states(*program, count) : std::nullopt;
+}
+
+std::optional<Program> Mover::with_units(const Choice& choice) const {
+  const std::vector<int> buffers = buffers_of(choice.units, choice.count);
+  const auto moves_gradients = [&](const Unit& unit) {
+    return !unit.buffers.empty() &&
+           program_.buffers[static_cast<std::size_t>(unit.buffers[0])].kind == BufferKind::Gradient;
+  };
+  const auto last = choice.units.begin() + static_cast<std::ptrdiff_t>(choice.count);
+  const Program& start =
+      std::any_of(choice.units.begin(), last, moves_gradients) ? divided_ : program_;
+  std::optional<Program> lean;
+  if (choice.share >= 0) {
+    std::vector<std::int64_t> idle = idle_bytes(start, buffers);
+    for (std::int64_t& bytes : idle)
+      bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * choice.share);
+    lean = with_activations(start, budget_bytes_, bytes_below(buffers), std::move(idle));
+    if (!lean) return std::nullopt;
+  }
+  return checked(
+      with_paging(lean ? *lean : start, buffers, lowest(), links_.at(lowest()), budget_bytes_));
+}
+
+// The first of the units that are enough.
+void Mover::add_fewest(const std::vector<Unit>& units, double share,
+                       std::vector<MovedProgram>& all) const {
+  std::size_t too_few = groups_.size();  // these alone are another way
+  std::size_t enough = units.size();
+  if (enough <= too_few) return;
+  std::optional<Program> best = with_units({units, enough, share});
+  if (!best) return;
+  // Each takes as long as a plan: to a sixteenth, and not at all where others are the point.
+  const std::size_t least_step = share < 0 ? 1 + (enough - too_few) / 16 : enough;
+  while (enough - too_few > least_step) {
+    const std::size_t middle = too_few + (enough - too_few) / 2;
+    std::optional<Program> fewer = with_units({units, middle, share});
+    (fewer ? enough : too_few) = middle;
+    if (fewer) best = std::move(fewer);
+  }
+  std::string how = share < 0 ? "" : " + offload";
+  std::set<std::string> named;
+  for (std::size_t k = 0; k < enough; ++k) {
+    if (named.insert(units[k].kind).second) how += std::string(" + ") + units[k].kind;
+  }
+  add(std::move(best), how, all);
+}
+
+}  // namespace garonne::plan

@@ -1,0 +1,89 @@
+// What a finished Program moves to the tiers below the device so that it is within a budget, in as
+// many ways as are worth a comparison.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/offload/state_offload.hpp"
+#include "plan/offload/tier_planner.hpp"
+#include "plan/program/program.hpp"
+
+namespace garonne::plan {
+
+// Of states that may move: the groups of a Program, in the order of its updates.
+std::vector<StateGroup> movable_states(const Program& program, const LowerTiers& below);
+
+// Bytes of all that lasts, or is a gradient, and may move: what paging may take off at most.
+std::int64_t movable_bytes(const Program& program, const LowerTiers& below);
+
+// With so much below that it is within a budget of the device.
+struct MovedProgram {
+  Program program;
+  std::string how;  // for the name
+  // What the other Program of the rank needs that has its state where this one has it.
+  std::int64_t reserved_bytes = 0;
+};
+
+class Mover {
+ public:
+  // `forward`: what else the rank runs with the state where the Program has it; null: nothing. All
+  // outlive the mover.
+  Mover(const Program& program, const LowerTiers& below, std::int64_t budget_bytes,
+        const Program* forward);
+
+  // What the device holds at least when all that may move and is idle is away.
+  std::int64_t least_bytes() const;
+  // Whether there is a way at all.
+  bool can() const;
+  // None where nothing has to move, or where that is not enough.
+  std::vector<MovedProgram> run() const;
+
+ private:
+  // What leaves together, and what it is called.
+  struct Unit {
+    std::vector<int> buffers;
+    const char* kind = "";
+  };
+  // Some units, the first of those of the mover in its order or in another one.
+  struct Choice {
+    const std::vector<Unit>& units;
+    std::size_t count = 0;
+    // Of what the units can make room for, how much activations leave to them; none of these where
+    // negative.
+    double share = -1;
+  };
+
+  void add(std::optional<Program> program, const std::string& how,
+           std::vector<MovedProgram>& all) const;
+  void add_fewest_states(std::vector<MovedProgram>& all) const;
+  void add_fewest(const std::vector<Unit>& units, double share,
+                  std::vector<MovedProgram>& all) const;
+  Tier lowest() const { return below_.tiers.rbegin()->first; }
+  bool is_paged() const { return below_.weights || below_.gradients; }
+  std::vector<Unit> units_of(bool gradients_first) const;
+  std::int64_t bytes_below(const std::vector<int>& buffers) const;
+  bool fits_below(const Program& program) const;
+  std::optional<std::int64_t> reserved_by(const Program& program) const;
+  std::optional<Program> checked(std::optional<Program> program) const;
+  std::optional<Program> with_activations(const Program& program, std::int64_t budget_bytes,
+                                          std::int64_t bytes_below,
+                                          std::vector<std::int64_t> more_bytes) const;
+  std::optional<Program> with_states(const Program& program, std::size_t count) const;
+  std::optional<Program> with_states_too(std::size_t count) const;
+  std::optional<Program> with_units(const Choice& choice) const;
+
+  const Program& program_;
+  const LowerTiers& below_;
+  const std::int64_t budget_bytes_;
+  const Program* forward_;
+  const std::vector<StateGroup> groups_;
+  Program divided_;  // where gradients may move
+  std::map<Tier, TierLinks> links_;
+};
+
+}  // namespace garonne::plan
