@@ -24,6 +24,7 @@ class Pager {
   Pager(Program& program, const std::vector<int>& buffers, Tier tier, const TierLinks& links,
         std::int64_t budget_bytes)
       : program_(program),
+        tier_(tier),
         links_(links),
         budget_bytes_(budget_bytes),
         spans_(spans_of(program)),
@@ -44,8 +45,7 @@ class Pager {
     }
     for (std::size_t k = 0; k < items_.size(); ++k) {
       Item& item = items_[k];
-      item.below = item.lasts ? put_below(program, item.buffer, tier)
-                              : add_below(program, item.buffer, tier);
+      if (item.lasts) item.below = put_below(program, item.buffer, tier);
       await_use(k);
       for (const Use& use : item.uses) {
         begins_[use.begin].push_back(k);
@@ -340,7 +340,8 @@ class Pager {
     std::vector<bool> written(items_.size(), false);
     std::vector<int> numbers;
     for (const Write& write : writes_) {
-      const Item& item = items_[write.item];
+      Item& item = items_[write.item];
+      if (item.below < 0) item.below = add_below(program_, item.buffer, tier_);
       Instruction copy = copy_instruction(program_, item.buffer, item.below, links_.out);
       if (item.lasts || written[write.item]) copy.reads.push_back(item.below);
       written[write.item] = true;
@@ -372,6 +373,7 @@ class Pager {
   }
 
   Program& program_;
+  const Tier tier_;
   const TierLinks& links_;
   const std::int64_t budget_bytes_;
   const std::vector<Span> spans_;
