@@ -199,8 +199,11 @@ class ClimateRun(unittest.TestCase):
             "--checkpoint.every", 0)
         arguments = ("eval", folder / "run", "--lead-steps", 2, "--samples", 30)
         shown = run(*arguments).stdout
-        self.assertIn("1 a", shown)
+        # Of 360 days each.
+        for words in ("1 year ", "2 years ", "air_temperature (K)"):
+            self.assertIn(words, shown)
         skill = json.loads((folder / "run/skill.json").read_text())
+        self.assertEqual((skill["units"], skill["calendar"]), (["K"], "360_day"))
         self.assertEqual(skill["sources"], ["model", "persistence", "climatology"])
         model, persistence, climatology = (lead[0][0] for lead in skill["rmse"])
         self.assertLess(model, 0.95 * persistence)
@@ -210,6 +213,12 @@ class ClimateRun(unittest.TestCase):
         kept = (folder / "run/skill.json").read_bytes()
         self.assertEqual(run(*arguments, ranks=2).stdout, shown)
         self.assertEqual((folder / "run/skill.json").read_bytes(), kept)
+        # Past the end of the data, whose last frame is of 2099.
+        future = folder / "future.nc"
+        self.assertIn("from 2099-06-01 00:00 to 2101-06-01 00:00",
+                      run("forecast", folder / "run", "--steps", 2, "--output", future).stdout)
+        facts = json.loads(run("data", "inspect", future, "--json").stdout)
+        self.assertEqual((facts["calendar"], facts["files"][0]["first_time"]), ("360_day", "2099-06-01 00:00"))
 
     def test_periods(self):
         file = CLIMATE / "E1_north_america.nc"
