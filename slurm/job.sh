@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The part that all job scripts share. Before it stand
+# The part that all job scripts share: the scripts beside it read it, `garonne plan --sbatch` copies it into those
+# that it writes. Before it stand
 #   run_file, options   of `garonne train`
 #   garonne             the program
 #   launcher            srun or mpirun

@@ -14,6 +14,7 @@
 #include "plan/graph/graph_json.hpp"
 #include "plan/model/cost_table.hpp"
 #include "plan/stage/stage_solver.hpp"
+#include "plan_job.hpp"
 #include "plan_programs.hpp"
 #include "plan_search.hpp"
 #include "train/plans/cluster_costs.hpp"
@@ -42,6 +43,7 @@ struct PlanOptions {
   std::string graph_path;
   std::string program_directory;
   std::optional<std::string> sweep;
+  std::shared_ptr<JobOptions> job;
 };
 
 std::int64_t ranks_of(const RunConfig& config) {
@@ -53,6 +55,8 @@ ExitCode plan_sweep(const RunConfig& config, const PlanOptions& options,
   if (!options.program_directory.empty())
     throw ConfigError("--program", options.program_directory,
                       "one Program is not what a sweep has");
+  if (!options.job->path.empty())
+    throw ConfigError("--sbatch", options.job->path, "is for one grid, not for a sweep");
   if (!options.cluster.empty() && plan::load_cluster(options.cluster).device.is_gpu())
     throw ConfigError("--sweep", *options.sweep, "is of processors; leave out --cluster");
   const train::SweepAxes axes = train::parse_sweep_axes(*options.sweep);
@@ -165,6 +169,8 @@ ExitCode plan_search(const RunConfig& config, const PlanOptions& options, Target
   search.exhaustive = options.exhaustive;
   search.json = options.json;
   search.program_directory = options.program_directory;
+  search.is_cluster_file = !options.cluster.empty();
+  if (!options.job->path.empty()) search.job = options.job.get();
   return search_plans(config, search, target.facts, target.threads, *target.cluster, target.costs,
                       budget_of(config, *target.cluster));
 }
@@ -192,6 +198,16 @@ ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, cons
   answer.cluster = cluster ? &*cluster : nullptr;
   answer.threads = target.threads;
   answer.explains = options.explain;
+  PlannedJob planned;
+  planned.config = config;
+  planned.on_gpus = cluster ? train::device_facts(config, *cluster).is_gpu()
+                            : train::device_kind(config) == DeviceKind::Cuda;
+  planned.ranks_on_node = target.ranks_on_node;
+  planned.threads = target.threads;
+  if (answer.costs != train::CostSource::Declared) planned.step_seconds = plan.seconds;
+  planned.parameter_elements = setup.model.graph.parameter_elements();
+  planned.budget_bytes = budget;
+  const std::string job = write_job(*options.job, planned);
   if (options.json) {
     fmt::print("{}\n", train::to_json(answer).dump(2));
     return ExitCode::Done;
@@ -199,6 +215,7 @@ ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, cons
   fmt::print("{}", train::format_plan(answer));
   if (!options.program_directory.empty())
     fmt::print("programs: {}/rank_*.json\n", options.program_directory);
+  fmt::print("{}", job);
   return ExitCode::Done;
 }
 
@@ -258,9 +275,13 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->add_option(
       "--graph", options->graph_path,
       "write the tasks of a micro-batch there (garonne.graph), for `garonne solve`");
+  options->job = add_job_options(*command);
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "plan");
+      options->job->cluster = options->cluster;
+      options->job->run_file = config->path;
+      options->job->given = *config->given;
       return plan_run(config->load(), *options);
     };
   });

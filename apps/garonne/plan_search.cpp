@@ -12,6 +12,30 @@
 #include "train/setup/run_device.hpp"
 
 namespace garonne::apps {
+namespace {
+
+// Of the fastest grid.
+std::string write_found_job(const RunConfig& config, const SearchOptions& options,
+                            const train::DataFacts& facts, int threads,
+                            const plan::Cluster& cluster, std::int64_t budget_bytes,
+                            const train::GridSearchAnswer& answer) {
+  if (options.job == nullptr) return "";
+  const plan::RankedGrid& best = answer.search.best.front();
+  PlannedJob planned;
+  planned.config = train::with_candidate(config, best.candidate);
+  planned.found = options_of(best.candidate);
+  const plan::DeviceFacts device = train::device_facts(config, cluster);
+  planned.on_gpus = device.is_gpu();
+  planned.ranks_on_node = cluster.devices_per_node;
+  planned.threads = threads;
+  if (answer.measured || options.is_cluster_file) planned.step_seconds = best.outcome.seconds;
+  planned.parameter_elements =
+      train::make_setup(planned.config, facts, threads, 0, device).model.graph.parameter_elements();
+  planned.budget_bytes = budget_bytes;
+  return write_job(*options.job, planned);
+}
+
+}  // namespace
 
 ExitCode search_plans(const RunConfig& config, const SearchOptions& options,
                       const train::DataFacts& facts, int threads, const plan::Cluster& cluster,
@@ -39,12 +63,15 @@ ExitCode search_plans(const RunConfig& config, const SearchOptions& options,
     train::apply_cluster(cluster, costs, setup);
     write_programs(train::plan_grid(setup, budget_bytes, &cluster), options.program_directory);
   }
+  const std::string job =
+      write_found_job(config, options, facts, threads, cluster, budget_bytes, answer);
   if (options.json) {
     fmt::print("{}\n", train::to_json(wish, answer).dump(2));
   } else {
     fmt::print("{}", train::format_grid_search(wish, answer));
     if (!options.program_directory.empty())
       fmt::print("programs of the first: {}/rank_*.json\n", options.program_directory);
+    fmt::print("{}", job);
   }
   return ExitCode::Done;
 }

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "plan/model/cluster.hpp"
 #include "plan/model/cost_table.hpp"
+#include "plan_job.hpp"
 #include "train/workload/data_facts.hpp"
 
 namespace garonne::apps {
@@ -18,6 +19,8 @@ struct SearchOptions {
   bool exhaustive = false;
   bool json = false;
   std::string program_directory;
+  const JobOptions* job = nullptr;  // of the fastest grid
+  bool is_cluster_file = false;     // what the cluster is from
 };
 
 // `costs`: measured on the cluster's devices, or empty. Prints the table; throws PlanError where no

@@ -1,6 +1,8 @@
 #include "train/trainer.hpp"
 
+#include "base/key_limits.hpp"
 #include "command.hpp"
+#include "counts.hpp"
 
 namespace garonne::apps {
 
@@ -19,6 +21,21 @@ void add_train(CLI::App& app, Chosen& chosen) {
   command->add_option(
       "--gradients", options->gradients_directory,
       "where to write the gradients of the first step, before clipping, as a checkpoint");
+  constexpr std::int64_t most_traced = 1000;
+  CLI::Option* trace = command->add_option(
+      "--trace", options->trace.path,
+      "write steps as they ran there, for Perfetto: instructions, lanes, messages, live bytes");
+  command
+      ->add_option("--trace-from", options->trace.first_step,
+                   "first step of the trace [the third that is run]")
+      ->needs(trace)
+      ->check(count(1, most_steps));
+  command->add_option("--trace-steps", options->trace.steps, "steps in the trace")
+      ->needs(trace)
+      ->check(count(1, most_traced))
+      ->capture_default_str();
+  command->add_option("--prometheus", options->prometheus_file,
+                      "keep the state of the run there as text that Prometheus collects");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       RunConfig loaded;

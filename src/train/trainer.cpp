@@ -8,9 +8,11 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/file.hpp"
 #include "base/progress.hpp"
+#include "base/version.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "plan/model/step_costs.hpp"
@@ -21,6 +23,7 @@
 #include "train/plans/grid_table.hpp"
 #include "train/run/gradient_capture.hpp"
 #include "train/run/metrics_file.hpp"
+#include "train/run/prometheus_file.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/run/run_lock.hpp"
 #include "train/saver.hpp"
@@ -44,6 +47,10 @@ constexpr double nanoseconds = 1e9;  // of a second: what ranks tell each other 
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 // A step that throws is never finished, for which a stop would wait.
@@ -81,6 +88,7 @@ class Trainer {
   std::optional<double> validate();
   StepMetrics metrics_of(const exec::StepOutputs& outputs, std::int64_t step, double seconds) const;
   bool train_step(std::int64_t step);
+  void show_state(bool now);
   void write_programs() const;
   void say_note();
   void say_summary();
@@ -120,6 +128,9 @@ class Trainer {
   std::unique_ptr<BatchStream> stream_;
   std::optional<GradientCapture> capture_;
   std::optional<MetricsFile> metrics_file_;
+  std::optional<StepTracer> tracer_;
+  RunGauges gauges_;
+  Clock::time_point shown_;  // when what Prometheus collects was written
   std::optional<Saver> saver_;
   exec::StepOutputs outputs_;  // of the last step
   std::vector<double> step_seconds_;
@@ -377,6 +388,15 @@ void Trainer::begin() {
       metrics_file_.emplace(config_.run.directory, start_.step,
                             [&](const std::string& text) { warn(text); });
   });
+  if (!options_.trace.path.empty()) tracer_.emplace(options_.trace, start_.step + 1, program_);
+  gauges_ = {.run = config_.run.directory,
+             .version = version_string(),
+             .ranks = session_.size(),
+             .last_step = config_.train.steps,
+             .saved_step = start_.step,
+             .started_at = seconds_since_1970() - seconds_since(started_),
+             .step = {},
+             .validation_loss = {}};
   Manifest manifest;
   manifest.config = config_to_toml(config_);
   manifest.threads = threads_;
@@ -410,6 +430,7 @@ void Trainer::begin() {
 // A step and what follows it; false where it is the last one.
 bool Trainer::train_step(std::int64_t step) {
   const auto start = Clock::now();
+  const auto traced_from = std::chrono::system_clock::now();
   running_step_ = step;
   outputs_ = run_step(step);
   unwritten_ = metrics_of(outputs_, step, seconds_since(start));
@@ -434,11 +455,15 @@ bool Trainer::train_step(std::int64_t step) {
   StepMetrics metrics = metrics_of(outputs_, step, step_seconds_.back());
   metrics.peak_bytes = together[0];
   metrics.data_seconds = static_cast<double>(together[2]) / nanoseconds;
+  if (tracer_ && tracer_->take(step, traced_from, seconds_since(start), outputs_, session_))
+    say(fmt::format("trace of {} steps: {}\n", tracer_->traced(), tracer_->path()));
   say(step_text(metrics));
   say_note();
   const bool last = step == config_.train.steps || stopping_;
   const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;
+  const auto before_validation = Clock::now();
   if (due || last) metrics.validation_loss = validate();
+  if (metrics.validation_loss) gauges_.validation_seconds += seconds_since(before_validation);
   if (metrics.validation_loss)
     say(fmt::format("step {:>7}  validation loss {:.4f} {}\n", step, *metrics.validation_loss,
                     workload_->loss_unit()));
@@ -447,18 +472,37 @@ bool Trainer::train_step(std::int64_t step) {
     if (metrics_file_) {
       lock_->check();
       metrics_file_->append(metrics);
+      gauges_.step = metrics;
+      if (metrics.validation_loss) gauges_.validation_loss = metrics.validation_loss;
+      show_state(false);
     }
     unwritten_.reset();
   });
-  if (last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0))
+  if (last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0)) {
+    const auto before_saving = Clock::now();
     saver_->save(step);
+    gauges_.checkpoint_seconds += seconds_since(before_saving);
+  }
   if (bar_) bar_->advance_to(step);
   return !last;
 }
 
+// For whoever watches from outside; once a second is often enough for them. On rank 0.
+void Trainer::show_state(bool now) {
+  if (options_.prometheus_file.empty() || (!now && seconds_since(shown_) < 1)) return;
+  shown_ = Clock::now();
+  gauges_.saved_step = saver_->saved_step();
+  write_file_durably(options_.prometheus_file, prometheus_text(gauges_));
+}
+
 ExitCode Trainer::end() {
   if (bar_) bar_->clear();
-  session_.agree([&] { write_programs(); });
+  if (tracer_ && tracer_->finish(session_))
+    say(fmt::format("trace of {} steps: {}\n", tracer_->traced(), tracer_->path()));
+  session_.agree([&] {
+    write_programs();
+    if (first_rank_) show_state(true);
+  });
   say_summary();
   const bool done = running_step_ == config_.train.steps;
   session_.agree([&] {

@@ -7,6 +7,7 @@
 #include "base/config.hpp"
 #include "base/error.hpp"
 #include "dist/session.hpp"
+#include "train/run/step_tracer.hpp"
 
 namespace garonne::train {
 
@@ -16,6 +17,10 @@ struct TrainOptions {
   std::string given_programs;
   // Where to write the gradients of the first step that is run, as a checkpoint; empty = nowhere.
   std::string gradients_directory;
+  TraceWish trace;
+  // What Prometheus collects, written again with each step but not more than once a second; empty =
+  // nothing is.
+  std::string prometheus_file;
 };
 
 // Trains as configured; collective over all ranks. Returns Done, or Requeue when it stopped on

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Jobs under a real Slurm of two emulated nodes: the scripts of slurm/, submitted as they are."""
+"""Jobs under a real Slurm of two emulated nodes: the scripts of slurm/ and those that `garonne plan --sbatch` writes,
+submitted as they are."""
 import pathlib
 import shutil
 import tempfile
@@ -77,6 +78,22 @@ class SlurmTest(ProgramTest):
                 self.assertEqual(self.await_end(job, "COMPLETED")["ExitCode"], "0:0")
                 self.assertEqual(len(metrics(directory)), 4)
                 self.assertIn("2 ranks of 1 threads", self.log(job))
+
+    def test_a_written_script_trains_on_the_grid_that_was_planned(self):
+        directory = self.folder / "written"
+        script = self.folder / "written.sbatch"
+        cluster = self.folder / "cluster.toml"
+        text = (SOURCE / "config/clusters/laptop.toml").read_text()
+        cluster.write_text(text.replace("devices_per_node = 4", "devices_per_node = 1").replace("nodes = 1", "nodes = 2")
+                           .replace("[device]", "[slurm]\ndirectives = \"--exclusive --comment=none\"\n[device]", 1))
+        done = run("plan", self.config, "--ranks", 2, "--cluster", cluster, "--run.directory", directory, "--train.steps", 4,
+                   "--sbatch", script, "--time-limit", 10)
+        self.assertIn(f"job: sbatch {script}", done.stdout)
+        job = self.submit(script)
+        self.assertEqual(self.await_end(job, "COMPLETED")["ExitCode"], "0:0")
+        self.assertEqual(len(metrics(directory)), 4)
+        self.assertEqual(self.slurm.state(job)["NumNodes"], "2")
+        self.assertIn("--exclusive", script.read_text())
 
     def test_a_job_that_makes_room_goes_on_to_the_same_bits(self):
         directory = self.folder / "room"

@@ -215,6 +215,32 @@ class StopTest(ProgramTest):
                 self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
                 self.assertIn("pipeline 2" if name == "pipe" else "data 2", done.stdout)
 
+    def test_a_written_batch_script_saves_when_it_is_warned_and_queues_itself_again(self):
+        folder = self.folder / "written job"  # a blank in its name
+        folder.mkdir()
+        queue = folder / "scontrol"
+        queue.write_text('#!/bin/sh\necho "$@" >>"$(dirname "$0")/queued"\n')
+        queue.chmod(0o755)
+        directory, script = folder / "run", folder / "job.sbatch"
+        done = run("plan", self.config, *QUICK, *self.to_go_on(directory, 2), "--sbatch", script, "--launcher", "mpirun")
+        self.assertIn(f"job: sbatch {script}", done.stdout)
+        environment = {**os.environ, "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_JOB_ID": "17", "SLURM_SUBMIT_DIR": str(folder),
+                       "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+        log = open(folder / "log", "w+")
+        self.addCleanup(log.close)
+        job = subprocess.Popen(["bash", str(script), "--checkpoint.keep", "3"], stdout=log, stderr=subprocess.STDOUT, env=environment,
+                               start_new_session=True)
+        self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+        self.wait_for_text(job, log.name, "step       2 ")
+        job.send_signal(signal.SIGUSR1)
+        self.assertEqual(job.wait(timeout=patient(120)), 75, pathlib.Path(log.name).read_text()[-3000:])
+        self.check_saved(directory, 2)
+        self.assertEqual((folder / "queued").read_text(), "requeue 17\n")
+        self.assertIn("keep = 3", (directory / "config.toml").read_text())
+        for options, words in ((["--launcher", "srun"], "--sbatch"), (["--sbatch", script, "--time-limit", "soon"], "--time-limit"),
+                               (["--sbatch", script, "--sweep", "batch"], "not for a sweep")):
+            self.assertIn(words, run("plan", self.config, *options, check=2).stderr)
+
     def test_of_options_given_twice_the_last_counts(self):
         self.train(self.folder / "twice", *QUICK, "--train.steps", 3, "--train.steps", 1)
         self.assertEqual(len(metrics(self.folder / "twice")), 1)

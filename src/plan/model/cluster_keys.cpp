@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/toml.hpp"
 #include "plan/model/cluster.hpp"
+#include "plan/model/job_facts.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -217,6 +218,13 @@ void add_first_keys(KeyTable& table) {
   add_link_keys("inside_node", &Cluster::inside_node, table);
   add_link_keys("between_nodes", &Cluster::between_nodes, table);
   table.add("link.between_nodes.per", false, set_share);
+  // Of jobs, not of plans: they are looked at and left to load_job_facts().
+  for (const std::string& name : job_keys()) {
+    table.add(name, false, [](Cluster&, const TomlEntry& entry) {
+      JobFacts checked;
+      set_job_key(entry, checked);
+    });
+  }
 }
 
 void add_second_keys(KeyTable& table) {

@@ -7,7 +7,7 @@
 namespace garonne::train {
 namespace {
 
-constexpr std::array<int, 3> handled = {SIGTERM, SIGINT, SIGUSR1};
+constexpr std::array<int, 3> handled = {SIGTERM, SIGINT, SIGUSR1};  // USR1 last
 // Handlers have no arguments of ours; lock-free atomics are what they may touch.
 std::atomic<int> requested{0};
 std::atomic<bool> by_launcher{false};
@@ -41,6 +41,8 @@ SignalGuard::SignalGuard(bool launched) {
 }
 
 SignalGuard::~SignalGuard() {
+  // A warning before a time limit may come when all is saved and the process about to end.
+  if (former.back().sa_handler == SIG_DFL) former.back().sa_handler = SIG_IGN;
   for (std::size_t i = 0; i < handled.size(); ++i) sigaction(handled[i], &former[i], nullptr);
 }
 

@@ -9,10 +9,10 @@ enum class StopRequest {
   AtOnce,     // a kill follows soon: the step in progress is abandoned
 };
 
-// Handles the signals while it lives and puts the former handlers back. One at a time a process.
-// A launcher of parallel programs kills its processes soon after SIGTERM and SIGINT, so `launched`
-// makes these AtOnce; else all three are AfterStep, and a second SIGINT ends the process as SIGINT
-// does.
+// Handles the signals while it lives, then puts the former handlers back, but ignores SIGUSR1 where
+// that would end the process. One at a time. A launcher of parallel programs kills its processes
+// soon after SIGTERM and SIGINT, so `launched` makes these AtOnce; else all three are AfterStep,
+// and a second SIGINT ends the process as SIGINT does.
 class SignalGuard {
  public:
   explicit SignalGuard(bool launched);

@@ -1,0 +1,125 @@
+#include "plan_job.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <type_traits>
+#include <variant>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/toml.hpp"
+#include "plan/job/job_script.hpp"
+#include "train/plans/grid_search.hpp"
+
+namespace garonne::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of a parameter: its number in float32 and two states.
+constexpr std::int64_t saved_bytes_per_element = 12;
+// Of a process beside its budget: code of libraries, MPI, readers.
+constexpr std::int64_t process_bytes = std::int64_t{1} << 30;
+
+std::string own_path() {
+  std::error_code error;
+  const fs::path path = fs::read_symlink("/proc/self/exe", error);
+  return error ? "garonne" : path.string();
+}
+
+std::int64_t given_minutes(const JobOptions& options, const plan::JobFacts& facts) {
+  if (options.time_limit.empty()) return 0;
+  const auto minutes = plan::parse_time_limit(options.time_limit);
+  if (!minutes) {
+    throw ConfigError("--time-limit", options.time_limit,
+                      "is no time limit of Slurm such as 45, 20:00:00 or 1-12");
+  }
+  if (facts.most_minutes > 0 && *minutes > facts.most_minutes) {
+    throw ConfigError(
+        "--time-limit", options.time_limit,
+        fmt::format("is more than the cluster's {}", plan::format_time_limit(facts.most_minutes)));
+  }
+  return *minutes;
+}
+
+// Those that were given for a plan are those of the training; what it found comes later and wins.
+std::vector<std::string> train_options(const JobOptions& options, const PlannedJob& planned) {
+  std::vector<std::string> result;
+  for (const auto& [key, value] : options.given) {
+    result.push_back("--" + key);
+    result.push_back(value);
+  }
+  result.insert(result.end(), planned.found.begin(), planned.found.end());
+  if (planned.on_gpus && planned.config.run.device != "cuda")
+    result.insert(result.end(), {"--run.device", "cuda"});
+  return result;
+}
+
+}  // namespace
+
+std::shared_ptr<JobOptions> add_job_options(CLI::App& command) {
+  const auto options = std::make_shared<JobOptions>();
+  CLI::Option* path = command.add_option(
+      "--sbatch", options->path,
+      "write a job script for Slurm there: the grid, the cluster's nodes, cores and network");
+  command
+      .add_option("--time-limit", options->time_limit,
+                  "of the job, as Slurm takes it; else by the planned seconds of all steps")
+      ->needs(path);
+  command
+      .add_option("--launcher", options->launcher,
+                  "srun (by PMIx) or mpirun [the cluster's, else srun]")
+      ->check(CLI::IsMember(plan::job_launchers()))
+      ->needs(path);
+  return options;
+}
+
+std::vector<std::string> options_of(const plan::GridCandidate& candidate) {
+  std::vector<std::string> options;
+  for (const TomlEntry& entry : parse_toml(train::keys_of(candidate), "grid")) {
+    options.push_back("--" + entry.key);
+    options.push_back(std::visit(
+        [](const auto& value) -> std::string {
+          if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::vector<double>>)
+            throw InternalError("no key of a grid is a list");
+          else
+            return fmt::format("{}", value);
+        },
+        entry.value));
+  }
+  return options;
+}
+
+std::string write_job(const JobOptions& options, const PlannedJob& planned) {
+  if (options.path.empty()) return "";
+  plan::JobScript job;
+  if (!options.cluster.empty()) job.facts = plan::load_job_facts(options.cluster);
+  if (!options.launcher.empty()) job.facts.launcher = options.launcher;
+  const RunConfig& config = planned.config;
+  job.name = fs::path(config.run.directory).lexically_normal().filename().string();
+  job.run_file = fs::absolute(options.run_file).lexically_normal().string();
+  job.options = train_options(options, planned);
+  job.garonne = own_path();
+  job.ranks = config.grid.data * config.grid.pipeline * config.grid.tensor;
+  job.ranks_on_node = planned.ranks_on_node;
+  const std::int64_t on_node = std::min(job.ranks, job.ranks_on_node);
+  job.threads = planned.threads;
+  if (config.run.threads == 0 && job.facts.cores > 0)
+    job.threads = static_cast<int>(std::max<std::int64_t>(1, job.facts.cores / on_node));
+  job.on_gpus = planned.on_gpus;
+  if (!job.on_gpus && config.memory.budget != RunConfig::automatic_budget)
+    job.memory_bytes = on_node * (planned.budget_bytes + process_bytes);
+  job.step_seconds = planned.step_seconds;
+  job.steps = config.train.steps;
+  job.checkpoint_bytes = planned.parameter_elements * saved_bytes_per_element / job.ranks;
+  job.minutes = given_minutes(options, job.facts);
+  const std::string text = plan::to_sbatch(job);
+  FileWriter file(options.path);
+  file.write(text.data(), text.size());
+  file.finish();
+  return fmt::format("job: sbatch {} ({} of {} ranks on each node, at most {})\n", options.path,
+                     job.ranks, on_node, plan::format_time_limit(plan::job_minutes(job)));
+}
+
+}  // namespace garonne::apps

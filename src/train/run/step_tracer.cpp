@@ -1,0 +1,67 @@
+#include "train/run/step_tracer.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/file.hpp"
+
+namespace garonne::train {
+namespace {
+
+// More in one file no viewer opens in reasonable time.
+constexpr int most_ranks = 64;
+// The first steps of a process are not like those that follow.
+constexpr std::int64_t steps_before = 2;
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+}  // namespace
+
+StepTracer::StepTracer(TraceWish wish, std::int64_t next_step, const plan::Program& program)
+    : wish_(std::move(wish)), program_(program) {
+  if (wish_.first_step == 0) wish_.first_step = next_step + steps_before;
+}
+
+bool StepTracer::take(std::int64_t step, std::chrono::system_clock::time_point begin,
+                      double seconds, const exec::StepOutputs& outputs, dist::Session& session) {
+  if (written_ || step < wish_.first_step) return false;
+  plan::TracedStep& traced = steps_.emplace_back();
+  traced.step = step;
+  traced.begin_seconds = std::chrono::duration<double>(begin.time_since_epoch()).count();
+  traced.seconds = seconds;
+  traced.measurements = outputs.measurements;
+  traced.live_bytes_below = outputs.live_bytes_below;
+  if (step + 1 < wish_.first_step + wish_.steps) return false;
+  write(session);
+  return true;
+}
+
+bool StepTracer::finish(dist::Session& session) {
+  if (written_ || steps_.empty()) return false;
+  write(session);
+  return true;
+}
+
+void StepTracer::write(dist::Session& session) {
+  written_ = true;
+  // Clocks of hosts differ by little; the earliest beginning is that of the trace.
+  constexpr double nanoseconds = 1e9;
+  const std::int64_t latest_negative = session.all_reduce_max(std::vector<std::int64_t>{
+      -static_cast<std::int64_t>(steps_.front().begin_seconds * nanoseconds)})[0];
+  for (auto& step : steps_)
+    step.begin_seconds += static_cast<double>(latest_negative) / nanoseconds;
+  const std::string events =
+      session.rank() < most_ranks ? plan::trace_events(program_, host_name(), steps_) : "";
+  const std::vector<std::string> of_ranks = session.gather(events);
+  session.agree([&] {
+    if (session.rank() == 0) write_file_durably(wish_.path, plan::trace_file(of_ranks));
+  });
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""Traces of steps, and what Prometheus collects."""
+import json
+import re
+import unittest
+
+from support import ProgramTest, metrics
+from trace_events import check_trace
+
+
+class TraceTest(ProgramTest):
+    def trace(self, name, *options, ranks=0, steps=6):
+        path = self.folder / f"{name}.json"
+        done = self.train(self.folder / name, "--train.steps", steps, "--trace", path, *options, ranks=ranks)
+        self.assertIn(f": {path}", done.stdout)
+        return json.loads(path.read_text()), self.folder / name
+
+    def test_a_window_of_steps_of_a_pipeline_with_data_ranks(self):
+        trace, directory = self.trace("grid", "--grid.data", 2, "--grid.pipeline", 2, "--trace-from", 3, "--trace-steps", 2, ranks=4)
+        processes = check_trace(trace)
+        self.assertEqual(sorted(processes), [0, 1, 2, 3])
+        for rank, events in processes.items():
+            program = json.loads((directory / f"program/rank_{rank}.json").read_text())
+            count = len(program["instructions"])
+            steps = [event["name"] for event in events if event.get("cat") == "step"]
+            self.assertEqual(steps, ["step 3", "step 4"])
+            compute = [event for event in events if event["ph"] == "X" and event["cat"] != "step"]
+            self.assertEqual(len(compute), 2 * count)
+            self.assertEqual([event["cat"] for event in compute], 2 * [one["operation"] for one in program["instructions"]])
+            beside = [one["lane"] for one in program["instructions"] if one["lane"] != "compute"]
+            self.assertEqual([event["cat"] for event in events if event["ph"] == "b"], 2 * beside)
+            self.assertTrue({"message", "collective"} <= set(beside))
+            counters = [event["args"]["device"] for event in events if event["ph"] == "C"]
+            self.assertEqual(len(counters), 2 * count)
+            # What the last step had live is what the Program says, and any step is like any other.
+            self.assertEqual(counters[count:], [one["measured_live_bytes"] for one in program["instructions"]])
+            for event in events:
+                if event["ph"] == "b" and event["cat"] == "message":
+                    self.assertGreater(event["args"]["bytes"], 0)
+
+    def test_by_default_the_first_steps_are_left_out_and_an_early_end_writes_what_there_is(self):
+        trace, _ = self.trace("default")
+        self.assertEqual([event["name"] for event in trace["traceEvents"] if event.get("cat") == "step"], ["step 3", "step 4", "step 5"])
+        trace, _ = self.trace("early", "--trace-steps", 100, steps=4)
+        check_trace(trace)
+        self.assertEqual([event["name"] for event in trace["traceEvents"] if event.get("cat") == "step"], ["step 3", "step 4"])
+        self.assertIn("--trace", self.train(self.folder / "alone", "--trace-steps", 2, check=2).stderr)
+
+
+class StateTest(ProgramTest):
+    def test_prometheus_reads_what_is_kept_for_it(self):
+        path = self.folder / "garonne.prom"
+        self.train(self.folder / "run", "--train.steps", 5, "--checkpoint.every", 2, "--prometheus", path)
+        lines = path.read_text().splitlines()
+        names = []
+        for help_line, type_line, sample in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
+            name = re.fullmatch(r"# HELP (garonne_[a-z_]+) \S.*", help_line)[1]
+            kind = re.fullmatch(rf"# TYPE {name} (gauge|counter)", type_line)[1]
+            self.assertEqual(kind == "counter", name.endswith("_total"))
+            self.assertRegex(sample, rf'{name}\{{run="[^"]+",version="[^"]+"\}} (NaN|[+-]Inf|-?[0-9.e+-]+)')
+            names.append(name)
+        self.assertEqual(len(names), len(set(names)))
+        text = path.read_text()
+        self.assertRegex(text, r"garonne_step\{.*\} 5\n")
+        self.assertRegex(text, r"garonne_saved_step\{.*\} 5\n")
+        self.assertRegex(text, rf"garonne_loss\{{.*\}} {metrics(self.folder / 'run')[-1]['loss']}\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
