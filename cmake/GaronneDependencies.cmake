@@ -79,6 +79,25 @@ garonne_plain_library(blosc blosc.h)
 garonne_plain_library(zstd zstd.h)
 garonne_require(ZLIB)
 
+# Expressions and normal forms of tokenizers. Neither comes with files for CMake everywhere.
+foreach(library IN ITEMS pcre2:pcre2.h:pcre2-8 utf8proc:utf8proc.h:utf8proc)
+  string(REPLACE ":" ";" library "${library}")
+  list(GET library 0 name)
+  list(GET library 1 header)
+  list(GET library 2 file)
+  string(TOUPPER ${name} upper)
+  find_path(GARONNE_${upper}_INCLUDE ${header})
+  find_library(GARONNE_${upper}_LIBRARY ${file})
+  mark_as_advanced(GARONNE_${upper}_INCLUDE GARONNE_${upper}_LIBRARY)
+  if(NOT GARONNE_${upper}_INCLUDE OR NOT GARONNE_${upper}_LIBRARY)
+    message(FATAL_ERROR "${name} was not found. ${garonne_setup_hint}")
+  endif()
+  add_library(garonne_${name} UNKNOWN IMPORTED)
+  set_target_properties(garonne_${name} PROPERTIES
+    IMPORTED_LOCATION "${GARONNE_${upper}_LIBRARY}"
+    INTERFACE_INCLUDE_DIRECTORIES "${GARONNE_${upper}_INCLUDE}")
+endforeach()
+
 # Fourier transforms and sparse factors of the data generators: headers alone. Eigen without its
 # few parts under the LGPL.
 find_path(GARONNE_POCKETFFT_INCLUDE pocketfft_hdronly.h HINTS "${GARONNE_DEPS}/pocketfft"

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/bytes.hpp"
@@ -11,10 +12,11 @@
 #include "base/printable.hpp"
 #include "command.hpp"
 #include "counts.hpp"
-#include "nn/gpt/gpt.hpp"
 #include "train/checkpoint/huggingface.hpp"
+#include "train/checkpoint/huggingface_import.hpp"
 #include "train/checkpoint/trained_model.hpp"
 #include "train/run/run_directory.hpp"
+#include "train/run/run_tokenizer.hpp"
 #include "train/workload/workload_kind.hpp"
 
 namespace garonne::apps {
@@ -82,6 +84,7 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
     std::string run;
     std::int64_t step = -1;
     std::vector<std::string> to;
+    std::string tokenizer;
   };
   CLI::App* command =
       checkpoint.add_subcommand("export", "write a model in another program's format");
@@ -94,6 +97,8 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
   command->add_option("--to", options->to, "format and folder, as: huggingface DIR")
       ->required()
       ->expected(2);
+  command->add_option("--tokenizer", options->tokenizer,
+                      "to write beside the model, in the place of the run's own");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "checkpoint export");
@@ -104,10 +109,74 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
       train::expect_model_of(train::text_kind(), kind, "--to", options->to[0]);
       const train::TrainedModel trained =
           train::open_trained_model(options->run, options->step, session);
-      train::export_huggingface(trained.config.model, trained.setup.facts.vocabulary,
-                                trained.setup.model, trained.state, options->to[1]);
-      fmt::print("step {} written to {} (config.json, model.safetensors)\n", trained.step,
-                 options->to[1]);
+      train::export_huggingface(
+          trained.config.model, trained.setup.facts.vocabulary, trained.setup.model, trained.state,
+          train::tokenizer_of_run(options->run, trained.setup.facts.tokenizer, options->tokenizer)
+              .get(),
+          options->to[1]);
+      fmt::print("step {} written to {} (model.safetensors, config.json and the tokenizer)\n",
+                 trained.step, options->to[1]);
+      return ExitCode::Done;
+    };
+  });
+}
+
+// A run directory at step 0, to be evaluated or trained on from.
+void import_model(const std::string& from, const std::string& output, dist::Session& session) {
+  std::error_code error;
+  if (std::filesystem::exists(output, error) && !std::filesystem::is_empty(output, error))
+    throw ConfigError("--output", output, "is there already and not empty");
+  RunConfig config;
+  config.model = train::huggingface_model_keys(from);
+  config.run.directory = output;
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  if (std::filesystem::exists(from + "/tokenizer.json", error) ||
+      std::filesystem::exists(from + "/vocab.json", error))
+    tokenizer = data::open_tokenizer(from);
+  train::DataFacts facts;
+  facts.vocabulary = config.model.vocabulary;
+  if (tokenizer) facts.tokenizer = tokenizer->name();
+  const train::TrainedModel made = train::initial_model(config, facts, session);
+  train::import_huggingface(from, made.setup.model, made.state);
+  train::prepare_run_directory(config);
+  if (tokenizer) train::save_tokenizer(output, *tokenizer);
+  train::Manifest manifest;
+  manifest.config = config_to_toml(config);
+  manifest.threads = 1;
+  manifest.products = nlohmann::json::object();
+  manifest.data = {{"path", ""},
+                   {"tokens", 0},
+                   {"vocabulary", facts.vocabulary},
+                   {"tokenizer", facts.tokenizer}};
+  train::save_checkpoint(output, made.setup.model, {}, made.state, manifest, train::Together());
+  const RunConfig::Model& keys = config.model;
+  fmt::print(
+      "{0} written, of a gpt with\n  [model]\n  layers = {1}\n  hidden = {2}\n  heads = {3}\n  "
+      "sequence = {4}\n  vocabulary = {5}\n  dropout = {6}\ntrain from it with these keys and "
+      "--init-from {0}\n",
+      train::checkpoint_path(output, 0), keys.layers, keys.hidden, keys.heads, keys.sequence,
+      keys.vocabulary, keys.dropout);
+}
+
+void add_import(CLI::App& checkpoint, Chosen& chosen) {
+  struct Options {
+    std::vector<std::string> from;
+    std::string output;
+  };
+  CLI::App* command = checkpoint.add_subcommand(
+      "import", "make a checkpoint of a model in another program's format");
+  const auto options = std::make_shared<Options>();
+  command->add_option("--from", options->from, "format and folder, as: huggingface DIR")
+      ->required()
+      ->expected(2);
+  command->add_option("--output", options->output, "run directory to make")->required();
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      expect_one_rank(session, "checkpoint import");
+      if (options->from[0] != "huggingface") {
+        throw ConfigError("--from", options->from[0], "is no known format; known is huggingface");
+      }
+      import_model(options->from[1], options->output, session);
       return ExitCode::Done;
     };
   });
@@ -116,11 +185,13 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
 }  // namespace
 
 void add_checkpoint(CLI::App& app, Chosen& chosen) {
-  CLI::App* command = app.add_subcommand("checkpoint", "look at, check and export checkpoints");
+  CLI::App* command =
+      app.add_subcommand("checkpoint", "look at, check, export and import checkpoints");
   command->require_subcommand(1);
   add_inspect(*command, chosen);
   add_verify(*command, chosen);
   add_export(*command, chosen);
+  add_import(*command, chosen);
 }
 
 }  // namespace garonne::apps

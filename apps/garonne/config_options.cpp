@@ -13,6 +13,16 @@ const std::vector<KeySpec>& keys_of_options() {
   return keys;
 }
 
+// The section of the key; what only one kind of model has stands by itself, behind it.
+std::string group_of(const KeySpec& key) {
+  const std::string section = key.name.substr(0, key.name.find('.'));
+  const std::size_t colon = key.help.find(':');
+  const std::string kinds = colon == std::string::npos ? "" : key.help.substr(0, colon);
+  const bool of_fields = kinds.find("fno") != std::string::npos || kinds == "fields" ||
+                         kinds.find("operator") != std::string::npos;
+  return of_fields ? section + ", of neural operators and fields" : section;
+}
+
 }  // namespace
 
 std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command) {
@@ -27,7 +37,7 @@ std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command) {
     command
         .add_option_function<std::string>(
             "--" + name, [given, name](const std::string& value) { (*given)[name] = value; }, help)
-        ->group(name.substr(0, name.find('.')))
+        ->group(group_of(key))
         ->type_name("");
   }
   return options;

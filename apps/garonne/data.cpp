@@ -9,6 +9,7 @@
 #include "data/tokens/text_converter.hpp"
 #include "data/tokens/token_file.hpp"
 #include "data/tokens/token_stream.hpp"
+#include "train/workload/text_workload.hpp"
 
 namespace garonne::apps {
 namespace {
@@ -21,8 +22,13 @@ void add_text(CLI::App& data, Chosen& chosen) {
   command->add_option("--validation", conversion->validation_inputs,
                       "whole text files set aside for validation");
   command->add_option("--output", conversion->output, "tokens file to write")->required();
-  command->add_option("--tokenizer", conversion->tokenizer, "how text becomes tokens")
-      ->capture_default_str();
+  command
+      ->add_option("--tokenizer", conversion->tokenizer,
+                   "how text becomes tokens: byte, a tokenizer.json of Hugging Face, or GPT-2's "
+                   "vocab.json with merges.txt beside it")
+      ->option_text("byte | FILE");
+  command->add_option("--threads", conversion->threads, "that encode [one a core]")
+      ->check(count(1, 1024));
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "data text");
@@ -43,23 +49,17 @@ void add_batch(CLI::App& data, Chosen& chosen) {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "data batch");
       const RunConfig loaded = config->load();
-      const data::TokenFileInfo info = data::inspect_token_file(loaded.data.path);
+      const data::TokenSamples training = train::training_samples(loaded);
       const std::int64_t sequence = loaded.model.sequence;
-      const std::int64_t windows = data::windows(info.tokens, sequence);
-      if (windows < 1) {
-        throw ConfigError(
-            "model.sequence", fmt::format("{}", sequence),
-            fmt::format("is longer than the {} tokens of {}", info.tokens, loaded.data.path));
-      }
-      const data::SampleOrder order(windows, static_cast<std::uint64_t>(loaded.train.seed),
+      const data::SampleOrder order(training.samples(),
+                                    static_cast<std::uint64_t>(loaded.train.seed),
                                     data::shuffle_block(sequence));
       const auto samples = order.step_samples(*step, loaded.train.global_batch);
       if (!*json) {
         fmt::print("step {}: samples {}\n", *step, fmt::join(samples, " "));
         return ExitCode::Done;
       }
-      const data::MicroBatch batch =
-          data::read_micro_batch(loaded.data.path, data::training_dataset, sequence, samples);
+      const data::MicroBatch batch = data::read_micro_batch(training, samples);
       nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
       nlohmann::ordered_json targets = nlohmann::ordered_json::array();
       for (std::size_t i = 0; i < samples.size(); ++i) {

@@ -7,14 +7,17 @@
 #include "command.hpp"
 #include "data/fields/field_inspect.hpp"
 #include "data/hdf5/hdf5.hpp"
+#include "data/tokens/foreign_tokens.hpp"
 #include "data/tokens/token_file.hpp"
 
 namespace garonne::apps {
 namespace {
 
-// A file that says what it is says so in its attribute `format`; files of fields, which others
-// write, do not, but for forecasts.
-bool says_its_format(const std::string& path) {
+// Tokens: by their names those of other programs; ours say what they are in their attribute
+// `format`, which files of fields, which others write, do not
+// have, but for forecasts.
+bool holds_tokens(const std::string& path) {
+  if (data::find_foreign_tokens(path)) return true;
   if (!std::filesystem::is_regular_file(path)) return false;
   const data::Hdf5File file = data::Hdf5File::open(path);
   return file.has_attribute("format") && file.string_attribute("format") != "garonne.forecast";
@@ -44,11 +47,19 @@ std::shared_ptr<data::FieldQuery> add_query_options(CLI::App& command) {
 
 void inspect_tokens(const std::string& path, bool verify, bool json) {
   const data::TokenFileInfo info = data::inspect_token_file(path);
-  if (verify) data::verify_token_file(path, /*show_progress=*/true);
+  const std::int64_t largest =
+      verify ? data::verify_token_file(path, /*show_progress=*/true) : std::int64_t{-1};
   if (json) {
-    fmt::print("{}\n", data::token_file_json(info).dump(2));
-  } else {
-    fmt::print("{}", data::describe(info));
+    nlohmann::json facts = data::token_file_json(info);
+    if (verify) facts["largest_token"] = largest;
+    fmt::print("{}\n", facts.dump(2));
+    return;
+  }
+  fmt::print("{}", data::describe(info));
+  if (verify) {
+    fmt::print("  read        all {} tokens{}; the largest is {}\n",
+               info.tokens + info.validation_tokens,
+               info.checksummed ? ", and their checksums fit" : "", largest);
   }
 }
 
@@ -67,7 +78,7 @@ void add_data_inspect(CLI::App& data, Chosen& chosen) {
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "data inspect");
-      if (says_its_format(query->path)) {
+      if (holds_tokens(query->path)) {
         inspect_tokens(query->path, *full, *json);
         return ExitCode::Done;
       }

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <iostream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/file.hpp"
 #include "base/key_limits.hpp"
 #include "command.hpp"
 #include "counts.hpp"
@@ -10,17 +13,24 @@
 #include "train/checkpoint/trained_model.hpp"
 #include "train/evaluation/evaluation.hpp"
 #include "train/run/run_directory.hpp"
+#include "train/run/run_tokenizer.hpp"
 #include "train/workload/workload_kind.hpp"
 
 namespace garonne::apps {
 namespace {
 
+constexpr std::int64_t most_prompt_bytes = std::int64_t{1} << 24;
+
 struct EvalOptions {
   std::string run;
   std::int64_t step = -1;
   std::string prompt;
+  std::string tokenizer;
+  std::string prompt_file;  // or "-"
   std::int64_t tokens = 400;
-  double temperature = 0.8;
+  train::Sampling sampling;
+  std::vector<std::string> stop_texts;
+  std::int64_t continuations = 1;
   std::uint64_t seed = 1;
   FieldEvalOptions fields;
   bool json = false;
@@ -84,6 +94,19 @@ void evaluate_loss(train::TrainedModel& trained, const train::Workload& workload
              prediction.peak_bytes);
 }
 
+// A whole file, or the standard input for "-". The line break that ends a file is no part of it.
+std::string read_prompt(const std::string& path) {
+  std::string text;
+  if (path == "-") {
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  } else {
+    text = read_given_file(path, "give a file of text, or - for the standard input",
+                           most_prompt_bytes);
+  }
+  if (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
 ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session& session) {
   const bool quiet = options.json || session.rank() != 0;
   train::TrainedModel trained = train::open_trained_model(options.run, options.step, session);
@@ -93,6 +116,20 @@ ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session&
     workload = train::open_workload(trained.config);
   });
   dist::agree_on(session, [&] { return workload->contents(); });
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  std::string prompt = options.prompt;
+  session.agree([&] {
+    if (!given.generate) return;
+    if (!options.prompt_file.empty() && session.rank() == 0)
+      prompt = read_prompt(options.prompt_file);
+    tokenizer =
+        train::tokenizer_of_run(options.run, trained.setup.facts.tokenizer, options.tokenizer);
+    if (!tokenizer) {
+      throw ConfigError("--generate", options.prompt,
+                        "wants a tokenizer, and the files of tokens that the run was trained on "
+                        "name none: give --tokenizer FILE");
+    }
+  });
   nlohmann::ordered_json result = {{"run", options.run}, {"step", trained.step}};
   std::optional<FieldEval> fields;
   if (const auto* found = dynamic_cast<const train::FieldWorkload*>(workload.get())) {
@@ -103,12 +140,22 @@ ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session&
   if (session.rank() != 0) return ExitCode::Done;
   if (given.generate) {
     // A token follows from those before it: nothing that ranks could share.
-    const std::string text = train::generate(
-        trained.setup, {options.prompt, options.tokens, options.temperature, options.seed},
-        trained.setup.facts.tokenizer, trained.machine(), trained.budget_bytes);
-    result["prompt"] = options.prompt;
-    result["generated"] = text;
-    if (!options.json) fmt::print("{}{}\n", options.prompt, text);
+    const std::vector<std::string> texts =
+        train::generate(trained.setup,
+                        {.prompt = prompt,
+                         .tokens = options.tokens,
+                         .sampling = options.sampling,
+                         .seed = options.seed,
+                         .stop_texts = options.stop_texts,
+                         .continuations = options.continuations},
+                        *tokenizer, trained.machine(), trained.budget_bytes);
+    result["prompt"] = prompt;
+    result["generated"] = texts.front();
+    if (texts.size() > 1) result["continuations"] = texts;
+    for (std::size_t i = 0; !options.json && i < texts.size(); ++i) {
+      if (texts.size() > 1) fmt::print("--- {} of {}\n", i + 1, texts.size());
+      fmt::print("{}{}\n", prompt, texts[i]);
+    }
   }
   // A model in its first steps makes bytes that are no UTF-8.
   if (options.json) {
@@ -133,11 +180,39 @@ void add_eval(CLI::App& app, Chosen& chosen) {
       ->check(count(0, most_steps));
   const CLI::Option* generate =
       command->add_option("--generate", options->prompt, "continue this text");
+  command->add_option("--tokenizer", options->tokenizer,
+                      "for --generate, in the place of the run's own: byte, or a tokenizer.json");
   command->add_option("--tokens", options->tokens, "how many tokens to generate")
       ->check(count(0))
       ->capture_default_str();
-  command->add_option("--temperature", options->temperature, "of sampling")
-      ->check(CLI::Range(1e-3, 100.0))
+  CLI::Option* from_file =
+      command
+          ->add_option("--generate-from", options->prompt_file,
+                       "continue what is in this file; - is the standard input")
+          ->option_text("FILE | -");
+  from_file->excludes(command->get_option("--generate"));
+  train::Sampling& sampling = options->sampling;
+  command->add_option("--temperature", sampling.temperature, "of sampling; 0 = the likeliest token")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  command
+      ->add_option("--top-k", sampling.top_k, "sample from so many of the likeliest tokens [all]")
+      ->check(count());
+  command
+      ->add_option("--top-p", sampling.top_p,
+                   "sample from the fewest tokens that are so likely together [1]")
+      ->check(CLI::Range(1e-6, 1.0));
+  command
+      ->add_option("--repetition-penalty", sampling.repetition_penalty,
+                   "makes tokens that were there less likely; 1 = no difference")
+      ->check(CLI::Range(0.01, 100.0))
+      ->capture_default_str();
+  command
+      ->add_option("--stop", options->stop_texts, "end a continuation before this text; repeatable")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--continuations", options->continuations, "how many of the same text")
+      ->check(count(1, 10000))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "of sampling")->capture_default_str();
   FieldEvalOptions& fields = options->fields;
@@ -191,7 +266,7 @@ void add_eval(CLI::App& app, Chosen& chosen) {
   command->add_flag("--json", options->json, "print JSON");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
-      Given given{generate->count() > 0, {}};
+      Given given{generate->count() + from_file->count() > 0, {}};
       for (const CLI::Option* option : of_fields) {
         if (option->count() > 0 && given.of_fields.empty()) given.of_fields = option->get_name();
       }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "base/version.hpp"
 #include "command.hpp"
 #include "exec/gpu_library.hpp"
+#include "help.hpp"
 
 namespace garonne::apps {
 namespace {
@@ -28,6 +30,41 @@ const CLI::App& chosen_command(const CLI::App& app, const std::vector<std::strin
   return *command;
 }
 
+// Keys by the names that nanoGPT, Megatron-LM and transformers give them; empty: none is known.
+std::string known_elsewhere(const std::string& name) {
+  static const std::map<std::string, std::string> names = {
+      {"lr", "optimizer.learning_rate"},
+      {"min_lr", "optimizer.minimum_learning_rate"},
+      {"wd", "optimizer.weight_decay"},
+      {"warmup_iters", "optimizer.warmup_steps"},
+      {"grad_clip", "optimizer.clip_norm"},
+      {"n_layer", "model.layers"},
+      {"num_layers", "model.layers"},
+      {"n_head", "model.heads"},
+      {"num_attention_heads", "model.heads"},
+      {"n_embd", "model.hidden"},
+      {"hidden_size", "model.hidden"},
+      {"d_model", "model.hidden"},
+      {"block_size", "model.sequence"},
+      {"seq_length", "model.sequence"},
+      {"vocab_size", "model.vocabulary"},
+      {"batch_size", "train.micro_batch"},
+      {"micro_batch_size", "train.micro_batch"},
+      {"global_batch_size", "train.global_batch"},
+      {"max_iters", "train.steps"},
+      {"train_iters", "train.steps"},
+      {"dtype", "train.precision"},
+      {"output_dir", "run.directory"},
+      {"out_dir", "run.directory"},
+      {"save_interval", "checkpoint.every"},
+      {"eval_interval", "evaluation.every"},
+      {"log_interval", "log-every"}};
+  std::string plain = name;
+  std::replace(plain.begin(), plain.end(), '-', '_');
+  const auto found = names.find(plain);
+  return found == names.end() ? "" : found->second;
+}
+
 // The nearest of what could stand there, or what ends in the same word, as --train.learning_rate
 // for
 // --optimizer.learning_rate; empty where nothing is near.
@@ -38,18 +75,21 @@ std::string suggestion(const CLI::App& command, const std::string& word) {
     return nearest_word(word, known);
   }
   const auto last = [](const std::string& name) {
-    return name.substr(name.find_last_of(".-") + 1);
+    const std::size_t dot = name.find_last_of('.');
+    return name.substr(dot != std::string::npos ? dot + 1 : name.find_first_not_of('-'));
   };
+  // What others call it.
+  const std::string usual = known_elsewhere(last(word));
   std::string alike;
   for (const CLI::Option* option : command.get_options()) {
     for (const auto& name : option->get_lnames()) {
       known.push_back("--" + name);
-      if (last(name) == last(word)) alike = known.back();
+      if (last(name) == last(word) || name == usual) alike = known.back();
     }
   }
   if (std::find(known.begin(), known.end(), word) != known.end()) return "";
-  const std::string near = nearest_word(word, known);
-  return near.empty() ? alike : near;
+  if (!alike.empty()) return alike;
+  return nearest_word(word, known);
 }
 
 // What CLI11 says, with the nearest known word for what it did not know.
@@ -63,8 +103,16 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
   if (no_command) {
     message = words[0] + " is no command";
   } else if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    // CLI11 names them from the last to the first.
+    std::vector<std::string> left = app.remaining(true);
     message = "not expected:";
-    for (const std::string& left : app.remaining(true)) message += " " + printable(left);
+    for (const std::string& given : words) {
+      const auto found = std::find(left.begin(), left.end(), given);
+      if (found == left.end()) continue;
+      left.erase(found);
+      message += " " + printable(given);
+    }
+    for (const std::string& other : left) message += " " + printable(other);
   }
   for (const auto& word : words) {
     const std::string name = word.substr(0, word.find('='));
@@ -76,13 +124,23 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
 }
 
 ExitCode run(int argc, char** argv, dist::Session& session) {
-  CLI::App app("Trains models that do not fit: a program for every rank within a budget of bytes.",
-               "garonne");
+  CLI::App app(
+      "Trains language models (GPT) and neural operators of fields (FNO, AFNO, SFNO) on processors "
+      "and GPUs, within a budget of bytes that holds: a program for every rank, planned and proved "
+      "before anything runs.",
+      "garonne");
+  app.formatter(help_formatter());
   app.footer(
       "Exit codes: 0 done, 2 usage, 3 no plan fits the budget, 4 communication, 5 data or "
       "checkpoint,\n"
       "6 refused while running, 75 stopped on request after a checkpoint, 128+n killed by signal "
-      "n.");
+      "n.\n\n"
+      "Examples:\n"
+      "  garonne data text corpus.txt --tokenizer tokenizer.json --output corpus.h5\n"
+      "  garonne plan run.toml --ranks 8\n"
+      "  mpirun -n 2 garonne train run.toml --grid.data 2 --memory.budget 4GiB\n"
+      "  garonne eval runs/first --generate \"Once upon a time\"\n"
+      "  garonne report runs/first");
   app.set_version_flag("--version", version_text);
   app.require_subcommand(1);
   // Whoever adds to a command that a script makes up wins; commands take this over.
@@ -104,6 +162,7 @@ ExitCode run(int argc, char** argv, dist::Session& session) {
   bool done = false;
   session.agree([&] {
     try {
+      if (argc == 1) throw CLI::CallForHelp();
       app.parse(argc, argv);
     } catch (const CLI::Success& shown) {
       // --help and --version arrive as exceptions of the parser.

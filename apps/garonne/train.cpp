@@ -21,6 +21,15 @@ void add_train(CLI::App& app, Chosen& chosen) {
   command->add_option(
       "--gradients", options->gradients_directory,
       "where to write the gradients of the first step, before clipping, as a checkpoint");
+  command->add_option(
+      "--init-from", options->init_from,
+      "a checkpoint, or a run directory: a new run starts with its parameters, and with an "
+      "optimizer and data of its own");
+  command
+      ->add_option("--log-every", options->log_every,
+                   "print every so many steps; metrics.jsonl has each of them")
+      ->check(count())
+      ->capture_default_str();
   constexpr std::int64_t most_traced = 1000;
   CLI::Option* trace = command->add_option(
       "--trace", options->trace.path,

@@ -136,14 +136,17 @@ std::vector<KeySpec> operator_keys() {
 
 std::vector<KeySpec> data_keys() {
   return {
-      text_key("data.path", GARONNE_MEMBER(data, path), {},
-               "text: tokens file (HDF5), made by `garonne data text`; fields: a file, a folder "
-               "or a pattern with * of files that `garonne data inspect` understands"),
+      text_key(
+          "data.path", GARONNE_MEMBER(data, path), {},
+          "text: tokens made by `garonne data text`, or by llm.c, nanoGPT (.bin) or Megatron "
+          "(.idx), or several in proportions as 0.7*first.idx, 0.3*second.bin; fields: a file, "
+          "a folder or a pattern with * of files that `garonne data inspect` understands"),
       text_key("data.period", GARONNE_MEMBER(data, period), {},
                "fields: dates that are trained on, as 1860/1999 or 2000-03-01/; none = all"),
       text_key("data.validation", GARONNE_MEMBER(data, validation), {},
-               "fields: files of the same kind that are not trained on; none = no validation, or "
-               "data.path where there is a data.validation_period"),
+               "files of the same kind that are not trained on; none = text: the validation tokens "
+               "of data.path; fields: no validation, or data.path where there is a "
+               "data.validation_period"),
       text_key("data.validation_period", GARONNE_MEMBER(data, validation_period), {},
                "fields: dates of the validation; none = all"),
       text_key("data.layout", GARONNE_MEMBER(data, layout), {},

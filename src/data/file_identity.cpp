@@ -9,6 +9,7 @@
 #include "base/hash.hpp"
 #include "data/hdf5/hdf5.hpp"
 #include "data/layouts/field_layout.hpp"
+#include "data/tokens/foreign_tokens.hpp"
 #include "data/tokens/token_file.hpp"
 #include "data/zarr/zarr_store.hpp"
 
@@ -110,6 +111,7 @@ FileIdentity identify_store(const std::string& path, const std::set<std::string>
 }  // namespace
 
 FileIdentity identify_token_file(const std::string& path) {
+  if (const auto foreign = find_foreign_tokens(path)) return {path, identity_of(*foreign)};
   const Hdf5File file = Hdf5File::open_again(path);
   std::vector<std::string> datasets = {training_dataset};
   if (file.has_dataset(validation_dataset)) datasets.emplace_back(validation_dataset);

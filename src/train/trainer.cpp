@@ -26,9 +26,11 @@
 #include "train/run/prometheus_file.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/run/run_lock.hpp"
+#include "train/run/run_tokenizer.hpp"
 #include "train/saver.hpp"
 #include "train/setup/cluster.hpp"
 #include "train/setup/lower_tiers.hpp"
+#include "train/setup/model_operations.hpp"
 #include "train/setup/planning.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/setup/run_device.hpp"
@@ -69,6 +71,38 @@ class GiveUp {
   bool dismissed_ = false;
 };
 
+// A model knows the tokens that it was trained on.
+void expect_same_tokenizer(const Manifest& manifest, const Workload& workload,
+                           const std::string& path) {
+  if (!manifest.data.is_object()) return;
+  const std::string saved = manifest.data.value("tokenizer", std::string());
+  const std::string& given = workload.facts().tokenizer;
+  if (saved.empty() || saved == given) return;
+  throw ConfigError("data.path", path,
+                    fmt::format("has tokens of the tokenizer {}, and the checkpoint was trained on "
+                                "those of {}; make the data with the run's tokenizer",
+                                given, saved));
+}
+
+// A verified checkpoint: `path` itself, or the newest of a run directory.
+StartingPoint initial_point(const std::string& path) {
+  StartingPoint point;
+  std::error_code error;
+  point.checkpoint = path;
+  if (!std::filesystem::exists(path + "/manifest.json", error)) {
+    const auto steps = list_checkpoints(path);
+    if (steps.empty()) {
+      throw ConfigError("--init-from", path,
+                        "is neither a checkpoint nor a run directory that has one; `garonne "
+                        "checkpoint import` makes one of a model of Hugging Face");
+    }
+    point.checkpoint = checkpoint_path(path, steps.back());
+  }
+  point.manifest = verify_checkpoint(point.checkpoint);
+  point.step = point.manifest.step;
+  return point;
+}
+
 class Trainer {
  public:
   Trainer(const RunConfig& config, dist::Session& session, const TrainOptions& options)
@@ -81,14 +115,17 @@ class Trainer {
   void warn(const std::string& text) const { say("warning: " + text + "\n"); }
   void prepare();
   void plan();
+  void load_initial();
   void make_state();
   void watch_waits();
   void begin();
   exec::StepOutputs run_step(std::int64_t step);
   std::optional<double> validate();
   StepMetrics metrics_of(const exec::StepOutputs& outputs, std::int64_t step, double seconds) const;
+  double seconds_left(std::int64_t step) const;
   bool train_step(std::int64_t step);
   void show_state(bool now);
+  void save(std::int64_t step);
   void write_programs() const;
   void say_note();
   void say_summary();
@@ -106,8 +143,9 @@ class Trainer {
   std::int64_t budget_ = 0;
   std::unique_ptr<Workload> workload_;
   StartingPoint start_;
-  Setup whole_;  // of all stages
-  Setup setup_;  // of this rank's stage
+  StartingPoint initial_;  // where the parameters of a new run come from; else empty
+  Setup whole_;            // of all stages
+  Setup setup_;            // of this rank's stage
   Choice choice_;
   plan::Program program_;
   plan::CostTable costs_;  // of this model's nodes
@@ -134,6 +172,7 @@ class Trainer {
   std::optional<Saver> saver_;
   exec::StepOutputs outputs_;  // of the last step
   std::vector<double> step_seconds_;
+  double operations_of_rank_ = 0;  // of the model in a step, the mean over ranks
   bool stopping_ = false;
   std::unique_ptr<Progress> bar_;
   std::unique_ptr<StopWatch> stop_;         // its thread uses the others
@@ -178,7 +217,14 @@ void Trainer::prepare() {
   session_.agree([&] {
     start_ = find_starting_point(as_saved, [&](const std::string& text) { warn(text); });
   });
+  session_.agree([&] {
+    expect_same_tokenizer(start_.manifest, *workload_, config_.data.path);
+    if (options_.init_from.empty() || !start_.checkpoint.empty()) return;
+    initial_ = initial_point(options_.init_from);
+    expect_same_tokenizer(initial_.manifest, *workload_, config_.data.path);
+  });
   dist::agree_on(session_, [&] { return checkpoint_facts(start_); });
+  dist::agree_on(session_, [&] { return checkpoint_facts(initial_); });
   session_.set_coordinates(to_string(setup_.grid.coordinates_of(session_.rank())));
   validation_micro_batches_ =
       validation_micro_batches(config_, workload_->samples(Part::Validation));
@@ -240,6 +286,13 @@ void Trainer::watch_waits() {
   });
 }
 
+// Parameters alone: the optimizer begins anew.
+void Trainer::load_initial() {
+  if (initial_.checkpoint.empty()) return;
+  load_checkpoint(initial_.checkpoint, initial_.manifest, setup_.model, {}, state_,
+                  initial_.manifest.tensors.size());
+}
+
 void Trainer::make_state() {
   optimizer_ = optim::make_optimizer(config_);
   tier_ = device_->make_tier(program_.budget_bytes());
@@ -251,13 +304,22 @@ void Trainer::make_state() {
   }
   session_.agree([&] { disk_ = make_disk_tier(setup_, program_, state_); });
   session_.agree([&] {
-    if (start_.checkpoint.empty()) return;
+    if (start_.checkpoint.empty()) {
+      load_initial();
+      return;
+    }
     load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->states(), state_,
                     whole_.model.graph.parameters.size() * (1 + optimizer_->states().size()));
   });
   {
     const exec::DeviceScope scope(*tier_);
     exec::gather_parameters(state_, axes_->data());
+  }
+  if (!initial_.checkpoint.empty()) {
+    say(fmt::format("starts from the parameters of {} (step {})\n", initial_.checkpoint,
+                    initial_.step));
+  } else if (!options_.init_from.empty()) {
+    say("note: the run goes on, so --init-from is not looked at\n");
   }
   if (!start_.checkpoint.empty()) {
     say(fmt::format("continuing from {} (step {} of {})\n", start_.checkpoint, start_.step,
@@ -276,6 +338,8 @@ void Trainer::make_state() {
     if (!first_rank_) return;
     lock_->check();
     prepare_run_directory(config_);
+    if (const auto tokenizer = workload_->tokenizer())
+      save_tokenizer(config_.run.directory, *tokenizer);
     keeper_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
     if (!start_.checkpoint.empty()) keeper_->started_from(start_.step);
     const nlohmann::ordered_json choices = {{"format", "garonne.choices"},
@@ -339,7 +403,28 @@ StepMetrics Trainer::metrics_of(const exec::StepOutputs& outputs, std::int64_t s
   metrics.item = workload_->item();
   metrics.peak_bytes = outputs.peak_bytes;
   metrics.planned_peak_bytes = largest_planned_peak_;
+  metrics.time =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  if (costs_.product_roof > 0)
+    metrics.utilisation = operations_of_rank_ / metrics.seconds / costs_.product_roof;
   return metrics;
+}
+
+// As the median of the last steps went.
+double Trainer::seconds_left(std::int64_t step) const {
+  constexpr std::ptrdiff_t most = 64;
+  const auto count = std::min(most, static_cast<std::ptrdiff_t>(step_seconds_.size()));
+  std::vector<double> seconds(step_seconds_.end() - count, step_seconds_.end());
+  const auto median = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), median, seconds.end());
+  return *median * static_cast<double>(config_.train.steps - step);
+}
+
+void Trainer::save(std::int64_t step) {
+  const auto start = Clock::now();
+  saver_->save(step);
+  say(fmt::format("step {:>7}  checkpoint {} ({:.1f} s)\n", step,
+                  checkpoint_path(config_.run.directory, step), seconds_since(start)));
 }
 
 void Trainer::write_programs() const {
@@ -424,6 +509,11 @@ void Trainer::begin() {
   stop_->begin_training(std::move(watched));
   if (first_rank_) bar_ = std::make_unique<Progress>("train", config_.train.steps);
   say_note();
+  double operations = 0;
+  for (const double mine : session_.all_gather(
+           std::vector<double>{declared_operations(setup_.model.graph) * program_.micro_batches}))
+    operations += mine;
+  operations_of_rank_ = operations / session_.size();
   say(fmt::format("ready after {:.2f} s\n", seconds_since(started_)));
 }
 
@@ -457,9 +547,12 @@ bool Trainer::train_step(std::int64_t step) {
   metrics.data_seconds = static_cast<double>(together[2]) / nanoseconds;
   if (tracer_ && tracer_->take(step, traced_from, seconds_since(start), outputs_, session_))
     say(fmt::format("trace of {} steps: {}\n", tracer_->traced(), tracer_->path()));
-  say(step_text(metrics));
   say_note();
   const bool last = step == config_.train.steps || stopping_;
+  // The first steps tell whether a run goes as it should.
+  constexpr std::int64_t always_told = 3;
+  if (last || step % options_.log_every == 0 || step - start_.step <= always_told)
+    say(step_text(metrics, config_.train.steps, seconds_left(step)));
   const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;
   const auto before_validation = Clock::now();
   if (due || last) metrics.validation_loss = validate();
@@ -480,7 +573,7 @@ bool Trainer::train_step(std::int64_t step) {
   });
   if (last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0)) {
     const auto before_saving = Clock::now();
-    saver_->save(step);
+    save(step);
     gauges_.checkpoint_seconds += seconds_since(before_saving);
   }
   if (bar_) bar_->advance_to(step);
@@ -504,6 +597,7 @@ ExitCode Trainer::end() {
     if (first_rank_) show_state(true);
   });
   say_summary();
+  say(end_text(config_, running_step_, seconds_since(started_), workload_->item() == token_item));
   const bool done = running_step_ == config_.train.steps;
   session_.agree([&] {
     if (first_rank_ && stopping_ && !done) note_stopped(config_.run.directory, running_step_);
@@ -521,6 +615,7 @@ ExitCode Trainer::run() {
   stop_ = std::make_unique<StopWatch>(session_, config_.run.directory, [this] {
     if (lock_) lock_->let_go();
   });
+  say(first_text(config_, session_.size()));
   say(stop_->how_to_stop());
   prepare();
   if (start_.step >= config_.train.steps) {

@@ -21,6 +21,11 @@ struct TrainOptions {
   // What Prometheus collects, written again with each step but not more than once a second; empty =
   // nothing is.
   std::string prometheus_file;
+  // A checkpoint, or a run directory with one, whose parameters a new run starts with; the
+  // optimizer and the data are its own. Empty = from the seed. Not looked at where a run goes on.
+  std::string init_from;
+  // A line for every so many steps, besides the first few and the last; 1 = for each.
+  std::int64_t log_every = 1;
 };
 
 // Trains as configured; collective over all ranks. Returns Done, or Requeue when it stopped on

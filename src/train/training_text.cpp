@@ -94,15 +94,36 @@ std::string start_text(const PlannedTraining& planned) {
   return text;
 }
 
-std::string step_text(const StepMetrics& metrics) {
-  constexpr double mebibyte = 1048576.0;
-  return fmt::format(
-      "step {:>7}  loss {:>8.4f}  norm {:>8.3f}  lr {:.2e}  {:>8.1f} ms  {:>9.0f} "
-      "{}/s  peak {:.2f}/{:.2f} MiB\n",
-      metrics.step, metrics.loss, metrics.gradient_norm, metrics.learning_rate,
-      1e3 * metrics.seconds, metrics.items_per_second, metrics.item,
-      static_cast<double>(metrics.peak_bytes) / mebibyte,
-      static_cast<double>(metrics.planned_peak_bytes) / mebibyte);
+std::string first_text(const RunConfig& config, int ranks) {
+  return fmt::format("run       {} · {} · {} steps · {} rank{}\n", config.run.directory,
+                     config.model.kind, config.train.steps, ranks, ranks == 1 ? "" : "s");
+}
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::llround(std::max(seconds, 0.0)));
+  constexpr std::int64_t day = 86400;
+  const std::string clock =
+      fmt::format("{}:{:02}:{:02}", whole % day / 3600, whole / 60 % 60, whole % 60);
+  return whole < day ? clock : fmt::format("{} d {}", whole / day, clock);
+}
+
+std::string step_text(const StepMetrics& metrics, std::int64_t steps, double seconds_left) {
+  std::string text = fmt::format(
+      "step {:>7}/{}  loss {:>8.4f}  norm {:>8.3f}  lr {:.2e}  {:>8.1f} ms  {:>9.0f} {}/s",
+      metrics.step, steps, metrics.loss, metrics.gradient_norm, metrics.learning_rate,
+      1e3 * metrics.seconds, metrics.items_per_second, metrics.item);
+  if (metrics.utilisation > 0) text += fmt::format("  mfu {:4.1f} %", 100 * metrics.utilisation);
+  if (seconds_left >= 0) text += "  left " + duration_text(seconds_left);
+  return text + "\n";
+}
+
+std::string end_text(const RunConfig& config, std::int64_t step, double seconds, bool of_text) {
+  const std::string& run = config.run.directory;
+  std::string text =
+      fmt::format("step {} of {} after {}\n", step, config.train.steps, duration_text(seconds));
+  text += fmt::format("next      garonne report {0} · garonne eval {0}{1}\n", run,
+                      of_text ? " --generate TEXT" : "");
+  return text;
 }
 
 std::string summary_text(const std::vector<PeakBytes>& peaks, std::int64_t budget_bytes,

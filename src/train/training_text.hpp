@@ -31,8 +31,18 @@ struct PlannedTraining {
 // Some lines: version, model, data, grid, products, plan.
 std::string start_text(const PlannedTraining& planned);
 
-// A line.
-std::string step_text(const StepMetrics& metrics);
+// The first line, before anything is read or measured.
+std::string first_text(const RunConfig& config, int ranks);
+
+// As 0:07:31, or 3 d 04:10:00 from a day on.
+std::string duration_text(double seconds);
+
+// A line. `seconds_left`: of the steps to come, as those before went; below 0 where that is not
+// known.
+std::string step_text(const StepMetrics& metrics, std::int64_t steps, double seconds_left);
+
+// What was done in `seconds`, and what can be done next.
+std::string end_text(const RunConfig& config, std::int64_t step, double seconds, bool of_text);
 
 // The largest bytes of one rank over a whole run, validation included.
 struct PeakBytes {

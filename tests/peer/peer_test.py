@@ -7,24 +7,9 @@ gradient norms and the weights after ten steps: GPT in float32 and in float64, L
 Hugging Face's norms compute. Needs the environment that
 `scripts/bench --environment-only` makes, as scripts/test --peer does.
 """
-import os
-import pathlib
 import sys
 
-ENVIRONMENT = pathlib.Path(os.environ["GARONNE_SOURCE"]) / ".deps" / "bench-python"
-
-
-def enter_environment():
-    """Starts this script again with the Python that has PyTorch."""
-    if pathlib.Path(sys.prefix).resolve() == ENVIRONMENT.resolve():
-        return
-    # The list of wheels is written when all of them are there.
-    if not (ENVIRONMENT / "garonne-wheels.txt").exists():
-        sys.exit(".deps/bench-python has no PyTorch; `scripts/bench --environment-only` makes it")
-    python = str(ENVIRONMENT / "bin" / "python")
-    # Python finds its environment by the name that it is called by.
-    os.execv(python, [python, *sys.argv])
-
+from peer_environment import enter_environment
 
 # Relative errors. In float32 sums of other orders differ by their rounding, which ten steps carry on.
 TOLERANCES = {"float32": {"first": 1e-5, "loss": 2e-5, "norm": 1e-4, "after": 1e-5},

@@ -47,8 +47,8 @@ class Hdf5Handle {
 // "[1460, 20, 721, 1440]", as messages write shapes.
 std::string shape_text(std::span<const std::int64_t> shape);
 
-// One dataset of an open Hdf5File, which must outlive it. T below is std::uint16_t, std::uint32_t,
-// std::int32_t, std::int64_t, float or double; HDF5 converts from what is stored.
+// One dataset of an open Hdf5File, which must outlive it. T below is std::uint8_t, uint16_t,
+// uint32_t, std::int32_t, std::int64_t, float or double; HDF5 converts from what is stored.
 class Hdf5Dataset {
  public:
   // Elements along each dimension.
@@ -194,8 +194,8 @@ class Hdf5File {
   // Fletcher-32, shuffle and deflate are refused.
   // `cache_bytes` is HDF5's chunk cache for it.
   Hdf5Dataset dataset(const std::string& name, std::int64_t cache_bytes = 1 << 20) const;
-  // Creates an empty one-dimensional dataset that can grow, little-endian T (std::uint16_t or
-  // std::uint32_t), with chunks of `chunk_elements` elements and Fletcher-32.
+  // Creates an empty one-dimensional dataset that can grow, little-endian T (std::uint8_t,
+  // uint16_t or uint32_t), with chunks of `chunk_elements` elements and Fletcher-32.
   template <typename T>
   Hdf5Dataset create_growing(const std::string& name, std::int64_t chunk_elements);
 

@@ -400,6 +400,7 @@ void Hdf5File::create_texts(const std::string& name, const std::vector<std::stri
   template Hdf5Dataset Hdf5File::create_growing<T>(const std::string&, std::int64_t);      \
   template Hdf5Dataset Hdf5File::create_array<T>(                                          \
       const std::string&, std::span<const std::int64_t>, std::span<const std::int64_t>);
+GARONNE_FOR_ELEMENT(std::uint8_t)
 GARONNE_FOR_ELEMENT(std::uint16_t)
 GARONNE_FOR_ELEMENT(std::uint32_t)
 GARONNE_FOR_ELEMENT(std::int32_t)

@@ -52,6 +52,7 @@ Hdf5Handle creation_properties(hid_t kind, const std::string& path, const std::s
 
 template <typename T>
 hid_t memory_type() {
+  if constexpr (std::same_as<T, std::uint8_t>) return H5T_NATIVE_UINT8;
   if constexpr (std::same_as<T, std::uint16_t>) return H5T_NATIVE_UINT16;
   if constexpr (std::same_as<T, std::uint32_t>) return H5T_NATIVE_UINT32;
   if constexpr (std::same_as<T, std::int32_t>) return H5T_NATIVE_INT32;
@@ -63,6 +64,7 @@ hid_t memory_type() {
 // Type in a file, little-endian.
 template <typename T>
 hid_t stored_type() {
+  if constexpr (std::same_as<T, std::uint8_t>) return H5T_STD_U8LE;
   if constexpr (std::same_as<T, std::uint16_t>) return H5T_STD_U16LE;
   if constexpr (std::same_as<T, std::uint32_t>) return H5T_STD_U32LE;
   if constexpr (std::same_as<T, std::int32_t>) return H5T_STD_I32LE;

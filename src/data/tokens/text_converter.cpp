@@ -9,20 +9,24 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/partial_file.hpp"
 #include "base/progress.hpp"
 #include "data/disk_space.hpp"
 #include "data/hdf5/hdf5.hpp"
-#include "data/tokens/tokenizer.hpp"
+#include "data/tokenizers/tokenizer.hpp"
+#include "data/tokens/foreign_tokens.hpp"
 
 namespace garonne::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t block_bytes = 1U << 20;
+// What is read at a time, for each thread that encodes.
+constexpr std::size_t block_bytes = 2U << 20;
 // HDF5 keeps an attribute in a header of at most 64 KiB; a longer list of sources is cut.
 constexpr std::size_t largest_source_list = 48U << 10;
 
@@ -106,26 +110,15 @@ class ChunkWriter {
 
 using BlockHandler = std::function<void(std::span<const std::byte>)>;
 
-// Hands `path` on in blocks that end after a newline where the megabyte read has one.
-void for_each_block(const std::string& path, const BlockHandler& handle) {
+// Hands `path` on in blocks of about `bytes`, cut anywhere.
+void for_each_block(const std::string& path, std::size_t bytes, const BlockHandler& handle) {
   std::ifstream stream(path, std::ios::binary);
   if (!stream) throw IoError(path, std::strerror(errno));
-  std::string block;
-  std::size_t kept = 0;  // bytes of an unfinished line, at the front of the block
-  while (true) {
-    block.resize(kept + block_bytes);
-    stream.read(block.data() + kept, static_cast<std::streamsize>(block_bytes));
+  std::string block(bytes, ' ');
+  while (!stream.eof()) {
+    stream.read(block.data(), static_cast<std::streamsize>(bytes));
     if (stream.bad()) throw IoError(path, fmt::format("cannot read: {}", std::strerror(errno)));
-    const std::size_t size = kept + static_cast<std::size_t>(stream.gcount());
-    std::size_t end = size;
-    if (!stream.eof()) {
-      const std::size_t newline = block.rfind('\n', size - 1);
-      if (newline != std::string::npos) end = newline + 1;
-    }
-    handle(std::as_bytes(std::span(block.data(), end)));
-    if (stream.eof()) return;
-    kept = size - end;
-    block.erase(0, end);
+    handle(std::as_bytes(std::span(block.data(), static_cast<std::size_t>(stream.gcount()))));
   }
 }
 
@@ -157,6 +150,34 @@ std::string source_list(const std::vector<TokenSource>& sources) {
   return list.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
+// Hands all tokens of a file on, with the share of the file that is done.
+void copy_tokens(TokenInput& input,
+                 const std::function<void(std::span<const std::uint32_t>, double)>& handle) {
+  std::vector<std::int64_t> read;
+  std::vector<std::uint32_t> narrow;
+  const std::int64_t count = input.tokens();
+  for (std::int64_t first = 0; first < count; first += token_file_chunk) {
+    read.resize(static_cast<std::size_t>(std::min(token_file_chunk, count - first)));
+    input.copy(first, read);
+    narrow.resize(read.size());
+    std::transform(read.begin(), read.end(), narrow.begin(),
+                   [](std::int64_t token) { return static_cast<std::uint32_t>(token); });
+    handle(narrow, static_cast<double>(first + token_file_chunk) / static_cast<double>(count));
+  }
+}
+
+int encoding_threads(int given) {
+  if (given > 0) return given;
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+void write_description(Hdf5File& file, const std::string& description) {
+  if (description.empty()) return;
+  Hdf5Dataset dataset = file.create_growing<std::uint8_t>(tokenizer_dataset, token_file_chunk);
+  dataset.append(
+      std::span(reinterpret_cast<const std::uint8_t*>(description.data()), description.size()));
+}
+
 template <typename T>
 void write_file(const TextConversion& conversion, const Tokenizer& tokenizer,
                 const std::string& path, std::int64_t total_bytes) {
@@ -165,30 +186,50 @@ void write_file(const TextConversion& conversion, const Tokenizer& tokenizer,
   file.write_attribute("format_version", token_file_version);
   file.write_attribute("tokenizer", tokenizer.name());
   file.write_attribute("vocabulary", tokenizer.vocabulary());
+  write_description(file, tokenizer.description());
 
   Progress progress("convert", total_bytes, !conversion.show_progress);
   std::int64_t done = 0;
   std::vector<TokenSource> sources;
   std::vector<std::uint32_t> tokens;
+  const int threads = encoding_threads(conversion.threads);
+  const std::unique_ptr<TokenEncoder> encoder = tokenizer.encoder(threads);
+  const std::optional<std::uint32_t> end_of_text = tokenizer.end_of_text();
+  const std::vector<std::uint32_t> separator = tokenizer.encode(text_separator);
   const auto write_dataset = [&](const std::string& name, const std::vector<std::string>& inputs) {
     ChunkWriter<T> writer(file, name);
-    const auto add = [&](std::span<const std::byte> text) {
-      tokens.clear();
-      tokenizer.encode(text, tokens);
+    const auto write = [&] {
       writer.add(tokens);
+      tokens.clear();
     };
     for (std::size_t index = 0; index < inputs.size(); ++index) {
       const std::int64_t before = writer.written();
-      for_each_block(inputs[index], [&](std::span<const std::byte> text) {
-        add(text);
-        done += static_cast<std::int64_t>(text.size());
-        progress.advance_to(done, fs::path(inputs[index]).filename().string());
-      });
-      if (index + 1 < inputs.size()) {
-        add(std::as_bytes(std::span(text_separator, std::strlen(text_separator))));
+      const std::string source = fs::path(inputs[index]).filename().string();
+      if (find_foreign_tokens(inputs[index])) {
+        const std::int64_t bytes = check_input(inputs[index]);
+        const auto input =
+            open_token_input(inputs[index], training_dataset, tokenizer.vocabulary(), 0);
+        copy_tokens(*input, [&](std::span<const std::uint32_t> copied, double share) {
+          writer.add(copied);
+          progress.advance_to(done + static_cast<std::int64_t>(share * static_cast<double>(bytes)),
+                              source);
+        });
+        done += bytes;
+        sources.push_back({source, name, writer.written() - before});
+        continue;
       }
-      sources.push_back(
-          {fs::path(inputs[index]).filename().string(), name, writer.written() - before});
+      for_each_block(inputs[index], block_bytes * static_cast<std::size_t>(threads),
+                     [&](std::span<const std::byte> text) {
+                       encoder->add(text, tokens);
+                       write();
+                       done += static_cast<std::int64_t>(text.size());
+                       progress.advance_to(done, source);
+                     });
+      encoder->finish(tokens);
+      if (end_of_text) tokens.push_back(*end_of_text);
+      write();
+      if (!end_of_text && index + 1 < inputs.size()) writer.add(separator);
+      sources.push_back({source, name, writer.written() - before});
     }
     writer.flush();
   };
@@ -203,11 +244,13 @@ void write_file(const TextConversion& conversion, const Tokenizer& tokenizer,
 }  // namespace
 
 TokenFileInfo convert_text(const TextConversion& conversion) {
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(conversion.tokenizer);
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(conversion.tokenizer);
   const std::int64_t bytes = check(conversion);
   const bool narrow = tokenizer->vocabulary() <= 65536;
-  // At most a token a byte; checksums, index and header take less than a hundredth and 64 KiB.
-  const std::int64_t tokens_bytes = bytes * (narrow ? 2 : 4);
+  // How many tokens a text becomes is known where each is a byte. Checksums, index and header take
+  // less than a hundredth and 64 KiB.
+  const std::int64_t tokens_bytes =
+      tokenizer->vocabulary() <= 256 ? bytes * (narrow ? 2 : 4) : std::int64_t{0};
   check_space(conversion.output, tokens_bytes + tokens_bytes / 100 + 65536);
 
   PartialFile partial(conversion.output);

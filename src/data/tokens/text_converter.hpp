@@ -1,4 +1,4 @@
-// Plain text files into a tokens file, in constant memory.
+// Plain text files, and files of tokens of other programs, into a tokens file, in constant memory.
 #pragma once
 
 #include <string>
@@ -8,20 +8,25 @@
 
 namespace garonne::data {
 
-// What lies between two files of a dataset, since bytes have no end-of-text token.
+// What lies between two files of a dataset where the tokenizer has no token that ends a text; one
+// that has it comes behind each file.
 inline constexpr const char* text_separator = "\n\n";
 
 struct TextConversion {
-  std::vector<std::string> inputs;             // training texts, in order
+  // Training texts, in order; those that find_foreign_tokens knows by their names hold tokens of
+  // `tokenizer` already.
+  std::vector<std::string> inputs;
   std::vector<std::string> validation_inputs;  // held-out texts, in order; may be empty
   std::string output;
-  std::string tokenizer = "byte";
-  bool show_progress = true;  // a bar over the bytes read, where there is a terminal
+  std::string tokenizer = "byte";  // as open_tokenizer takes it
+  int threads = 0;                 // that encode; 0: one a core
+  bool show_progress = true;       // a bar over the bytes read, where there is a terminal
 };
 
 // Writes a file beside `output`, makes it durable, then renames it, so that `output` is whole or
 // what it was before; a failure removes the partial file. Returns the description of what was
-// written. ConfigError: no input, an unknown tokenizer, a text given both for training and for
+// written. ConfigError: no input, a tokenizer that is not known or
+// that cannot be used, a text given both for training and for
 // validation, an output that is one of the texts. IoError: a text that is missing, empty or not a
 // file; a disk that is full or refuses.
 TokenFileInfo convert_text(const TextConversion& conversion);

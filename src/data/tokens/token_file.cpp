@@ -7,11 +7,14 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "base/json_input.hpp"
 #include "base/printable.hpp"
 #include "base/progress.hpp"
 #include "data/hdf5/hdf5.hpp"
-#include "data/tokens/token_pages.hpp"
+#include "data/tokenizers/tokenizer.hpp"
+#include "data/tokens/foreign_tokens.hpp"
+#include "data/tokens/token_input.hpp"
 
 namespace garonne::data {
 namespace {
@@ -34,6 +37,18 @@ std::vector<TokenSource> read_sources(const Hdf5File& file) {
     throw IoError(file.path(), error.what());
   }
   return sources;
+}
+
+TokenFileInfo info_of(const ForeignTokens& foreign) {
+  TokenFileInfo info;
+  info.format = foreign.format;
+  info.path = foreign.path;
+  info.file_bytes = foreign.file_bytes;
+  info.vocabulary = foreign.vocabulary;
+  info.tokens = foreign.tokens;
+  info.bytes_per_token = foreign.bytes_per_token;
+  info.documents = foreign.documents;
+  return info;
 }
 
 }  // namespace
@@ -102,30 +117,52 @@ TokenFileInfo inspect_open_file(const Hdf5File& file) {
   return info;
 }
 
+std::unique_ptr<Tokenizer> read_tokenizer(const std::string& path) {
+  if (find_foreign_tokens(path)) return nullptr;
+  const Hdf5File file = Hdf5File::open(path);
+  const TokenFileInfo info = inspect_open_file(file);
+  if (!file.has_dataset(tokenizer_dataset)) return make_tokenizer(info.tokenizer, {}, path);
+  const std::vector<std::uint8_t> bytes =
+      file.dataset(tokenizer_dataset).read_all<std::uint8_t>(most_json_bytes);
+  return make_tokenizer(info.tokenizer, std::string(bytes.begin(), bytes.end()), path);
+}
+
 TokenFileInfo inspect_token_file(const std::string& path) {
+  if (const auto foreign = find_foreign_tokens(path)) return info_of(*foreign);
   return inspect_open_file(Hdf5File::open(path));
 }
 
-void verify_token_file(const std::string& path, bool show_progress) {
-  const Hdf5File file = Hdf5File::open(path);
-  const TokenFileInfo info = inspect_open_file(file);
+std::int64_t verify_token_file(const std::string& path, bool show_progress) {
+  const TokenFileInfo info = inspect_token_file(path);
   Progress progress("verify", info.tokens + info.validation_tokens, !show_progress);
   std::int64_t done = 0;
+  std::int64_t largest = -1;
+  std::vector<std::int64_t> tokens;
   for (const char* name : {training_dataset, validation_dataset}) {
-    if (info.tokens_of(name) == 0) continue;
-    TokenPages pages(file, name, info.vocabulary, 0);
-    for (std::int64_t first = 0; first < pages.tokens(); first += pages.page_tokens()) {
-      pages.load(first / pages.page_tokens());
-      progress.advance_to(done + std::min(first + pages.page_tokens(), pages.tokens()));
+    const std::int64_t count = info.tokens_of(name);
+    if (count == 0) continue;
+    const auto input = open_token_input(path, name, 0, 0);
+    for (std::int64_t first = 0; first < count; first += token_file_chunk) {
+      tokens.resize(static_cast<std::size_t>(std::min(token_file_chunk, count - first)));
+      input->copy(first, tokens);
+      largest = std::max(largest, *std::max_element(tokens.begin(), tokens.end()));
+      progress.advance_to(done + first);
     }
-    done += pages.tokens();
+    done += count;
   }
+  return largest;
 }
 
 std::string describe(const TokenFileInfo& info) {
-  std::string text = fmt::format("{}: {} version {}, {}\n", info.path, token_file_format,
-                                 info.format_version, format_bytes(info.file_bytes));
-  text += fmt::format("  tokenizer   {}, vocabulary {}\n", info.tokenizer, info.vocabulary);
+  const bool own = info.format == token_file_format;
+  std::string text =
+      fmt::format("{}: {}{}, {}\n", info.path, info.format,
+                  own ? fmt::format(" version {}", info.format_version) : std::string(),
+                  format_bytes(info.file_bytes));
+  text += fmt::format("  tokenizer   {}, vocabulary {}\n",
+                      info.tokenizer.empty() ? "not said" : info.tokenizer,
+                      info.vocabulary > 0 ? fmt::format("{}", info.vocabulary) : "not said");
+  if (info.documents >= 0) text += fmt::format("  documents   {}\n", info.documents);
   text += fmt::format("  tokens      {} for training, {} for validation, {} bytes each\n",
                       info.tokens, info.validation_tokens, info.bytes_per_token);
   const std::string chunks = info.chunk_tokens > 0
@@ -151,18 +188,20 @@ nlohmann::json token_file_json(const TokenFileInfo& info) {
     sources.push_back(
         {{"name", source.name}, {"dataset", source.dataset}, {"tokens", source.tokens}});
   }
-  return {{"format", token_file_format},
-          {"version", info.format_version},
-          {"path", info.path},
-          {"file_bytes", info.file_bytes},
-          {"tokenizer", info.tokenizer},
-          {"vocabulary", info.vocabulary},
-          {"tokens", info.tokens},
-          {"validation_tokens", info.validation_tokens},
-          {"bytes_per_token", info.bytes_per_token},
-          {"chunk_tokens", info.chunk_tokens},
-          {"checksummed", info.checksummed},
-          {"sources", sources}};
+  nlohmann::json json = {{"format", info.format},
+                         {"version", info.format_version},
+                         {"path", info.path},
+                         {"file_bytes", info.file_bytes},
+                         {"tokenizer", info.tokenizer},
+                         {"vocabulary", info.vocabulary},
+                         {"tokens", info.tokens},
+                         {"validation_tokens", info.validation_tokens},
+                         {"bytes_per_token", info.bytes_per_token},
+                         {"chunk_tokens", info.chunk_tokens},
+                         {"checksummed", info.checksummed},
+                         {"sources", sources}};
+  if (info.documents >= 0) json["documents"] = info.documents;
+  return json;
 }
 
 }  // namespace garonne::data

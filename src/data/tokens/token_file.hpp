@@ -1,10 +1,12 @@
 // The tokens file: an HDF5 file with the datasets `tokens` (training) and, where there is one,
 // `validation`, each 1-D, unsigned 16-bit (32-bit above a vocabulary of 65,536), chunked, with
 // Fletcher-32; attributes of the file: `format` = "garonne.tokens", `format_version` = 1,
-// `vocabulary`, `tokenizer`, and `sources`, a JSON list of {name, dataset, tokens}.
+// `vocabulary`, `tokenizer`, and `sources`, a JSON list of {name, dataset, tokens}. The dataset
+// `tokenizer` holds the bytes from which the tokenizer is made, where its name does not say enough.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -13,11 +15,13 @@ namespace garonne::data {
 
 class Hdf5Dataset;
 class Hdf5File;
+class Tokenizer;
 
 inline constexpr const char* token_file_format = "garonne.tokens";
 inline constexpr std::int64_t token_file_version = 1;
 inline constexpr const char* training_dataset = "tokens";
 inline constexpr const char* validation_dataset = "validation";
+inline constexpr const char* tokenizer_dataset = "tokenizer";
 
 // Tokens of a chunk. Small enough that a shuffle block (sample_order.hpp) covers several, so that
 // few of the tokens read are not used; large enough that the checksum and the call cost little.
@@ -31,17 +35,19 @@ struct TokenSource {
 };
 
 struct TokenFileInfo {
+  std::string format = token_file_format;  // or that of foreign_tokens.hpp
   std::string path;
   std::int64_t file_bytes = 0;
   std::int64_t format_version = 0;
-  std::string tokenizer;
-  std::int64_t vocabulary = 0;
+  std::string tokenizer;               // empty: the format does not say it
+  std::int64_t vocabulary = 0;         // 0: nor that
   std::int64_t tokens = 0;             // of `tokens`
   std::int64_t validation_tokens = 0;  // of `validation`; 0 when there is none
   int bytes_per_token = 0;             // 2 or 4
   std::int64_t chunk_tokens = 0;       // 0 = not chunked
   bool checksummed = false;            // every chunk of every dataset
   std::vector<TokenSource> sources;    // may be empty
+  std::int64_t documents = -1;         // -1: the format does not say it
 
   // Tokens of the dataset `name` ("tokens" or "validation").
   std::int64_t tokens_of(const std::string& name) const;
@@ -54,12 +60,17 @@ constexpr std::int64_t windows(std::int64_t tokens, std::int64_t sequence) {
 }
 
 // Reads the description, not the tokens. IoError naming file and dataset or attribute when the file
-// is missing, truncated, not HDF5, of another format or a newer version, or not of this schema.
+// is missing, truncated, not HDF5, of another format or a newer version, or not of this schema; for
+// files of other programs as find_foreign_tokens.
 TokenFileInfo inspect_token_file(const std::string& path);
 
+// The tokenizer that a tokens file was made with; null where the format does not say it. IoError
+// where it is damaged or not there; ConfigError for one of a kind that is not known.
+std::unique_ptr<Tokenizer> read_tokenizer(const std::string& path);
+
 // Reads every token of every dataset: IoError for a wrong checksum or a token outside the
-// vocabulary.
-void verify_token_file(const std::string& path, bool show_progress = false);
+// vocabulary. Returns the largest token; -1 where there is none.
+std::int64_t verify_token_file(const std::string& path, bool show_progress = false);
 
 // The same facts for people (several lines, the last one ended) and for programs.
 std::string describe(const TokenFileInfo& info);

@@ -25,6 +25,11 @@ Hdf5Dataset open_with_cache(const Hdf5File& file, const std::string& name) {
   return file.dataset(name, chunk_bytes);
 }
 
+std::int64_t page_tokens_of(const Hdf5Dataset& dataset) {
+  const std::int64_t chunk = dataset.chunk_elements();
+  return chunk < smallest_page || chunk > largest_page ? token_file_chunk : chunk;
+}
+
 }  // namespace
 
 TokenPages::TokenPages(const Hdf5File& file, const std::string& dataset, std::int64_t vocabulary,
@@ -34,11 +39,8 @@ TokenPages::TokenPages(const Hdf5File& file, const std::string& dataset, std::in
       name_(dataset),
       vocabulary_(vocabulary),
       tokens_(dataset_.shape()[0]),
-      page_tokens_(dataset_.chunk_elements()) {
-  if (page_tokens_ < smallest_page || page_tokens_ > largest_page) page_tokens_ = token_file_chunk;
-  const std::int64_t page_bytes = page_tokens_ * dataset_.type().bytes;
-  page_limit_ = static_cast<std::size_t>(std::max<std::int64_t>(2, capacity_bytes / page_bytes));
-}
+      page_tokens_(page_tokens_of(dataset_)),
+      pages_(capacity_bytes, page_tokens_ * dataset_.type().bytes) {}
 
 void TokenPages::copy(std::int64_t first, std::span<std::int64_t> values) {
   const auto count = static_cast<std::int64_t>(values.size());
@@ -60,30 +62,17 @@ void TokenPages::copy(std::int64_t first, std::span<std::int64_t> values) {
 }
 
 const TokenPages::Page& TokenPages::page(std::int64_t number) {
-  const auto known = by_number_.find(number);
-  if (known != by_number_.end()) {
-    pages_.splice(pages_.begin(), pages_, known->second);
-    return pages_.front();
-  }
-  Page fresh;
-  if (pages_.size() >= page_limit_) {  // the memory of the page used longest ago serves again
-    by_number_.erase(pages_.back().number);
-    fresh = std::move(pages_.back());
-    pages_.pop_back();
-  }
-  fresh.number = number;
-  const std::int64_t first = number * page_tokens_;
-  const auto count = static_cast<std::size_t>(std::min(page_tokens_, tokens_ - first));
-  if (dataset_.type().bytes == 2) {
-    fresh.narrow.resize(count);
-    read(first, fresh.narrow);
-  } else {
-    fresh.wide.resize(count);
-    read(first, fresh.wide);
-  }
-  pages_.push_front(std::move(fresh));
-  by_number_[number] = pages_.begin();
-  return pages_.front();
+  return pages_.get(number, [&](Page& fresh) {
+    const std::int64_t first = number * page_tokens_;
+    const auto count = static_cast<std::size_t>(std::min(page_tokens_, tokens_ - first));
+    if (dataset_.type().bytes == 2) {
+      fresh.narrow.resize(count);
+      read(first, fresh.narrow);
+    } else {
+      fresh.wide.resize(count);
+      read(first, fresh.wide);
+    }
+  });
 }
 
 template <typename T>

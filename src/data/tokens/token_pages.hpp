@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "data/hdf5/hdf5.hpp"
+#include "data/tokens/page_cache.hpp"
 
 namespace garonne::data {
 
@@ -34,7 +33,6 @@ class TokenPages {
  private:
   // One of the two is filled, by the type of the dataset: 16-bit tokens stay 16-bit in memory.
   struct Page {
-    std::int64_t number = 0;
     std::vector<std::uint16_t> narrow;
     std::vector<std::uint32_t> wide;
   };
@@ -49,9 +47,7 @@ class TokenPages {
   std::int64_t vocabulary_;
   std::int64_t tokens_;
   std::int64_t page_tokens_;
-  std::size_t page_limit_;
-  std::list<Page> pages_;  // used last first
-  std::unordered_map<std::int64_t, std::list<Page>::iterator> by_number_;
+  PageCache<Page> pages_;
 };
 
 }  // namespace garonne::data

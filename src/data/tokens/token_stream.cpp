@@ -1,13 +1,9 @@
 #include "data/tokens/token_stream.hpp"
 
-#include <fmt/format.h>
-
 #include <utility>
 
-#include "base/error.hpp"
-#include "data/hdf5/hdf5.hpp"
 #include "data/sample_order.hpp"
-#include "data/tokens/token_pages.hpp"
+#include "data/tokens/token_input.hpp"
 
 namespace garonne::data {
 namespace {
@@ -16,76 +12,80 @@ namespace {
 // what lies across the ends of blocks and the beginning of the next run.
 constexpr std::int64_t kept_bytes = 64 << 20;
 
-// `info` is the file's; a dataset with less than one window is an IoError.
-TokenPages open_pages(const Hdf5File& file, const TokenFileInfo& info, const std::string& dataset,
-                      std::int64_t sequence) {
-  if (sequence < 1)
-    throw ConfigError("sequence", fmt::format("{}", sequence), "must be at least 1");
-  const std::int64_t tokens = info.tokens_of(dataset);
-  if (windows(tokens, sequence) < 1) {
-    throw IoError(info.path, fmt::format("dataset \"{}\" has {} tokens; one sample of sequence {} "
-                                         "takes {}",
-                                         dataset, tokens, sequence, sequence + 1));
-  }
-  return TokenPages(file, dataset, info.vocabulary, kept_bytes);
-}
-
-MicroBatch cut(TokenPages& pages, std::int64_t sequence, TokenParts parts,
-               std::vector<std::int64_t> samples) {
-  MicroBatch batch;
-  const std::int64_t available = windows(pages.tokens(), sequence);
-  const auto length = static_cast<std::size_t>(sequence);
-  if (parts.tokens) batch.tokens.resize(samples.size() * length);
-  if (parts.targets) batch.targets.resize(samples.size() * length);
-  std::size_t place = 0;
-  for (const std::int64_t sample : samples) {
-    if (sample < 0 || sample >= available) {
-      throw InternalError(fmt::format("sample {} asked for, but there are {}", sample, available));
+// The files of samples, open.
+class OpenSamples {
+ public:
+  explicit OpenSamples(TokenSamples samples) : samples_(std::move(samples)) {
+    for (const TokenPart& part : samples_.parts()) {
+      const double share =
+          static_cast<double>(part.samples) / static_cast<double>(samples_.samples());
+      inputs_.push_back(open_token_input(part.file.path, part.dataset, samples_.vocabulary(),
+                                         static_cast<std::int64_t>(share * kept_bytes)));
     }
-    if (parts.tokens) pages.copy(sample * sequence, std::span(batch.tokens).subspan(place, length));
-    if (parts.targets)
-      pages.copy(sample * sequence + 1, std::span(batch.targets).subspan(place, length));
-    place += length;
   }
-  batch.samples = std::move(samples);
-  return batch;
+
+  MicroBatch cut(TokenParts parts, std::vector<std::int64_t> wanted) {
+    MicroBatch batch;
+    const std::int64_t sequence = samples_.sequence();
+    const auto length = static_cast<std::size_t>(sequence);
+    if (parts.tokens) batch.tokens.resize(wanted.size() * length);
+    if (parts.targets) batch.targets.resize(wanted.size() * length);
+    std::size_t place = 0;
+    for (const std::int64_t sample : wanted) {
+      const auto [part, window] = samples_.place(sample);
+      TokenInput& input = *inputs_[part];
+      if (parts.tokens)
+        input.copy(window * sequence, std::span(batch.tokens).subspan(place, length));
+      if (parts.targets)
+        input.copy(window * sequence + 1, std::span(batch.targets).subspan(place, length));
+      place += length;
+    }
+    batch.samples = std::move(wanted);
+    return batch;
+  }
+
+  const TokenSamples& samples() const { return samples_; }
+
+ private:
+  TokenSamples samples_;
+  std::vector<std::unique_ptr<TokenInput>> inputs_;
+};
+
+TokenSamples of_one_file(const std::string& path, const std::string& dataset,
+                         std::int64_t sequence) {
+  return TokenSamples("data.path", {{1, path}}, dataset, sequence);
 }
 
 }  // namespace
 
 class TokenStream::Source {
  public:
-  Source(const std::string& path, const std::string& dataset, std::int64_t sequence,
-         TokenParts parts)
-      : file_(Hdf5File::open(path)),
-        info_(inspect_open_file(file_)),
-        pages_(open_pages(file_, info_, dataset, sequence)),
-        sequence_(sequence),
-        parts_(parts) {}
+  Source(TokenSamples samples, TokenParts parts) : open_(std::move(samples)), parts_(parts) {}
 
   MicroBatch read(std::vector<std::int64_t> samples) {
-    return cut(pages_, sequence_, parts_, std::move(samples));
+    return open_.cut(parts_, std::move(samples));
   }
 
-  const TokenFileInfo& info() const { return info_; }
-  std::int64_t samples() const { return windows(pages_.tokens(), sequence_); }
+  const TokenSamples& samples() const { return open_.samples(); }
 
  private:
-  Hdf5File file_;
-  TokenFileInfo info_;
-  TokenPages pages_;
-  std::int64_t sequence_;
+  OpenSamples open_;
   TokenParts parts_;
 };
+
+TokenStream::TokenStream(std::shared_ptr<Reader> reader, TokenSamples samples, SamplesOf samples_of,
+                         std::int64_t first_ordinal, std::int64_t end_ordinal, TokenParts parts,
+                         int depth)
+    : ahead_(std::make_unique<ReadAhead<Source>>(
+          std::move(reader), [&] { return std::make_unique<Source>(std::move(samples), parts); },
+          std::move(samples_of), first_ordinal, end_ordinal, depth)) {}
 
 TokenStream::TokenStream(std::shared_ptr<Reader> reader, const std::string& path,
                          const std::string& dataset, std::int64_t sequence, SamplesOf samples_of,
                          std::int64_t first_ordinal, std::int64_t end_ordinal, TokenParts parts,
                          int depth)
-    : ahead_(std::make_unique<ReadAhead<Source>>(
-          std::move(reader),
-          [&] { return std::make_unique<Source>(path, dataset, sequence, parts); },
-          std::move(samples_of), first_ordinal, end_ordinal, depth)) {}
+    : TokenStream(std::move(reader), of_one_file(path, dataset, sequence), std::move(samples_of),
+                  first_ordinal, end_ordinal, parts, depth) {}
 
 TokenStream::TokenStream(const std::string& path, const std::string& dataset, std::int64_t sequence,
                          SamplesOf samples_of, std::int64_t first_ordinal, std::int64_t end_ordinal,
@@ -101,18 +101,17 @@ MicroBatch TokenStream::next() {
   return ahead_->next();
 }
 
-const TokenFileInfo& TokenStream::info() const {
-  return ahead_->source().info();
-}
-std::int64_t TokenStream::samples() const {
+const TokenSamples& TokenStream::samples() const {
   return ahead_->source().samples();
+}
+
+MicroBatch read_micro_batch(const TokenSamples& samples, std::span<const std::int64_t> wanted) {
+  return OpenSamples(samples).cut({}, {wanted.begin(), wanted.end()});
 }
 
 MicroBatch read_micro_batch(const std::string& path, const std::string& dataset,
                             std::int64_t sequence, std::span<const std::int64_t> samples) {
-  const Hdf5File file = Hdf5File::open(path);
-  TokenPages pages = open_pages(file, inspect_open_file(file), dataset, sequence);
-  return cut(pages, sequence, {}, {samples.begin(), samples.end()});
+  return read_micro_batch(of_one_file(path, dataset, sequence), samples);
 }
 
 }  // namespace garonne::data

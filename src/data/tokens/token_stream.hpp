@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/read_ahead.hpp"
-#include "data/tokens/token_file.hpp"
+#include "data/tokens/token_samples.hpp"
 
 namespace garonne::data {
 
@@ -31,8 +31,11 @@ struct MicroBatch {
 // ahead. For one consuming thread. The destructor waits for at most the micro-batch being read.
 class TokenStream {
  public:
-  // `dataset`: "tokens" or "validation". `end_ordinal`: the first ordinal not wanted; -1 = endless.
-  // IoError when the file cannot serve (see inspect_token_file) or has less than one window.
+  // `end_ordinal`: the first ordinal not wanted; -1 = endless. IoError when a file cannot serve.
+  TokenStream(std::shared_ptr<Reader> reader, TokenSamples samples, SamplesOf samples_of,
+              std::int64_t first_ordinal, std::int64_t end_ordinal = -1, TokenParts parts = {},
+              int depth = 4);
+  // Of one file; errors as of TokenSamples.
   TokenStream(std::shared_ptr<Reader> reader, const std::string& path, const std::string& dataset,
               std::int64_t sequence, SamplesOf samples_of, std::int64_t first_ordinal,
               std::int64_t end_ordinal = -1, TokenParts parts = {}, int depth = 4);
@@ -50,9 +53,7 @@ class TokenStream {
   // range.
   MicroBatch next();
 
-  const TokenFileInfo& info() const;
-  // Samples in the dataset.
-  std::int64_t samples() const;
+  const TokenSamples& samples() const;
 
  private:
   class Source;
@@ -61,6 +62,7 @@ class TokenStream {
 };
 
 // One micro-batch, read on the calling thread; for commands and checks. Errors as above.
+MicroBatch read_micro_batch(const TokenSamples& samples, std::span<const std::int64_t> wanted);
 MicroBatch read_micro_batch(const std::string& path, const std::string& dataset,
                             std::int64_t sequence, std::span<const std::int64_t> samples);
 

@@ -9,20 +9,13 @@
 
 #include "train/bench/made_up_run.hpp"
 #include "train/plans/grid_plan.hpp"
+#include "train/setup/model_operations.hpp"
 #include "train/workload/workload_kind.hpp"
 
 namespace garonne::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double declared_operations(const plan::ModelGraph& graph) {
-  double operations = 0;
-  for (const auto& node : graph.nodes) {
-    operations += node.forward.floating_point_operations + node.backward.floating_point_operations +
-                  node.backward_weight.floating_point_operations;
-  }
-  return operations;
-}
 
 }  // namespace
 

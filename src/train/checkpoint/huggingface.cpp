@@ -29,11 +29,25 @@ Form form_of(const RunConfig::Model& keys, std::int64_t vocabulary) {
   throw ConfigError("--to", "huggingface", "has no form of model.kind = " + keys.kind);
 }
 
+void export_tokenizer(const data::Tokenizer& tokenizer, std::int64_t sequence,
+                      const std::string& directory) {
+  write_file_durably(directory + "/tokenizer.json", data::huggingface_tokenizer(tokenizer));
+  nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                   {"model_max_length", sequence},
+                                   {"clean_up_tokenization_spaces", false}};
+  if (const auto end = tokenizer.end_of_text()) {
+    const std::string text = tokenizer.decode(std::span(&*end, 1));
+    config["bos_token"] = text;
+    config["eos_token"] = text;
+  }
+  write_file_durably(directory + "/tokenizer_config.json", config.dump(2) + "\n");
+}
+
 }  // namespace
 
 void export_huggingface(const RunConfig::Model& keys, std::int64_t vocabulary,
                         const nn::Model& model, const exec::ModelState& state,
-                        const std::string& directory) {
+                        const data::Tokenizer* tokenizer, const std::string& directory) {
   Form form = form_of(keys, vocabulary);
   std::error_code error;
   std::filesystem::create_directories(directory, error);
@@ -52,8 +66,17 @@ void export_huggingface(const RunConfig::Model& keys, std::int64_t vocabulary,
                        {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
   }
   write_safetensors(directory + "/model.safetensors", sources, {{"format", "pt"}});
+  const nlohmann::ordered_json end = tokenizer != nullptr && tokenizer->end_of_text()
+                                         ? nlohmann::ordered_json(*tokenizer->end_of_text())
+                                         : nlohmann::ordered_json(nullptr);
+  form.config["bos_token_id"] = end;
+  form.config["eos_token_id"] = end;
   form.config["dtype"] = state.precision == Precision::Float64 ? "float64" : "float32";
   write_file_durably(directory + "/config.json", form.config.dump(2) + "\n");
+  const nlohmann::ordered_json generation = {
+      {"_from_model_config", true}, {"bos_token_id", end}, {"eos_token_id", end}};
+  write_file_durably(directory + "/generation_config.json", generation.dump(2) + "\n");
+  if (tokenizer != nullptr) export_tokenizer(*tokenizer, keys.sequence, directory);
 }
 
 }  // namespace garonne::train

@@ -27,8 +27,9 @@ constexpr std::int64_t largest_header = 100'000'000;
 constexpr std::size_t bytes_at_a_time = 262'144;
 
 const std::map<std::string, std::int64_t>& element_types() {
-  static const std::map<std::string, std::int64_t> types = {
-      {"F32", 4}, {"F64", 8}, {"BF16", 2}, {"I64", 8}, {"U8", 1}};
+  static const std::map<std::string, std::int64_t> types = {{"F32", 4},  {"F64", 8}, {"F16", 2},
+                                                            {"BF16", 2}, {"I64", 8}, {"I32", 4},
+                                                            {"U8", 1},   {"BOOL", 1}};
   return types;
 }
 

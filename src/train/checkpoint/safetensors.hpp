@@ -13,7 +13,7 @@
 
 namespace garonne::train {
 
-// One tensor of a file: "F32", "F64", "BF16", "I64" or "U8", C order.
+// One tensor of a file: "F32", "F64", "F16", "BF16", "I64", "I32", "U8" or "BOOL", C order.
 struct TensorEntry {
   std::string name;
   std::string type;

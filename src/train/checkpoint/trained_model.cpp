@@ -119,4 +119,25 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   return trained;
 }
 
+TrainedModel initial_model(const RunConfig& config, const DataFacts& facts,
+                           dist::Session& session) {
+  TrainedModel made;
+  made.config = config;
+  const int threads = agree_on_run(config, session);
+  made.device = std::make_unique<RunDevice>(config, session);
+  made.budget_bytes = made.device->budget_bytes(config, session);
+  made.setup = make_setup(config, facts, threads);
+  made.compute = std::make_unique<ComputeSession>(threads);
+  made.device->use_kernels(session);
+  made.optimizer = optim::make_optimizer(config);
+  made.tier = made.device->make_tier(made.budget_bytes);
+  made.setup.step.optimizer_states.clear();
+  const exec::DeviceScope scope(*made.tier);
+  made.state = exec::initial_state(made.device->compute(), made.setup.model,
+                                   made.setup.declaration.precision,
+                                   static_cast<std::uint64_t>(config.train.seed),
+                                   std::vector<StateSpec>(), made.device->staging());
+  return made;
+}
+
 }  // namespace garonne::train

@@ -38,4 +38,8 @@ struct TrainedModel {
 TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step,
                                 dist::Session& session);
 
+// The model of a configuration as its seed makes it, on one rank, to be filled and saved. Errors
+// are those of make_setup.
+TrainedModel initial_model(const RunConfig& config, const DataFacts& facts, dist::Session& session);
+
 }  // namespace garonne::train

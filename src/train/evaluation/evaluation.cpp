@@ -6,10 +6,21 @@
 
 #include "base/error.hpp"
 #include "base/philox.hpp"
-#include "data/tokens/tokenizer.hpp"
 #include "train/workload/program_loads.hpp"
 
 namespace garonne::train {
+namespace {
+
+// Cuts `text` before the first of the texts in it; false where it has none.
+bool cut_at_stop(const std::vector<std::string>& stop_texts, std::string& text) {
+  std::size_t first = std::string::npos;
+  for (const std::string& stop : stop_texts) first = std::min(first, text.find(stop));
+  if (first == std::string::npos) return false;
+  text.erase(first);
+  return true;
+}
+
+}  // namespace
 
 std::int64_t validation_micro_batches(const RunConfig& config, std::int64_t validation_samples) {
   return std::min(config.evaluation.batches, validation_samples / config.train.micro_batch);
@@ -67,10 +78,9 @@ double validation_loss(const Setup& setup, const plan::Program& program,
   return sum / static_cast<double>(micro_batches);
 }
 
-std::string generate(const Setup& setup, const Generation& generation,
-                     const std::string& tokenizer_name, exec::Machine machine,
-                     std::int64_t budget_bytes) {
-  const auto tokenizer = data::make_tokenizer(tokenizer_name);
+std::vector<std::string> generate(const Setup& setup, const Generation& generation,
+                                  const data::Tokenizer& tokenizer, exec::Machine machine,
+                                  std::int64_t budget_bytes) {
   const nn::Model model = make_generator(setup);
   const std::int64_t rows_of_table = model.graph.values.back().shape[1];
   plan::StepShape step = setup.step;
@@ -83,45 +93,47 @@ std::string generate(const Setup& setup, const Generation& generation,
   }
   exec::Executor executor(model, program, machine);
 
-  std::vector<std::uint32_t> tokens;
-  tokenizer->encode(std::as_bytes(std::span(generation.prompt)), tokens);
+  std::vector<std::uint32_t> tokens = tokenizer.encode(generation.prompt);
   if (tokens.empty()) {
-    // Something has to be continued; a line break says least.
-    const std::string line_break = "\n";
-    tokenizer->encode(std::as_bytes(std::span(line_break)), tokens);
+    // Something has to be continued; what comes before a text, or a line break, says least.
+    tokens =
+        tokenizer.end_of_text() ? std::vector{*tokenizer.end_of_text()} : tokenizer.encode("\n");
   }
-  const std::size_t prompt = tokens.size();
-  const PhiloxKey key = philox_key(generation.seed, "generate");
-  const auto window = static_cast<std::size_t>(model.sequence);
-  for (std::int64_t n = 0; n < generation.tokens; ++n) {
-    const std::size_t first = tokens.size() > window ? tokens.size() - window : 0;
-    const std::size_t length = tokens.size() - first;
+  const auto vocabulary =
+      static_cast<std::size_t>(std::min<std::int64_t>(rows_of_table, tokenizer.vocabulary()));
+  const auto logits_after = [&](const std::vector<std::uint32_t>& text) {
+    const auto window = static_cast<std::size_t>(model.sequence);
+    const std::size_t first = text.size() > window ? text.size() - window : 0;
+    const std::size_t length = text.size() - first;
     exec::StepInputs inputs;
     inputs.training = false;
     inputs.load = [&](int) {
       // Attention is causal: what stands after the last token changes nothing before it.
       std::vector<std::int64_t> padded(window, 0);
-      for (std::size_t i = 0; i < length; ++i) padded[i] = tokens[first + i];
+      for (std::size_t i = 0; i < length; ++i) padded[i] = text[first + i];
       return exec::HostBatch{{0}, {{"tokens", std::move(padded)}}, {}};
     };
     const std::vector<double> logits = executor.run(inputs).report;
-    const auto vocabulary =
-        static_cast<std::size_t>(std::min<std::int64_t>(rows_of_table, tokenizer->vocabulary()));
-    const double* row = logits.data() + (length - 1) * static_cast<std::size_t>(rows_of_table);
-    const double greatest = *std::max_element(row, row + vocabulary);
-    std::vector<double> weights(vocabulary);
-    double total = 0;
-    for (std::size_t v = 0; v < vocabulary; ++v) {
-      weights[v] = std::exp((row[v] - greatest) / generation.temperature);
-      total += weights[v];
+    const auto row = logits.begin() + static_cast<std::ptrdiff_t>(
+                                          (length - 1) * static_cast<std::size_t>(rows_of_table));
+    return std::vector<double>(row, row + static_cast<std::ptrdiff_t>(vocabulary));
+  };
+  std::vector<std::string> made;
+  for (std::int64_t number = 0; number < generation.continuations; ++number) {
+    const PhiloxKey key =
+        philox_key(generation.seed, "generate", static_cast<std::uint64_t>(number));
+    std::vector<std::uint32_t> text = tokens;
+    std::string written;
+    for (std::int64_t n = 0; n < generation.tokens; ++n) {
+      const std::uint32_t random = philox_at(key, 0, 0, static_cast<std::uint64_t>(n)).word[0];
+      text.push_back(choose_token(logits_after(text), generation.sampling, text, random));
+      if (tokenizer.end_of_text() && text.back() == *tokenizer.end_of_text()) break;
+      written += tokenizer.decode(std::span(&text.back(), 1));
+      if (cut_at_stop(generation.stop_texts, written)) break;
     }
-    const PhiloxBlock random = philox_at(key, 0, 0, static_cast<std::uint64_t>(n));
-    double left = total * static_cast<double>(random.word[0]) / 4294967296.0;
-    std::size_t chosen = 0;
-    while (chosen + 1 < vocabulary && left >= weights[chosen]) left -= weights[chosen++];
-    tokens.push_back(static_cast<std::uint32_t>(chosen));
+    made.push_back(std::move(written));
   }
-  return tokenizer->decode(std::span(tokens).subspan(prompt));
+  return made;
 }
 
 }  // namespace garonne::train

@@ -34,6 +34,8 @@ StepMetrics row_from_json(const nlohmann::json& row) {
   metrics.items_per_second = row.value("tokens_per_second", metrics.samples_per_second);
   metrics.peak_bytes = row.at("peak_bytes").get<std::int64_t>();
   metrics.planned_peak_bytes = row.at("planned_peak_bytes").get<std::int64_t>();
+  metrics.time = row.value("time", 0.0);
+  metrics.utilisation = row.value("utilisation", 0.0);
   // null where it was not finite.
   if (row.contains("validation_loss") && !row.at("validation_loss").is_null())
     metrics.validation_loss = row.at("validation_loss").get<double>();
@@ -140,6 +142,8 @@ void MetricsFile::append(const StepMetrics& metrics) {
                                 {"peak_bytes", metrics.peak_bytes},
                                 {"planned_peak_bytes", metrics.planned_peak_bytes}};
   if (metrics.item == token_item) row["tokens_per_second"] = metrics.items_per_second;
+  if (metrics.time > 0) row["time"] = metrics.time;
+  if (metrics.utilisation > 0) row["utilisation"] = metrics.utilisation;
   if (metrics.validation_loss) row["validation_loss"] = *metrics.validation_loss;
   file_ << row.dump() << '\n';
   if (!file_.flush()) throw IoError(path_, "cannot be written; is the disk full?");

@@ -28,6 +28,10 @@ struct StepMetrics {
   std::int64_t peak_bytes = 0;
   std::int64_t planned_peak_bytes = 0;
   std::optional<double> validation_loss;
+  double time = 0;  // when the step had ended, seconds since 1970 UTC; 0 = not known
+  // Share of the fastest matrix products measured that the model's operations reached, each counted
+  // once whatever was run again; 0 = not known.
+  double utilisation = 0;
 };
 
 // metrics.jsonl, cut after `last_step` and then appended to, a line at a time.

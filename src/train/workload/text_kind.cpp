@@ -3,7 +3,7 @@
 
 #include "base/error.hpp"
 #include "data/sample_order.hpp"
-#include "data/tokens/token_file.hpp"
+#include "data/tokens/token_samples.hpp"
 #include "train/setup/size_check.hpp"
 #include "train/workload/text_workload.hpp"
 #include "train/workload/workload_kind.hpp"
@@ -14,6 +14,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t byte_vocabulary = 256;
+
+bool data_are_there(const RunConfig& config) {
+  std::error_code error;
+  for (const data::WeightedPath& file : data::parse_blend("data.path", config.data.path)) {
+    // Megatron's files may be named without their endings.
+    if (!fs::exists(file.path, error) && !fs::exists(file.path + ".idx", error)) return false;
+  }
+  return true;
+}
 
 class TextKind final : public WorkloadKind {
  public:
@@ -26,16 +35,15 @@ class TextKind final : public WorkloadKind {
   DataFacts facts(const RunConfig& config) const override {
     DataFacts facts;
     facts.vocabulary = config.model.vocabulary;
-    std::error_code error;
-    if (facts.vocabulary > 0 && !fs::exists(config.data.path, error)) return facts;
+    if (facts.vocabulary > 0 && !data_are_there(config)) return facts;
     if (config.data.path.empty()) {
       throw ConfigError("model.vocabulary", "",
                         "is needed where data.path names no file that says it");
     }
-    const data::TokenFileInfo info = data::inspect_token_file(config.data.path);
-    facts.vocabulary = info.vocabulary;
-    facts.tokenizer = info.tokenizer;
-    facts.validation_samples = data::windows(info.validation_tokens, config.model.sequence);
+    const data::TokenSamples training = training_samples(config);
+    facts.vocabulary = training.vocabulary();
+    facts.tokenizer = training.tokenizer();
+    facts.validation_samples = validation_samples(config, training).samples();
     return facts;
   }
 
@@ -62,8 +70,7 @@ class TextKind final : public WorkloadKind {
       const std::string checkpoint = checkpoint_path(run_directory, steps.back());
       return facts_of_checkpoint(config, read_manifest(checkpoint), checkpoint);
     }
-    std::error_code error;
-    if (!config.data.path.empty() && fs::exists(config.data.path, error)) return facts(config);
+    if (data_are_there(config)) return facts(config);
     return std::nullopt;
   }
 

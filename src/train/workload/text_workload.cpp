@@ -30,46 +30,123 @@ class TextStream final : public BatchStream {
   data::TokenStream stream_;
 };
 
+// Files of `text`, which `key` has; a file that is too short for a sample is refused by key.
+data::TokenSamples samples_of(const RunConfig& config, const std::string& key,
+                              const std::string& text) {
+  const std::int64_t sequence = config.model.sequence;
+  const std::vector<data::WeightedPath> files = data::parse_blend(key, text);
+  for (const data::WeightedPath& file : files) {
+    const std::int64_t tokens = data::inspect_token_file(file.path).tokens;
+    if (data::windows(tokens, sequence) > 0) continue;
+    throw ConfigError("model.sequence", fmt::format("{}", sequence),
+                      fmt::format("is longer than the {} tokens of {}", tokens, file.path));
+  }
+  return {key, files, data::training_dataset, sequence, config.model.vocabulary};
+}
+
 }  // namespace
 
-TextWorkload::TextWorkload(const RunConfig& config)
-    : path_(config.data.path), sequence_(config.model.sequence) {
-  if (path_.empty()) {
+data::TokenSamples training_samples(const RunConfig& config) {
+  if (config.data.path.empty()) {
     throw ConfigError("data.path", "",
                       "is missing: the tokens file to train on (see `garonne data text --help`)");
   }
-  file_ = data::inspect_token_file(path_);
-  facts_.vocabulary = file_.vocabulary;
-  facts_.tokenizer = file_.tokenizer;
-  facts_.validation_samples = data::windows(file_.validation_tokens, sequence_);
-  if (data::windows(file_.tokens, sequence_) < 1) {
-    throw ConfigError("model.sequence", fmt::format("{}", sequence_),
-                      fmt::format("is longer than the {} tokens of {}", file_.tokens, path_));
+  data::TokenSamples samples = samples_of(config, "data.path", config.data.path);
+  if (samples.vocabulary() == 0) {
+    throw ConfigError("model.vocabulary", "",
+                      fmt::format("is needed: {} does not say how many tokens there are; GPT-2 has "
+                                  "50257",
+                                  samples.parts()[0].file.path));
   }
+  return samples;
+}
+
+data::TokenSamples validation_samples(const RunConfig& config, const data::TokenSamples& training) {
+  if (config.data.validation.empty()) {
+    // What training files hold themselves.
+    std::vector<data::WeightedPath> files;
+    for (const data::TokenPart& part : training.parts()) {
+      const std::int64_t tokens = part.file.validation_tokens;
+      if (data::windows(tokens, training.sequence()) > 0)
+        files.push_back({static_cast<double>(part.samples), part.file.path});
+    }
+    if (files.empty()) return {};
+    return {"data.path", files, data::validation_dataset, training.sequence(),
+            training.vocabulary()};
+  }
+  data::TokenSamples samples = samples_of(config, "data.validation", config.data.validation);
+  const auto refuse = [&](const std::string& what, const auto& here, const auto& there) {
+    throw ConfigError("data.validation", config.data.validation,
+                      fmt::format("has {} {}, and data.path {}", what, here, there));
+  };
+  if (samples.vocabulary() > 0 && samples.vocabulary() != training.vocabulary())
+    refuse("a vocabulary of", samples.vocabulary(), training.vocabulary());
+  if (!samples.tokenizer().empty() && !training.tokenizer().empty() &&
+      samples.tokenizer() != training.tokenizer())
+    refuse("tokens of the tokenizer", samples.tokenizer(), training.tokenizer());
+  return samples;
+}
+
+TextWorkload::TextWorkload(const RunConfig& config) : path_(config.data.path) {
+  training_ = training_samples(config);
+  validation_ = validation_samples(config, training_);
+  facts_.vocabulary = training_.vocabulary();
+  facts_.tokenizer = training_.tokenizer();
+  facts_.validation_samples = validation_.samples();
 }
 
 std::string TextWorkload::summary() const {
-  return fmt::format("{} · {} training tokens, {} validation tokens", path_, file_.tokens,
-                     file_.validation_tokens);
+  std::string text = fmt::format("{} · {} training tokens, {} validation tokens", path_,
+                                 training_.tokens(), validation_.tokens());
+  if (training_.parts().size() == 1) return text;
+  for (const data::TokenPart& part : training_.parts()) {
+    text += fmt::format(
+        "\n          {:5.1f} % {} · {:.2f} times in {} samples",
+        100.0 * static_cast<double>(part.samples) / static_cast<double>(training_.samples()),
+        part.file.path, static_cast<double>(part.samples) / static_cast<double>(part.windows),
+        training_.samples());
+  }
+  return text;
+}
+
+std::unique_ptr<data::Tokenizer> TextWorkload::tokenizer() const {
+  for (const data::TokenPart& part : training_.parts()) {
+    if (!part.file.tokenizer.empty()) return data::read_tokenizer(part.file.path);
+  }
+  return nullptr;
 }
 
 nlohmann::json TextWorkload::manifest() const {
   return {{"path", path_},
-          {"tokens", file_.tokens},
-          {"vocabulary", file_.vocabulary},
-          {"tokenizer", file_.tokenizer}};
+          {"tokens", training_.tokens()},
+          {"vocabulary", facts_.vocabulary},
+          {"tokenizer", facts_.tokenizer}};
 }
 
 dist::Facts TextWorkload::contents() const {
-  return data::file_facts("data.path", {data::identify_token_file(path_)});
+  dist::Facts facts;
+  for (const Part which : {Part::Training, Part::Validation}) {
+    std::vector<data::FileIdentity> files;
+    std::string samples;
+    for (const data::TokenPart& file : part(which).parts()) {
+      files.push_back(data::identify_token_file(file.file.path));
+      samples += fmt::format("{} ", file.samples);
+    }
+    const std::string key = which == Part::Training ? "data.path" : "data.validation";
+    if (files.empty()) continue;
+    dist::append(data::file_facts(key, files), facts);
+    facts.push_back({key + ", samples of each file", samples,
+                     dist::advise("give every rank the same weights"), ""});
+  }
+  return facts;
 }
 
 std::int64_t TextWorkload::samples(Part part) const {
-  return data::windows(part == Part::Training ? file_.tokens : file_.validation_tokens, sequence_);
+  return this->part(part).samples();
 }
 
 std::int64_t TextWorkload::shuffle_block() const {
-  return data::shuffle_block(sequence_);
+  return data::shuffle_block(training_.sequence());
 }
 
 std::unique_ptr<BatchStream> TextWorkload::open(std::shared_ptr<data::Reader> reader, Part part,
@@ -78,10 +155,8 @@ std::unique_ptr<BatchStream> TextWorkload::open(std::shared_ptr<data::Reader> re
                                   .targets = order.wants("targets")};
   return std::make_unique<TextStream>(
       std::move(order.micro_batches),
-      data::TokenStream(std::move(reader), path_,
-                        part == Part::Training ? data::training_dataset : data::validation_dataset,
-                        sequence_, std::move(order.samples_of), order.first_ordinal,
-                        order.end_ordinal, parts));
+      data::TokenStream(std::move(reader), this->part(part), std::move(order.samples_of),
+                        order.first_ordinal, order.end_ordinal, parts));
 }
 
 }  // namespace garonne::train

@@ -1,33 +1,47 @@
-// Windows of a tokens file (data/tokens/token_stream.hpp).
+// Windows of files of tokens (data/tokens/token_samples.hpp).
 #pragma once
 
-#include "data/tokens/token_file.hpp"
+#include "data/tokens/token_samples.hpp"
 #include "train/run/metrics_file.hpp"
 #include "train/workload/workload.hpp"
 
 namespace garonne::train {
 
+// What data.path has to train on. ConfigError where it is missing, where a window of model.sequence
+// is longer than a file, and where neither files nor model.vocabulary say how many tokens there
+// are; IoError where a file cannot serve.
+data::TokenSamples training_samples(const RunConfig& config);
+
+// What there is to validate on: data.validation, or the validation tokens of the training files;
+// perhaps no samples. Errors as above.
+data::TokenSamples validation_samples(const RunConfig& config, const data::TokenSamples& training);
+
 class TextWorkload final : public Workload {
  public:
-  // Throws ConfigError where a window of model.sequence is longer than the data.
+  // Errors as of training_samples and validation_samples.
   explicit TextWorkload(const RunConfig& config);
 
   const DataFacts& facts() const override { return facts_; }
   std::string summary() const override;
+  std::unique_ptr<data::Tokenizer> tokenizer() const override;
   nlohmann::json manifest() const override;
   dist::Facts contents() const override;
   std::int64_t samples(Part part) const override;
   std::int64_t shuffle_block() const override;
   std::string item() const override { return token_item; }
-  std::int64_t items_per_sample() const override { return sequence_; }
+  std::int64_t items_per_sample() const override { return training_.sequence(); }
   std::string loss_unit() const override { return "nats"; }
   std::unique_ptr<BatchStream> open(std::shared_ptr<data::Reader> reader, Part part,
                                     StreamOrder order) const override;
 
  private:
+  const data::TokenSamples& part(Part part) const {
+    return part == Part::Training ? training_ : validation_;
+  }
+
   std::string path_;
-  std::int64_t sequence_;
-  data::TokenFileInfo file_;
+  data::TokenSamples training_;
+  data::TokenSamples validation_;  // perhaps none
   DataFacts facts_;
 };
 

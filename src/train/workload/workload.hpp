@@ -11,6 +11,7 @@
 #include "base/config.hpp"
 #include "base/contains.hpp"
 #include "data/reader.hpp"
+#include "data/tokenizers/tokenizer.hpp"
 #include "dist/fact_agreement.hpp"
 #include "nn/fields/field_rows.hpp"
 #include "train/workload/batch_stream.hpp"
@@ -41,6 +42,8 @@ class Workload {
   virtual const DataFacts& facts() const = 0;
   // One line for people.
   virtual std::string summary() const = 0;
+  // What text became tokens by; null where samples are no text. Reads files; throws IoError.
+  virtual std::unique_ptr<data::Tokenizer> tokenizer() const { return nullptr; }
   // For the manifest of a checkpoint.
   virtual nlohmann::json manifest() const = 0;
   // What copies of these data have in common, for ranks to compare (data/file_identity.hpp). Reads

@@ -8,7 +8,7 @@
 
 #include "data/hdf5/hdf5.hpp"
 #include "data/scratch.hpp"
-#include "data/tokens/tokenizer.hpp"
+#include "data/tokenizers/tokenizer.hpp"
 
 namespace garonne::data {
 namespace {
@@ -32,9 +32,7 @@ TEST(Tokenizer, BytesThereAndBack) {
   const auto tokenizer = make_tokenizer("byte");
   EXPECT_EQ(tokenizer->vocabulary(), 256);
   const std::string text = random_text(1000, 1);
-  std::vector<std::uint32_t> tokens = {65};
-  tokenizer->encode(std::as_bytes(std::span(text)), tokens);
-  EXPECT_EQ(tokenizer->decode(tokens), "A" + text);
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
   EXPECT_THROW(tokenizer->decode(std::vector<std::uint32_t>{256}), ConfigError);
   EXPECT_THROW(make_tokenizer("bytes"), ConfigError);
 }

@@ -37,8 +37,8 @@ TEST(TokenStream, EqualsTheTextOverEpochs) {
   TokenStream stream(
       path, "tokens", sequence, [&](std::int64_t step) { return order.step_samples(step, batch); },
       1, steps);
-  EXPECT_EQ(stream.samples(), samples);
-  EXPECT_EQ(stream.info().vocabulary, 256);
+  EXPECT_EQ(stream.samples().samples(), samples);
+  EXPECT_EQ(stream.samples().vocabulary(), 256);
   for (std::int64_t step = 1; step < steps; ++step) {
     const MicroBatch got = stream.next();
     ASSERT_EQ(got.ordinal, step);

@@ -1,0 +1,217 @@
+#include "data/tokenizers/bpe_description.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "data/tokenizers/byte_alphabet.hpp"
+#include "data/tokenizers/pattern.hpp"
+
+namespace garonne::data {
+namespace {
+
+constexpr std::int64_t most_tokens = std::int64_t{1} << 31;
+
+constexpr const char* gpt2_pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+bool is_null(const JsonPlace& place, std::string_view key) {
+  return !place.has(key) || place.key(key).json().is_null();
+}
+
+bool truth_of(const JsonPlace& place, std::string_view key, bool otherwise) {
+  return is_null(place, key) ? otherwise : place.key(key).truth();
+}
+
+std::string type_of(const JsonPlace& place) {
+  place.expect_object();
+  return place.key("type").text();
+}
+
+// A list of the parts where `place` is a Sequence, else the one.
+std::vector<JsonPlace> parts_of(const JsonPlace& place, std::string_view list) {
+  if (type_of(place) != "Sequence") return {place};
+  return place.key(list).elements();
+}
+
+void read_model(const JsonPlace& model, BpeDescription& read) {
+  model.expect_object();
+  if (!is_null(model, "type") && model.key("type").text() != "BPE")
+    model.key("type").refuse("known is BPE of bytes");
+  if (!is_null(model, "dropout") && model.key("dropout").number() != 0)
+    model.key("dropout").refuse("must be null: equal texts are to be equal tokens");
+  for (const char* mark : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (!is_null(model, mark) && !model.key(mark).text().empty())
+      model.key(mark).refuse("must be empty: tokens of bytes have no marks");
+  }
+  if (truth_of(model, "byte_fallback", false))
+    model.key("byte_fallback").refuse("must be false: every byte is a token");
+  read.whole_words = truth_of(model, "ignore_merges", false);
+  for (const auto& [word, id] : model.key("vocab").members())
+    read.words.emplace_back(word, static_cast<std::uint32_t>(id.integer(0, most_tokens)));
+  for (const JsonPlace& merge : model.key("merges").elements()) {
+    if (merge.json().is_string()) {
+      const std::string both = merge.text();
+      const std::size_t space = both.find(' ');
+      if (space == std::string::npos || both.find(' ', space + 1) != std::string::npos)
+        merge.refuse("must be two tokens with one space between them");
+      read.merges.emplace_back(both.substr(0, space), both.substr(space + 1));
+    } else {
+      const std::vector<std::string> both = merge.texts();
+      if (both.size() != 2) merge.refuse("must be two tokens");
+      read.merges.emplace_back(both[0], both[1]);
+    }
+  }
+}
+
+void read_normaliser(const JsonPlace& normaliser, BpeDescription& read) {
+  for (const JsonPlace& part : parts_of(normaliser, "normalizers")) {
+    if (type_of(part) != "NFC") part.key("type").refuse("known is NFC");
+    read.normal_form_c = true;
+  }
+}
+
+SplitRule read_split(const JsonPlace& split) {
+  SplitRule rule;
+  const JsonPlace pattern = split.key("pattern");
+  pattern.expect_object();
+  rule.pattern = pattern.has("Regex") ? pattern.key("Regex").text()
+                                      : Pattern::literal(pattern.key("String").text());
+  const std::string behaviour = split.key("behavior").text();
+  const bool invert = truth_of(split, "invert", false);
+  if (behaviour == "Removed" && invert) {
+    rule.keeps_rest = false;
+  } else if (behaviour != "Isolated") {
+    split.key("behavior").refuse("known are Isolated, and Removed with invert");
+  }
+  return rule;
+}
+
+void read_pre_tokenizer(const JsonPlace& pre_tokenizer, BpeDescription& read) {
+  bool of_bytes = false;
+  for (const JsonPlace& part : parts_of(pre_tokenizer, "pretokenizers")) {
+    const std::string type = type_of(part);
+    if (of_bytes) part.refuse("stands behind ByteLevel, which has to come last");
+    if (type == "Split") {
+      read.splits.push_back(read_split(part));
+    } else if (type == "Digits") {
+      const bool each = truth_of(part, "individual_digits", false);
+      read.splits.push_back({each ? "\\p{N}" : "\\p{N}+", true});
+    } else if (type == "ByteLevel") {
+      of_bytes = true;
+      read.leading_space = truth_of(part, "add_prefix_space", true);
+      if (read.leading_space && !read.splits.empty())
+        part.key("add_prefix_space").refuse("must be false behind what splits");
+      if (truth_of(part, "use_regex", true)) read.splits.push_back({gpt2_pattern, true});
+    } else {
+      part.key("type").refuse("known are Split, Digits and ByteLevel");
+    }
+  }
+  if (!of_bytes) pre_tokenizer.refuse("has no ByteLevel: known are tokenizers of bytes");
+}
+
+void read_added(const JsonPlace& list, BpeDescription& read) {
+  for (const JsonPlace& entry : list.elements()) {
+    AddedToken token;
+    token.id = static_cast<std::uint32_t>(entry.key("id").integer(0, most_tokens));
+    token.content = entry.key("content").text();
+    if (token.content.empty()) entry.key("content").refuse("must not be empty");
+    token.takes_left = truth_of(entry, "lstrip", false);
+    token.takes_right = truth_of(entry, "rstrip", false);
+    token.special = truth_of(entry, "special", false);
+    token.normalised = truth_of(entry, "normalized", !token.special);
+    if (truth_of(entry, "single_word", false))
+      entry.key("single_word").refuse("must be false: what words are is not known here");
+    read.added.push_back(std::move(token));
+  }
+}
+
+std::string tokenizer_json(const nlohmann::ordered_json& added, const nlohmann::ordered_json& vocab,
+                           const nlohmann::ordered_json& merges, bool splits) {
+  const auto of_bytes = [&](bool prefix) {
+    return nlohmann::ordered_json{{"type", "ByteLevel"},
+                                  {"add_prefix_space", prefix},
+                                  {"trim_offsets", true},
+                                  {"use_regex", splits}};
+  };
+  const nlohmann::ordered_json whole = {{"version", "1.0"},
+                                        {"truncation", nullptr},
+                                        {"padding", nullptr},
+                                        {"added_tokens", added},
+                                        {"normalizer", nullptr},
+                                        {"pre_tokenizer", of_bytes(false)},
+                                        {"post_processor", nullptr},
+                                        {"decoder", of_bytes(true)},
+                                        {"model",
+                                         {{"type", "BPE"},
+                                          {"dropout", nullptr},
+                                          {"unk_token", nullptr},
+                                          {"continuing_subword_prefix", nullptr},
+                                          {"end_of_word_suffix", nullptr},
+                                          {"fuse_unk", false},
+                                          {"byte_fallback", false},
+                                          {"ignore_merges", false},
+                                          {"vocab", vocab},
+                                          {"merges", merges}}}};
+  // Bytes that are no UTF-8 are letters nobody has; read_bpe finds them unknown.
+  return whole.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+BpeDescription read_bpe(const std::string& json, const std::string& file, FileOwner owner) {
+  const nlohmann::json parsed = parse_json(json, file, owner);
+  const JsonFile opened(parsed, file, owner);
+  const JsonPlace root = opened.root();
+  root.expect_object();
+  BpeDescription read;
+  read_model(root.key("model"), read);
+  if (!is_null(root, "normalizer")) read_normaliser(root.key("normalizer"), read);
+  if (is_null(root, "pre_tokenizer"))
+    opened.refuse("pre_tokenizer", "null", "must have a ByteLevel: known are tokenizers of bytes");
+  read_pre_tokenizer(root.key("pre_tokenizer"), read);
+  if (!is_null(root, "added_tokens")) read_added(root.key("added_tokens"), read);
+  return read;
+}
+
+std::string tokenizer_json_of(const std::string& vocab_file, const std::string& merges_file) {
+  const std::string advice = "give a tokenizer.json, or GPT-2's vocab.json and merges.txt";
+  const std::string vocab_text = read_file_of_key("tokenizer", vocab_file, advice);
+  const nlohmann::json vocab = parse_json(vocab_text, vocab_file);
+  JsonFile(vocab, vocab_file).root().expect_object();
+  nlohmann::ordered_json merges = nlohmann::ordered_json::array();
+  std::istringstream lines(read_file_of_key("tokenizer", merges_file, advice));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    // The first line may say a version. No merge begins with a bare sign of a comment and a word.
+    if (line.empty() || line.rfind("#version", 0) == 0) continue;
+    merges.push_back(line);
+  }
+  nlohmann::ordered_json added = nlohmann::ordered_json::array();
+  const auto end = vocab.find("<|endoftext|>");
+  if (end != vocab.end()) {
+    added.push_back({{"id", *end},
+                     {"content", "<|endoftext|>"},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  }
+  return tokenizer_json(added, vocab, merges, /*splits=*/true);
+}
+
+std::string tokenizer_json_of_bytes() {
+  nlohmann::ordered_json vocab = nlohmann::ordered_json::object();
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const char text = static_cast<char>(byte);
+    vocab[to_byte_letters({&text, 1})] = byte;
+  }
+  return tokenizer_json(nlohmann::ordered_json::array(), vocab, nlohmann::ordered_json::array(),
+                        /*splits=*/false);
+}
+
+}  // namespace garonne::data

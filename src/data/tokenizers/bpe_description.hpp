@@ -1,0 +1,43 @@
+// What a tokenizer.json of Hugging Face says, where it is a byte-level BPE.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json_input.hpp"
+#include "data/tokenizers/added_tokens.hpp"
+
+namespace garonne::data {
+
+// How a text is cut into words, within which merges stay.
+struct SplitRule {
+  std::string pattern;
+  // What lies between two matches is a word, too; else it is left out.
+  bool keeps_rest = true;
+};
+
+struct BpeDescription {
+  std::vector<std::pair<std::string, std::uint32_t>> words;  // in the letters of bytes, and its id
+  std::vector<std::pair<std::string, std::string>> merges;   // the earliest first
+  bool whole_words = false;                                  // a word that is a token is that token
+  std::vector<SplitRule> splits;  // each cuts what those before it have left
+  bool leading_space = false;     // a text that begins with none gets one
+  bool normal_form_c = false;
+  std::vector<AddedToken> added;
+};
+
+// Throws, as `owner` says and with the key, for what is no such tokenizer: another model, dropout,
+// subword marks, a normaliser but NFC, a pre-tokenizer other than Split, Digits and ByteLevel.
+BpeDescription read_bpe(const std::string& json, const std::string& file,
+                        FileOwner owner = FileOwner::User);
+
+// GPT-2's two files as a tokenizer.json: with its expression, and <|endoftext|> as a special token
+// where the vocabulary has it. ConfigError.
+std::string tokenizer_json_of(const std::string& vocab_file, const std::string& merges_file);
+
+// One token a byte, as a tokenizer.json: no merges, so that the letter of a byte is what is left.
+std::string tokenizer_json_of_bytes();
+
+}  // namespace garonne::data

@@ -1,0 +1,160 @@
+#include "data/tokenizers/bpe_tokenizer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/printable.hpp"
+#include "data/tokenizers/bpe_encoder.hpp"
+#include "data/tokenizers/byte_alphabet.hpp"
+
+namespace garonne::data {
+namespace {
+
+// What models end documents with: GPT-2 and Qwen, Llama 3, and those that come from SentencePiece.
+constexpr const char* ends_of_text[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
+
+using Ids = std::unordered_map<std::string, std::uint32_t>;
+
+class BpeTokenizer final : public Tokenizer {
+ public:
+  BpeTokenizer(std::string json, std::vector<std::optional<std::string>> bytes,
+               std::optional<std::uint32_t> end_of_text, BpeRules rules)
+      : name_(fmt::format("bpe:{}", hash_text(json).substr(0, 16))),
+        json_(std::move(json)),
+        bytes_(std::move(bytes)),
+        end_of_text_(end_of_text),
+        rules_(std::move(rules)) {}
+
+  std::string name() const override { return name_; }
+  std::int64_t vocabulary() const override { return static_cast<std::int64_t>(bytes_.size()); }
+
+  std::unique_ptr<TokenEncoder> encoder(int threads) const override {
+    return std::make_unique<BpeEncoder>(rules_, threads);
+  }
+
+  std::string decode(std::span<const std::uint32_t> tokens) const override {
+    std::string text;
+    for (const std::uint32_t token : tokens) {
+      if (token >= bytes_.size() || !bytes_[token])
+        throw ConfigError("tokenizer", name_, fmt::format("token {} is not one of its", token));
+      text += *bytes_[token];
+    }
+    return text;
+  }
+
+  std::optional<std::uint32_t> end_of_text() const override { return end_of_text_; }
+  const std::string& description() const override { return json_; }
+
+ private:
+  std::string name_;
+  std::string json_;
+  std::vector<std::optional<std::string>> bytes_;  // by token
+  std::optional<std::uint32_t> end_of_text_;
+  BpeRules rules_;
+};
+
+class Maker {
+ public:
+  Maker(const BpeDescription& read, const std::string& file, FileOwner owner)
+      : read_(read), file_(file), owner_(owner) {
+    for (const auto& [word, id] : read.words) ids_.emplace(word, id);
+  }
+
+  std::vector<std::optional<std::string>> bytes() const {
+    std::size_t count = 0;
+    for (const auto& [word, id] : read_.words) count = std::max<std::size_t>(count, id + 1);
+    for (const AddedToken& token : read_.added) count = std::max<std::size_t>(count, token.id + 1);
+    // Ids that nothing has are few; a file may say anything.
+    const std::size_t most = 16 * (read_.words.size() + read_.added.size()) + 65536;
+    if (count > most)
+      refuse("model.vocab", fmt::format("has the id {} among {} tokens", count - 1,
+                                        read_.words.size() + read_.added.size()));
+    std::vector<std::optional<std::string>> bytes(count);
+    for (const auto& [word, id] : read_.words) {
+      if (bytes[id]) refuse("model.vocab", fmt::format("has the id {} twice", id));
+      bytes[id] = from_byte_letters(word).value_or(word);
+    }
+    for (const AddedToken& token : read_.added) bytes[token.id] = token.content;
+    return bytes;
+  }
+
+  MergeTable merges() const {
+    std::array<std::uint32_t, 256> of_bytes{};
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      const char text = static_cast<char>(byte);
+      of_bytes[byte] = id_of(to_byte_letters({&text, 1}), "model.vocab");
+    }
+    std::vector<MergeTable::Merge> merges;
+    for (std::size_t i = 0; i < read_.merges.size(); ++i) {
+      const auto& [left, right] = read_.merges[i];
+      const std::string key = fmt::format("model.merges[{}]", i);
+      merges.push_back({id_of(left, key), id_of(right, key), id_of(left + right, key)});
+    }
+    Ids whole;
+    if (read_.whole_words) {
+      for (const auto& [word, id] : read_.words) {
+        if (auto bytes = from_byte_letters(word)) whole.emplace(std::move(*bytes), id);
+      }
+    }
+    return MergeTable(of_bytes, merges, std::move(whole));
+  }
+
+  std::vector<AddedToken> added(bool normalised) const {
+    std::vector<AddedToken> tokens;
+    for (const AddedToken& token : read_.added) {
+      if (token.normalised == normalised) tokens.push_back(token);
+    }
+    return tokens;
+  }
+
+  std::optional<std::uint32_t> end_of_text() const {
+    for (const char* content : ends_of_text) {
+      for (const AddedToken& token : read_.added) {
+        if (token.content == content) return token.id;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& key, const std::string& why) const {
+    refuse_value(owner_, file_, key, "", why);
+  }
+
+  std::uint32_t id_of(const std::string& word, const std::string& key) const {
+    const auto found = ids_.find(word);
+    if (found == ids_.end())
+      refuse(key, fmt::format("\"{}\" is no token of the vocabulary", printable(word)));
+    return found->second;
+  }
+
+  const BpeDescription& read_;
+  const std::string& file_;
+  FileOwner owner_;
+  Ids ids_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_bpe_tokenizer(std::string json, const std::string& file,
+                                              FileOwner owner) {
+  const BpeDescription read = read_bpe(json, file, owner);
+  const Maker maker(read, file, owner);
+  BpeRules rules{.splits = {},
+                 .leading_space = read.leading_space,
+                 .normal_form_c = read.normal_form_c,
+                 .added = AddedTokenSearch(maker.added(/*normalised=*/false)),
+                 .normalised_added = AddedTokenSearch(maker.added(/*normalised=*/true)),
+                 .merges = maker.merges()};
+  for (const SplitRule& split : read.splits)
+    rules.splits.push_back({Pattern(split.pattern), split.keeps_rest});
+  return std::make_unique<BpeTokenizer>(std::move(json), maker.bytes(), maker.end_of_text(),
+                                        std::move(rules));
+}
+
+}  // namespace garonne::data

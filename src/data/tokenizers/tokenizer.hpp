@@ -1,0 +1,70 @@
+// Text to tokens and back. A tokenizer has a name, which a tokens file records, and most have a
+// description beside it, which travels with the tokens, the run and its exports.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace garonne::data {
+
+// Encodes texts one after the other, each in blocks cut anywhere: the tokens are those of the whole
+// text. For one calling thread; the tokenizer must outlive it.
+class TokenEncoder {
+ public:
+  virtual ~TokenEncoder() = default;
+
+  // Takes the next block and appends the tokens that nothing which follows can change.
+  virtual void add(std::span<const std::byte> block, std::vector<std::uint32_t>& tokens) = 0;
+  // The text ends here: appends the rest. The next block begins another text.
+  virtual void finish(std::vector<std::uint32_t>& tokens) = 0;
+};
+
+// Does not change once made, so one object may serve several threads.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // "byte", or the kind and what tells its description from others, as "bpe:0123456789abcdef".
+  virtual std::string name() const = 0;
+  // Every token is below it.
+  virtual std::int64_t vocabulary() const = 0;
+  // With so many threads for each block; the tokens do not depend on them.
+  virtual std::unique_ptr<TokenEncoder> encoder(int threads = 1) const = 0;
+  // The bytes that `tokens` stand for, which need not be whole characters. ConfigError on a token
+  // outside the vocabulary.
+  virtual std::string decode(std::span<const std::uint32_t> tokens) const = 0;
+  // What ends a document, where the tokenizer has such a token.
+  virtual std::optional<std::uint32_t> end_of_text() const { return std::nullopt; }
+  // The bytes from which make_tokenizer makes it again; empty where the name says enough.
+  virtual const std::string& description() const;
+
+  // Of one whole text.
+  std::vector<std::uint32_t> encode(std::string_view text) const;
+};
+
+// Kinds that make_tokenizer knows. To add one: a class and a row of the table in tokenizer.cpp.
+std::vector<std::string> tokenizer_names();
+
+// The file that others expect the description of a tokenizer of this name in; empty where there is
+// none. ConfigError as make_tokenizer.
+std::string tokenizer_file(const std::string& name);
+
+// By what a tokens file or a run recorded. ConfigError (key "tokenizer"): a kind that is not in
+// tokenizer_names(). IoError naming `file`: the description is damaged or another's.
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, std::string description = {},
+                                          const std::string& file = {});
+
+// A tokenizer.json of Hugging Face that makes the same tokens of valid text.
+std::string huggingface_tokenizer(const Tokenizer& tokenizer);
+
+// By what a user gives: "byte"; a tokenizer.json of Hugging Face; a vocab.json with merges.txt
+// beside it; or a folder that has one of the two. ConfigError (key "tokenizer") with the reason.
+std::unique_ptr<Tokenizer> open_tokenizer(const std::string& given);
+
+}  // namespace garonne::data

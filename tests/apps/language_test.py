@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: MIT
+"""Language models from end to end with a tokenizer of their own: data, run directory, generated text, export."""
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import time
+import unittest
+
+from support import ProgramTest, SOURCE, metrics, run, series
+
+
+def small_tokenizer(kind="gpt2"):
+    """One of those that the unit tests have, as tokenizer.json."""
+    values = json.loads((SOURCE / "tests/data/tokenizers/small_tokenizers.json").read_text())
+    whole = values["tokenizers"][kind]
+    whole["model"] |= {"vocab": values["vocab"], "merges": values["merges"]}
+    return whole
+
+
+class Language(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.tokenizer = cls.folder / "tokenizer.json"
+        cls.tokenizer.write_text(json.dumps(small_tokenizer()))
+        cls.tokens = cls.folder / "bpe.h5"
+        run("data", "text", cls.folder / "train.txt", "--validation", cls.folder / "validation.txt", "--output",
+            cls.tokens, "--tokenizer", cls.tokenizer)
+
+    def test_the_tokenizer_travels(self):
+        info = json.loads(run("data", "inspect", self.tokens, "--json").stdout)
+        self.assertRegex(info["tokenizer"], "^bpe:[0-9a-f]{16}$")
+        self.assertEqual(info["vocabulary"], 645)
+        self.assertLess(info["tokens"], 30000)
+        directory = self.directory("run")
+        self.train(directory, "--data.path", self.tokens, "--train.steps", 2)
+        self.assertEqual((directory / "tokenizer.json").read_text(), self.tokenizer.read_text())
+        # Elsewhere, and without the data.
+        moved = self.directory("moved")
+        shutil.move(directory, moved)
+        shown = json.loads(run("eval", moved, "--generate", "the quick", "--tokens", 12, "--json").stdout)
+        self.assertEqual(shown["prompt"], "the quick")
+        self.assertTrue(shown["generated"])
+        target = self.directory("export")
+        run("checkpoint", "export", moved, "--to", "huggingface", target)
+        self.assertEqual(json.loads((target / "tokenizer.json").read_text()), small_tokenizer())
+        self.assertEqual(json.loads((target / "tokenizer_config.json").read_text())["eos_token"], "<|endoftext|>")
+        self.assertEqual(json.loads((target / "config.json").read_text())["eos_token_id"], 640)
+        (moved / "tokenizer.json").write_text(json.dumps(small_tokenizer("llama3")))
+        self.assertIn("is wanted", run("eval", moved, "--generate", "x", check=5).stderr)
+
+    def test_a_run_keeps_its_tokenizer(self):
+        directory = self.directory("run")
+        self.train(directory, "--data.path", self.tokens, "--train.steps", 2)
+        other = self.folder / "other.json"
+        other.write_text(json.dumps(small_tokenizer("llama3")))
+        tokens = self.folder / "other.h5"
+        run("data", "text", self.folder / "train.txt", "--output", tokens, "--tokenizer", other)
+        refused = self.train(directory, "--data.path", tokens, "--train.steps", 3, check=2).stderr
+        self.assertIn("tokenizer", refused)
+
+    def test_bytes_export_a_tokenizer_too(self):
+        directory = self.directory("run")
+        self.train(directory, "--train.steps", 1)
+        self.assertFalse((directory / "tokenizer.json").exists())
+        target = self.directory("export")
+        run("checkpoint", "export", directory, "--to", "huggingface", target)
+        model = json.loads((target / "tokenizer.json").read_text())["model"]
+        self.assertEqual((len(model["vocab"]), model["vocab"]["a"], model["merges"]), (256, 97, []))
+
+    def test_ways_to_sample(self):
+        directory = self.directory("run")
+        # Long enough that it writes words, not parts of characters.
+        self.train(directory, "--data.path", self.tokens, "--train.steps", 60, "--optimizer.learning_rate", 1e-2)
+
+        def texts(*options, prompt=("--generate", "the quick")):
+            shown = json.loads(run("eval", directory, *prompt, "--tokens", 20, "--json", *options).stdout)
+            return shown.get("continuations", [shown["generated"]])
+
+        greedy = texts("--temperature", 0)
+        self.assertEqual(texts("--top-k", 1, "--temperature", 3), greedy)
+        self.assertEqual(texts("--temperature", 0, "--seed", 9), greedy)
+        (self.folder / "prompt.txt").write_text("the quick\n")
+        self.assertEqual(texts("--temperature", 0, prompt=("--generate-from", self.folder / "prompt.txt")), greedy)
+        self.assertEqual(texts("--temperature", 0, "--stop", greedy[0][3:6], "--stop", "never"),
+                         [greedy[0][:greedy[0].index(greedy[0][3:6])]])
+        several = texts("--continuations", 3)
+        self.assertEqual(len(several), 3)
+        self.assertGreater(len(set(several)), 1)
+        self.assertEqual(texts()[0], several[0])
+        self.assertNotEqual(texts("--temperature", 0, "--repetition-penalty", 20), greedy)
+        self.assertEqual(texts("--temperature", 0, "--tokenizer", self.tokenizer), greedy)
+        for option, value in (("--top-p", 0), ("--top-k", 0), ("--temperature", -1), ("--continuations", 0)):
+            run("eval", directory, "--generate", "x", option, value, check=2)
+
+    def test_files_of_other_programs(self):
+        # The tokens of the tokens file, as nanoGPT writes them, and as Megatron does, in two parts.
+        import array
+        batch = json.loads(run("data", "batch", self.config, "--data.path", self.tokens, "--train.global_batch", 100,
+                               "--train.micro_batch", 1, "--step", 1, "--json").stdout)
+        tokens = [token for _, row in sorted(zip(batch["samples"], batch["tokens"])) for token in row]
+        raw = array.array("H", tokens).tobytes()
+        (self.folder / "train.bin").write_bytes(raw)
+        (self.folder / "mega.bin").write_bytes(raw)
+        (self.folder / "mega.idx").write_bytes(
+            b"MMIDIDX\0\0" + (1).to_bytes(8, "little") + b"\x08" + (1).to_bytes(8, "little") + (2).to_bytes(8, "little") +
+            len(tokens).to_bytes(4, "little") + (0).to_bytes(8, "little") + (0).to_bytes(8, "little") +
+            (1).to_bytes(8, "little"))
+        losses = []
+        for name, path in (("nanogpt", self.folder / "train.bin"), ("megatron", self.folder / "mega")):
+            directory = self.directory(name)
+            self.train(directory, "--data.path", path, "--data.validation", self.folder / "train.bin",
+                       "--model.vocabulary", 645, "--train.steps", 2)
+            losses.append(series(directory, "loss"))
+            self.assertIn("validation_loss", metrics(directory)[-1])
+            self.assertIn("--tokenizer", run("eval", directory, "--generate", "x", check=2).stderr)
+            run("eval", directory, "--generate", "x", "--tokens", 2, "--tokenizer", self.tokenizer)
+        self.assertEqual(losses[0], losses[1])
+        blend = f"0.25*{self.folder / 'train.bin'}, 0.75*{self.folder / 'mega.idx'}"
+        done = self.train(self.directory("blend"), "--data.path", blend, "--model.vocabulary", 645, "--train.steps", 2)
+        self.assertIn("75.0 %", done.stdout)
+        self.assertIn("model.vocabulary", self.train(self.directory("none"), "--data.path", self.folder / "train.bin",
+                                                     check=2).stderr)
+        (self.folder / "mega.bin").write_bytes(raw[:-2])
+        self.assertIn("mega.idx", self.train(self.directory("cut"), "--data.path", self.folder / "mega.idx",
+                                             "--model.vocabulary", 645, check=5).stderr)
+
+    def test_logs_say_where_and_how_far(self):
+        directory = self.directory("run")
+        began = time.time()
+        done = self.train(directory, "--train.steps", 9, "--checkpoint.every", 4, "--log-every", 5).stdout
+        self.assertTrue(done.startswith(f"run       {directory}"), done[:200])
+        steps = re.findall(r"^step +(\d+)/9 .* tok/s .* left (\d+:\d\d:\d\d)$", done, re.MULTILINE)
+        self.assertEqual([int(step) for step, _ in steps], [1, 2, 3, 5, 9])
+        self.assertEqual(steps[-1][1], "0:00:00")
+        for step in (4, 8, 9):
+            self.assertIn(f"checkpoint {directory}/checkpoints/step-{step} ", done)
+        self.assertIn(f"next      garonne report {directory} · garonne eval {directory} --generate", done)
+        rows = metrics(directory)
+        self.assertEqual(len(rows), 9)
+        times = [row["time"] for row in rows]
+        self.assertEqual(times, sorted(times))
+        self.assertTrue(began - 60 < times[0] <= times[-1] < time.time() + 60)
+        self.assertTrue(all(row["utilisation"] > 0 for row in rows))
+        self.assertLessEqual(max(map(len, done.splitlines())), 240)
+        shown = subprocess.run([SOURCE / "scripts/follow", directory, "--csv", "-"], capture_output=True, text=True,
+                               check=True, timeout=60).stdout.splitlines()
+        self.assertEqual(len(shown), 10)
+        self.assertEqual(shown[3].split(",")[0], "3")
+        self.assertEqual(float(shown[3].split(",")[2]), rows[2]["loss"])
+
+    def test_help_fits_and_suggests(self):
+        for command in ((), ("train",), ("data", "text"), ("eval",), ("plan",)):
+            shown = run(*command, "--help").stdout
+            self.assertLessEqual(max(map(len, shown.splitlines())), 120, command)
+        self.assertEqual(run().stdout, run("--help").stdout)
+        for given, meant in (("--lr", "--optimizer.learning_rate"), ("--model.n_embd", "--model.hidden"),
+                             ("--n-layer", "--model.layers"), ("--model.layer", "--model.layers"),
+                             ("--vocab_size", "--model.vocabulary")):
+            self.assertIn(f"did you mean {meant}?", run("train", self.config, given, "1", check=2).stderr)
+
+    def test_in_and_out_of_hugging_face(self):
+        directory = self.directory("run")
+        keys = ("--data.path", self.tokens, "--model.vocabulary", 645)
+        self.train(directory, *keys, "--train.steps", 3)
+        exported = self.exported(directory)
+        folder = pathlib.Path(f"{directory}-export-None")
+        imported = self.directory("imported")
+        shown = run("checkpoint", "import", "--from", "huggingface", folder, "--output", imported).stdout
+        self.assertIn("layers = 2", shown)
+        # Byte for byte there and back, and the tokenizer with it.
+        fresh = self.directory("fresh")
+        done = self.train(fresh, *keys, "--train.steps", 2, "--init-from", imported, "--optimizer.warmup_steps", 0,
+                          "--optimizer.learning_rate", 0, "--optimizer.minimum_learning_rate", 0,
+                          "--optimizer.weight_decay", 0)
+        self.assertIn("starts from the parameters of", done.stdout)
+        self.assertEqual(self.exported(fresh), exported)
+        self.assertEqual((imported / "tokenizer.json").read_text(), (directory / "tokenizer.json").read_text())
+        # A branch of a run: other data, other rate, the same start.
+        branch = self.directory("branch")
+        self.train(branch, *keys, "--train.steps", 1, "--init-from", directory, "--optimizer.learning_rate", 1e-2)
+        self.assertNotEqual(self.exported(branch), exported)
+        on = self.train(branch, *keys, "--train.steps", 2, "--init-from", directory, "--optimizer.learning_rate", 1e-2)
+        self.assertIn("is not looked at", on.stdout)
+        # Two stages get their parts of it.
+        run("train", self.config, "--run.directory", self.directory("grid"), *keys, "--grid.pipeline", 2, "--train.steps",
+            2, "--init-from", imported, "--optimizer.warmup_steps", 0, "--optimizer.learning_rate", 0,
+            "--optimizer.minimum_learning_rate", 0, "--optimizer.weight_decay", 0, ranks=2)
+        self.assertEqual(self.exported(self.directory("grid")), exported)
+        for change, text in (({"model_type": "bert"}, "model_type"), ({"n_inner": 5}, "n_inner"), ({"n_layer": 3}, "no tensor"),
+                             ({"n_embd": 64, "n_inner": None}, "shape"), ({"activation_function": "relu"}, "activation_function")):
+            config = json.loads((folder / "config.json").read_text()) | change
+            other = self.directory("other")
+            shutil.copytree(folder, other, dirs_exist_ok=True)
+            (other / "config.json").write_text(json.dumps(config))
+            refused = run("checkpoint", "import", "--from", "huggingface", other, "--output", self.directory("no"), check=None)
+            self.assertIn(refused.returncode, (2, 5))
+            self.assertIn(text, refused.stderr)
+            self.assertFalse(self.directory("no").exists())
+
+    def test_refusals(self):
+        for text, tokenizer in (("neither", "gpt2"), ("model", self.config), ("model.type", self.folder / "words.json")):
+            (self.folder / "words.json").write_text(json.dumps(
+                small_tokenizer() | {"model": {"type": "WordLevel", "vocab": {}}}))
+            with self.subTest(text):
+                refused = run("data", "text", self.folder / "train.txt", "--output", self.folder / "none.h5",
+                              "--tokenizer", tokenizer, check=2).stderr
+                self.assertIn(text if tokenizer != self.config else "JSON", refused)
+        self.assertFalse((self.folder / "none.h5").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
