@@ -1,8 +1,10 @@
 // Zarr stores beside the values that they were made of, and what is refused of damaged ones.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -269,6 +271,9 @@ TEST(ZarrFields, DamagedStoresAreRefusedByName) {
            Damage{"huge chunks",
                   in_array("\"chunks\": [\n    1", "\"chunks\": [\n    999999999999"),
                   "larger than 256 MiB"},
+           Damage{"huge shapes",
+                  in_array("\"shape\": [\n    5", "\"shape\": [\n    9223372036854775807"),
+                  "shape"},
            Damage{"negative", in_array("\"chunks\": [\n    1", "\"chunks\": [\n    -1"), "chunks"},
            Damage{"chunks of Blosc", cut("geopotential/0.0.0.0"), "geopotential/0.0.0.0"},
            Damage{"chunks of zstd", cut("2m_temperature/0.0.0"), "2m_temperature/0.0.0"},
