@@ -279,6 +279,8 @@ class CopyStates {
     const bool below = (state.below & one) != 0;
     const bool is_weights = item == ChainItem::Weights;
     if (is_weights ? block(index).weight_bytes == 0 : index >= state.gradient) return;
+    // What is dropped before anything is done is below at the start: another of starts().
+    if (is_weights && (state.live & one) != 0 && nothing_is_done(state)) return;
     const bool moves = item != ChainItem::Value || options_.move_values;
     if ((state.live & one) != 0) {
       if (is_copied(state, 0, item, index) || is_copied(state, 1, item, index)) return;
@@ -293,6 +295,12 @@ class CopyStates {
                (item != ChainItem::Value || !value_is_live(state, index))) {
       offer({ChainOperationKind::CopyIn, index, -1, item});
     }
+  }
+
+  bool nothing_is_done(const State& state) const {
+    return state.gradient == blocks_ && weights(state.below) == state.below &&
+           (state.live & ~weights(state.live)) == bit(ChainItem::Value, 0) &&
+           copies(state, 0) == 0 && copies(state, 1) == 0;
   }
 
   bool can_begin(const State& state, std::size_t lane) const {
