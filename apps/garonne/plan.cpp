@@ -37,6 +37,7 @@ struct PlanOptions {
   bool search = false;
   bool exhaustive = false;
   std::int64_t most_tensor = 0;
+  double tolerance = 0;  // percent
   bool json = false;
   bool explain = false;
   std::string chain_path;
@@ -168,6 +169,7 @@ ExitCode plan_search(const RunConfig& config, const PlanOptions& options, Target
   search.most_tensor = static_cast<int>(options.most_tensor);
   search.exhaustive = options.exhaustive;
   search.json = options.json;
+  search.tolerance = options.tolerance / 100;
   search.program_directory = options.program_directory;
   search.is_cluster_file = !options.cluster.empty();
   if (!options.job->path.empty()) search.job = options.job.get();
@@ -228,6 +230,10 @@ ExitCode plan_run(const RunConfig& config, const PlanOptions& options) {
   const Target target = target_of(config, options);
   if (options.search || options.exhaustive || target.ranks != ranks_of(config))
     return plan_search(config, options, target);
+  if (options.tolerance > 0) {
+    throw ConfigError("--tolerance", fmt::format("{}", options.tolerance),
+                      "is for a search; give --search, or --ranks with another number");
+  }
   if (options.sweep) return plan_sweep(config, options, target.facts, target.threads, target.costs);
   return plan_one_grid(config, options, target);
 }
@@ -259,6 +265,11 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->add_option("--most-tensor", options->most_tensor,
                    "most tensor ranks of a search; as many as devices on a node where not given")
       ->check(count());
+  command
+      ->add_option("--tolerance", options->tolerance,
+                   "of a search: say which of the best grids stay best where a rate of the cluster "
+                   "is so many percent slower or faster")
+      ->check(CLI::Range(0.0, 90.0));
   command->add_flag("--exhaustive", options->exhaustive,
                     "search without bounds: plan every grid by node (slow)");
   command->add_flag("--json", options->json, "print JSON (format garonne.plan)");

@@ -50,6 +50,7 @@ ExitCode search_plans(const RunConfig& config, const SearchOptions& options,
   wish.costs = costs;
   wish.budget_bytes = budget_bytes;
   wish.options.exhaustive = options.exhaustive;
+  wish.tolerance = options.tolerance;
   Progress bar("grids", 0);
   wish.options.progress = [&](std::int64_t done, std::int64_t total, const std::string& what) {
     bar.advance_to(done, fmt::format("of {} {}", total, what));

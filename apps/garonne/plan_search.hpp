@@ -18,6 +18,7 @@ struct SearchOptions {
   int most_tensor = 0;  // 0 = the devices of a node
   bool exhaustive = false;
   bool json = false;
+  double tolerance = 0;  // GridSearchWish
   std::string program_directory;
   const JobOptions* job = nullptr;  // of the fastest grid
   bool is_cluster_file = false;     // what the cluster is from

@@ -71,6 +71,9 @@ class GridSearchTest(ProgramTest):
                 self.assertLessEqual(max(grid["peak_bytes"]), quick["budget_bytes"])
                 self.assertEqual(len(grid["peak_bytes"]), grid["pipeline"])
                 self.assertIn(grid["binds"], grid["parts"])
+            layouts = [[grid[key] for key in ("data", "pipeline", "tensor", "sequence_parallel", "schedule", "chunks", "micro_batch")]
+                       for grid in quick["grids"]]
+            self.assertEqual(len(set(map(str, layouts))), 10, "they differ in more than the ZeRO stage")
 
     def test_the_same_twice(self):
         arguments = ("--search", "--grid.data", 2, "--cluster", self.cluster)
@@ -88,6 +91,26 @@ class GridSearchTest(ProgramTest):
         self.assertEqual(plan["costs"], "nominal")
         # The planner by node looks further than the search.
         self.assertLessEqual(plan["seconds"], best["seconds"] * (1 + 1e-9))
+        self.assertEqual(plan["parts"].keys(), best["parts"].keys())
+        self.assertEqual(plan["binds"], max(plan["parts"], key=plan["parts"].get))
+        self.assertLessEqual(plan["bubble_seconds"], plan["seconds"])
+
+    def test_other_rates(self):
+        arguments = ("--ranks", 8, "--cluster", self.cluster)
+        self.assertNotIn("other_rates", self.search(*arguments))
+        answer = self.search(*arguments, "--tolerance", 60)
+        rates = answer["other_rates"]
+        self.assertEqual({other["factor"] for other in rates}, {0.4, 1.6})
+        self.assertEqual(len({other["rate"] for other in rates}) * 2, len(rates))
+        for other in rates:
+            self.assertGreaterEqual(other["regret"], 0)
+            self.assertEqual(other["best"] == 0, other["regret"] == 0)
+            self.assertLess(other["best"], len(answer["grids"]))
+        text = run("plan", self.config, *arguments, "--tolerance", 60).stdout
+        changes = [line for line in text.splitlines() if re.match(r"with .* 60 % (slower|faster) grid \d+ is best", line)]
+        self.assertEqual(len(changes), sum(other["best"] > 0 for other in rates))
+        self.assertEqual("the first stays best" in text, not changes)
+        self.assertIn("--tolerance", run("plan", self.config, "--tolerance", 10, check=2).stderr)
 
     def test_table_keys_and_programs(self):
         folder = self.directory("programs")

@@ -33,6 +33,13 @@ std::int64_t good_bucket(const GridLimits& limits, const GridShape& shape, const
 
 }  // namespace
 
+bool same_layout(const GridCandidate& a, const GridCandidate& b) {
+  GridCandidate as_b = a;
+  as_b.zero = b.zero;
+  as_b.bucket_bytes = b.bucket_bytes;
+  return as_b == b;
+}
+
 std::string to_string(const GridCandidate& candidate) {
   std::string text = to_string(candidate.shape);
   if (candidate.sequence_parallel) text += " (sequence parallel)";

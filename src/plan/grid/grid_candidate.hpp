@@ -25,6 +25,8 @@ struct GridCandidate {
   int parts() const { return shape.pipeline * chunks; }
   bool operator==(const GridCandidate&) const = default;
 };
+// Whether they differ in nothing but the ZeRO stage and the bucket.
+bool same_layout(const GridCandidate& a, const GridCandidate& b);
 // "data 4 × pipeline 2 × tensor 1, 1f1b, ZeRO 1, 8 micro-batches of 2".
 std::string to_string(const GridCandidate& candidate);
 

@@ -100,8 +100,7 @@ class Search {
       const std::size_t row = std::get<2>(estimated.top());
       estimated.pop();
       if (rows_[row].bounds.seconds >= limit) continue;
-      if (!options_.exhaustive && micro_batches_ >= options_.most_micro_batches &&
-          (!result_.best.empty() || micro_batches_ >= 4 * options_.most_micro_batches)) {
+      if (!options_.exhaustive && has_planned_enough()) {
         gave_up = true;
         break;
       }
@@ -109,11 +108,27 @@ class Search {
       if (!plan(rows_[row])) continue;
       micro_batches_ += rows_[row].candidate.micro_batches;
       if (rows_[row].outcome.fits)
-        result_.best.push_back(rows_[row]);
+        take(rows_[row]);
       else
         large_.push_back(row);
     }
     result_.proven = !gave_up;
+  }
+
+  bool has_planned_enough() const {
+    if (micro_batches_ < options_.most_micro_batches) return false;
+    return result_.best.size() >= options_.least_layouts ||
+           micro_batches_ >= 4 * options_.most_micro_batches;
+  }
+
+  // One that fits.
+  void take(const RankedGrid& row) {
+    for (RankedGrid& known : result_.best) {
+      if (!same_layout(known.candidate, row.candidate)) continue;
+      if (faster(row, known)) known = row;
+      return;
+    }
+    result_.best.push_back(row);
   }
 
   // Whether a candidate that takes at least so long may be faster than the best estimate: it gets

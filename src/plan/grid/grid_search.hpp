@@ -43,13 +43,15 @@ struct GridSearchOptions {
   int best = 10;            // so many are wanted
   bool exhaustive = false;  // plan every candidate by node, whatever its bounds
   // Else candidates are planned until they have so many micro-batches together, and at least
-  // until there is one that fits.
+  // until so many layouts that fit were found, or four times as many micro-batches and one.
   std::int64_t most_micro_batches = 2'000;
+  std::size_t least_layouts = 12;
   std::function<void(std::int64_t done, std::int64_t total, const std::string& what)> progress;
 };
 
 struct GridSearch {
-  std::vector<RankedGrid> best;  // fastest first
+  // Fastest first; of those that differ in ZeRO only, the fastest.
+  std::vector<RankedGrid> best;
   std::int64_t candidates = 0;
   std::int64_t refused = 0;              // the model or the schedule cannot be had like that
   std::int64_t too_large = 0;            // bounds or estimates say that no plan fits

@@ -140,14 +140,7 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
     programs.push_back(program_of_rank(planned.setup, planned.choice.program,
                                        whole.grid.rank_of({0, static_cast<int>(stage), 0})));
   }
-  double busiest = 0;
-  for (const auto& program : programs) {
-    double seconds = 0;
-    for (const auto& instruction : program.instructions) {
-      if (plan::is_local_work(instruction)) seconds += instruction.seconds;
-    }
-    busiest = std::max(busiest, seconds);
-  }
+  const StepPartsOfStages parts(programs, links ? &*links : nullptr);
   for (std::size_t stage = 0; stage < programs.size(); ++stage) {
     const StagePlan& planned = grid.stages[stage];
     plan::prove(programs[stage], planned.setup.model.graph);
@@ -157,6 +150,7 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
     }
   }
   std::vector<plan::Prediction> predictions = plan::replay_pipeline(std::move(programs));
+  grid.parts = parts.of(predictions);
   for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
     grid.stages[stage].prediction = std::move(predictions[stage]);
     const plan::Prediction& found = grid.stages[stage].prediction;
@@ -170,7 +164,6 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
       grid.largest = stage;
     }
   }
-  grid.bubble_seconds = std::max(0.0, grid.seconds - busiest);
   return grid;
 }
 

@@ -10,6 +10,7 @@
 #include "dist/session.hpp"
 #include "plan/model/cluster.hpp"
 #include "train/plans/smallest_budget.hpp"
+#include "train/plans/step_parts.hpp"
 #include "train/setup/planning.hpp"
 
 namespace garonne::train {
@@ -27,8 +28,8 @@ struct StagePlan {
 
 struct GridPlan {
   std::vector<StagePlan> stages;
-  double seconds = 0;         // of a step
-  double bubble_seconds = 0;  // of it, the slowest stage computes nothing
+  double seconds = 0;  // of a step
+  StepParts parts;     // of it
   // Of the stage that is done last: what its host takes to issue all instructions, and for how much
   // of the step its device waits for that.
   double issue_seconds = 0;

@@ -16,6 +16,7 @@
 #include "plan/program/replay.hpp"
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/grid_plan.hpp"
+#include "train/plans/step_parts.hpp"
 #include "train/setup/planning.hpp"
 #include "train/setup/run_device.hpp"
 
@@ -135,67 +136,19 @@ class CandidatePlanner {
   }
 
   void replay(const plan::GridLinks& links, plan::GridOutcome& outcome) {
-    std::size_t busiest = 0;
-    std::vector<double> computing;
-    std::vector<double> again;
-    for (std::size_t stage = 0; stage < programs_.size(); ++stage) {
-      const plan::Program& program = programs_[stage];
-      double own = 0;
-      double repeated = 0;
-      double inside = 0;
-      double between = 0;
-      std::map<int, bool> leaves_to;  // by stage
-      for (const auto& instruction : program.instructions) {
-        if (plan::is_local_work(instruction)) {
-          (instruction.recompute ? repeated : own) += instruction.seconds;
-          continue;
-        }
-        if (!instruction.channel) continue;
-        const plan::Channel& channel = *instruction.channel;
-        if (instruction.operation == plan::Operation::Receive) continue;
-        double bytes = static_cast<double>(channel.bytes);
-        bool leaves = links.world().between_nodes;
-        if (instruction.operation == plan::Operation::Send) {
-          const auto [known, fresh] = leaves_to.try_emplace(channel.peer, false);
-          if (fresh) {
-            known->second = links.stages(static_cast<int>(stage), channel.peer).between_nodes;
-          }
-          leaves = known->second;
-        } else {
-          bytes = plan::collective_traffic(channel.kind, channel.bytes,
-                                           static_cast<std::int64_t>(channel.members.size()));
-          if (channel.group == plan::GroupAxis::Tensor) leaves = links.tensor().between_nodes;
-          if (channel.group == plan::GroupAxis::Data) leaves = links.data().between_nodes;
-        }
-        (leaves ? between : inside) += bytes;
-      }
-      outcome.inside_traffic = std::max(outcome.inside_traffic, inside);
-      outcome.between_traffic = std::max(outcome.between_traffic, between);
+    const StepPartsOfStages stages(programs_, &links);
+    for (const plan::Program& program : programs_) {
       outcome.peak_bytes.push_back(program.peak_bytes);
       outcome.plans.push_back(program.name);
-      computing.push_back(own);
-      again.push_back(repeated);
-      if (own + repeated > computing[busiest] + again[busiest]) busiest = stage;
     }
     const std::vector<plan::Prediction> predictions = plan::replay_pipeline(std::move(programs_));
     for (const auto& prediction : predictions)
       outcome.seconds = std::max(outcome.seconds, prediction.seconds);
-    const plan::WaitedSeconds& waited = predictions[busiest].waited;
-    const auto place = [](bool between) { return between ? "between nodes" : "inside nodes"; };
-    const double rest = outcome.seconds - computing[busiest] - again[busiest] - waited.tensor -
-                        waited.data - waited.pipeline - waited.world -
-                        predictions[busiest].launch_seconds;
-    outcome.bubble_seconds = std::max(0.0, outcome.seconds - computing[busiest] - again[busiest]);
-    outcome.parts = {
-        {"compute", computing[busiest]},
-        {"memory (blocks run again)", again[busiest]},
-        {fmt::format("tensor link {}", place(links.tensor().between_nodes)), waited.tensor},
-        {fmt::format("data link {}", place(links.data().between_nodes)), waited.data},
-        {"pipeline link", waited.pipeline},
-        {"sums of the step", waited.world},
-        {"bubble", std::max(0.0, rest)}};
-    if (predictions[busiest].issue_seconds > 0)
-      outcome.parts.emplace_back("launches", predictions[busiest].launch_seconds);
+    StepParts parts = stages.of(predictions);
+    outcome.bubble_seconds = parts.bubble_seconds;
+    outcome.inside_traffic = parts.inside_traffic;
+    outcome.between_traffic = parts.between_traffic;
+    outcome.parts = std::move(parts.parts);
   }
 
   const GridSearchWish& wish_;
@@ -221,6 +174,70 @@ Setup setup_of_model(const GridSearchWish& wish, int tensor, bool sequence_paral
       make_setup(config, wish.facts, wish.threads, 0, device_facts(wish.config, wish.cluster));
   apply_cluster(wish.cluster, wish.costs, setup);
   return setup;
+}
+
+// `wish` outlives it.
+plan::BlocksOf blocks_of(const GridSearchWish& wish) {
+  return [&wish](int tensor, bool sequence_parallel, std::int64_t micro_batch) {
+    const Setup setup = setup_of_model(wish, tensor, sequence_parallel, micro_batch);
+    return plan::block_costs(setup.model.graph);
+  };
+}
+
+void scale_link(double factor, plan::Link& link) {
+  link.bytes_per_second *= factor;
+  link.latency_seconds /= factor;
+  for (plan::RatePoint& point : link.curve.points) point.bytes_per_second *= factor;
+}
+
+struct Rate {
+  const char* name;
+  void (*scale)(double factor, plan::Cluster& cluster);
+};
+
+// What plans depend on.
+constexpr Rate rates[] = {
+    {"operations",
+     [](double factor, plan::Cluster& cluster) {
+       for (const auto flops : {&plan::Cluster::float32_flops, &plan::Cluster::bfloat16_flops,
+                                &plan::Cluster::float64_flops, &plan::Cluster::tfloat32_flops})
+         cluster.*flops *= factor;
+     }},
+    {"memory", [](double factor, plan::Cluster& cluster) { cluster.bytes_per_second *= factor; }},
+    {"links inside nodes",
+     [](double factor, plan::Cluster& cluster) { scale_link(factor, cluster.inside_node); }},
+    {"links between nodes",
+     [](double factor, plan::Cluster& cluster) { scale_link(factor, cluster.between_nodes); }},
+    {"the host's issue of kernels",
+     [](double factor, plan::Cluster& cluster) { cluster.issue_seconds /= factor; }}};
+
+std::vector<double> estimates_of(const GridSearchWish& wish, const plan::GridSearch& search,
+                                 std::int64_t micro_batch) {
+  const Setup model = setup_of_model(wish, 1, false, micro_batch);
+  plan::GridEstimator estimator(wish.cluster, wish.budget_bytes, model.step, blocks_of(wish));
+  std::vector<double> seconds;
+  for (const plan::RankedGrid& grid : search.best)
+    seconds.push_back(estimator.estimate(grid.candidate).seconds);
+  return seconds;
+}
+
+std::vector<OtherRate> with_other_rates(const GridSearchWish& wish, const plan::GridSearch& search,
+                                        std::int64_t micro_batch) {
+  const std::vector<double> before = estimates_of(wish, search, micro_batch);
+  std::vector<OtherRate> found;
+  for (const Rate& rate : rates) {
+    for (const double factor : {1 - wish.tolerance, 1 + wish.tolerance}) {
+      GridSearchWish other = wish;
+      rate.scale(factor, other.cluster);
+      std::vector<double> seconds = estimates_of(other, search, micro_batch);
+      for (std::size_t k = 0; k < seconds.size(); ++k)
+        seconds[k] *= search.best[k].outcome.seconds / before[k];
+      const auto best = std::min_element(seconds.begin(), seconds.end());
+      found.push_back({rate.name, factor, static_cast<std::size_t>(best - seconds.begin()),
+                       seconds.front() / *best - 1});
+    }
+  }
+  return found;
 }
 
 [[noreturn]] void refuse_ranks(int ranks, const std::vector<plan::UnplannedGrid>& unplanned) {
@@ -273,12 +290,8 @@ GridSearchAnswer search_grids(const GridSearchWish& wish) {
   limits.least_bucket_bytes = wish.config.grid.bucket;
   const auto candidates = plan::grid_candidates(limits, wish.cluster);
   const auto search_within = [&](const GridSearchWish& within, CandidatePlanner& planner) {
-    plan::GridEstimator estimator(
-        within.cluster, within.budget_bytes, model.step,
-        [&](int tensor, bool sequence_parallel, std::int64_t micro_batch) {
-          const Setup setup = setup_of_model(within, tensor, sequence_parallel, micro_batch);
-          return plan::block_costs(setup.model.graph);
-        });
+    plan::GridEstimator estimator(within.cluster, within.budget_bytes, model.step,
+                                  blocks_of(within));
     return plan::search_grids(
         candidates, estimator, within.budget_bytes,
         [&](const plan::GridCandidate& candidate) { return planner.plan(candidate); },
@@ -314,6 +327,10 @@ GridSearchAnswer search_grids(const GridSearchWish& wish) {
     search.best.push_back(search.leanest);
   }
   answer.measured = planner.measured();
+  if (wish.tolerance > 0) {
+    const std::int64_t micro_batch = search.best.front().candidate.micro_batch;
+    answer.other_rates = with_other_rates(wish, search, micro_batch);
+  }
   return answer;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/config.hpp"
 #include "plan/grid/grid_search.hpp"
@@ -23,11 +24,22 @@ struct GridSearchWish {
   plan::CostTable costs;  // measured on the cluster's devices; may be empty
   std::int64_t budget_bytes = 0;
   plan::GridSearchOptions options;
+  double tolerance = 0;  // by what share rates may be off, below 1; 0 = nobody asks
+};
+
+// Which of the grids of an answer is best where one rate of the cluster is another, by how the
+// estimates of all of them change.
+struct OtherRate {
+  std::string rate;   // for people
+  double factor = 1;  // of the cluster's
+  std::size_t best = 0;
+  double regret = 0;  // so much longer than that, as a share, the first of the answer takes
 };
 
 struct GridSearchAnswer {
   plan::GridSearch search;
   bool measured = false;  // all seconds of nodes of the best grid
+  std::vector<OtherRate> other_rates;
 };
 
 // Throws ConfigError where no candidate can be had at all, PlanError where none fits.

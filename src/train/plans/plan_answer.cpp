@@ -74,7 +74,7 @@ std::string format_stages(const PlanAnswer& answer) {
         s == plan.largest ? "  <- shown below" : "");
   }
   if (knows_seconds(answer)) {
-    text += fmt::format("bubble: {:.1f} ms of {:.1f} ms\n", 1e3 * plan.bubble_seconds,
+    text += fmt::format("bubble: {:.1f} ms of {:.1f} ms\n", 1e3 * plan.parts.bubble_seconds,
                         1e3 * plan.seconds);
   }
   return text;
@@ -159,6 +159,11 @@ ordered_json to_json(const PlanAnswer& answer) {
     json["copied_in_bytes"] = traffic.in_bytes;
   }
   json["seconds"] = seconds_json(answer, plan.seconds);
+  if (knows_seconds(answer)) {
+    json["bubble_seconds"] = plan.parts.bubble_seconds;
+    json["binds"] = binding(plan.parts.parts).first;
+    for (const auto& [name, seconds] : plan.parts.parts) json["parts"][name] = seconds;
+  }
   if (plan.issue_seconds > 0) {
     json["issue_seconds"] = plan.issue_seconds;
     json["launch_seconds"] = plan.launch_seconds;
