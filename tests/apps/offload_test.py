@@ -18,7 +18,8 @@ class OffloadTest(OffloadRuns):
     RUNS = {
         "alone": ((), 0),
         "bfloat16": (("--train.precision", "bfloat16", "--train.micro_batch", 32, "--train.global_batch", 64), 0),
-        "shards": (("--grid.data", 2, "--grid.zero", 3, "--train.global_batch", 64), 2),
+        # One micro-batch a rank: with several, how often gradients are summed over the ranks depends on the plan.
+        "shards": (("--grid.data", 2, "--grid.zero", 3), 2),
         "pipeline": (("--grid.pipeline", 2), 2),
         "tensor": (("--grid.tensor", 2, "--grid.sequence_parallel", "true", "--train.micro_batch", 32,
                     "--train.global_batch", 64), 2),
@@ -172,7 +173,7 @@ class OffloadTest(OffloadRuns):
                         job = subprocess.Popen(list(map(str, command)), stdout=log, stderr=subprocess.STDOUT,
                                                start_new_session=True)
                         self.addCleanup(lambda job=job: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
-                        self.wait_for(lambda log=log: "step       2 " in pathlib.Path(log.name).read_text())
+                        self.wait_for(lambda log=log: "step       2/" in pathlib.Path(log.name).read_text())
                         time.sleep(0.3)  # into the step
                         job.send_signal(number)
                         self.assertEqual(job.wait(timeout=patient(60)), 1, pathlib.Path(log.name).read_text()[-3000:])

@@ -71,7 +71,7 @@ class StopTest(ProgramTest):
             name = f"checkpoints/step-{step}/rank_{rank}.safetensors"
             self.assertEqual((pathlib.Path(directory) / name).read_bytes(), (whole / name).read_bytes(), f"rank {rank}")
 
-    def stop(self, name, number, options, ranks=0, after="step       2 ", code=75, at_least=2):
+    def stop(self, name, number, options, ranks=0, after="step       2/", code=75, at_least=2):
         directory = self.folder / name
         job, log = self.start(directory, *options, ranks=ranks)
         self.wait_for_text(job, log, after)
@@ -84,7 +84,7 @@ class StopTest(ProgramTest):
     def test_interrupting_mpirun_in_a_long_step_saves_the_state_before_it(self):
         for attempt in range(5):
             options = self.slow()
-            directory, step = self.stop(f"long-{attempt}", signal.SIGINT, options, ranks=2, after="step       1 ", code=1, at_least=1)
+            directory, step = self.stop(f"long-{attempt}", signal.SIGINT, options, ranks=2, after="step       1/", code=1, at_least=1)
             if min(series(directory, "seconds")) > 2.2:
                 break
             StopTest.slow_samples *= 2  # the guess was too short for what is to be shown
@@ -120,7 +120,7 @@ class StopTest(ProgramTest):
     def test_one_rank_that_is_told_to_end_ends_all_after_the_step(self):
         directory = self.folder / "one-rank"
         job, log = self.start(directory, *QUICK, ranks=2)
-        self.wait_for_text(job, log, "step       2 ")
+        self.wait_for_text(job, log, "step       2/")
         ranks = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()
         os.kill(int(ranks[-1]), signal.SIGTERM)
         self.assertEqual(job.wait(timeout=patient(60)), 75)
@@ -140,7 +140,7 @@ class StopTest(ProgramTest):
                 self.assertEqual(job.wait(timeout=patient(60)), 75)
                 self.assertFalse((directory / "lock").exists())
                 self.assertFalse((directory / "stop").exists())
-                if "step       1 " not in pathlib.Path(log).read_text():
+                if "step       1/" not in pathlib.Path(log).read_text():
                     self.assertIn("stopped before training began", pathlib.Path(log).read_text())
                     # Nothing is left, or a run directory in which nothing has happened.
                     if (directory / "checkpoints").exists():
@@ -155,7 +155,7 @@ class StopTest(ProgramTest):
         refused = run("stop", self.folder / "nowhere", check=5)
         self.assertIn("is no run directory", refused.stderr)
         job, log = self.start(directory, *QUICK, ranks=2)
-        self.wait_for_text(job, log, "step       2 ")
+        self.wait_for_text(job, log, "step       2/")
         asked = run("stop", directory, "--wait", "--timeout", 60)
         self.assertEqual(job.wait(timeout=patient(60)), 75)
         step = self.check_saved(directory, 2)
@@ -173,7 +173,7 @@ class StopTest(ProgramTest):
         self.assertFalse((directory / "stop").exists())
         # Killed, with its lock left.
         job, log = self.start(directory, *QUICK)
-        self.wait_for_text(job, log, "step       4 ")
+        self.wait_for_text(job, log, "step       4/")
         job.kill()
         job.wait()
         refused = run("stop", directory, "--wait", check=5)
@@ -197,7 +197,7 @@ class StopTest(ProgramTest):
 
     def test_a_rank_that_was_stopped_is_named(self):
         job, log = self.start(self.folder / "stuck", *QUICK, "--run.timeout", 4, ranks=2)
-        self.wait_for_text(job, log, "step       2 ")
+        self.wait_for_text(job, log, "step       2/")
         ranks = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()
         stopped = int(ranks[-1])
         os.kill(stopped, signal.SIGSTOP)
@@ -231,7 +231,7 @@ class StopTest(ProgramTest):
         job = subprocess.Popen(["bash", str(script), "--checkpoint.keep", "3"], stdout=log, stderr=subprocess.STDOUT, env=environment,
                                start_new_session=True)
         self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
-        self.wait_for_text(job, log.name, "step       2 ")
+        self.wait_for_text(job, log.name, "step       2/")
         job.send_signal(signal.SIGUSR1)
         self.assertEqual(job.wait(timeout=patient(120)), 75, pathlib.Path(log.name).read_text()[-3000:])
         self.check_saved(directory, 2)
@@ -268,7 +268,7 @@ class StopTest(ProgramTest):
                     with self.subTest(name, phase="after"):
                         directory = self.folder / f"{name}-after"
                         job, log = self.start(directory, *options, "--train.steps", 2, ranks=ranks)
-                        self.wait_for_text(job, log, "step       2 ")
+                        self.wait_for_text(job, log, "step       2/")
                         job.send_signal(number)
                         self.assertIn(job.wait(timeout=patient(60)), (0, code))
                         self.wait_for("the last checkpoint", (directory / "checkpoints/step-2/manifest.json").exists)
