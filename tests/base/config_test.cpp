@@ -69,8 +69,8 @@ std::string other_value(const KeySpec& key) {
       return "123456789";
     // Needs all seventeen digits to come back.
     case KeyType::Real:
-      return key.name == "optimizer.minimum_learning_rate" ? "1.0000000000000003e-05"
-                                                           : "0.30000000000000004";
+      if (key.name == "optimizer.minimum_learning_rate") return "1.0000000000000003e-05";
+      return key.range.starts_with(">= 1") ? "1.3000000000000003" : "0.30000000000000004";
     case KeyType::Switch:
       return before == "true" ? "false" : "true";
     case KeyType::List:
