@@ -74,7 +74,8 @@ TEST(ProductWorkspace, OfBFloat16InTilesIsWithinWhatIsDeclared) {
     const std::int64_t declared =
         low_precision_workspace_bytes(declaration, m, n, k, transposed_left, /*in_tiles=*/true);
     EXPECT_LE(bytes, declared);
-    EXPECT_LE(declared, bytes + 64 + (k % 32 == 0 ? 0 : 2048));
+    // Parts were aligned where this was measured; elsewhere each of five may take 128 more.
+    EXPECT_LE(declared, bytes + 64 + 5 * 128 + (k % 32 == 0 ? 0 : 2048));
   }
 }
 
