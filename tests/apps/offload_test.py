@@ -18,8 +18,8 @@ class OffloadTest(OffloadRuns):
     RUNS = {
         "alone": ((), 0),
         "bfloat16": (("--train.precision", "bfloat16", "--train.micro_batch", 32, "--train.global_batch", 64), 0),
-        # One micro-batch a rank: with several, how often gradients are summed over the ranks depends on the plan.
-        "shards": (("--grid.data", 2, "--grid.zero", 3), 2),
+        # Two micro-batches a rank, between which gradients are in shards.
+        "shards": (("--grid.data", 2, "--grid.zero", 3, "--train.global_batch", 64), 2),
         "pipeline": (("--grid.pipeline", 2), 2),
         "tensor": (("--grid.tensor", 2, "--grid.sequence_parallel", "true", "--train.micro_batch", 32,
                     "--train.global_batch", 64), 2),

@@ -84,8 +84,6 @@ BlockPlan plan_by_blocks(const ModelGraph& graph, const StepShape& step, std::in
   StepShape lean = step;
   lean.gathers_ahead = 0;
   lean.messages_first = false;
-  lean.reduce_each_micro_batch =
-      step.zero >= 2 && step.micro_batches > 1 && step.pipeline.order.empty();
   plan = first_that_fits(graph, lean, family, budget_bytes, std::nullopt);
   if (plan.prediction.peak_bytes > budget_bytes)
     throw PlanError(plan.prediction.peak_bytes, budget_bytes, "");

@@ -153,7 +153,6 @@ TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, con
   };
   for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
     for (std::size_t entry = 0; entry < lean.entries.size(); ++entry) {
-      if (!lean.entries[entry].is_for(shapes[shape])) continue;
       TierFloor floor{0, entry, shape};
       floor.bytes = Mover(program_of(floor), below, 0, nullptr).least_bytes();
       all.push_back(floor);

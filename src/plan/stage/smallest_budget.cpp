@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -62,15 +61,10 @@ LeanPlans find_lean_plans(const ModelGraph& declared, const StepShape& step,
   LeanPlans lean;
   lean.bytes = std::numeric_limits<std::int64_t>::max();
   // How many gathers and reductions are under way is no matter of a micro-batch.
-  std::set<bool> made;
-  for (const auto& [shape, text] : shapes) {
-    if (!made.insert(shape.reduce_each_micro_batch).second) continue;
-    const StepPlanner planner(timeless, shape, cache);
-    for (const StageSolver* solver : solvers) {
-      auto schedule = planner.leanest(*solver);
-      if (schedule)
-        lean.entries.push_back({solver, shape.reduce_each_micro_batch, std::move(*schedule)});
-    }
+  const StepPlanner planner(timeless, shapes.front().step, cache);
+  for (const StageSolver* solver : solvers) {
+    auto schedule = planner.leanest(*solver);
+    if (schedule) lean.entries.push_back({solver, std::move(*schedule)});
   }
   if (lean.entries.empty()) {
     throw ConfigError("memory.plan", plan,
@@ -79,7 +73,6 @@ LeanPlans find_lean_plans(const ModelGraph& declared, const StepShape& step,
   for (std::size_t k = 0; k < shapes.size(); ++k) {
     for (std::size_t e = 0; e < lean.entries.size(); ++e) {
       const LeanPlans::Entry& entry = lean.entries[e];
-      if (!entry.is_for(shapes[k])) continue;
       const std::int64_t peak = peak_of(timeless, shapes[k].step, entry.schedule);
       if (peak >= lean.bytes) continue;
       lean.bytes = peak;

@@ -15,12 +15,7 @@ namespace garonne::plan {
 struct LeanPlans {
   struct Entry {
     const StageSolver* solver = nullptr;
-    bool reduce_each_micro_batch = false;  // made for shapes that do
     StepSchedule schedule;
-
-    bool is_for(const CommunicationShape& shape) const {
-      return reduce_each_micro_batch == shape.step.reduce_each_micro_batch;
-    }
   };
   std::vector<Entry> entries;
   std::int64_t bytes = 0;  // the smallest budget

@@ -114,8 +114,7 @@ void consider_solver(const StepPlanner& planner, const StageSolver& solver,
 // Of several ways to communicate, only the outermost are searched: searches take long.
 bool is_searched(const std::vector<CommunicationShape>& shapes, std::size_t k) {
   return k == 0 || k + 1 == shapes.size() ||
-         shapes[k].step.messages_first != shapes[k + 1].step.messages_first ||
-         shapes[k].step.reduce_each_micro_batch != shapes[k - 1].step.reduce_each_micro_batch;
+         shapes[k].step.messages_first != shapes[k + 1].step.messages_first;
 }
 
 class StageSearch {
@@ -150,8 +149,7 @@ class StageSearch {
           const LeanPlans::Entry& entry = lean.entries[e];
           const bool everything = entry.solver == &stage_solvers().front();
           const bool leanest = k == lean.shape && e == lean.entry;
-          if (entry.is_for(shapes_[k]) && (everything || leanest))
-            selection.consider(entry.solver->name, entry.schedule);
+          if (everything || leanest) selection.consider(entry.solver->name, entry.schedule);
         }
       }
       take(std::move(selection), shapes_[k]);
@@ -174,7 +172,6 @@ class StageSearch {
     const StepSchedule* start = nullptr;
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (const auto& entry : lean.entries) {
-      if (!entry.is_for(shape)) continue;
       const std::int64_t peak = selection.consider(entry.solver->name, entry.schedule).peak_bytes;
       if (peak >= least) continue;
       least = peak;

@@ -207,7 +207,7 @@ TaskGraph make_task_graph(const ModelGraph& model, const StepShape& step, Gradie
   alone.pipeline = {};
   // A bucket of gradients in shards is gone once it is reduced.
   const bool stays = step.zero < 2 || step.data_group.size() < 2 ||
-                     (step.micro_batches > 1 && !step.reduce_each_micro_batch);
+                     (step.micro_batches > 1 && !step.reduces_each_micro_batch());
   const Program program = make_undivided_program(
       model, alone, same_for_all(recompute_on_demand(model, keep_everything(model)), 1));
   TaskGraphReader reader(model, program, static_bytes(model, step));

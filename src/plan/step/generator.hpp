@@ -83,9 +83,6 @@ struct StepShape {
   // ZeRO stage over the data group: 1 optimizer states and masters in shards, 2 gradients too, 3
   // parameters too. Without effect on one data rank.
   int zero = 0;
-  // From stage 2, with several micro-batches: reduce each one's gradients and add to the shard;
-  // else keep the whole sum until the last.
-  bool reduce_each_micro_batch = false;
   int gathers_ahead = 1;  // stage 3: all-gathers are issued so many uses before their own
   StepLinks links;
   double norm_seconds_per_element = 0;
@@ -93,6 +90,14 @@ struct StepShape {
   KernelSeconds kernels;
   std::vector<LibraryWorkspace> workspaces;  // live all the time
   std::vector<StateSpec> optimizer_states;
+
+  // Whether the gradients of each micro-batch are reduced and added to the shard; else the whole
+  // sum of a rank is kept until the last. Sums over ranks and micro-batches are made in the one
+  // order or the other, so this must not depend on what fits: from stage 2 gradients are in shards,
+  // but in a pipeline micro-batches overlap and their sums are one.
+  bool reduces_each_micro_batch() const {
+    return zero >= 2 && data_group.size() > 1 && micro_batches > 1 && pipeline.order.empty();
+  }
 };
 
 // One training step. The buffers of parameters and states come first and in parameter order. The

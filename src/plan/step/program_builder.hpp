@@ -58,9 +58,6 @@ class ProgramBuilder {
   void report(int output);
   // ZeRO with more than one data rank.
   bool in_shards() const { return step_.zero > 0 && reduces(); }
-  bool reduces_each_micro_batch() const {
-    return in_shards() && step_.zero >= 2 && step_.reduce_each_micro_batch;
-  }
   int loss_sum() const { return loss_sum_; }
   Program take() { return std::move(program_); }
 

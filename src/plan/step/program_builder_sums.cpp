@@ -25,7 +25,7 @@ void ProgramBuilder::set_collective(const NodeCollective& collective, Instructio
 }
 
 void ProgramBuilder::finished_weights(int n, int micro_batch) {
-  const bool each = reduces_each_micro_batch();
+  const bool each = step_.reduces_each_micro_batch();
   if (!each && --weights_to_come_[index(n)] > 0) return;
   for (const int p : graph_.nodes[index(n)].parameters) {
     const int number = bucket_of_[index(p)];
@@ -44,7 +44,7 @@ void ProgramBuilder::finished_weights(int n, int micro_batch) {
 
 void ProgramBuilder::hold_waits_for_reductions() {
   // Else the next micro-batch would add to what is still to be reduced.
-  waits_held_ = !reduces_each_micro_batch();
+  waits_held_ = !step_.reduces_each_micro_batch();
 }
 
 void ProgramBuilder::allow_waits_for_reductions() {

@@ -43,7 +43,7 @@ StepPlanner::StepPlanner(const ModelGraph& model, const StepShape& step, TextCac
   problems_.push_back(make_stage_problem(model, step, GradientBuckets::Made, cache));
   if (step.micro_batches > 1) {
     const auto later =
-        step.reduce_each_micro_batch ? GradientBuckets::Made : GradientBuckets::There;
+        step.reduces_each_micro_batch() ? GradientBuckets::Made : GradientBuckets::There;
     problems_.push_back(make_stage_problem(model, step, later, cache));
   }
 }

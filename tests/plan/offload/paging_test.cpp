@@ -41,7 +41,6 @@ Case case_of(unsigned seed, int zero = 0) {
   const int micro_batches = 1 + static_cast<int>(seed % 3);
   made.step = step_shape(micro_batches, zero > 0 ? 2 : 1, seed % 4 == 0 ? 0 : 1000 * (seed % 4));
   made.step.zero = zero;
-  made.step.reduce_each_micro_batch = zero > 0 && seed % 5 == 0;
   made.step.gathers_ahead = static_cast<int>(seed % 2);
   if (seed % 2 == 1) made.step.element_bytes = {2, 4, 4, 4};
   const auto all = policy_schedules(made.graph);

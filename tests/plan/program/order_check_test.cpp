@@ -149,7 +149,6 @@ TEST(OrderCheck, EveryWaitOfAProgramMatters) {
       const ModelGraph graph = random_graph(seed);
       StepShape step = step_shape(2, 2, 1000);
       step.zero = zero;
-      step.reduce_each_micro_batch = seed % 2 == 0;
       const Program program =
           make_training_program(graph, step, same_for_all(schedule_of(graph, "full"), 2));
       ASSERT_EQ(refusal(program), "");

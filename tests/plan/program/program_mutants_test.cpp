@@ -67,8 +67,6 @@ StepShape random_shape(std::mt19937& random, int data, int stages) {
   shape.bucket_bytes = std::array{0, 1000, 3000, 1 << 20}[static_cast<std::size_t>(up_to(3))];
   shape.reduction_bytes = {1000 * up_to(1), 1000 * up_to(3), 3000};
   shape.messages_first = up_to(3) > 0;
-  // In a pipeline micro-batches overlap: their sums are one.
-  shape.reduce_each_micro_batch = stages == 1 && up_to(1) == 1;
   shape.gathers_ahead = up_to(2);
   shape.optimizer_states = {{.name = "first_moment"}, {.name = "second_moment"}};
   if (up_to(1) == 1) shape.element_bytes = {2, 4, 4, 4};

@@ -15,7 +15,6 @@ Program program_of(unsigned seed, int zero) {
   const ModelGraph graph = random_graph(seed);
   StepShape step = step_shape(2, zero > 0 ? 2 : 1, 1000);
   step.zero = zero;
-  step.reduce_each_micro_batch = seed % 2 == 0;
   if (seed % 3 == 0) step.element_bytes = {2, 4, 4, 4};
   return make_training_program(graph, step, same_for_all(schedule_of(graph, "keep-all"), 2));
 }

@@ -37,7 +37,6 @@ inline constexpr int micro_batches_of_step = 6;  // divides by two and by three 
 struct Variant {
   int stage = 0;
   Precision precision = Precision::Float64;
-  bool each = false;
   int ahead = 1;
   const char* plan = "keep-all";
   const char* optimizer = "adamw";  // of exercise_kinds()
@@ -100,7 +99,6 @@ class Rank {
     step.world_group = step.data_group;
     step.bucket_bytes = ranks > 1 ? 20'000 : 0;
     step.zero = variant.stage;
-    step.reduce_each_micro_batch = variant.each;
     step.gathers_ahead = variant.ahead;
     program_ = plan::program_of_rank(
         plan::make_training_program(
