@@ -18,6 +18,8 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/json_input.hpp"
+#include "base/printable.hpp"
 
 namespace garonne::train {
 namespace {
@@ -37,7 +39,8 @@ const std::map<std::string, std::int64_t>& element_types() {
 
 std::int64_t safetensors_element_bytes(const std::string& type, const std::string& path) {
   const auto found = element_types().find(type);
-  if (found == element_types().end()) throw IoError(path, "holds a tensor of unknown type " + type);
+  if (found == element_types().end())
+    throw IoError(path, "holds a tensor of unknown type " + printable(type));
   return found->second;
 }
 
@@ -79,6 +82,21 @@ std::string write_safetensors(const std::string& path, const std::vector<TensorS
   return file.finish();
 }
 
+namespace {
+
+// Numbers of a header, none of which may be rounded or wrapped into another one.
+std::int64_t integer_of(const nlohmann::json& number, const std::string& path) {
+  const bool fits = number.is_number_integer() &&
+                    (!number.is_number_unsigned() ||
+                     number.get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX));
+  if (!fits) {
+    throw IoError(path, "has a header that is not understood: an extent or offset is no integer");
+  }
+  return number.get<std::int64_t>();
+}
+
+}  // namespace
+
 SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
   const FileReader file(path);
   const std::int64_t size = file.size();
@@ -94,7 +112,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
   std::string text(length, '\0');
   file.read(8, text.data(), text.size());
   data_start_ = 8 + static_cast<std::int64_t>(length);
-  const auto header = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto header = parse_json(text, path, FileOwner::Run);
   if (!header.is_object()) throw IoError(path, "has a header that is no JSON object");
   try {
     for (const auto& [name, item] : header.items()) {
@@ -102,17 +120,19 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
       TensorEntry entry;
       entry.name = name;
       entry.type = item.at("dtype").get<std::string>();
-      entry.shape = item.at("shape").get<std::vector<std::int64_t>>();
-      entry.begin = item.at("data_offsets").at(0).get<std::int64_t>();
-      entry.end = item.at("data_offsets").at(1).get<std::int64_t>();
+      for (const auto& extent : item.at("shape").get_ref<const nlohmann::json::array_t&>())
+        entry.shape.push_back(integer_of(extent, path));
+      entry.begin = integer_of(item.at("data_offsets").at(0), path);
+      entry.end = integer_of(item.at("data_offsets").at(1), path);
       std::int64_t bytes = safetensors_element_bytes(entry.type, path);
       for (const std::int64_t extent : entry.shape) {
         if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) {
-          throw IoError(path, name + " has an impossible shape");
+          throw IoError(path, printable(name) + " has an impossible shape");
         }
       }
-      if (entry.end - entry.begin != bytes)
-        throw IoError(path, name + ": shape and offsets do not agree");
+      std::int64_t between = 0;
+      if (__builtin_sub_overflow(entry.end, entry.begin, &between) || between != bytes)
+        throw IoError(path, printable(name) + ": shape and offsets do not agree");
       tensors_.push_back(std::move(entry));
     }
   } catch (const nlohmann::json::exception& error) {
@@ -124,13 +144,14 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
   std::int64_t expected = 0;
   for (const auto& entry : tensors_) {
     if (entry.begin != expected)
-      throw IoError(path, entry.name + " overlaps another tensor or leaves a hole");
+      throw IoError(path, printable(entry.name) + " overlaps another tensor or leaves a hole");
     expected = entry.end;
   }
-  if (data_start_ + expected != size) {
+  if (expected != size - data_start_) {
     throw IoError(
-        path, fmt::format("has {} bytes where its header needs {}: truncated or appended to", size,
-                          data_start_ + expected));
+        path, fmt::format("has {} bytes where its header needs {} and {}: truncated or appended "
+                          "to",
+                          size, data_start_, expected));
   }
 }
 
@@ -138,14 +159,14 @@ const TensorEntry& SafetensorsFile::find(const std::string& name) const {
   for (const auto& entry : tensors_) {
     if (entry.name == name) return entry;
   }
-  throw IoError(path_, "has no tensor " + name);
+  throw IoError(path_, "has no tensor " + printable(name));
 }
 
 void SafetensorsFile::read(const TensorEntry& tensor, std::int64_t offset,
                            std::span<std::byte> destination) const {
   if (offset < 0 ||
       offset + static_cast<std::int64_t>(destination.size()) > tensor.end - tensor.begin) {
-    throw IoError(path_, tensor.name + " is shorter than what is wanted of it");
+    throw IoError(path_, printable(tensor.name) + " is shorter than what is wanted of it");
   }
   FileReader(path_).read(data_start_ + tensor.begin + offset, destination.data(),
                          destination.size());

@@ -190,6 +190,19 @@ TEST(Safetensors, DamageOfEveryKind) {
   damaged("not understood",
           file_of("{\"a\":{\"dtype\":\"F32\",\"shape\":\"2\",\"data_offsets\":[0,8]}}", 8));
   damaged("not understood", file_of("{\"a\":7}", 0));
+  // Numbers that other numbers would be taken for.
+  damaged("do not agree", file_of("{" + entry("a", "F32", "[2]", INT64_MIN, INT64_MAX) + "}", 8));
+  damaged("truncated",
+          file_of("{" + entry("a", "U8", "[9223372036854775807]", 0, INT64_MAX) + "}", 8));
+  for (const char* number : {"1e300", "2.0", "18446744073709551615", "true"}) {
+    damaged("no integer", file_of("{\"a\":{\"dtype\":\"F32\",\"shape\":[" + std::string(number) +
+                                      "],\"data_offsets\":[0,8]}}",
+                                  8));
+    damaged("no integer", file_of("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0," +
+                                      std::string(number) + "]}}",
+                                  8));
+  }
+  damaged("given twice", file_of("{" + one + "," + one + "}", 8));
   expect_io_error(scratch.path("none"), "", [&] { SafetensorsFile file(scratch.path("none")); });
 }
 
