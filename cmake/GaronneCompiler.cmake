@@ -41,5 +41,15 @@ if(GARONNE_SANITIZERS)
   add_link_options(-fsanitize=${GARONNE_SANITIZERS})
 endif()
 
+if(GARONNE_FUZZ)
+  # Older ones have no std::source_location with libstdc++.
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang" OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
+    message(FATAL_ERROR "GARONNE_FUZZ wants clang 16 or newer as CMAKE_C_COMPILER and CMAKE_CXX_COMPILER: scripts/fuzz finds one")
+  endif()
+  # What inputs reach is counted in all code; the targets bring the loop around it.
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=fuzzer-no-link>
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=all>)
+endif()
+
 # By which ranks find out that they run the same program (base/build_id.hpp).
 add_link_options(-Wl,--build-id=sha1)

@@ -32,6 +32,22 @@ find_nvcc() {
   return 1
 }
 
+# find_clang: a clang 16 or newer that has libFuzzer, by the name of its C++ compiler.
+find_clang() {
+  local candidate folder
+  for candidate in clang++-{22..16} clang++; do
+    have "$candidate" || continue
+    [ "$("$candidate" -dumpversion | cut -d . -f 1)" -ge 16 ] || continue
+    folder=$("$candidate" -print-runtime-dir 2>/dev/null) || continue
+    # Debian's say a folder by target, and have the one by system.
+    if compgen -G "$folder/libclang_rt.fuzzer*" >/dev/null || compgen -G "${folder%/*}/linux/libclang_rt.fuzzer*" >/dev/null; then
+      echo "$candidate"
+      return 0
+    fi
+  done
+  return 1
+}
+
 # gpu_architecture: what to compile for, 80 or 90, by the GPUs that are here, of unequal ones the oldest: code
 # for one runs on newer ones, too. Without a GPU 90.
 gpu_architecture() {

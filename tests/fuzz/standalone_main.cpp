@@ -1,0 +1,152 @@
+// Runs a fuzz target without libFuzzer: every file of a folder, then so many inputs that are made
+// of them by seeded random changes.
+//   fuzz_NAME FOLDER [--runs N] [--seed S] [--input FILE]
+// What a target ends with is the end of the process; the input is then in crash-NAME.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <vector>
+
+#include "fuzz/fuzz_target.hpp"
+
+namespace {
+
+using Input = std::vector<std::uint8_t>;
+
+Input current;
+std::string crash_name;
+
+// Of a signal handler: only what may be called there.
+void keep_input(int signal) {
+  const int file = ::open(crash_name.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0644);
+  if (file >= 0 && ::write(file, current.data(), current.size()) >= 0) ::close(file);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+Input read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// One change of a kind that readers of texts and of binary files stumble over.
+void change(Input& input, const std::vector<Input>& corpus, std::mt19937_64& random) {
+  static const std::vector<std::string> words = {"-1",
+                                                 "0",
+                                                 "1",
+                                                 "9223372036854775807",
+                                                 "-9223372036854775808",
+                                                 "18446744073709551616",
+                                                 "1e308",
+                                                 "1e-400",
+                                                 "NaN",
+                                                 "null",
+                                                 "true",
+                                                 "\"\"",
+                                                 "[]",
+                                                 "{}",
+                                                 "[[[[",
+                                                 "\"\\u0000\"",
+                                                 "\xff",
+                                                 "=",
+                                                 "\n",
+                                                 ",",
+                                                 "..",
+                                                 "/"};
+  const auto below = [&](std::size_t count) {
+    return static_cast<std::ptrdiff_t>(random() % std::max<std::size_t>(1, count));
+  };
+  const auto at = [&] { return input.begin() + below(input.size() + 1); };
+  switch (random() % 7) {
+    case 0:
+      if (!input.empty())
+        input[static_cast<std::size_t>(below(input.size()))] = static_cast<std::uint8_t>(random());
+      return;
+    case 1:
+      if (!input.empty())
+        input[static_cast<std::size_t>(below(input.size()))] ^=
+            static_cast<std::uint8_t>(1U << random() % 8);
+      return;
+    case 2: {  // without a part
+      const auto first = at();
+      input.erase(first, first + below(std::min<std::size_t>(
+                                     64, static_cast<std::size_t>(input.end() - first) + 1)));
+      return;
+    }
+    case 3: {  // a part twice
+      if (input.empty()) return;
+      const auto first = below(input.size());
+      const auto length =
+          below(std::min<std::size_t>(256, input.size() - static_cast<std::size_t>(first)) + 1);
+      const Input part(input.begin() + first, input.begin() + first + length);
+      input.insert(at(), part.begin(), part.end());
+      return;
+    }
+    case 4: {  // a word for another, or for a number
+      const std::string& word = words[static_cast<std::size_t>(below(words.size()))];
+      auto first = at();
+      auto last = first;
+      while (last != input.end() && std::isalnum(*last) != 0) ++last;
+      first = input.erase(first, last);
+      input.insert(first, word.begin(), word.end());
+      return;
+    }
+    case 5: {  // the end of another one
+      const Input& other = corpus[static_cast<std::size_t>(below(corpus.size()))];
+      input.erase(at(), input.end());
+      input.insert(input.end(), other.begin() + below(other.size() + 1), other.end());
+      return;
+    }
+    default:
+      input.erase(at(), input.end());
+  }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 2) return 2;
+  std::uint64_t runs = 0;
+  std::uint64_t seed = 1;
+  for (int k = 2; k + 1 < count; k += 2) {
+    if (std::strcmp(arguments[k], "--runs") == 0)
+      runs = std::stoull(arguments[k + 1]);
+    else if (std::strcmp(arguments[k], "--seed") == 0)
+      seed = std::stoull(arguments[k + 1]);
+    else
+      return 2;
+  }
+  crash_name = "crash-" + std::filesystem::path(arguments[0]).filename().string();
+  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL})
+    std::signal(signal, keep_input);
+  std::vector<std::filesystem::path> paths;
+  for (const auto& file : std::filesystem::directory_iterator(arguments[1]))
+    paths.push_back(file.path());
+  std::sort(paths.begin(), paths.end());
+  std::vector<Input> corpus;
+  for (const auto& path : paths) corpus.push_back(current = read_file(path));
+  for (const Input& input : corpus) {
+    current = input;
+    LLVMFuzzerTestOneInput(current.data(), current.size());
+  }
+  if (corpus.empty()) {
+    std::fprintf(stderr, "%s has no inputs\n", arguments[1]);
+    return 2;
+  }
+  std::mt19937_64 random(seed);
+  for (std::uint64_t run = 0; run < runs; ++run) {
+    current = corpus[random() % corpus.size()];
+    for (std::uint64_t changes = 1 + random() % 4; changes > 0; --changes)
+      change(current, corpus, random);
+    LLVMFuzzerTestOneInput(current.data(), current.size());
+  }
+  std::printf("%zu files, %llu changed inputs: no finding\n", corpus.size(),
+              static_cast<unsigned long long>(runs));
+  return 0;
+}
