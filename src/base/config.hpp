@@ -100,9 +100,11 @@ struct RunConfig {
     std::string name = "adamw";
     std::string decay = "decoupled";
     std::string complex = "independent";
+    std::string schedule = "cosine";
     double learning_rate = 3e-4;
     double minimum_learning_rate = 3e-5;
     std::int64_t warmup_steps = 100;
+    std::int64_t decay_steps = 0;
     double beta1 = 0.9;
     double beta2 = 0.95;
     double epsilon = 1e-8;

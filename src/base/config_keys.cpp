@@ -269,16 +269,23 @@ std::vector<KeySpec> optimizer_keys(RegisteredKeys& registered_key) {
           "optimizer.complex", GARONNE_MEMBER(optimizer, complex), {"independent", "joint"},
           "second moment of complex weights: independent = of each real number, as in PyTorch; "
           "joint = of the magnitude of the complex number, as in neuraloperator"),
+      registered_key(
+          "optimizer.schedule", GARONNE_MEMBER(optimizer, schedule),
+          "of the learning rate after the warm-up: down to the minimum along a cosine or "
+          "a line, constant, or warmup-stable-decay: constant, then a line at the end"),
       real_key("optimizer.learning_rate", GARONNE_MEMBER(optimizer, learning_rate), 0, infinity,
                "at the end of the warm-up"),
       real_key("optimizer.minimum_learning_rate", GARONNE_MEMBER(optimizer, minimum_learning_rate),
-               0, infinity, "at the end of the cosine"),
+               0, infinity, "at the end; not of a constant schedule"),
       integer_key("optimizer.warmup_steps", GARONNE_MEMBER(optimizer, warmup_steps), 0, most_steps,
                   "steps of linear warm-up"),
+      integer_key("optimizer.decay_steps", GARONNE_MEMBER(optimizer, decay_steps), 0, most_steps,
+                  "last steps, in which warmup-stable-decay goes down; 0 = a tenth of those after "
+                  "the warm-up"),
       real_key("optimizer.beta1", GARONNE_MEMBER(optimizer, beta1), 0, 1,
-               "decay of the first moment"),
+               "decay of the first moment; the momentum of sgd"),
       real_key("optimizer.beta2", GARONNE_MEMBER(optimizer, beta2), 0, 1,
-               "decay of the second moment"),
+               "decay of the second moment; of lion: of its moment between steps"),
       real_key("optimizer.epsilon", GARONNE_MEMBER(optimizer, epsilon), 0, infinity,
                "added to the root of the second moment"),
       real_key("optimizer.weight_decay", GARONNE_MEMBER(optimizer, weight_decay), 0, infinity,

@@ -15,6 +15,8 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
   static const std::vector<OptimizerKind> registry = [] {
     std::vector<OptimizerKind> kinds;
     GARONNE_OPTIMIZER("adamw", make_adamw);
+    GARONNE_OPTIMIZER("lion", make_lion);
+    GARONNE_OPTIMIZER("sgd", make_sgd);
     return kinds;
   }();
   return registry;

@@ -256,8 +256,7 @@ class RandomDifferencesTest(AgreementTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        # Of optimizers there is one, so none can be another.
-        cls.keys = {name: described for name, described in described_keys().items() if name not in [*FILES, "optimizer.name"]}
+        cls.keys = {name: described for name, described in described_keys().items() if name not in FILES}
         cls.config.write_text(RANDOM_RUN_FILE.format(data=cls.data, run=cls.folder / "unset"))
         cls.fields = cls.folder / "fields.toml"
         cls.fields.write_text((FIELDS_MODEL + FIELDS_RUN_FILE).replace("{folder}", str(cls.folder)))

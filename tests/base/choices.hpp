@@ -12,7 +12,8 @@ inline Choices some_choices() {
           {"memory.plan", {"auto", "keep-all", "full"}},
           {"memory.allow", {"auto", "recompute", "offload-activations"}},
           {"train.loss", {"auto", "h1"}},
-          {"optimizer.name", {"adamw"}}};
+          {"optimizer.name", {"adamw"}},
+          {"optimizer.schedule", {"cosine", "constant"}}};
 }
 
 }  // namespace garonne::test

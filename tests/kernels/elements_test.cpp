@@ -1,10 +1,11 @@
-// Philox, conversions, sums, AdamW and initial values.
+// Philox, conversions, sums, updates of optimizers and initial values.
 #include "kernels/arrays.hpp"
 
 #include "base/error.hpp"
 #include "base/philox.hpp"
 #include "kernels/convert.hpp"
 #include "kernels/initialise.hpp"
+#include "kernels/momentum_update.hpp"
 #include "kernels/optimizer_update.hpp"
 #include "kernels/reduction.hpp"
 #include "kernels/scalar.hpp"
@@ -210,6 +211,55 @@ TEST(AdamWUpdate, FollowsTheFormula) {
   }
   EXPECT_THROW(adamw_update(host, ElementType::BFloat16, nullptr, nullptr, nullptr, nullptr, 0, {},
                             {.value = 1}, nullptr),
+               InternalError);
+}
+
+TEST(MomentumUpdate, FollowsTheFormula) {
+  const double rate = 1e-3;
+  const double scale = 0.25;
+  for (const MomentumRule rule : {MomentumRule::Sgd, MomentumRule::Lion}) {
+    const Momentum options{rule, 0.9, 0.95, 0.1, 0.03};
+    for (const ElementType type : wide_types) {
+      for (const std::int64_t n : odd_sizes) {
+        for (const bool with_copy : {false, true}) {
+          Array parameter = random_array(type, n, 7);
+          Array moment = random_array(type, n, 8, 0.1);
+          Array gradient = random_array(type, n, 10);
+          // Whose direction is that of no sign.
+          parameter.set(0, 0);
+          moment.set(0, 0);
+          gradient.set(0, 0);
+          std::vector<double> parameters;
+          std::vector<double> moments;
+          for (std::int64_t i = 0; i < n; ++i) {
+            const double slope = gradient[i] * scale + options.l2 * parameter[i];
+            const double kept = parameter[i] * (1 - rate * options.weight_decay);
+            if (rule == MomentumRule::Sgd) {
+              moments.push_back(options.beta1 * moment[i] + slope);
+              parameters.push_back(kept - rate * moments.back());
+            } else {
+              const double mixed = options.beta1 * moment[i] + (1 - options.beta1) * slope;
+              parameters.push_back(kept - (mixed > 0 ? rate : mixed < 0 ? -rate : 0));
+              moments.push_back(options.beta2 * moment[i] + (1 - options.beta2) * slope);
+            }
+          }
+          Array copy(ElementType::BFloat16, n);
+          momentum_update(host, type, parameter.data(), moment.data(), gradient.data(), n, options,
+                          {.value = rate}, {.value = scale}, with_copy ? copy.data() : nullptr);
+          const double unit = rounding(type);
+          expect_near(parameter, parameters, 4 * unit, 4 * unit, "parameter");
+          expect_near(moment, moments, 4 * unit, unit, "moment");
+          Array rounded(ElementType::BFloat16, n);
+          if (with_copy) {
+            for (std::int64_t i = 0; i < n; ++i) rounded.set(i, parameter[i]);
+          }
+          EXPECT_TRUE(copy.same_bits(rounded));
+        }
+      }
+    }
+  }
+  EXPECT_THROW(momentum_update(host, ElementType::BFloat16, nullptr, nullptr, nullptr, 0, {},
+                               {.value = 1}, {.value = 1}, nullptr),
                InternalError);
 }
 

@@ -1,9 +1,10 @@
-// AdamW against the tensor library's, and the schedule.
+// Optimizers against the tensor library's or their formulas, and the schedules.
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
 
 #include <cmath>
 
@@ -67,6 +68,103 @@ TEST(AdamW, TwentyStepsLikeTheTensorLibrarys) {
       adam("l2", at::kFloat, 1e-6, decays, scale);
       adam("l2", at::kDouble, 1e-12, decays, scale);
     }
+  }
+}
+
+TEST(Sgd, TwentyStepsLikeTheTensorLibrarys) {
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    for (const bool decays : {true, false}) {
+      RunConfig config;
+      config.optimizer.name = "sgd";
+      config.optimizer.decay = "l2";
+      config.optimizer.weight_decay = 0.1;
+      config.optimizer.beta1 = 0.8;
+      const auto optimizer = make_optimizer(config);
+      at::manual_seed(9);
+      ParameterUpdate update;
+      update.parameter = at::randn({1037}, type);
+      update.states = {at::zeros({1037}, type)};
+      update.decays = decays;
+      const at::Tensor reference = update.parameter.clone().requires_grad_(true);
+      torch::optim::SGD theirs(
+          {reference},
+          torch::optim::SGDOptions(1.0).momentum(0.8).weight_decay(decays ? 0.1 : 0.0));
+      for (std::int64_t step = 1; step <= 20; ++step) {
+        const double rate = 1e-2 * static_cast<double>(step % 7 + 1);
+        update.gradient = at::randn({1037}, type);
+        optimizer->update(Queue(), update, step, rate, {.value = 0.25});
+        for (auto& group : theirs.param_groups()) group.options().set_lr(rate);
+        reference.mutable_grad() = update.gradient * 0.25;
+        theirs.step();
+        const double error = (update.parameter - reference.detach()).abs().max().item<double>();
+        ASSERT_LT(error, type == at::kFloat ? 1e-5 : 1e-13) << "step " << step;
+      }
+    }
+  }
+}
+
+// The published update, written out.
+TEST(Lion, TwentyStepsByTheFormula) {
+  for (const std::string decay : {"decoupled", "l2"}) {
+    RunConfig config;
+    config.optimizer.name = "lion";
+    config.optimizer.decay = decay;
+    config.optimizer.weight_decay = 0.1;
+    config.optimizer.beta1 = 0.8;
+    config.optimizer.beta2 = 0.97;
+    const auto optimizer = make_optimizer(config);
+    at::manual_seed(10);
+    ParameterUpdate update;
+    update.parameter = at::randn({1037}, at::kDouble);
+    update.states = {at::zeros({1037}, at::kDouble)};
+    update.decays = true;
+    at::Tensor wanted = update.parameter.clone();
+    at::Tensor moment = at::zeros_like(wanted);
+    for (std::int64_t step = 1; step <= 20; ++step) {
+      const double rate = 1e-3 * static_cast<double>(step % 7 + 1);
+      update.gradient = at::randn({1037}, at::kDouble);
+      optimizer->update(Queue(), update, step, rate, {.value = 0.5});
+      at::Tensor slope = update.gradient * 0.5;
+      if (decay == "l2") slope = slope + 0.1 * wanted;
+      const at::Tensor direction = at::sign(0.8 * moment + 0.2 * slope);
+      if (decay == "decoupled") wanted = wanted * (1 - rate * 0.1);
+      wanted = wanted - rate * direction;
+      moment = 0.97 * moment + 0.03 * slope;
+      ASSERT_LT((update.parameter - wanted).abs().max().item<double>(), 1e-13) << "step " << step;
+    }
+  }
+}
+
+// What is recorded once takes its rate from where rates() is put.
+TEST(Optimizers, TakeTheirRatesFromTheirPlace) {
+  for (const OptimizerKind& kind : optimizer_kinds()) {
+    SCOPED_TRACE(kind.name);
+    RunConfig config;
+    config.optimizer.name = kind.name;
+    const auto optimizer = make_optimizer(config);
+    const auto updated = [&](bool by_place) {
+      at::manual_seed(11);
+      ParameterUpdate update;
+      update.parameter = at::randn({130});
+      for (std::size_t k = 0; k < optimizer->states().size(); ++k)
+        update.states.push_back(at::rand({130}));
+      update.gradient = at::randn({130});
+      const std::vector<double> rates = optimizer->rates(3, 0.1);
+      EXPECT_LE(rates.size(), most_rates);
+      if (by_place) update.rates = rates.data();
+      optimizer->update(Queue(), update, by_place ? 1 : 3, by_place ? 7.0 : 0.1, {.value = 1.0});
+      return update.parameter;
+    };
+    EXPECT_TRUE(at::equal(updated(true), updated(false)));
+  }
+}
+
+TEST(Optimizers, WithoutASecondMomentHaveNoConventionForIt) {
+  RunConfig config;
+  config.optimizer.complex = "joint";
+  for (const char* name : {"sgd", "lion"}) {
+    config.optimizer.name = name;
+    EXPECT_THROW(make_optimizer(config), ConfigError) << name;
   }
 }
 
@@ -201,7 +299,7 @@ TEST(Optimizers, AreFoundByTheRegistrysNames) {
 
 TEST(Optimizers, UnknownName) {
   RunConfig config;
-  config.optimizer.name = "sgd";
+  config.optimizer.name = "adamm";
   EXPECT_THROW(make_optimizer(config), ConfigError);
 }
 
@@ -224,6 +322,48 @@ TEST(Schedule, WarmUpThenCosine) {
   for (std::int64_t step = 1; step < 1100; ++step) {
     EXPECT_EQ(step<100, at(step + 1)> at(step)) << step;
   }
+}
+
+RunConfig schedule_of(const std::string& name) {
+  RunConfig config;
+  config.train.steps = 1100;
+  config.optimizer.schedule = name;
+  config.optimizer.warmup_steps = 100;
+  config.optimizer.learning_rate = 4e-3;
+  config.optimizer.minimum_learning_rate = 1e-3;
+  return config;
+}
+
+TEST(Schedule, LinearAndConstant) {
+  const RunConfig linear = schedule_of("linear");
+  EXPECT_DOUBLE_EQ(learning_rate_at(linear, 25), 1e-3);
+  EXPECT_DOUBLE_EQ(learning_rate_at(linear, 100), 4e-3);
+  EXPECT_DOUBLE_EQ(learning_rate_at(linear, 350), 3.25e-3);
+  EXPECT_DOUBLE_EQ(learning_rate_at(linear, 1100), 1e-3);
+  EXPECT_DOUBLE_EQ(learning_rate_at(linear, 1101), 1e-3);
+  const RunConfig constant = schedule_of("constant");
+  EXPECT_DOUBLE_EQ(learning_rate_at(constant, 25), 1e-3);
+  for (const std::int64_t step : {100, 101, 1100, 1101})
+    EXPECT_DOUBLE_EQ(learning_rate_at(constant, step), 4e-3);
+}
+
+TEST(Schedule, StableThenDown) {
+  RunConfig config = schedule_of("warmup-stable-decay");
+  const auto at = [&](std::int64_t step) { return learning_rate_at(config, step); };
+  EXPECT_DOUBLE_EQ(at(50), 2e-3);
+  for (const std::int64_t step : {100, 101, 600, 1000}) EXPECT_DOUBLE_EQ(at(step), 4e-3) << step;
+  EXPECT_DOUBLE_EQ(at(1050), 2.5e-3) << "half of the last tenth";
+  EXPECT_DOUBLE_EQ(at(1100), 1e-3);
+  config.optimizer.decay_steps = 400;
+  EXPECT_DOUBLE_EQ(at(700), 4e-3);
+  EXPECT_DOUBLE_EQ(at(800), 3.25e-3);
+  config.optimizer.decay_steps = 5000;
+  EXPECT_NEAR(at(101), 4e-3, 1e-5) << "no jump where it is longer than what is left";
+  EXPECT_DOUBLE_EQ(at(600), 2.5e-3);
+}
+
+TEST(Schedule, UnknownName) {
+  EXPECT_THROW(learning_rate_at(schedule_of("cosin"), 200), ConfigError);
 }
 
 TEST(Schedule, WithoutWarmUpOrShorterThanIt) {

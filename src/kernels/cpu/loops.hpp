@@ -5,6 +5,7 @@
 
 #include "kernels/dropout.hpp"
 #include "kernels/element_type.hpp"
+#include "kernels/momentum_update.hpp"
 #include "kernels/optimizer_update.hpp"
 #include "kernels/rotary.hpp"
 #include "kernels/sphere_table.hpp"
@@ -184,6 +185,16 @@ struct AdamWArguments {
   void* bfloat16_copy;
 };
 
+struct MomentumArguments {
+  void* parameter;
+  void* moment;
+  const void* gradient;
+  Momentum options;
+  double learning_rate;
+  double gradient_scale;
+  void* bfloat16_copy;
+};
+
 struct CombineArguments {
   const void* source;
   void* destination;
@@ -282,7 +293,8 @@ struct Loops {
   Loop<SwigluArguments> swiglu_forward;
   Loop<SwigluArguments> swiglu_backward;
   Loop<RotaryArguments> rotate_heads;
-  const Loop<AdamWArguments>* adamw;  // the same bits from every table
+  const Loop<AdamWArguments>* adamw;        // the same bits from every table
+  const Loop<MomentumArguments>* momentum;  // likewise
   Loop<CombineArguments> add_into;
   Loop<CombineArguments> accumulate_from;
   Loop<CombineArguments> to_bfloat16;

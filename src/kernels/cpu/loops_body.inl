@@ -14,6 +14,7 @@
 // Compiled apart: without contraction of products and sums, what is compiled with it being other
 // code.
 extern const Loop<AdamWArguments> adamw_loops;
+extern const Loop<MomentumArguments> momentum_loops;
 extern const Loop<FillNormalArguments> fill_normal_loops;
 // Compiled apart: they are long to compile.
 extern const SphereLoops sphere_loops;
@@ -43,6 +44,7 @@ extern const Loops table = {
     {{swiglu_backward<float>, swiglu_backward<double>, swiglu_backward<BFloat16>}},
     {{rotate_heads<float>, rotate_heads<double>, rotate_heads<BFloat16>}},
     &adamw_loops,
+    &momentum_loops,
     {{combine<float, float>, combine<double, double>, combine<BFloat16, BFloat16>}},
     {{combine<float, float>, combine<double, double>, combine<BFloat16, float>}},
     {{combine<float, BFloat16>, nullptr, nullptr}},

@@ -1,5 +1,6 @@
 // What has the same bits everywhere and its table, inside the namespace of one instruction set.
 namespace exact {
+#include "kernels/cpu/loops_momentum.inl"
 #include "kernels/cpu/loops_normal.inl"
 #include "kernels/cpu/loops_update.inl"
 }  // namespace exact
@@ -8,3 +9,5 @@ extern const Loop<FillNormalArguments> fill_normal_loops = {
     {exact::fill_normal<float>, exact::fill_normal<double>, exact::fill_normal<BFloat16>}};
 extern const Loop<AdamWArguments> adamw_loops = {
     {exact::adamw<float>, exact::adamw<double>, nullptr}};
+extern const Loop<MomentumArguments> momentum_loops = {
+    {exact::momentum<float>, exact::momentum<double>, nullptr}};

@@ -3,6 +3,7 @@
 #include "dist/transport.hpp"
 #include "nn/model_kind.hpp"
 #include "optim/optimizer.hpp"
+#include "optim/schedule.hpp"
 #include "plan/offload/memory_ways.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/stage/stage_planner.hpp"
@@ -36,7 +37,8 @@ Choices config_choices() {
           {"memory.plan", auto_or(plans)},
           {"memory.allow", auto_or(names_of(plan::memory_ways()))},
           {"train.loss", nn::loss_names()},
-          {"optimizer.name", names_of(optim::optimizer_kinds())}};
+          {"optimizer.name", names_of(optim::optimizer_kinds())},
+          {"optimizer.schedule", names_of(optim::rate_schedule_kinds())}};
 }
 
 }  // namespace garonne::train

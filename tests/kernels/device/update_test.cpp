@@ -3,11 +3,13 @@
 
 #include "kernels/device/dropout.hpp"
 #include "kernels/device/initialise.hpp"
+#include "kernels/device/momentum_update.hpp"
 #include "kernels/device/optimizer_update.hpp"
 #include "kernels/device/reduction.hpp"
 #include "kernels/device/scalar.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/initialise.hpp"
+#include "kernels/momentum_update.hpp"
 #include "kernels/optimizer_update.hpp"
 #include "kernels/reduction.hpp"
 #include "kernels/scalar.hpp"
@@ -152,6 +154,39 @@ TEST(DeviceAdamW, ChangesNothingWhereTheScaleIsNotFinite) {
                              {.place = OnPlace(place, scales).as<double>()}, copy.data());
       }
       got.expect_same(before, name_of(place));
+    }
+  }
+}
+
+TEST(DeviceMomentum, HasTheBitsOfCpus) {
+  for (const device::Place& place : places()) {
+    for (const ElementType type : wide_types) {
+      for (const std::int64_t n : odd_sizes) {
+        for (const MomentumRule rule : {MomentumRule::Sgd, MomentumRule::Lion}) {
+          for (const double scale : {0.37, std::numeric_limits<double>::quiet_NaN()}) {
+            const Momentum options{rule, 0.9, 0.95, 0.1, n % 2 == 0 ? 0.01 : 0.0};
+            const Array gradient = random_array(type, n, 4);
+            Updated wanted(type, n);
+            Updated got(type, n);
+            momentum_update(host, type, wanted.parameter.data(), wanted.first.data(),
+                            gradient.data(), n, options, {.value = 3e-3}, {.value = scale},
+                            n % 3 == 0 ? nullptr : wanted.copy.data());
+            {
+              const std::vector<double> rates = {3e-3};
+              const std::vector<double> scales = {scale};
+              OnPlace parameter(place, got.parameter);
+              OnPlace first(place, got.first);
+              OnPlace copy(place, got.copy);
+              device::momentum_update(place, type, parameter.data(), first.data(),
+                                      OnPlace(place, gradient).data(), n, options,
+                                      {.place = OnPlace(place, rates).as<double>()},
+                                      {.place = OnPlace(place, scales).as<double>()},
+                                      n % 3 == 0 ? nullptr : copy.data());
+            }
+            got.expect_same(wanted, name_of(place) + ", " + std::to_string(n));
+          }
+        }
+      }
     }
   }
 }

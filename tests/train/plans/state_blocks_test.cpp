@@ -1,5 +1,5 @@
-// Optimizers whose states are no tensor of the parameter's shape (tests/optim/): planned, replayed,
-// run on one rank and in shards, saved and continued.
+// Optimizers whose states are no tensor of the parameter's shape (tests/optim/) and those with one
+// moment: planned, replayed, run on one rank and in shards, saved and continued.
 #include "plan/program/program.hpp"
 #include "plan/program/replay.hpp"
 #include "train/plans/zero_rank.hpp"
@@ -7,7 +7,7 @@
 namespace garonne::train {
 namespace {
 
-const std::vector<const char*> optimizers = {"eight-bit", "factored"};
+const std::vector<const char*> optimizers = {"eight-bit", "factored", "lion", "sgd"};
 
 Variant variant_of(int stage, const char* optimizer, Precision precision = Precision::Float64) {
   Variant variant{stage, precision};
@@ -18,6 +18,7 @@ Variant variant_of(int stage, const char* optimizer, Precision precision = Preci
 // Bytes of the states of so many elements, by hand.
 std::int64_t state_bytes_by_hand(const std::string& optimizer, std::int64_t elements,
                                  std::int64_t number) {
+  if (optimizer == "lion" || optimizer == "sgd") return elements * number;
   const std::int64_t blocks = (elements + 255) / 256;
   if (optimizer == "factored") return blocks * 32 * number;
   return elements * number + elements + blocks * 4;

@@ -1,0 +1,36 @@
+#include "optim/momentum.hpp"
+
+#include "base/error.hpp"
+
+namespace garonne::optim {
+
+MomentumOptimizer::MomentumOptimizer(const RunConfig::Optimizer& keys, kernels::MomentumRule rule)
+    : keys_(keys), rule_(rule) {
+  if (keys.complex != "independent") {
+    throw ConfigError("optimizer.complex", keys.complex,
+                      "is of second moments, which optimizer.name = " + keys.name + " has not");
+  }
+}
+
+void MomentumOptimizer::update(const Queue& queue, const ParameterUpdate& update, std::int64_t,
+                               double learning_rate, const kernels::Scalar& gradient_scale) const {
+  kernels::Momentum options;
+  options.rule = rule_;
+  options.beta1 = keys_.beta1;
+  options.beta2 = keys_.beta2;
+  (keys_.decay == "l2" ? options.l2 : options.weight_decay) =
+      update.decays ? keys_.weight_decay : 0.0;
+  const auto type = update.parameter.scalar_type() == at::kDouble ? kernels::ElementType::Float64
+                                                                  : kernels::ElementType::Float32;
+  kernels::momentum_update(
+      queue, type, update.parameter.data_ptr(), update.states[0].data_ptr(),
+      update.gradient.const_data_ptr(), update.parameter.numel(), options,
+      {.place = update.rates, .value = learning_rate}, gradient_scale,
+      update.compute_copy.defined() ? update.compute_copy.data_ptr() : nullptr);
+}
+
+std::vector<double> MomentumOptimizer::rates(std::int64_t, double learning_rate) const {
+  return {learning_rate};
+}
+
+}  // namespace garonne::optim
