@@ -10,10 +10,13 @@
 #include "base/bytes.hpp"
 #include "base/key_limits.hpp"
 #include "base/printable.hpp"
+#include "base/progress.hpp"
 #include "command.hpp"
 #include "counts.hpp"
+#include "train/checkpoint/checkpoint_list.hpp"
 #include "train/checkpoint/huggingface.hpp"
 #include "train/checkpoint/huggingface_import.hpp"
+#include "train/checkpoint/reshard.hpp"
 #include "train/checkpoint/trained_model.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/run/run_tokenizer.hpp"
@@ -32,15 +35,75 @@ std::string resolve(const std::string& path) {
   return train::checkpoint_path(path, steps.back());
 }
 
+std::int64_t bytes_of(const train::Manifest& manifest) {
+  return std::accumulate(manifest.file_bytes.begin(), manifest.file_bytes.end(), std::int64_t{0});
+}
+
 void print_manifest(const std::string& path, const train::Manifest& manifest) {
-  const std::int64_t bytes =
-      std::accumulate(manifest.file_bytes.begin(), manifest.file_bytes.end(), std::int64_t{0});
+  const std::int64_t bytes = bytes_of(manifest);
   fmt::print("{}\nstep {} · {} tensors in {} files, {} · {} threads a rank\n", path, manifest.step,
              manifest.tensors.size(), manifest.files.size(), format_bytes(bytes), manifest.threads);
   for (const auto& tensor : manifest.tensors) {
     fmt::print("  {:<52} {} [{}]\n", printable(tensor.name), printable(tensor.type),
                fmt::join(tensor.shape, ", "));
   }
+}
+
+void add_list(CLI::App& checkpoint, Chosen& chosen) {
+  CLI::App* command = checkpoint.add_subcommand(
+      "list", "list the checkpoints of a run by their manifests, oldest first");
+  const auto run = std::make_shared<std::string>();
+  const auto json = std::make_shared<bool>(false);
+  command->add_option("run", *run, "run directory")->required();
+  command->add_flag("--json", *json, "print a JSON line for each");
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      expect_one_rank(session, "checkpoint list");
+      ExitCode code = ExitCode::Done;
+      for (const auto& summary : train::summarise_checkpoints(*run)) {
+        fmt::print("{}\n", *json ? train::to_json(summary).dump() : train::to_text(summary));
+        if (!summary.wrong.empty()) code = ExitCode::Data;
+      }
+      return code;
+    };
+  });
+}
+
+void add_reshard(CLI::App& checkpoint, Chosen& chosen) {
+  struct Options {
+    std::string source;
+    std::string target;
+    std::int64_t ranks = 1;
+  };
+  CLI::App* command = checkpoint.add_subcommand(
+      "reshard", "write a checkpoint again in another number of files, with the same bits");
+  const auto options = std::make_shared<Options>();
+  command->add_option("source", options->source, "checkpoint, or run directory (its newest)")
+      ->required();
+  command
+      ->add_option("target", options->target,
+                   "run directory to write it into, made where it is missing")
+      ->required();
+  constexpr std::int64_t most_ranks = 1 << 16;
+  command->add_option("--ranks", options->ranks, "files, as so many data ranks write them")
+      ->required()
+      ->check(CLI::Range(std::int64_t{1}, most_ranks));
+  command->callback([=, &chosen] {
+    chosen.action = [=](dist::Session& session) {
+      expect_one_rank(session, "checkpoint reshard");
+      const std::string folder = resolve(options->source);
+      const train::Manifest manifest = train::verify_checkpoint(folder);
+      Progress bar("reshard", bytes_of(manifest));
+      const std::string written = train::reshard_checkpoint(
+          folder, manifest, options->target, static_cast<int>(options->ranks),
+          [&](std::int64_t bytes) { bar.advance_to(bytes); });
+      bar.clear();
+      train::verify_checkpoint(written);
+      fmt::print("step {} of {} files written to {} in {}\n", manifest.step, manifest.files.size(),
+                 written, options->ranks);
+      return ExitCode::Done;
+    };
+  });
 }
 
 void add_inspect(CLI::App& checkpoint, Chosen& chosen) {
@@ -186,10 +249,12 @@ void add_import(CLI::App& checkpoint, Chosen& chosen) {
 
 void add_checkpoint(CLI::App& app, Chosen& chosen) {
   CLI::App* command =
-      app.add_subcommand("checkpoint", "look at, check, export and import checkpoints");
+      app.add_subcommand("checkpoint", "look at, check, cut, export and import checkpoints");
   command->require_subcommand(1);
+  add_list(*command, chosen);
   add_inspect(*command, chosen);
   add_verify(*command, chosen);
+  add_reshard(*command, chosen);
   add_export(*command, chosen);
   add_import(*command, chosen);
 }

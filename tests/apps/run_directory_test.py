@@ -90,6 +90,40 @@ class LockTest(RunningTest):
         self.train(fresh, "--run.resume", "never", "--train.steps", 1)
 
 
+class ReshardTest(ProgramTest):
+    def test_a_checkpoint_that_is_cut_anew_goes_on_to_the_same_bits(self):
+        directory, cut, alone = (self.directory(name) for name in ("run", "cut", "alone"))
+        keys = ["--train.steps", 6, "--grid.data", 2]
+        self.train(directory, *keys, "--train.stop_after", 3, ranks=2, check=75)
+        self.train(alone, *keys, ranks=2)
+        self.assertIn("step         3     2 files", run("checkpoint", "list", directory).stdout)
+        run("checkpoint", "reshard", directory, cut, "--ranks", 5)
+        self.assertEqual(json.loads(run("checkpoint", "list", cut, "--json").stdout)["files"], 5)
+        run("eval", cut)
+        self.train(cut, *keys, ranks=2)
+        for rank in (0, 1):
+            name = f"checkpoints/step-6/rank_{rank}.safetensors"
+            self.assertEqual((cut / name).read_bytes(), (alone / name).read_bytes())
+        self.assertIn("there already", run("checkpoint", "reshard", directory, cut, "--ranks", 2, check=5).stderr)
+
+    def test_there_and_back_over_another_grid_is_byte_for_byte_what_was_saved(self):
+        directory, cut, back = (self.directory(name) for name in ("run", "cut", "back"))
+        self.train(directory, "--train.steps", 6, "--grid.pipeline", 2, "--train.stop_after", 2, ranks=2, check=75)
+        whole = self.directory("whole")
+        run("checkpoint", "reshard", directory, whole, "--ranks", 1)
+        run("checkpoint", "reshard", directory, cut, "--ranks", 3)
+        run("checkpoint", "reshard", cut, back, "--ranks", 1)
+        for name in ("rank_0.safetensors", "manifest.json"):
+            self.assertEqual((back / "checkpoints/step-2" / name).read_bytes(),
+                             (whole / "checkpoints/step-2" / name).read_bytes())
+        # Another grid goes on from it, and what of that is damaged is not cut.
+        self.train(cut, "--train.steps", 6, "--grid.data", 2, "--train.stop_after", 1, ranks=2, check=75)
+        self.assertEqual(series(cut, "step"), [3])
+        flip(cut / "checkpoints/step-3/rank_1.safetensors")
+        run("checkpoint", "reshard", cut / "checkpoints/step-3", back, "--ranks", 2, check=5)
+        self.assertEqual(steps(back), [2])
+
+
 class PruningTest(ProgramTest):
     def test_damaged_checkpoints_push_no_whole_ones_out(self):
         directory = self.directory("run")

@@ -1,0 +1,139 @@
+#include "train/checkpoint/checkpoint_files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/hash.hpp"
+#include "dist/session.hpp"
+#include "train/checkpoint/finite.hpp"
+
+namespace garonne::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Empty.
+void make_folder(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  fs::create_directories(path, error);
+  if (error) throw IoError(path, "cannot be made: " + error.message());
+}
+
+std::string rank_file(int rank) {
+  return fmt::format("rank_{}.safetensors", rank);
+}
+
+// `tensor`: of the first rank that has such a value; empty where none has.
+void refuse_not_finite(std::int64_t step, const std::string& tensor) {
+  if (tensor.empty()) return;
+  throw dist::AgreedError(
+      ExitCode::Refused,
+      fmt::format("step {}: {} holds values that are not finite, so no checkpoint is written; "
+                  "older ones stay as they are. Train anew in another run.directory with a "
+                  "lower optimizer.learning_rate, a longer optimizer.warmup_steps or with "
+                  "optimizer.clip_norm",
+                  step, tensor));
+}
+
+// Into the manifest, from the listings of all ranks. What several ranks hold boxes of is one
+// tensor.
+void add_rank_files(const std::string& partial, const std::vector<std::string>& listings,
+                    Manifest& manifest) {
+  std::map<std::string, std::size_t> named;
+  for (std::size_t rank = 0; rank < listings.size(); ++rank) {
+    const auto listing = nlohmann::json::parse(listings[rank]);
+    const std::string file = rank_file(static_cast<int>(rank));
+    manifest.files.emplace_back(file, listing.at("hash").get<std::string>());
+    manifest.file_bytes.push_back(FileReader(partial + "/" + file).size());
+    for (const auto& tensor : listing.at("tensors")) {
+      const auto name = tensor.at("name").get<std::string>();
+      if (!named.emplace(name, named.size()).second) continue;
+      manifest.tensors.push_back({name, tensor.at("type").get<std::string>(),
+                                  tensor.at("shape").get<std::vector<std::int64_t>>()});
+    }
+    for (const auto& shard : listing.at("shards"))
+      manifest.shards.push_back(shard_from_json(shard));
+  }
+  std::stable_sort(
+      manifest.shards.begin(), manifest.shards.end(),
+      [&](const Shard& a, const Shard& b) { return named.at(a.tensor) < named.at(b.tensor); });
+}
+
+void put_in_place(const std::string& run_directory, std::int64_t step, const std::string& partial) {
+  const std::string final_path = checkpoint_path(run_directory, step);
+  std::error_code error;
+  // A damaged checkpoint of this step may be in the way; it goes only when the new one is in
+  // place.
+  const std::string replaced = fmt::format("{}/checkpoints/.replaced-step-{}", run_directory, step);
+  fs::remove_all(replaced, error);
+  if (fs::exists(final_path, error)) fs::rename(final_path, replaced, error);
+  fs::rename(partial, final_path, error);
+  if (error) throw IoError(final_path, "cannot be renamed into place: " + error.message());
+  fs::remove_all(replaced, error);
+  sync_directory(run_directory + "/checkpoints");
+}
+
+}  // namespace
+
+std::pair<std::int64_t, std::int64_t> share_of(std::int64_t elements, int rank, int ranks) {
+  return {elements * rank / ranks, elements * (rank + 1) / ranks};
+}
+
+RankFile write_rank_tensors(const std::string& partial, int rank,
+                            const std::vector<RankTensor>& tensors) {
+  const std::string file = rank_file(rank);
+  RankFile written;
+  std::vector<TensorSource> sources;
+  for (const RankTensor& tensor : tensors) {
+    const std::string& name = tensor.global.name;
+    written.listing["tensors"].push_back(
+        {{"name", name}, {"type", tensor.global.type}, {"shape", tensor.global.shape}});
+    if (!tensor.source) continue;
+    sources.push_back(*tensor.source);
+    written.listing["shards"].push_back(to_json(
+        Shard{name, tensor.box.offset, tensor.box.shape, tensor.begin, tensor.end, file, name}));
+  }
+  written.listing["hash"] =
+      write_safetensors(partial + "/" + file, sources, {{"format", "pt"}},
+                        [&](const TensorSource& tensor, std::span<const std::byte> bytes) {
+                          if (written.not_finite.empty() && !all_finite(tensor.type, bytes))
+                            written.not_finite = tensor.name;
+                        });
+  return written;
+}
+
+void write_checkpoint(const std::string& run_directory, Manifest manifest, const Together& together,
+                      const std::function<RankFile(const std::string& partial)>& write) {
+  const std::string partial = fmt::format("{}/checkpoints/.partial-step-{}{}", run_directory,
+                                          manifest.step, together.suffix);
+  try {
+    together.phase([&] {
+      if (together.rank == 0) make_folder(partial);
+    });
+    RankFile written;
+    together.phase([&] { written = write(partial); });
+    refuse_not_finite(manifest.step, together.first_text(written.not_finite));
+    const std::vector<std::string> listings = together.gather(written.listing.dump());
+    together.phase([&] {
+      if (together.rank != 0) return;
+      add_rank_files(partial, listings, manifest);
+      write_file_durably(partial + "/manifest.json", manifest_text(manifest));
+      sync_directory(partial);
+      together.commit([&] { put_in_place(run_directory, manifest.step, partial); });
+    });
+  } catch (const Error&) {
+    if (together.rank == 0) {
+      std::error_code error;
+      fs::remove_all(partial, error);
+    }
+    throw;
+  }
+}
+
+}  // namespace garonne::train
