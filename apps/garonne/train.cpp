@@ -30,6 +30,17 @@ void add_train(CLI::App& app, Chosen& chosen) {
                    "print every so many steps; metrics.jsonl has each of them")
       ->check(count())
       ->capture_default_str();
+  command
+      ->add_option(
+          "--allow-missing", options->allowed.missing,
+          "tensors that the checkpoint may lack: they begin with the values of step 0; with "
+          "commas, NAME* = all that begin so. [model] and [optimizer] may then change; with "
+          "--init-from parameters of its checkpoint")
+      ->delimiter(',');
+  command
+      ->add_option("--allow-unused", options->allowed.unused,
+                   "tensors of the checkpoint that the model need not have; likewise")
+      ->delimiter(',');
   constexpr std::int64_t most_traced = 1000;
   CLI::Option* trace = command->add_option(
       "--trace", options->trace.path,

@@ -1,6 +1,7 @@
 #include "train/trainer.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -116,6 +117,7 @@ class Trainer {
   void prepare();
   void plan();
   void load_initial();
+  void say_difference(const TensorDifference& difference);
   void make_state();
   void watch_waits();
   void begin();
@@ -215,7 +217,8 @@ void Trainer::prepare() {
     stop_->watch_directory();
   });
   session_.agree([&] {
-    start_ = find_starting_point(as_saved, [&](const std::string& text) { warn(text); });
+    start_ = find_starting_point(
+        as_saved, [&](const std::string& text) { warn(text); }, options_.allowed.any());
   });
   session_.agree([&] {
     expect_same_tokenizer(start_.manifest, *workload_, config_.data.path);
@@ -289,8 +292,21 @@ void Trainer::watch_waits() {
 // Parameters alone: the optimizer begins anew.
 void Trainer::load_initial() {
   if (initial_.checkpoint.empty()) return;
+  say_difference(compare_tensors(initial_.checkpoint, parameter_names(initial_.manifest),
+                                 tensor_names(whole_.model.graph, {}), options_.allowed));
   load_checkpoint(initial_.checkpoint, initial_.manifest, setup_.model, {}, state_,
-                  initial_.manifest.tensors.size());
+                  initial_.manifest.tensors.size(), options_.allowed);
+}
+
+void Trainer::say_difference(const TensorDifference& difference) {
+  if (!difference.missing.empty()) {
+    say(fmt::format("note: {} tensors begin with the values of step 0: {}\n",
+                    difference.missing.size(), fmt::join(difference.missing, ", ")));
+  }
+  if (!difference.unused.empty()) {
+    say(fmt::format("note: {} tensors of the checkpoint are left behind: {}\n",
+                    difference.unused.size(), fmt::join(difference.unused, ", ")));
+  }
 }
 
 void Trainer::make_state() {
@@ -308,8 +324,11 @@ void Trainer::make_state() {
       load_initial();
       return;
     }
+    const auto names = tensor_names(whole_.model.graph, optimizer_->states());
+    say_difference(
+        compare_tensors(start_.checkpoint, tensor_names(start_.manifest), names, options_.allowed));
     load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->states(), state_,
-                    whole_.model.graph.parameters.size() * (1 + optimizer_->states().size()));
+                    names.size(), options_.allowed);
   });
   {
     const exec::DeviceScope scope(*tier_);
@@ -321,6 +340,8 @@ void Trainer::make_state() {
   } else if (!options_.init_from.empty()) {
     say("note: the run goes on, so --init-from is not looked at\n");
   }
+  if (options_.allowed.any() && start_.checkpoint.empty() && initial_.checkpoint.empty())
+    say("note: the run begins without a checkpoint, so no tensor is missing or unused\n");
   if (!start_.checkpoint.empty()) {
     say(fmt::format("continuing from {} (step {} of {})\n", start_.checkpoint, start_.step,
                     config_.train.steps));

@@ -7,6 +7,7 @@
 #include "base/config.hpp"
 #include "base/error.hpp"
 #include "dist/session.hpp"
+#include "train/checkpoint/tensor_names.hpp"
 #include "train/run/step_tracer.hpp"
 
 namespace garonne::train {
@@ -17,6 +18,7 @@ struct TrainOptions {
   std::string given_programs;
   // Where to write the gradients of the first step that is run, as a checkpoint; empty = nowhere.
   std::string gradients_directory;
+  AllowedTensors allowed;  // differences of the checkpoint that the run goes on from
   TraceWish trace;
   // What Prometheus collects, written again with each step but not more than once a second; empty =
   // nothing is.

@@ -90,6 +90,42 @@ class LockTest(RunningTest):
         self.train(fresh, "--run.resume", "never", "--train.steps", 1)
 
 
+class OtherModelTest(ProgramTest):
+    def test_only_tensors_that_are_named_may_be_missing_or_unused(self):
+        directory = self.directory("run")
+        keys = ["--train.steps", 8, "--train.stop_after", 2]
+        self.train(directory, *keys, "--model.layers", 2, check=75)
+        more = ["--train.steps", 8, "--train.stop_after", 1, "--model.layers", 3]
+        self.assertIn("model.layers", self.train(directory, *more, check=2).stderr)
+        refused = self.train(directory, *more, "--allow-missing", "layer.2.up*,layer.2.down*", check=5).stderr
+        self.assertRegex(refused, r"lacks layer\.2\.\S+; .*--allow-missing layer\.2\.")
+        done = self.train(directory, *more, "--allow-missing", "layer.2.*", check=75)
+        self.assertIn("tensors begin with the values of step 0: layer.2.", done.stdout)
+        self.assertEqual(series(directory, "step"), [1, 2, 3])
+        # The same command again goes on, though nothing is missing any more; so does one without.
+        self.train(directory, *more, "--allow-missing", "layer.2.*", check=75)
+        self.train(directory, *more, check=75)
+        fewer = ["--train.steps", 8, "--train.stop_after", 1, "--model.layers", 1]
+        refused = self.train(directory, *fewer, "--allow-unused", "layer.2.*", check=5).stderr
+        self.assertRegex(refused, r"holds layer\.1\.\S+, .*--allow-unused layer\.1\.")
+        self.train(directory, *fewer, "--allow-unused", "layer.1.*,layer.2.*", check=75)
+        # Another shape is no matter of names.
+        refused = self.train(directory, *fewer, "--model.hidden", 16, "--allow-missing", "*", check=5).stderr
+        self.assertIn("of another model", refused)
+
+    def test_a_start_from_parameters_is_as_strict(self):
+        source = self.directory("source")
+        self.train(source, "--train.steps", 1, "--model.layers", 2)
+        keys = ["--train.steps", 1, "--init-from", source]
+        self.assertIn("lacks layer.2.", self.train(self.directory("more"), *keys, "--model.layers", 3, check=5).stderr)
+        more = self.train(self.directory("more"), *keys, "--model.layers", 3, "--allow-missing", "layer.2.*")
+        self.assertIn("tensors begin with the values of step 0: layer.2.", more.stdout)
+        self.assertIn("holds layer.1.", self.train(self.directory("fewer"), *keys, "--model.layers", 1, check=5).stderr)
+        self.train(self.directory("fewer"), *keys, "--model.layers", 1, "--allow-unused", "layer.1.*")
+        done = self.train(self.directory("fresh"), "--train.steps", 1, "--allow-unused", "layer.1.*")
+        self.assertIn("begins without a checkpoint", done.stdout)
+
+
 class ReshardTest(ProgramTest):
     def test_a_checkpoint_that_is_cut_anew_goes_on_to_the_same_bits(self):
         directory, cut, alone = (self.directory(name) for name in ("run", "cut", "alone"))

@@ -150,20 +150,22 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
 
 void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
                      const nn::Model& model, const std::vector<StateSpec>& states,
-                     exec::ModelState& state, std::size_t tensors_of_model) {
+                     exec::ModelState& state, std::size_t tensors_of_model,
+                     const AllowedTensors& allowed) {
   std::map<std::string, const GlobalTensor*> globals;
   for (const auto& tensor : manifest.tensors) globals[tensor.name] = &tensor;
   const ShardReader reader(checkpoint, manifest);
 
   const auto stored = stored_tensors(model, states, state);
   const std::size_t wanted = tensors_of_model > 0 ? tensors_of_model : stored.size();
-  if (wanted != manifest.tensors.size()) {
+  if (!allowed.any() && wanted != manifest.tensors.size()) {
     throw IoError(checkpoint,
                   fmt::format("is of another model: it holds {} tensors where this one has {}",
                               manifest.tensors.size(), wanted));
   }
   for (const auto& tensor : stored) {
     const auto found = globals.find(tensor.global.name);
+    if (found == globals.end() && is_named(allowed.missing, tensor.global.name)) continue;
     if (found == globals.end())
       throw IoError(checkpoint, "is of another model: it lacks " + tensor.global.name);
     const GlobalTensor& saved = *found->second;

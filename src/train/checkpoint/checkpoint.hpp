@@ -12,6 +12,7 @@
 #include "exec/model_state.hpp"
 #include "nn/model.hpp"
 #include "train/checkpoint/manifest.hpp"
+#include "train/checkpoint/tensor_names.hpp"
 
 namespace garonne::train {
 
@@ -56,9 +57,11 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
 // whatever boxes it was written in.
 // `tensors_of_model`: that are to be there, of all stages together and with states that are not
 // read; 0 = those of `model` and `states`. Throws IoError when it is
-// of another model: a tensor is missing, has another shape or another type.
+// of another model: a tensor is missing, has another shape or another type. Where `allowed` names
+// any, names are as compare_tensors() has found them, and what is missing stays as it is.
 void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,
                      const nn::Model& model, const std::vector<StateSpec>& states,
-                     exec::ModelState& state, std::size_t tensors_of_model = 0);
+                     exec::ModelState& state, std::size_t tensors_of_model = 0,
+                     const AllowedTensors& allowed = {});
 
 }  // namespace garonne::train

@@ -15,7 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool may_change(const std::string& key) {
+bool may_change(const std::string& key, bool other_tensors) {
+  if (other_tensors && (key.rfind("model.", 0) == 0 || key.rfind("optimizer.", 0) == 0))
+    return true;
   for (const char* prefix : {"train.steps", "train.stop_after", "grid.", "memory.", "evaluation.",
                              "checkpoint.", "run."}) {
     if (key.rfind(prefix, 0) == 0) return true;
@@ -33,10 +35,10 @@ RunConfig saved_config(const std::string& toml, const std::string& path) {
 }
 
 void refuse_changed_keys(const RunConfig& config, const Manifest& manifest,
-                         const std::string& checkpoint) {
+                         const std::string& checkpoint, bool other_tensors) {
   const RunConfig saved = saved_config(manifest.config, checkpoint + "/manifest.json");
   for (const auto& key : changed_keys(saved, config)) {
-    if (may_change(key)) continue;
+    if (may_change(key, other_tensors)) continue;
     std::string before;
     std::string now;
     for (const auto& spec : config_keys()) {
@@ -62,7 +64,8 @@ bool holds_nothing(const std::string& directory) {
 }  // namespace
 
 StartingPoint find_starting_point(const RunConfig& config,
-                                  const std::function<void(const std::string&)>& note) {
+                                  const std::function<void(const std::string&)>& note,
+                                  bool other_tensors) {
   const std::string& directory = config.run.directory;
   std::error_code error;
   if (config.run.resume == "never") {
@@ -87,7 +90,7 @@ StartingPoint find_starting_point(const RunConfig& config,
       continue;
     }
     start.step = start.manifest.step;
-    refuse_changed_keys(config, start.manifest, start.checkpoint);
+    refuse_changed_keys(config, start.manifest, start.checkpoint, other_tensors);
     return start;
   }
   if (!last_error.empty()) {

@@ -21,8 +21,10 @@ struct StartingPoint {
 // ones and copies of other steps named through `note` and skipped; throws ConfigError for resume =
 // "never" in a directory that holds more than a lock and for keys that may not change, IoError when
 // checkpoints are there and none verifies, and when none is there though the run saved some.
+// `other_tensors`: the model and its optimizer may be others than those of the checkpoint.
 StartingPoint find_starting_point(const RunConfig& config,
-                                  const std::function<void(const std::string&)>& note);
+                                  const std::function<void(const std::string&)>& note,
+                                  bool other_tensors = false);
 
 // Throws ConfigError for a text that is no UTF-8, which no file of a run could hold.
 void expect_storable(const RunConfig& config);
