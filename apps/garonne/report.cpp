@@ -15,10 +15,12 @@ namespace {
 struct Options {
   std::string run;
   std::string output;
+  std::string cluster;
   train::ReportOptions report;
 };
 
 ExitCode write_report(Options options) {
+  if (!options.cluster.empty()) options.report.cluster = plan::load_cluster(options.cluster);
   // One bar for each thing that is planned.
   std::optional<Progress> bar;
   std::string label;
@@ -50,6 +52,8 @@ void add_report(CLI::App& app, Chosen& chosen) {
       ->add_option("--budgets", options->report.budgets,
                    "points of the curve of time against budget; 0 = no curve [20]")
       ->check(CLI::IsMember({0}) | CLI::Range(2, 1000));
+  command->add_option("--cluster", options->cluster,
+                      "cluster file of the devices it was on, for the share of their operations");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "report");

@@ -170,6 +170,8 @@ class Trainer {
   std::optional<MetricsFile> metrics_file_;
   std::optional<StepTracer> tracer_;
   RunGauges gauges_;
+  double checkpoint_seconds_ = 0;  // since the step before
+  double validation_seconds_ = 0;
   Clock::time_point shown_;  // when what Prometheus collects was written
   std::optional<Saver> saver_;
   exec::StepOutputs outputs_;  // of the last step
@@ -566,6 +568,12 @@ bool Trainer::train_step(std::int64_t step) {
   StepMetrics metrics = metrics_of(outputs_, step, step_seconds_.back());
   metrics.peak_bytes = together[0];
   metrics.data_seconds = static_cast<double>(together[2]) / nanoseconds;
+  metrics.checkpoint_seconds = std::exchange(checkpoint_seconds_, 0);
+  metrics.validation_seconds = std::exchange(validation_seconds_, 0);
+  if (step == start_.step + 1 && metrics_file_) {
+    metrics.start = {seconds_since(started_) - step_seconds_.back(), metrics_file_->lost_steps(),
+                     metrics_file_->lost_seconds()};
+  }
   if (tracer_ && tracer_->take(step, traced_from, seconds_since(start), outputs_, session_))
     say(fmt::format("trace of {} steps: {}\n", tracer_->traced(), tracer_->path()));
   say_note();
@@ -577,7 +585,10 @@ bool Trainer::train_step(std::int64_t step) {
   const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;
   const auto before_validation = Clock::now();
   if (due || last) metrics.validation_loss = validate();
-  if (metrics.validation_loss) gauges_.validation_seconds += seconds_since(before_validation);
+  if (metrics.validation_loss) {
+    validation_seconds_ = seconds_since(before_validation);
+    gauges_.validation_seconds += validation_seconds_;
+  }
   if (metrics.validation_loss)
     say(fmt::format("step {:>7}  validation loss {:.4f} {}\n", step, *metrics.validation_loss,
                     workload_->loss_unit()));
@@ -595,7 +606,8 @@ bool Trainer::train_step(std::int64_t step) {
   if (last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0)) {
     const auto before_saving = Clock::now();
     save(step);
-    gauges_.checkpoint_seconds += seconds_since(before_saving);
+    checkpoint_seconds_ = seconds_since(before_saving);
+    gauges_.checkpoint_seconds += checkpoint_seconds_;
   }
   if (bar_) bar_->advance_to(step);
   return !last;

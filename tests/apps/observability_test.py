@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""Traces of steps, and what Prometheus collects."""
+"""Traces of steps, what Prometheus collects, and where the time of a run went."""
 import json
 import re
 import unittest
 
-from support import ProgramTest, metrics
+from support import ProgramTest, SOURCE, metrics, run
 from trace_events import check_trace
+
+
+def page_data(path):
+    """What a report page holds."""
+    text = path.read_text(encoding="utf-8")
+    return json.loads(re.search(r'id="data"[^>]*>(.*?)</script>', text, re.DOTALL)[1])
 
 
 class TraceTest(ProgramTest):
@@ -64,6 +70,43 @@ class StateTest(ProgramTest):
         self.assertRegex(text, r"garonne_step\{.*\} 5\n")
         self.assertRegex(text, r"garonne_saved_step\{.*\} 5\n")
         self.assertRegex(text, rf"garonne_loss\{{.*\}} {metrics(self.folder / 'run')[-1]['loss']}\n")
+
+    def test_the_report_says_where_the_time_went(self):
+        directory = self.directory("time")
+        self.train(directory, "--train.steps", 9, "--checkpoint.every", 2, "--train.stop_after", 5, check=75)
+        # As a run that was killed two steps after its last checkpoint.
+        rows = (directory / "metrics.jsonl").read_text().splitlines()
+        later = [json.dumps({**json.loads(rows[-1]), "step": step, "seconds": 0.25}) for step in (6, 7)]
+        (directory / "metrics.jsonl").write_text("\n".join([*rows, *later]) + "\n")
+        self.train(directory, "--train.steps", 9, "--checkpoint.every", 2)
+        found = metrics(directory)
+        self.assertEqual([row["step"] for row in found], list(range(1, 10)))
+        self.assertEqual([row["step"] for row in found if "start" in row], [1, 6])
+        self.assertEqual({key: found[5]["start"][key] for key in ("lost_steps", "lost_seconds")}, {"lost_steps": 2, "lost_seconds": 0.5})
+        saved = [row["step"] for row in found if row.get("checkpoint_seconds", 0) > 0]
+        self.assertEqual(saved, [3, 5, 7, 9])  # the rows after steps 2, 4, 6, 8; what ends a start has none after it
+        run("report", directory, "--budgets", 0, "--cluster", SOURCE / "config/clusters/laptop.toml")
+        data = page_data(directory / "report.html")
+        time = data["time"]
+        self.assertEqual((time["starts"], time["lost_steps"], time["lost_seconds"]), (2, 2, 0.5))
+        self.assertAlmostEqual(time["step_seconds"], sum(row["seconds"] for row in found))
+        self.assertAlmostEqual(time["checkpoint_seconds"], sum(row.get("checkpoint_seconds", 0) for row in found))
+        self.assertTrue(0 < time["training_share"] < 1)
+        used = data["utilisation"]
+        # Six operations for each parameter of a product and token, and attention: 2 layers, hidden 32, 32 tokens, by hand.
+        tokens = 8 * 32
+        products = 2 * 12 * 32 * 32 + 32 * self.vocabulary(directory)
+        attention = 2 * 2 * 32 * 32
+        by_hand = 6 * tokens * (products + attention)
+        self.assertAlmostEqual(used["model_operations"] / by_hand, 1, delta=0.1)
+        self.assertAlmostEqual(used["model_utilisation"],
+                               used["model_operations"] / data["summary"]["measured_seconds"] / 50e9)
+        self.assertGreaterEqual(used["hardware_operations"], used["model_operations"])
+
+    @staticmethod
+    def vocabulary(directory):
+        manifest = json.loads(sorted((directory / "checkpoints").iterdir())[-1].joinpath("manifest.json").read_text())
+        return manifest["data"]["vocabulary"]
 
 
 if __name__ == "__main__":

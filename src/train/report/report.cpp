@@ -19,6 +19,7 @@
 #include "train/plans/tier_rows.hpp"
 #include "train/report/report_program.hpp"
 #include "train/report/skill_page.hpp"
+#include "train/report/spent_time.hpp"
 #include "train/run/metrics_file.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/setup/planning.hpp"
@@ -173,10 +174,11 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
   ordered_json keys = ordered_json::object();
   for (const auto& key : config_keys()) keys[key.name] = key.get(config);
   ordered_json data = {
-      {"format", "garonne.report"},   {"version", 1},
-      {"garonne", version_string()},  {"run", fs::path(run_directory).lexically_normal().string()},
-      {"config", std::move(keys)},    {"summary", summary_json(config, rows, threads)},
-      {"metrics", metrics_json(rows)}};
+      {"format", "garonne.report"},    {"version", 1},
+      {"garonne", version_string()},   {"run", fs::path(run_directory).lexically_normal().string()},
+      {"config", std::move(keys)},     {"summary", summary_json(config, rows, threads)},
+      {"metrics", metrics_json(rows)}, {"time", time_json(rows)},
+      {"utilisation", nullptr}};
 
   std::map<std::string, std::string> kinds;
   data["sizes"] = nullptr;
@@ -195,6 +197,18 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
     data["sizes"] = describe_sizes(setup);
     data["parameters"] = whole_parameter_elements(setup.model);
     for (const auto& node : setup.model.graph.nodes) kinds[node.name] = node.kind;
+    const double peak_flops = options.cluster ? options.cluster->flops(setup.declaration.precision,
+                                                                       setup.declaration.products) /
+                                                    options.cluster->efficiency
+                                              : 0;
+    RunConfig undivided = planned;
+    undivided.grid = RunConfig::GridKeys();
+    data["utilisation"] =
+        utilisation_json(make_setup(undivided, *facts, threads).model.graph,
+                         static_cast<double>(config.train.global_batch) /
+                             static_cast<double>(config.train.micro_batch),
+                         static_cast<int>(config.grid.tensor), ranks, programs,
+                         data["summary"]["measured_seconds"].get<double>(), peak_flops);
     if (options.budgets > 0) {
       data["curve"] = to_json(budget_curve(setup, options.budgets, [&](int done, int all) {
         options.progress("budgets", done, all);

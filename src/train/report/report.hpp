@@ -3,12 +3,17 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+
+#include "plan/model/cluster.hpp"
 
 namespace garonne::train {
 
 struct ReportOptions {
   int budgets = 20;  // points of the curve of time against budget; 0 = no curve
+  // Of the devices that the run was on: what they do at most.
+  std::optional<plan::Cluster> cluster;
   // Told what is being planned, and (done, all).
   std::function<void(const std::string&, int, int)> progress = [](const std::string&, int, int) {};
 };

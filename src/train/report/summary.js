@@ -79,6 +79,47 @@ function factsTable() {
                        element("td", {style: "overflow-wrap: anywhere"}, value)))));
 }
 
+// Where the time went, as far as the rows of the run say.
+function timeTable() {
+  const time = report.time;
+  const all = time.step_seconds + time.checkpoint_seconds + time.validation_seconds +
+      time.start_seconds + time.lost_seconds;
+  const rows = [
+    ["steps", time.step_seconds - time.data_seconds],
+    ["waiting for data", time.data_seconds],
+    ["checkpoints", time.checkpoint_seconds],
+    ["validations", time.validation_seconds],
+    [time.starts === 1 ? "1 start" : `${time.starts} starts`, time.start_seconds],
+    [`${time.lost_steps} steps done again`, time.lost_seconds],
+  ];
+  return element("table", {}, element("caption", {}, "Time of the run"),
+      element("tbody", {},
+          rows.map(([name, seconds]) => element("tr", {}, element("th", {scope: "row"}, name),
+                       element("td", {class: "number"}, secondsText(seconds)),
+                       element("td", {class: "number"}, percentText(seconds / all))))));
+}
+
+function utilisationTable() {
+  const used = report.utilisation;
+  if (!used) return null;
+  const giga = (operations) => `${(operations / 1e9).toPrecision(4)} GFLOP`;
+  const rows = [
+    ["model, a step", giga(used.model_operations)],
+    ["with what runs again", used.hardware_operations === null ? "not known" : giga(used.hardware_operations)],
+    ["model, a second of a rank", giga(used.model_operations_per_second)],
+  ];
+  if (used.model_utilisation !== null) {
+    rows.push(["a device at most, a second", giga(used.peak_operations_per_second)],
+        ["model FLOP utilisation", percentText(used.model_utilisation)]);
+    if (used.hardware_utilisation !== null)
+      rows.push(["hardware FLOP utilisation", percentText(used.hardware_utilisation)]);
+  }
+  return element("table", {}, element("caption", {}, "Operations"),
+      element("tbody", {},
+          rows.map(([name, value]) => element("tr", {}, element("th", {scope: "row"}, name),
+                       element("td", {class: "number"}, value)))));
+}
+
 function drawSummary() {
   const config = report.config;
   const summary = report.summary;
@@ -115,7 +156,8 @@ function drawSummary() {
               `validation ${summary.last_validation_loss.toFixed(4)}`));
   document.getElementById("summary").append(tiles,
       element("div", {class: "columns"},
-          report.memory ? memoryTable(report.memory) : note(notEnded), factsTable()));
+          report.memory ? memoryTable(report.memory) : note(notEnded), factsTable()),
+      element("div", {class: "columns"}, timeTable(), utilisationTable()));
   document.getElementById("footer").textContent =
       `garonne ${report.garonne} · bytes are those of allocations; 1 MiB = 1,048,576 bytes`;
 }

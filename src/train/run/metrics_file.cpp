@@ -39,17 +39,25 @@ StepMetrics row_from_json(const nlohmann::json& row) {
   // null where it was not finite.
   if (row.contains("validation_loss") && !row.at("validation_loss").is_null())
     metrics.validation_loss = row.at("validation_loss").get<double>();
+  metrics.checkpoint_seconds = row.value("checkpoint_seconds", 0.0);
+  metrics.validation_seconds = row.value("validation_seconds", 0.0);
+  if (row.contains("start")) {
+    const nlohmann::json& start = row.at("start");
+    metrics.start = {start.at("ready_seconds").get<double>(),
+                     start.at("lost_steps").get<std::int64_t>(),
+                     start.at("lost_seconds").get<double>()};
+  }
   return metrics;
 }
 
-// The step of a line, nothing where it is no whole row.
-std::optional<std::int64_t> step_of(const std::string& line) {
+// Nothing where a line is no whole row.
+std::optional<StepMetrics> row_of(const std::string& line) {
   try {
     const auto row = nlohmann::json::parse(line);
     if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer())
       return std::nullopt;
-    const std::int64_t step = row_from_json(row).step;
-    return step >= 1 ? std::optional(step) : std::nullopt;
+    const StepMetrics metrics = row_from_json(row);
+    return metrics.step >= 1 ? std::optional(metrics) : std::nullopt;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
@@ -61,7 +69,7 @@ struct Sorted {
   std::vector<std::int64_t> damaged;         // numbers of lines, from 1
   std::string damaged_text;
   std::int64_t repeated = 0;
-  std::int64_t later = 0;  // the last step beyond
+  std::map<std::int64_t, double> later;  // seconds of the steps beyond
 };
 
 Sorted sort_lines(const std::string& text, std::int64_t last_step) {
@@ -72,15 +80,15 @@ Sorted sort_lines(const std::string& text, std::int64_t last_step) {
     const std::string line = text.substr(begin, end - begin);
     begin = end == std::string::npos ? text.size() : end + 1;
     ++number;
-    const auto step = step_of(line);
-    if (!step) {
+    const auto row = row_of(line);
+    if (!row) {
       // A last line without its end was being written when the run was killed.
       if (end == std::string::npos) continue;
       sorted.damaged.push_back(number);
       sorted.damaged_text += line + "\n";
-    } else if (*step > last_step) {
-      sorted.later = std::max(sorted.later, *step);
-    } else if (!sorted.rows.insert_or_assign(*step, line).second) {
+    } else if (row->step > last_step) {
+      sorted.later[row->step] = row->seconds;
+    } else if (!sorted.rows.insert_or_assign(row->step, line).second) {
       ++sorted.repeated;
     }
   }
@@ -118,11 +126,13 @@ MetricsFile::MetricsFile(const std::string& run_directory, std::int64_t last_ste
     warn(fmt::format("{}: {} row{} another of the same step behind; the last of each step stays",
                      path_, sorted.repeated, sorted.repeated == 1 ? " has" : "s have"));
   }
-  if (last_step == 0 && sorted.later > 0) {
+  lost_steps_ = static_cast<std::int64_t>(sorted.later.size());
+  for (const auto& [step, seconds] : sorted.later) lost_seconds_ += seconds;
+  if (last_step == 0 && !sorted.later.empty()) {
     warn(
         fmt::format("the run in {} came to step {} and never saved a checkpoint: it starts again "
                     "from step 1",
-                    run_directory, sorted.later));
+                    run_directory, sorted.later.rbegin()->first));
   }
   std::string kept;
   for (const auto& [step, line] : sorted.rows) kept += line + "\n";
@@ -145,6 +155,13 @@ void MetricsFile::append(const StepMetrics& metrics) {
   if (metrics.time > 0) row["time"] = metrics.time;
   if (metrics.utilisation > 0) row["utilisation"] = metrics.utilisation;
   if (metrics.validation_loss) row["validation_loss"] = *metrics.validation_loss;
+  if (metrics.checkpoint_seconds > 0) row["checkpoint_seconds"] = metrics.checkpoint_seconds;
+  if (metrics.validation_seconds > 0) row["validation_seconds"] = metrics.validation_seconds;
+  if (metrics.start) {
+    row["start"] = {{"ready_seconds", metrics.start->ready_seconds},
+                    {"lost_steps", metrics.start->lost_steps},
+                    {"lost_seconds", metrics.start->lost_seconds}};
+  }
   file_ << row.dump() << '\n';
   if (!file_.flush()) throw IoError(path_, "cannot be written; is the disk full?");
 }

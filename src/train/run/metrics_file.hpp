@@ -14,6 +14,13 @@ namespace garonne::train {
 inline constexpr const char* token_item = "tok";
 inline constexpr const char* sample_item = "sample";
 
+// What a start of the run cost, in the row of its first step.
+struct StartMetrics {
+  double ready_seconds = 0;     // from the start of the program to that of the step
+  std::int64_t lost_steps = 0;  // that an earlier start did after the last checkpoint
+  double lost_seconds = 0;      // of those
+};
+
 // One row of metrics.jsonl. Bytes are those of the rank with the largest planned peak.
 struct StepMetrics {
   std::int64_t step = 0;
@@ -32,6 +39,10 @@ struct StepMetrics {
   // Share of the fastest matrix products measured that the model's operations reached, each counted
   // once whatever was run again; 0 = not known.
   double utilisation = 0;
+  // Between the step before and this one, on rank 0.
+  double checkpoint_seconds = 0;
+  double validation_seconds = 0;
+  std::optional<StartMetrics> start;
 };
 
 // metrics.jsonl, cut after `last_step` and then appended to, a line at a time.
@@ -46,9 +57,15 @@ class MetricsFile {
   // Throws IoError, as for a full disk.
   void append(const StepMetrics& metrics);
 
+  // Of the rows that were cut off.
+  std::int64_t lost_steps() const { return lost_steps_; }
+  double lost_seconds() const { return lost_seconds_; }
+
  private:
   std::string path_;
   std::ofstream file_;
+  std::int64_t lost_steps_ = 0;
+  double lost_seconds_ = 0;
 };
 
 // The rows of metrics.jsonl; a last line that was cut short is left out. Throws IoError when the

@@ -1,0 +1,64 @@
+#include "train/report/spent_time.hpp"
+
+#include "train/setup/model_operations.hpp"
+
+namespace garonne::train {
+
+using nlohmann::ordered_json;
+
+ordered_json time_json(const std::vector<StepMetrics>& rows) {
+  double steps = 0;
+  double data = 0;
+  double checkpoints = 0;
+  double validations = 0;
+  double starting = 0;
+  double lost = 0;
+  std::int64_t starts = 0;
+  std::int64_t lost_steps = 0;
+  for (const StepMetrics& row : rows) {
+    steps += row.seconds;
+    data += row.data_seconds;
+    checkpoints += row.checkpoint_seconds;
+    validations += row.validation_seconds;
+    if (!row.start) continue;
+    ++starts;
+    starting += row.start->ready_seconds;
+    lost_steps += row.start->lost_steps;
+    lost += row.start->lost_seconds;
+  }
+  const double all = steps + checkpoints + validations + starting + lost;
+  return {{"step_seconds", steps},
+          {"data_seconds", data},
+          {"checkpoint_seconds", checkpoints},
+          {"validation_seconds", validations},
+          {"starts", starts},
+          {"start_seconds", starting},
+          {"lost_steps", lost_steps},
+          {"lost_seconds", lost},
+          {"training_share", all > 0 ? (steps - data) / all : 0}};
+}
+
+ordered_json utilisation_json(const plan::ModelGraph& graph, double micro_batches, int tensor_ranks,
+                              int ranks, const std::vector<RankProgram>& programs,
+                              double step_seconds, double peak_flops) {
+  const double model = declared_operations(graph) * micro_batches;
+  double hardware = model;
+  // Of a node that is divided over tensor ranks each runs its part.
+  for (const RankProgram& rank : programs)
+    hardware += repeated_operations(graph, rank.program) / tensor_ranks;
+  const double rank_seconds = step_seconds * ranks;
+  const auto share = [&](double operations) {
+    return peak_flops > 0 ? ordered_json(operations / rank_seconds / peak_flops)
+                          : ordered_json(nullptr);
+  };
+  return {
+      {"model_operations", model},
+      {"hardware_operations", programs.empty() ? ordered_json(nullptr) : ordered_json(hardware)},
+      {"model_operations_per_second", model / rank_seconds},
+      {"peak_operations_per_second",
+       peak_flops > 0 ? ordered_json(peak_flops) : ordered_json(nullptr)},
+      {"model_utilisation", share(model)},
+      {"hardware_utilisation", programs.empty() ? ordered_json(nullptr) : share(hardware)}};
+}
+
+}  // namespace garonne::train
