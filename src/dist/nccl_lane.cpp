@@ -120,6 +120,17 @@ CudaEvent NcclLane::event_of(std::uint64_t number) const {
   return found == pending_.end() ? nullptr : found->ended;
 }
 
+void NcclLane::forget_recorded() {
+  // An operation that something was refused in has begun.
+  if (current_.begun != nullptr) spare_events_.push_back(current_.begun);
+  current_ = {};
+  for (const Pending& each : pending_) {
+    spare_events_.push_back(each.begun);
+    spare_events_.push_back(each.ended);
+  }
+  pending_.clear();
+}
+
 bool NcclLane::reached(CudaEvent event, const std::string& activity) {
   const CudaStatus status = calls_.runtime().query_event(event);
   if (status != CudaStatus::Success && status != CudaStatus::NotReady && !failure_) {

@@ -58,6 +58,10 @@ class NcclLane {
   // as waited for from when it was first seen to be its turn.
   void look(std::chrono::steady_clock::time_point now);
   bool idle() const { return pending_.empty(); }
+  // Of what was recorded in a graph: the event at the end of it, null where there is nothing.
+  device::CudaEvent last_ended() const { return idle() ? nullptr : pending_.back().ended; }
+  // What was recorded is the graph's, or nobody's any more: nothing of it is looked at.
+  void forget_recorded();
   // Of what has failed, or is waited for longer than the limit; after look().
   std::optional<CommunicationError> trouble(std::chrono::steady_clock::time_point now) const;
 

@@ -268,7 +268,7 @@ Ticket NcclTransport::put(NcclLane& lane, const std::string& what,
   const std::string doing = session_.doing();
   calls_.set_device();
   calls_.cuda(calls_.runtime().record_event(ready_, compute_), "cudaEventRecord", what);
-  lane.look(Clock::now());
+  if (!recording_) lane.look(Clock::now());
   lane.begin(ready_, fmt::format("{}{}{} in {} (ranks {})", doing, doing.empty() ? "" : ": ", what,
                                  group_, fmt::join(members(), ", ")));
   calls();
@@ -410,6 +410,7 @@ void NcclTransport::wait(Ticket ticket) {
 bool NcclTransport::done(Ticket ticket) {
   const std::lock_guard lock(mutex_);
   rethrow_failure();
+  expect(!recording_, "a question how far operations are while they are recorded");
   for_each_lane([](NcclLane& lane) { lane.look(Clock::now()); });
   return event_of(ticket) == nullptr;
 }
@@ -442,14 +443,30 @@ void NcclTransport::look() {
     }
     return;
   }
+  look_at_lanes(now);
+}
+
+void NcclTransport::look_at_lanes(Clock::time_point now) {
   for_each_lane([&](NcclLane& lane) {
-    lane.look(now);
-    const auto trouble = lane.trouble(now);
-    if (!trouble || failure_) return;
-    failure_text_ = trouble->what();
-    failure_ = std::make_exception_ptr(*trouble);
-    failed_ = now;
+    if (!recording_) lane.look(now);
+    if (const auto trouble = lane.trouble(now)) fail(*trouble, now);
   });
+  if (!replay_ || calls_.limit_seconds() == 0 ||
+      std::chrono::duration<double>(now - replay_->since).count() <= replay_->limit_seconds) {
+    return;
+  }
+  fail(CommunicationError(replay_->activity,
+                          fmt::format("not complete after {} and the time that it takes; a rank "
+                                      "of them has stopped, or does something else",
+                                      describe_limit(calls_.limit_seconds()))),
+       now);
+}
+
+void NcclTransport::fail(const CommunicationError& trouble, Clock::time_point now) {
+  if (failure_) return;
+  failure_text_ = trouble.what();
+  failure_ = std::make_exception_ptr(trouble);
+  failed_ = now;
 }
 
 void NcclTransport::stop_watching() {

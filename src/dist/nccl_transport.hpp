@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -68,9 +69,22 @@ class NcclTransport final : public Transport {
   void wait(Ticket ticket) override;
   bool done(Ticket ticket) override;
 
+  bool can_be_recorded() const override { return true; }
+  void begin_recording() override;
+  void end_recording() override;
+  void drop_recording() override;
+  void begin_replay(const std::string& activity, double own_seconds) override;
+  void end_replay() override;
+
  private:
   using Clock = std::chrono::steady_clock;
   struct Facts;
+  // A graph that is under way.
+  struct Replay {
+    std::string activity;
+    Clock::time_point since;
+    double limit_seconds = 0;
+  };
 
   std::vector<Facts> exchange_facts(Transport& host, const Session& session) const;
   void expect_own_devices(const std::vector<Facts>& facts) const;
@@ -90,6 +104,8 @@ class NcclTransport final : public Transport {
   void watch();
   void look();
   void stop_watching();
+  void look_at_lanes(Clock::time_point now);
+  void fail(const CommunicationError& trouble, Clock::time_point now);
   void rethrow_failure() const;
   // `failure`: of NCCL, or empty where something else is on its way.
   void leave(ExitCode code, const std::string& failure);
@@ -109,6 +125,9 @@ class NcclTransport final : public Transport {
   std::uint64_t last_number_ = 0;
 
   mutable std::mutex mutex_;  // of the lanes and what follows
+  // What is put becomes part of a graph: its events are asked about by nobody.
+  bool recording_ = false;
+  std::optional<Replay> replay_;
   std::exception_ptr failure_;
   std::string failure_text_;
   Clock::time_point failed_;

@@ -60,6 +60,26 @@ SumOrder Transport::sum_order() const {
   return flat_order(size());
 }
 
+void Transport::begin_recording() {
+  throw InternalError(std::string(name()) + " records no operations");
+}
+
+void Transport::end_recording() {
+  throw InternalError(std::string(name()) + " records no operations");
+}
+
+void Transport::drop_recording() {
+  throw InternalError(std::string(name()) + " records no operations");
+}
+
+void Transport::begin_replay(const std::string& activity, double) {
+  throw InternalError(std::string(name()) + " carries no recorded operations out: " + activity);
+}
+
+void Transport::end_replay() {
+  throw InternalError(std::string(name()) + " carries no recorded operations out");
+}
+
 std::vector<std::string> transport_names() {
   std::vector<std::string> names;
   for (const Entry& entry : registry) names.emplace_back(entry.name);

@@ -85,6 +85,23 @@ class Transport {
   // Whether the operation is complete.
   virtual bool done(Ticket ticket) = 0;
 
+  // Whether operations can be recorded in a graph (device/captures.hpp), to be carried out with it.
+  // Of others the five below are InternalErrors. They are called by all members at the same points,
+  // and members whose operations meet have graphs of one recording.
+  virtual bool can_be_recorded() const { return false; }
+  // Before a capture begins: waits until nothing is under way here. What is submitted from then on
+  // is recorded; nothing is done() meanwhile.
+  virtual void begin_recording();
+  // Before the capture ends: what was recorded joins Compute.
+  virtual void end_recording();
+  // After a capture that was given up.
+  virtual void drop_recording();
+  // A graph is carried out from here to end_replay(). Where other members are waited for longer
+  // than the limit and `own_seconds`, which the work in it takes, that is a CommunicationError with
+  // the activity: of end_replay(), or the end of all ranks where it does not come to that.
+  virtual void begin_replay(const std::string& activity, double own_seconds);
+  virtual void end_replay();
+
  protected:
   // Throws InternalError unless `rank` is one of the distinct members.
   Transport(std::vector<int> members, int rank);

@@ -10,12 +10,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/captures.hpp"
 #include "device/device.hpp"
 #include "device/disk_tier.hpp"
 #include "device/tier_memory.hpp"
+#include "dist/session.hpp"
 #include "dist/transport.hpp"
 #include "exec/device_tier.hpp"
 #include "exec/model_state.hpp"
@@ -85,6 +87,8 @@ struct Machine {
   dist::Transport* pipeline = nullptr;
   dist::Transport* tied = nullptr;  // the two stages with copies of tied parameters
   dist::Transport* world = nullptr;
+  // Where several ranks record their steps, which they decide alike; null: one does.
+  dist::Session* session = nullptr;
   // Called after the gradients are complete and before the update; for tests and tools. In shards
   // once for each piece, flat. The gradient is where the device has it, or a copy on the host where
   // that is a GPU.
@@ -96,8 +100,9 @@ inline constexpr std::int64_t step_number_bytes = 512;
 // Whether steps on a GPU are recorded once and then carried out as one CUDA graph.
 enum class GraphUse { Never, Auto, Always };
 
-// Why steps of a Program are never recorded, whatever they run on; empty: they may be.
-std::string graph_obstacle(const plan::Program& program);
+// Why steps of a Program are never recorded, whatever they run on; empty: they may be. `transport`
+// carries what it exchanges with other ranks (dist::Transport::name).
+std::string graph_obstacle(const plan::Program& program, std::string_view transport);
 // Pinned memory that a recorded step keeps.
 std::int64_t recorded_pinned_bytes(const nn::Model& model, const plan::Program& program);
 
@@ -121,7 +126,10 @@ class Executor {
   // where that is possible and, if it is not asked for, where it saves time. Bits and bytes are
   // the same. For training: all steps have one seed, clip norm and loss scale. `Always` where it is
   // not possible: ConfigError of run.graphs, here or by run(). It is worth a try where the host
-  // takes that share of a step or more for putting it on the device.
+  // takes that share of a step or more for putting it on the device. Ranks that exchange decide
+  // alike (Machine::session): what one of them cannot record none does, all record anew where one
+  // has to, and the slowest says whether time is saved. Collective, and its errors are AgreedErrors
+  // then, as those of run().
   void use_graphs(GraphUse use, double least_share_of_issue = 0.5);
   // What was decided about that since the last call, in a line; empty where nothing was.
   std::string take_note();
@@ -144,7 +152,14 @@ class Executor {
   void issue_to_gpu(std::size_t number, Running& running);
   std::string obstacle() const;
   bool wants_graph() const;
+  bool has_graph_for(const StepInputs& inputs);
   bool record(const StepInputs& inputs);
+  void record_step(const StepInputs& inputs);
+  bool any_rank(bool here) const;
+  double slowest(double seconds) const;
+  std::string reason_of_all(const std::string& here) const;
+  void graphs_are_none(const std::string& reason, std::string_view advice);
+  std::vector<dist::Transport*> transports() const;
   void put_recorded(std::size_t number);
   void make_recorded(std::size_t number, Running& running);
   void execute_recorded(std::size_t number, Running& running);

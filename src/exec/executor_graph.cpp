@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -79,9 +80,10 @@ struct Executor::Recorded {
 
 Executor::~Executor() = default;
 
-std::string graph_obstacle(const plan::Program& program) {
+std::string graph_obstacle(const plan::Program& program, std::string_view transport) {
   for (const plan::Instruction& instruction : program.instructions) {
-    if (instruction.channel) return "the step exchanges with other ranks";
+    if (instruction.channel && transport == "mpi")
+      return "ranks exchange over MPI (grid.transport), which is no part of a graph";
     if (plan::is_copy(instruction.operation)) return "the step moves buffers between tiers";
   }
   return "";
@@ -106,19 +108,65 @@ std::string Executor::obstacle() const {
   if (machine_.watch_gradient) return "gradients are watched";
   if (!updates_) return "the step updates nothing";
   if (machine_.optimizer->rates(1, 0).empty()) return "the optimizer takes its rates by value";
-  return graph_obstacle(program_);
+  const std::vector<dist::Transport*> used = transports();
+  for (const dist::Transport* transport : used)
+    expect(transport->can_be_recorded() || transport->name() == "mpi",
+           fmt::format("whether graphs have {} is left open", transport->name()));
+  return graph_obstacle(program_, used.empty() ? "" : used.front()->name());
+}
+
+// Those that the Program exchanges by, in an order that all ranks share.
+std::vector<dist::Transport*> Executor::transports() const {
+  std::vector<dist::Transport*> used;
+  for (dist::Transport* const each :
+       {machine_.data, machine_.tensor, machine_.pipeline, machine_.tied, machine_.world}) {
+    if (each == nullptr || each->size() == 1 || std::ranges::find(used, each) != used.end())
+      continue;
+    used.push_back(each);
+  }
+  return used;
+}
+
+bool Executor::any_rank(bool here) const {
+  if (machine_.session == nullptr) return here;
+  return machine_.session->all_reduce_max(std::vector<std::int64_t>{here ? 1 : 0})[0] > 0;
+}
+
+double Executor::slowest(double seconds) const {
+  if (machine_.session == nullptr) return seconds;
+  return machine_.session->all_reduce_max(std::vector<double>{seconds})[0];
+}
+
+// That of the first rank that has one.
+std::string Executor::reason_of_all(const std::string& here) const {
+  dist::Session* const session = machine_.session;
+  if (session == nullptr || session->size() == 1) return here;
+  const std::int64_t mine = here.empty() ? session->size() : session->rank();
+  const std::int64_t first = session->all_reduce_min(std::vector<std::int64_t>{mine})[0];
+  if (first == session->size()) return "";
+  const std::string reason = session->broadcast(here, static_cast<int>(first));
+  return session->all_agree(here) ? reason : fmt::format("{} (rank {})", reason, first);
+}
+
+// Alike on all ranks.
+void Executor::graphs_are_none(const std::string& reason, std::string_view advice) {
+  if (graph_use_ == GraphUse::Always) {
+    const auto refuse = [&] {
+      throw ConfigError("run.graphs", "always", fmt::format("{}. {}", reason, advice));
+    };
+    if (machine_.session != nullptr) machine_.session->agree(refuse);
+    refuse();
+  }
+  graphs_given_up_ = true;
+  note_ = fmt::format("graphs    none: {}", reason);
 }
 
 void Executor::use_graphs(GraphUse use, double least_share_of_issue) {
   graph_use_ = use;
   least_share_of_issue_ = least_share_of_issue;
   if (use == GraphUse::Never) return;
-  const std::string reason = obstacle();
-  if (reason.empty()) return;
-  if (use == GraphUse::Always)
-    throw ConfigError("run.graphs", "always", reason + ". Set it to \"auto\"");
-  graphs_given_up_ = true;
-  note_ = fmt::format("graphs    none: {}", reason);
+  const std::string reason = reason_of_all(obstacle());
+  if (!reason.empty()) graphs_are_none(reason, "Set it to \"auto\"");
 }
 
 std::string Executor::take_note() {
@@ -166,10 +214,19 @@ bool Executor::is_of_this_run(const StepInputs& inputs) const {
          machine_.tier->layout() == recorded_->layout;
 }
 
+// A graph of one rank meets those of the others, so what makes one useless does so for all.
+bool Executor::has_graph_for(const StepInputs& inputs) {
+  if (recorded_) {
+    if (!any_rank(!is_of_this_run(inputs))) return true;
+    recorded_.reset();
+  }
+  return wants_graph() && record(inputs);
+}
+
 // False, with a note, where something was refused: nothing was carried out then.
 bool Executor::record(const StepInputs& inputs) {
-  if (graph_use_ == GraphUse::Auto &&
-      plain_steps_.issue_seconds < least_share_of_issue_ * plain_steps_.seconds) {
+  const bool binds = plain_steps_.issue_seconds >= least_share_of_issue_ * plain_steps_.seconds;
+  if (graph_use_ == GraphUse::Auto && !any_rank(binds)) {
     graphs_given_up_ = true;
     note_ = fmt::format(
         "graphs    none: the host puts a step on the GPU in {:.2f} ms of the {:.2f} ms that it "
@@ -177,49 +234,19 @@ bool Executor::record(const StepInputs& inputs) {
         milliseconds(plain_steps_.issue_seconds), milliseconds(plain_steps_.seconds));
     return false;
   }
-  StepInputs constant = inputs;
-  constant.load = nullptr;
-  constant.before = nullptr;
-  device::Captures& captures = *machine_.captures;
-  recorded_ = std::make_shared<Recorded>();
-  recorded_->captures = &captures;
-  recorded_->running = std::make_shared<Running>(constant, program_);
-  start_running(*recorded_->running);
+  std::string refused;
   try {
-    recorded_->numbers = machine_.staging->hold(
-        static_cast<std::int64_t>(step_numbers(inputs).size()), step_activity);
-    for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
-      const plan::Instruction& instruction = program_.instructions[number];
-      if (instruction.operation == plan::Operation::Load) {
-        Recorded::Loaded& loaded = recorded_->loads[number];
-        for (const plan::LoadedValue& value : instruction.arguments.loaded) {
-          loaded.values.push_back(machine_.staging->hold(
-              bytes_of(model_.graph.values[index(value.value)]), activities_[number]));
-        }
-        loaded.samples = machine_.staging->hold(8 * model_.batch, activities_[number]);
-      }
-      if (!reads_report(instruction)) continue;
-      for (const int id : instruction.arguments.inputs) {
-        const plan::Buffer& buffer = program_.buffers[index(id)];
-        recorded_->reports[number].push_back(machine_.staging->hold(
-            std::min<std::int64_t>(buffer.bytes, 2 * sizeof(double)), activities_[number]));
-      }
-    }
-    recorded_->layout = machine_.tier->layout();
-    captures.begin_capture(step_activity);
-    machine_.staging->put_in(machine_.step_numbers, recorded_->numbers, step_activity);
-    for (std::size_t number = 0; number < program_.instructions.size(); ++number)
-      put_recorded(number);
-    recorded_->graph = captures.end_capture(step_activity);
-    expect(machine_.tier->layout() == recorded_->layout, "a step leaves blocks of the tier behind");
+    record_step(inputs);
   } catch (const Error& error) {
-    captures.drop_capture();
+    machine_.captures->drop_capture();
+    for (dist::Transport* const transport : transports()) transport->drop_recording();
     recorded_.reset();
-    const std::string reason = fmt::format("a step cannot be recorded: {}", error.what());
-    if (graph_use_ == GraphUse::Always)
-      throw ConfigError("run.graphs", "always", reason + ". Set it to \"never\"");
-    graphs_given_up_ = true;
-    note_ = fmt::format("graphs    none: {}", reason);
+    refused = error.what();
+  }
+  refused = reason_of_all(refused);
+  if (!refused.empty()) {
+    recorded_.reset();
+    graphs_are_none("a step cannot be recorded: " + refused, "Set it to \"never\"");
     return false;
   }
   note_ = fmt::format(
@@ -228,6 +255,47 @@ bool Executor::record(const StepInputs& inputs) {
       "GPU in {:.2f} ms of the {:.2f} ms that it took",
       milliseconds(plain_steps_.issue_seconds), milliseconds(plain_steps_.seconds));
   return true;
+}
+
+// Throws what is refused.
+void Executor::record_step(const StepInputs& inputs) {
+  StepInputs constant = inputs;
+  constant.load = nullptr;
+  constant.before = nullptr;
+  device::Captures& captures = *machine_.captures;
+  recorded_ = std::make_shared<Recorded>();
+  recorded_->captures = &captures;
+  recorded_->running = std::make_shared<Running>(constant, program_);
+  start_running(*recorded_->running);
+  recorded_->numbers =
+      machine_.staging->hold(static_cast<std::int64_t>(step_numbers(inputs).size()), step_activity);
+  for (std::size_t number = 0; number < program_.instructions.size(); ++number) {
+    const plan::Instruction& instruction = program_.instructions[number];
+    if (instruction.operation == plan::Operation::Load) {
+      Recorded::Loaded& loaded = recorded_->loads[number];
+      for (const plan::LoadedValue& value : instruction.arguments.loaded) {
+        loaded.values.push_back(machine_.staging->hold(
+            bytes_of(model_.graph.values[index(value.value)]), activities_[number]));
+      }
+      loaded.samples = machine_.staging->hold(8 * model_.batch, activities_[number]);
+    }
+    if (!reads_report(instruction)) continue;
+    for (const int id : instruction.arguments.inputs) {
+      const plan::Buffer& buffer = program_.buffers[index(id)];
+      recorded_->reports[number].push_back(machine_.staging->hold(
+          std::min<std::int64_t>(buffer.bytes, 2 * sizeof(double)), activities_[number]));
+    }
+  }
+  recorded_->layout = machine_.tier->layout();
+  const std::vector<dist::Transport*> exchanges = transports();
+  for (dist::Transport* const transport : exchanges) transport->begin_recording();
+  captures.begin_capture(step_activity);
+  machine_.staging->put_in(machine_.step_numbers, recorded_->numbers, step_activity);
+  for (std::size_t number = 0; number < program_.instructions.size(); ++number)
+    put_recorded(number);
+  for (dist::Transport* const transport : exchanges) transport->end_recording();
+  recorded_->graph = captures.end_capture(step_activity);
+  expect(machine_.tier->layout() == recorded_->layout, "a step leaves blocks of the tier behind");
 }
 
 void Executor::put_recorded(std::size_t number) {
@@ -260,8 +328,13 @@ void Executor::put_recorded(std::size_t number) {
       machine_.staging->put_out(slots[k], tensor(instruction.arguments.inputs[k]).const_data_ptr(),
                                 activity);
     }
+  } else if (instruction.operation == plan::Operation::Wait) {
+    await_transfer(index(instruction.completes), *running);
   } else {
     device::run_named(Lane::Compute, activity, [&] { put(&Executor::execute_recorded); });
+    // What it starts is recorded once, by the transport.
+    if (running->transfers[number].start) start_transfer(number, *running);
+    if (blocks(instruction)) await_transfer(number, *running);
   }
   machine_.device->launched(Lane::Compute, activity);
   put(&Executor::end);
@@ -310,7 +383,11 @@ void Executor::run_recorded(Running& running) {
     running.inputs.before(false);
     running.inputs.before(true);
   }
+  const std::vector<dist::Transport*> exchanges = transports();
+  for (dist::Transport* const transport : exchanges)
+    transport->begin_replay(step_activity, plain_steps_.seconds);
   device.wait(machine_.captures->launch(recorded_->graph, step_activity));
+  for (dist::Transport* const transport : exchanges) transport->end_replay();
   StepOutputs& outputs = running.outputs;
   for (const auto& [number, slots] : recorded_->reports) {
     outputs.loss = read_from(slots.at(0).bytes(), at::kDouble).at(0);
@@ -330,8 +407,8 @@ void Executor::run_recorded(Running& running) {
 }
 
 void Executor::judge_graph() {
-  const double with = recorded_->seconds;
-  const double without = plain_steps_.seconds;
+  const double with = slowest(recorded_->seconds);
+  const double without = slowest(plain_steps_.seconds);
   const std::string times = fmt::format("{:.2f} ms a step as a graph, {:.2f} ms without",
                                         milliseconds(with), milliseconds(without));
   if (graph_use_ == GraphUse::Always || with <= (1 - least_gain) * without) {

@@ -61,8 +61,7 @@ StepOutputs Executor::run(const StepInputs& inputs) {
       run_apart(running);
       break;
     case DeviceKind::Cuda:
-      if (recorded_ && !is_of_this_run(inputs)) recorded_.reset();
-      if (recorded_ || (wants_graph() && record(inputs))) {
+      if (has_graph_for(inputs)) {
         run_recorded(*running);
       } else {
         run_on_gpu(*running);

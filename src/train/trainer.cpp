@@ -386,6 +386,7 @@ void Trainer::make_state() {
               .pipeline = axes_->pipeline(),
               .tied = axes_->tied(),
               .world = axes_->world(),
+              .session = &session_,
               .watch_gradient = {}};
 }
 

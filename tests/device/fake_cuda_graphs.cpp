@@ -1,7 +1,12 @@
 // Captures and graphs of the fake runtime.
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <numeric>
 #include <random>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "fake_cuda_runtime.hpp"
 
@@ -137,22 +142,54 @@ void FakeCudaRuntime::carry_out(Graph& graph, std::uint64_t seed) {
     for (const std::size_t earlier : after) later[earlier].push_back(node);
     if (after.empty()) can_run.push_back(node);
   }
-  std::mt19937_64 random(seed);
-  while (!can_run.empty()) {
-    const bool late = settings_.delay_seed.has_value();
-    const std::size_t place = late ? random() % can_run.size() : 0;
-    const std::size_t node = can_run[place];
-    can_run.erase(can_run.begin() + static_cast<std::ptrdiff_t>(place));
+  const auto body = [&](std::size_t node) {
     bool failed = false;
     {
       const std::lock_guard lock(mutex_);
       failed = failed_;
     }
     if (!failed && graph.nodes[node].body) graph.nodes[node].body();
+  };
+  const auto end = [&](std::size_t node) {
     for (const std::size_t next : later[node]) {
       if (--waits_for[next] == 0) can_run.insert(std::ranges::lower_bound(can_run, next), next);
     }
+  };
+  // What waits for other processes holds up nothing else.
+  std::mutex ended_mutex;
+  std::condition_variable changed;
+  std::vector<std::size_t> ended;
+  std::vector<std::thread> beside;
+  std::size_t to_come = graph.nodes.size();
+  std::mt19937_64 random(seed);
+  while (to_come > 0) {
+    {
+      std::unique_lock lock(ended_mutex);
+      if (can_run.empty()) changed.wait(lock, [&] { return !ended.empty(); });
+      for (const std::size_t node : std::exchange(ended, {})) {
+        end(node);
+        --to_come;
+      }
+    }
+    if (can_run.empty()) continue;
+    const bool late = settings_.delay_seed.has_value();
+    const std::size_t place = late ? random() % can_run.size() : 0;
+    const std::size_t node = can_run[place];
+    can_run.erase(can_run.begin() + static_cast<std::ptrdiff_t>(place));
+    if (graph.nodes[node].meets_others) {
+      beside.emplace_back([&, node] {
+        body(node);
+        const std::lock_guard lock(ended_mutex);
+        ended.push_back(node);
+        changed.notify_all();
+      });
+      continue;
+    }
+    body(node);
+    end(node);
+    --to_come;
   }
+  for (std::thread& each : beside) each.join();
   const std::lock_guard lock(mutex_);
   --graph.under_way;
 }

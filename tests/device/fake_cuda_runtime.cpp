@@ -125,7 +125,7 @@ void FakeCudaRuntime::put(Stream& stream, Operation operation) {
       stream.capturing = true;
       return;
     }
-    capture_->nodes.push_back({std::move(operation.body), stream.last});
+    capture_->nodes.push_back({std::move(operation.body), stream.last, operation.meets_others});
     stream.last = {capture_->nodes.size() - 1};
     return;
   }
@@ -182,13 +182,20 @@ bool FakeCudaRuntime::busy() const {
                              [](const auto& stream) { return stream->done < stream->put; });
 }
 
-void FakeCudaRuntime::launch(void* handle, std::function<void()> kernel) {
+bool FakeCudaRuntime::records(void* handle) {
+  const std::lock_guard lock(mutex_);
+  const Stream* const stream = stream_of(handle, "a question about a capture");
+  return stream != nullptr && stream->capturing;
+}
+
+void FakeCudaRuntime::launch(void* handle, std::function<void()> kernel, bool meets_others) {
   const std::lock_guard lock(mutex_);
   Stream* const stream = stream_of(handle, "a kernel");
   if (stream == nullptr) return;
   ++kernels_;
   const bool fails = std::exchange(kernel_fails_, false);
-  put(*stream, {nullptr, [this, fails, kernel = std::move(kernel)] {
+  put(*stream, {nullptr,
+                [this, fails, kernel = std::move(kernel)] {
                   if (!fails) {
                     kernel();
                     const std::lock_guard inner(mutex_);
@@ -198,7 +205,8 @@ void FakeCudaRuntime::launch(void* handle, std::function<void()> kernel) {
                   const std::lock_guard inner(mutex_);
                   failed_ = true;
                   changed_.notify_all();
-                }});
+                },
+                meets_others});
 }
 
 std::byte* FakeCudaRuntime::device_side(const void* address) {

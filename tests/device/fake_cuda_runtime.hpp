@@ -81,7 +81,11 @@ class FakeCudaRuntime final : public CudaRuntime {
   ~FakeCudaRuntime() override;
 
   // A kernel: carried out in the stream's order. It reaches device memory through device_side.
-  void launch(void* stream, std::function<void()> kernel);
+  // `meets_others`: it waits for kernels of other processes, so that a graph carries it out beside
+  // all that need not come before or after it.
+  void launch(void* stream, std::function<void()> kernel, bool meets_others = false);
+  // Whether what is put on the stream becomes part of a graph.
+  bool records(void* stream);
   // Where the device, that is a kernel, finds what is at the address; null for what is not a
   // device's or was freed.
   std::byte* device_side(const void* address);
@@ -147,11 +151,13 @@ class FakeCudaRuntime final : public CudaRuntime {
   struct Operation {
     std::function<bool()> ready;  // with the lock held; may be empty
     std::function<void()> body;   // without; may be empty
+    bool meets_others = false;
   };
   // What was recorded: each piece of work comes after some of those before it.
   struct Node {
     std::function<void()> body;
     std::vector<std::size_t> after;
+    bool meets_others = false;
   };
   struct Graph {
     std::vector<Node> nodes;

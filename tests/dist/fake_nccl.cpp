@@ -352,12 +352,19 @@ NcclStatus FakeNccl::issue() {
   communicator->state.store(NcclStatus::InProgress);
   ++communicator->under_way;
   job(*communicator, [this, communicator, group = std::move(group)] {
-    cuda_.launch(group.stream, [this, kernels = kernels_, communicator, group] {
-      const std::shared_lock lock(kernels->mutex);
-      if (kernels->over) return;
-      carry_out(*communicator, group);
-      --communicator->under_way;
-    });
+    // What is recorded is under way each time that its graph is carried out.
+    const bool recorded = cuda_.records(group.stream);
+    if (recorded) --communicator->under_way;
+    cuda_.launch(
+        group.stream,
+        [this, kernels = kernels_, communicator, group, recorded] {
+          const std::shared_lock lock(kernels->mutex);
+          if (kernels->over) return;
+          if (recorded) ++communicator->under_way;
+          carry_out(*communicator, group);
+          --communicator->under_way;
+        },
+        /*meets_others=*/true);
     communicator->state.store(NcclStatus::Success);
   });
   return NcclStatus::InProgress;

@@ -96,6 +96,53 @@ TEST_F(NcclLoopTest, OneRankSendsToItself) {
   calls.cuda(runtime_->destroy_event(ready), "cudaEventDestroy", "loop");
 }
 
+// What a graph has of NCCL is carried out each time, with what is there then.
+TEST_F(NcclLoopTest, OneRankSendsToItselfInAGraph) {
+  const auto nccl = make_nccl_library();
+  const NcclCalls calls(*runtime_, *nccl, 0, 60);
+  NcclId id;
+  calls.nccl(nccl->make_id(id), "ncclGetUniqueId", "loop", nullptr);
+  NcclLane lane(calls, "loop");
+  lane.start(id, 1, 0);
+  device::CudaEvent ready = nullptr;
+  calls.cuda(runtime_->create_event(ready, false), "cudaEventCreateWithFlags", "loop");
+  constexpr std::int64_t elements = 1 << 16;
+  const device::Span staged = pinned_->allocate(elements * 4, "values");
+  const device::Span from = memory_->allocate(elements * 4, "values");
+  const device::Span to = memory_->allocate(elements * 4, "values");
+  const auto exchange = [&] {
+    calls.cuda(runtime_->record_event(ready, compute()), "cudaEventRecord", "loop");
+    lane.begin(ready, "loop");
+    lane.grouped([&] {
+      lane.send(from.data, elements * 4, 0);
+      lane.receive(to.data, elements * 4, 0);
+    });
+    lane.end(1);
+  };
+  exchange();  // connects
+  calls.wait(
+      [&] {
+        lane.look(std::chrono::steady_clock::now());
+        return lane.idle();
+      },
+      "loop");
+  device_->begin_capture("loop");
+  device_->order(Lane::Compute, device_->copy(Lane::CopyIn, from, staged, "values"));
+  exchange();
+  calls.cuda(runtime_->wait_event(compute(), lane.last_ended()), "cudaStreamWaitEvent", "loop");
+  lane.forget_recorded();
+  const int graph = device_->end_capture("loop");
+  for (const int turn : {1, 2, 3}) {
+    const auto values = contribution<float>(turn, elements);
+    std::memcpy(staged.data, values.data(), static_cast<std::size_t>(elements) * 4);
+    device_->wait(device_->launch(graph, "loop"));
+    EXPECT_TRUE(equal_bits(download(to.data, elements), values)) << turn;
+  }
+  device_->drop(graph);  // before its communicator
+  lane.finish();
+  calls.cuda(runtime_->destroy_event(ready), "cudaEventDestroy", "loop");
+}
+
 TEST_F(NcclLoopTest, TheKernelAddsInTheOrderOfTheTerms) {
   for (const int count : {1, 2, 3, most_device_terms}) {
     for (const std::int64_t elements : {1, 31, 1001, 1 << 20}) {

@@ -29,6 +29,7 @@
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
+#include "plan/step/rank_program.hpp"
 
 namespace garonne::exec {
 
@@ -109,6 +110,10 @@ class HostKernels final : public device::Device, public device::Captures {
   void forget_times() override { device_.forget_times(); }
   void end() noexcept override { device_.end(); }
 
+  // Compute has been made to follow another lane, by others.
+  void follows() {
+    if (!capturing_) late_ = true;
+  }
   // What follows another lane has to be there before the host computes with it.
   void catch_up() const {
     if (!std::exchange(late_, false)) return;
@@ -170,6 +175,8 @@ struct Setting {
   std::string plan = "keep-all";
   std::function<nn::Model(const nn::Declaration&)> make = small_text_model;
   std::function<HostBatch(std::int64_t number)> load = small_text_batch;  // of all micro-batches
+  // Of several ranks: makes model and step the rank's share of them, and says which rank it is.
+  std::function<plan::RankPlace(nn::Model& model, plan::StepShape& step)> share = nullptr;
 };
 
 // What a step on either device needs, and what came of it.
@@ -196,6 +203,12 @@ class Rank {
     step.element_bytes.gradient = step.element_bytes.state = state_bytes(setting.precision);
     step.optimizer_states = optimizer_->states();
     step.data_group = {0};
+    plan::RankPlace place;
+    if (setting.share) {
+      place = setting.share(model_, step);
+      data_ranks_ = static_cast<std::int64_t>(step.data_group.size());
+      data_member_ = place.coordinates.data;
+    }
     if (apart) {
       for (const nn::ConstantTable& table : nn::constant_tables(model_, setting.precision))
         step.workspaces.push_back({table.name, table.bytes});
@@ -206,7 +219,11 @@ class Rank {
       program_ = plan::make_training_program(
           model_.graph, step, plan::same_for_all(family[family.size() / 2], micro_batches));
     }
-    evaluation_ = plan::make_forward_program(model_.graph, step, model_.graph.loss);
+    if (setting.share) {
+      program_ = plan::program_of_rank(std::move(program_), model_.graph, place);
+    } else {
+      evaluation_ = plan::make_forward_program(model_.graph, step, model_.graph.loss);
+    }
     prediction_ = plan::replay(program_);
   }
   virtual ~Rank() = default;
@@ -225,13 +242,18 @@ class Rank {
   // One executor for all steps from now on, which may record them. Watches no gradients.
   Executor& use_graphs(GraphUse use, double least_share_of_issue = 0) {
     watches = false;
-    Machine machine = this->machine();
-    machine.state = &state_;
-    machine.products = &products_;
-    machine.optimizer = optimizer_.get();
+    const Machine machine = whole_machine();
     executor_ = std::make_unique<Executor>(model_, program_, machine);
     executor_->use_graphs(use, least_share_of_issue);
     return *executor_;
+  }
+
+  // Transports and session of the machine, which outlive the rank's executor and not its device.
+  // Parameters that others train are there from here on. Collective.
+  void meet(const Machine& others, std::vector<std::unique_ptr<dist::Transport>> transports) {
+    others_ = others;
+    transports_ = std::move(transports);
+    gather();
   }
 
   bool watches = true;  // gradients, which are copied for that
@@ -239,13 +261,25 @@ class Rank {
 
  protected:
   virtual Machine machine() = 0;
+  virtual void gather() { gather_parameters(state_, others_.data); }
 
-  StepOutputs run(const plan::Program& program, std::int64_t number, bool training,
-                  double learning_rate) {
+  Machine whole_machine() {
     Machine machine = this->machine();
     machine.state = &state_;
     machine.products = &products_;
     machine.optimizer = optimizer_.get();
+    machine.data = others_.data;
+    machine.tensor = others_.tensor;
+    machine.pipeline = others_.pipeline;
+    machine.tied = others_.tied;
+    machine.world = others_.world;
+    machine.session = others_.session;
+    return machine;
+  }
+
+  StepOutputs run(const plan::Program& program, std::int64_t number, bool training,
+                  double learning_rate) {
+    Machine machine = whole_machine();
     if (watches) {
       machine.watch_gradient = [this](int parameter, const at::Tensor& gradient) {
         gradients_[parameter] = copy_out(gradient);
@@ -256,11 +290,11 @@ class Rank {
     inputs.seed = 5;
     inputs.step = number;
     inputs.training = training;
-    inputs.loss_scale = 1.0 / micro_batches;
+    inputs.loss_scale = 1.0 / static_cast<double>(micro_batches * data_ranks_);
     inputs.learning_rate = learning_rate;
     inputs.clip_norm = 0.5;
     inputs.load = [this, number](int micro_batch) {
-      return load_(number * micro_batches + micro_batch);
+      return load_((number * micro_batches + micro_batch) * data_ranks_ + data_member_);
     };
     if (training && executor_) return executor_->run(inputs);
     Executor executor(model_, program, machine);
@@ -277,6 +311,10 @@ class Rank {
   plan::Prediction prediction_;
   std::map<int, std::vector<double>> gradients_;
   ModelState state_;
+  std::int64_t data_ranks_ = 1;
+  std::int64_t data_member_ = 0;
+  Machine others_;
+  std::vector<std::unique_ptr<dist::Transport>> transports_;
   std::unique_ptr<Executor> executor_;
 };
 
@@ -350,6 +388,7 @@ class FakeGpu {
 
   device::FakeCudaRuntime& runtime() { return *runtime_; }
   HostKernels& device() { return *device_; }
+  device::CudaDevice& cuda() { return *cuda_; }
   DeviceTier& tier() { return *tier_; }
   Staging& staging() { return *staging_; }
   std::byte* step_numbers() { return numbers_; }
@@ -381,6 +420,7 @@ class GpuRank final : public Rank {
 
   ~GpuRank() override {
     executor_.reset();
+    transports_.clear();
     state_ = {};
   }
 
@@ -397,9 +437,15 @@ class GpuRank final : public Rank {
   nn::DeviceTables& tables() { return state_.tables; }
   device::FakeCudaRuntime& runtime() { return gpu_.runtime(); }
   HostKernels& device() { return gpu_.device(); }
-  const DeviceTier& tier() { return gpu_.tier(); }
+  device::CudaDevice& cuda() { return gpu_.cuda(); }
+  DeviceTier& tier() { return gpu_.tier(); }
 
  private:
+  void gather() override {
+    const DeviceScope scope(gpu_.tier());
+    Rank::gather();
+    gpu_.device().catch_up();
+  }
   Machine machine() override {
     Machine machine;
     machine.device = &gpu_.device();

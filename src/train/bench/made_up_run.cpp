@@ -103,6 +103,7 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
                                                              .pipeline = run.axes().pipeline(),
                                                              .tied = run.axes().tied(),
                                                              .world = run.axes().world(),
+                                                             .session = &run.session(),
                                                              .watch_gradient = {}});
   if (device.kind() == DeviceKind::Cuda) executor_->use_graphs(graph_use(setup.config));
 }

@@ -335,7 +335,7 @@ std::byte* RunDevice::step_numbers() const {
 }
 
 void RunDevice::pin_recorded(const nn::Model& model, const plan::Program& program) {
-  if (captures() == nullptr || !exec::graph_obstacle(program).empty()) return;
+  if (captures() == nullptr || !exec::graph_obstacle(program, gpu_->transport).empty()) return;
   const std::int64_t bytes = exec::recorded_pinned_bytes(model, program);
   device::start_on_gpu([&] { pin(gpu_->pinned() + bytes); });
 }
