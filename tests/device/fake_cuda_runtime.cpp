@@ -231,6 +231,16 @@ void FakeCudaRuntime::fail_next_kernel() {
   kernel_fails_ = true;
 }
 
+bool FakeCudaRuntime::let_host_reach(bool reaches) {
+  const std::lock_guard lock(mutex_);
+  if (reaches == host_reaches_) return reaches;
+  for (const auto& block : blocks_) {
+    if (block->pinned || block->freed) continue;
+    mprotect(block->address, block->bytes, reaches ? PROT_READ | PROT_WRITE : PROT_NONE);
+  }
+  return std::exchange(host_reaches_, reaches);
+}
+
 std::vector<std::string> FakeCudaRuntime::violations() const {
   const std::lock_guard lock(mutex_);
   return violations_;
@@ -294,8 +304,9 @@ CudaStatus FakeCudaRuntime::make_block(void*& memory, std::size_t bytes, bool pi
     return static_cast<std::byte*>(address);
   };
   block->side = map(PROT_READ | PROT_WRITE);
-  // The same bytes once more, where nobody may touch them.
-  block->address = pinned || settings_.host_reaches_device ? block->side : map(PROT_NONE);
+  // The same bytes once more, where nobody may touch them, or those who may say so.
+  block->address = pinned ? block->side
+                          : map(settings_.host_reaches_device ? PROT_READ | PROT_WRITE : PROT_NONE);
   close(file);
   std::memset(block->side, 0xFF, bytes);
   memory = block->address;

@@ -94,6 +94,9 @@ class FakeCudaRuntime final : public CudaRuntime {
   // nothing but says that it succeeded: as if the caller had not looked. 999 is nobody's status.
   void fail(const std::string& call, int number, bool unseen = false,
             CudaStatus status = CudaStatus{999});
+  // Where the host reaches device memory: whether it does from now on, until which it is ended
+  // where it tries. Copies go on. What it was before.
+  bool let_host_reach(bool reaches);
   // Of those, how many have not come about.
   int failures_left() const;
   // The next kernel fails, and with it everything from then on.
@@ -246,6 +249,7 @@ class FakeCudaRuntime final : public CudaRuntime {
   std::set<std::thread::id> threads_with_device_;
   std::map<std::string, int> calls_;
   std::map<std::string, Failure> failures_;
+  bool host_reaches_ = true;
   bool unseen_ = false;
   bool failed_ = false;  // for good
   bool kernel_fails_ = false;

@@ -361,7 +361,7 @@ NcclStatus FakeNccl::issue() {
           const std::shared_lock lock(kernels->mutex);
           if (kernels->over) return;
           if (recorded) ++communicator->under_way;
-          carry_out(*communicator, group);
+          carry_out(*communicator, group, recorded);
           --communicator->under_way;
         },
         /*meets_others=*/true);
@@ -370,7 +370,15 @@ NcclStatus FakeNccl::issue() {
   return NcclStatus::InProgress;
 }
 
-void FakeNccl::carry_out(Communicator& communicator, const Group& group) {
+// What was put in a capture that was given up is none of the collectives that others count.
+void FakeNccl::carry_out(Communicator& communicator, Group group, bool recorded) {
+  if (std::ranges::any_of(group.parts, [](const Part& part) { return part.header.kind != 0; })) {
+    ++communicator.collectives;
+  }
+  for (Part& part : group.parts) {
+    if (part.header.kind != 0) part.header.number = communicator.collectives;
+    part.header.recorded = recorded ? 1 : 0;
+  }
   const auto ended = [&] { return communicator.aborted || ending_; };
   while (!settings_.connects && !ended()) poll_again();
   if (ended()) return;
@@ -379,7 +387,8 @@ void FakeNccl::carry_out(Communicator& communicator, const Group& group) {
                 group.copy_bytes);
   }
   std::vector<Header> headers;
-  for (const Part& part : group.parts) headers.push_back(part.send ? part.header : Header{-1});
+  for (const Part& part : group.parts)
+    headers.push_back(part.send ? part.header : Header{.kind = -1});
   std::vector<MPI_Request> requests(2 * group.parts.size(), MPI_REQUEST_NULL);
   std::vector<MPI_Request*> addresses;
   for (std::size_t index = 0; index < group.parts.size(); ++index) {
@@ -406,7 +415,11 @@ void FakeNccl::carry_out(Communicator& communicator, const Group& group) {
     const Part& part = group.parts[index];
     const Header& met = headers[index];
     if (part.send || (met.kind == part.header.kind && met.number == part.header.number &&
-                      met.bytes == part.header.bytes)) {
+                      met.bytes == part.header.bytes && met.recorded == part.header.recorded)) {
+      continue;
+    }
+    if (met.recorded != part.header.recorded) {
+      accuse(communicator.name + ": an operation of a graph meets one that is in none");
       continue;
     }
     accuse(
@@ -421,7 +434,7 @@ NcclStatus FakeNccl::send(const void* data, std::size_t bytes, int to,
                           NcclCommunicator communicator, device::CudaStream stream) {
   return put(communicator, stream, "ncclSend", [&](Communicator&) {
     auto* const from = const_cast<std::byte*>(static_cast<const std::byte*>(data));
-    group_.parts.push_back({true, to, from, bytes, {0, 0, static_cast<std::int64_t>(bytes)}});
+    group_.parts.push_back({true, to, from, bytes, {.bytes = static_cast<std::int64_t>(bytes)}});
   });
 }
 
@@ -432,14 +445,14 @@ NcclStatus FakeNccl::receive(void* data, std::size_t bytes, int from, NcclCommun
                             from,
                             static_cast<std::byte*>(data),
                             bytes,
-                            {0, 0, static_cast<std::int64_t>(bytes)}});
+                            {.bytes = static_cast<std::int64_t>(bytes)}});
   });
 }
 
 NcclStatus FakeNccl::all_gather(const void* mine, void* all, std::size_t bytes_each,
                                 NcclCommunicator communicator, device::CudaStream stream) {
   return put(communicator, stream, "ncclAllGather", [&](Communicator& group) {
-    const Header header{1, ++group.collectives, static_cast<std::int64_t>(bytes_each)};
+    const Header header{.kind = 1, .bytes = static_cast<std::int64_t>(bytes_each)};
     auto* const from = const_cast<std::byte*>(static_cast<const std::byte*>(mine));
     auto* const to = static_cast<std::byte*>(all);
     for (int peer = 0; peer < static_cast<int>(group.members.size()); ++peer) {
@@ -461,7 +474,7 @@ NcclStatus FakeNccl::all_gather(const void* mine, void* all, std::size_t bytes_e
 NcclStatus FakeNccl::broadcast(void* data, std::size_t bytes, int root,
                                NcclCommunicator communicator, device::CudaStream stream) {
   return put(communicator, stream, "ncclBroadcast", [&](Communicator& group) {
-    const Header header{2, ++group.collectives, static_cast<std::int64_t>(bytes)};
+    const Header header{.kind = 2, .bytes = static_cast<std::int64_t>(bytes)};
     auto* const address = static_cast<std::byte*>(data);
     for (int peer = 0; peer < static_cast<int>(group.members.size()); ++peer) {
       if (peer == group.rank || (root != group.rank && peer != root)) continue;

@@ -78,8 +78,10 @@ class FakeNccl final : public NcclLibrary {
  private:
   // What travels before every message.
   struct Header {
-    std::int32_t kind = 0;    // 0: a message; 1: an all-gather; 2: a broadcast
-    std::int32_t number = 0;  // of a collective in its communicator
+    std::int32_t kind = 0;      // 0: a message; 1: an all-gather; 2: a broadcast
+    std::int32_t number = 0;    // of a collective in its communicator
+    std::int32_t recorded = 0;  // 1: carried out with a graph, as then on all members
+    std::int32_t unused = 0;
     std::int64_t bytes = 0;
   };
   struct Communicator {
@@ -141,7 +143,7 @@ class FakeNccl final : public NcclLibrary {
   NcclStatus put(NcclCommunicator handle, device::CudaStream stream, const std::string& call,
                  const std::function<void(Communicator&)>& add_parts);
   NcclStatus issue();
-  void carry_out(Communicator& communicator, const Group& group);
+  void carry_out(Communicator& communicator, Group group, bool recorded);
 
   // Of the streams, which outlive this.
   struct Kernels {

@@ -54,6 +54,28 @@ TEST(CudaExecutors, TheHostWaitsForTheReportAndTheEndOnly) {
   EXPECT_EQ(gpu.device().waits, 3) << "for the loss, the norm and the last event";
 }
 
+// Blocks are handed out in the order of the Program, so that each step finds the places of the one
+// before it, with graphs as without.
+TEST(CudaExecutors, TheTierReachesNoFurtherFromTheSecondStepOn) {
+  for (const char* plan : {"keep-all", "full", "selective"}) {
+    for (const GraphUse use : {GraphUse::Never, GraphUse::Always}) {
+      SCOPED_TRACE(plan);
+      GpuRank gpu({Precision::BFloat16, plan});
+      gpu.use_graphs(use);
+      std::int64_t reach = 0;
+      for (std::int64_t number = 1; number <= 6; ++number) {
+        gpu.step(number);
+        gpu.evaluate();
+        if (number == 2) reach = gpu.reach_bytes();
+        if (number > 2) {
+          EXPECT_EQ(gpu.reach_bytes(), reach) << number;
+        }
+      }
+      EXPECT_GT(reach, 0);
+    }
+  }
+}
+
 TEST(CudaExecutors, SecondsAreTheDevices) {
   GpuRank gpu({});
   const StepOutputs outputs = gpu.step(1);

@@ -46,11 +46,38 @@ class HostKernels final : public device::Device, public device::Captures {
   void set_memory(std::span<std::byte> memory) { memory_ = memory; }
   // A block of it that is handed out or given back, without contents.
   void spoil(const device::Span& block) {
+    const Reached reached(*this);
     std::memset(block.data, capturing_ ? 0 : nan_pattern, static_cast<std::size_t>(block.bytes));
     if (capturing_) recorded_.push_back(block.data);
     if (!in_graph()) return;
     if (next_ >= recorded_.size() || recorded_[next_++] != block.data) ++moved_blocks;
   }
+
+  // From now on the host is ended where it touches the device's memory, but within operations of
+  // the tensor library that read nothing for the host, and from where a queue is asked for to the
+  // end of the instruction: its kernels run there.
+  void guard() {
+    guarded_ = this;
+    runtime_.let_host_reach(false);
+  }
+  ~HostKernels() override {
+    if (guarded_ == this) guarded_ = nullptr;
+  }
+  static HostKernels*& guarded() { return guarded_; }
+
+  // While there is one the memory can be reached.
+  class Reached {
+   public:
+    explicit Reached(HostKernels& device)
+        : device_(device), before_(device.runtime_.let_host_reach(true)) {}
+    ~Reached() { device_.runtime_.let_host_reach(before_); }
+    Reached(const Reached&) = delete;
+    Reached& operator=(const Reached&) = delete;
+
+   private:
+    HostKernels& device_;
+    const bool before_;
+  };
 
   void begin_capture(const std::string& activity) override {
     device_.begin_capture(activity);
@@ -88,9 +115,11 @@ class HostKernels final : public device::Device, public device::Captures {
   Queue queue(Lane lane) const override {
     if (lane != Lane::Compute) return device_.queue(lane);
     if (!capturing_ && !in_graph()) catch_up();
+    if (guarded_ == this) runtime_.let_host_reach(true);
     return {DeviceKind::Emulated, nullptr, 0};
   }
   device::Mark launched(Lane lane, const std::string& activity) override {
+    if (guarded_ == this) runtime_.let_host_reach(false);
     return device_.launched(lane, activity);
   }
   device::Mark mark(Lane lane) override { return device_.mark(lane); }
@@ -110,9 +139,11 @@ class HostKernels final : public device::Device, public device::Captures {
   void forget_times() override { device_.forget_times(); }
   void end() noexcept override { device_.end(); }
 
-  // Compute has been made to follow another lane, by others.
+  // Compute has been made to follow another lane, by others, whose buffers may go now.
   void follows() {
-    if (!capturing_) late_ = true;
+    if (capturing_) return;
+    late_ = true;
+    catch_up();
   }
   // What follows another lane has to be there before the host computes with it.
   void catch_up() const {
@@ -155,6 +186,7 @@ class HostKernels final : public device::Device, public device::Captures {
   std::size_t next_ = 0;
   bool capturing_ = false;
   mutable bool late_ = false;
+  static inline HostKernels* guarded_ = nullptr;
 };
 
 // A small GPT that learns the formula of token_batch.
@@ -258,6 +290,7 @@ class Rank {
 
   bool watches = true;  // gradients, which are copied for that
   std::function<void()> on_gradient;
+  std::function<void()> before;  // each instruction
 
  protected:
   virtual Machine machine() = 0;
@@ -293,6 +326,7 @@ class Rank {
     inputs.loss_scale = 1.0 / static_cast<double>(micro_batches * data_ranks_);
     inputs.learning_rate = learning_rate;
     inputs.clip_norm = 0.5;
+    if (before) inputs.before = [this](bool) { before(); };
     inputs.load = [this, number](int micro_batch) {
       return load_((number * micro_batches + micro_batch) * data_ranks_ + data_member_);
     };
@@ -367,13 +401,15 @@ class FakeGpu {
     numbers_ = static_cast<std::byte*>(memory) + blocks;
     device_->set_memory({static_cast<std::byte*>(memory), static_cast<std::size_t>(bytes)});
     const auto spoil = [device = device_.get()](device::Span block) { device->spoil(block); };
+    auto arena = std::make_unique<device::FixedArena>(memory, blocks);
+    arena_ = arena.get();
     tier_ = std::make_unique<DeviceTier>(
         std::make_shared<device::TierMemory>(
             device::TierSettings{.tier = Tier::Device,
                                  .limit_bytes = limit_bytes,
                                  .granularity = cuda_allocation_granularity,
                                  .spoil = spoil},
-            std::make_unique<device::FixedArena>(memory, blocks)),
+            std::move(arena)),
         DeviceKind::Emulated);
     staging_ = std::make_unique<Staging>(*device_, cuda_->reserved(Tier::Host));
   }
@@ -392,6 +428,8 @@ class FakeGpu {
   DeviceTier& tier() { return *tier_; }
   Staging& staging() { return *staging_; }
   std::byte* step_numbers() { return numbers_; }
+  // To the end of the last block there ever was.
+  std::int64_t reach_bytes() const { return arena_->reach_bytes(); }
 
  private:
   std::unique_ptr<device::FakeCudaRuntime> runtime_;
@@ -399,6 +437,7 @@ class FakeGpu {
   std::unique_ptr<HostKernels> device_;
   void* memory_ = nullptr;
   std::byte* numbers_ = nullptr;
+  const device::FixedArena* arena_ = nullptr;  // the tier's
   std::unique_ptr<DeviceTier> tier_;
   std::unique_ptr<Staging> staging_;
 };
@@ -439,6 +478,7 @@ class GpuRank final : public Rank {
   HostKernels& device() { return gpu_.device(); }
   device::CudaDevice& cuda() { return gpu_.cuda(); }
   DeviceTier& tier() { return gpu_.tier(); }
+  std::int64_t reach_bytes() const { return gpu_.reach_bytes(); }
 
  private:
   void gather() override {

@@ -59,16 +59,12 @@ class ToldTransport final : public dist::Transport {
   bool done(dist::Ticket ticket) override { return inner_->done(ticket); }
   bool can_be_recorded() const override { return inner_->can_be_recorded(); }
   void begin_recording() override { inner_->begin_recording(); }
-  void end_recording() override {
-    if (!forgets_to_join) inner_->end_recording();
-  }
+  void end_recording() override { inner_->end_recording(); }
   void drop_recording() override { inner_->drop_recording(); }
   void begin_replay(const std::string& activity, double own_seconds) override {
     inner_->begin_replay(activity, own_seconds);
   }
   void end_replay() override { inner_->end_replay(); }
-
-  bool forgets_to_join = false;
 
  private:
   std::unique_ptr<dist::Transport> inner_;
@@ -82,6 +78,8 @@ struct Sharing {
   Axis axis = Axis::Data;
   int zero = 0;  // of data ranks
   const char* schedule = "1f1b";
+  bool agree = true;      // else each rank decides for itself, as it must not
+  bool over_mpi = false;  // transports of the host, with which no steps are taken
 };
 
 class SharedRanks {
@@ -97,6 +95,12 @@ class SharedRanks {
       setting.make = [rank = session_.rank(), ranks = session_.size()](const auto& declaration) {
         return nn::make_gpt({2, 32, 4, text_sequence, text_vocabulary, 0.25}, text_batch,
                             declaration, {rank, ranks});
+      };
+    }
+    if (sharing_.axis == Axis::Pipeline) {
+      setting.make = [](const auto& declaration) {
+        return nn::make_gpt({4, 32, 4, text_sequence, text_vocabulary, 0.25}, text_batch,
+                            declaration);
       };
     }
     setting.share = [this](nn::Model& model, plan::StepShape& step) { return share(model, step); };
@@ -121,30 +125,29 @@ class SharedRanks {
     rank->watches = false;
     nccl_ = std::make_shared<dist::FakeNccl>(rank->runtime(), MPI_COMM_WORLD);
     side_ = {.device = &rank->cuda(), .runtime = &rank->runtime()};
-    connect(*rank, [&](const std::vector<int>& members, const std::string& name) {
-      dist::TransportOptions options;
-      options.name = name;
-      options.limit_seconds = 60;
-      options.side = &side_;
-      if (name == "pipeline") {
-        options.lanes = place_.lane_numbers;
-        for (const auto& lane : place_.lanes)
-          options.message_lanes.push_back({lane.from, lane.to, lane.number});
-      }
-      auto told = std::make_unique<ToldTransport>(
-          std::make_unique<dist::NcclTransport>(
-              session_, thread_, members, options,
-              dist::NcclParts{.library = nccl_, .sum = nccl_->sum()}),
-          rank->device(), session_.rank());
-      told_ = told.get();
-      return told;
-    });
+    connect(*rank,
+            [&](const std::vector<int>& members,
+                const std::string& name) -> std::unique_ptr<dist::Transport> {
+              if (sharing_.over_mpi) return dist::make_transport("mpi", session_, thread_, members);
+              dist::TransportOptions options;
+              options.name = name;
+              options.limit_seconds = 60;
+              options.side = &side_;
+              if (name == "pipeline") {
+                options.lanes = place_.lane_numbers;
+                for (const auto& lane : place_.lanes)
+                  options.message_lanes.push_back({lane.from, lane.to, lane.number});
+              }
+              return std::make_unique<ToldTransport>(
+                  std::make_unique<dist::NcclTransport>(
+                      session_, thread_, members, options,
+                      dist::NcclParts{.library = nccl_, .sum = nccl_->sum()}),
+                  rank->device(), session_.rank());
+            });
     return rank;
   }
 
   std::vector<std::string> violations() const { return nccl_->violations(); }
-  // Of the transport that was made last, which has the sums of the step.
-  ToldTransport& world() { return *told_; }
   // While the rank is there.
   dist::FakeNccl& nccl() { return *nccl_; }
   void drop_nccl() { nccl_.reset(); }
@@ -200,7 +203,7 @@ class SharedRanks {
       return transports.back().get();
     };
     Machine machine;
-    machine.session = &session_;
+    if (sharing_.agree) machine.session = &session_;
     if (sharing_.axis == Axis::Data) machine.data = add(members_, "data");
     if (sharing_.axis == Axis::Tensor) machine.tensor = add(members_, "tensor");
     if (sharing_.axis == Axis::Pipeline) machine.pipeline = add(members_, "pipeline");
@@ -216,7 +219,6 @@ class SharedRanks {
   plan::PipelinePlace place_;
   dist::DeviceSide side_;
   std::shared_ptr<dist::FakeNccl> nccl_;
-  ToldTransport* told_ = nullptr;
 };
 
 }  // namespace garonne::exec
