@@ -136,6 +136,37 @@ TEST_F(NcclFaultsTest, AnOperationThatAPeerNeverMeetsIsNamed) {
   EXPECT_NO_THROW(device_->close());
 }
 
+// Within a graph nobody sees how far operations are.
+TEST_F(NcclFaultsTest, AGraphInWhichOthersAreWaitedForTooLongIsNamed) {
+  begin();
+  auto transport = make(5);
+  transport->begin_replay("the recorded step", 0.5);
+  const auto start = std::chrono::steady_clock::now();
+  std::string text;
+  while (text.empty() && std::chrono::steady_clock::now() - start < 60s) {
+    std::this_thread::sleep_for(5ms);
+    try {
+      transport->wait({});
+    } catch (const CommunicationError& error) {
+      text = error.what();
+    }
+  }
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 5500ms);
+  expect_words(text, {"the recorded step in data (ranks 0, 1)", "5 s (run.timeout)"});
+  EXPECT_THROW(transport->end_replay(), CommunicationError);
+  leave(std::move(transport));
+}
+
+TEST_F(NcclFaultsTest, AGraphThatEndsInTimeIsNoWait) {
+  begin();
+  auto transport = make(5);
+  for (int turn = 0; turn < 2; ++turn) {
+    transport->begin_replay("the recorded step", 0.5);
+    std::this_thread::sleep_for(3s);
+    EXPECT_NO_THROW(transport->end_replay());
+  }
+}
+
 TEST_F(NcclFaultsTest, AnErrorOfTheCommunicatorIsFoundWhileNobodyAsks) {
   begin();
   auto transport = make();
