@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -45,6 +46,14 @@ Mark Device::copy(Lane lane, Span to, Span from, std::string activity,
          fmt::format("{}: a copy of {} bytes to {} bytes", activity, from.bytes, to.bytes));
   expect(!share_bytes(to, from), fmt::format("{}: a copy from and to the same bytes", activity));
   return put_copy(lane, to, from, std::move(activity), after);
+}
+
+void Device::copy_here(Lane lane, Span to, Span from) {
+  expect(
+      goes(lane, to.tier, from.tier) && to.bytes == from.bytes,
+      fmt::format("the {} lane does not copy {} bytes from {} to {} bytes on {}", to_string(lane),
+                  from.bytes, to_string(from.tier), to.bytes, to_string(to.tier)));
+  if (to.bytes > 0) std::memcpy(to.data, from.data, static_cast<std::size_t>(to.bytes));
 }
 
 Mark Device::run(Lane lane, std::function<void()> work, std::string activity,

@@ -75,6 +75,10 @@ class Device {
   // in errors: instruction, buffer, micro-batch.
   Mark copy(Lane lane, Span to, Span from, std::string activity, std::span<const Mark> after = {});
 
+  // The same by the calling thread, now, and as long as it takes on the lane: for work of a lane
+  // that finds out only there what it copies. Of devices whose memory the host reaches.
+  virtual void copy_here(Lane lane, Span to, Span from);
+
   // Host work in the order of the lane: an optimizer step, a read of a file. It may throw. On lanes
   // other than Compute it uses no pool of threads.
   Mark run(Lane lane, std::function<void()> work, std::string activity,

@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "device/tier_places.hpp"
 
 namespace garonne::device {
 namespace {
@@ -21,18 +22,12 @@ std::size_t size(std::int64_t bytes) {
 
 }  // namespace
 
-std::unique_ptr<FixedArena> places_on_disk(std::int64_t limit_bytes) {
-  // Addresses cost nothing.
-  constexpr std::int64_t generous = 4;
-  return std::make_unique<FixedArena>(origin(), generous * limit_bytes);
-}
-
 DiskTier::DiskTier(const DiskTierSettings& settings)
     : file_(settings.folder, std::max(settings.file_bytes, settings.limit_bytes)),
       memory_({.tier = Tier::Disk,
                .limit_bytes = settings.limit_bytes,
                .granularity = file_.granularity()},
-              settings.file_bytes > 0 ? places_on_disk(settings.limit_bytes)
+              settings.file_bytes > 0 ? tier_places(settings.limit_bytes, origin())
                                       : std::make_unique<FixedArena>(origin(), file_.bytes())) {
   Span staging = settings.staging;
   if (staging.data == nullptr) {

@@ -20,7 +20,7 @@ namespace garonne::device {
 struct DiskTierSettings {
   std::string folder;
   std::int64_t limit_bytes = 0;
-  // Of the file: where all blocks will be that there ever are at once (places_on_disk()). 0: room
+  // Of the file: where all blocks will be that there ever are at once (tier_places()). 0: room
   // for the limit, between blocks too as long as they leave no holes.
   std::int64_t file_bytes = 0;
   // Through which goes what is not aligned as blocks of the file are: disk_staging_bytes or more,
@@ -32,10 +32,6 @@ struct DiskTierSettings {
 inline constexpr std::int64_t disk_staging_piece_bytes = std::int64_t{256} << 10;
 inline constexpr std::int64_t disk_staging_bytes =
     3 * (disk_staging_piece_bytes + host_allocation_granularity);
-
-// Where blocks of a tier with such a limit go: who asks for the same ones in the same order finds
-// out how far they reach.
-std::unique_ptr<FixedArena> places_on_disk(std::int64_t limit_bytes);
 
 // Its blocks are places in the file: their addresses are nobody's to touch. Safe for all threads,
 // but for show() and fill(), which are for one at a time.

@@ -40,6 +40,8 @@ class EmulatedDevice final : public ThreadedDevice {
   DeviceKind kind() const override { return DeviceKind::Emulated; }
   MemoryFacts memory() const override;
 
+  void copy_here(Lane lane, Span to, Span from) override { copy_slowly(lane, to, from); }
+
   // Where Compute has a thread, one thread puts work, allocates and releases. Else all may.
   TierMemory& device_memory() { return memory_; }
 

@@ -72,8 +72,8 @@ Executor::Executor(const nn::Model& model, const plan::Program& program, const M
            fmt::format("the Program has {} on the tier {}, which is not there or counts otherwise",
                        buffer.name, to_string(buffer.tier)));
   }
-  expect(machine.device->kind() != DeviceKind::Cuda || !has_copies(),
-         "a Program that moves buffers of a GPU to other tiers, which lanes of GPUs do not do yet");
+  expect(machine.device->kind() != DeviceKind::Cuda || machine.disk == nullptr,
+         "a disk below a GPU, to which its lanes do not copy");
   static_buffers_ = StaticBuffers(machine.state->buffers, program);
   for (const plan::Instruction& instruction : program.instructions) {
     activities_.push_back(plan::describe(instruction));
@@ -124,6 +124,8 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
       return norm(instruction, running);
     case plan::Operation::Update:
       return update(instruction, running);
+    case plan::Operation::UpdateHost:
+      return update_on_host(instruction, number, running);
     case plan::Operation::Report:
       return read_report(number, running);
   }
@@ -338,21 +340,32 @@ void Executor::norm(const plan::Instruction& instruction, Running& running) {
   make(instruction, instruction.arguments.output, result, running);
 }
 
+std::vector<optim::ParameterUpdate> Executor::updates_of(
+    const plan::Instruction& instruction,
+    const std::function<at::Tensor(const plan::Range& range)>& part) const {
+  std::vector<optim::ParameterUpdate> updates;
+  for (const int id : instruction.arguments.pieces) {
+    const plan::Piece piece = plan::piece_of(program_, instruction, id);
+    const plan::ParameterSpec& spec = model_.graph.parameters[index(piece.parameter)];
+    optim::ParameterUpdate update;
+    update.parameter = part(piece.trained);
+    for (const plan::Range& state : piece.states) update.states.push_back(part(state));
+    update.gradient = part(piece.gradient);
+    if (piece.compute_copy.buffer >= 0) update.compute_copy = part(piece.compute_copy);
+    update.decays = spec.decays;
+    update.complex = spec.complex;
+    updates.push_back(std::move(update));
+  }
+  return updates;
+}
+
 // Whether a parameter decays is its own: each is updated by itself.
 void Executor::update(const plan::Instruction& instruction, Running& running) {
   if (instruction.arguments.pieces.empty()) return;
   const at::Tensor& norm = running.buffers[index(instruction.arguments.inputs[0])];
   const kernels::Scalar scale = kernels::Scalar{.place = norm.const_data_ptr<double>() + 1};
-  for (const int id : instruction.arguments.pieces) {
-    const plan::Piece& piece = program_.pieces[index(id)];
-    const plan::ParameterSpec& spec = model_.graph.parameters[index(piece.parameter)];
-    optim::ParameterUpdate update;
-    update.parameter = part(piece.trained, running);
-    for (const plan::Range& state : piece.states) update.states.push_back(part(state, running));
-    update.gradient = part(piece.gradient, running);
-    if (piece.compute_copy.buffer >= 0) update.compute_copy = part(piece.compute_copy, running);
-    update.decays = spec.decays;
-    update.complex = spec.complex;
+  for (optim::ParameterUpdate& update :
+       updates_of(instruction, [&](const plan::Range& range) { return part(range, running); })) {
     if (has_step_numbers()) {
       update.rates = reinterpret_cast<const double*>(machine_.step_numbers + sizeof(std::uint64_t));
     }

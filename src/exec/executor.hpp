@@ -210,6 +210,10 @@ class Executor {
   void sum_squares(const plan::Instruction& instruction, Running& running);
   void norm(const plan::Instruction& instruction, Running& running);
   void update(const plan::Instruction& instruction, Running& running);
+  void update_on_host(const plan::Instruction& instruction, std::size_t number, Running& running);
+  std::vector<optim::ParameterUpdate> updates_of(
+      const plan::Instruction& instruction,
+      const std::function<at::Tensor(const plan::Range& range)>& part) const;
   void make(const plan::Instruction& instruction, int buffer, const at::Tensor& tensor,
             Running& running) const;
   void check_made(const plan::Instruction& instruction, const Running& running) const;

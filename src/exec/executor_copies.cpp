@@ -1,15 +1,18 @@
 // What the executor moves between tiers of memory.
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <memory>
 
 #include "base/bytes.hpp"
+#include "base/contains.hpp"
 #include "base/error.hpp"
 #include "exec/executor.hpp"
 #include "exec/executor_running.hpp"
+#include "kernels/scalar.hpp"
+#include "nn/tensor_options.hpp"
 
 namespace garonne::exec {
 
@@ -47,7 +50,13 @@ void Executor::copy(const plan::Instruction& instruction, std::size_t number, Ru
   }
   const device::Span source_block = what.block;
   std::byte* target = nullptr;
-  if (target_tier == Tier::Device) {
+  if (target_tier == Tier::Device && contains(instruction.reads, to)) {
+    // Over what is there.
+    const at::Tensor& tensor = running.buffers[index(to)];
+    expect_of(instruction, static_cast<std::int64_t>(tensor.storage().nbytes()) == what.bytes,
+              "copies other bytes than there are");
+    target = static_cast<std::byte*>(tensor.storage().mutable_data());
+  } else if (target_tier == Tier::Device) {
     const std::int64_t elements =
         what.bytes / static_cast<std::int64_t>(c10::elementSize(what.type));
     const at::Tensor tensor =
@@ -70,17 +79,67 @@ void Executor::copy(const plan::Instruction& instruction, std::size_t number, Ru
   }
   Transfer& transfer = running.transfers[number];
   transfer.copies = true;
+  transfer.to = {target_tier, target, what.bytes};
+  transfer.from = {source_tier, const_cast<std::byte*>(source), what.bytes};
   transfer.seconds = std::make_shared<double>(0);
-  transfer.copy = [disk = machine_.disk, source_tier, target_tier, source, source_block, target,
-                   target_block = what.block, bytes = what.bytes, seconds = transfer.seconds] {
+  transfer.copy = [disk = machine_.disk, device = machine_.device, lane = instruction.lane,
+                   to = transfer.to, from = transfer.from, source_block, target_block = what.block,
+                   seconds = transfer.seconds] {
     const auto start = std::chrono::steady_clock::now();
-    if (target_tier == Tier::Disk) {
-      disk->write(target_block, source, bytes);
-    } else if (source_tier == Tier::Disk) {
-      disk->read(source_block, target, bytes);
+    if (to.tier == Tier::Disk) {
+      disk->write(target_block, from.data, from.bytes);
+    } else if (from.tier == Tier::Disk) {
+      disk->read(source_block, to.data, to.bytes);
     } else {
-      std::memcpy(target, source, static_cast<std::size_t>(bytes));
+      device->copy_here(lane, to, from);
     }
+    *seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+}
+
+// What it makes is there when it is issued. Addresses: a lane keeps nothing alive.
+void Executor::update_on_host(const plan::Instruction& instruction, std::size_t number,
+                              Running& running) {
+  for (const plan::StandIn& one : instruction.arguments.stand_ins) {
+    if (running.lowered.contains(one.on_host)) continue;
+    const at::Tensor& like = running.buffers[index(one.buffer)];
+    expect_of(instruction, like.defined(), "makes a copy of what is not on the device");
+    Lowered made;
+    made.memory = memory_below(Tier::Host);
+    made.bytes = static_cast<std::int64_t>(like.storage().nbytes());
+    made.type = like.scalar_type();
+    made.sizes = like.sizes().vec();
+    made.strides = like.strides().vec();
+    made.offset = like.storage_offset();
+    made.block = made.memory->allocate(made.bytes, activities_[number]);
+    running.lowered[one.on_host] = std::move(made);
+  }
+  const auto on_host = [&](int id) -> const Lowered& {
+    const auto found = running.lowered.find(id);
+    expect_of(instruction, found != running.lowered.end(), "uses what is not on the host");
+    return found->second;
+  };
+  const std::vector<optim::ParameterUpdate> updates =
+      updates_of(instruction, [&](const plan::Range& range) {
+        const Lowered& there = on_host(range.buffer);
+        const auto size = static_cast<std::int64_t>(c10::elementSize(there.type));
+        expect_of(instruction, (range.offset + range.elements) * size <= there.bytes,
+                  "updates more than there is on the host");
+        return at::from_blob(there.block.data + range.offset * size, {range.elements},
+                             nn::host_tensor_options(there.type));
+      });
+  const auto* norm =
+      reinterpret_cast<const double*>(on_host(instruction.arguments.inputs[0]).block.data);
+  Transfer& transfer = running.transfers[number];
+  transfer.copies = true;
+  transfer.seconds = std::make_shared<double>(0);
+  transfer.copy = [updates, norm, optimizer = machine_.optimizer, step = running.inputs.step,
+                   rate = running.inputs.learning_rate, seconds = transfer.seconds,
+                   queue = machine_.device->queue(instruction.lane)] {
+    const auto start = std::chrono::steady_clock::now();
+    const at::NoGradGuard no_gradients;
+    for (const optim::ParameterUpdate& update : updates)
+      optimizer->update(queue, update, step, rate, kernels::Scalar{.place = norm + 1});
     *seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
 }
@@ -104,8 +163,16 @@ void Executor::start_copy(std::size_t number, Running& running) {
     if (before.transport != nullptr) before.transport->wait(before.ticket);
     after.push_back(running.marks[index(earlier)]);
   }
-  running.marks[number] =
-      machine_.device->run(instruction.lane, std::move(copy), activities_[number], after);
+  device::Device& device = *machine_.device;
+  if (device.kind() != DeviceKind::Cuda || instruction.lane == Lane::HostCompute) {
+    running.marks[number] =
+        device.run(instruction.lane, std::move(copy), activities_[number], after);
+    return;
+  }
+  Transfer& transfer = running.transfers[number];
+  transfer.began = device.timed_mark(instruction.lane);
+  device.copy(instruction.lane, transfer.to, transfer.from, activities_[number], after);
+  running.marks[number] = device.timed_mark(instruction.lane);
 }
 
 void Executor::give_back(int buffer, Running& running) {

@@ -66,7 +66,9 @@ void Executor::issue_to_gpu(std::size_t number, Running& running) {
     device::run_named(Lane::Compute, activities_[number],
                       [&] { execute(instruction, number, running); });
   }
-  if (const Transfer& transfer = running.transfers[number]; transfer.start) {
+  if (running.transfers[number].copy) {
+    start_copy(number, running);
+  } else if (const Transfer& transfer = running.transfers[number]; transfer.start) {
     // It forks from Compute and joins it by itself (dist/transport.hpp).
     expect_of(instruction, transfer.transport->on_device(),
               "hands memory of a GPU to a transport of the host");
@@ -101,6 +103,9 @@ void Executor::take_seconds(Running& running) const {
   for (std::size_t number = 0; number < measurements.size(); ++number) {
     measurements[number].seconds =
         machine_.device->seconds(running.moments[number], running.moments[number + 1]);
+    if (const Transfer& transfer = running.transfers[number];
+        transfer.copies && transfer.to.data != nullptr)
+      *transfer.seconds = machine_.device->seconds(transfer.began, running.marks[number]);
   }
   machine_.device->forget_times();
 }

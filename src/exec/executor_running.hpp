@@ -75,9 +75,13 @@ struct Transfer {
   std::function<dist::Ticket()> start;
   dist::Ticket ticket;
   bool joined = false;  // Compute's own
-  // In place of a transport: a copy between tiers, of addresses, too.
+  // In place of a transport: a copy between tiers, of addresses, too. Done by the device itself
+  // where it is a GPU, between these.
   std::function<void()> copy;
+  device::Span to;
+  device::Span from;
   bool copies = false;
+  device::Mark began;               // on a GPU
   std::shared_ptr<double> seconds;  // that the copy took on its lane
 };
 

@@ -101,7 +101,7 @@ void Executor::run_apart(const std::shared_ptr<Running>& running) {
     expect_finite(program_.instructions[number], running->inputs.step, running->outputs);
   }
   for (const Lane lane : {Lane::Compute, Lane::Message, Lane::Collective, Lane::CopyOut,
-                          Lane::CopyIn, Lane::DiskWrite, Lane::DiskRead})
+                          Lane::CopyIn, Lane::DiskWrite, Lane::DiskRead, Lane::HostCompute})
     device.wait(device.mark(lane));
   lanes.dismiss();
 }
@@ -174,7 +174,7 @@ void Executor::prepare(std::size_t number, Running& running) {
 }
 
 void Executor::begin(std::size_t number, Running& running) {
-  const bool updates = program_.instructions[number].operation == plan::Operation::Update;
+  const bool updates = is_update(program_.instructions[number].operation);
   if (running.inputs.before) running.inputs.before(updates);
   machine_.tier->set_activity(activities_[number]);
   machine_.tier->reset_peak();

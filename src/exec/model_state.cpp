@@ -2,11 +2,13 @@
 
 #include <ATen/Functions.h>
 #include <c10/util/strides.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -26,9 +28,15 @@
 namespace garonne::exec {
 namespace {
 
+// Who fills tensors: kernels of a queue, or through staging the host.
+struct Filler {
+  Queue queue;
+  Staging* staging = nullptr;
+};
+
 // Elements [first, first + elements) of a parameter at step 0.
-void fill_initial(const ModelState& state, const nn::Model& model, int parameter,
-                  std::uint64_t seed, std::int64_t first, const at::Tensor& destination) {
+void fill_initial(const Filler& filler, const nn::Model& model, int parameter, std::uint64_t seed,
+                  std::int64_t first, const at::Tensor& destination) {
   const auto p = static_cast<std::size_t>(parameter);
   const nn::Initialisation& initialisation = model.initialisations[p];
   if (initialisation.deviation <= 0) {
@@ -46,15 +54,15 @@ void fill_initial(const ModelState& state, const nn::Model& model, int parameter
     const kernels::ElementType type = nn::element_type_of(destination);
     const double deviation = initialisation.deviation * factor;
     const at::Tensor target = destination.view({-1}).narrow(0, in_box - first, elements);
-    if (state.staging == nullptr) {
-      kernels::fill_normal(state.queue, type, target.data_ptr(), elements, key, deviation,
+    if (filler.staging == nullptr) {
+      kernels::fill_normal(filler.queue, type, target.data_ptr(), elements, key, deviation,
                            in_global);
       return;
     }
-    state.staging->fill(
+    filler.staging->fill(
         target.data_ptr(), elements * bytes,
         [&](std::int64_t at, std::span<std::byte> piece) {
-          kernels::fill_normal(state.staging->host_queue(), type, piece.data(),
+          kernels::fill_normal(filler.staging->host_queue(), type, piece.data(),
                                static_cast<std::int64_t>(piece.size()) / bytes, key, deviation,
                                in_global + at / bytes);
         },
@@ -112,7 +120,8 @@ void add_piece(ModelState& state, const nn::Model& model, std::uint64_t seed, Tr
   state.pieces.push_back(std::move(piece));
   const TrainedPiece& added = state.pieces.back();
   if (!is_memory(state, added.trained())) return;
-  fill_initial(state, model, added.index, seed, added.first, state.buffers.view(added.trained()));
+  fill_initial({state.queue, state.staging}, model, added.index, seed, added.first,
+               state.buffers.view(added.trained()));
 }
 
 // By number of the Program's lasting buffers: those of whole parameters have their shape.
@@ -142,12 +151,13 @@ std::map<int, std::vector<std::int64_t>> shapes_of(const nn::Model& model,
   return shapes;
 }
 
-// But those that make_buffers_on_disk() makes.
+// But those that make_buffers_below() makes.
 void make_buffers(ModelState& state, const plan::Program& program,
-                  const std::map<int, std::vector<std::int64_t>>& shapes, bool disk_too) {
+                  const std::map<int, std::vector<std::int64_t>>& shapes,
+                  const std::set<Tier>& makes) {
   for (const auto& [id, shape] : shapes) {
     const plan::Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
-    if (buffer.tier != Tier::Disk || disk_too)
+    if (makes.contains(buffer.tier))
       state.buffers.make(buffer.name, buffer.tier, shape, type_of(buffer, state.precision));
   }
 }
@@ -204,10 +214,11 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
 ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
                          std::uint64_t seed, const plan::Program& program, Staging* staging,
                          BufferStore::Makers below) {
-  const bool makes_disk = below.contains(Tier::Disk);
+  std::set<Tier> makes = {Tier::Device};
+  for (const auto& [tier, maker] : below) makes.insert(tier);
   ModelState state = empty_state(queue, precision, staging, std::move(below));
   const std::vector<int> homes = plan::lasting_homes(program);
-  make_buffers(state, program, shapes_of(model, program, homes), makes_disk);
+  make_buffers(state, program, shapes_of(model, program, homes), makes);
   if (staging != nullptr) fill_tables(state, model);
   for (const plan::Piece& piece : program.pieces) {
     const plan::ParameterSpec& spec =
@@ -279,6 +290,7 @@ namespace {
 // Through a piece of memory, since neither of them need be any.
 void refresh_below(const ModelState& state, const StoredPart& master, const StoredPart& copy) {
   constexpr std::int64_t most = device::disk_staging_piece_bytes / std::int64_t{sizeof(float)};
+  const Queue queue = state.staging == nullptr ? state.queue : state.staging->host_queue();
   std::vector<float> numbers(static_cast<std::size_t>(std::min(most, copy.elements())));
   for (std::int64_t first = 0; first < copy.elements(); first += most) {
     const std::int64_t elements = std::min(most, copy.elements() - first);
@@ -288,7 +300,7 @@ void refresh_below(const ModelState& state, const StoredPart& master, const Stor
       read += static_cast<std::int64_t>(some.size());
     });
     copy.fill(first, elements, [&](std::int64_t at, std::span<std::byte> some) {
-      kernels::to_bfloat16(state.queue, numbers.data() + at / copy.element_bytes(), some.data(),
+      kernels::to_bfloat16(queue, numbers.data() + at / copy.element_bytes(), some.data(),
                            static_cast<std::int64_t>(some.size()) / copy.element_bytes());
     });
   }
@@ -313,36 +325,63 @@ void refresh_compute_copies(ModelState& state) {
                            copy.numel());
       continue;
     }
+    const StoredPart master(state, *piece.master);
+    const auto count = [](std::span<const std::byte> some) {
+      return static_cast<std::int64_t>(some.size() / sizeof(float));
+    };
+    if (state.staging != nullptr) {
+      const auto size = static_cast<std::int64_t>(copy.element_size());
+      state.staging->fill(
+          copy.data_ptr(), copy.numel() * size,
+          [&](std::int64_t at, std::span<std::byte> made) {
+            master.read(at / size, static_cast<std::int64_t>(made.size()) / size,
+                        [&](std::span<const std::byte> some) {
+                          kernels::to_bfloat16(state.staging->host_queue(),
+                                               reinterpret_cast<const float*>(some.data()),
+                                               made.data(), count(some));
+                        });
+          },
+          piece.parameter.buffer);
+      continue;
+    }
     std::int64_t first = 0;
-    StoredPart(state, *piece.master).read(0, copy.numel(), [&](std::span<const std::byte> some) {
-      const auto elements = static_cast<std::int64_t>(some.size() / sizeof(float));
-      const at::Tensor part = copy.view({-1}).narrow(0, first, elements);
+    master.read(0, copy.numel(), [&](std::span<const std::byte> some) {
+      const at::Tensor part = copy.view({-1}).narrow(0, first, count(some));
       kernels::to_bfloat16(state.queue, reinterpret_cast<const float*>(some.data()),
-                           part.data_ptr(), elements);
-      first += elements;
+                           part.data_ptr(), count(some));
+      first += count(some);
     });
   }
 }
 
-void make_buffers_on_disk(ModelState& state, const nn::Model& model, const plan::Program& program,
-                          std::uint64_t seed, device::DiskTier& disk) {
-  state.disk = &disk;
+void make_buffers_below(ModelState& state, const nn::Model& model, const plan::Program& program,
+                        std::uint64_t seed, const MemoryBelow& below) {
+  state.disk = below.disk;
   const std::vector<int> homes = plan::lasting_homes(program);
   for (const auto& [id, shape] : shapes_of(model, program, homes)) {
     const plan::Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
-    if (buffer.tier != Tier::Disk) continue;
+    if (state.buffers.has(buffer.name)) continue;
     Lowered lowered;
-    lowered.memory = &disk.memory();
+    lowered.memory = buffer.tier == Tier::Host ? below.host
+                     : below.disk != nullptr   ? &below.disk->memory()
+                                               : nullptr;
+    expect(buffer.tier != Tier::Device && lowered.memory != nullptr,
+           fmt::format("{} is on the tier {}, which is not there", buffer.name,
+                       to_string(buffer.tier)));
     lowered.type = type_of(buffer, state.precision);
     lowered.bytes = buffer.elements * static_cast<std::int64_t>(c10::elementSize(lowered.type));
-    // A new file is zero wherever nobody wrote.
     lowered.block = lowered.memory->allocate(lowered.bytes, buffer.name);
+    // A new file is zero wherever nobody wrote.
+    if (buffer.tier == Tier::Host)
+      std::memset(lowered.block.data, 0, static_cast<std::size_t>(lowered.block.bytes));
     lowered.sizes = shape;
     const auto strides = c10::contiguous_strides(shape);
     lowered.strides.assign(strides.begin(), strides.end());
     lowered.lasts = true;
     state.buffers.put(buffer.name, std::move(lowered));
   }
+  // What is below is the host's to fill.
+  const Queue queue = state.staging == nullptr ? state.queue : state.staging->host_queue();
   for (const TrainedPiece& piece : state.pieces) {
     const BufferPart& trained = piece.trained();
     if (is_memory(state, trained)) continue;
@@ -351,8 +390,8 @@ void make_buffers_on_disk(ModelState& state, const nn::Model& model, const plan:
       const std::int64_t bytes = stored.element_bytes();
       const at::Tensor part =
           at::from_blob(some.data(), {static_cast<std::int64_t>(some.size()) / bytes},
-                        nn::tensor_options(state.queue, stored.type()));
-      fill_initial(state, model, piece.index, seed, piece.first + at / bytes, part);
+                        nn::tensor_options(queue, stored.type()));
+      fill_initial({queue, nullptr}, model, piece.index, seed, piece.first + at / bytes, part);
     });
   }
   refresh_compute_copies(state);

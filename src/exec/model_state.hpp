@@ -13,6 +13,7 @@
 #include "base/precision.hpp"
 #include "base/state_spec.hpp"
 #include "device/disk_tier.hpp"
+#include "device/tier_memory.hpp"
 #include "dist/transport.hpp"
 #include "exec/buffer_store.hpp"
 #include "exec/staging.hpp"
@@ -49,7 +50,7 @@ struct ParameterState {
 struct ModelState {
   Queue queue;                 // of the device that has it
   Staging* staging = nullptr;  // of a GPU that has it
-  // That has those of `buffers` that are no memory.
+  // That has those of `buffers` that are on a disk.
   device::DiskTier* disk = nullptr;
   Precision precision = Precision::Float32;
   // What is live between steps, by the names of the Program's buffers.
@@ -80,16 +81,21 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
 
 // The same as the rank holds it that runs `program`, which trains. Every rank makes what it trains
 // only: gather_parameters is to follow. `below` makes what the Program has on tiers below the
-// device; InternalError with the buffer and its tier where there is such a buffer and nothing to
-// make it. What is on the disk is left to make_buffers_on_disk() where `below` has nothing for it.
+// device; what it has nothing for is left to make_buffers_below().
 ModelState initial_state(const Queue& queue, const nn::Model& model, Precision precision,
                          std::uint64_t seed, const plan::Program& program,
                          Staging* staging = nullptr, BufferStore::Makers below = {});
 
-// What initial_state() has left out: the Program's lasting buffers on the disk, which outlives the
-// state, in the order of their numbers, with masters of step 0 and states zero.
-void make_buffers_on_disk(ModelState& state, const nn::Model& model, const plan::Program& program,
-                          std::uint64_t seed, device::DiskTier& disk);
+// Tiers below the device; null where Programs have nothing there.
+struct MemoryBelow {
+  device::TierMemory* host = nullptr;
+  device::DiskTier* disk = nullptr;
+};
+
+// What initial_state() has left out: the Program's lasting buffers on tiers below the device, which
+// outlive the state, in the order of their numbers, with masters of step 0 and states zero.
+void make_buffers_below(ModelState& state, const nn::Model& model, const plan::Program& program,
+                        std::uint64_t seed, const MemoryBelow& below);
 
 // A tensor of the state where the host can read it: itself, or of a GPU a copy beside all tiers.
 at::Tensor on_host(const ModelState& state, const at::Tensor& tensor);

@@ -22,7 +22,8 @@ constexpr std::int64_t most_pieces = 3;
 constexpr std::int64_t least_pieces = 2;
 
 std::int64_t piece_of(const device::TierMemory& pinned) {
-  const std::int64_t quarter = pinned.limit_bytes() / 4;
+  // Others have their places there already.
+  const std::int64_t quarter = (pinned.limit_bytes() - pinned.live_bytes()) / 4;
   const std::int64_t piece =
       std::min(most_at_a_time, quarter / pinned.granularity() * pinned.granularity());
   expect(piece > 0, "too little pinned memory for copies");

@@ -33,12 +33,14 @@ class StoredPart {
   using Make = std::function<void(std::int64_t at, std::span<std::byte> piece)>;
   void fill(std::int64_t first, std::int64_t elements, const Make& make) const;
 
-  // All of it in one range of the calling thread's tier, and back from there; of a state whose
-  // tensors the host reads in place. IoError from a disk.
+  // All of it, which is below the device, in one range of the calling thread's tier, and back from
+  // there. IoError from a disk.
   at::Tensor whole() const;
   void set_whole(const at::Tensor& whole) const;
 
  private:
+  bool on_host() const;  // below the device
+
   const ModelState& state_;
   const BufferPart part_;
   const BufferStore::Entry& entry_;

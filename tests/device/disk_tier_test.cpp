@@ -1,5 +1,6 @@
 // Blocks on the disk: what is written is read, whatever its size and alignment, and is counted.
 #include "device/disk_tier.hpp"
+#include "device/tier_places.hpp"
 
 #include <gtest/gtest.h>
 
@@ -175,7 +176,7 @@ TEST_F(DiskTiers, AreProbedWhileTheThreadDoesSomethingElse) {
 TEST_F(DiskTiers, HaveAFileAsLongAsTheirPlacesReach) {
   constexpr std::int64_t unit = 1 << 16;
   const auto reach = [&](DiskTier* tier) {
-    const auto places = places_on_disk(4 * unit);
+    const auto places = tier_places(4 * unit);
     std::vector<void*> blocks;
     std::vector<Span> spans;
     for (int k = 0; k < 4; ++k) {

@@ -151,7 +151,10 @@ TEST(InitialState, EveryBufferIsInTheTierThatTheProgramNames) {
     ASSERT_FALSE(on_host.empty());
     DeviceTier tier(std::int64_t{1} << 30);
     const DeviceScope scope(tier);
-    expect_says(refusal([&] { initial_state(Queue(), rank.model(), precision, 11, program); }),
+    expect_says(refusal([&] {
+                  ModelState state = initial_state(Queue(), rank.model(), precision, 11, program);
+                  make_buffers_below(state, rank.model(), program, 11, {});
+                }),
                 {on_host.front(), "host"});
     EXPECT_EQ(tier.live_bytes(), 0);
     std::size_t made = 0;

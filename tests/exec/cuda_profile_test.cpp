@@ -45,7 +45,7 @@ TEST(CudaProfile, SecondsAndIssueSecondsAreChosenApart) {
 TEST(CudaProfile, IssueIsTheHostsTimeAndNoneWhereTheHostComputes) {
   constexpr std::chrono::milliseconds held(2);
   const auto hold = [&] { std::this_thread::sleep_for(held); };
-  FakeGpu gpu(room_bytes, {.memory_bytes = memory_bytes}, {});
+  FakeGpu gpu(room_bytes, /*host_bytes=*/0, {.memory_bytes = memory_bytes}, {});
   const WorkSeconds on_device = stopwatch_of(gpu.device())(hold);
   EXPECT_GE(on_device.issue_seconds, 0.002);
   EXPECT_GE(on_device.seconds, 0);
@@ -84,7 +84,7 @@ TEST(CudaProfile, EveryRowOfAGpuSaysWhatItTakesToIssue) {
   for (const nn::Model& model :
        {small_text_model(declaration),
         nn::make_field_model(keys, "relative-l2", shape, /*batch=*/2, declaration)}) {
-    FakeGpu gpu(room_bytes, {.delay_seed = 3, .memory_bytes = memory_bytes}, {});
+    FakeGpu gpu(room_bytes, /*host_bytes=*/0, {.delay_seed = 3, .memory_bytes = memory_bytes}, {});
     const plan::CostTable table = measured(model, declaration, &gpu);
     EXPECT_GT(table.rows.size(), 3U);
     EXPECT_GT(table.product_roof, 0);

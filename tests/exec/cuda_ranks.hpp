@@ -3,6 +3,7 @@
 // then.
 #pragma once
 
+#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
@@ -22,10 +23,13 @@
 #include "device/cuda_device.hpp"
 #include "device/fake_cuda_runtime.hpp"
 #include "device/fixed_arena.hpp"
+#include "device/host_tier.hpp"
 #include "exec/executor.hpp"
 #include "exec/host_access.hpp"
+#include "exec/tier_room.hpp"
 #include "exec/token_batch.hpp"
 #include "nn/gpt/gpt.hpp"
+#include "plan/offload/weight_offload.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
@@ -46,6 +50,8 @@ class HostKernels final : public device::Device, public device::Captures {
   void set_memory(std::span<std::byte> memory) { memory_ = memory; }
   // A block of it that is handed out or given back, without contents.
   void spoil(const device::Span& block) {
+    // What is freed is Compute's until it has come there.
+    if (!capturing_ && !in_graph()) catch_up();
     const Reached reached(*this);
     std::memset(block.data, capturing_ ? 0 : nan_pattern, static_cast<std::size_t>(block.bytes));
     if (capturing_) recorded_.push_back(block.data);
@@ -209,6 +215,8 @@ struct Setting {
   std::function<HostBatch(std::int64_t number)> load = small_text_batch;  // of all micro-batches
   // Of several ranks: makes model and step the rank's share of them, and says which rank it is.
   std::function<plan::RankPlace(nn::Model& model, plan::StepShape& step)> share = nullptr;
+  // Changes the step's Program before it runs.
+  std::function<plan::Program(plan::Program)> change = nullptr;
 };
 
 // What a step on either device needs, and what came of it.
@@ -256,7 +264,12 @@ class Rank {
     } else {
       evaluation_ = plan::make_forward_program(model_.graph, step, model_.graph.loss);
     }
+    program_.tier(Tier::Host).granularity = device::host_allocation_granularity;
+    if (setting.change) program_ = setting.change(std::move(program_));
     prediction_ = plan::replay(program_);
+    if (setting.share) return;
+    evaluation_ =
+        plan::with_lasting_as(std::move(evaluation_), program_, {}, prediction_.peak_bytes).value();
   }
   virtual ~Rank() = default;
 
@@ -265,9 +278,10 @@ class Rank {
   }
   double evaluate() { return run(evaluation_, 1, false, 0).report.at(0); }
 
-  // Parameters, masters and states, on the host.
+  // Parameters, masters and states, on the host, by names that do not say where they last.
   virtual std::map<std::string, std::vector<double>> state() = 0;
   const std::map<int, std::vector<double>>& gradients() const { return gradients_; }
+  const nn::Model& model() const { return model_; }
   const plan::Program& program() const { return program_; }
   const plan::Prediction& prediction() const { return prediction_; }
 
@@ -291,6 +305,12 @@ class Rank {
   bool watches = true;  // gradients, which are copied for that
   std::function<void()> on_gradient;
   std::function<void()> before;  // each instruction
+
+  // What lasts on the host below the device, as if it were on it.
+  static at::Tensor tensor_of(const Lowered& lowered) {
+    return at::from_blob(lowered.block.data, lowered.sizes, at::TensorOptions(lowered.type));
+  }
+  static std::string name_of(const std::string& name) { return name.substr(0, name.find('@')); }
 
  protected:
   virtual Machine machine() = 0;
@@ -384,13 +404,16 @@ class FakeGpu {
  public:
   static constexpr std::int64_t pinned_bytes = std::int64_t{512} << 10;
 
-  FakeGpu(std::int64_t limit_bytes, device::FakeCudaSettings fake, device::CudaSettings cuda) {
+  // `host_bytes`: pinned for a tier below the device.
+  FakeGpu(std::int64_t limit_bytes, std::int64_t host_bytes, device::FakeCudaSettings fake,
+          device::CudaSettings cuda) {
     fake.host_reaches_device = true;
     runtime_ = std::make_unique<device::FakeCudaRuntime>(fake);
     cuda.longest_wait_seconds = 60;
     cuda_ = std::make_unique<device::CudaDevice>(*runtime_, cuda);
     device_ = std::make_unique<HostKernels>(*cuda_, *runtime_);
-    cuda_->reserve(Tier::Host, pinned_bytes);
+    cuda_->reserve(Tier::Host, pinned_bytes + host_bytes);
+    if (host_bytes > 0) host_ = cuda_->reserved(Tier::Host)->allocate(host_bytes, "the host tier");
     const std::int64_t blocks = round_up(2 * limit_bytes, cuda_allocation_granularity);
     // After the blocks: what changes from step to step.
     const std::int64_t bytes = blocks + step_number_bytes;
@@ -430,6 +453,7 @@ class FakeGpu {
   std::byte* step_numbers() { return numbers_; }
   // To the end of the last block there ever was.
   std::int64_t reach_bytes() const { return arena_->reach_bytes(); }
+  device::Span host() const { return host_; }
 
  private:
   std::unique_ptr<device::FakeCudaRuntime> runtime_;
@@ -438,6 +462,7 @@ class FakeGpu {
   void* memory_ = nullptr;
   std::byte* numbers_ = nullptr;
   const device::FixedArena* arena_ = nullptr;  // the tier's
+  device::Span host_;
   std::unique_ptr<DeviceTier> tier_;
   std::unique_ptr<Staging> staging_;
 };
@@ -448,10 +473,18 @@ class GpuRank final : public Rank {
   explicit GpuRank(const Setting& setting, const device::FakeCudaSettings& fake = {},
                    const device::CudaSettings& cuda = {}, std::int64_t bytes_for_others = 0)
       : Rank(setting, cuda_allocation_granularity, /*apart=*/true),
-        gpu_(prediction_.peak_bytes + bytes_for_others, fake, cuda) {
+        gpu_(prediction_.peak_bytes + bytes_for_others, room_on_host(), fake, cuda) {
+    if (prediction_.host.peak_bytes > 0) {
+      host_ = std::make_unique<device::HostTier>(
+          device::HostTierSettings{.limit_bytes = prediction_.host.peak_bytes,
+                                   .room_bytes = room_on_host(),
+                                   .memory = gpu_.host()});
+    }
     const DeviceScope scope(gpu_.tier());
     state_ = initial_state(gpu_.device().queue(Lane::Compute), model_, precision_, 11, program_,
                            &gpu_.staging());
+    if (prediction_.host.static_bytes > 0)
+      make_buffers_below(state_, model_, program_, 11, {&host_->memory(), nullptr});
     // Its kernel was the host's, and did not wait for the copies.
     gpu_.device().catch_up();
     refresh_compute_copies(state_);
@@ -466,6 +499,10 @@ class GpuRank final : public Rank {
   std::map<std::string, std::vector<double>> state() override {
     std::map<std::string, std::vector<double>> all;
     for (const auto& [name, entry] : state_.buffers.entries()) {
+      if (entry.lowered) {
+        all[name_of(name)] = copy_out(tensor_of(*entry.lowered));
+        continue;
+      }
       const at::Tensor& tensor = entry.tensor;
       if (tensor.scalar_type() != at::kByte) all[name] = copy_out(tensor, gpu_.staging());
     }
@@ -479,6 +516,7 @@ class GpuRank final : public Rank {
   device::CudaDevice& cuda() { return gpu_.cuda(); }
   DeviceTier& tier() { return gpu_.tier(); }
   std::int64_t reach_bytes() const { return gpu_.reach_bytes(); }
+  std::int64_t live_bytes_on_host() const { return host_ ? host_->memory().live_bytes() : 0; }
 
  private:
   void gather() override {
@@ -493,10 +531,16 @@ class GpuRank final : public Rank {
     machine.staging = &gpu_.staging();
     machine.captures = &gpu_.device();
     machine.step_numbers = gpu_.step_numbers();
+    machine.host = host_ ? &host_->memory() : nullptr;
     return machine;
   }
 
+  std::int64_t room_on_host() const {
+    return tier_room(program_, Tier::Host, prediction_.host.peak_bytes);
+  }
+
   FakeGpu gpu_;
+  std::unique_ptr<device::HostTier> host_;
 };
 
 }  // namespace garonne::exec

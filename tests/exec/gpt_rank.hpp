@@ -136,10 +136,10 @@ class Rank {
     }
     tier_ = std::make_unique<DeviceTier>(limit, device_->kind());
     const DeviceScope scope(*tier_);
-    if (prediction_.of(Tier::Disk).static_bytes > 0) {
+    if (prediction_.of(Tier::Host).static_bytes + prediction_.of(Tier::Disk).static_bytes > 0) {
       state_ =
           initial_state(device_->queue(Lane::Compute), model_, setting.precision, 11, program_);
-      make_buffers_on_disk(state_, model_, program_, 11, *disk_);
+      make_buffers_below(state_, model_, program_, 11, {host_.get(), disk_.get()});
       evaluation_ = plan::with_lasting_as(std::move(evaluation_), program_, {}, no_limit).value();
       return;
     }

@@ -1,4 +1,4 @@
-// Steps whose masters and states are on the disk between their updates, or whose parameters and
+// Steps whose masters and states are on a lower tier between their updates, or whose parameters and
 // gradients are there between their uses: the bits of the step that keeps them, and on each tier
 // the bytes that replay says.
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "exec/gpt_rank.hpp"
 #include "exec/stored_part.hpp"
 #include "plan/offload/gradient_offload.hpp"
+#include "plan/offload/host_update.hpp"
 #include "plan/offload/offload.hpp"
 #include "plan/offload/paging.hpp"
 #include "plan/offload/random_offloads.hpp"
@@ -27,14 +29,14 @@ namespace {
 namespace fs = std::filesystem;
 
 // With as little of the device as can be, or with room for all of them.
-plan::Program with_states_on_disk(const plan::Program& program, bool tight) {
+plan::Program with_states_on(Tier tier, const plan::Program& program, bool tight) {
   const std::vector<plan::StateGroup> groups = plan::state_groups(program, 0);
   std::int64_t bytes = 0;
   for (const plan::StateGroup& group : groups) bytes += group.bytes;
   std::int64_t budget = plan::replay(program).peak_bytes;
   if (tight) budget -= bytes;
   for (;; budget += 1024) {
-    auto moved = plan::with_states_below(program, groups, Tier::Disk, {}, budget);
+    auto moved = plan::with_states_below(program, groups, tier, {}, budget);
     if (moved) return std::move(*moved);
   }
 }
@@ -42,7 +44,7 @@ plan::Program with_states_on_disk(const plan::Program& program, bool tight) {
 enum Pages { weights, gradients, all_pages };
 
 // With as little of the device as can be, or with some room.
-plan::Program with_pages_on_disk(plan::Program program, Pages pages, bool tight) {
+plan::Program with_pages_on(Tier tier, plan::Program program, Pages pages, bool tight) {
   if (pages != weights) program = plan::with_divided_squares(std::move(program));
   std::vector<int> buffers;
   const auto add = [&](const std::vector<int>& some) {
@@ -59,8 +61,14 @@ plan::Program with_pages_on_disk(plan::Program program, Pages pages, bool tight)
   for (std::size_t place = 0; place < idle.size(); ++place) bytes[place] -= idle[place];
   std::int64_t budget = *std::max_element(bytes.begin(), bytes.end());
   if (!tight) budget += (before.peak_bytes - budget) / 2;
-  auto moved = plan::with_paging(std::move(program), buffers, Tier::Disk, {}, budget);
+  auto moved = plan::with_paging(std::move(program), buffers, tier, {}, budget);
   return std::move(*moved);
+}
+
+plan::Program with_all_updates_on_host(const plan::Program& program, bool early) {
+  return plan::with_updates_on_host(
+      program, plan::state_groups(program, 0), {}, 1e9,
+      early ? plan::GradientCopies::WhenComplete : plan::GradientCopies::AtTheEnd);
 }
 
 class StateCopies : public testing::Test {
@@ -75,29 +83,30 @@ class StateCopies : public testing::Test {
     fs::remove_all(folder_);
   }
 
-  // Beside some values and records where `seed` is odd.
-  Setting moving(Setting setting, unsigned seed) const {
-    setting.disk_folder = folder_;
-    setting.change = [seed](plan::Program program) {
+  // Beside some values and records where `seed` is odd. `updates`: on the host, where they last.
+  Setting moving(Setting setting, unsigned seed, Tier tier, bool updates = false) const {
+    setting.disk_folder = tier == Tier::Disk ? folder_ : "";
+    setting.change = [seed, tier, updates](plan::Program program) {
       if (seed % 2 == 1) {
         std::mt19937 random(seed);
-        const auto offloads = plan::test::random_offloads(program, random, 3, {Tier::Disk});
-        program = plan::with_offloads(std::move(program), offloads, {{Tier::Disk, {}}});
+        const auto offloads = plan::test::random_offloads(program, random, 3, {tier});
+        program = plan::with_offloads(std::move(program), offloads, {{tier, {}}});
       }
-      return with_states_on_disk(program, seed % 3 != 0);
+      if (updates) return with_all_updates_on_host(program, seed % 3 != 0);
+      return with_states_on(tier, program, seed % 3 != 0);
     };
     return setting;
   }
 
-  Setting paging(Setting setting, Pages pages, unsigned seed) const {
-    setting.disk_folder = folder_;
-    setting.change = [pages, seed](plan::Program program) {
+  Setting paging(Setting setting, Pages pages, unsigned seed, Tier tier) const {
+    setting.disk_folder = tier == Tier::Disk ? folder_ : "";
+    setting.change = [pages, seed, tier](plan::Program program) {
       if (seed % 2 == 1) {
         std::mt19937 random(seed);
-        const auto offloads = plan::test::random_offloads(program, random, 3, {Tier::Disk});
-        program = plan::with_offloads(std::move(program), offloads, {{Tier::Disk, {}}});
+        const auto offloads = plan::test::random_offloads(program, random, 3, {tier});
+        program = plan::with_offloads(std::move(program), offloads, {{tier, {}}});
       }
-      return with_pages_on_disk(std::move(program), pages, seed % 3 != 0);
+      return with_pages_on(tier, std::move(program), pages, seed % 3 != 0);
     };
     return setting;
   }
@@ -129,11 +138,11 @@ void expect_the_same_state(const ModelState& a, const ModelState& b) {
   }
 }
 
-void expect_the_same_steps(Rank& keeping, Rank& moving) {
+void expect_the_same_steps(Rank& keeping, Rank& moving, Tier tier) {
   EXPECT_NO_THROW(plan::prove(moving.program(), moving.model().graph));
   expect_the_same_state(keeping.state(), moving.state());
-  const std::int64_t lasting = moving.prediction().of(Tier::Disk).static_bytes;
-  EXPECT_GT(moving.prediction().of(Tier::Disk).peak_bytes, 0);
+  const std::int64_t lasting = moving.prediction().of(tier).static_bytes;
+  EXPECT_GT(moving.prediction().of(tier).peak_bytes, 0);
   for (std::int64_t number = 1; number <= 3; ++number) {
     const StepOutputs wanted = keeping.step(number);
     const StepOutputs found = moving.step(number);
@@ -141,8 +150,8 @@ void expect_the_same_steps(Rank& keeping, Rank& moving) {
     EXPECT_EQ(found.gradient_norm, wanted.gradient_norm);
     EXPECT_EQ(moving.gradients(), keeping.gradients());
     expect_predicted_bytes(moving, found);
-    EXPECT_EQ(found.live_bytes_below.at(Tier::Disk), moving.prediction().of(Tier::Disk).live_bytes);
-    EXPECT_EQ(moving.live_bytes(Tier::Disk), lasting);
+    EXPECT_EQ(found.live_bytes_below.at(tier), moving.prediction().of(tier).live_bytes);
+    EXPECT_EQ(moving.live_bytes(tier), lasting);
     EXPECT_EQ(moving.evaluate().loss, keeping.evaluate().loss);
   }
   expect_the_same_state(keeping.state(), moving.state());
@@ -157,9 +166,12 @@ TEST_F(StateCopies, ChangeNoBit) {
       setting.plan = plan;
       setting.micro_batches = 2;
       SCOPED_TRACE(setting.text());
-      Rank keeping(setting);
-      Rank moving(this->moving(setting, ++seed));
-      expect_the_same_steps(keeping, moving);
+      for (const Tier tier : {Tier::Host, Tier::Disk}) {
+        SCOPED_TRACE(to_string(tier));
+        Rank keeping(setting);
+        Rank moving(this->moving(setting, ++seed, tier));
+        expect_the_same_steps(keeping, moving, tier);
+      }
     }
   }
 }
@@ -171,11 +183,33 @@ TEST_F(StateCopies, ChangeNoBitHoweverLateLanesAre) {
       Setting setting;
       setting.precision = precision;
       setting.clip_norm = seed % 2 == 0 ? 0 : 0.1;
+      const Tier tier = seed % 4 < 2 ? Tier::Host : Tier::Disk;
       Rank keeping(setting);
-      Setting late = moving(setting, seed);
+      Setting late = moving(setting, seed, tier);
       late.emulated_seed = seed;
       Rank moving(late);
-      expect_the_same_steps(keeping, moving);
+      expect_the_same_steps(keeping, moving, tier);
+    }
+  }
+}
+
+TEST_F(StateCopies, UpdatesOnTheHostChangeNoBit) {
+  unsigned seed = 0;
+  for (const Precision precision : precisions) {
+    for (const std::optional<std::uint64_t> late :
+         {std::optional<std::uint64_t>(), std::optional<std::uint64_t>(1),
+          std::optional<std::uint64_t>(2)}) {
+      Setting setting;
+      setting.precision = precision;
+      setting.plan = seed % 2 == 0 ? "keep-all" : "any 7";
+      setting.micro_batches = 2;
+      setting.clip_norm = seed % 2 == 0 ? 0 : 0.1;
+      SCOPED_TRACE(setting.text());
+      Rank keeping(setting);
+      Setting host = moving(setting, ++seed, Tier::Host, true);
+      host.emulated_seed = late;
+      Rank moving(host);
+      expect_the_same_steps(keeping, moving, Tier::Host);
     }
   }
 }
@@ -190,9 +224,13 @@ TEST_F(StateCopies, OfPagesChangeNoBit) {
       setting.micro_batches = 2;
       setting.clip_norm = seed % 2 == 0 ? 0.1 : 0;
       SCOPED_TRACE(setting.text() + ", pages " + std::to_string(pages));
-      Rank keeping(setting);
-      Rank moving(paging(setting, pages, ++seed));
-      expect_the_same_steps(keeping, moving);
+      ++seed;
+      for (const Tier tier : {Tier::Host, Tier::Disk}) {
+        SCOPED_TRACE(to_string(tier));
+        Rank keeping(setting);
+        Rank moving(paging(setting, pages, seed, tier));
+        expect_the_same_steps(keeping, moving, tier);
+      }
     }
   }
 }
@@ -204,45 +242,48 @@ TEST_F(StateCopies, OfPagesChangeNoBitHoweverLateLanesAre) {
     setting.precision = seed % 2 == 0 ? Precision::Float32 : Precision::BFloat16;
     setting.micro_batches = 2;
     Rank keeping(setting);
-    Setting late = paging(setting, static_cast<Pages>(seed % 3), seed);
+    const Tier tier = seed % 4 < 2 ? Tier::Host : Tier::Disk;
+    Setting late = paging(setting, static_cast<Pages>(seed % 3), seed, tier);
     late.emulated_seed = seed;
     Rank moving(late);
-    expect_the_same_steps(keeping, moving);
+    expect_the_same_steps(keeping, moving, tier);
   }
 }
 
 // Beside memory to which the same is done.
 TEST_F(StateCopies, PartsAreFilledAndRead) {
-  Rank rank(moving({}, 2));
-  std::mt19937 random(1);
-  for (const TrainedPiece& piece : rank.state().pieces) {
-    const StoredPart part(rank.state(), piece.states[0]);
-    EXPECT_EQ(part.data(), nullptr);
-    std::vector<std::byte> wanted = bytes_of(part);
-    const std::int64_t size = part.element_bytes();
-    for (int k = 0; k < 4; ++k) {
-      const auto first =
-          static_cast<std::int64_t>(random() % static_cast<unsigned>(part.elements()));
-      const auto count =
-          1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(part.elements() - first));
-      std::vector<std::byte> some(static_cast<std::size_t>(count * size));
-      for (std::byte& byte : some) byte = static_cast<std::byte>(random());
-      part.fill(first, count, [&](std::int64_t at, std::span<std::byte> to) {
-        std::memcpy(to.data(), some.data() + at, to.size());
-      });
-      std::memcpy(wanted.data() + first * size, some.data(), some.size());
-      EXPECT_EQ(bytes_of(part), wanted);
-      std::vector<std::byte> read;
-      part.read(first, count, [&](std::span<const std::byte> from) {
-        read.insert(read.end(), from.begin(), from.end());
-      });
-      EXPECT_EQ(read, some);
+  for (const Tier tier : {Tier::Host, Tier::Disk}) {
+    Rank rank(moving({}, 2, tier));
+    std::mt19937 random(1);
+    for (const TrainedPiece& piece : rank.state().pieces) {
+      const StoredPart part(rank.state(), piece.states[0]);
+      EXPECT_EQ(part.data() != nullptr, tier == Tier::Host);
+      std::vector<std::byte> wanted = bytes_of(part);
+      const std::int64_t size = part.element_bytes();
+      for (int k = 0; k < 4; ++k) {
+        const auto first =
+            static_cast<std::int64_t>(random() % static_cast<unsigned>(part.elements()));
+        const auto count = 1 + static_cast<std::int64_t>(
+                                   random() % static_cast<unsigned>(part.elements() - first));
+        std::vector<std::byte> some(static_cast<std::size_t>(count * size));
+        for (std::byte& byte : some) byte = static_cast<std::byte>(random());
+        part.fill(first, count, [&](std::int64_t at, std::span<std::byte> to) {
+          std::memcpy(to.data(), some.data() + at, to.size());
+        });
+        std::memcpy(wanted.data() + first * size, some.data(), some.size());
+        EXPECT_EQ(bytes_of(part), wanted);
+        std::vector<std::byte> read;
+        part.read(first, count, [&](std::span<const std::byte> from) {
+          read.insert(read.end(), from.begin(), from.end());
+        });
+        EXPECT_EQ(read, some);
+      }
     }
+    const BufferPart state = rank.state().pieces[0].states[0];
+    EXPECT_THROW(rank.state().buffers.tensor(state.buffer), InternalError);
+    EXPECT_THROW(rank.state().parameter(0), InternalError);
+    EXPECT_THROW(StoredPart(rank.state(), {state.buffer, 1, state.shape}), InternalError);
   }
-  const BufferPart state = rank.state().pieces[0].states[0];
-  EXPECT_THROW(rank.state().buffers.tensor(state.buffer), InternalError);
-  EXPECT_THROW(rank.state().parameter(0), InternalError);
-  EXPECT_THROW(StoredPart(rank.state(), {state.buffer, 1, state.shape}), InternalError);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "plan/offload/gradient_offload.hpp"
+#include "plan/offload/host_update.hpp"
 #include "plan/offload/offload.hpp"
 #include "plan/offload/offload_search.hpp"
 #include "plan/offload/paging.hpp"
@@ -60,14 +61,42 @@ Mover::Mover(const Program& program, const LowerTiers& below, std::int64_t budge
       below_(below),
       budget_bytes_(budget_bytes),
       forward_(forward),
-      groups_(movable_states(program, below)) {
+      all_groups_(movable_states(program, below)),
+      state_tier_(tier_of_states(all_groups_)),
+      groups_(those_with_room(all_groups_)) {
   if (below.gradients) divided_ = with_divided_squares(program);
   for (const auto& [tier, one] : below.tiers) links_[tier] = one.links;
 }
 
+Tier Mover::tier_of_states(const std::vector<StateGroup>& all) const {
+  const auto host = below_.tiers.find(Tier::Host);
+  if (host == below_.tiers.end() || lowest() == Tier::Host) return lowest();
+  return bytes_of_states(Tier::Host, all) <= host->second.budget_bytes ? Tier::Host : lowest();
+}
+
+// The first to be updated.
+std::vector<StateGroup> Mover::those_with_room(std::vector<StateGroup> all) const {
+  while (!all.empty() &&
+         bytes_of_states(state_tier_, all) > below_.tiers.at(state_tier_).budget_bytes)
+    all.pop_back();
+  return all;
+}
+
+// Of updates on the host all that they use is there.
+std::int64_t Mover::bytes_of_states(Tier tier, const std::vector<StateGroup>& groups) const {
+  std::int64_t bytes = 0;
+  for (const StateGroup& group : groups) {
+    const auto place = static_cast<std::size_t>(group.update);
+    for (const int id : tier == Tier::Host ? program_.instructions[place].reads : group.buffers)
+      bytes += round_up(program_.buffers[static_cast<std::size_t>(id)].bytes,
+                        below_.tiers.at(tier).granularity);
+  }
+  return bytes;
+}
+
 std::vector<Mover::Unit> Mover::units_of(bool gradients_first) const {
   std::vector<Unit> units;
-  for (const StateGroup& group : groups_) units.push_back({group.buffers, "states"});
+  for (const StateGroup& group : all_groups_) units.push_back({group.buffers, "states"});
   const auto add_gradients = [&] {
     if (below_.gradients)
       units.push_back({movable_gradients(program_, below_.least_state_bytes), "gradients"});
@@ -99,7 +128,7 @@ std::int64_t Mover::least_bytes() const {
 
 bool Mover::can() const {
   if (!groups_.empty() && with_states(program_, groups_.size())) return true;
-  if (below_.activations && checked(with_activations(program_, budget_bytes_, 0, {}))) return true;
+  if (below_.activations && checked(with_activations(program_, budget_bytes_, {}, {}))) return true;
   if (with_states_too(groups_.size()) || with_states_too(groups_.size() / 2)) return true;
   if (!is_paged()) return false;
   const std::vector<Unit> units = units_of(true);
@@ -108,7 +137,7 @@ bool Mover::can() const {
 
 std::vector<MovedProgram> Mover::run() const {
   std::vector<MovedProgram> all;
-  if (below_.activations) add(with_activations(program_, budget_bytes_, 0, {}), " + offload", all);
+  if (below_.activations) add(with_activations(program_, budget_bytes_, {}, {}), " + offload", all);
   if (!groups_.empty()) {
     add_fewest_states(all);
     for (const std::size_t count : {groups_.size(), groups_.size() / 2})
@@ -150,23 +179,31 @@ std::optional<Program> Mover::checked(std::optional<Program> program) const {
   return program;
 }
 
-std::int64_t Mover::bytes_below(const std::vector<int>& buffers) const {
+std::int64_t Mover::bytes_below(Tier tier, const std::vector<int>& buffers) const {
   std::int64_t bytes = 0;
   for (const int id : buffers) {
     bytes += round_up(program_.buffers[static_cast<std::size_t>(id)].bytes,
-                      program_.tier(lowest()).granularity);
+                      below_.tiers.at(tier).granularity);
   }
   return bytes;
 }
 
+// Where all of them fit on the host, there.
+Tier Mover::tier_of_pages(const std::vector<int>& buffers) const {
+  const auto host = below_.tiers.find(Tier::Host);
+  const bool fits =
+      host != below_.tiers.end() && bytes_below(Tier::Host, buffers) <= host->second.budget_bytes;
+  return fits ? Tier::Host : lowest();
+}
+
 // Nothing where none has to move.
 std::optional<Program> Mover::with_activations(const Program& program, std::int64_t budget_bytes,
-                                               std::int64_t bytes_below,
+                                               const std::map<Tier, std::int64_t>& taken,
                                                std::vector<std::int64_t> more_bytes) const {
   if (budget_bytes < bytes_without_the_idle(program, below_.least_bytes, more_bytes))
     return std::nullopt;
   OffloadRequest request{budget_bytes, below_.tiers, below_.least_bytes, std::move(more_bytes)};
-  request.tiers.at(lowest()).budget_bytes -= bytes_below;
+  for (const auto& [tier, bytes] : taken) request.tiers.at(tier).budget_bytes -= bytes;
   const auto offloads = choose_offloads(program, request);
   if (!offloads || offloads->empty()) return std::nullopt;
   return with_offloads(program, *offloads, links_);
@@ -176,7 +213,16 @@ std::optional<Program> Mover::with_states(const Program& program, std::size_t co
   // Others than in program_ may be in their places.
   const std::vector<StateGroup> groups =
       first_of(state_groups(program, below_.least_state_bytes), count);
-  return checked(with_states_below(program, groups, lowest(), links_.at(lowest()), budget_bytes_));
+  const TierLinks& links = links_.at(state_tier_);
+  if (state_tier_ != Tier::Host)
+    return checked(with_states_below(program, groups, state_tier_, links, budget_bytes_));
+  const double rate = below_.tiers.at(Tier::Host).update_bytes_per_second;
+  for (const GradientCopies when : {GradientCopies::WhenComplete, GradientCopies::AtTheEnd}) {
+    Program moved = with_updates_on_host(program, groups, links, rate, when);
+    if (moved.peak_bytes > budget_bytes_) continue;
+    if (auto fits = checked(std::move(moved))) return fits;
+  }
+  return std::nullopt;
 }
 
 // The first to be updated, whose way back others hide.
@@ -197,9 +243,10 @@ void Mover::add_fewest_states(std::vector<MovedProgram>& all) const {
 // Beside `count` groups of states.
 std::optional<Program> Mover::with_states_too(std::size_t count) const {
   if (count == 0 || !below_.activations) return std::nullopt;
-  const std::vector<int> buffers = buffers_of(first_of(groups_, count));
-  const std::optional<Program> program = with_activations(
-      program_, budget_bytes_ + bytes_of(program_, buffers), bytes_below(buffers), {});
+  const std::vector<StateGroup> groups = first_of(groups_, count);
+  const std::optional<Program> program =
+      with_activations(program_, budget_bytes_ + bytes_of(program_, buffers_of(groups)),
+                       {{state_tier_, bytes_of_states(state_tier_, groups)}}, {});
   return program ? with_states(*program, count) : std::nullopt;
 }
 
@@ -212,22 +259,23 @@ std::optional<Program> Mover::with_units(const Choice& choice) const {
   const auto last = choice.units.begin() + static_cast<std::ptrdiff_t>(choice.count);
   const Program& start =
       std::any_of(choice.units.begin(), last, moves_gradients) ? divided_ : program_;
+  const Tier tier = tier_of_pages(buffers);
   std::optional<Program> lean;
   if (choice.share >= 0) {
     std::vector<std::int64_t> idle = idle_bytes(start, buffers);
     for (std::int64_t& bytes : idle)
       bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * choice.share);
-    lean = with_activations(start, budget_bytes_, bytes_below(buffers), std::move(idle));
+    lean = with_activations(start, budget_bytes_, {{tier, bytes_below(tier, buffers)}},
+                            std::move(idle));
     if (!lean) return std::nullopt;
   }
-  return checked(
-      with_paging(lean ? *lean : start, buffers, lowest(), links_.at(lowest()), budget_bytes_));
+  return checked(with_paging(lean ? *lean : start, buffers, tier, links_.at(tier), budget_bytes_));
 }
 
 // The first of the units that are enough.
 void Mover::add_fewest(const std::vector<Unit>& units, double share,
                        std::vector<MovedProgram>& all) const {
-  std::size_t too_few = groups_.size();  // these alone are another way
+  std::size_t too_few = all_groups_.size();  // these alone are another way
   std::size_t enough = units.size();
   if (enough <= too_few) return;
   std::optional<Program> best = with_units({units, enough, share});

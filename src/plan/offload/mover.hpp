@@ -64,14 +64,19 @@ class Mover {
   void add_fewest(const std::vector<Unit>& units, double share,
                   std::vector<MovedProgram>& all) const;
   Tier lowest() const { return below_.tiers.rbegin()->first; }
+  Tier tier_of_states(const std::vector<StateGroup>& all) const;
+  std::vector<StateGroup> those_with_room(std::vector<StateGroup> all) const;
+  std::int64_t bytes_of_states(Tier tier, const std::vector<StateGroup>& groups) const;
   bool is_paged() const { return below_.weights || below_.gradients; }
   std::vector<Unit> units_of(bool gradients_first) const;
-  std::int64_t bytes_below(const std::vector<int>& buffers) const;
+  std::int64_t bytes_below(Tier tier, const std::vector<int>& buffers) const;
+  Tier tier_of_pages(const std::vector<int>& buffers) const;
   bool fits_below(const Program& program) const;
   std::optional<std::int64_t> reserved_by(const Program& program) const;
   std::optional<Program> checked(std::optional<Program> program) const;
+  // `taken`: bytes of tiers that something else has.
   std::optional<Program> with_activations(const Program& program, std::int64_t budget_bytes,
-                                          std::int64_t bytes_below,
+                                          const std::map<Tier, std::int64_t>& taken,
                                           std::vector<std::int64_t> more_bytes) const;
   std::optional<Program> with_states(const Program& program, std::size_t count) const;
   std::optional<Program> with_states_too(std::size_t count) const;
@@ -81,8 +86,10 @@ class Mover {
   const LowerTiers& below_;
   const std::int64_t budget_bytes_;
   const Program* forward_;
-  const std::vector<StateGroup> groups_;
-  Program divided_;  // where gradients may move
+  const std::vector<StateGroup> all_groups_;
+  const Tier state_tier_;                 // of those that are moved by themselves
+  const std::vector<StateGroup> groups_;  // those of them for which it has room
+  Program divided_;                       // where gradients may move
   std::map<Tier, TierLinks> links_;
 };
 

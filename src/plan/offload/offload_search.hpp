@@ -23,6 +23,8 @@ struct LowerTier {
   TierLinks links;
   std::int64_t budget_bytes = 0;
   std::int64_t granularity = cpu_allocation_granularity;  // buffers there are multiples of it
+  // That updates of the optimizer read and write there, where the tier is the host's memory.
+  double update_bytes_per_second = 5e9;
 
   bool operator==(const LowerTier&) const = default;
 };

@@ -131,6 +131,12 @@ double least_seconds_of(const ModelGraph& graph, const StepShape& step, const Ti
       graph, step,
       same_for_all(stage_solvers().front().schedules(graph).front(), step.micro_batches));
   set_tiers(wish.below.tiers, program);
+  if (wish.below.states && wish.below.tiers.contains(Tier::Host)) {
+    // Updates that the host does take none of the device's time.
+    for (Instruction& instruction : program.instructions) {
+      if (instruction.operation == Operation::Update) instruction.seconds = 0;
+    }
+  }
   // What lasts and gradients come and go as if that took nothing.
   const std::int64_t budget_bytes = wish.stage.budget_bytes + movable_bytes(program, wish.below);
   return least_step_seconds(program, {budget_bytes, wish.below.tiers, wish.below.least_bytes},

@@ -21,8 +21,10 @@ inline constexpr std::int64_t least_moved_state_bytes = std::int64_t{1} << 16;
 struct LowerTiers {
   std::map<Tier, LowerTier> tiers;
   bool activations = true;  // values and records
+  // Masters and states of the optimizer: where all of them fit on the host, to be updated there,
+  // else to the lowest tier.
+  bool states = true;
   // To the lowest tier:
-  bool states = true;                            // masters and states of the optimizer
   bool gradients = true;                         // between micro-batches, and until their update
   bool weights = true;                           // what passes read of the parameters
   std::int64_t least_bytes = least_moved_bytes;  // of a value or record that moves

@@ -50,21 +50,23 @@ struct Held {
 class ContentCheck {
  public:
   ContentCheck(const Program& program, const ModelGraph& graph)
-      : program_(program), graph_(graph), held_(program.buffers.size()) {
+      : program_(program),
+        graph_(graph),
+        homes_(lasting_homes(program)),
+        held_(program.buffers.size()) {
     for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n) {
       const NodeSpec& node = graph.nodes[index(n)];
       if (!graph.has_backward(node)) continue;
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
         wanted_[node.inputs[i]].insert({n, static_cast<int>(i)});
     }
-    const std::vector<int> homes = lasting_homes(program);
     for (std::size_t id = 0; id < program.buffers.size(); ++id) {
       if (program.buffers[id].live_at_start) held_[id].lasting = static_cast<int>(id);
     }
     for (int b = 0; b < static_cast<int>(program.buckets.size()); ++b) {
       const Bucket& bucket = program.buckets[index(b)];
       if (bucket.shard.elements == 0) continue;
-      const int home = homes[index(bucket.shard.parameter)];
+      const int home = homes_[index(bucket.shard.parameter)];
       bucket_of_shard_[bucket.shard.parameter] = b;
       for (std::size_t k = 0; k < bucket.parameters.size(); ++k)
         place_of_[bucket.parameters[k]] = {b, bucket.offsets[k]};
@@ -138,6 +140,9 @@ class ContentCheck {
       case Operation::Update:
         update();
         break;
+      case Operation::UpdateHost:
+        update_on_host();
+        break;
       case Operation::EmitLoss:
         expect_value(arguments.inputs[0], graph_.loss, "loss");
         says(emitted_.insert(micro_batch()).second, "counts the loss of a micro-batch twice");
@@ -147,13 +152,16 @@ class ContentCheck {
     }
   }
 
-  // Both hold it from now on: what comes back has to be what was taken away.
+  // Both hold it from now on: what comes back has to be what was taken away. Parameters that are
+  // updated on the host are here when they have come back.
   void copy() {
     const int from = instruction_->arguments.inputs[0];
     const int to = instruction_->arguments.output;
     held_[index(to)] = Held(held_[index(from)]);
     updated_.erase(to);
     if (updated_.contains(from)) updated_.insert(to);
+    if (updated_on_host_.contains(from)) change_shard(to);
+    updated_on_host_.erase(to);
   }
 
   void gather() {
@@ -171,14 +179,27 @@ class ContentCheck {
   // Of a whole range that ranks share, each has changed its own shard until all are gathered; what
   // was gathered before into other memory is of the old parameters.
   void update() {
-    for (const int buffer : instruction_->writes) {
-      const auto found = bucket_of_shard_.find(buffer);
-      if (found == bucket_of_shard_.end()) continue;
-      for (Held& held : held_) {
-        if (held.bucket == found->second) held.bucket = -1;
-      }
-      if (program_.buckets[index(found->second)].shard.gathered < 0) updated_.insert(buffer);
+    for (const int buffer : instruction_->writes) change_shard(buffer);
+  }
+
+  // What is made there of masters is the parameter again.
+  void update_on_host() {
+    const auto& reads = instruction_->reads;
+    updated_on_host_.insert(instruction_->writes.begin(), instruction_->writes.end());
+    for (const StandIn& one : instruction_->arguments.stand_ins) {
+      if (std::find(reads.begin(), reads.end(), one.on_host) != reads.end()) continue;
+      held_[index(one.on_host)] = Held();
+      held_[index(one.on_host)].lasting = homes_[index(one.buffer)];
     }
+  }
+
+  void change_shard(int buffer) {
+    const auto found = bucket_of_shard_.find(buffer);
+    if (found == bucket_of_shard_.end()) return;
+    for (Held& held : held_) {
+      if (held.bucket == found->second) held.bucket = -1;
+    }
+    if (program_.buckets[index(found->second)].shard.gathered < 0) updated_.insert(buffer);
   }
 
   void make_value(int buffer, int value) {
@@ -427,12 +448,14 @@ class ContentCheck {
   const ModelGraph& graph_;
   int number_ = 0;
   const Instruction* instruction_ = nullptr;
+  const std::vector<int> homes_;                          // by buffer
   std::vector<Held> held_;                                // by buffer
   std::map<int, int> bucket_of_shard_;                    // by buffer
   std::map<int, std::pair<int, std::int64_t>> place_of_;  // by parameter in shards: bucket, offset
   std::map<int, Contributions> wanted_;                   // by value
   std::set<int> emitted_;                                 // micro-batches
   std::set<int> updated_;                       // whole ranges that are not gathered since
+  std::set<int> updated_on_host_;               // buffers there
   std::set<std::pair<int, int>> forwards_;      // (node, micro-batch), of nodes with a backward
   std::map<std::pair<int, int>, int> kept_as_;  // by (node, micro-batch): the way of its record
   std::set<std::tuple<int, int, Operation>> backwards_;

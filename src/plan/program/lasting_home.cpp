@@ -16,6 +16,12 @@ std::vector<int> lasting_homes(const Program& program) {
   }
   for (const Instruction& instruction : program.instructions) {
     const Arguments& arguments = instruction.arguments;
+    // What is updated on the host and never moves.
+    for (const StandIn& one : arguments.stand_ins) {
+      if (one.buffer < 0 || one.buffer >= count || one.on_host < 0 || one.on_host >= count)
+        continue;
+      if (home(one.buffer) < 0) home(one.buffer) = home(one.on_host);
+    }
     if (!is_copy(instruction.operation) || arguments.inputs.size() != 1) continue;
     const int from = arguments.inputs[0];
     const int to = arguments.output;

@@ -145,6 +145,7 @@ class ModelCheck {
                   graph_.values[index(exchanging(false).inputs[0])].bytes, "input gradient");
         break;
       case Operation::Update:
+      case Operation::UpdateHost:
         says(program_.buckets.empty() || is_of(instruction_->node_index, program_.buckets),
              "updates no bucket");
         [[fallthrough]];

@@ -86,10 +86,28 @@ std::string_view to_string(Operation operation) {
       return "norm";
     case Operation::Update:
       return "update";
+    case Operation::UpdateHost:
+      return "update-host";
     case Operation::Report:
       return "report";
   }
   return "unknown";
+}
+
+Piece piece_of(const Program& program, const Instruction& instruction, int number) {
+  Piece piece = program.pieces.at(static_cast<std::size_t>(number));
+  const auto stand_in = [&](Range& range) {
+    for (const StandIn& one : instruction.arguments.stand_ins) {
+      if (one.buffer != range.buffer) continue;
+      range.buffer = one.on_host;
+      return;
+    }
+  };
+  stand_in(piece.gradient);
+  stand_in(piece.trained);
+  for (Range& state : piece.states) stand_in(state);
+  if (piece.compute_copy.buffer >= 0) stand_in(piece.compute_copy);
+  return piece;
 }
 
 std::optional<Operation> copy_between(Tier from, Tier to) {

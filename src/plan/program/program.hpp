@@ -59,9 +59,10 @@ enum class Operation {
   SumSquares,      // of the gradients of `pieces` that this rank counts, beside the loss sum
   Norm,            // global norm of all gradients, from the sums
   Update,          // optimizer on `pieces`, by the norm
+  UpdateHost,      // the same on the host, on what stands there for the device's: `stand_ins`
   Report,          // hands out the sums of the step and the norm, or the value of a forward
 };
-inline constexpr int operation_count = 24;
+inline constexpr int operation_count = 25;
 constexpr bool is_forward(Operation operation) {
   return operation == Operation::Forward || operation == Operation::ForwardKeep;
 }
@@ -79,6 +80,9 @@ constexpr bool is_collective(Operation operation) {
 constexpr bool is_copy(Operation operation) {
   return operation == Operation::CopyOut || operation == Operation::CopyIn ||
          operation == Operation::DiskWrite || operation == Operation::DiskRead;
+}
+constexpr bool is_update(Operation operation) {
+  return operation == Operation::Update || operation == Operation::UpdateHost;
 }
 // The copy that takes a buffer from one tier to another; none within a tier.
 std::optional<Operation> copy_between(Tier from, Tier to);
@@ -153,6 +157,12 @@ struct Channel {
   std::int64_t bytes = 0;
 };
 
+// What has on the host what a buffer of the device has, or is to get; as large as it.
+struct StandIn {
+  int buffer = -1;
+  int on_host = -1;
+};
+
 // Buffer ids by the role they play for the operation; `reads`, `writes` and `frees` of the
 // instruction are what replay goes by, the roles are what the executor goes by; replay checks that
 // they agree.
@@ -175,7 +185,8 @@ struct Arguments {
   int value = -1;  // of a message: into ModelGraph::values, the value that it or its gradient is
   // KeepShard: what is kept of the input. AllGather into another buffer: where the input goes.
   Range part;
-  std::vector<int> pieces;  // into Program::pieces
+  std::vector<int> pieces;         // into Program::pieces
+  std::vector<StandIn> stand_ins;  // UpdateHost: for what its pieces name
   // SumSquares: another rank of the tensor group counts the loss, of which this one has a copy.
   bool drops_loss = false;
   int staging = -1;
@@ -258,6 +269,9 @@ struct Program {
   const MemoryTier& tier(Tier which) const { return tiers[static_cast<std::size_t>(which)]; }
   std::int64_t budget_bytes() const { return tier(Tier::Device).budget_bytes; }
 };
+
+// A piece as an instruction finds it: of UpdateHost by the buffers that stand in for its own.
+Piece piece_of(const Program& program, const Instruction& instruction, int piece);
 
 // Of the optimizer's state `number`.
 StateBlocks blocks_of(const Program& program, std::size_t number);

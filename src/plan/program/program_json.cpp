@@ -88,6 +88,8 @@ ordered_json arguments_to_json(const Arguments& arguments) {
   one("value", arguments.value);
   if (arguments.part.buffer >= 0) result["part"] = to_json(arguments.part);
   list("pieces", arguments.pieces);
+  for (const StandIn& pair : arguments.stand_ins)
+    result["stand_ins"].push_back({pair.buffer, pair.on_host});
   if (arguments.drops_loss) result["drops_loss"] = true;
   one("staging", arguments.staging);
   return result;
@@ -187,10 +189,26 @@ Bucket bucket_from_json(const JsonPlace& source) {
 }
 
 Arguments arguments_from_json(const JsonPlace& source) {
-  source.expect_keys({}, {"loaded", "inputs", "output", "record", "keep_option", "output_gradient",
-                          "input_gradients", "accumulated", "placements", "pinned_output",
-                          "exchanged", "parameters", "parameter_gradients", "zeroed", "value",
-                          "part", "pieces", "drops_loss", "staging"});
+  source.expect_keys({}, {"loaded",
+                          "inputs",
+                          "output",
+                          "record",
+                          "keep_option",
+                          "output_gradient",
+                          "input_gradients",
+                          "accumulated",
+                          "placements",
+                          "pinned_output",
+                          "exchanged",
+                          "parameters",
+                          "parameter_gradients",
+                          "zeroed",
+                          "value",
+                          "part",
+                          "pieces",
+                          "stand_ins",
+                          "drops_loss",
+                          "staging"});
   // An input gradient that nobody wants is -1.
   const auto list = [&](std::string_view key) {
     std::vector<int> ids;
@@ -235,6 +253,13 @@ Arguments arguments_from_json(const JsonPlace& source) {
   arguments.value = index_or_none(source, "value");
   if (source.has("part")) arguments.part = range_of(source.key("part"));
   arguments.pieces = list("pieces");
+  if (source.has("stand_ins")) {
+    for (const JsonPlace& pair : source.key("stand_ins").elements()) {
+      const std::vector<JsonPlace> ids = pair.elements();
+      if (ids.size() != 2) pair.refuse("is not [buffer, buffer on the host]");
+      arguments.stand_ins.push_back({index_of(ids[0]), index_of(ids[1])});
+    }
+  }
   arguments.drops_loss = truth_or_no(source, "drops_loss");
   arguments.staging = index_or_none(source, "staging");
   return arguments;

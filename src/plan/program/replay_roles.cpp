@@ -187,8 +187,7 @@ void RoleCheck::check(int number, const Instruction& instruction) {
 void RoleCheck::check_made() {
   const bool gathers = instruction_->operation == Operation::AllGather &&
                        contains(instruction_->arguments.inputs, instruction_->arguments.output);
-  if (gathers || is_copy(instruction_->operation) || instruction_->operation == Operation::Update)
-    return;
+  if (gathers || is_copy(instruction_->operation) || is_update(instruction_->operation)) return;
   for (const int id : instruction_->writes) trained_.forget(id);
 }
 
@@ -351,12 +350,17 @@ void RoleCheck::check_copy() {
 
 void RoleCheck::check_pieces() {
   const bool sums = instruction_->operation == Operation::SumSquares;
-  const bool updates = instruction_->operation == Operation::Update;
+  const bool updates = is_update(instruction_->operation);
+  if (instruction_->operation == Operation::UpdateHost) {
+    check_update_on_host();
+  } else if (!instruction_->arguments.stand_ins.empty()) {
+    fail("has stand-ins on the host and is no update there");
+  }
   for (const int id : instruction_->arguments.pieces) {
     if (!sums && !updates) fail("has pieces and trains nothing");
     if (id < 0 || index(id) >= program_.pieces.size())
       fail(fmt::format("no piece has the number {}", id));
-    const Piece& piece = program_.pieces[index(id)];
+    const Piece piece = piece_of(program_, *instruction_, id);
     read_range(piece.gradient, "gradient");
     expect_role(holds(piece.gradient, piece.parameter, piece.first),
                 fmt::format("takes something else for the gradient of piece {}", id));
@@ -366,16 +370,7 @@ void RoleCheck::check_pieces() {
       last_summed_ = id;
       ++summed_[index(id)];
     }
-    if (!updates) continue;
-    ++updated_[index(id)];
-    const auto trained = [&](const Range& range, const char* role) {
-      read_range(range, role);
-      written_range(range, role);
-      if (const std::string wrong = trained_.update(range.buffer, id); !wrong.empty()) fail(wrong);
-    };
-    trained(piece.trained, "trained");
-    for (const Range& state : piece.states) trained(state, "state");
-    if (piece.compute_copy.buffer >= 0) trained(piece.compute_copy, "compute copy");
+    if (updates) update_piece(id);
   }
 }
 
@@ -439,6 +434,12 @@ void RoleCheck::check_scalars() {
     case Operation::Update:
       if (arguments.pieces.empty()) return;
       return is(norm_, input(0), "the norm");
+    case Operation::UpdateHost:
+      return expect_role(norms_on_host_.contains(input(0)), "has another buffer for the norm");
+    case Operation::CopyOut:
+      norms_on_host_.erase(arguments.output);
+      if (input(0) == norm_) norms_on_host_.insert(arguments.output);
+      return;
     case Operation::Report:
       if (arguments.inputs.size() < 2) return;
       is(sums_, input(0), "the sums");

@@ -50,6 +50,8 @@ class RoleCheck {
   void check_part();
   void check_copy();
   void check_pieces();
+  void check_update_on_host();
+  void update_piece(int number);
   void check_made();
   void check_sums();
   void check_scalars();
@@ -67,9 +69,10 @@ class RoleCheck {
   std::set<int> reduced_;             // buffers of gradients: summed over the data group
   int sums_ = -1;                     // the buffer of loss and squares
   int norm_ = -1;
-  bool reported_ = false;    // both, to whoever runs the step
-  int last_summed_ = -1;     // piece
-  std::vector<int> summed_;  // by piece: how often
+  std::set<int> norms_on_host_;  // copies of it
+  bool reported_ = false;        // both, to whoever runs the step
+  int last_summed_ = -1;         // piece
+  std::vector<int> summed_;      // by piece: how often
   std::vector<int> updated_;
 };
 

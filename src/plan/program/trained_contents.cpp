@@ -47,6 +47,12 @@ std::string TrainedContents::update(int buffer, int piece) {
   return "";
 }
 
+void TrainedContents::remake(int buffer, int of, int piece) {
+  Content& content = contents_[buffer];
+  if (content.home != home(of)) content = {home(of), {}};
+  content.updated.insert(piece);
+}
+
 void TrainedContents::forget(int buffer) {
   const auto found = contents_.find(buffer);
   if (found != contents_.end() && home(buffer) != buffer) contents_.erase(found);

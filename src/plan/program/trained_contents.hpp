@@ -25,6 +25,8 @@ class TrainedContents {
   std::string copy(int from, int to);
   // A piece is updated in `buffer`, which has its master, its compute copy or a state of it.
   std::string update(int buffer, int piece);
+  // A compute copy of a piece is made anew in `buffer`, for the lasting one of the device.
+  void remake(int buffer, int of, int piece);
   // Something else is made there, or it is given back.
   void forget(int buffer);
   // Behind the last instruction.

@@ -158,6 +158,10 @@ class WholeStepCheck {
         says(has_squares_, "makes the norm of no squares");
         expect_sums();
         break;
+      case Operation::UpdateHost:
+        for (const int id : arguments.pieces)
+          expect_complete(piece_of(program_, *instruction_, id));
+        [[fallthrough]];
       case Operation::Update:
         update();
         break;
@@ -266,12 +270,18 @@ class WholeStepCheck {
       updated_[index(program_.pieces[index(id)].parameter)] = true;
     // Of a bucket in shards the other ranks update the rest at the same time.
     for (const Bucket& bucket : program_.buckets) {
-      const auto& writes = instruction_->writes;
-      if (bucket.shard.elements == 0 ||
-          std::find(writes.begin(), writes.end(), bucket.shard.parameter) == writes.end())
-        continue;
+      if (bucket.shard.elements == 0 || !changes(bucket.shard.parameter)) continue;
       for (const int p : bucket.parameters) updated_[index(p)] = true;
     }
+  }
+
+  // Where it stands, or what stands in for it.
+  bool changes(int buffer) const {
+    const auto& writes = instruction_->writes;
+    if (std::find(writes.begin(), writes.end(), buffer) != writes.end()) return true;
+    const auto& stand_ins = instruction_->arguments.stand_ins;
+    return std::any_of(stand_ins.begin(), stand_ins.end(),
+                       [&](const StandIn& one) { return one.buffer == buffer; });
   }
 
   const Program& program_;

@@ -34,6 +34,7 @@ int kernels_of(const Instruction& instruction, const ModelGraph& graph) {
   if (pass || is_finish(instruction.operation)) return kernels_of_part(instruction, graph);
   switch (instruction.operation) {
     case Operation::Wait:
+    case Operation::UpdateHost:
       return 0;
     case Operation::SumSquares:
       return std::max(1, static_cast<int>(instruction.reads.size()));

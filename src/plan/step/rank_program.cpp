@@ -91,9 +91,9 @@ std::vector<ShardPiece> shard_pieces(const Bucket& bucket, int member) {
 void place_shards(Program& program, const ModelGraph& graph, const Coordinates& place) {
   const bool first_of_tensor = place.tensor == 0;
   const bool sharded = in_shards(program);
-  const bool trains = std::any_of(
-      program.instructions.begin(), program.instructions.end(),
-      [](const Instruction& instruction) { return instruction.operation == Operation::Update; });
+  const bool trains =
+      std::any_of(program.instructions.begin(), program.instructions.end(),
+                  [](const Instruction& instruction) { return is_update(instruction.operation); });
   std::vector<std::vector<int>> pieces_of;
   if (sharded && trains) pieces_of = place_pieces(program, place.data);
   for (Piece& piece : program.pieces) {
@@ -113,7 +113,7 @@ void place_shards(Program& program, const ModelGraph& graph, const Coordinates& 
           arguments.pieces.push_back(static_cast<int>(id));
       }
     }
-    if (instruction.operation == Operation::Update && sharded)
+    if (is_update(instruction.operation) && sharded)
       arguments.pieces = pieces_of[index(instruction.node_index)];
   }
 }

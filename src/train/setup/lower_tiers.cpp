@@ -12,7 +12,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/key_limits.hpp"
-#include "exec/disk_room.hpp"
+#include "exec/tier_room.hpp"
 #include "plan/offload/memory_ways.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/workspace_buffer.hpp"
@@ -153,10 +153,11 @@ std::unique_ptr<device::DiskTier> make_disk_tier(const Setup& setup, const plan:
   auto disk = std::make_unique<device::DiskTier>(device::DiskTierSettings{
       .folder = setup.config.memory.disk,
       .limit_bytes = peak,
-      .file_bytes = exec::disk_file_bytes(program, peak),
+      .file_bytes = exec::tier_room(program, Tier::Disk, peak),
       .staging = {Tier::Host, static_cast<std::byte*>(staging.data_ptr()), staging.numel()}});
-  exec::make_buffers_on_disk(state, setup.model, program,
-                             static_cast<std::uint64_t>(setup.config.train.seed), *disk);
+  exec::make_buffers_below(state, setup.model, program,
+                           static_cast<std::uint64_t>(setup.config.train.seed),
+                           {nullptr, disk.get()});
   return disk;
 }
 

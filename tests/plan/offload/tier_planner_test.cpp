@@ -114,8 +114,10 @@ TEST(TierPlanner, WithoutTiersOrNeedIsPlanStage) {
 TEST(TierPlanner, TheSmallestBudgetIsOneAndLessIsRefused) {
   int below = 0;
   int limited = 0;
-  for (unsigned seed = 0; seed < 6; ++seed) {
-    SCOPED_TRACE(seed);
+  for (unsigned number = 0; number < 12; ++number) {
+    const unsigned seed = number % 6;
+    const Tier tier = number < 6 ? Tier::Disk : Tier::Host;
+    SCOPED_TRACE(std::string(to_string(tier)) + " " + std::to_string(seed));
     const ModelGraph graph =
         seed % 3 != 2 ? chain(3 + static_cast<int>(seed), 2) : random_graph(seed);
     const StepShape step = step_shape(1 + static_cast<int>(seed) % 2, 1, 0);
@@ -124,7 +126,7 @@ TEST(TierPlanner, TheSmallestBudgetIsOneAndLessIsRefused) {
     for (const std::int64_t room : {0, 1 << 12, 1 << 15, 1 << 30}) {
       SCOPED_TRACE(room);
       TierWish wish;
-      wish.below.tiers = {{Tier::Disk, {{{0, 1e6}, {0, 1e6}}, room, 4096}}};
+      wish.below.tiers = {{tier, {{{0, 1e6}, {0, 1e6}}, room, 4096}}};
       wish.below.least_bytes = wish.below.least_state_bytes = 0;
       const TierFloor floor = find_tier_floor(graph, step, lean, wish.below, nullptr);
       EXPECT_LE(floor.bytes, with_more);
@@ -138,8 +140,8 @@ TEST(TierPlanner, TheSmallestBudgetIsOneAndLessIsRefused) {
       wish.stage.budget_bytes = floor.bytes;
       const StagePlan plan = plan_stage_on_tiers(graph, step, wish);
       EXPECT_LE(plan.prediction.peak_bytes, floor.bytes);
-      EXPECT_LE(plan.prediction.of(Tier::Disk).peak_bytes, room);
-      EXPECT_EQ(plan.prediction.of(Tier::Disk).peak_bytes % 4096, 0);
+      EXPECT_LE(plan.prediction.of(tier).peak_bytes, room);
+      EXPECT_EQ(plan.prediction.of(tier).peak_bytes % 4096, 0);
       EXPECT_NO_THROW(prove(plan.program, graph));
       wish.stage.budget_bytes = floor.bytes - 1;
       try {
@@ -151,8 +153,35 @@ TEST(TierPlanner, TheSmallestBudgetIsOneAndLessIsRefused) {
     }
     below += with_more < lean.bytes;
   }
-  EXPECT_EQ(below, 6);
-  EXPECT_GT(limited, 6);
+  EXPECT_EQ(below, 12);
+  EXPECT_GT(limited, 12);
+}
+
+// A host with room for little beside a disk with room for all.
+TEST(TierPlanner, EachOfTwoTiersIsWithinItsBudget) {
+  int both = 0;
+  for (unsigned seed = 0; seed < 6; ++seed) {
+    const ModelGraph graph =
+        seed % 3 != 2 ? chain(3 + static_cast<int>(seed), 2) : random_graph(seed);
+    const StepShape step = step_shape(1 + static_cast<int>(seed) % 2, 1, 0);
+    const LeanPlans lean = find_lean_plans(graph, step, "auto");
+    for (const std::int64_t room : {0, 1 << 13, 1 << 15, 1 << 30}) {
+      SCOPED_TRACE(std::to_string(seed) + ", room " + std::to_string(room));
+      TierWish wish;
+      wish.below.tiers = {{Tier::Host, {{{0, 1e7}, {0, 1e7}}, room, 4096}},
+                          {Tier::Disk, {{{0, 1e6}, {0, 1e6}}, 1 << 30, 4096}}};
+      wish.below.least_bytes = wish.below.least_state_bytes = 0;
+      wish.stage.lean = &lean;
+      wish.stage.budget_bytes = find_tier_floor(graph, step, lean, wish.below, nullptr).bytes;
+      const StagePlan plan = plan_stage_on_tiers(graph, step, wish);
+      EXPECT_LE(plan.prediction.peak_bytes, wish.stage.budget_bytes);
+      EXPECT_LE(plan.prediction.of(Tier::Host).peak_bytes, room);
+      EXPECT_NO_THROW(prove(plan.program, graph));
+      both += plan.prediction.of(Tier::Host).peak_bytes > 0 &&
+              plan.prediction.of(Tier::Disk).peak_bytes > 0;
+    }
+  }
+  EXPECT_GT(both, 0);
 }
 
 }  // namespace

@@ -149,6 +149,9 @@ IssuedBuffers InterpretedRank::issue() {
       buffers.source = slot(arguments.inputs.at(0));
       buffers.target = adds_to(arguments.output) ? slot(arguments.output) : make(arguments.output);
       break;
+    case Operation::UpdateHost:
+      buffers.update = issued_update();
+      break;
     case Operation::AllGather:
       if (arguments.output != arguments.inputs.at(0)) {
         buffers.shard = slot(arguments.inputs[0]);
@@ -315,22 +318,65 @@ void InterpretedRank::update() {
   const Hash norm = whole(arguments.inputs.at(0));
   for (const int id : arguments.pieces) {
     const Piece& piece = program_.pieces.at(at(id));
-    const Hash* const gradient = part(piece.gradient);
-    Hash* const trained = part(piece.trained);
-    Hash* const copy = piece.compute_copy.buffer >= 0 ? part(piece.compute_copy) : nullptr;
-    std::vector<Hash*> states;
-    for (const Range& range : piece.states) states.push_back(part(range));
-    for (std::int64_t e = 0; e < piece.gradient.elements; ++e) {
-      const Hash step = mix(gradient[e], norm);
-      Hash next = mix(step, trained[e]);
-      for (std::size_t k = 0; k < states.size(); ++k) {
-        states[k][e] = mix(mix(step, states[k][e]), static_cast<int>(k));
-        next = mix(next, states[k][e]);
-      }
-      trained[e] = next;
-      if (copy != nullptr) copy[e] = mix(next, 2);
-    }
+    update_piece(piece, part(piece.gradient), norm,
+                 [&](const Range& range) { return part(range); });
   }
+}
+
+void InterpretedRank::update_piece(const Piece& piece, const Hash* gradient, Hash norm,
+                                   const std::function<Hash*(const Range& range)>& part) {
+  Hash* const trained = part(piece.trained);
+  Hash* const copy = piece.compute_copy.buffer >= 0 ? part(piece.compute_copy) : nullptr;
+  std::vector<Hash*> states;
+  for (const Range& range : piece.states) states.push_back(part(range));
+  for (std::int64_t e = 0; e < piece.gradient.elements; ++e) {
+    const Hash step = mix(gradient[e], norm);
+    Hash next = mix(step, trained[e]);
+    for (std::size_t k = 0; k < states.size(); ++k) {
+      states[k][e] = mix(mix(step, states[k][e]), static_cast<int>(k));
+      next = mix(next, states[k][e]);
+    }
+    trained[e] = next;
+    if (copy != nullptr) copy[e] = mix(next, 2);
+  }
+}
+
+std::shared_ptr<IssuedUpdate> InterpretedRank::issued_update() {
+  const Instruction& now = instruction();
+  std::map<int, std::weak_ptr<Contents>> found;
+  found[now.arguments.inputs.at(0)] = slot(now.arguments.inputs[0]);
+  for (const StandIn& one : now.arguments.stand_ins) {
+    if (!slots_.at(at(one.on_host))) make(one.on_host);
+    found[one.on_host] = slot(one.on_host);
+  }
+  std::vector<Piece> pieces;
+  for (const int id : now.arguments.pieces) pieces.push_back(piece_of(program_, now, id));
+  const auto part = [found, where = where()](const Range& range) -> Hash* {
+    const auto there = found.find(range.buffer);
+    if (there == found.end()) throw Impossible(where + " updates what it does not name");
+    const Storage storage = there->second.lock();
+    if (!storage) throw Impossible(where + " uses what was given back");
+    const auto size = static_cast<std::int64_t>(storage->size());
+    if (range.offset < 0 || range.elements < 0 || range.offset > size - range.elements)
+      throw Impossible(where + " uses elements that are not there");
+    return storage->data() + range.offset;
+  };
+  const auto gradients = std::make_shared<std::vector<Contents>>();
+  const auto norm = std::make_shared<Hash>();
+  return std::make_shared<IssuedUpdate>(
+      IssuedUpdate{[=, input = now.arguments.inputs[0]] {
+                     const Storage storage = found.at(input).lock();
+                     if (!storage) throw Impossible("a norm that was given back");
+                     *norm = digest(*storage);
+                     for (const Piece& piece : pieces) {
+                       const Hash* const first = part(piece.gradient);
+                       gradients->emplace_back(first, first + piece.gradient.elements);
+                     }
+                   },
+                   [=] {
+                     for (std::size_t k = 0; k < pieces.size(); ++k)
+                       update_piece(pieces[k], (*gradients)[k].data(), *norm, part);
+                   }});
 }
 
 }  // namespace garonne::plan::test

@@ -1,7 +1,9 @@
 // What one rank of the interpreter computes, and its memory.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -20,7 +22,15 @@ class Impossible : public std::runtime_error {
 };
 
 // Where an asynchronous instruction has its data, what it makes and its staging.
+// An update on another lane, of the memory that it found when it was issued: it reads gradients and
+// the norm first, and changes the rest later.
+struct IssuedUpdate {
+  std::function<void()> read;
+  std::function<void()> write;
+};
+
 struct IssuedBuffers {
+  std::shared_ptr<IssuedUpdate> update;
   Storage source;
   Storage target;
   Storage staging;
@@ -70,12 +80,16 @@ class InterpretedRank {
   void keep_shard();
   void sum_squares();
   void update();
+  std::shared_ptr<IssuedUpdate> issued_update();
+  // `part`: a range's first element.
+  static void update_piece(const Piece& piece, const Hash* gradient, Hash norm,
+                           const std::function<Hash*(const Range& range)>& part);
 
   const ModelGraph& graph_;
   const Program& program_;
   int next_ = 0;
   int made_ = 0;
-  std::vector<Storage> slots_;    // by buffer
+  std::vector<Storage> slots_;                   // by buffer
   std::multimap<std::string, Storage> lasting_;  // of the state, whatever becomes of its names
   Hash reported_ = 11;
 };

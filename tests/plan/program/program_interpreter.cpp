@@ -31,7 +31,8 @@ struct Action {
   std::weak_ptr<Contents> source;
   std::weak_ptr<Contents> target;
   std::weak_ptr<Contents> staging;
-  std::weak_ptr<Contents> shard;  // that goes into the source first
+  std::shared_ptr<IssuedUpdate> update;  // in place of them
+  std::weak_ptr<Contents> shard;         // that goes into the source first
   bool has_shard = false;
   bool read = false;
   bool done = false;
@@ -161,7 +162,8 @@ class Interpreter {
       }
       if (!actions_[found->second].done) return false;
       action_of_[number].erase(found);
-    } else if (instruction.channel || is_copy(instruction.operation)) {
+    } else if (instruction.channel || is_copy(instruction.operation) ||
+               instruction.operation == Operation::UpdateHost) {
       issue(number);
     } else {
       rank.compute();
@@ -214,6 +216,7 @@ class Interpreter {
     }
     // The buffers that it makes are there from its issue on.
     const IssuedBuffers buffers = rank.issue();
+    action.update = buffers.update;
     action.source = buffers.source;
     action.target = buffers.target;
     action.staging = buffers.staging;
@@ -266,6 +269,12 @@ class Interpreter {
     const bool stages = instruction.arguments.staging >= 0 &&
                         ranks_[at(action.rank)].bytes(instruction.arguments.staging) > 0;
     const Hash mark = mix(Hash{5}, static_cast<int>(a));
+    if (action.update) {
+      action.done = action.read;
+      action.read ? action.update->write() : action.update->read();
+      action.read = true;
+      return;
+    }
     if (!action.read) {
       action.read = true;
       if (instruction.operation == Operation::Receive) return;

@@ -200,6 +200,7 @@ bool swap_buffers(Instruction& instruction, int a, int b) {
   for (auto& target : arguments.parameter_gradients) swap(target.range.buffer);
   for (auto& range : arguments.zeroed) swap(range.buffer);
   swap(arguments.part.buffer);
+  for (auto& one : arguments.stand_ins) swap(one.on_host);
   swap(arguments.staging);
   return changed;
 }

@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "plan/offload/gradient_offload.hpp"
+#include "plan/offload/host_update.hpp"
 #include "plan/offload/paging.hpp"
 #include "plan/offload/random_offloads.hpp"
 #include "plan/offload/state_offload.hpp"
@@ -153,7 +154,13 @@ std::optional<Step> random_step(unsigned seed) {
         std::vector<StateGroup> groups = state_groups(program, 0);
         groups.resize((groups.size() + 1) / 2);
         const std::int64_t budget = replay(program).peak_bytes;
-        program = with_states_below(program, groups, Tier::Disk, {}, budget).value();
+        if (seed % 8 >= 6) {
+          program = with_updates_on_host(
+              std::move(program), groups, {}, 1e9,
+              seed % 16 >= 8 ? GradientCopies::WhenComplete : GradientCopies::AtTheEnd);
+        } else {
+          program = with_states_below(program, groups, Tier::Disk, {}, budget).value();
+        }
       }
       if (seed % 3 != 0) program = with_pages_below(std::move(program), random);
       for (int rank = 0; rank < static_cast<int>(step.programs.size()); ++rank) {

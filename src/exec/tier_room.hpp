@@ -1,0 +1,16 @@
+// The room that a Program needs on a tier below the device.
+#pragma once
+
+#include <cstdint>
+
+#include "base/device.hpp"
+#include "plan/program/program.hpp"
+
+namespace garonne::exec {
+
+// How far the blocks reach that an execution of the Program asks for on the tier, one step after
+// the other, of device::tier_places(`limit_bytes`); 0 where nothing is there. The limit is the peak
+// there or more.
+std::int64_t tier_room(const plan::Program& program, Tier tier, std::int64_t limit_bytes);
+
+}  // namespace garonne::exec

@@ -1,0 +1,73 @@
+// Of the check of roles: updates, on the device and on the host.
+#include <fmt/format.h>
+
+#include <set>
+#include <string>
+
+#include "plan/program/replay_roles.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
+}  // namespace
+
+// What stands in for something is as large, and on the host.
+void RoleCheck::check_update_on_host() {
+  expect_role(instruction_->lane == Lane::HostCompute && !instruction_->channel,
+              fmt::format("is on the lane {}", to_string(instruction_->lane)));
+  std::set<int> seen;
+  for (const StandIn& one : instruction_->arguments.stand_ins) {
+    name(one.buffer);
+    known(one.on_host, "stand-in");
+    expect_role(reads(one.on_host) || writes(one.on_host),
+                "does not use " + name(one.on_host) + ", which stands in for something");
+    const Buffer& device = program_.buffers[index(one.buffer)];
+    const Buffer& host = program_.buffers[index(one.on_host)];
+    expect_role(seen.insert(one.buffer).second && seen.insert(one.on_host).second,
+                "has two stand-ins for one buffer");
+    expect_role(device.tier == Tier::Device && host.tier == Tier::Host &&
+                    device.kind == host.kind && device.elements == host.elements &&
+                    device.element_bytes == host.element_bytes &&
+                    host.name == fmt::format("{}@{}", device.name, to_string(host.tier)),
+                fmt::format("{} on the tier {} cannot stand in for {} on the tier {}", host.name,
+                            to_string(host.tier), device.name, to_string(device.tier)));
+  }
+  for (const auto& ids : {instruction_->reads, instruction_->writes}) {
+    for (const int id : ids) {
+      expect_role(program_.buffers[index(id)].tier == Tier::Host,
+                  "uses " + name(id) + ", which is not on the host");
+    }
+  }
+}
+
+void RoleCheck::update_piece(int number) {
+  ++updated_[index(number)];
+  const Piece& own = program_.pieces[index(number)];
+  const Piece piece = piece_of(program_, *instruction_, number);
+  const auto trained = [&](const Range& range, const char* role) {
+    read_range(range, role);
+    written_range(range, role);
+    const std::string wrong = trained_.update(range.buffer, number);
+    if (!wrong.empty()) fail(wrong);
+  };
+  // Both are of the same ranks.
+  expect_role(reduced_.contains(piece.gradient.buffer) == reduced_.contains(own.gradient.buffer),
+              "takes a gradient of other ranks for that of " + name(own.gradient.buffer));
+  trained(piece.trained, "trained");
+  for (const Range& state : piece.states) trained(state, "state");
+  if (piece.compute_copy.buffer < 0) return;
+  if (instruction_->operation == Operation::Update || reads(piece.compute_copy.buffer))
+    return trained(piece.compute_copy, "compute copy");
+  // Made anew, it is of this piece alone: nothing is beside it.
+  written_range(piece.compute_copy, "compute copy");
+  const Buffer& copy = program_.buffers[index(piece.compute_copy.buffer)];
+  expect_role(piece.compute_copy.offset == 0 && piece.compute_copy.elements == copy.elements,
+              "makes " + copy.name + " of less than all of it");
+  trained_.remake(piece.compute_copy.buffer, own.compute_copy.buffer, number);
+}
+
+}  // namespace garonne::plan
