@@ -184,12 +184,12 @@ ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, cons
       config, target.facts, target.threads, 0,
       cluster ? train::device_facts(config, *cluster) : train::device_facts(config));
   if (!cluster) setup.ranks_on_node = static_cast<int>(target.ranks_on_node);
-  train::use_disk_here(setup);
   const bool measured = cluster ? train::apply_cluster(*cluster, target.costs, setup)
                                 : train::apply_costs(target.costs, setup);
   const std::int64_t budget =
       cluster ? budget_of(config, *cluster)
               : train::resolve_budget(config, static_cast<int>(ranks_of(config)));
+  train::use_lower_tiers_here(setup, cluster ? std::nullopt : std::optional(budget));
   const train::GridPlan plan = train::plan_grid(setup, budget, cluster ? &*cluster : nullptr);
   if (!options.program_directory.empty()) write_programs(plan, options.program_directory);
   write_problems(plan.stages[plan.largest].setup, options);

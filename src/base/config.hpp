@@ -78,6 +78,7 @@ struct RunConfig {
   struct Memory {
     std::int64_t budget = automatic_budget;
     std::string plan = "auto";
+    std::int64_t host_budget = 0;
     std::string disk;
     std::int64_t disk_budget = automatic_budget;
     std::vector<std::string> allow;  // empty: auto
@@ -128,7 +129,7 @@ struct RunConfig {
     std::int64_t timeout = 600;
   } run;
 
-  // memory.budget = "auto", memory.disk_budget = "auto"
+  // "auto" of memory.budget, memory.host_budget and memory.disk_budget.
   static constexpr std::int64_t automatic_budget = -1;
 };
 

@@ -210,6 +210,10 @@ std::vector<KeySpec> grid_and_memory_keys(RegisteredKeys& registered_key) {
           "group, Slurm's limits and ulimit, shared by its ranks"),
       registered_key("memory.plan", GARONNE_MEMBER(memory, plan),
                      "auto = the fastest that fits; or one policy or solver"),
+      bytes_key("memory.host_budget", GARONNE_MEMBER(memory, host_budget), true,
+                "hard limit for each rank on memory of the host beside that of a device, for what "
+                "the device does not use for a while; auto = half of what is free, shared by the "
+                "ranks of the node; 0 = none"),
       text_key("memory.disk", GARONNE_MEMBER(memory, disk), {},
                "folder on a disk of the node, for what a rank does not use for a while: a file "
                "without a name, past the page cache; none = all stays in memory"),

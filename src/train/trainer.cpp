@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -156,12 +157,12 @@ class Trainer {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<exec::DeviceTier> tier_;
   exec::ModelState state_;
-  std::unique_ptr<device::DiskTier> disk_;  // where the Program has buffers there
+  LowerMemory below_;  // where the Program has buffers there
   exec::Machine machine_;
   std::shared_ptr<data::Reader> reader_;
   std::int64_t validation_micro_batches_ = 0;
   std::int64_t peak_bytes_ = 0;
-  std::int64_t peak_on_disk_ = 0;
+  std::map<Tier, std::int64_t> peaks_below_;
   std::int64_t largest_planned_peak_ = 0;  // of all ranks
   std::optional<StepMetrics> unwritten_;   // of a step that is finished
   std::int64_t running_step_ = 0;
@@ -207,7 +208,7 @@ void Trainer::prepare() {
     whole_ = make_setup(config_, workload_->facts(), threads_, session_.rank());
     whole_.ranks_on_node = session_.ranks_on_node();
   });
-  agree_on_disk_budget(whole_, session_);
+  agree_on_lower_budgets(whole_, budget_, session_);
   session_.agree([&] {
     setup_ = setup_of_stage(whole_, whole_.grid.coordinates_of(session_.rank()).pipeline);
   });
@@ -320,7 +321,7 @@ void Trainer::make_state() {
                                  static_cast<std::uint64_t>(config_.train.seed), program_,
                                  device_->staging());
   }
-  session_.agree([&] { disk_ = make_disk_tier(setup_, program_, state_); });
+  session_.agree([&] { below_ = make_lower_tiers(setup_, program_, *device_, state_); });
   session_.agree([&] {
     if (start_.checkpoint.empty()) {
       load_initial();
@@ -377,7 +378,8 @@ void Trainer::make_state() {
               .staging = device_->staging(),
               .captures = device_->captures(),
               .step_numbers = device_->step_numbers(),
-              .disk = disk_.get(),
+              .host = below_.host_memory(),
+              .disk = below_.disk.get(),
               .state = &state_,
               .products = &products_,
               .optimizer = optimizer_.get(),
@@ -466,12 +468,19 @@ void Trainer::say_note() {
 }
 
 void Trainer::say_summary() {
-  const std::vector<std::int64_t> values = session_.all_gather(std::vector<std::int64_t>{
-      std::max(program_.peak_bytes, choice_.evaluation.peak_bytes), peak_bytes_,
-      choice_.prediction.of(Tier::Disk).peak_bytes, peak_on_disk_});
+  const std::vector<std::int64_t> device = session_.all_gather(std::vector<std::int64_t>{
+      std::max(program_.peak_bytes, choice_.evaluation.peak_bytes), peak_bytes_});
   std::vector<PeakBytes> peaks;
-  for (std::size_t i = 0; i < values.size(); i += 4)
-    peaks.push_back({values[i], values[i + 1], values[i + 2], values[i + 3]});
+  for (std::size_t i = 0; i < device.size(); i += 2)
+    peaks.push_back({device[i], device[i + 1], {}});
+  for (const Tier tier : {Tier::Host, Tier::Disk}) {
+    const std::vector<std::int64_t> below = session_.all_gather(
+        std::vector<std::int64_t>{choice_.prediction.of(tier).peak_bytes, peaks_below_[tier]});
+    for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+      if (below[2 * rank] > 0)
+        peaks[rank].below.push_back({tier, below[2 * rank], below[2 * rank + 1]});
+    }
+  }
   const auto median = step_seconds_.begin() + static_cast<std::ptrdiff_t>(step_seconds_.size() / 2);
   std::nth_element(step_seconds_.begin(), median, step_seconds_.end());
   say(summary_text(peaks, budget_, program_, *median, outputs_));
@@ -528,7 +537,7 @@ void Trainer::begin() {
     watched.save = [this](std::int64_t step, FileMeeting& meeting) {
       saver_->save_apart(step, unwritten_, meeting);
     };
-    if (disk_) watched.save_uses = {disk_->descriptor()};
+    if (below_.disk) watched.save_uses = {below_.disk->descriptor()};
   }
   stop_->begin_training(std::move(watched));
   if (first_rank_) bar_ = std::make_unique<Progress>("train", config_.train.steps);
@@ -554,8 +563,9 @@ bool Trainer::train_step(std::int64_t step) {
     saver_->save_other(options_.gradients_directory, capture_->gradients(), step);
   }
   peak_bytes_ = std::max(peak_bytes_, outputs_.peak_bytes);
-  for (const std::int64_t bytes : outputs_.live_bytes_below[Tier::Disk])
-    peak_on_disk_ = std::max(peak_on_disk_, bytes);
+  for (const auto& [tier, live] : outputs_.live_bytes_below) {
+    for (const std::int64_t bytes : live) peaks_below_[tier] = std::max(peaks_below_[tier], bytes);
+  }
   const bool stop_here = config_.train.stop_after > 0 &&
                          step - start_.step >= config_.train.stop_after &&
                          step < config_.train.steps;
@@ -661,6 +671,7 @@ ExitCode Trainer::run() {
   watch_waits();
   plan();
   session_.agree([&] { device_->pin_recorded(setup_.model, program_); });
+  pin_host_tier(program_, *device_);
   axes_ = std::make_unique<Axes>(setup_, program_, *device_, session_);
   make_state();
   if (first_rank_) {
@@ -668,7 +679,7 @@ ExitCode Trainer::run() {
                     session_.ranks_on_node()}));
   }
   say(describe_memory(setup_, choice_, budget_, session_));
-  say(describe_disk(whole_));
+  say(describe_lower_tiers(whole_));
   if (const std::string sums = axes_->data_sums(); !sums.empty())
     say(fmt::format("sums      {}\n", sums));
   begin();

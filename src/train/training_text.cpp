@@ -40,8 +40,14 @@ std::string copies_text(const plan::Program& program, const CopyTraffic& traffic
                         const exec::StepOutputs& last) {
   double out = 0;
   double in = 0;
-  for (const auto& [lane, seconds] : last.copy_seconds)
+  double updating = 0;
+  for (const auto& [lane, seconds] : last.copy_seconds) {
+    if (lane == Lane::HostCompute) {
+      updating = seconds;
+      continue;
+    }
     (lane == Lane::CopyOut || lane == Lane::DiskWrite ? out : in) += seconds;
+  }
   const auto rate = [](std::int64_t bytes, double seconds) {
     return seconds > 0 ? static_cast<double>(bytes) / 1e9 / seconds : 0;
   };
@@ -53,9 +59,11 @@ std::string copies_text(const plan::Program& program, const CopyTraffic& traffic
       rate(traffic.out_bytes, traffic.out_seconds), format_bytes(traffic.in_bytes),
       rate(traffic.in_bytes, in), rate(traffic.in_bytes, traffic.in_seconds),
       1e3 * waited_for_copies(program, last.measurements));
+  if (updating > 0) text += fmt::format("  updates   {:.1f} ms on the host\n", 1e3 * updating);
   // A disk has its moments; below that, plans are of another one.
   constexpr double slow = 1.5;
-  if (out > slow * traffic.out_seconds || in > slow * traffic.in_seconds) {
+  const bool on_disk = last.copy_seconds.contains(Lane::DiskWrite);
+  if (on_disk && (out > slow * traffic.out_seconds || in > slow * traffic.in_seconds)) {
     text +=
         "  the disk is slower than it was measured: other programs use it, or it is worn or hot; "
         "`garonne profile\n  CONFIG --again` measures it once more\n";
@@ -132,14 +140,15 @@ std::string summary_text(const std::vector<PeakBytes>& peaks, std::int64_t budge
   const double planned_seconds = program.seconds;
   std::string text = "plan beside measurement\n";
   for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-    const auto& [planned, measured, planned_on_disk, measured_on_disk] = peaks[rank];
+    const auto& [planned, measured, below] = peaks[rank];
     text += fmt::format(
         "  rank {:<4} peak planned {:>14} B  measured {:>14} B  ({:6.2f} %)  budget {} B\n", rank,
         planned, measured, 100.0 * static_cast<double>(measured) / static_cast<double>(planned),
         budget_bytes);
-    if (planned_on_disk == 0) continue;
-    text += fmt::format("  rank {:<4} disk planned {:>14} B  measured {:>14} B\n", rank,
-                        planned_on_disk, measured_on_disk);
+    for (const PeakBytes::Below& one : below) {
+      text += fmt::format("  rank {:<4} {} planned {:>14} B  measured {:>14} B\n", rank,
+                          to_string(one.tier), one.planned, one.measured);
+    }
   }
   double computed = 0;
   for (const auto& measurement : last.measurements) computed += measurement.seconds;

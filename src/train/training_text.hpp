@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/device.hpp"
 #include "exec/executor.hpp"
 #include "nn/gemm/product.hpp"
 #include "plan/program/program.hpp"
@@ -46,10 +47,14 @@ std::string end_text(const RunConfig& config, std::int64_t step, double seconds,
 
 // The largest bytes of one rank over a whole run, validation included.
 struct PeakBytes {
+  struct Below {
+    Tier tier = Tier::Host;
+    std::int64_t planned = 0;
+    std::int64_t measured = 0;
+  };
   std::int64_t planned = 0;
   std::int64_t measured = 0;
-  std::int64_t planned_on_disk = 0;
-  std::int64_t measured_on_disk = 0;
+  std::vector<Below> below;  // tiers in which the Program has something
 };
 
 // Some lines; `peaks` by rank, `program` of this one, `last` and `median_seconds` of the steps of

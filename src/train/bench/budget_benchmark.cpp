@@ -65,6 +65,7 @@ Contender make_contender(const MadeUpRun& run, const Entrant& entrant, double sh
     contender.row.plan = choice.program.name;
     contender.row.planned_peak_bytes = choice.program.peak_bytes;
     contender.row.planned_seconds = choice.program.seconds;
+    contender.row.host_bytes = choice.prediction.of(Tier::Host).peak_bytes;
     contender.row.disk_bytes = choice.prediction.of(Tier::Disk).peak_bytes;
     contender.row.copied_out_bytes = copy_traffic(choice.program).out_bytes;
     contender.trainer = std::make_unique<MadeUpTrainer>(run, choice, budget);
@@ -90,11 +91,18 @@ std::vector<BudgetRow> run_budget_benchmark(const RunConfig& config, const Budge
                       "has stages with budgets of their own; plans are compared on one stage: set "
                       "--grid.pipeline 1");
   });
-  const MadeUpRun run(config, session);
+  session.agree([&] {
+    if (options.link == 0 || device_kind(config) == DeviceKind::Emulated) return;
+    throw ConfigError("--link", std::to_string(options.link),
+                      "slows copies of an emulated device: set --run.device emulated and "
+                      "--memory.host_budget");
+  });
+  const MadeUpRun run(config, session, options.link);
   session.agree([&] {
     if (!options.offloads || !run.setup().below.empty()) return;
     throw ConfigError("memory.disk", config.memory.disk,
-                      "gives nothing to move to: set it to a folder on a disk, and leave "
+                      "gives nothing to move to: set it to a folder on a disk, or beside an "
+                      "emulated device memory.host_budget to bytes, and leave "
                       "memory.allow at \"auto\"");
   });
   std::vector<Contender> contenders;

@@ -25,7 +25,8 @@ struct BudgetRow {
   double planned_added = 0;     // of the planned time of keep-all
   double planning_seconds = 0;  // what the planner took
   // Where there are tiers below the device.
-  std::int64_t disk_bytes = 0;        // the most at once, as planned and measured
+  std::int64_t host_bytes = 0;        // the most at once, as planned and measured
+  std::int64_t disk_bytes = 0;        // the same
   std::int64_t copied_out_bytes = 0;  // in a step, and as many back
   double copy_seconds = 0;            // of all lanes, in the last step
   double waited_seconds = 0;          // by Compute, in the last step
@@ -38,6 +39,9 @@ struct BudgetOptions {
   // In place of policies: the best that only runs again, the best that only moves, and the best of
   // both.
   bool offloads = false;
+  // Of copies between an emulated device and its host, bytes a second each way; 0: as fast as they
+  // are.
+  double link = 0;
 };
 
 // Rows: keep-all first, then by share "auto" and the policies, or "recompute", "offload" and

@@ -37,9 +37,10 @@ exec::HostBatch made_up_batch(const Setup& setup, std::uint64_t number) {
 
 }  // namespace
 
-MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_(session) {
+MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session, double link_bytes_per_second)
+    : session_(session) {
   const int threads = agree_on_run(config, session);
-  device_ = std::make_unique<RunDevice>(config, session);
+  device_ = std::make_unique<RunDevice>(config, session, link_bytes_per_second);
   budget_bytes_ = device_->budget_bytes(config, session);
   session.agree([&] { check_grid(config, session.size()); });
   const DataFacts facts = workload_kind(config.model.kind).made_up_facts(config, session);
@@ -52,7 +53,9 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_
     whole = make_setup(without_validation, facts, threads, rank());
     whole.ranks_on_node = session.ranks_on_node();
   });
-  agree_on_disk_budget(whole, session);
+  const double rate = link_bytes_per_second;
+  if (rate > 0) set_copy_rates({0, rate, rate, rate, rate}, whole, 1);
+  agree_on_lower_budgets(whole, budget_bytes_, session);
   session.agree([&] {
     stage = whole.grid.coordinates_of(rank()).pipeline;
     if (plans_for_its_stage(whole.grid, rank())) {
@@ -66,8 +69,9 @@ MadeUpRun::MadeUpRun(const RunConfig& config, dist::Session& session) : session_
   apply_costs(costs_, whole);
   choice_ = choose_together(whole, stage, floor, budget_bytes_, setup_, session);
   products_ = nn::Products::from_json(costs_.products);
-  const plan::Program program = program_of_rank(setup_, choice_.program, rank());
+  const plan::Program program = program_of_rank(setup_, choice_.program, this->rank());
   session.agree([&] { device_->pin_recorded(setup_.model, program); });
+  pin_host_tier(program, *device_);
   axes_ = std::make_unique<Axes>(setup_, program, *device_, session);
   optimizer_ = optim::make_optimizer(config);
 }
@@ -83,7 +87,7 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
                                  static_cast<std::uint64_t>(setup.config.train.seed), program_,
                                  device.staging());
   }
-  disk_ = make_disk_tier(setup, program_, state_);
+  below_ = make_lower_tiers(setup, program_, device, state_);
   {
     const exec::DeviceScope scope(*tier_);
     exec::gather_parameters(state_, run.axes().data());
@@ -94,7 +98,8 @@ MadeUpTrainer::MadeUpTrainer(const MadeUpRun& run, const Choice& choice, std::in
                                                              .staging = device.staging(),
                                                              .captures = device.captures(),
                                                              .step_numbers = device.step_numbers(),
-                                                             .disk = disk_.get(),
+                                                             .host = below_.host_memory(),
+                                                             .disk = below_.disk.get(),
                                                              .state = &state_,
                                                              .products = &run.products(),
                                                              .optimizer = run.optimizer(),

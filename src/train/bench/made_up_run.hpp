@@ -6,11 +6,11 @@
 #include <memory>
 
 #include "base/config.hpp"
-#include "device/disk_tier.hpp"
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
 #include "optim/optimizer.hpp"
 #include "train/setup/cluster.hpp"
+#include "train/setup/lower_tiers.hpp"
 #include "train/setup/planning.hpp"
 #include "train/setup/run_device.hpp"
 
@@ -21,7 +21,8 @@ class MadeUpRun {
  public:
   // Collective over all ranks; throws as training does where nothing fits, the grid is wrong or
   // ranks differ. `session` must outlive it.
-  MadeUpRun(const RunConfig& config, dist::Session& session);
+  // `link_bytes_per_second` as RunDevice takes it; plans go by it, too.
+  MadeUpRun(const RunConfig& config, dist::Session& session, double link_bytes_per_second = 0);
 
   // Of this rank's stage.
   const Setup& setup() const { return setup_; }
@@ -65,7 +66,7 @@ class MadeUpTrainer {
   plan::Program program_;
   std::unique_ptr<exec::DeviceTier> tier_;
   exec::ModelState state_;
-  std::unique_ptr<device::DiskTier> disk_;
+  LowerMemory below_;
   std::unique_ptr<exec::Executor> executor_;
 };
 

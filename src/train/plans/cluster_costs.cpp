@@ -32,6 +32,8 @@ bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, S
   whole.step.kernels = {cluster.least_seconds, cluster.issue_seconds};
   whole.ranks_on_node = std::min(cluster.devices_per_node, whole.grid.ranks());
   set_disk_rates(cluster.disk.known() ? cluster.disk : nominal_disk, whole);
+  set_copy_rates(cluster.copies.out > 0 ? cluster.copies : nominal_copies, whole);
+  use_host_of(cluster, whole);
   const bool measured = apply_costs(costs, whole);
   // Of an element: what the update reads and writes.
   plan::StepShape& step = whole.step;

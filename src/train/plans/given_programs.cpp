@@ -105,16 +105,17 @@ void expect_states(const std::string& path, const GivenStage& stage) {
   }
 }
 
-// A run has the memory of the device, the disk where memory.disk says so, and sums, messages and
-// copies beside what computes.
+// A run has the memory of the device, tiers below it where the configuration says so, and sums,
+// messages and copies beside what computes.
 void expect_tiers(const std::string& path, const GivenStage& stage) {
   const plan::Program& program = stage.program;
   const auto& tiers = stage.setup.below.tiers;
   for (const plan::Buffer& buffer : program.buffers) {
     if (buffer.tier == Tier::Device || tiers.contains(buffer.tier)) continue;
-    refuse(path, fmt::format("has {} on the tier {}, and this run has {}", buffer.name,
-                             to_string(buffer.tier),
-                             buffer.tier == Tier::Disk ? "no memory.disk" : "none such"));
+    refuse(path,
+           fmt::format("has {} on the tier {}, and this run has {}", buffer.name,
+                       to_string(buffer.tier),
+                       buffer.tier == Tier::Disk ? "no memory.disk" : "no memory.host_budget"));
   }
   for (const auto& [tier, below] : tiers) {
     const std::int64_t peak = plan::replay(program).of(tier).peak_bytes;
@@ -133,6 +134,7 @@ void expect_tiers(const std::string& path, const GivenStage& stage) {
     const plan::Instruction& instruction = program.instructions[i];
     const Lane lane = instruction.lane;
     if (is_copy(instruction.operation) && lane_of_copy(instruction.operation) == lane) continue;
+    if (instruction.operation == plan::Operation::UpdateHost && lane == Lane::HostCompute) continue;
     if (lane == Lane::Compute || (instruction.channel && instruction.after.empty() &&
                                   (lane == Lane::Collective || lane == Lane::Message)))
       continue;

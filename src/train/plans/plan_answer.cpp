@@ -204,13 +204,13 @@ std::string format_plan(const PlanAnswer& answer) {
   if (plan.minimum_on_device_bytes > 0) {
     for (const auto& [way, bytes] : plan.minimum_bytes_by_way)
       text += fmt::format("with {} alone: {} B ({})\n", way, bytes, format_bytes(bytes));
-    text += fmt::format("without the disk: {} B ({})\n", plan.minimum_on_device_bytes,
-                        format_bytes(plan.minimum_on_device_bytes));
+    text += fmt::format("without {}: {} B ({})\n", name_of_tiers(whole),
+                        plan.minimum_on_device_bytes, format_bytes(plan.minimum_on_device_bytes));
   }
-  text += describe_disk(whole);
+  text += describe_lower_tiers(whole);
   if (choice.least_seconds > 0 && knows_seconds(answer)) {
-    text += fmt::format("bound: no plan of this budget and disk takes less than {:.1f} ms{}\n",
-                        1e3 * choice.least_seconds,
+    text += fmt::format("bound: no plan of this budget and {} takes less than {:.1f} ms{}\n",
+                        name_of_tiers(whole).substr(4), 1e3 * choice.least_seconds,
                         fmt::format("; this one is {:.1f} % above",
                                     100 * (choice.program.seconds / choice.least_seconds - 1)));
   }

@@ -38,13 +38,13 @@ function smallMark(draw, text) {
 const estimated = " The costs of this model were not measured: seconds are estimates by " +
     "operations and bytes, good for comparing plans and not as times.";
 
-// Where plans may use the disk: those that leave it alone, and those that run nothing again.
+// Where plans may move something: those that leave it alone, and those that run nothing again.
 const ways = [
-  ["without the disk", (name) => !name.includes(" + "), "var(--recompute)"],
+  ["nothing moved", (name) => !name.includes(" + "), "var(--recompute)"],
   ["running nothing again", (name) => name.startsWith("keep-all"), "var(--update)"],
 ];
 
-// Plans that use the disk alike have one mark, whatever they run again.
+// Plans that move alike have one mark, whatever they run again.
 function familyOf(name) {
   const moved = name.indexOf(" + ");
   return moved < 0 ? name : `any${name.slice(moved)}`;

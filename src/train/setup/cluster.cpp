@@ -134,7 +134,7 @@ void measure(const Setup& setup, RunDevice& device, plan::CostTable& table) {
 
 // While the processor computes, as it will in training.
 void measure_disk(const Setup& setup, plan::CostTable& table) {
-  if (setup.below.empty()) return;
+  if (!setup.below.tiers.contains(Tier::Disk)) return;
   const std::string& folder = setup.config.memory.disk;
   plan::DiskRates& rates = table.disks[disk_of(folder)];
   if (rates.known()) return;

@@ -35,9 +35,10 @@ void check_ways(const RunConfig& config) {
   for (const std::string& name : config.memory.allow) {
     const plan::MemoryWayRow* const row = plan::memory_way(name);
     expect(row != nullptr, "memory.allow takes names of ways only");
-    if (row->needs_lower_tier && config.memory.disk.empty()) {
+    if (row->needs_lower_tier && config.memory.disk.empty() && config.memory.host_budget == 0) {
       throw ConfigError("memory.allow", name,
-                        "has nowhere to go: set memory.disk to a folder on a disk of the node");
+                        "has nowhere to go: set memory.disk to a folder on a disk of the node, or, "
+                        "for a device with memory of its own, memory.host_budget");
     }
   }
   const std::string& plan = config.memory.plan;
@@ -54,6 +55,45 @@ bool device_of(const fs::path& path, dev_t& device) {
   if (stat(path.c_str(), &facts) != 0) return false;
   device = facts.st_dev;
   return true;
+}
+
+void check_host(const Setup& setup) {
+  const RunConfig& config = setup.config;
+  if (setup.declaration.device.kind == DeviceKind::Cpu) {
+    throw ConfigError(
+        "memory.host_budget",
+        config.memory.host_budget == RunConfig::automatic_budget
+            ? std::string("auto")
+            : format_bytes(config.memory.host_budget),
+        "is memory of the host beside that of a device, and here the processor is the device, "
+        "whose memory is the host's: give it to memory.budget, or set memory.disk");
+  }
+}
+
+void add_host(Setup& setup) {
+  const RunConfig& config = setup.config;
+  plan::LowerTier& host = setup.below.tiers[Tier::Host];
+  host.granularity = device::host_allocation_granularity;
+  host.budget_bytes = config.memory.host_budget == RunConfig::automatic_budget
+                          ? most_key_bytes
+                          : config.memory.host_budget;
+  set_copy_rates(nominal_copies, setup);
+}
+
+void add_disk(Setup& setup) {
+  const RunConfig& config = setup.config;
+  if (setup.declaration.device.is_gpu()) {
+    throw ConfigError("memory.disk", config.memory.disk,
+                      "is for processors so far, and this run is on a GPU: leave it out, and set "
+                      "memory.host_budget");
+  }
+  plan::LowerTier& disk = setup.below.tiers[Tier::Disk];
+  disk.granularity = device::host_allocation_granularity;
+  disk.budget_bytes = config.memory.disk_budget == RunConfig::automatic_budget
+                          ? most_key_bytes
+                          : config.memory.disk_budget;
+  setup.step.workspaces.push_back({staging_name, device::disk_staging_bytes});
+  set_disk_rates(nominal_disk, setup);
 }
 
 }  // namespace
@@ -77,22 +117,16 @@ void add_lower_tiers(Setup& setup) {
   RunConfig& config = setup.config;
   check_ways(config);
   if (!allows(config, plan::MemoryWay::Recompute)) config.memory.plan = widest_plan(config);
-  if (config.memory.disk.empty()) return;
+  if (config.memory.host_budget == 0 && config.memory.disk.empty()) return;
   for (const plan::MemoryWayRow& row : plan::memory_ways()) {
     if (row.needs_lower_tier) setup.below.*plan::switch_of(row.way) = allows(config, row.way);
   }
-  if (plan::ways_of(setup.below).empty()) return;
-  if (setup.declaration.device.is_gpu()) {
-    throw ConfigError("memory.disk", config.memory.disk,
-                      "is for processors so far, and this run is on a GPU; leave it out");
+  const bool moves = !plan::ways_of(setup.below).empty();
+  if (config.memory.host_budget != 0) {
+    check_host(setup);
+    if (moves) add_host(setup);
   }
-  plan::LowerTier& disk = setup.below.tiers[Tier::Disk];
-  disk.granularity = device::host_allocation_granularity;
-  disk.budget_bytes = config.memory.disk_budget == RunConfig::automatic_budget
-                          ? most_key_bytes
-                          : config.memory.disk_budget;
-  setup.step.workspaces.push_back({staging_name, device::disk_staging_bytes});
-  set_disk_rates(nominal_disk, setup);
+  if (!config.memory.disk.empty() && moves) add_disk(setup);
 }
 
 Setup without_lower_tiers(Setup setup) {
@@ -131,51 +165,171 @@ std::int64_t disk_budget(const RunConfig& config, int ranks_on_node) {
                                 ranks_on_node, format_bytes(free), config.memory.disk));
 }
 
-void use_disk_here(Setup& setup) {
-  std::error_code error;
-  if (setup.below.empty() || !fs::is_directory(setup.config.memory.disk, error)) return;
-  setup.below.tiers.at(Tier::Disk).budget_bytes = disk_budget(setup.config, setup.ranks_on_node);
+void set_copy_rates(const plan::CopyRates& device, Setup& setup, double share) {
+  const auto host = setup.below.tiers.find(Tier::Host);
+  if (host == setup.below.tiers.end()) return;
+  setup.copies = device;
+  const auto planned = [&](double alone, double both) { return share * (both > 0 ? both : alone); };
+  host->second.links = {{device.latency_seconds, planned(device.out, device.out_with_in)},
+                        {device.latency_seconds, planned(device.in, device.in_with_out)}};
 }
 
-void agree_on_disk_budget(Setup& setup, dist::Session& session) {
+std::int64_t host_budget(const RunConfig& config, const AvailableMemory& free,
+                         std::int64_t device_bytes) {
+  const std::int64_t left = std::max<std::int64_t>(0, free.bytes - device_bytes);
+  const std::string beside =
+      device_bytes > 0 ? " beside the emulated device, whose memory is the host's," : "";
+  if (config.memory.host_budget == RunConfig::automatic_budget) {
+    constexpr std::int64_t granularity = device::host_allocation_granularity;
+    const std::int64_t half = left / 2 / granularity * granularity;
+    if (half > 0) return half;
+    throw ConfigError("memory.host_budget", "auto",
+                      fmt::format("nothing is free{} by {}; give numbers of bytes to it and to "
+                                  "memory.budget",
+                                  beside, free.source.empty() ? "this system" : free.source));
+  }
+  if (free.source.empty() || config.memory.host_budget <= left) return config.memory.host_budget;
+  throw ConfigError("memory.host_budget", format_bytes(config.memory.host_budget),
+                    fmt::format("is more than the {} that each rank of this node may have{} by {}",
+                                format_bytes(left), beside, free.source));
+}
+
+namespace {
+
+std::int64_t host_budget_here(const Setup& setup, std::int64_t device_bytes, int ranks_on_node) {
+  const bool emulated = setup.declaration.device.kind == DeviceKind::Emulated;
+  return host_budget(setup.config,
+                     available_memory(MemorySources::of_this_process(), ranks_on_node),
+                     emulated ? device_bytes : 0);
+}
+
+}  // namespace
+
+void use_lower_tiers_here(Setup& setup, std::optional<std::int64_t> device_bytes) {
+  std::error_code error;
+  for (auto& [tier, below] : setup.below.tiers) {
+    if (tier == Tier::Host && device_bytes)
+      below.budget_bytes = host_budget_here(setup, *device_bytes, setup.ranks_on_node);
+    if (tier == Tier::Disk && fs::is_directory(setup.config.memory.disk, error))
+      below.budget_bytes = disk_budget(setup.config, setup.ranks_on_node);
+  }
+}
+
+void use_host_of(const plan::Cluster& cluster, Setup& setup) {
+  const auto host = setup.below.tiers.find(Tier::Host);
+  if (host == setup.below.tiers.end()) return;
+  if (cluster.host.bytes_per_second > 0) {
+    host->second.update_bytes_per_second =
+        cluster.host.bytes_per_second / cluster.devices_per_node * planned_share_of_rates;
+  }
+  if (cluster.host.memory_bytes == 0) return;
+  const AvailableMemory each{cluster.host.memory_bytes / cluster.devices_per_node,
+                             "host.memory_bytes of " + cluster.name};
+  host->second.budget_bytes = host_budget(setup.config, each, 0);
+}
+
+void agree_on_lower_budgets(Setup& setup, std::int64_t device_bytes, dist::Session& session) {
   if (setup.below.empty()) return;
-  std::int64_t bytes = 0;
-  session.agree([&] { bytes = disk_budget(setup.config, session.ranks_on_node()); });
-  setup.below.tiers.at(Tier::Disk).budget_bytes =
-      session.all_reduce_min(std::vector<std::int64_t>{bytes})[0];
+  std::vector<std::int64_t> bytes;
+  session.agree([&] {
+    for (const auto& [tier, below] : setup.below.tiers) {
+      bytes.push_back(tier == Tier::Host
+                          ? host_budget_here(setup, device_bytes, session.ranks_on_node())
+                          : disk_budget(setup.config, session.ranks_on_node()));
+    }
+  });
+  bytes = session.all_reduce_min(bytes);
+  std::size_t place = 0;
+  for (auto& [tier, below] : setup.below.tiers) below.budget_bytes = bytes[place++];
+}
+
+namespace {
+
+std::int64_t peak_on(const plan::Program& program, Tier tier) {
+  return plan::replay(program).of(tier).peak_bytes;
+}
+
+std::unique_ptr<device::HostTier> make_host_tier(const plan::Program& program,
+                                                 const RunDevice& device) {
+  const std::int64_t peak = peak_on(program, Tier::Host);
+  if (peak == 0) return nullptr;
+  return std::make_unique<device::HostTier>(
+      device::HostTierSettings{.limit_bytes = peak,
+                               .room_bytes = exec::tier_room(program, Tier::Host, peak),
+                               .memory = device.host_tier(),
+                               .spoils = device.kind() == DeviceKind::Emulated});
 }
 
 std::unique_ptr<device::DiskTier> make_disk_tier(const Setup& setup, const plan::Program& program,
-                                                 exec::ModelState& state) {
-  const std::int64_t peak = plan::replay(program).of(Tier::Disk).peak_bytes;
+                                                 const exec::ModelState& state) {
+  const std::int64_t peak = peak_on(program, Tier::Disk);
   if (peak == 0) return nullptr;
   const at::Tensor& staging = state.buffers.tensor(plan::workspace_buffer(staging_name));
-  auto disk = std::make_unique<device::DiskTier>(device::DiskTierSettings{
+  return std::make_unique<device::DiskTier>(device::DiskTierSettings{
       .folder = setup.config.memory.disk,
       .limit_bytes = peak,
       .file_bytes = exec::tier_room(program, Tier::Disk, peak),
       .staging = {Tier::Host, static_cast<std::byte*>(staging.data_ptr()), staging.numel()}});
-  exec::make_buffers_below(state, setup.model, program,
-                           static_cast<std::uint64_t>(setup.config.train.seed),
-                           {nullptr, disk.get()});
-  return disk;
 }
 
-std::string describe_disk(const Setup& setup) {
-  if (!setup.below.tiers.contains(Tier::Disk)) return "";
-  const plan::LowerTier& disk = setup.below.tiers.at(Tier::Disk);
-  constexpr double gigabyte = 1e9;
-  const std::string limit = disk.budget_bytes == most_key_bytes
-                                ? "what is free there"
-                                : format_bytes(disk.budget_bytes) + " a rank";
+constexpr double gigabyte = 1e9;
+
+std::string limit_text(const plan::LowerTier& tier, const char* what_is_free) {
+  return tier.budget_bytes == most_key_bytes ? std::string(what_is_free)
+                                             : format_bytes(tier.budget_bytes) + " a rank";
+}
+
+std::string describe_host(const Setup& setup, const plan::LowerTier& host) {
+  const bool nobody = setup.copies.out == nominal_copies.out;
+  return fmt::format(
+      "host      {} · {} {:.2f} GB/s out, {:.2f} GB/s in, both at once; plans take {:.0f} % of "
+      "it\n",
+      limit_text(host, "half of what is free there"),
+      nobody ? "nobody measured its copies: taken for" : "copies of",
+      setup.copies.out_with_in / gigabyte, setup.copies.in_with_out / gigabyte,
+      100 * planned_share_of_rates);
+}
+
+std::string describe_disk(const Setup& setup, const plan::LowerTier& disk) {
   return fmt::format(
       "disk      {} · {} · {} {:.2f} GB/s, reads {:.2f} GB/s, both at once; "
       "plans take {:.0f} %{} of it\n",
-      setup.config.memory.disk, limit,
+      setup.config.memory.disk, limit_text(disk, "what is free there"),
       setup.disk == nominal_disk ? "nobody measured it: taken to write"
                                  : "measured while computing: writes",
       setup.disk.write / gigabyte, setup.disk.read / gigabyte, 100 * planned_share_of_rates,
       setup.ranks_on_node > 1 ? fmt::format(", shared by {} ranks,", setup.ranks_on_node) : "");
+}
+
+}  // namespace
+
+void pin_host_tier(const plan::Program& program, RunDevice& device) {
+  device.pin_host_tier(exec::tier_room(program, Tier::Host, peak_on(program, Tier::Host)));
+}
+
+LowerMemory make_lower_tiers(const Setup& setup, const plan::Program& program,
+                             const RunDevice& device, exec::ModelState& state) {
+  LowerMemory memory{make_host_tier(program, device), make_disk_tier(setup, program, state)};
+  if (memory.host || memory.disk) {
+    exec::make_buffers_below(state, setup.model, program,
+                             static_cast<std::uint64_t>(setup.config.train.seed),
+                             {memory.host_memory(), memory.disk.get()});
+  }
+  return memory;
+}
+
+std::string name_of_tiers(const Setup& setup) {
+  std::string text;
+  for (const auto& [tier, below] : setup.below.tiers)
+    text += fmt::format("{}the {}", text.empty() ? "" : " and ", to_string(tier));
+  return text;
+}
+
+std::string describe_lower_tiers(const Setup& setup) {
+  std::string text;
+  for (const auto& [tier, below] : setup.below.tiers)
+    text += tier == Tier::Host ? describe_host(setup, below) : describe_disk(setup, below);
+  return text;
 }
 
 }  // namespace garonne::train

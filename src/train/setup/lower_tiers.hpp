@@ -1,21 +1,28 @@
-// The tiers of memory below the device that the plans of a run may use: memory.disk, and what
-// memory.allow says of it.
+// The tiers of memory below the device that the plans of a run may use: memory.host_budget and
+// memory.disk, and what memory.allow says of them.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "device/disk_tier.hpp"
+#include "device/host_tier.hpp"
 #include "dist/session.hpp"
 #include "exec/model_state.hpp"
 #include "plan/model/cluster.hpp"
+#include "train/setup/available_memory.hpp"
 #include "train/setup/planning.hpp"
+#include "train/setup/run_device.hpp"
 
 namespace garonne::train {
 
 // Of a disk that nobody measured.
 inline constexpr plan::DiskRates nominal_disk{0, 1e-4, 1e9, 1e9, false};
+
+// Of copies between a device and its host that nobody measured.
+inline constexpr plan::CopyRates nominal_copies{1e-5, 4e9, 4e9, 4e9, 4e9};
 
 // Plans go by this share of what was measured, since disks have their moments.
 inline constexpr double planned_share_of_rates = 0.9;
@@ -30,9 +37,9 @@ std::string widest_plan(const RunConfig& config);
 
 // Puts the tiers of the configuration into `setup`, with nominal rates and budgets as they are
 // given, and what a rank keeps in memory for copies there into the step. Where memory.allow leaves
-// out `recompute`, memory.plan becomes keep-all. Throws ConfigError (memory.disk, memory.allow,
-// memory.disk_budget) for ways without their tier, for those that memory.plan contradicts, and for
-// GPUs.
+// out `recompute`, memory.plan becomes keep-all. Throws ConfigError (memory.host_budget,
+// memory.disk, memory.allow, memory.disk_budget) for ways without their tier, for those that
+// memory.plan contradicts, for a host tier where the device is the host, and for disks of GPUs.
 void add_lower_tiers(Setup& setup);
 
 // `setup` as it is where nothing is below the device.
@@ -41,26 +48,56 @@ Setup without_lower_tiers(Setup setup);
 // The disk of a node, shared by `ranks_on_node` of `setup`.
 void set_disk_rates(const plan::DiskRates& node, Setup& setup);
 
+// The copies of a device: of rates in both directions at once, where somebody said them. Plans take
+// `share` of them.
+void set_copy_rates(const plan::CopyRates& device, Setup& setup,
+                    double share = planned_share_of_rates);
+
 // Of each of the ranks on a node, on the disk of memory.disk: what is free there, where the budget
 // is "auto". Throws ConfigError (memory.disk, memory.disk_budget) for a folder that is not there
 // and for less free space than all of them may take.
 std::int64_t disk_budget(const RunConfig& config, int ranks_on_node);
 
-// For who plans: disk_budget() into the tiers where their folder is on this machine, too; elsewhere
-// nobody knows what is free.
-void use_disk_here(Setup& setup);
+// Of each of the ranks on a node, in the memory of the host: where the budget is "auto" half of
+// what `free` is for each. `device_bytes` of it are taken by the tier of an emulated device, whose
+// memory is the host's. Throws ConfigError (memory.host_budget) for more than that.
+std::int64_t host_budget(const RunConfig& config, const AvailableMemory& free,
+                         std::int64_t device_bytes);
+
+// For who plans: the budgets of the tiers where they are on this machine, too; elsewhere nobody
+// knows what is free. `device_bytes`: memory.budget; nothing where it is of other nodes' hosts.
+void use_lower_tiers_here(Setup& setup, std::optional<std::int64_t> device_bytes);
+
+// What a cluster file says of the host of a node, shared by its devices: its memory, and how fast
+// that is for updates there. Throws as host_budget() does.
+void use_host_of(const plan::Cluster& cluster, Setup& setup);
 
 // The least that any rank finds, into the tiers of `setup`; nothing where there are none.
 // Collective over all ranks.
-void agree_on_disk_budget(Setup& setup, dist::Session& session);
+void agree_on_lower_budgets(Setup& setup, std::int64_t device_bytes, dist::Session& session);
 
-// The disk of a rank that runs `program`, as large as that needs it, with what lasts there; null
-// where it has nothing there. The rank's state, which is of this Program, has the memory for
-// copies, and outlives it but for what is on the disk. IoError.
-std::unique_ptr<device::DiskTier> make_disk_tier(const Setup& setup, const plan::Program& program,
-                                                 exec::ModelState& state);
+// Memory for copies of a GPU to its host, before there are transports (RunDevice::pin_host_tier).
+void pin_host_tier(const plan::Program& program, RunDevice& device);
 
-// A line for people: folder, rates, and how much a rank may take; empty where there is no disk.
-std::string describe_disk(const Setup& setup);
+// The tiers of a rank that runs a Program; null where it has nothing there.
+struct LowerMemory {
+  std::unique_ptr<device::HostTier> host;
+  std::unique_ptr<device::DiskTier> disk;
+
+  device::TierMemory* host_memory() const { return host ? &host->memory() : nullptr; }
+};
+
+// As large as `program` needs them, with what lasts there. The rank's state, which is of this
+// Program, has the memory for copies to the disk, and outlives the tiers but for what is on them.
+// IoError.
+LowerMemory make_lower_tiers(const Setup& setup, const plan::Program& program,
+                             const RunDevice& device, exec::ModelState& state);
+
+// For people: "the disk", "the host", "the host and the disk"; empty where there is nothing.
+std::string name_of_tiers(const Setup& setup);
+
+// A line of each tier for people: what and where, rates, and how much a rank may take; empty where
+// there is none.
+std::string describe_lower_tiers(const Setup& setup);
 
 }  // namespace garonne::train

@@ -199,7 +199,7 @@ std::int64_t whole_parameter_elements(const nn::Model& model) {
 }
 
 bool apply_costs(const plan::CostTable& costs, Setup& setup) {
-  if (!setup.below.empty()) {
+  if (setup.below.tiers.contains(Tier::Disk)) {
     const auto found = costs.disks.find(disk_of(setup.config.memory.disk));
     if (found != costs.disks.end()) set_disk_rates(found->second, setup);
   }

@@ -37,6 +37,7 @@ struct Setup {
   // of a node: all of them are on one where nobody says otherwise.
   plan::LowerTiers below;
   plan::DiskRates disk;
+  plan::CopyRates copies;  // of each device, with the host
   int ranks_on_node = 1;
 };
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -150,6 +152,14 @@ class RunDevice::Gpu {
 
   // In each tier.
   std::int64_t step_number_bytes() const { return records ? exec::step_number_bytes : 0; }
+  // The tier below the device has its place in what is pinned.
+  void take_host_tier(device::TierMemory& pinned) {
+    if (host_tier_bytes > 0) host_tier = pinned.allocate(host_tier_bytes, "the host tier");
+  }
+  void drop_host_tier() {
+    if (host_tier.data != nullptr) cuda->reserved(Tier::Host)->release(host_tier);
+    host_tier = {};
+  }
 
   void warm_up() {
     const Queue queue = cuda->queue(Lane::Compute);
@@ -201,6 +211,10 @@ class RunDevice::Gpu {
   std::string transport;  // what grid.transport comes to
   device::CudaDevice* cuda = nullptr;
   std::int64_t workspace_bytes = 0;
+  std::int64_t message_bytes = 0;  // pinned, as the next two
+  std::int64_t recorded_bytes = 0;
+  std::int64_t host_tier_bytes = 0;  // of the tier below the device
+  device::Span host_tier;
   bool has_tier = false;
   bool records = false;  // steps may be recorded
   device::Span step_numbers;
@@ -211,7 +225,8 @@ class RunDevice::Gpu {
   const std::int64_t pinned_bytes_;
 };
 
-RunDevice::RunDevice(const RunConfig& config, dist::Session& session) {
+RunDevice::RunDevice(const RunConfig& config, dist::Session& session,
+                     double link_bytes_per_second) {
   DeviceKind kind{};
   session.agree([&] {
     kind = device_kind(config);
@@ -233,21 +248,30 @@ RunDevice::RunDevice(const RunConfig& config, dist::Session& session) {
     case DeviceKind::Cpu:
       device_ = std::make_unique<device::CpuDevice>();
       break;
-    case DeviceKind::Emulated:
+    case DeviceKind::Emulated: {
+      std::optional<std::uint64_t> seed;
+      std::map<Lane, double> rates;
+      if (link_bytes_per_second > 0) {
+        rates = {{Lane::CopyOut, link_bytes_per_second}, {Lane::CopyIn, link_bytes_per_second}};
+      } else {
+        seed = static_cast<std::uint64_t>(config.train.seed) +
+               (static_cast<std::uint64_t>(session.rank()) << 32);
+      }
       // Tensors are in a tier of their own, so none of its memory is used.
       device_ = std::make_unique<device::EmulatedDevice>(
           device::EmulatedSettings{.limit_bytes = 0,
-                                   .delay_seed = static_cast<std::uint64_t>(config.train.seed) +
-                                                 (static_cast<std::uint64_t>(session.rank()) << 32),
+                                   .delay_seed = seed,
                                    .longest_hold_seconds = longest_hold_seconds,
+                                   .bytes_per_second = std::move(rates),
                                    .compute_thread = true});
       break;
+    }
     case DeviceKind::Cuda:
       session.agree([&] {
         device::start_on_gpu([&] {
           device_ = gpu_->make_device();
           gpu_->workspace_bytes = gpu_->measure_workspaces() + gpu_->step_number_bytes();
-          pin(gpu_->pinned());
+          pin();
         });
       });
       gpu_->side = {.device = device_.get(),
@@ -311,16 +335,19 @@ const dist::DeviceSide* RunDevice::side() const {
   return gpu_ ? &gpu_->side : nullptr;
 }
 
-void RunDevice::pin(std::int64_t bytes) {
+void RunDevice::pin() {
   device::CudaDevice& cuda = *gpu_->cuda;
   if (staging_) {
     staging_->wait();
     staging_.reset();
     gpu_->pinned_blocks.reset();
+    gpu_->drop_host_tier();
     cuda.release(Tier::Host);
   }
-  cuda.reserve(Tier::Host, bytes);
+  cuda.reserve(Tier::Host,
+               gpu_->pinned() + gpu_->message_bytes + gpu_->recorded_bytes + gpu_->host_tier_bytes);
   const std::shared_ptr<device::TierMemory> memory = cuda.reserved(Tier::Host);
+  gpu_->take_host_tier(*memory);
   gpu_->pinned_blocks = std::make_unique<device::FinishingBlocks>(cuda, *memory);
   staging_ = std::make_unique<exec::Staging>(cuda, memory, gpu_->pinned_blocks.get());
   gpu_->side.pinned = gpu_->pinned_blocks.get();
@@ -337,12 +364,24 @@ std::byte* RunDevice::step_numbers() const {
 void RunDevice::pin_recorded(const nn::Model& model, const plan::Program& program) {
   if (captures() == nullptr || !exec::graph_obstacle(program, gpu_->transport).empty()) return;
   const std::int64_t bytes = exec::recorded_pinned_bytes(model, program);
-  device::start_on_gpu([&] { pin(gpu_->pinned() + bytes); });
+  gpu_->recorded_bytes = bytes;
+  device::start_on_gpu([&] { pin(); });
 }
 
 void RunDevice::pin_messages(std::int64_t bytes) {
   if (!gpu_ || bytes == 0) return;
-  device::start_on_gpu([&] { pin(gpu_->pinned() + bytes); });
+  gpu_->message_bytes = bytes;
+  device::start_on_gpu([&] { pin(); });
+}
+
+void RunDevice::pin_host_tier(std::int64_t room_bytes) {
+  if (!gpu_ || room_bytes == gpu_->host_tier_bytes) return;
+  gpu_->host_tier_bytes = round_up(room_bytes, device::host_allocation_granularity);
+  device::start_on_gpu([&] { pin(); });
+}
+
+device::Span RunDevice::host_tier() const {
+  return gpu_ ? gpu_->host_tier : device::Span();
 }
 
 std::int64_t RunDevice::room_bytes() {

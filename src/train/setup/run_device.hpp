@@ -38,7 +38,9 @@ class RunDevice {
  public:
   // NotBuiltError for a GPU in a build without CUDA, ConfigError where there is none, where it lets
   // nobody in, or where ranks find different kinds. Collective over all ranks.
-  RunDevice(const RunConfig& config, dist::Session& session);
+  // `link_bytes_per_second`: of copies between an emulated device and its host, whose lanes are
+  // late by nothing else then; 0: as fast as they are, and late at random.
+  RunDevice(const RunConfig& config, dist::Session& session, double link_bytes_per_second = 0);
   // The processor: for who has no session.
   RunDevice();
   ~RunDevice();
@@ -78,6 +80,12 @@ class RunDevice {
   // over all ranks.
   void use_kernels(dist::Session& session);
 
+  // Pinned memory of a GPU for the tier of the host below it; elsewhere nothing is to be done. No
+  // executor has been made, and no transport: staging() and side() are others afterwards.
+  void pin_host_tier(std::int64_t room_bytes);
+  // Of it; empty where memory of the host is not pinned.
+  device::Span host_tier() const;
+
   // What carries messages between ranks: grid.transport, or what "auto" comes to.
   std::string transport(const RunConfig& config) const;
   // What transports between buffers of a GPU work with, else null. Transports go before this.
@@ -91,7 +99,7 @@ class RunDevice {
  private:
   class Gpu;
 
-  void pin(std::int64_t bytes);
+  void pin();
 
   std::unique_ptr<Gpu> gpu_;
   std::unique_ptr<device::Device> device_;

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""Training on the emulated device with what it does not use for a while in memory of the host: bits, bytes, budgets, refusals,
+restarts. GARONNE_OFFLOAD=long: all kinds x recomputation x grids x ZeRO x number types x seeds."""
+import itertools
+import json
+import os
+import pathlib
+import re
+import unittest
+
+from support import ProgramTest, metrics, run, series
+
+STEPS = 3
+LONG = os.environ.get("GARONNE_OFFLOAD") == "long"
+KINDS = ("offload-activations", "offload-states", "offload-activations,offload-states",
+         "offload-gradients,offload-weights", "offload-activations,offload-gradients,offload-weights,offload-states")
+
+
+class OffloadHostTest(ProgramTest):
+    # Values of a mebibyte and more: smaller ones stay.
+    MODEL = {"--model.layers": 3, "--model.hidden": 128, "--model.sequence": 128, "--train.micro_batch": 16,
+             "--train.global_batch": 32, "--train.steps": STEPS, "--evaluation.batches": 1, "--memory.budget": "512 MiB"}
+    EMULATED = {"--run.device": "emulated", "--memory.host_budget": "256 MiB"}
+
+    def words(self, *keys):
+        """MODEL with other values for keys that are given again."""
+        kept = dict(self.MODEL)
+        for some in keys:
+            kept |= some
+        return [word for pair in kept.items() for word in pair]
+
+    def plan(self, *keys, check=0):
+        done = run("plan", self.config, *self.words(*keys), "--json", check=check)
+        return json.loads(done.stdout) if check == 0 else done
+
+    def least(self, *keys):
+        """These keys with the smallest budget of the device."""
+        return {**{key: value for some in keys for key, value in some.items()},
+                "--memory.budget": self.plan(*keys)["minimum_budget_bytes"]}
+
+    def check_bytes(self, directory, done, budget):
+        """As planned on the device, to the byte on the host. Whether anything went there."""
+        moved = 0
+        for path in sorted((directory / "program").glob("rank_*.json")):
+            program = json.loads(path.read_text())
+            measured = max(one["measured_peak_bytes"] for one in program["instructions"])
+            self.assertLessEqual(measured, program["peak_bytes"])
+            self.assertGreaterEqual(measured, 0.99 * program["peak_bytes"])
+            self.assertLessEqual(program["peak_bytes"], budget)
+            moved += sum(one["operation"] == "copy-out" for one in program["instructions"])
+            self.assertFalse(any(one["operation"].startswith("disk") for one in program["instructions"]))
+        on_host = re.findall(r"host planned +(\d+) B +measured +(\d+) B", done.stdout)
+        for planned, measured in on_host:
+            self.assertEqual(planned, measured)
+        self.assertEqual(bool(on_host), moved > 0, done.stdout)
+        return moved
+
+    def same_training(self, wanted, found):
+        for key in ("loss", "gradient_norm", "validation_loss"):
+            mine, theirs = ([row.get(key) for row in metrics(folder)] for folder in (wanted, found))
+            self.assertEqual(mine, theirs, key)
+        # Not assertEqual, which would show how megabytes differ.
+        self.assertTrue(self.tensor_files(wanted, STEPS))
+        self.assertTrue(self.tensor_files(wanted, STEPS) == self.tensor_files(found, STEPS), "states differ")
+
+    def compare(self, name, keys, ranks, kinds, recomputes):
+        """With the smallest budget of each way, which has to move, against the processor that keeps everything."""
+        plain = self.directory(f"{name}-plain")
+        self.train(plain, *self.words(keys), ranks=ranks)
+        for kind, recompute in itertools.product(kinds, recomputes):
+            with self.subTest(name, kind=kind, recompute=recompute):
+                allow = {"--memory.allow": f"{kind},recompute" if recompute else kind}
+                small = self.least(keys, self.EMULATED, allow)
+                directory = self.directory(f"{name}-{kind}-{recompute}")
+                done = self.train(directory, *self.words(small), ranks=ranks)
+                self.same_training(plain, directory)
+                self.assertGreater(self.check_bytes(directory, done, small["--memory.budget"]), 0)
+
+    @unittest.skipIf(LONG, "part of the whole product")
+    def test_bits_and_bytes_are_those_of_the_plan(self):
+        self.compare("alone", {}, 0, KINDS[2:3], (True, False))
+        self.compare("shards", {"--grid.data": 2, "--grid.zero": 3, "--train.precision": "bfloat16"}, 2, (KINDS[2], KINDS[4]), (False,))
+        self.compare("pipeline", {"--grid.pipeline": 2}, 2, KINDS[:1], (False,))
+        self.compare("pages", {}, 0, KINDS[3:], (False,))
+        self.compare("states", {"--train.precision": "bfloat16", "--train.micro_batch": 32}, 0, KINDS[1:2], (False,))
+
+    @unittest.skipUnless(LONG, "minutes")
+    def test_the_whole_product(self):
+        grids = {"alone": ({}, 0), "pipeline": ({"--grid.pipeline": 2}, 2)}
+        for zero in range(4):
+            grids[f"zero{zero}"] = ({"--grid.data": 2, "--grid.zero": zero}, 2)
+        for (name, (keys, ranks)), precision, seed in itertools.product(grids.items(), ("float32", "bfloat16"), (1, 2, 3)):
+            whole = {**keys, "--train.precision": precision, "--train.seed": seed, "--train.micro_batch": 16}
+            self.compare(f"{name}-{precision}-{seed}", whole, ranks, KINDS, (False, True))
+
+    def test_a_byte_less_than_the_smallest_budget_is_refused_with_it(self):
+        small = self.least(self.EMULATED)
+        least = small["--memory.budget"]
+        planned = self.plan(small)
+        self.assertLess(least, planned["minimum_on_device_bytes"])
+        self.assertGreater(planned["memory"]["host"], 0)
+        shown = run("plan", self.config, *self.words(small), "--explain").stdout
+        for words in (f"smallest budget: {least} B", "without the host: ", "leave the device", "\nhost  ", "  host ", "+ offload"):
+            self.assertIn(words, shown)
+        for command in ("plan", "train"):
+            done = run(command, self.config, *self.words(small, {"--memory.budget": least - 1}), "--run.directory",
+                       self.directory("less"), check=3)
+            self.assertIn(str(least), done.stderr)
+        self.assertFalse(self.directory("less").exists())
+        # What is on the host is within its budget, and with a byte less another plan is.
+        keys = self.least(self.EMULATED, {"--memory.allow": "offload-activations"})
+        held = self.plan(keys)["memory"]["host"]
+        keys["--memory.host_budget"] = held
+        self.assertLessEqual(self.plan(keys)["memory"]["host"], held)
+        nothing = self.plan(self.EMULATED, {"--memory.host_budget": 4096})
+        self.assertEqual(nothing["minimum_budget_bytes"], nothing["minimum_on_device_bytes"])
+
+    def test_what_cannot_be_is_refused(self):
+        def refused(keys, *words, code=2):
+            for command in ("plan", "train"):
+                done = run(command, self.config, *self.words(keys), "--run.directory", self.directory("refused"), check=code)
+                self.assertEqual(done.stderr.count("garonne:"), 1, done.stderr)
+                for word in words:
+                    self.assertIn(word, done.stderr)
+
+        refused({"--memory.host_budget": "256 MiB"}, "memory.host_budget", "whose memory is the host's")
+        refused({"--memory.host_budget": "auto", "--run.device": "cpu"}, "memory.host_budget", "auto")
+        refused({"--memory.allow": "offload-states", "--run.device": "emulated"}, "memory.allow", "memory.host_budget")
+        refused({**self.EMULATED, "--memory.host_budget": "1000000 TiB"}, "memory.host_budget", "each rank of this node")
+        refused({**self.EMULATED, "--memory.host_budget": "much"}, "memory.host_budget", "must be bytes")
+
+    def test_what_is_free_is_shared(self):
+        auto = {**self.EMULATED, "--memory.host_budget": "auto"}
+        of_a_rank = []
+        for grid in ({}, {"--grid.data": 2}):
+            shown = run("plan", self.config, *self.words(auto, grid)).stdout
+            number, unit = re.search(r"\nhost +([\d.]+) (MiB|GiB) a rank", shown).groups()
+            of_a_rank.append(float(number) * {"MiB": 1, "GiB": 1024}[unit])
+        self.assertLess(of_a_rank[1], of_a_rank[0])
+
+    def test_programs_are_saved_and_run_and_what_is_trained_is_used(self):
+        keys = self.least(self.EMULATED, {"--memory.allow": "offload-activations,offload-states"})
+        first = self.directory("first")
+        self.train(first, *self.words(keys))
+        run("check", first / "program")
+        again = self.directory("again")
+        self.train(again, *self.words(keys), "--run-program", first / "program")
+        self.same_training(first, again)
+        for other, words in (({"--memory.host_budget": 0, "--memory.allow": "auto"}, ("on the tier host", "no memory.host_budget")),
+                             ({"--memory.host_budget": "1 MiB"}, ("has a peak of", "on the tier host"))):
+            done = self.train(self.directory("refused"), *self.words(keys, other), "--run-program", first / "program", check=2)
+            for word in words:
+                self.assertIn(word, done.stderr)
+        self.assertIn(f"{metrics(first)[-1]['validation_loss']:.4f}", run("eval", first).stdout)
+        run("checkpoint", "export", first, "--to", "huggingface", self.directory("exported"))
+        report = pathlib.Path(self.directory("report.html"))
+        run("report", first, "--output", report)
+        self.assertIn('"host"', report.read_text())
+
+    def test_a_run_goes_on_with_and_without_the_host(self):
+        plain = self.directory("plain")
+        self.train(plain, *self.words())
+        below = self.least(self.EMULATED)
+        for first, then in ((below, {}), ({}, below), (below, {"--run.device": "emulated"})):
+            directory = self.directory(f"changes-{len(first)}-{len(then)}")
+            self.train(directory, *self.words(first), "--train.stop_after", 1, check=75)
+            self.train(directory, *self.words(then))
+            self.assertEqual(series(plain, "loss"), series(directory, "loss"))
+            self.assertTrue(self.tensor_files(plain, STEPS) == self.tensor_files(directory, STEPS))
+
+
+if __name__ == "__main__":
+    unittest.main()
