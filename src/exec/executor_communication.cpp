@@ -7,6 +7,16 @@
 #include "nn/element_type.hpp"
 
 namespace garonne::exec {
+namespace {
+
+// Ranks sum no other numbers.
+dist::ScalarType summed_type(const at::Tensor& data) {
+  if (data.scalar_type() == at::kDouble) return dist::ScalarType::Float64;
+  expect(data.scalar_type() == at::kFloat, "a sum over ranks of what is neither float nor double");
+  return dist::ScalarType::Float32;
+}
+
+}  // namespace
 
 dist::Transport& Executor::transport_of(const plan::Instruction& instruction) const {
   const plan::GroupAxis group = instruction.channel.value().group;
@@ -90,8 +100,7 @@ void Executor::all_reduce(const plan::Instruction& instruction, std::size_t numb
   const int staging = instruction.arguments.staging;
   at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, options(at::kByte));
   make(instruction, staging, scratch, running);
-  const auto type =
-      data.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;
+  const dist::ScalarType type = summed_type(data);
   dist::Transport& transport = transport_of(instruction);
   // The buffer may end in padding, for which there is no staging.
   const std::int64_t elements =
@@ -109,8 +118,7 @@ void Executor::reduce_scatter(const plan::Instruction& instruction, std::size_t 
   const int staging = instruction.arguments.staging;
   at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, options(at::kByte));
   make(instruction, staging, scratch, running);
-  const auto type =
-      data.scalar_type() == at::kDouble ? dist::ScalarType::Float64 : dist::ScalarType::Float32;
+  const dist::ScalarType type = summed_type(data);
   dist::Transport& transport = transport_of(instruction);
   hand_to_transport(number, running, transport,
                     [&transport, type, address = data.data_ptr(), elements = data.numel(),

@@ -91,6 +91,8 @@ def older_arguments(instruction):
 
 def older_instruction(instruction):
     older = {key: instruction[key] for key in INSTRUCTION if key in instruction}
+    # One number was of the node or of the bucket.
+    older["node_index"] = instruction.get("bucket", instruction["node_index"])
     older["arguments"] = older_arguments(instruction)
     if "channel" in instruction:
         channel = instruction["channel"]

@@ -85,7 +85,7 @@ class HostUpdateWriter {
     }
     expect(one.gradient >= 0, "an update without a gradient");
     const auto& buckets = program_.buckets;
-    const auto number = index(instruction.node_index);
+    const auto number = index(instruction.bucket);
     const bool in_shards = number < buckets.size() && buckets[number].shard.elements > 0;
     one.makes_parameters = has_masters && !in_shards;
     one.passing.push_back({one.gradient, stand_in_on_host(program_, one.gradient)});
@@ -123,7 +123,7 @@ class HostUpdateWriter {
     Instruction host;
     host.operation = Operation::UpdateHost;
     host.node = device.node;
-    host.node_index = device.node_index;
+    host.bucket = device.bucket;
     host.lane = Lane::HostCompute;
     host.after = one.down;
     host.after.push_back(norm_copy);

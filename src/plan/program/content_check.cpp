@@ -410,7 +410,7 @@ class ContentCheck {
   // The forward of a node that hands over, or the gradient of what was received.
   void send() {
     const int buffer = instruction_->arguments.inputs.at(0);
-    if (instruction_->node_index < 0) {
+    if (instruction_->arguments.gradient) {
       return expect_complete(buffer, instruction_->arguments.value);
     }
     const NodeSpec& node = graph_.nodes[index(instruction_->node_index)];
@@ -421,7 +421,7 @@ class ContentCheck {
 
   void receive() {
     const int buffer = instruction_->arguments.output;
-    if (instruction_->node_index < 0) return make_value(buffer, instruction_->arguments.value);
+    if (!instruction_->arguments.gradient) return make_value(buffer, instruction_->arguments.value);
     const NodeSpec& node = graph_.nodes[index(instruction_->node_index)];
     held_[index(buffer)] = Held();
     held_[index(buffer)].micro_batch = micro_batch();

@@ -104,7 +104,7 @@ class ModelCheck {
 
   void check_send() const {
     takes_one();
-    if (instruction_->node_index < 0) {
+    if (instruction_->arguments.gradient) {
       says(is_of(instruction_->arguments.value, graph_.values),
            "sends the gradient of no value of the model");
     } else {
@@ -114,7 +114,7 @@ class ModelCheck {
 
   void check_receive() const {
     const Arguments& arguments = instruction_->arguments;
-    if (instruction_->node_index >= 0) node();
+    if (arguments.gradient) node();
     says(is_of(arguments.value, graph_.values), "receives no value of the model");
     has_bytes(arguments.output, graph_.values[index(arguments.value)].bytes, "message");
   }
@@ -146,7 +146,7 @@ class ModelCheck {
         break;
       case Operation::Update:
       case Operation::UpdateHost:
-        says(program_.buckets.empty() || is_of(instruction_->node_index, program_.buckets),
+        says(program_.buckets.empty() || is_of(instruction_->bucket, program_.buckets),
              "updates no bucket");
         [[fallthrough]];
       case Operation::EmitLoss:

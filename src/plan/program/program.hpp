@@ -45,8 +45,8 @@ enum class Operation {
   FinishForward,  // of a pass that is divided at its collective: makes the output of what came back
   FinishBackward,  // and the input gradient
   EmitLoss,        // adds the loss of a micro-batch to the sum
-  Send,            // to another stage: a value, or with node_index < 0 its gradient
-  Receive,         // from another stage: a gradient, or with node_index < 0 a value
+  Send,            // to another stage: a value or, with Arguments::gradient, the gradient of one
+  Receive,         // from another stage, likewise
   AllReduce,       // sum over a group, in rank order
   ReduceScatter,   // this member's shard of a flat range becomes that sum
   AllGather,       // a flat range gets the shards of all members
@@ -183,6 +183,7 @@ struct Arguments {
   std::vector<GradientTarget> parameter_gradients;
   std::vector<Range> zeroed;  // padding of what the instruction makes
   int value = -1;  // of a message: into ModelGraph::values, the value that it or its gradient is
+  bool gradient = false;  // of a message: it is a gradient
   // KeepShard: what is kept of the input. AllGather into another buffer: where the input goes.
   Range part;
   std::vector<int> pieces;         // into Program::pieces
@@ -195,7 +196,8 @@ struct Arguments {
 struct Instruction {
   Operation operation = Operation::Forward;
   std::string node;     // name of the node or of the bucket
-  int node_index = -1;  // into ModelGraph::nodes
+  int node_index = -1;  // into ModelGraph::nodes; of a message: of the node that hands over here
+  int bucket = -1;      // into Program::buckets
   int micro_batch = -1;
   bool recompute = false;
   std::vector<int> reads;

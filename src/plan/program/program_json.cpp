@@ -90,6 +90,7 @@ ordered_json arguments_to_json(const Arguments& arguments) {
   list("pieces", arguments.pieces);
   for (const StandIn& pair : arguments.stand_ins)
     result["stand_ins"].push_back({pair.buffer, pair.on_host});
+  if (arguments.gradient) result["gradient"] = true;
   if (arguments.drops_loss) result["drops_loss"] = true;
   one("staging", arguments.staging);
   return result;
@@ -207,6 +208,7 @@ Arguments arguments_from_json(const JsonPlace& source) {
                           "part",
                           "pieces",
                           "stand_ins",
+                          "gradient",
                           "drops_loss",
                           "staging"});
   // An input gradient that nobody wants is -1.
@@ -260,6 +262,7 @@ Arguments arguments_from_json(const JsonPlace& source) {
       arguments.stand_ins.push_back({index_of(ids[0]), index_of(ids[1])});
     }
   }
+  arguments.gradient = truth_or_no(source, "gradient");
   arguments.drops_loss = truth_or_no(source, "drops_loss");
   arguments.staging = index_or_none(source, "staging");
   return arguments;
@@ -277,6 +280,7 @@ ordered_json instruction_to_json(const Instruction& instruction) {
                          {"transient_bytes", instruction.transient_bytes},
                          {"seconds", instruction.seconds},
                          {"lane", to_string(instruction.lane)}};
+  if (instruction.bucket >= 0) result["bucket"] = instruction.bucket;
   if (instruction.issue_seconds > 0) result["issue_seconds"] = instruction.issue_seconds;
   if (!instruction.after.empty()) result["after"] = instruction.after;
   if (instruction.channel) {
@@ -301,14 +305,15 @@ Channel channel_from_json(const JsonPlace& source) {
 }
 
 Instruction instruction_from_json(const JsonPlace& source) {
-  source.expect_keys(
-      {"operation", "node", "reads", "writes", "frees", "transient_bytes", "lane"},
-      {"node_index", "micro_batch", "recompute", "seconds", "issue_seconds", "after", "channel",
-       "completes", "arguments", "measured_seconds", "measured_live_bytes", "measured_peak_bytes"});
+  source.expect_keys({"operation", "node", "reads", "writes", "frees", "transient_bytes", "lane"},
+                     {"node_index", "bucket", "micro_batch", "recompute", "seconds",
+                      "issue_seconds", "after", "channel", "completes", "arguments",
+                      "measured_seconds", "measured_live_bytes", "measured_peak_bytes"});
   Instruction instruction;
   instruction.operation = enumeration_from<Operation, operation_count>(source.key("operation"));
   instruction.node = source.key("node").text();
   instruction.node_index = index_or_none(source, "node_index");
+  instruction.bucket = index_or_none(source, "bucket");
   instruction.micro_batch = index_or_none(source, "micro_batch");
   instruction.recompute = truth_or_no(source, "recompute");
   instruction.reads = source.key("reads").indices();

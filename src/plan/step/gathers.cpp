@@ -106,7 +106,7 @@ class GatherWriter {
     Instruction instruction;
     instruction.operation = Operation::AllGather;
     instruction.node = program_.buffers[index(run.buffer)].name;
-    instruction.node_index = run.bucket;
+    instruction.bucket = run.bucket;
     instruction.micro_batch = run.micro_batch;
     instruction.arguments.inputs = instruction.reads = {bucket.shard.parameter};
     instruction.arguments.output = run.buffer;

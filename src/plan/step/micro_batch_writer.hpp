@@ -59,6 +59,7 @@ class MicroBatchWriter {
     instruction.reads = {gradient_[index(v)]};
     instruction.arguments.inputs = instruction.reads;
     instruction.arguments.value = v;
+    instruction.arguments.gradient = true;
     gradient_[index(v)] = -1;
     communicate(std::move(instruction), std::move(channel));
   }
@@ -87,6 +88,7 @@ class MicroBatchWriter {
     instruction.writes = {gradient_[index(input)]};
     instruction.arguments.output = gradient_[index(input)];
     instruction.arguments.value = input;
+    instruction.arguments.gradient = true;
     communicate(std::move(instruction), std::move(channel));
   }
 

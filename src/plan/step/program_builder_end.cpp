@@ -107,7 +107,7 @@ void ProgramBuilder::update(const Bucket& bucket, std::size_t number) {
   Instruction instruction;
   instruction.operation = Operation::Update;
   instruction.node = program_.buffers[index(bucket.buffer)].name;
-  instruction.node_index = static_cast<int>(number);
+  instruction.bucket = static_cast<int>(number);
   const BucketShard& shard = bucket.shard;
   instruction.arguments.inputs = {gradient_norm_};
   instruction.reads = {gradient_norm_, shard.gradient >= 0 ? shard.gradient : bucket.buffer};

@@ -144,7 +144,7 @@ void ProgramBuilder::reduce_scatter(std::size_t number, int micro_batch) {
   Instruction instruction;
   instruction.operation = Operation::ReduceScatter;
   instruction.node = program_.buffers[index(bucket.buffer)].name;
-  instruction.node_index = static_cast<int>(number);
+  instruction.bucket = static_cast<int>(number);
   instruction.micro_batch = micro_batch;
   instruction.arguments.staging =
       new_buffer(instruction.node + ".staging", BufferKind::Communication,
@@ -179,12 +179,12 @@ void ProgramBuilder::wait(int completes) {
 }
 
 void ProgramBuilder::keep_shard(const Instruction& reduced) {
-  const auto number = index(reduced.node_index);
+  const auto number = index(reduced.bucket);
   const Bucket& bucket = program_.buckets[number];
   Instruction instruction;
   instruction.operation = Operation::KeepShard;
   instruction.node = reduced.node;
-  instruction.node_index = reduced.node_index;
+  instruction.bucket = reduced.bucket;
   instruction.micro_batch = reduced.micro_batch;
   instruction.arguments.inputs = instruction.reads = reduced.arguments.inputs;
   instruction.arguments.part = {reduced.arguments.inputs[0], 0, bucket.shard.elements};

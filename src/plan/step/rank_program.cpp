@@ -114,7 +114,7 @@ void place_shards(Program& program, const ModelGraph& graph, const Coordinates& 
       }
     }
     if (is_update(instruction.operation) && sharded)
-      arguments.pieces = pieces_of[index(instruction.node_index)];
+      arguments.pieces = pieces_of[index(instruction.bucket)];
   }
 }
 

@@ -143,8 +143,17 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
   const StepPartsOfStages parts(programs, links ? &*links : nullptr);
   for (std::size_t stage = 0; stage < programs.size(); ++stage) {
     const StagePlan& planned = grid.stages[stage];
+    const GridShape& shape = whole.grid.shape();
     plan::prove(programs[stage], planned.setup.model.graph);
-    plan::check_rank_sums(programs[stage], whole.grid.shape());
+    plan::check_rank_sums(programs[stage], shape);
+    // The last of the stage's ranks has the padding of the shards, and counts no sums of others.
+    const int last =
+        whole.grid.rank_of({shape.data - 1, static_cast<int>(stage), shape.tensor - 1});
+    if (last != programs[stage].rank) {
+      const plan::Program other = program_of_rank(planned.setup, planned.choice.program, last);
+      plan::prove(other, planned.setup.model.graph);
+      plan::check_rank_sums(other, shape);
+    }
     if (!planned.choice.evaluation.instructions.empty()) {
       plan::prove(planned.choice.evaluation, planned.setup.model.graph);
     }

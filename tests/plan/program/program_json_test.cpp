@@ -211,6 +211,8 @@ TEST(ProgramHash, SeesEverythingButTheRank) {
   changed([](Program& p) { p.instructions[2].arguments.part = {0, 0, 1}; });
   changed([](Program& p) { p.instructions[2].arguments.pieces = {0}; });
   changed([](Program& p) { p.instructions[2].arguments.zeroed = {{0, 0, 1}}; });
+  changed([](Program& p) { p.instructions[2].bucket = 0; });
+  changed([](Program& p) { p.instructions[2].arguments.gradient = true; });
   changed([](Program& p) { p.instructions[2].arguments.drops_loss = true; });
   changed([](Program& p) { p.instructions[2].arguments.loaded = {{0, 0}}; });
   changed([](Program& p) { p.instructions[2].arguments.placements = {Placement::Fresh}; });

@@ -114,23 +114,23 @@ void check_meaning(const ModelGraph& graph, const StepShape& step, const Program
       }
     }
     if (instruction.operation == Operation::ReduceScatter) {
-      reduced[arguments.inputs[0]] = contributions[instruction.node_index];
-      contributions[instruction.node_index] = 0;
-      if (step.zero == 1) kept[instruction.node_index] += reduced[arguments.inputs[0]];
+      reduced[arguments.inputs[0]] = contributions[instruction.bucket];
+      contributions[instruction.bucket] = 0;
+      if (step.zero == 1) kept[instruction.bucket] += reduced[arguments.inputs[0]];
     }
     if (instruction.operation == Operation::KeepShard) {
-      kept[instruction.node_index] += reduced[arguments.inputs[0]];
+      kept[instruction.bucket] += reduced[arguments.inputs[0]];
       const GradientTarget& target = arguments.parameter_gradients[0];
-      EXPECT_EQ(target.range.buffer, program.buckets[at(instruction.node_index)].shard.gradient);
+      EXPECT_EQ(target.range.buffer, program.buckets[at(instruction.bucket)].shard.gradient);
     }
     if (instruction.operation == Operation::Wait) {
       const Instruction& waited = program.instructions[at(instruction.completes)];
       if (waited.operation == Operation::AllGather && step.zero == 3)
-        gathered[waited.arguments.output] = waited.node_index;
+        gathered[waited.arguments.output] = waited.bucket;
     }
     if (instruction.operation == Operation::Update) {
-      EXPECT_EQ(kept[instruction.node_index], wanted[instruction.node_index]);
-      updated.insert(instruction.node_index);
+      EXPECT_EQ(kept[instruction.bucket], wanted[instruction.bucket]);
+      updated.insert(instruction.bucket);
       gathered.clear();
     }
     for (const int id : instruction.frees) gathered.erase(id);
