@@ -251,9 +251,9 @@ class CheckTest(ProgramTest):
             done = run("check", folder, check=2 if words else 0)
             for word in words:
                 self.assertIn(word, done.stderr)
-        # Nothing runs it yet.
+        # The run has no such tier.
         done = run("train", self.config, "--run.directory", self.directory("not-run"), "--run-program", folder, check=2)
-        self.assertIn("on the tier host, and this run has none such", done.stderr)
+        self.assertIn("on the tier host, and this run has no memory.host_budget", done.stderr)
 
     def test_nothing_to_check(self):
         self.assertIn("rank_<n>.json", run("check", self.folder, check=5).stderr)
