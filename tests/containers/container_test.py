@@ -174,8 +174,11 @@ class ContainerTest(unittest.TestCase):
         for name in ("libmpi", "libopen-rte", "libopen-pal", "libpmix", "libhwloc", "libevent"):
             for library in libraries.glob(f"{name}*.so*"):
                 shutil.copy(library, prefix / "lib", follow_symlinks=True)
-        shutil.copytree(libraries / "openmpi/lib", prefix / "lib", dirs_exist_ok=True)
-        shutil.copytree("/usr/share/openmpi", prefix / "share/openmpi")
+        # Plugins and texts, where a prefix has them.
+        paths = dict(line.split(":")[1:3] for line in subprocess.run(["ompi_info", "--path", "all", "--parsable"], check=True,
+                                                                      capture_output=True, text=True).stdout.splitlines())
+        for name in ("libdir", "pkgdatadir"):
+            shutil.copytree(paths[name], prefix / os.path.relpath(paths[name], paths["prefix"]))
         self.final.mount(str(prefix), "host-mpi")
         try:
             maps = "exec garonne --version >/dev/null"
