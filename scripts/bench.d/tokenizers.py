@@ -15,7 +15,8 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "peer"))
+# In place of this folder, in which a file has the name of the package.
+sys.path[0] = str(ROOT / "tests" / "peer")
 
 
 def parse_arguments():
