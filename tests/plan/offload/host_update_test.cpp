@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "plan/offload/tiered_case.hpp"
 #include "plan/program/implied_model.hpp"
 #include "plan/program/program_interpreter.hpp"
 #include "plan/program/proofs.hpp"
@@ -23,30 +24,11 @@ namespace {
 const TierLinks links = {{1e-6, 1e9}, {2e-6, 2e9}};
 constexpr double updates_per_second = 1e9;
 
-struct Case {
-  ModelGraph graph;
-  StepShape step;
-  Program program;
-};
-
-Case case_of(unsigned seed) {
-  Case made;
-  made.graph = seed % 3 == 0 ? chain(4, 2) : random_graph(seed);
-  const int micro_batches = 1 + static_cast<int>(seed % 3);
-  made.step = step_shape(micro_batches, 1, seed % 4 == 0 ? 0 : 1000 * (seed % 4));
-  if (seed % 2 == 1) made.step.element_bytes = {2, 4, 4, 4};
-  const auto all = policy_schedules(made.graph);
-  made.program = make_training_program(made.graph, made.step,
-                                       same_for_all(all[seed % all.size()].second, micro_batches));
-  made.program.tier(Tier::Host).granularity = 4096;
-  return made;
-}
-
 TEST(HostUpdates, TheStepIsTheSame) {
   int overlapped = 0;
   for (unsigned seed = 0; seed < 30; ++seed) {
     SCOPED_TRACE(seed);
-    const Case one = case_of(seed);
+    const TieredCase one = tiered_case(seed, Tier::Host);
     std::mt19937 random(seed);
     std::vector<StateGroup> groups = state_groups(one.program, 0);
     groups.resize(1 + random() % groups.size());
@@ -89,7 +71,7 @@ TEST(HostUpdates, TheStepIsTheSame) {
 class PlantedUpdates : public testing::Test {
  protected:
   PlantedUpdates() {
-    one_ = case_of(3);  // with masters, in buckets
+    one_ = tiered_case(3, Tier::Host);  // with masters, in buckets
     moved_ = with_updates_on_host(one_.program, state_groups(one_.program, 0), links,
                                   updates_per_second, GradientCopies::WhenComplete);
   }
@@ -110,7 +92,7 @@ class PlantedUpdates : public testing::Test {
     return "";
   }
 
-  Case one_;
+  TieredCase one_;
   Program moved_;
 };
 

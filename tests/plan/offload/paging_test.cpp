@@ -14,6 +14,7 @@
 #include "base/contains.hpp"
 #include "plan/offload/gradient_offload.hpp"
 #include "plan/offload/state_offload.hpp"
+#include "plan/offload/tiered_case.hpp"
 #include "plan/offload/weight_offload.hpp"
 #include "plan/program/implied_model.hpp"
 #include "plan/program/program_interpreter.hpp"
@@ -28,27 +29,6 @@ namespace garonne::plan::test {
 namespace {
 
 const TierLinks links = {{1e-6, 1e9}, {2e-6, 2e9}};
-
-struct Case {
-  ModelGraph graph;
-  StepShape step;
-  Program program;
-};
-
-Case case_of(unsigned seed, int zero = 0) {
-  Case made;
-  made.graph = seed % 3 == 0 ? chain(4, 2) : random_graph(seed);
-  const int micro_batches = 1 + static_cast<int>(seed % 3);
-  made.step = step_shape(micro_batches, zero > 0 ? 2 : 1, seed % 4 == 0 ? 0 : 1000 * (seed % 4));
-  made.step.zero = zero;
-  made.step.gathers_ahead = static_cast<int>(seed % 2);
-  if (seed % 2 == 1) made.step.element_bytes = {2, 4, 4, 4};
-  const auto all = policy_schedules(made.graph);
-  made.program = make_training_program(made.graph, made.step,
-                                       same_for_all(all[seed % all.size()].second, micro_batches));
-  made.program.tier(Tier::Disk).granularity = 4096;
-  return made;
-}
 
 std::vector<Program> ranks_of(const Program& program, const ModelGraph& graph,
                               const StepShape& step) {
@@ -116,7 +96,7 @@ TEST(Paging, TheStepIsTheSameWithinAnyBudget) {
   int moved_gradients = 0;
   for (unsigned seed = 0; seed < 24; ++seed) {
     const int zero = static_cast<int>(seed % 4);
-    const Case one = case_of(seed, zero);
+    const TieredCase one = tiered_case(seed, Tier::Disk, zero);
     const std::vector<Program> keeping = ranks_of(one.program, one.graph, one.step);
     const Outcome wanted = outcome_of(keeping, one.graph, LaneTiming::Early);
     ASSERT_EQ(wanted.failed, "");
@@ -166,7 +146,7 @@ TEST(Paging, TheStepIsTheSameWithinAnyBudget) {
 // What nobody wants to be away is read once and written once.
 TEST(Paging, WhereThereIsRoomNothingLeavesTwice) {
   for (unsigned seed = 0; seed < 6; ++seed) {
-    const Case one = case_of(seed);
+    const TieredCase one = tiered_case(seed, Tier::Disk);
     const std::vector<int> items = items_of(one.program, both);
     const std::int64_t peak = replay(one.program).peak_bytes;
     const auto moved = with_paging(one.program, items, Tier::Disk, links, peak);
@@ -187,7 +167,7 @@ TEST(Paging, WhereThereIsRoomNothingLeavesTwice) {
 // Between updates a parameter goes for nothing: every one of its reads finds what the update wrote.
 TEST(Paging, ParametersAreWrittenOnceAStep) {
   for (unsigned seed = 0; seed < 8; ++seed) {
-    const Case one = case_of(seed, static_cast<int>(seed % 4));
+    const TieredCase one = tiered_case(seed, Tier::Disk, static_cast<int>(seed % 4));
     const std::vector<int> items = items_of(one.program, weights);
     const auto moved =
         with_paging(one.program, items, Tier::Disk, links, least_budget(one.program, items));
@@ -204,7 +184,7 @@ TEST(DividedSquares, HaveTheSumsOfTheWhole) {
   int divided = 0;
   for (unsigned seed = 0; seed < 16; ++seed) {
     SCOPED_TRACE(seed);
-    const Case one = case_of(seed, static_cast<int>(seed / 4));
+    const TieredCase one = tiered_case(seed, Tier::Disk, static_cast<int>(seed / 4));
     const Program parts = with_divided_squares(one.program);
     divided += parts.instructions.size() > one.program.instructions.size();
     const double seconds = replay(one.program).seconds;
@@ -221,7 +201,7 @@ TEST(DividedSquares, HaveTheSumsOfTheWhole) {
 TEST(Paging, OtherProgramsOfTheRankFollow) {
   for (const int zero : {0, 1, 3}) {
     SCOPED_TRACE(zero);
-    const Case one = case_of(3, zero);
+    const TieredCase one = tiered_case(3, Tier::Disk, zero);
     const std::vector<int> items = items_of(one.program, all);
     const auto moved =
         with_paging(one.program, items, Tier::Disk, links, replay(one.program).peak_bytes);
@@ -261,7 +241,7 @@ class PlantedWeights : public testing::Test {
  protected:
   PlantedWeights() { make(3, 0); }
   void make(unsigned seed, int zero) {
-    one_ = case_of(seed, zero);
+    one_ = tiered_case(seed, Tier::Disk, zero);
     one_.program = with_divided_squares(std::move(one_.program));
     const std::vector<int> items = items_of(one_.program, both);
     Program moved =
@@ -288,7 +268,7 @@ class PlantedWeights : public testing::Test {
     throw std::out_of_range("so many copies there are not");
   }
 
-  Case one_;
+  TieredCase one_;
   Program moved_;
 };
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "plan/offload/tiered_case.hpp"
 #include "plan/program/implied_model.hpp"
 #include "plan/program/program_interpreter.hpp"
 #include "plan/program/proofs.hpp"
@@ -25,25 +26,6 @@ namespace {
 
 const TierLinks links = {{1e-6, 1e9}, {2e-6, 2e9}};
 
-struct Case {
-  ModelGraph graph;
-  StepShape step;
-  Program program;
-};
-
-Case case_of(unsigned seed) {
-  Case made;
-  made.graph = seed % 3 == 0 ? chain(4, 2) : random_graph(seed);
-  const int micro_batches = 1 + static_cast<int>(seed % 3);
-  made.step = step_shape(micro_batches, 1, seed % 4 == 0 ? 0 : 1000 * (seed % 4));
-  if (seed % 2 == 1) made.step.element_bytes = {2, 4, 4, 4};
-  const auto all = policy_schedules(made.graph);
-  made.program = make_training_program(made.graph, made.step,
-                                       same_for_all(all[seed % all.size()].second, micro_batches));
-  made.program.tier(Tier::Disk).granularity = 4096;
-  return made;
-}
-
 std::int64_t bytes_of(const std::vector<StateGroup>& groups) {
   std::int64_t bytes = 0;
   for (const StateGroup& group : groups) bytes += group.bytes;
@@ -54,7 +36,7 @@ std::int64_t bytes_of(const std::vector<StateGroup>& groups) {
 TEST(StateGroups, AreWhatOneUpdateUsesAndNobodyElse) {
   std::size_t groups_found = 0;
   for (unsigned seed = 0; seed < 20; ++seed) {
-    const Case one = case_of(seed);
+    const TieredCase one = tiered_case(seed, Tier::Disk);
     std::map<int, std::set<int>> wanted;
     for (int id = 0; id < static_cast<int>(one.program.buffers.size()); ++id) {
       const Buffer& buffer = one.program.buffers[at(id)];
@@ -103,7 +85,7 @@ TEST(StatesBelow, TheStepIsTheSameWithinAnyBudget) {
   int overlapped = 0;
   for (unsigned seed = 0; seed < 30; ++seed) {
     SCOPED_TRACE(seed);
-    const Case one = case_of(seed);
+    const TieredCase one = tiered_case(seed, Tier::Disk);
     std::mt19937 random(seed);
     std::vector<StateGroup> groups = state_groups(one.program, 0);
     groups.resize(1 + random() % groups.size());
@@ -143,7 +125,7 @@ TEST(StatesBelow, TheStepIsTheSameWithinAnyBudget) {
 class Planted : public testing::Test {
  protected:
   Planted() {
-    one_ = case_of(3);
+    one_ = tiered_case(3, Tier::Disk);
     moved_ = with_states_below(one_.program, state_groups(one_.program, 0), Tier::Disk, links,
                                replay(one_.program).peak_bytes)
                  .value();
@@ -156,7 +138,7 @@ class Planted : public testing::Test {
     throw std::out_of_range("so many copies there are not");
   }
 
-  Case one_;
+  TieredCase one_;
   Program moved_;
 };
 
