@@ -34,6 +34,30 @@ if(GARONNE_SANITIZERS)
   set(GARONNE_TEST_PATIENCE 12)
 endif()
 
+# Most of what tests spend is compile time: of GoogleTest, fmt and JSON, which every test includes, and of
+# optimising what runs once. So they share precompiled headers and are optimised less than what they test; those
+# that take minutes are not.
+set(garonne_test_optimisation $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+set(garonne_test_headers <algorithm> <array> <chrono> <cmath> <cstdint> <filesystem> <fstream> <functional> <map>
+  <memory> <numeric> <optional> <random> <set> <span> <sstream> <string> <string_view> <tuple> <utility> <vector>
+  <fmt/format.h> <fmt/ranges.h> <gtest/gtest.h> <nlohmann/json.hpp>)
+
+# garonne_make_test_precompiled_header(<name> [HEADERS ...] [LIBRARIES ...])
+function(garonne_make_test_precompiled_header name)
+  cmake_parse_arguments(PARSE_ARGV 1 PRECOMPILED "" "" "HEADERS;LIBRARIES")
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/${name}.cpp" CONTENT "// Carries precompiled headers of tests.\n")
+  add_library(${name} STATIC EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/${name}.cpp")
+  target_link_libraries(${name} PRIVATE ${PRECOMPILED_LIBRARIES} fmt::fmt nlohmann_json::nlohmann_json GTest::gtest
+    garonne_warnings)
+  target_compile_options(${name} PRIVATE ${garonne_test_optimisation} $<$<COMPILE_LANGUAGE:CXX>:-fPIC>)
+  target_precompile_headers(${name} PRIVATE ${PRECOMPILED_HEADERS} ${garonne_test_headers})
+endfunction()
+garonne_make_test_precompiled_header(garonne_test_precompiled)
+if(NOT GARONNE_ROOMS_WITHOUT_TORCH)
+  garonne_make_test_precompiled_header(garonne_torch_test_precompiled LIBRARIES garonne_torch
+    HEADERS <ATen/Functions.h> <ATen/core/Tensor.h>)
+endif()
+
 # Libraries of garonne_add_test may be rooms; those with torch bring the precompiled header.
 function(garonne_libraries_use_torch variable)
   set(${variable} FALSE PARENT_SCOPE)
@@ -61,10 +85,22 @@ function(garonne_add_test name)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   target_compile_definitions(${target} PRIVATE GARONNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_link_libraries(${target} PRIVATE ${TEST_LIBRARIES} GTest::gtest garonne_warnings)
+  target_link_libraries(${target} PRIVATE ${TEST_LIBRARIES} fmt::fmt GTest::gtest garonne_warnings)
   garonne_libraries_use_torch(torch ${TEST_LIBRARIES})
-  if(torch)
-    garonne_use_torch_precompiled_header(${target})
+  if(NOT "long" IN_LIST TEST_LABELS)
+    target_compile_options(${target} PRIVATE ${garonne_test_optimisation})
+  endif()
+  # CMake compiles programs with -fPIE; g++ wants what the precompiled header was made with.
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC>)
+  if("long" IN_LIST TEST_LABELS)
+    if(torch)
+      target_precompile_headers(${target} REUSE_FROM garonne_torch_precompiled)
+    endif()
+  elseif(torch)
+    target_precompile_headers(${target} REUSE_FROM garonne_torch_test_precompiled)
+  else()
+    target_precompile_headers(${target} REUSE_FROM garonne_test_precompiled)
   endif()
 
   if(NOT TEST_RANKS)
