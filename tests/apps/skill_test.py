@@ -55,10 +55,11 @@ class FieldRun(FieldsTest):
         refused = run("eval", self.run_directory, *self.ARGUMENTS, "--output", absent, ranks=2, check=5)
         self.assertEqual(refused.stderr.count("garonne:"), 1)
 
-    def check_page(self, pictures):
-        run("report", self.run_directory, "--budgets", 0)
-        page = self.run_directory / "report.html"
-        self.assertEqual(data_of(page.read_text(encoding="utf-8"))["skill"], self.skill)
+    def check_page(self, pictures, directory=None, skill=None):
+        directory = directory or self.run_directory
+        run("report", directory, "--budgets", 0)
+        page = directory / "report.html"
+        self.assertEqual(data_of(page.read_text(encoding="utf-8"))["skill"], skill or self.skill)
         window = browser.Browser()
         self.addCleanup(window.close)
         for width in (1280, 400):
@@ -156,6 +157,41 @@ class SphereTest(FieldRun, unittest.TestCase):
             for shares in lead:
                 self.assertEqual(len(shares), 4)
                 self.assertAlmostEqual(sum(shares), 1, delta=1e-4)
+
+    def test_the_page_of_ensembles(self):
+        directory = self.folder / "with-ensembles"
+        shutil.copytree(self.run_directory, directory)
+        run("eval", directory, *self.ARGUMENTS, "--members", 5)
+        skill = json.loads((directory / "skill.json").read_text())
+        window = self.check_page(7, directory, skill)
+        # CRPS, spread and the error of the mean are curves of four points, with numbers of the file.
+        told = window.evaluate("""(() => {
+          const svg = [...document.querySelectorAll('#skill svg')].find(
+              svg => (svg.getAttribute('aria-label') || '').startsWith('CRPS, spread and error of ensembles of t2m'));
+          const box = svg.getBoundingClientRect();
+          svg.dispatchEvent(new PointerEvent('pointermove', {clientX: box.right - 15, clientY: box.top + box.height / 2}));
+          return [svg.querySelectorAll('path.series').length, document.getElementById('tooltip').textContent];
+        })()""")
+        self.assertEqual(told[0], 3)
+        for value in (skill["crps"][3][0], skill["spread"][3][0]):
+            self.assertIn(f"{value:.4g}", told[1])
+        # Each rank has a bar as high as its share, at the lead that is chosen.
+        bars = """[...[...document.querySelectorAll('#skill svg')].find(
+            svg => (svg.getAttribute('aria-label') || '').startsWith('Ranks of the truth')).querySelectorAll('rect')]
+            .map(bar => bar.getBBox().height)"""
+        for lead in (0, 3):
+            # Pictures are drawn when their width is known.
+            window.evaluate(f"""(() => {{
+              const list = document.querySelectorAll('#skill select')[1];
+              list.selectedIndex = {lead};
+              list.dispatchEvent(new Event('change'));
+              return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(null))));
+            }})()""")
+            heights, shares = window.evaluate(bars), skill["rank_histogram"][lead][0]
+            self.assertEqual(len(heights), 6)
+            for height, share in zip(heights, shares, strict=True):
+                self.assertAlmostEqual(height / sum(heights), share, 3)
+        self.assertEqual(window.errors(), [])
 
     def test_the_page(self):
         window = self.check_page(4)

@@ -231,9 +231,9 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
 
 std::string report_page(const ordered_json& data) {
   std::string scripts;
-  for (const char* name :
-       {"drawing.js", "summary.js", "live_bytes.js", "schedule.js", "curve.js", "nodes.js",
-        "sizes.js", "training.js", "coastlines.js", "maps.js", "skill.js", "main.js"})
+  for (const char* name : {"drawing.js", "summary.js", "live_bytes.js", "schedule.js", "curve.js",
+                           "nodes.js", "sizes.js", "training.js", "coastlines.js", "maps.js",
+                           "skill.js", "ensembles.js", "main.js"})
     scripts += report_text(name);
   std::string page(report_text("page.html"));
   replace(page, "{{style}}", report_text("style.css"));

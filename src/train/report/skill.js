@@ -22,6 +22,12 @@ const unitOfChannel = (skill, channel) => (skill.units || [])[channel] || "";
 const channelText = (skill, channel) =>
     skill.channels[channel] + (unitOfChannel(skill, channel) ? ` (${unitOfChannel(skill, channel)})` : "");
 
+// What an axis shows, with the unit of a channel.
+function withUnit(skill, label, channel) {
+  const unit = unitOfChannel(skill, channel);
+  return unit ? `${label} (${unit})` : label;
+}
+
 // In days; in calendars whose years differ, of the step where that is of whole years.
 function yearDays(skill) {
   const days = {"360_day": 360, noleap: 365, all_leap: 366}[skill.calendar];
@@ -64,40 +70,51 @@ function seriesPath(points, kind, colour) {
   });
 }
 
-const bounded = (label) => label === "ACC";
-
-// One curve a source of forecasts, of values [source][lead].
-function leadPlot(holder, skill, label, values, description) {
+// Curves by lead time: `series` is [{name, colour, kind, values: [lead]}], `limits` the ends of the
+// axis, where they are not 0 and what the values need.
+function leadPlot(holder, skill, label, series, description, {limits} = {}) {
   const scale = leadScale(skill);
-  const leads = values[0].length;
-  const known = values.flat().filter((value) => value !== null);
-  const top = bounded(label) ? 1 : 1.06 * largest([...known, 0]) || 1;
-  const bottom = bounded(label) ? Math.min(0, Math.floor(5 * smallest([...known, 0])) / 5) : 0;
+  const leads = series[0].values.length;
+  const known = series.flatMap(({values}) => values).filter((value) => value !== null);
+  const [bottom, top] = limits || [0, 1.06 * largest([...known, 0]) || 1];
   return showPicture(holder, (width) => {
     const plot = makePlot(width, 260, {from: 0, to: scale.of(leads), label: scale.label},
         {from: bottom, to: top, label}, description);
-    values.forEach((series, source) => {
-      const points = series.map((value, lead) => [value, lead])
+    for (const {values, colour, kind} of series) {
+      const points = values.map((value, lead) => [value, lead])
                          .filter(([value]) => value !== null)
                          .map(([value, lead]) => [plot.x(scale.of(lead + 1)), plot.y(value)]);
-      const [colour, kind] = sourceStyles[skill.sources[source]];
       if (points.length > 1) plot.svg.append(seriesPath(points, kind, colour));
-      if (points.length > 25 || points.length > 1 && kind !== "line") return;
+      if (points.length > 25 || points.length > 1 && kind !== "line") continue;
       points.forEach(([x, y]) => plot.svg.append(shape("circle",
                          {cx: x, cy: y, r: 3, style: `fill: ${colour}; stroke: var(--card)`})));
-    });
+    }
     followPointer(plot, 4, (wanted) => {
       const nearest = Math.round(wanted / scale.of(1));
       const step = Math.min(leads, Math.max(1, nearest));
       return {
         at: scale.of(step),
         title: `after ${scale.text(step)}`,
-        rows: skill.sources.map((source, number) =>
-            [source, skillNumber(values[number][step - 1]), sourceStyles[source][0]]),
+        rows: series.map(({name, colour, values}) => [name, skillNumber(values[step - 1]), colour]),
       };
     });
     return plot.svg;
   });
+}
+
+// A correlation ends at 1; where there are negative ones, the axis goes down to them.
+function correlationLimits(series) {
+  const known = series.flatMap(({values}) => values).filter((value) => value !== null);
+  return [Math.min(0, Math.floor(5 * smallest([...known, 0])) / 5), 1];
+}
+
+// One picture with its title and legend.
+function leadPart(skill, title, label, series, description, options) {
+  const holder = element("div", {class: "plot"});
+  const part = element("div", {}, element("h3", {}, title),
+      legend(series.map(({name, colour, kind}) => [colour, name, kind])), holder);
+  leadPlot(holder, skill, label, series, description, options);
+  return part;
 }
 
 const superscripts = {"-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹"};
@@ -211,6 +228,7 @@ function drawSkill() {
               `Means over points are weighted by ${weights[skill.weighting]} (${skill.weighting})`) +
       "; RMSE is the root of the mean of squared errors over all of them, ACC the mean of their " +
       `correlations of anomalies. Climatology: ${skill.climatology}.`));
+  if (skill.crps) place.append(note(ensembleText(skill)));
   const body = element("div", {});
   const show = (channel) => {
     hideTooltip();
@@ -219,19 +237,23 @@ function drawSkill() {
     if (rolled) {
       const plots = element("div", {class: "columns", style: "margin-top: 8px"});
       for (const [title, label, key] of [["Error", "RMSE", "rmse"], ["Correlation of anomalies", "ACC", "acc"]]) {
-        const holder = element("div", {class: "plot"});
-        const used = skill.sources.map((source, s) => [source, skill[key][s].map((lead) => lead[channel])])
-                         .filter(([, series]) => series.some((value) => value !== null));
-        const shown = {...skill, sources: used.map(([source]) => source)};
-        const unit = bounded(label) ? "" : unitOfChannel(skill, channel);
-        plots.append(element("div", {}, element("h3", {}, `${title}: ${skill.channels[channel]}`),
-            legend(shown.sources.map((source) => [sourceStyles[source][0], source, sourceStyles[source][1]])),
-            holder));
-        leadPlot(holder, shown, unit ? `${label} (${unit})` : label, used.map(([, series]) => series),
-            `${label} of ${skill.channels[channel]} by lead time`);
+        const series = skill.sources
+                           .map((source, s) => ({
+                             name: source,
+                             colour: sourceStyles[source][0],
+                             kind: sourceStyles[source][1],
+                             values: skill[key][s].map((lead) => lead[channel]),
+                           }))
+                           .filter(({values}) => values.some((value) => value !== null));
+        const correlates = key === "acc";
+        plots.append(leadPart(skill, `${title}: ${skill.channels[channel]}`,
+            correlates ? label : withUnit(skill, label, channel), series,
+            `${label} of ${skill.channels[channel]} by lead time`,
+            correlates ? {limits: correlationLimits(series)} : {}));
       }
       parts.push(plots);
     }
+    if (skill.crps) parts.push(...ensembleParts(skill, channel));
     if (skill.spectra && channel < skill.spectra.truth[0].length) {
       const holder = element("div", {class: "plot"});
       const spectrum = spectrumPlot(holder, skill, channel);
