@@ -78,6 +78,19 @@ garonne_plain_library(xxhash xxhash.h)
 garonne_plain_library(blosc blosc.h)
 garonne_plain_library(zstd zstd.h)
 garonne_require(ZLIB)
+# Chunks that h5py compressed as lzf; without it the answer there is a named error.
+find_path(GARONNE_LZF_INCLUDE lzf.h PATH_SUFFIXES liblzf)
+find_library(GARONNE_LZF_LIBRARY lzf)
+mark_as_advanced(GARONNE_LZF_INCLUDE GARONNE_LZF_LIBRARY)
+set(GARONNE_HAVE_LZF FALSE)
+if(GARONNE_LZF_INCLUDE AND GARONNE_LZF_LIBRARY)
+  set(GARONNE_HAVE_LZF TRUE)
+  add_library(garonne_lzf UNKNOWN IMPORTED)
+  set_target_properties(garonne_lzf PROPERTIES
+    IMPORTED_LOCATION "${GARONNE_LZF_LIBRARY}"
+    INTERFACE_COMPILE_DEFINITIONS GARONNE_HAVE_LZF
+    INTERFACE_INCLUDE_DIRECTORIES "${GARONNE_LZF_INCLUDE}")
+endif()
 
 # Expressions and normal forms of tokenizers. Neither comes with files for CMake everywhere.
 foreach(library IN ITEMS pcre2:pcre2.h:pcre2-8 utf8proc:utf8proc.h:utf8proc)

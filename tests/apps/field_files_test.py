@@ -130,6 +130,29 @@ class FilesOfOthers(FieldsTest, unittest.TestCase):
         self.assertIn("tas", shown)
         self.assertIn("density", run("data", "inspect", self.folder / "well.h5").stdout)
 
+    def test_virtual_and_lzf_files_train_as_plain_ones(self):
+        """Years and channels that a .h5v file puts together, and chunks that h5py compresses as lzf."""
+        losses = {}
+        for kind, file in (("plain", "all.h5"), ("virtual", "all.h5v"), ("lzf", "all.h5")):
+            path = self.folder / kind / file
+            directory = self.folder / f"same-{kind}"
+            run("train", self.config, "--data.path", path, "--data.validation", path, "--data.normalisation", "channel",
+                "--run.directory", directory, ranks=2)
+            lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+            losses[kind] = [line[key] for line in lines for key in ("loss", "validation_loss") if key in line]
+        self.assertGreaterEqual(len(losses["plain"]), 21)
+        self.assertEqual(losses["virtual"], losses["plain"])
+        self.assertEqual(losses["lzf"], losses["plain"])
+        self.assertIn("virtual of 4 files", run("data", "inspect", self.folder / "virtual/all.h5v", "--full").stdout)
+        self.assertIn("LZF", run("data", "inspect", self.folder / "lzf/all.h5", "--full").stdout)
+
+    def test_a_source_that_is_missing_is_named(self):
+        path = self.folder / "virtual_gap/all.h5v"
+        words = (str(path), '"fields"', "surface/1980.h5", "is missing")
+        self.refused(("data", "inspect", path), 0, *words)
+        self.refused(("data", "statistics", path), 2, *words)
+        self.refused(("train", self.config, "--data.path", path, "--run.directory", self.folder / "run-gap"), 2, *words)
+
     def test_names_are_shown_without_control_characters(self):
         file = self.folder / "control_names/1980.h5"
         shown = run("data", "inspect", file, "--full").stdout

@@ -22,7 +22,8 @@ namespace garonne::data {
 namespace {
 
 constexpr double day = 86400;
-constexpr std::array suffixes = {".h5", ".hdf5", ".he5", ".nc", ".nc4", ".h5v"};
+constexpr const char* virtual_suffix = ".h5v";
+constexpr std::array suffixes = {".h5", ".hdf5", ".he5", ".nc", ".nc4", virtual_suffix};
 
 bool is_data_file(const std::filesystem::path& path) {
   return std::find(suffixes.begin(), suffixes.end(), path.extension().string()) != suffixes.end() &&
@@ -257,6 +258,23 @@ double FieldIndex::time(const FramePlace& place) const {
   return file.times[static_cast<std::size_t>(place.frame)];
 }
 
+namespace {
+
+// makani puts the virtual file beside the years that it is made of, which would be read twice.
+void check_not_virtual_and_plain(const std::string& path, const std::vector<std::string>& found) {
+  const auto is_virtual = [](const std::string& file) {
+    return std::filesystem::path(file).extension() == virtual_suffix;
+  };
+  const auto one = std::find_if(found.begin(), found.end(), is_virtual);
+  if (one == found.end() || std::all_of(found.begin(), found.end(), is_virtual)) return;
+  throw IoError(path,
+                fmt::format("this folder has virtual files ({}) beside others, which they may be "
+                            "made of; name one of them, {}, or a pattern, {}",
+                            virtual_suffix, *one, (std::filesystem::path(path) / "*.h5").string()));
+}
+
+}  // namespace
+
 std::vector<std::string> list_field_files(const std::string& path) {
   std::vector<std::string> found;
   std::error_code ignored;
@@ -280,6 +298,7 @@ std::vector<std::string> list_field_files(const std::string& path) {
                                                 : fmt::format("; it has the folders {}",
                                                               fmt::join(folders, ", "))));
     }
+    check_not_virtual_and_plain(path, found);
   } else if (path.find_first_of("*?[") != std::string::npos &&
              !std::filesystem::exists(path, ignored)) {
     glob_t matches = {};

@@ -105,7 +105,7 @@ const Hdf5Dataset& FieldReader::dataset(OpenFile& file, const std::string& name)
   std::int64_t chunk_bytes = 0;
   {
     // Closed again: a dataset that is open keeps the cache that it was opened with.
-    const Hdf5Dataset probe = file.file.dataset(name);
+    const Hdf5Dataset probe = file.file.dataset(name, VirtualData::Allowed);
     chunk_bytes = probe.chunk_elements() * probe.type().bytes;
   }
   // A frame may be a part of a chunk, of which the rest is wanted soon.
@@ -119,7 +119,7 @@ const Hdf5Dataset& FieldReader::dataset(OpenFile& file, const std::string& name)
   if (static_cast<std::int64_t>(file.datasets.size() + 1) * cache > cache_of_a_file) {
     file.datasets.clear();
   }
-  Hdf5Dataset dataset = file.file.dataset(name, cache);
+  Hdf5Dataset dataset = file.file.dataset(name, cache, VirtualData::Allowed);
   return file.datasets.emplace(name, std::move(dataset)).first->second;
 }
 

@@ -1,6 +1,6 @@
 // The program garonne-hdf5-reader: reads elements of variable length for another process, which
-// asks through descriptor 0 (data/hdf5/hdf5_wire.hpp), within limits of time and memory. Whatever HDF5
-// does to it, the other process goes on.
+// asks through descriptor 0 (data/hdf5/hdf5_wire.hpp), within limits of time and memory. Whatever
+// HDF5 does to it, the other process goes on.
 #include <hdf5.h>
 #include <sys/resource.h>
 #include <sys/time.h>
@@ -227,8 +227,9 @@ void try_elements(hid_t dataset, hid_t type, hid_t space) {
   const H5D_layout_t layout = H5Pget_layout(properties.identifier);
 #if H5_VERSION_GE(1, 10, 5)
   hsize_t chunks = 0;
-  H5Dget_num_chunks(dataset, space, &chunks);
+  if (layout == H5D_CHUNKED) H5Dget_num_chunks(dataset, space, &chunks);
 #endif
+  if (layout == H5D_VIRTUAL) return;  // its elements are elsewhere
   const hsize_t stored = H5Dget_storage_size(dataset);
   H5Dget_offset(dataset);
   if (rank < 1 || rank > H5S_MAX_RANK || layout != H5D_CHUNKED || stored == 0) return;
@@ -255,6 +256,28 @@ void try_elements(hid_t dataset, hid_t type, hid_t space) {
     H5Sselect_hyperslab(space, H5S_SELECT_SET, first.data(), nullptr, ones.data(), nullptr);
     H5Dread(dataset, type, memory.identifier, space, H5P_DEFAULT, element);
   }
+}
+
+// Where the elements of a virtual dataset lie is in a heap.
+Answer try_opening(hid_t object) {
+  if (H5Iget_type(object) == H5I_DATASET) {
+    const Owned properties(H5Dget_create_plist(object), H5Pclose);
+    std::size_t sources = 0;
+    if (H5Pget_layout(properties.identifier) == H5D_VIRTUAL &&
+        H5Pget_virtual_count(properties.identifier, &sources) >= 0) {
+      std::vector<char> name(most_request_bytes);
+      for (std::size_t index = 0; index < sources; ++index) {
+        H5Pget_virtual_filename(properties.identifier, index, name.data(), name.size());
+        H5Pget_virtual_dsetname(properties.identifier, index, name.data(), name.size());
+        const Owned here(H5Pget_virtual_vspace(properties.identifier, index), H5Sclose);
+        const Owned there(H5Pget_virtual_srcspace(properties.identifier, index), H5Sclose);
+      }
+    }
+  }
+  // What cannot be opened is refused by who wants it.
+  Answer answer;
+  answer.state = ForeignState::Done;
+  return answer;
 }
 
 herr_t note_name(hid_t, const char* name, const H5L_info_t* link, void* names) {
@@ -320,6 +343,8 @@ int serve() {
     Answer answer;
     if (kind == ForeignKind::Structure) {
       answer = try_structure(file);
+    } else if (kind == ForeignKind::Opening) {
+      answer = try_opening(object.identifier);
     } else if (object.identifier >= 0 && kind == ForeignKind::AttributeTexts) {
       answer = attribute_texts(object.identifier, attribute);
     } else if (object.identifier >= 0 && kind == ForeignKind::DatasetTexts) {

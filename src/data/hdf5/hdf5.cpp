@@ -100,6 +100,7 @@ LibraryLock::LibraryLock() : lock_(library_mutex()) {
   H5open();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);
+  register_lzf();
   ready = true;
 }
 

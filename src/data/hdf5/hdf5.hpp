@@ -16,6 +16,7 @@
 namespace garonne::data {
 
 class ForeignReader;
+class VirtualSources;
 
 // What an element of a dataset is: a number of `bytes` bytes, or something that is not a number.
 enum class NumberFamily { Unsigned, Signed, Floating, Other };
@@ -44,6 +45,16 @@ class Hdf5Handle {
   Close close_ = nullptr;
 };
 
+// Whether the elements of a dataset may lie in datasets of other files (hdf5_virtual.hpp).
+enum class VirtualData { Refused, Allowed };
+
+// Of each dimension the indices first, first + step, …
+struct Hdf5Box {
+  std::vector<std::int64_t> first;
+  std::vector<std::int64_t> step;
+  std::vector<std::int64_t> count;
+};
+
 // "[1460, 20, 721, 1440]", as messages write shapes.
 std::string shape_text(std::span<const std::int64_t> shape);
 
@@ -58,9 +69,13 @@ class Hdf5Dataset {
   const std::vector<std::int64_t>& chunk() const { return chunk_; }
   // Elements of a chunk; 0 when the dataset is not chunked.
   std::int64_t chunk_elements() const { return chunk_elements_; }
-  bool compressed() const { return compressed_; }
+  bool compressed() const { return !compression_.empty(); }
+  // "deflate" or "LZF"; empty where it is not compressed.
+  const std::string& compression() const { return compression_; }
   // Whether every chunk carries a Fletcher-32 checksum.
   bool checksummed() const { return checksummed_; }
+  // Files that its elements lie in, where these are others; 0 = they lie in this one.
+  std::size_t source_files() const;
   // Bytes of all its elements, and the most of them that can be what is stored in the file; the
   // others are fill values.
   std::int64_t declared_bytes() const { return declared_bytes_; }
@@ -103,9 +118,16 @@ class Hdf5Dataset {
 
  private:
   friend class Hdf5File;
+  friend class VirtualSources;
   Hdf5Dataset(Hdf5Handle handle, std::string path, std::string name, std::int64_t file,
-              std::int64_t file_bytes, std::shared_ptr<ForeignReader> foreign);
-  void read_layout();
+              std::int64_t file_bytes, std::shared_ptr<ForeignReader> foreign,
+              VirtualData virtual_data = VirtualData::Refused);
+  void read_layout(VirtualData virtual_data);
+  void read_filters(std::int64_t properties);
+  // Elements `origin` of this dataset to elements `target` of an array of the shape `shape`.
+  template <typename T>
+  void read_steps(const Hdf5Box& origin, std::span<const std::int64_t> shape, const Hdf5Box& target,
+                  std::span<T> values) const;
   void check_extent() const;
   [[noreturn]] void fail(const std::string& what) const;
   Hdf5Handle select(std::span<const std::int64_t> first, std::span<const std::int64_t> count) const;
@@ -123,8 +145,9 @@ class Hdf5Dataset {
   std::int64_t chunk_elements_ = 0;
   std::int64_t declared_bytes_ = 0;
   bool checksummed_ = false;
-  bool compressed_ = false;
+  std::string compression_;
   std::shared_ptr<ForeignReader> foreign_;
+  std::shared_ptr<VirtualSources> virtual_;  // null where the elements lie in this file
 };
 
 // The attributes of a group or dataset of an open Hdf5File, which must outlive it. Reading a
@@ -190,10 +213,13 @@ class Hdf5File {
   static Hdf5File create(const std::string& path);
 
   bool has_dataset(const std::string& name) const;
-  // Opens a dataset that lies in this file: virtual and external ones and filters other than
-  // Fletcher-32, shuffle and deflate are refused.
-  // `cache_bytes` is HDF5's chunk cache for it.
-  Hdf5Dataset dataset(const std::string& name, std::int64_t cache_bytes = 1 << 20) const;
+  // Opens a dataset: external ones and filters other than Fletcher-32, shuffle, deflate and LZF are
+  // refused, virtual ones unless they are allowed. `cache_bytes` is HDF5's chunk cache for it.
+  Hdf5Dataset dataset(const std::string& name, std::int64_t cache_bytes = 1 << 20,
+                      VirtualData virtual_data = VirtualData::Refused) const;
+  Hdf5Dataset dataset(const std::string& name, VirtualData virtual_data) const {
+    return dataset(name, 1 << 20, virtual_data);
+  }
   // Creates an empty one-dimensional dataset that can grow, little-endian T (std::uint8_t,
   // uint16_t or uint32_t), with chunks of `chunk_elements` elements and Fletcher-32.
   template <typename T>

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -11,6 +12,7 @@
 #include "base/printable.hpp"
 #include "data/hdf5/foreign_reader.hpp"
 #include "data/hdf5/hdf5_internal.hpp"
+#include "data/hdf5/hdf5_virtual.hpp"
 
 namespace garonne::data {
 namespace {
@@ -64,7 +66,8 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 }
 
 Hdf5Dataset::Hdf5Dataset(Hdf5Handle handle, std::string path, std::string name, std::int64_t file,
-                         std::int64_t file_bytes, std::shared_ptr<ForeignReader> foreign)
+                         std::int64_t file_bytes, std::shared_ptr<ForeignReader> foreign,
+                         VirtualData virtual_data)
     : handle_(std::move(handle)),
       path_(std::move(path)),
       name_(std::move(name)),
@@ -88,16 +91,21 @@ Hdf5Dataset::Hdf5Dataset(Hdf5Handle handle, std::string path, std::string name, 
     empty = empty || size == 0;
   }
   if (empty) declared_bytes_ = 0;
-  read_layout();
+  read_layout(virtual_data);
   check_extent();
 }
 
-void Hdf5Dataset::read_layout() {
+void Hdf5Dataset::read_layout(VirtualData virtual_data) {
   const std::string label = labelled("dataset", name_);
   const Hdf5Handle properties = own(H5Dget_create_plist(handle_.get()), H5Pclose, path_, label);
   const H5D_layout_t layout = H5Pget_layout(properties.get());
-  if (layout == H5D_VIRTUAL || H5Pget_external_count(properties.get()) > 0) {
+  if ((layout == H5D_VIRTUAL && virtual_data == VirtualData::Refused) ||
+      H5Pget_external_count(properties.get()) > 0) {
     fail("its elements lie in other files, which is refused");
+  }
+  if (layout == H5D_VIRTUAL) {
+    virtual_ = std::make_shared<VirtualSources>(properties.get(), path_, name_, shape_, foreign_);
+    return;
   }
   if (layout == H5D_CHUNKED) {
     const auto rank = static_cast<int>(shape_.size());
@@ -112,28 +120,51 @@ void Hdf5Dataset::read_layout() {
       chunk_.push_back(static_cast<std::int64_t>(size));
     }
   }
-  const int filters = H5Pget_nfilters(properties.get());
+  read_filters(properties.get());
+}
+
+void Hdf5Dataset::read_filters(std::int64_t properties) {
+  const int filters = H5Pget_nfilters(properties);
   for (int index = 0; index < filters; ++index) {
     unsigned flags = 0;
-    std::size_t values = 0;
+    std::array<unsigned, 8> values = {};
+    std::size_t count = values.size();
     unsigned configuration = 0;
-    const H5Z_filter_t filter =
-        H5Pget_filter2(properties.get(), static_cast<unsigned>(index), &flags, &values, nullptr, 0,
-                       nullptr, &configuration);
+    const H5Z_filter_t filter = H5Pget_filter2(properties, static_cast<unsigned>(index), &flags,
+                                               &count, values.data(), 0, nullptr, &configuration);
     if (filter == H5Z_FILTER_FLETCHER32) {
       checksummed_ = true;
-    } else if (filter == H5Z_FILTER_DEFLATE) {
-      if (compressed_) fail("is compressed twice");
-      compressed_ = true;
+    } else if (filter == H5Z_FILTER_DEFLATE || filter == lzf_filter) {
+      if (compressed()) fail("is compressed twice");
+      compression_ = filter == lzf_filter ? "LZF" : "deflate";
     } else if (filter != H5Z_FILTER_SHUFFLE) {
-      fail(fmt::format("it uses the HDF5 filter {}; known are shuffle, deflate and Fletcher-32",
-                       static_cast<int>(filter)));
+      fail(
+          fmt::format("it uses the HDF5 filter {}; known are shuffle, deflate, LZF and Fletcher-32",
+                      static_cast<int>(filter)));
+    }
+    if (filter != lzf_filter) continue;
+    if (!lzf_is_there()) {
+      fail(
+          "it is compressed by LZF, and this program was built without liblzf; scripts/setup "
+          "installs it (liblzf-dev) and builds again, and h5repack -f GZIP=1 makes a file without");
+    }
+    // The filter is told how long a chunk is, and HDF5 believes that it was.
+    const std::int64_t chunk_bytes = chunk_elements_ * std::max(type_.bytes, 1);
+    if (count < 3 || static_cast<std::int64_t>(values[2]) != chunk_bytes) {
+      fail(fmt::format(
+          "its LZF filter is of chunks of {} bytes, but they have {}; the file is damaged",
+          count < 3 ? 0 : values[2], chunk_bytes));
     }
   }
 }
 
+std::size_t Hdf5Dataset::source_files() const {
+  return virtual_ ? virtual_->files() : 0;
+}
+
 std::int64_t Hdf5Dataset::stored_bytes() const {
   const LibraryLock lock;
+  expect(!virtual_, "bytes of a virtual dataset that are stored in its file");
   const hsize_t taken = H5Dget_storage_size(handle_.get());
   if (file_bytes_ > 0 && taken > static_cast<hsize_t>(file_bytes_)) {
     fail(fmt::format("is said to take {} bytes of a file of {}", taken, file_bytes_));
@@ -141,7 +172,7 @@ std::int64_t Hdf5Dataset::stored_bytes() const {
   const auto stored = static_cast<std::int64_t>(taken);
   if (chunk_.empty()) return stored;
   // Checksums and compression that did not pay make a chunk a little longer than its elements.
-  std::int64_t held = compressed_ ? bounded_product(stored, greatest_compression) : stored;
+  std::int64_t held = compressed() ? bounded_product(stored, greatest_compression) : stored;
 #if H5_VERSION_GE(1, 10, 5)
   const Hdf5Handle space =
       own(H5Dget_space(handle_.get()), H5Sclose, path_, labelled("dataset", name_));
@@ -157,6 +188,16 @@ std::int64_t Hdf5Dataset::stored_bytes() const {
 
 void Hdf5Dataset::check_extent() const {
   if (file_bytes_ == 0) return;  // it is being written
+  if (virtual_) {
+    if (!foreign_) return;  // they were counted before
+    const double elements = static_cast<double>(declared_bytes_) / std::max(type_.bytes, 1);
+    if (declared_bytes_ <= believed_bytes ||
+        elements <= static_cast<double>(believed_multiple) * virtual_->source_elements()) {
+      return;
+    }
+    fail(fmt::format("declares {} elements, but its sources have {:.0f} at most",
+                     shape_text(shape_), virtual_->source_elements()));
+  }
   if (chunk_.empty()) {
     const haddr_t offset = H5Dget_offset(handle_.get());  // where it has a place of its own
     H5Eclear2(H5E_DEFAULT);
@@ -235,12 +276,44 @@ void Hdf5Dataset::read_box(std::span<const std::int64_t> first, std::span<const 
   expect(elements == static_cast<std::int64_t>(length), "a box and its values differ in size");
   if (length == 0) return;
   if (type_.family == NumberFamily::Other) fail("does not hold numbers");
+  if (virtual_) {
+    virtual_->read(first, count, values);
+    return;
+  }
   const Hdf5Handle memory_space =
       own(H5Screate_simple(1, &length, nullptr), H5Sclose, path_, "memory space");
   if (H5Dread(handle_.get(), memory_type<T>(), memory_space.get(), file_space.get(), H5P_DEFAULT,
               values.data()) < 0) {
     fail(fmt::format("cannot read {} elements from {} on: {}", shape_text(count), shape_text(first),
                      stack_reason()));
+  }
+  check_still_whole();
+}
+
+template <typename T>
+void Hdf5Dataset::read_steps(const Hdf5Box& origin, std::span<const std::int64_t> shape,
+                             const Hdf5Box& target, std::span<T> values) const {
+  const LibraryLock lock;
+  const std::string label = labelled("dataset", name_);
+  const auto choose = [&](hid_t space, const Hdf5Box& box) {
+    const std::vector<hsize_t> first(box.first.begin(), box.first.end());
+    const std::vector<hsize_t> step(box.step.begin(), box.step.end());
+    const std::vector<hsize_t> count(box.count.begin(), box.count.end());
+    check(H5Sselect_hyperslab(space, H5S_SELECT_SET, first.data(), step.data(), count.data(),
+                              nullptr),
+          path_, label);
+  };
+  const Hdf5Handle file_space = own(H5Dget_space(handle_.get()), H5Sclose, path_, label);
+  if (!shape_.empty()) choose(file_space.get(), origin);
+  const std::vector<hsize_t> extent(shape.begin(), shape.end());
+  const Hdf5Handle memory_space =
+      own(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr), H5Sclose,
+          path_, "memory space");
+  choose(memory_space.get(), target);
+  if (H5Dread(handle_.get(), memory_type<T>(), memory_space.get(), file_space.get(), H5P_DEFAULT,
+              values.data()) < 0) {
+    fail(fmt::format("cannot read {} elements from {} on: {}", shape_text(origin.count),
+                     shape_text(origin.first), stack_reason()));
   }
   check_still_whole();
 }
@@ -394,6 +467,8 @@ void Hdf5File::create_texts(const std::string& name, const std::vector<std::stri
   template void Hdf5Dataset::append(std::span<const T>);                                   \
   template void Hdf5Dataset::read_box(std::span<const std::int64_t>,                       \
                                       std::span<const std::int64_t>, std::span<T>) const;  \
+  template void Hdf5Dataset::read_steps(const Hdf5Box&, std::span<const std::int64_t>,     \
+                                        const Hdf5Box&, std::span<T>) const;               \
   template void Hdf5Dataset::write_box(std::span<const std::int64_t>,                      \
                                        std::span<const std::int64_t>, std::span<const T>); \
   template std::vector<T> Hdf5Dataset::read_all(std::int64_t) const;                       \

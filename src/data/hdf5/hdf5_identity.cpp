@@ -6,6 +6,7 @@
 #include "base/file.hpp"
 #include "base/hash.hpp"
 #include "data/hdf5/hdf5_internal.hpp"
+#include "data/hdf5/hdf5_virtual.hpp"
 
 #if !H5_VERSION_GE(1, 10, 5)
 #error "HDF5 1.10.5 or newer is needed: older ones do not say where a chunk lies"
@@ -81,14 +82,16 @@ herr_t list_attribute(hid_t, const char* name, const H5A_info_t*, void* data) {
 }  // namespace
 
 std::string Hdf5Dataset::header_text() const {
-  return fmt::format("shape {} type {}{} chunks {} filters{}{}", shape_text(shape_),
+  return fmt::format("shape {} type {}{} chunks {} filters{}{}{}", shape_text(shape_),
                      static_cast<int>(type_.family), 8 * type_.bytes, shape_text(chunk_),
-                     compressed_ ? " deflate" : "", checksummed_ ? " fletcher32" : "");
+                     compressed() ? " " + compression_ : "", checksummed_ ? " fletcher32" : "",
+                     virtual_ ? " sources " + virtual_->text() : "");
 }
 
 std::string Hdf5Dataset::hash_of_chunk(bool last) const {
   const LibraryLock lock;
   if (std::find(shape_.begin(), shape_.end(), 0) != shape_.end()) return "none";
+  if (virtual_) return virtual_->hash_of_chunk(last);
   Extent extent;
   if (!chunk_.empty()) {
     std::vector<hsize_t> place;

@@ -28,6 +28,13 @@ class LibraryLock {
   std::unique_lock<std::recursive_mutex> lock_;
 };
 
+// The filter that h5py compresses by as `lzf`: its number in HDF5's list, and whether this build
+// can read it (hdf5_lzf.cpp).
+inline constexpr H5Z_filter_t lzf_filter = 32000;
+bool lzf_is_there();
+// Makes it known to HDF5; nothing where it is not there.
+void register_lzf();
+
 // Why HDF5 failed, from the innermost description on its stack of errors. Clears the stack.
 std::string stack_reason();
 

@@ -92,17 +92,22 @@ bool Hdf5File::has_dataset(const std::string& name) const {
   return find_object(handle_.get(), name, path_);
 }
 
-Hdf5Dataset Hdf5File::dataset(const std::string& name, std::int64_t cache_bytes) const {
+Hdf5Dataset Hdf5File::dataset(const std::string& name, std::int64_t cache_bytes,
+                              VirtualData virtual_data) const {
   const LibraryLock lock;
   const std::string label = labelled("dataset", name);
   require_object(handle_.get(), name, path_, label);
+  if (virtual_data == VirtualData::Allowed && foreign_) {
+    foreign_->ask(ForeignKind::Opening, path_, name, "", label);
+  }
   const Hdf5Handle access = own(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose, path_, label);
   // Slots: a prime well above the chunks that fit. Chunks read whole are the first to go (1.0).
   check(H5Pset_chunk_cache(access.get(), 10007, static_cast<std::size_t>(cache_bytes), 1.0), path_,
         label);
   Hdf5Handle dataset =
       own(H5Dopen2(handle_.get(), name.c_str(), access.get()), H5Dclose, path_, label);
-  return Hdf5Dataset(std::move(dataset), path_, name, handle_.get(), file_bytes_, foreign_);
+  return Hdf5Dataset(std::move(dataset), path_, name, handle_.get(), file_bytes_, foreign_,
+                     virtual_data);
 }
 
 std::vector<std::string> Hdf5File::datasets(const std::string& group) const {

@@ -1,6 +1,6 @@
 // What a program and its process for reading elements of variable length say to each other
-// (data/hdf5/foreign_reader.hpp): both are of one build, so numbers are as they lie in memory. For the
-// sources of this room.
+// (data/hdf5/foreign_reader.hpp): both are of one build, so numbers are as they lie in memory. For
+// the sources of this room.
 //
 // A request is its kind, then path, object and attribute, each as a length and bytes. The answer is
 // a state and a number of texts, each as a length and bytes. Lengths and numbers are 32 bits wide.
@@ -12,12 +12,14 @@ namespace garonne::data {
 
 // What is asked for: the texts of an attribute, those of a one-dimensional dataset, the name of the
 // first scale of each dimension ("" = none) from the attribute that lists them, or nothing but a
-// walk through the objects of the file.
+// walk through the objects of the file or the opening of one of them, with the list of sources
+// where it is a virtual dataset.
 enum class ForeignKind : std::uint32_t {
   AttributeTexts = 1,
   DatasetTexts = 2,
   Scales = 3,
-  Structure = 4
+  Structure = 4,
+  Opening = 5
 };
 
 // Failed: the file is damaged; TooLong: the texts are.

@@ -104,7 +104,7 @@ void check_channel_count(const std::string& path, const std::string& name, std::
 
 Hdf5Dataset open_array(const Hdf5File& file, const std::string& name, std::size_t rank,
                        const std::string& expected) {
-  Hdf5Dataset dataset = file.dataset(name);
+  Hdf5Dataset dataset = file.dataset(name, VirtualData::Allowed);
   if (dataset.shape().size() != rank) {
     refuse_dataset(
         file, name,
@@ -120,7 +120,7 @@ Hdf5Dataset open_array(const Hdf5File& file, const std::string& name, std::size_
 }
 
 std::vector<double> read_line(const Hdf5File& file, const std::string& name) {
-  const Hdf5Dataset dataset = file.dataset(name);
+  const Hdf5Dataset dataset = file.dataset(name, VirtualData::Allowed);
   if (dataset.shape().size() != 1) {
     refuse_dataset(file, name, fmt::format("has {} dimensions, not 1", dataset.shape().size()));
   }
@@ -170,9 +170,13 @@ std::string storage_text(const Hdf5Dataset& dataset) {
                        : type.family == NumberFamily::Unsigned ? "uint"
                                                                : "int";
   std::string text = fmt::format("{}{}", family, 8 * type.bytes);
+  if (dataset.source_files() > 0) {
+    return text + fmt::format(", virtual of {} file{}", dataset.source_files(),
+                              dataset.source_files() == 1 ? "" : "s");
+  }
   text += dataset.chunk().empty() ? ", contiguous"
                                   : fmt::format(", chunks {}", shape_text(dataset.chunk()));
-  if (dataset.compressed()) text += ", deflate";
+  if (dataset.compressed()) text += ", " + dataset.compression();
   if (dataset.checksummed()) text += ", Fletcher-32";
   return text;
 }

@@ -126,7 +126,7 @@ void check_axes(const std::string& path, const std::string& name,
 // "equiangular", "legendre-gauss" or "regional" from degrees.
 std::string sphere_grid_of(const std::vector<double>& latitudes,
                            const std::vector<double>& longitudes);
-// "float32, chunks [1, 2], deflate".
+// "float32, chunks [1, 2], deflate", "float32, virtual of 2 files".
 std::string storage_text(const Hdf5Dataset& dataset);
 // A place beside the file where a file or folder of this name is: in its folder, or in the one
 // above; empty = none.

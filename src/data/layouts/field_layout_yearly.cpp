@@ -1,6 +1,7 @@
 // The yearly files of FourCastNet and makani: dataset `fields` [time, channel, latitude,
 // longitude], newer ones with `timestamp` (seconds UTC), `lat`, `lon`, `channel` and `valid_data`
-// beside it. What older ones lack may stand in data.json beside them or in the folder above.
+// beside it. What older ones lack may stand in data.json beside them or in the folder above. In
+// makani's .h5v files, which put years and channels together, `fields` is a virtual dataset.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -102,7 +103,7 @@ std::vector<std::string> channel_names(const Hdf5File& file, const Metadata& met
 // Where the file says which of its values are valid.
 void read_validity(const Hdf5File& file, FieldFile& described) {
   if (!file.has_dataset("valid_data")) return;
-  const Hdf5Dataset validity = file.dataset("valid_data");
+  const Hdf5Dataset validity = file.dataset("valid_data", VirtualData::Allowed);
   const auto channels = static_cast<std::int64_t>(described.channels.size());
   if (validity.shape() != std::vector<std::int64_t>{described.frames, channels}) {
     refuse_dataset(file, "valid_data",

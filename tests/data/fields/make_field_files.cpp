@@ -7,6 +7,8 @@
 #include <limits>
 
 #include "data/hdf5/foreign_files.hpp"
+#include "data/hdf5/lzf_files.hpp"
+#include "data/hdf5/virtual_files.hpp"
 
 namespace garonne::data {
 namespace {
@@ -33,6 +35,31 @@ void make_years(const fs::path& folder, Change change,
   YearlyFile second = year_of(1);
   change(second);
   second.write((folder / "1980.h5").string(), values);
+}
+
+// The same values in a plain file, in a virtual one of years and groups of channels, in such a one
+// of which a source is missing, and in chunks that h5py would have compressed as lzf.
+void make_same_years(const fs::path& folder) {
+  testing::VirtualYears years;
+  years.all.rows = 9;
+  years.all.columns = 16;
+  years.all.frames = 16;
+  years.lengths = {9, 7};
+  for (const char* kind : {"plain", "lzf"}) fs::create_directories(folder / kind);
+  years.all.write((folder / "plain/all.h5").string());
+  for (const char* kind : {"virtual", "virtual_gap"}) {
+    years.write_sources((folder / kind).string());
+    years.write_virtual((folder / kind / "all.h5v").string());
+  }
+  fs::remove(years.source((folder / "virtual_gap").string(), 1, 0));
+  const std::string packed = (folder / "lzf/all.h5").string();
+  std::vector<float> values;
+  years.all.write(packed, [&](std::vector<float>& all) { values = all; });
+  const hid_t file = H5Fopen(packed.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  H5Ldelete(file, "fields", H5P_DEFAULT);
+  H5Fclose(file);
+  testing::LzfDataset{{16, 3, 9, 16}, {2, 3, 9, 16}, true, false, 0}.write(packed, "fields",
+                                                                           values);
 }
 
 void make_all(const fs::path& folder) {
@@ -82,6 +109,7 @@ void make_all(const fs::path& folder) {
     H5Sclose(space);
     H5Fclose(again);
   }
+  make_same_years(folder);
   testing::write_foreign_netcdf((folder / "climate.nc").string());
   {
     std::ifstream whole(folder / "climate.nc", std::ios::binary);

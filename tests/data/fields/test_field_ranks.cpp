@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "data/fields/field_files.hpp"
+#include "data/hdf5/virtual_files.hpp"
 #include "data/statistics/field_statistics.hpp"
 #include "dist/session.hpp"
 
@@ -59,6 +60,27 @@ TEST(FieldRanks, StatisticsDoNotDependOnThem) {
     EXPECT_NEAR(together.inputs.point_mean[index], alone.inputs.point_mean[index], 1e-9);
     EXPECT_NEAR(together.inputs.point_deviation[index], alone.inputs.point_deviation[index], 1e-9);
   }
+}
+
+// Ranks that read parts of a virtual file find what one finds in plain ones.
+TEST(FieldRanks, VirtualYearsAreThoseOfPlainOnes) {
+  dist::Session session = dist::Session::start();
+  const SharedFolder folder(session, "garonne_virtual_ranks_");
+  testing::VirtualYears years;
+  if (session.rank() == 0) {
+    years.write_sources(folder.path("data"));
+    years.write_virtual(folder.path("data/all.h5v"));
+    years.all.write(folder.path("plain.h5"));
+  }
+  session.barrier();
+  const FieldSummaries together =
+      summarise_fields(testing::query_of(folder.path("data/all.h5v")), true, session);
+  const FieldSummaries plain =
+      summarise_fields(testing::query_of(folder.path("plain.h5")), true, session);
+  EXPECT_EQ(together.inputs.mean, plain.inputs.mean);
+  EXPECT_EQ(together.inputs.deviation, plain.inputs.deviation);
+  EXPECT_EQ(together.inputs.difference_deviation, plain.inputs.difference_deviation);
+  EXPECT_EQ(together.inputs.point_mean, plain.inputs.point_mean);
 }
 
 // The last frame is bad: only the last rank reads it, and all stop with its message.

@@ -14,6 +14,8 @@
 
 #include "data/fields/apart.hpp"
 #include "data/hdf5/foreign_files.hpp"
+#include "data/hdf5/lzf_files.hpp"
+#include "data/hdf5/virtual_files.hpp"
 #include "data/hdf5/whole_file.hpp"
 #include "data/scratch.hpp"
 #include "data/statistics/npy.hpp"
@@ -71,8 +73,7 @@ std::string damaged(std::string bytes, Random& random) {
 }
 
 // Name of the file and its bytes, of each kind.
-std::map<std::string, std::string> whole_files() {
-  const Scratch scratch;
+std::map<std::string, std::string> whole_files(const Scratch& scratch) {
   std::map<std::string, std::string> files;
   const auto keep = [&](const std::string& name, const std::string& path) {
     EXPECT_NO_THROW(testing::read_whole_file(path)) << name;
@@ -91,6 +92,18 @@ std::map<std::string, std::string> whole_files() {
   make("well.h5", testing::write_foreign_well);
   make("own_climate.nc", [](const std::string& path) { testing::NetcdfFile().write(path); });
   make("climate.nc", testing::write_foreign_netcdf);
+  // Its sources stay whole.
+  const testing::VirtualYears years;
+  years.write_sources(scratch.path(""));
+  make("virtual_year.h5", [&](const std::string& path) { years.write_virtual(path); });
+  make("lzf_year.h5", [](const std::string& path) {
+    testing::YearlyFile().write(path);
+    const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    H5Ldelete(file, "fields", H5P_DEFAULT);
+    H5Fclose(file);
+    testing::LzfDataset{{6, 3, 5, 8}, {1, 3, 5, 8}, true, false, 0}.write(
+        path, "fields", testing::waves(6 * 3 * 5 * 8));
+  });
   make("statistics.h5", [](const std::string& path) {
     FieldSummaries summaries;
     summaries.inputs.channels = {"u10", "t2m"};
@@ -109,7 +122,7 @@ std::map<std::string, std::string> whole_files() {
 
 std::pair<int, int> wanted_seeds() {
   int first = 1;
-  int count = 132;
+  int count = 156;
   const char* given = std::getenv("GARONNE_DAMAGED_FILES");
   if (given != nullptr) {
     EXPECT_EQ(std::sscanf(given, "%d:%d", &first, &count), 2) << given;
@@ -118,8 +131,8 @@ std::pair<int, int> wanted_seeds() {
 }
 
 TEST(DamagedFiles, AreReadOrRefused) {
-  const std::map<std::string, std::string> files = whole_files();
   const Scratch scratch;
+  const std::map<std::string, std::string> files = whole_files(scratch);
   const auto [first, count] = wanted_seeds();
   std::map<std::string, std::map<int, int>> codes;
   for (int seed = first; seed < first + count; ++seed) {

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "data/fields/field_files.hpp"
+#include "data/hdf5/virtual_files.hpp"
 #include "data/layouts/field_layout.hpp"
 #include "data/scratch.hpp"
 
@@ -48,6 +49,77 @@ TEST(FieldGrids, LegendreGauss) {
   EXPECT_EQ(sphere_grid_of(latitudes, line(0, 22.5, 16)), "legendre-gauss");
   latitudes[2] += 1;
   EXPECT_EQ(sphere_grid_of(latitudes, line(0, 22.5, 16)), "regional");
+}
+
+// --- makani's virtual files ---
+
+TEST(FieldLayouts, MakaniVirtualYearsAndChannels) {
+  const Scratch scratch;
+  const testing::VirtualYears years;
+  years.write_sources(scratch.path("data"));
+  const std::string path = scratch.path("data/all.h5v");
+  years.write_virtual(path);
+  FieldQuery query = query_of(path);
+  query.history = 1;
+  query.rollout = 2;
+  for (const std::string& place : {path, scratch.path("data/*.h5v"), scratch.path("data")}) {
+    query.path = place;
+    FieldDataset dataset = FieldDataset::open(query);
+    const FieldDatasetInfo& info = dataset.info();
+    EXPECT_EQ(info.layout, "yearly");
+    EXPECT_EQ(info.channels, (std::vector<std::string>{"u10", "t2m", "z500"}));
+    EXPECT_EQ(info.files[0].storage, "float32, virtual of 4 files");
+    EXPECT_EQ(info.frames, 11);
+    EXPECT_EQ(info.runs, 1);  // over the end of the year, too
+    ASSERT_EQ(info.samples, 8);
+    for (std::int64_t sample = 0; sample < info.samples; ++sample) {
+      expect_window(dataset, sample, sample, query, {0, 1, 2}, {0, 1, 2});
+      expect_window(dataset, sample, sample, query, {0, 1, 2}, {0, 1, 2}, {2, 2});
+    }
+  }
+  query.input_channels = {"z500", "u10"};
+  query.target_channels = {"t2m"};
+  FieldDataset chosen = FieldDataset::open(query);
+  expect_window(chosen, 5, 5, query, {2, 0}, {1}, {1, 3});
+
+  // Beside its sources it would be read twice.
+  std::filesystem::copy(years.source(scratch.path("data"), 0, 0), scratch.path("data/1979.h5"));
+  testing::expect_io_error(scratch.path("data"), "virtual files (.h5v) beside others",
+                           [&] { FieldDataset::open(query_of(scratch.path("data"))); });
+}
+
+// Every second frame of the sources without their last row, as FourCastNet drops it.
+TEST(FieldLayouts, MakaniVirtualYearsInSteps) {
+  const Scratch scratch;
+  testing::VirtualYears years;
+  years.groups = {{"u10", "t2m", "z500"}};
+  years.folders = {"data"};
+  years.lengths = {6, 5};
+  years.write_sources(scratch.path(""));
+  testing::VirtualDataset fields({6, 3, 4, 8}, H5T_IEEE_F32LE);
+  hsize_t frame = 0;
+  for (std::size_t year = 0; year < 2; ++year) {
+    using testing::range;
+    fields.map({{range(frame, 3), range(0, 3), range(0, 4), range(0, 8)}},
+               std::to_string(1979 + year) + ".h5", "fields", {years.lengths[year], 3, 5, 8},
+               {{{0, 2, 3, 1}, range(0, 3), range(0, 4), range(0, 8)}});
+    frame += 3;
+  }
+  testing::YearlyFile all;
+  all.rows = 4;
+  all.frames = 6;
+  all.times = line(testing::YearlyFile::begin, 2 * testing::YearlyFile::step, 6);
+  write_virtual_year(scratch.path("data/coarse.h5v"), all, fields);
+  FieldDataset dataset = FieldDataset::open(query_of(scratch.path("data/coarse.h5v")));
+  EXPECT_EQ(dataset.info().frame_seconds, 2 * testing::YearlyFile::step);
+  ASSERT_EQ(dataset.info().frames, 6);
+  std::vector<float> values(3 * 4 * 8);
+  for (std::int64_t wanted = 0; wanted < 6; ++wanted) {
+    dataset.read_frame(wanted, {}, values.data(), nullptr);
+    EXPECT_EQ(values, testing::filled({3, 4, 8}, [&](const auto& at) {
+                return value_at(2 * wanted, at[0], at[1], at[2]);
+              }));
+  }
 }
 
 // --- The Well ---
