@@ -136,8 +136,10 @@ class FilesOfOthers(FieldsTest, unittest.TestCase):
         for kind, file in (("plain", "all.h5"), ("virtual", "all.h5v"), ("lzf", "all.h5")):
             path = self.folder / kind / file
             directory = self.folder / f"same-{kind}"
+            statistics = self.folder / f"statistics-{kind}.h5"
+            run("data", "statistics", path, "--output", statistics, ranks=2)
             run("train", self.config, "--data.path", path, "--data.validation", path, "--data.normalisation", "channel",
-                "--run.directory", directory, ranks=2)
+                "--data.statistics", statistics, "--run.directory", directory, ranks=2)
             lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
             losses[kind] = [line[key] for line in lines for key in ("loss", "validation_loss") if key in line]
         self.assertGreaterEqual(len(losses["plain"]), 21)

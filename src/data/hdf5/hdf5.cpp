@@ -1,13 +1,17 @@
 #include "data/hdf5/hdf5.hpp"
 
+#include <fmt/ranges.h>
+#include <link.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <mutex>
+#include <set>
 
 #include "base/printable.hpp"
 #include "data/hdf5/foreign_reader.hpp"
@@ -94,6 +98,7 @@ LibraryLock::LibraryLock() : lock_(library_mutex()) {
   // environment is loaded for a filter of a foreign file.
   static bool ready = false;
   if (ready) return;
+  check_one_library();
   // After a write failed on a full disk HDF5 would try again when the process exits, and crash.
   // Nothing is left to it: every handle here has an owner.
   H5dont_atexit();
@@ -102,6 +107,46 @@ LibraryLock::LibraryLock() : lock_(library_mutex()) {
   H5PLset_loading_state(0);
   register_lzf();
   ready = true;
+}
+
+// MPI's and the serial flavour have different names, so the loader lets both in where a further
+// library was linked to the other one.
+void check_one_library() {
+  std::set<std::string> libraries;
+  dl_iterate_phdr(
+      [](dl_phdr_info* library, std::size_t, void* found) {
+        const std::filesystem::path path = library->dlpi_name;
+        const std::string name = path.filename().string();
+        // libhdf5.so, libhdf5_openmpi.so.103, libhdf5_serial.so.103, …; not those that are on top
+        // of it.
+        if (name.rfind("libhdf5", 0) != 0 || name.find("_hl") != std::string::npos ||
+            name.find("_cpp") != std::string::npos || name.find("fortran") != std::string::npos) {
+          return 0;
+        }
+        std::error_code ignored;
+        const std::filesystem::path real = std::filesystem::canonical(path, ignored);
+        static_cast<std::set<std::string>*>(found)->insert((ignored ? path : real).string());
+        return 0;
+      },
+      &libraries);
+  if (libraries.size() > 1) {
+    throw Error(
+        ExitCode::Other,
+        fmt::format("there are two HDF5 libraries in this process, {}, which would read with "
+                    "each other's functions; build with one, or take the other out of "
+                    "LD_PRELOAD and LD_LIBRARY_PATH",
+                    fmt::join(libraries, " and ")));
+  }
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  H5get_libversion(&major, &minor, &release);
+  if (major == H5_VERS_MAJOR && minor == H5_VERS_MINOR) return;
+  throw Error(ExitCode::Other,
+              fmt::format("built with HDF5 {}.{}, but {}.{}.{} was loaded{}; build again, or set "
+                          "LD_LIBRARY_PATH to the one that it was built with",
+                          H5_VERS_MAJOR, H5_VERS_MINOR, major, minor, release,
+                          libraries.empty() ? "" : " from " + *libraries.begin()));
 }
 
 std::string stack_reason() {
@@ -125,6 +170,12 @@ std::string stack_reason() {
   if (reason.empty()) return "HDF5 gave no reason";
   if (reason.find("letcher32") != std::string::npos) {
     return "a Fletcher-32 checksum is wrong: the file is damaged";
+  }
+  if (reason.find("bad version number") != std::string::npos) {
+    return fmt::format(
+        "it was written for a newer HDF5 than this one, {}.{}.{}, or is damaged (\"{}\"); in "
+        "h5py libver=(\"v110\", \"v110\") instead of \"latest\" makes one that is read",
+        H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE, printable(reason, 100));
   }
   return fmt::format("the file is damaged or of a kind that is not read (\"{}\")",
                      printable(reason, 100));
