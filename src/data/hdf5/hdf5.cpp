@@ -98,10 +98,10 @@ LibraryLock::LibraryLock() : lock_(library_mutex()) {
   // environment is loaded for a filter of a foreign file.
   static bool ready = false;
   if (ready) return;
-  check_one_library();
   // After a write failed on a full disk HDF5 would try again when the process exits, and crash.
   // Nothing is left to it: every handle here has an owner.
-  H5dont_atexit();
+  H5dont_atexit();  // before any other call
+  check_one_library();
   H5open();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);
