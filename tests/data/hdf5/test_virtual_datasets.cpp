@@ -12,8 +12,6 @@
 #include "data/hdf5/foreign_files.hpp"
 #include "data/hdf5/virtual_files.hpp"
 #include "data/scratch.hpp"
-#include "data/statistics/field_statistics.hpp"
-#include "dist/session.hpp"
 
 namespace garonne::data {
 namespace {
@@ -394,22 +392,12 @@ TEST(VirtualDatasets, MoreThanTheSourcesHoldIsRefused) {
 
 // --- as fields ---
 
-TEST(VirtualDatasets, StatisticsAndIdentityAreThoseOfTheSources) {
+TEST(VirtualDatasets, TheIdentityIsThatOfTheSources) {
   const Scratch scratch;
   VirtualYears years;
   years.chunk = {2, 1, 5, 4};
   years.write_sources(scratch.path("data"));
   years.write_virtual(scratch.path("data/all.h5v"));
-  years.all.write(scratch.path("plain.h5"));
-  dist::Session session = dist::Session::single();
-  const FieldSummaries one = summarise_fields(query_of(scratch.path("plain.h5")), true, session);
-  const FieldSummaries other =
-      summarise_fields(query_of(scratch.path("data/all.h5v")), true, session);
-  EXPECT_EQ(one.inputs.mean, other.inputs.mean);
-  EXPECT_EQ(one.inputs.deviation, other.inputs.deviation);
-  EXPECT_EQ(one.inputs.difference_deviation, other.inputs.difference_deviation);
-  EXPECT_EQ(one.inputs.point_mean, other.inputs.point_mean);
-
   const auto identity = [](const std::string& path) {
     return FieldDataset::open(query_of(path)).identity().at(0).contents;
   };
