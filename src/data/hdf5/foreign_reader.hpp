@@ -1,11 +1,11 @@
 // Reads what HDF5 cannot be trusted with in files of other programs.
 //
 // Elements of variable length lie in heaps of the file, and in HDF5 1.10 a damaged heap ends in a
-// crash or an endless loop; so does a virtual dataset's list of sources, which is in one. Structures
-// of before 1.10 have no checksums, and damage to them ends in a crash now and then. So texts are
-// read, and the others tried, by a process of its own with little time and memory: the program
-// `garonne-hdf5-reader` beside the running one, or in bin/ beside its folder. It is started when
-// something is asked for the first time; Garonne's own files of tokens need no process.
+// crash or an endless loop; so does a virtual dataset's list of sources, which is in one.
+// Structures of before 1.10 have no checksums, and damage to them ends in a crash now and then. So
+// texts are read, and the others tried, by a process of its own with little time and memory: the
+// program `garonne-hdf5-reader` beside the running one, or in bin/ beside its folder. It is started
+// when something is asked for the first time; Garonne's own files of tokens need no process.
 #pragma once
 
 #include <sys/types.h>

@@ -28,8 +28,8 @@ class LibraryLock {
   std::unique_lock<std::recursive_mutex> lock_;
 };
 
-// Error (exit code 1) unless one HDF5 library is in this process, of the version that this was built
-// with: two would take each other's functions.
+// Error (exit code 1) unless one HDF5 library is in this process, of the version that this was
+// built with: two would take each other's functions.
 void check_one_library();
 
 // The filter that h5py compresses by as `lzf`: its number in HDF5's list, and whether this build

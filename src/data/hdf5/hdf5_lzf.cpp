@@ -42,14 +42,10 @@ bool lzf_is_there() {
 }
 
 void register_lzf() {
-  static const H5Z_class2_t filter = {H5Z_CLASS_T_VERS,
-                                      lzf_filter,
-                                      /*encoder_present=*/0,
-                                      /*decoder_present=*/1,
-                                      "lzf",
-                                      nullptr,
-                                      nullptr,
-                                      decompress};
+  static const H5Z_class2_t filter = {
+      H5Z_CLASS_T_VERS,      lzf_filter,
+      /*encoder_present=*/0,
+      /*decoder_present=*/1, "lzf",      nullptr, nullptr, decompress};
   expect(H5Zregister(&filter) >= 0, "HDF5 does not take the filter LZF");
 }
 
