@@ -53,6 +53,21 @@ NumberType number_type(hid_t type) {
   return number;
 }
 
+void expect_size(std::span<const std::int64_t> shape, std::size_t size) {
+  const std::int64_t elements =
+      std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  expect(elements == static_cast<std::int64_t>(size), "a box and its values differ in size");
+}
+
+// Of an array of this shape. HDF5 takes elements of chunks one by one, at a fiftieth of the rate,
+// where the shapes in the file and in memory differ.
+Hdf5Handle packed_space(std::span<const std::int64_t> shape, const std::string& path) {
+  std::vector<hsize_t> extent(shape.begin(), shape.end());
+  if (extent.empty()) extent.push_back(1);
+  return own(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr), H5Sclose,
+             path, "memory space");
+}
+
 std::string trimmed(std::string text) {
   text.resize(std::min(text.find('\0'), text.size()));
   while (!text.empty() && text.back() == ' ') text.pop_back();
@@ -270,18 +285,14 @@ void Hdf5Dataset::read_box(std::span<const std::int64_t> first, std::span<const 
                            std::span<T> values) const {
   const LibraryLock lock;
   const Hdf5Handle file_space = select(first, count);
-  const hsize_t length = values.size();
-  const std::int64_t elements =
-      std::accumulate(count.begin(), count.end(), std::int64_t{1}, std::multiplies<>());
-  expect(elements == static_cast<std::int64_t>(length), "a box and its values differ in size");
-  if (length == 0) return;
+  expect_size(count, values.size());
+  if (values.empty()) return;
   if (type_.family == NumberFamily::Other) fail("does not hold numbers");
   if (virtual_) {
     virtual_->read(first, count, values);
     return;
   }
-  const Hdf5Handle memory_space =
-      own(H5Screate_simple(1, &length, nullptr), H5Sclose, path_, "memory space");
+  const Hdf5Handle memory_space = packed_space(count, path_);
   if (H5Dread(handle_.get(), memory_type<T>(), memory_space.get(), file_space.get(), H5P_DEFAULT,
               values.data()) < 0) {
     fail(fmt::format("cannot read {} elements from {} on: {}", shape_text(count), shape_text(first),
@@ -305,10 +316,7 @@ void Hdf5Dataset::read_steps(const Hdf5Box& origin, std::span<const std::int64_t
   };
   const Hdf5Handle file_space = own(H5Dget_space(handle_.get()), H5Sclose, path_, label);
   if (!shape_.empty()) choose(file_space.get(), origin);
-  const std::vector<hsize_t> extent(shape.begin(), shape.end());
-  const Hdf5Handle memory_space =
-      own(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr), H5Sclose,
-          path_, "memory space");
+  const Hdf5Handle memory_space = packed_space(shape, path_);
   choose(memory_space.get(), target);
   if (H5Dread(handle_.get(), memory_type<T>(), memory_space.get(), file_space.get(), H5P_DEFAULT,
               values.data()) < 0) {
@@ -368,10 +376,9 @@ void Hdf5Dataset::write_box(std::span<const std::int64_t> first,
                             std::span<const std::int64_t> count, std::span<const T> values) {
   const LibraryLock lock;
   const Hdf5Handle file_space = select(first, count);
-  const hsize_t length = values.size();
-  if (length == 0) return;
-  const Hdf5Handle memory_space =
-      own(H5Screate_simple(1, &length, nullptr), H5Sclose, path_, "memory space");
+  expect_size(count, values.size());
+  if (values.empty()) return;
+  const Hdf5Handle memory_space = packed_space(count, path_);
   if (H5Dwrite(handle_.get(), memory_type<T>(), memory_space.get(), file_space.get(), H5P_DEFAULT,
                values.data()) < 0) {
     fail(fmt::format("cannot write: {}", stack_reason()));

@@ -161,7 +161,7 @@ std::string name_of(hid_t properties, std::size_t index,
 
 }  // namespace
 
-VirtualSources::VirtualSources(hid_t properties, std::string path, std::string name,
+VirtualSources::VirtualSources(std::int64_t properties, std::string path, std::string name,
                                std::span<const std::int64_t> shape,
                                std::shared_ptr<ForeignReader> foreign)
     : path_(std::move(path)), name_(std::move(name)) {
@@ -240,7 +240,7 @@ std::size_t VirtualSources::add_source(const std::string& file, const std::strin
   return sources_.size() - 1;
 }
 
-void VirtualSources::add_parts(hid_t here, hid_t there, std::size_t source,
+void VirtualSources::add_parts(std::int64_t here, std::int64_t there, std::size_t source,
                                std::span<const std::int64_t> shape) {
   const std::string named = printable(sources_[source].named);
   Grid target = grid_of(here);

@@ -6,8 +6,6 @@
 // that all files go through (hdf5.hpp): what is missing is an error that names it.
 #pragma once
 
-#include <hdf5.h>
-
 #include <cstdint>
 #include <list>
 #include <map>
@@ -36,7 +34,7 @@ class VirtualSources {
   // source is missing, a selection is no grid of rows and columns, the selections overlap or leave
   // elements out. `foreign`: each source is opened and its shape and type are looked at; null =
   // that was done before, and a source is opened when it is needed.
-  VirtualSources(hid_t properties, std::string path, std::string name,
+  VirtualSources(std::int64_t properties, std::string path, std::string name,
                  std::span<const std::int64_t> shape, std::shared_ptr<ForeignReader> foreign);
 
   // As Hdf5Dataset::read_box. IoError also where a source has another size than before.
@@ -82,7 +80,8 @@ class VirtualSources {
   [[noreturn]] void fail(const std::string& what) const;
   std::size_t add_source(const std::string& file, const std::string& dataset);
   std::string find(const std::string& file) const;
-  void add_parts(hid_t here, hid_t there, std::size_t source, std::span<const std::int64_t> shape);
+  void add_parts(std::int64_t here, std::int64_t there, std::size_t source,
+                 std::span<const std::int64_t> shape);
   void check_coverage(std::span<const std::int64_t> shape);
   void check_sources(const std::shared_ptr<ForeignReader>& foreign);
   void check_part(const Part& part, const Hdf5Dataset& dataset) const;
