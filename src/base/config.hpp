@@ -94,6 +94,7 @@ struct RunConfig {
     std::int64_t rollout = 1;
     std::int64_t push_forward = 0;
     double noise = 0.0;
+    std::int64_t members = 1;
     bool decode = false;
     std::int64_t seed = 1;
   } train;

@@ -255,6 +255,9 @@ std::vector<KeySpec> train_keys(RegisteredKeys& registered_key) {
       real_key("train.noise", GARONNE_MEMBER(train, noise), 0, infinity,
                "operators: deviation of Gaussian noise on the inputs that are loaded, as they are "
                "normalised"),
+      integer_key("train.members", GARONNE_MEMBER(train, members), 1, most_members,
+                  "operators: forecasts of each sample, from inputs with noise of their own "
+                  "(train.noise), which train.loss = crps compares as an ensemble"),
       switch_key("train.decode", GARONNE_MEMBER(train, decode),
                  "fields: the loss is of fields in their own units, not of normalised ones"),
       integer_key("train.seed", GARONNE_MEMBER(train, seed), 0, any_integer,

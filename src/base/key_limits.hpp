@@ -16,6 +16,7 @@ inline constexpr std::int64_t most_vocabulary = std::int64_t{1} << 32;
 inline constexpr std::size_t most_modes_axes = 8;
 inline constexpr std::int64_t most_samples = std::int64_t{1} << 30;  // of a batch
 inline constexpr std::int64_t most_rollout = 10'000;
+inline constexpr std::int64_t most_members = 1'000;         // of an ensemble
 inline constexpr std::int64_t most_history = 10'000;        // frames
 inline constexpr std::int64_t most_frames = 1'000'000'000;  // from one to another
 inline constexpr std::int64_t most_steps = 1'000'000'000'000'000;

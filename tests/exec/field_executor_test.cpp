@@ -29,12 +29,13 @@ struct Setting {
   Precision precision = Precision::Float32;
   RunConfig::Model keys;
   nn::FieldShape shape;
+  std::string loss = "relative-l2";
 };
 
 std::vector<Setting> settings() {
   std::vector<Setting> all;
   for (const Precision precision : {Precision::Float32, Precision::Float64, Precision::BFloat16}) {
-    Setting fno{"fno", precision, {}, {}};
+    Setting fno{"fno", precision, {}, {}, "relative-l2"};
     fno.keys.kind = "fno";
     fno.keys.layers = 3;
     fno.keys.hidden = 16;
@@ -58,6 +59,12 @@ std::vector<Setting> settings() {
     pushed.shape.masked = true;
     pushed.shape.noise = 0.02;
     all.push_back(pushed);
+
+    Setting ensemble = pushed;
+    ensemble.name = "ensembles";
+    ensemble.loss = "crps";
+    ensemble.shape.members = 3;
+    all.push_back(ensemble);
 
     Setting padded = fno;
     padded.name = "padded, tucker";
@@ -90,7 +97,7 @@ class FieldRank {
     nn::Declaration declaration;
     declaration.precision = setting.precision;
     declaration.threads = 2;
-    model_ = nn::make_field_model(setting.keys, "relative-l2", setting.shape, batch, declaration);
+    model_ = nn::make_field_model(setting.keys, setting.loss, setting.shape, batch, declaration);
     // What a table of this machine would say, measured once for each model.
     static std::map<std::string, plan::CostTable> tables;
     plan::CostTable& table = tables[setting.name + precision_name(setting.precision)];

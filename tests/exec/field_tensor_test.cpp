@@ -140,6 +140,12 @@ std::vector<Setting> settings() {
   slopes_with_gaps.loss = "h1";
   all.push_back(slopes_with_gaps);
 
+  Setting ensemble = gaps;
+  ensemble.name = "ensembles, missing values";
+  ensemble.loss = "crps";
+  ensemble.shape.members = 3;
+  all.push_back(ensemble);
+
   Setting li = flat("li, padded", {13, 7});
   li.keys.block = "li";
   li.keys.padding = 4;
@@ -185,6 +191,12 @@ std::vector<Setting> spheres() {
   diagonal.keys.norm = "none";
   diagonal.keys.big_skip = false;
   all.push_back(diagonal);
+
+  Setting ensemble = sphere("ensembles", "equiangular", 17, 24);
+  ensemble.loss = "crps";
+  ensemble.shape.members = 2;
+  ensemble.shape.noise = 0.2;
+  all.push_back(ensemble);
   return all;
 }
 

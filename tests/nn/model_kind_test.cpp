@@ -102,6 +102,8 @@ TEST_P(EveryKind, TakesItsOwnLossesOnly) {
   for (const std::string& loss : loss_names()) {
     RunConfig config = small_config(kind_);
     config.train.loss = loss;
+    fields_.members = loss == "crps" ? 2 : 1;
+    fields_.noise = loss == "crps" ? 0.1 : 0;
     const bool own = loss == "auto" || std::find(kind_.losses.begin(), kind_.losses.end(), loss) !=
                                            kind_.losses.end();
     EXPECT_EQ(refused(config), own ? "" : "train.loss") << loss;
@@ -144,10 +146,10 @@ TEST(Models, KeysAreKeysOfTheConfiguration) {
 TEST(Models, OfTokensRefuseWhatIsOfFields) {
   const FieldShape fields;
   const Declaration declaration;
-  for (const char* name : {"train.push_forward", "train.noise", "data.missing"}) {
+  for (const char* name : {"train.push_forward", "train.noise", "train.members", "data.missing"}) {
     RunConfig config = small_config(model_kind("gpt"));
     for (const KeySpec& key : config_keys()) {
-      if (key.name == name) key.set(config, key.type == KeyType::Text ? "mask" : "1");
+      if (key.name == name) key.set(config, key.type == KeyType::Text ? "mask" : "2");
     }
     try {
       model_kind("gpt").make(request_of(config, fields, declaration));

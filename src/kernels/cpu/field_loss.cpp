@@ -4,6 +4,7 @@
 #include "kernels/cpu/scalar_value.hpp"
 #include "kernels/device/field_loss.hpp"
 #include "kernels/dispatch.hpp"
+#include "kernels/ensemble_score.hpp"
 #include "kernels/with_type.hpp"
 
 #include <algorithm>
@@ -41,7 +42,8 @@ class Pair {
   Pair(const FieldComparison& fields, std::int64_t pair) : fields_(fields) {
     const std::int64_t sample = pair / fields.channels;
     const std::int64_t channel = pair % fields.channels;
-    first_ = sample * fields.points * fields.channels + channel;
+    field_ = fields.points * fields.channels;
+    first_ = sample * fields.members * field_ + channel;
     prediction_ = static_cast<const T*>(fields.prediction) + first_;
     const auto in_step = [&](const void* tensor, std::int64_t step) {
       const std::int64_t place = (step * fields.batch + sample) * fields.channels + channel;
@@ -55,8 +57,8 @@ class Pair {
     mean_ = fields.mean == nullptr ? nullptr : fields.mean + decode;
   }
 
-  // Where the pair begins in the prediction and in its gradient.
-  std::int64_t first() const { return first_; }
+  // Where the pair of a member begins in the prediction and in its gradient.
+  std::int64_t first(std::int64_t member) const { return first_ + member * field_; }
   bool masked() const { return mask_ != nullptr; }
 
   bool there(std::int64_t point) const {
@@ -70,10 +72,23 @@ class Pair {
                                           : fields_.row_weights[point / fields_.points_in_row];
   }
   // These are 0 where there is no value.
-  double error(std::int64_t point) const {
+  double error(std::int64_t point, std::int64_t member = 0) const {
     if (!there(point)) return 0;
-    const auto predicted = static_cast<double>(load(prediction_[point * fields_.channels]));
+    const std::int64_t place = member * field_ + point * fields_.channels;
+    const auto predicted = static_cast<double>(load(prediction_[place]));
     return scale(point) * (predicted - static_cast<double>(load(target_[point])));
+  }
+  // What a point adds to the error of its group, and half the derivative of that by the member's
+  // decoded value.
+  double term(std::int64_t point) const {
+    if (fields_.members > 1) return fair_crps(fields_.members, errors_at(point));
+    const double one = error(point);
+    return one * one;
+  }
+  double half_slope(std::int64_t point, std::int64_t member) const {
+    if (fields_.members > 1)
+      return 0.5 * fair_crps_slope(fields_.members, member, errors_at(point));
+    return error(point);
   }
   double wanted(std::int64_t point) const {
     if (!there(point)) return 0;
@@ -109,7 +124,12 @@ class Pair {
   }
 
  private:
+  auto errors_at(std::int64_t point) const {
+    return [this, point](std::int64_t member) { return error(point, member); };
+  }
+
   const FieldComparison& fields_;
+  std::int64_t field_;  // elements of a member
   std::int64_t first_;
   const T* prediction_;
   const T* target_;
@@ -138,8 +158,7 @@ Norms norms_of(const FieldComparison& fields, std::int64_t group) {
   for (std::int64_t number = first; number < first + fields.pairs_in_group; ++number) {
     const Pair<T> pair(fields, number);
     pair.for_points([&](std::int64_t p) {
-      const double error = pair.error(p);
-      norms.error += pair.weight(p) * error * error;
+      norms.error += pair.weight(p) * pair.term(p);
       if (!fields.relative) return;
       const double wanted = pair.wanted(p);
       norms.wanted += wanted * wanted;
@@ -155,11 +174,13 @@ Norms norms_of(const FieldComparison& fields, std::int64_t group) {
   return norms;
 }
 
-// Of one pair: `slope` times the error as the square weights it; 0 at points that do not count.
+// Of one pair of a member: `slope` times the error as the square weights it, or half the slope of
+// the score; 0 at points that do not count.
 template <typename T>
-void write_gradient(const FieldComparison& fields, std::int64_t number, double slope, T* gradient) {
+void write_gradient(const FieldComparison& fields, std::int64_t number, std::int64_t member,
+                    double slope, T* gradient) {
   const Pair<T> pair(fields, number);
-  T* const out = gradient + pair.first();
+  T* const out = gradient + pair.first(member);
   const auto write = [&](std::int64_t p, double value) {
     store_double(out[p * fields.channels], pair.there(p) ? slope * pair.scale(p) * value : 0.0);
   };
@@ -173,7 +194,7 @@ void write_gradient(const FieldComparison& fields, std::int64_t number, double s
       end = run.first + run.count;
     }
     clear_to(fields.points);
-    pair.for_points([&](std::int64_t p) { write(p, pair.weight(p) * pair.error(p)); });
+    pair.for_points([&](std::int64_t p) { write(p, pair.weight(p) * pair.half_slope(p, member)); });
     return;
   }
   double* const field = fields.scratch;
@@ -190,8 +211,10 @@ void write_gradient(const FieldComparison& fields, std::int64_t number, double s
 template <typename T>
 void write_group(const FieldComparison& fields, std::int64_t group, double slope, void* gradient) {
   const std::int64_t first = group * fields.pairs_in_group;
-  for (std::int64_t pair = first; pair < first + fields.pairs_in_group; ++pair)
-    write_gradient(fields, pair, slope, static_cast<T*>(gradient));
+  for (std::int64_t pair = first; pair < first + fields.pairs_in_group; ++pair) {
+    for (std::int64_t member = 0; member < fields.members; ++member)
+      write_gradient(fields, pair, member, slope, static_cast<T*>(gradient));
+  }
 }
 
 // In the order of the members.

@@ -59,8 +59,7 @@ struct SumSlices {
 
   KOKKOS_FUNCTION void add(const PairOnDevice<T>& pair, std::int64_t point, Norms& norms) const {
     if (fields.runs.has(point)) {
-      const double error = pair.error(point);
-      norms.error += pair.weight(point) * error * error;
+      norms.error += pair.weight(point) * pair.term(point);
       if (fields.relative) {
         const double wanted = pair.wanted(point);
         norms.wanted += wanted * wanted;
@@ -168,7 +167,8 @@ struct WriteGradient {
 
   template <int count>
   KOKKOS_FUNCTION void at(std::int64_t i) const {
-    const std::int64_t number = first_pair + i / fields.points;
+    const std::int64_t number = first_pair + i / (fields.members * fields.points);
+    const std::int64_t member = i / fields.points % fields.members;
     const std::int64_t point = i % fields.points;
     const PairOnDevice<T> pair(fields, number);
     const double slope = slopes.of_group(number / fields.pairs_in_group);
@@ -179,9 +179,9 @@ struct WriteGradient {
       for (std::int64_t axis = 0; axis < fields.axes; ++axis)
         value = pair.transposed_differences(fields.differences[axis], value, point);
     } else if (counts) {
-      value = pair.weight(point) * pair.error(point);
+      value = pair.weight(point) * pair.half_slope(point, member);
     }
-    store_double(gradient[pair.place(point)],
+    store_double(gradient[pair.place(point, member)],
                  counts && pair.there(point) ? slope * pair.scale(point) * value : 0.0);
   }
 };
@@ -209,7 +209,7 @@ void for_summed_groups(const Place& place, const FieldComparison& comparison, co
 template <typename T, typename Space>
 void write_gradient(const Space& space, const FieldsOnDevice<T>& fields, const Slopes& slopes,
                     std::int64_t first_group, std::int64_t groups, void* gradient) {
-  elementwise<1>(space, groups * fields.pairs_in_group * fields.points,
+  elementwise<1>(space, groups * fields.pairs_in_group * fields.members * fields.points,
                  WriteGradient<T>{fields, slopes, first_group * fields.pairs_in_group,
                                   static_cast<T*>(gradient)});
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/device/runs.hpp"
+#include "kernels/ensemble_score.hpp"
 #include "kernels/field_loss.hpp"
 #include "kernels/with_type.hpp"
 
@@ -22,6 +23,7 @@ struct FieldsOnDevice {
                  ? nullptr
                  : static_cast<const T*>(fields.mask) +
                        fields.mask_step * fields.batch * fields.channels * fields.points),
+        members(fields.members),
         points(fields.points),
         channels(fields.channels),
         deviation(fields.deviation),
@@ -41,6 +43,7 @@ struct FieldsOnDevice {
   const T* prediction;
   const T* target;
   const T* mask;
+  std::int64_t members;
   std::int64_t points;
   std::int64_t channels;
   const double* deviation;
@@ -74,14 +77,31 @@ class PairOnDevice {
                                           : fields_.row_weights[point / fields_.points_in_row];
   }
   // Of the prediction and of its gradient.
-  KOKKOS_FUNCTION std::int64_t place(std::int64_t point) const {
-    return (pair_ / fields_.channels * fields_.points + point) * fields_.channels + channel_;
+  KOKKOS_FUNCTION std::int64_t place(std::int64_t point, std::int64_t member = 0) const {
+    const std::int64_t field = pair_ / fields_.channels * fields_.members + member;
+    return (field * fields_.points + point) * fields_.channels + channel_;
   }
   // These are 0 where there is no value.
-  KOKKOS_FUNCTION double error(std::int64_t point) const {
+  KOKKOS_FUNCTION double error(std::int64_t point, std::int64_t member = 0) const {
     if (!there(point)) return 0;
     return scale(point) *
-           (static_cast<double>(load(fields_.prediction[place(point)])) - target(point));
+           (static_cast<double>(load(fields_.prediction[place(point, member)])) - target(point));
+  }
+  // What a point adds to the error of its group, and half the derivative of that by the member's
+  // decoded value.
+  KOKKOS_FUNCTION double term(std::int64_t point) const {
+    if (fields_.members > 1) {
+      return fair_crps(fields_.members, [&](std::int64_t member) { return error(point, member); });
+    }
+    const double one = error(point);
+    return one * one;
+  }
+  KOKKOS_FUNCTION double half_slope(std::int64_t point, std::int64_t member) const {
+    if (fields_.members > 1) {
+      return 0.5 * fair_crps_slope(fields_.members, member,
+                                   [&](std::int64_t other) { return error(point, other); });
+    }
+    return error(point);
   }
   KOKKOS_FUNCTION double wanted(std::int64_t point) const {
     if (!there(point)) return 0;

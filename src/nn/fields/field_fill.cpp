@@ -15,6 +15,7 @@ class FieldFill : public Node {
         count_(shape.count()),
         steps_(shape.push_forward + shape.rollout),
         channels_(shape.target_channels),
+        members_(shape.members),
         batch_(batch),
         step_(step) {}
 
@@ -23,6 +24,7 @@ class FieldFill : public Node {
     spec.kind = "field_fill";
     spec.cost_key = fmt::format("field_fill {}x{}x{} of {}", batch_, fmt::join(points_, "x"),
                                 channels_, steps_);
+    if (members_ > 1) spec.cost_key += fmt::format(" members {}", members_);
     spec.gradient_aliases = {false, false};
     spec.overwrites_gradient = {true, false};
     spec.pins_inputs = {false, true};
@@ -48,11 +50,13 @@ class FieldFill : public Node {
 
  private:
   void multiply(const at::Tensor& field, const at::Tensor& mask, const at::Tensor& out) const {
+    const std::int64_t samples = batch_ / members_;
     const auto by_point = [&](const at::Tensor& tensor) {
-      return tensor.view({batch_, count_, channels_});
+      return tensor.view({samples, members_, count_, channels_});
     };
+    // The mask is of a sample, for all of its members.
     const at::Tensor here =
-        mask.view({steps_, batch_, channels_, count_}).select(0, step_).transpose(1, 2);
+        mask.view({steps_, samples, 1, channels_, count_}).select(0, step_).transpose(2, 3);
     at::Tensor product = by_point(out);
     at::mul_out(product, by_point(field), here);
   }
@@ -61,6 +65,7 @@ class FieldFill : public Node {
   std::int64_t count_;
   std::int64_t steps_;
   std::int64_t channels_;
+  std::int64_t members_;
   std::int64_t batch_;
   std::int64_t step_;
 };

@@ -44,16 +44,18 @@ std::unique_ptr<Node> make_field_crop(std::int64_t batch, std::vector<std::int64
                                       std::int64_t padding, std::int64_t channels,
                                       const FieldRows& rows = {});
 
-// prediction [batch · points, target_channels], mask [steps, batch, target_channels, points…] ->
+// prediction [batch · points, target_channels], mask [steps, samples, target_channels, points…] ->
 // the prediction where the mask of step `step` is not 0, else 0.
 std::unique_ptr<Node> make_field_fill(const FieldShape& shape, std::int64_t batch,
                                       std::int64_t step);
 
-// prediction [batch · points, target_channels], target [rollout, batch, target_channels, points…]
-// and, where the shape is masked, mask [push_forward + rollout, batch, target_channels, points…] ->
-// loss of step `step` of the rollout, a float64 scalar, over decoded fields d and t:
+// prediction [batch · members · points, target_channels], members of a sample side by side, target
+// [rollout, batch, target_channels, points…] and, where the shape is masked, mask [push_forward +
+// rollout, batch, target_channels, points…] -> loss of step `step` of the rollout, a float64
+// scalar, over decoded fields d and t:
 //   squared-l2            mean of (d - t)²
 //   area-l2               the same, weighted with the area of each row
+//   crps                  mean of the fair CRPS of the members of a sample, weighted likewise
 //   relative-l2           mean over samples of ‖d - t‖ / (‖t‖ + 1e-8), over channels and points
 //   relative-l2-channels  mean over samples and channels of the same over points
 //   h1                    as relative-l2-channels with ‖·‖² + ‖∂·‖² for each axis: central
@@ -62,7 +64,8 @@ std::unique_ptr<Node> make_field_fill(const FieldShape& shape, std::int64_t batc
 // Points where the mask of step push_forward + step is 0 are left out of all sums, means are over
 // what is left of a channel of a sample, and differences count where every value that they are made
 // of is there. What has nothing left counts as 0.
-// Throws ConfigError (train.loss).
+// Throws ConfigError (train.loss; train.members and train.noise where they are not those of the
+// loss).
 std::unique_ptr<Node> make_field_loss(const std::string& loss, const FieldShape& shape,
                                       std::int64_t batch, std::int64_t step);
 

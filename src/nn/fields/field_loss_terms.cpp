@@ -23,6 +23,7 @@ const std::vector<std::pair<std::string, FieldLossForm>>& forms() {
       {"h1", {true, true, false, true}},
       {"squared-l2", {}},
       {"area-l2", {false, false, true, false}},
+      {"crps", {.area = true, .ensemble = true}},
   };
   return registry;
 }
@@ -55,6 +56,7 @@ FieldLossTerms::FieldLossTerms(const std::string& loss, const FieldShape& shape,
       step_(step),
       points_(shape.count()),
       channels_(shape.target_channels) {
+  check_members();
   check_tables();
   const std::int64_t in_row = points_ / shape.points[0];
   for (std::int64_t slot = 0; slot < shape.points[0]; ++slot) {
@@ -85,9 +87,11 @@ FieldLossTerms::FieldLossTerms(const std::string& loss, const FieldShape& shape,
 std::string FieldLossTerms::key() const {
   const std::string mask =
       shape_.masked ? fmt::format(" mask of {}", shape_.push_forward + shape_.rollout) : "";
-  return fmt::format("{} {}x{}x{} of {} {} decode {}{}", name_, batch_,
+  const std::string members =
+      form_.ensemble ? fmt::format(" members {}", shape_.members) : std::string();
+  return fmt::format("{} {}x{}x{} of {} {} decode {}{}{}", name_, batch_,
                      fmt::join(shape_.points, "x"), channels_, shape_.rollout, shape_.grid,
-                     shape_.target_deviation.size(), mask);
+                     shape_.target_deviation.size(), mask, members);
 }
 
 at::Tensor FieldLossTerms::make_scratch(const at::Tensor& like) const {
@@ -95,8 +99,10 @@ at::Tensor FieldLossTerms::make_scratch(const at::Tensor& like) const {
 }
 
 double FieldLossTerms::operations() const {
-  const double each =
-      form_.differences ? 10.0 + 12.0 * static_cast<double>(differences_.size()) : 8.0;
+  double each = form_.differences ? 10.0 + 12.0 * static_cast<double>(differences_.size()) : 8.0;
+  // Every member is compared with every other.
+  const auto members = static_cast<double>(shape_.members);
+  if (form_.ensemble) each = members * (4.0 + 2.0 * members);
   return each * static_cast<double>(batch_ * points_ * channels_);
 }
 
@@ -138,6 +144,7 @@ kernels::FieldComparison FieldLossTerms::comparison(const Context& context,
       .mask = shape_.masked ? inputs[2].const_data_ptr() : nullptr,
       .mask_step = shape_.push_forward + step_,
       .batch = batch_,
+      .members = shape_.members,
       .points = points_,
       .channels = channels_,
       .deviation = deviation.defined() ? deviation.const_data_ptr<double>()
@@ -156,6 +163,25 @@ kernels::FieldComparison FieldLossTerms::comparison(const Context& context,
 kernels::GatheredNorms FieldLossTerms::gathered(const at::Tensor& norms) const {
   return kernels::GatheredNorms{norms.const_data_ptr<double>(), norms.size(0), groups(),
                                 form_.relative};
+}
+
+void FieldLossTerms::check_members() const {
+  const std::string members = fmt::format("{}", shape_.members);
+  if (!form_.ensemble && shape_.members > 1) {
+    throw ConfigError("train.members", members,
+                      fmt::format("has no meaning for train.loss = {}, which is of one forecast; "
+                                  "leave it out, or give train.loss = crps",
+                                  name_));
+  }
+  if (form_.ensemble && shape_.members < 2) {
+    throw ConfigError("train.members", members,
+                      "is no ensemble, and train.loss = crps is of one; give 2 or more");
+  }
+  if (form_.ensemble && shape_.noise <= 0) {
+    throw ConfigError("train.noise", fmt::format("{}", shape_.noise),
+                      "makes all members of train.loss = crps the same; give more than 0, in "
+                      "deviations of the inputs");
+  }
 }
 
 void FieldLossTerms::check_tables() const {

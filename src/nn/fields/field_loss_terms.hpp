@@ -18,6 +18,7 @@ struct FieldLossForm {
   bool by_channel = false;   // of relative norms
   bool area = false;         // rows count by their area
   bool differences = false;  // H1
+  bool ensemble = false;     // compares all members of a sample
 };
 
 // What train.loss may be of a model on fields; the first is what auto means.
@@ -31,7 +32,8 @@ class FieldLossTerms {
   // Throws ConfigError (train.loss).
   static FieldLossForm form(const std::string& loss);
 
-  // Throws ConfigError (train.loss). Differences want all rows: no cut field.
+  // Throws ConfigError (train.loss, train.members, train.noise). Differences want all rows: no cut
+  // field.
   FieldLossTerms(const std::string& loss, const FieldShape& shape, std::int64_t batch,
                  std::int64_t step);
 
@@ -60,12 +62,13 @@ class FieldLossTerms {
     return form_.relative && !form_.by_channel ? channels_ : 1;
   }
 
+  void check_members() const;
   void check_tables() const;
 
   std::string name_;
   FieldLossForm form_;
   FieldShape shape_;
-  std::int64_t batch_;
+  std::int64_t batch_;  // samples
   std::int64_t step_;
   std::int64_t points_;
   std::int64_t channels_;

@@ -34,6 +34,7 @@ void check_shape(const FieldShape& shape) {
              shape.target_channels > 0 && shape.rollout > 0,
          "a field has channels and one to three axes");
   expect(shape.push_forward >= 0 && shape.noise >= 0, "a count or a deviation below zero");
+  expect(shape.members > 0, "an ensemble without members");
   const bool rolls = shape.push_forward + shape.rollout > 1;
   if (rolls && shape.input_channels < shape.target_channels) {
     const bool pushes = shape.push_forward > 0;
@@ -171,6 +172,7 @@ std::string describe_on_fields(const ModelRequest& request) {
              fmt::join(fields.points, " x "), fields.input_channels,
              fields.input_channels == 1 ? "" : "s", fields.target_channels,
              fields.rollout == 1 ? "" : fmt::format(", {} steps a sample", fields.rollout)) +
+         (fields.members == 1 ? "" : fmt::format(", {} members", fields.members)) +
          (fields.push_forward == 0
               ? ""
               : fmt::format(", after {} without gradients", fields.push_forward));
@@ -200,7 +202,9 @@ Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
   check_shape(whole);
   const FieldShape shape = cut.cuts() ? cut_field(whole, kind.rows(keys, whole, cut), cut) : whole;
   ModelBuilder builder(declaration);
-  const std::int64_t points = batch * shape.count();
+  // What the network has at once: all members of the samples.
+  const std::int64_t at_once = batch * shape.members;
+  const std::int64_t points = at_once * shape.count();
   const std::int64_t steps = shape.push_forward + shape.rollout;
   const auto add_fields = [&](const std::string& name, std::int64_t count) {
     return builder.add_field_input(name, {count, batch, shape.target_channels, shape.count()});
@@ -208,7 +212,7 @@ Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
   const int input = add_input(builder, shape, batch);
   const int target = add_fields("target", shape.rollout);
   const int mask = shape.masked ? add_fields("mask", steps) : -1;
-  const auto network = kind.network({builder, keys, shape, batch});
+  const auto network = kind.network({builder, keys, shape, at_once});
   std::vector<int> predictions;  // as later steps read them
   std::vector<int> losses;
   for (std::int64_t step = 0; step < steps; ++step) {
@@ -252,7 +256,7 @@ Model make_field_model(const RunConfig::Model& keys, const std::string& loss,
     }
     const bool fills = shape.masked && step + 1 < steps;
     predictions.push_back(
-        fills ? builder.add_node(prefix + "filled", make_field_fill(shape, batch, step),
+        fills ? builder.add_node(prefix + "filled", make_field_fill(shape, at_once, step),
                                  {prediction, mask}, {}, {points, shape.target_channels})
               : prediction);
   }
@@ -269,6 +273,7 @@ Model make_field_predictor(const RunConfig::Model& keys, const FieldShape& shape
   const int input = add_input(builder, shape, batch);
   FieldShape without_noise = shape;
   without_noise.noise = 0;
+  without_noise.members = 1;
   kind.network({builder, keys, without_noise, batch})->apply("", window_of(shape, input, {}));
   return finish(builder, shape, batch);
 }

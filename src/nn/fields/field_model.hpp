@@ -21,8 +21,11 @@ struct FieldShape {
   // Applications before those: without gradients, targets or a loss (push-forward; Brandstetter,
   // Worrall, Welling, arXiv 2202.03376).
   std::int64_t push_forward = 0;
-  bool masked = false;               // targets lack values
-  double noise = 0;                  // deviation of Gaussian noise on the loaded input in training
+  bool masked = false;  // targets lack values
+  double noise = 0;     // deviation of Gaussian noise on the loaded input in training
+  // Of the ensemble that each sample becomes, by noise on its input, in validation too. Networks
+  // have all of them side by side: a batch of samples is `members` times as many fields.
+  std::int64_t members = 1;
   std::vector<double> area_weights;  // [points[0]], mean 1; empty = uniform
   // Losses are of decoded fields, target · deviation + mean; [target_channels] or [target_channels,
   // points…]; empty = of the fields as they are loaded.
@@ -47,6 +50,7 @@ FieldShape cut_field(const FieldShape& whole, const FieldRows& rows, const Field
 // input is the window of the channels before, moved by the newest prediction: channel c of the
 // input is channel c + target_channels of the one before, and the prediction comes last, 0 where
 // the mask of its step is.
+// With members, values between nodes have those of a sample side by side: [batch · members, …].
 // `loss` is train.loss. Throws ConfigError: keys that do not fit together or to the fields, or that
 // the kind does not use and that are not at their default.
 // `cut`: whose part it is. The graph is equal on all members; a value on points has those of

@@ -21,11 +21,11 @@ struct Patches {
   std::int64_t count() const { return batch * rows * columns; }
   std::int64_t points() const { return count() * patch * patch; }
 
-  // [batch · points, channels] or [batch, channels, points] as [batch, rows, columns, channels,
-  // patch, patch].
+  // [batch · points, channels] or [samples, channels, points] as [batch or samples, rows, columns,
+  // channels, patch, patch].
   at::Tensor split(const at::Tensor& field, std::int64_t channels, bool channels_first) const {
     if (channels_first) {
-      return field.view({batch, channels, rows, patch, columns, patch}).permute({0, 2, 4, 1, 3, 5});
+      return field.view({-1, channels, rows, patch, columns, patch}).permute({0, 2, 4, 1, 3, 5});
     }
     return field.view({batch, rows, patch, columns, patch, channels}).permute({0, 1, 3, 5, 2, 4});
   }
@@ -39,7 +39,10 @@ struct Patches {
 class WindowPatches : public Node {
  public:
   WindowPatches(const FieldShape& shape, std::int64_t batch, FieldWindow window, std::int64_t patch)
-      : patches_(shape, batch, patch), window_(std::move(window)), noise_(shape, window_) {
+      : patches_(shape, batch, patch),
+        members_(shape.members),
+        window_(std::move(window)),
+        noise_(shape, window_) {
     sources_.resize(window_.values.size());
     for (const auto& part : window_.parts) {
       sources_[static_cast<std::size_t>(part.source)] = part;
@@ -68,7 +71,14 @@ class WindowPatches : public Node {
       const at::Tensor source = patches_.split(inputs[static_cast<std::size_t>(part.source)],
                                                part.source_channels, part.channels_first);
       const at::Tensor squares = channels_of(out, channels_, first, part.channels);
-      squares.copy_(source.narrow(3, part.first_channel, part.channels));
+      const at::Tensor wanted = source.narrow(3, part.first_channel, part.channels);
+      // What is loaded is of samples, and all members of one read it.
+      const std::int64_t samples = patches_.batch / members_;
+      if (part.channels_first) {
+        squares.unflatten(0, {samples, members_}).copy_(wanted.unsqueeze(1));
+      } else {
+        squares.copy_(wanted);
+      }
       if (part.channels_first)
         noise_.add(context, part.first_channel, squares.permute({0, 3, 1, 4, 2, 5}));
       first += part.channels;
@@ -106,6 +116,7 @@ class WindowPatches : public Node {
   }
 
   Patches patches_;
+  std::int64_t members_;
   FieldWindow window_;
   InputNoise noise_;
   std::vector<FieldPart> sources_;  // one part of each

@@ -26,6 +26,7 @@ class FieldLift : public Node {
       : points_(shape.points),
         field_rows_(shape.rows),
         batch_(batch),
+        members_(shape.members),
         rows_(batch * shape.count()),
         window_(std::move(window)),
         noise_(shape, window_),
@@ -123,16 +124,22 @@ class FieldLift : public Node {
   at::Tensor features(const Context& context, const std::vector<at::Tensor>& sources) const {
     const std::int64_t points = rows_ / batch_;
     at::Tensor all = at::empty({rows_, inputs_}, sources[0].options());
-    const at::Tensor by_sample = all.view({batch_, points, inputs_});
+    const std::int64_t samples = batch_ / members_;
+    const at::Tensor by_member = all.view({samples, members_, points, inputs_});
     std::int64_t at = 0;
     for (const auto& part : window_.parts) {
       const at::Tensor& source = sources[static_cast<std::size_t>(part.source)];
       const at::Tensor channels_last =
-          part.channels_first ? source.view({batch_, part.source_channels, points}).transpose(1, 2)
-                              : source.view({batch_, points, part.source_channels});
-      const at::Tensor columns = by_sample.narrow(2, at, part.channels);
-      columns.copy_(channels_last.narrow(2, part.first_channel, part.channels));
-      if (part.channels_first) noise_.add(context, part.first_channel, columns.transpose(1, 2));
+          part.channels_first
+              ? source.view({samples, 1, part.source_channels, points}).transpose(2, 3)
+              : source.view({samples, members_, points, part.source_channels});
+      by_member.narrow(3, at, part.channels)
+          .copy_(channels_last.narrow(3, part.first_channel, part.channels));
+      if (part.channels_first) {
+        noise_.add(
+            context, part.first_channel,
+            all.view({batch_, points, inputs_}).narrow(2, at, part.channels).transpose(1, 2));
+      }
       at += part.channels;
     }
     if (coordinates_ == Coordinates::None) return all;
@@ -157,6 +164,7 @@ class FieldLift : public Node {
   std::vector<std::int64_t> points_;
   FieldRows field_rows_;
   std::int64_t batch_;
+  std::int64_t members_;
   std::int64_t rows_;
   FieldWindow window_;
   InputNoise noise_;

@@ -20,7 +20,8 @@ void check_text_keys(const ModelRequest& request) {
   const RunConfig& config = request.config;
   const ModelKind& kind = model_kind(config.model.kind);
   refuse_unused_keys(config.model, kind);
-  refuse_meaningless_keys(config, {"train.push_forward", "train.noise", "data.missing"});
+  refuse_meaningless_keys(config,
+                          {"train.push_forward", "train.noise", "train.members", "data.missing"});
   if (config.train.loss != "auto" && config.train.loss != kind.losses.front()) {
     throw ConfigError("train.loss", config.train.loss,
                       "is no loss of tokens; give " + kind.losses.front());

@@ -18,9 +18,10 @@ namespace garonne::nn {
 
 // Channels of a network's input that come from one value.
 struct FieldPart {
-  int source = 0;               // which of FieldWindow::values
-  bool channels_first = false;  // [batch, channels, points] as loaded, else [batch · points, …]
-  bool differentiable = true;   // false of what is loaded and of steps without gradients
+  int source = 0;  // which of FieldWindow::values
+  // [samples, channels, points] as loaded, for all members of a sample, else [batch · points, …].
+  bool channels_first = false;
+  bool differentiable = true;      // false of what is loaded and of steps without gradients
   std::int64_t first_channel = 0;  // in the source
   std::int64_t source_channels = 0;
   std::int64_t channels = 0;
@@ -47,7 +48,7 @@ struct FieldNetworkArguments {
   ModelBuilder& builder;  // outlives the network
   const RunConfig::Model& keys;
   const FieldShape& shape;  // of the member whose part is made
-  std::int64_t batch = 0;
+  std::int64_t batch = 0;   // fields at once: all members of all samples
 };
 
 // The row of a kind on fields; `network` and `rows` as in ModelKind.

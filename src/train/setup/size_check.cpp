@@ -118,13 +118,14 @@ void check_field_sizes(const RunConfig& config, const DataFacts& facts) {
   const double micro_batches =
       std::max(1.0, real(config.train.global_batch) / real(config.train.micro_batch));
   const double steps = real(config.train.rollout) + real(config.train.push_forward);
-  const double largest =
-      real(config.train.micro_batch) * std::max(points, modes) * (hidden * ratio + channels);
+  const double largest = real(config.train.micro_batch) * real(config.train.members) *
+                         std::max(points, modes) * (hidden * ratio + channels);
   if (largest * values_of_a_layer * (real(model.layers) + 2) * steps * micro_batches >
       most_bytes_of_a_step) {
     refuse(config,
            {"model.hidden", "model.layers", "model.modes", "model.padding", "model.mlp_ratio",
-            "train.micro_batch", "train.global_batch", "train.rollout", "train.push_forward"},
+            "train.micro_batch", "train.members", "train.global_batch", "train.rollout",
+            "train.push_forward"},
            "makes values of more than 2^62 bytes a step");
   }
 }

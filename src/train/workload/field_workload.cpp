@@ -227,6 +227,7 @@ FieldWorkload::FieldWorkload(const RunConfig& config)
   shape.push_forward = config.train.push_forward;
   shape.masked = config.data.missing == "mask";
   shape.noise = config.train.noise;
+  shape.members = config.train.members;
   const bool on_sphere =
       info_.grid == "equiangular" || info_.grid == "legendre-gauss" || info_.grid == "regional";
   if (on_sphere && !info_.coordinates.empty())

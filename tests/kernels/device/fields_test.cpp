@@ -249,7 +249,8 @@ struct Problem {
   Problem(ElementType type, int form, std::int64_t rows_, std::int64_t in_row_)
       : rows(rows_),
         in_row(in_row_),
-        prediction(random_array(type, batch * rows * in_row * channels, 1)),
+        members(form < 16 ? 1 : form - 14),
+        prediction(random_array(type, batch * members * rows * in_row * channels, 1)),
         target(random_array(type, 2 * batch * rows * in_row * channels, 2)),
         mask(type, target.count(), 1.0),
         deviation(values_of(random_array(ElementType::Float64, channels * rows * in_row, 3))),
@@ -263,6 +264,7 @@ struct Problem {
     fields.target_step = form % 2;
     fields.mask_step = form % 2;
     fields.batch = batch;
+    fields.members = members;
     fields.points = points;
     fields.channels = channels;
     fields.decodes_by_point = form % 3 == 2;
@@ -271,7 +273,12 @@ struct Problem {
     fields.relative = form / 2 % 2 == 0;
     masked = form % 4 == 3;
     decoded = form % 3 != 0;
-    if (form >= 8) {
+    if (form >= 16) {
+      fields.pairs_in_group = 1;
+      fields.relative = false;
+      weighted = true;
+      runs = runs_of(points);
+    } else if (form >= 8) {
       axes = {{1, rows, in_row, false}, {rows, in_row, 1, true}};
       if (form >= 12) axes[1].periodic = false;
       runs = {{0, points}};
@@ -287,6 +294,7 @@ struct Problem {
   static constexpr std::int64_t channels = 3;
   std::int64_t rows;
   std::int64_t in_row;
+  std::int64_t members;
   Array prediction;
   Array target;
   Array mask;
@@ -369,13 +377,13 @@ void expect_losses(const device::Place& place, Problem& p, const std::string& wh
 TEST(DeviceFieldLoss, IsTheCpusButForTheOrderOfSums) {
   for (const device::Place& place : places()) {
     for (const ElementType type : types_at(place)) {
-      for (int form = 0; form < 16; ++form) {
+      for (int form = 0; form < 20; ++form) {
         Problem small(type, form, 4 + form % 3, 5);
         expect_losses(place, small, name_of(place) + ", form " + std::to_string(form));
       }
     }
     // Several slices of points.
-    for (const int form : {1, 3, 9}) {
+    for (const int form : {1, 3, 9, 17}) {
       Problem large(ElementType::Float32, form, 97, 101);
       expect_losses(place, large, name_of(place) + ", large, form " + std::to_string(form));
     }

@@ -138,6 +138,32 @@ TEST(DeclaredFieldBytes, OfARollout) {
     check_declared(keys, "auto", shape_of({8, 8}, 3, 2, 3), 2, precision, 2);
 }
 
+TEST(DeclaredFieldBytes, OfEnsembles) {
+  FieldShape shape = shape_of({8, 12}, 3, 2, 2);
+  shape.grid = "equiangular";
+  shape.push_forward = 1;
+  shape.members = 3;
+  shape.noise = 0.1;
+  for (const Precision precision : precisions) {
+    RunConfig::Model keys;
+    keys.layers = 1;
+    keys.hidden = 8;
+    keys.kind = "sfno";
+    for (const FieldCut& cut : {FieldCut(), FieldCut{1, 2}}) {
+      shape.masked = !cut.cuts();
+      check_declared(keys, "crps", shape, 2, precision, 2, cut);
+    }
+    keys.kind = "fno";
+    keys.modes = {4, 4};
+    check_declared(keys, "crps", shape, 1, precision, 1);
+    keys.modes.clear();
+    keys.kind = "afno";
+    keys.patch = 4;
+    keys.spectral_blocks = 2;
+    check_declared(keys, "crps", shape, 2, precision, 1);
+  }
+}
+
 TEST(DeclaredFieldBytes, OfMasksNoiseAndStepsWithoutGradients) {
   RunConfig::Model keys;
   keys.layers = 1;

@@ -33,7 +33,7 @@ TEST(ConfigChoices, AreThoseOfTheDocuments) {
   EXPECT_EQ(choices.at("grid.transport"), (Names{"auto", "mpi", "nccl"}));
   EXPECT_EQ(choices.at("train.loss"),
             (Names{"auto", "cross-entropy", "relative-l2", "relative-l2-channels", "h1",
-                   "squared-l2", "area-l2"}));
+                   "squared-l2", "area-l2", "crps"}));
   EXPECT_EQ(choices.at("optimizer.name"), (Names{"adamw", "lion", "sgd"}));
   EXPECT_EQ(choices.at("optimizer.schedule"),
             (Names{"cosine", "linear", "constant", "warmup-stable-decay"}));
