@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -16,10 +17,12 @@
 #include "train/checkpoint/checkpoint_list.hpp"
 #include "train/checkpoint/huggingface.hpp"
 #include "train/checkpoint/huggingface_import.hpp"
+#include "train/checkpoint/model_package.hpp"
 #include "train/checkpoint/reshard.hpp"
 #include "train/checkpoint/trained_model.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/run/run_tokenizer.hpp"
+#include "train/setup/config_choices.hpp"
 #include "train/workload/workload_kind.hpp"
 
 namespace garonne::apps {
@@ -142,22 +145,63 @@ void add_verify(CLI::App& checkpoint, Chosen& chosen) {
   });
 }
 
+// The formats of other programs.
+constexpr const char* huggingface = "huggingface";
+
+std::string known_formats() {
+  return fmt::format("{}, {}", huggingface, fmt::join(train::model_package_names(), ", "));
+}
+
+// Throws ConfigError unless it is one; true = of models on fields.
+bool is_package(const std::string& option, const std::string& format) {
+  if (format == huggingface) return false;
+  const std::vector<std::string> names = train::model_package_names();
+  if (std::find(names.begin(), names.end(), format) != names.end()) return true;
+  throw ConfigError(option, format, "is no known format; known are " + known_formats());
+}
+
+struct ExportOptions {
+  std::string run;
+  std::int64_t step = -1;
+  std::vector<std::string> to;
+  std::string tokenizer;
+};
+
+void export_model(const ExportOptions& options, dist::Session& session) {
+  const std::string& format = options.to[0];
+  const std::string& folder = options.to[1];
+  const bool package = is_package("--to", format);
+  const std::string kind = train::run_directory_config(options.run).model.kind;
+  train::expect_model_of(package ? train::fields_kind() : train::text_kind(), kind, "--to", format);
+  if (package && !options.tokenizer.empty())
+    train::expect_model_of(train::text_kind(), kind, "--tokenizer", options.tokenizer);
+  const train::TrainedModel trained = train::open_trained_model(options.run, options.step, session);
+  if (package) {
+    train::export_to_package(format, trained.config.model, trained.setup.facts.fields,
+                             trained.setup.model, trained.state, folder);
+    fmt::print("step {} written to {} (model.safetensors and config.json)\n", trained.step, folder);
+    return;
+  }
+  train::export_huggingface(
+      trained.config.model, trained.setup.facts.vocabulary, trained.setup.model, trained.state,
+      train::tokenizer_of_run(options.run, trained.setup.facts.tokenizer, options.tokenizer).get(),
+      folder);
+  fmt::print("step {} written to {} (model.safetensors, config.json and the tokenizer)\n",
+             trained.step, folder);
+}
+
 void add_export(CLI::App& checkpoint, Chosen& chosen) {
-  struct Options {
-    std::string run;
-    std::int64_t step = -1;
-    std::vector<std::string> to;
-    std::string tokenizer;
-  };
   CLI::App* command =
       checkpoint.add_subcommand("export", "write a model in another program's format");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExportOptions>();
   command->add_option("run", options->run, "run directory")->required();
   command
       ->add_option("--step", options->step,
                    "a saved step; 0 = the initialisation [the newest checkpoint]")
       ->check(count(0, most_steps));
-  command->add_option("--to", options->to, "format and folder, as: huggingface DIR")
+  command
+      ->add_option("--to", options->to,
+                   fmt::format("format and folder, as: huggingface DIR; {}", known_formats()))
       ->required()
       ->expected(2);
   command->add_option("--tokenizer", options->tokenizer,
@@ -165,34 +209,39 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "checkpoint export");
-      if (options->to[0] != "huggingface") {
-        throw ConfigError("--to", options->to[0], "is no known format; known is huggingface");
-      }
-      const std::string kind = train::run_directory_config(options->run).model.kind;
-      train::expect_model_of(train::text_kind(), kind, "--to", options->to[0]);
-      const train::TrainedModel trained =
-          train::open_trained_model(options->run, options->step, session);
-      train::export_huggingface(
-          trained.config.model, trained.setup.facts.vocabulary, trained.setup.model, trained.state,
-          train::tokenizer_of_run(options->run, trained.setup.facts.tokenizer, options->tokenizer)
-              .get(),
-          options->to[1]);
-      fmt::print("step {} written to {} (model.safetensors, config.json and the tokenizer)\n",
-                 trained.step, options->to[1]);
+      export_model(*options, session);
       return ExitCode::Done;
     };
   });
 }
 
-// A run directory at step 0, to be evaluated or trained on from.
-void import_model(const std::string& from, const std::string& output, dist::Session& session) {
+void expect_empty(const std::string& output) {
   std::error_code error;
   if (std::filesystem::exists(output, error) && !std::filesystem::is_empty(output, error))
     throw ConfigError("--output", output, "is there already and not empty");
+}
+
+// Makes a run directory at step 0 of the model, to be evaluated or trained on from.
+void save_imported(const RunConfig& config, const train::TrainedModel& made,
+                   const nlohmann::json& data, const data::Tokenizer* tokenizer) {
+  const std::string& output = config.run.directory;
+  train::prepare_run_directory(config);
+  if (tokenizer != nullptr) train::save_tokenizer(output, *tokenizer);
+  train::Manifest manifest;
+  manifest.config = config_to_toml(config);
+  manifest.threads = 1;
+  manifest.products = nlohmann::json::object();
+  manifest.data = data;
+  train::save_checkpoint(output, made.setup.model, {}, made.state, manifest, train::Together());
+}
+
+void import_huggingface_model(const std::string& from, const std::string& output,
+                              dist::Session& session) {
   RunConfig config;
   config.model = train::huggingface_model_keys(from);
   config.run.directory = output;
   std::unique_ptr<data::Tokenizer> tokenizer;
+  std::error_code error;
   if (std::filesystem::exists(from + "/tokenizer.json", error) ||
       std::filesystem::exists(from + "/vocab.json", error))
     tokenizer = data::open_tokenizer(from);
@@ -201,17 +250,12 @@ void import_model(const std::string& from, const std::string& output, dist::Sess
   if (tokenizer) facts.tokenizer = tokenizer->name();
   const train::TrainedModel made = train::initial_model(config, facts, session);
   train::import_huggingface(from, made.setup.model, made.state);
-  train::prepare_run_directory(config);
-  if (tokenizer) train::save_tokenizer(output, *tokenizer);
-  train::Manifest manifest;
-  manifest.config = config_to_toml(config);
-  manifest.threads = 1;
-  manifest.products = nlohmann::json::object();
-  manifest.data = {{"path", ""},
-                   {"tokens", 0},
-                   {"vocabulary", facts.vocabulary},
-                   {"tokenizer", facts.tokenizer}};
-  train::save_checkpoint(output, made.setup.model, {}, made.state, manifest, train::Together());
+  save_imported(config, made,
+                {{"path", ""},
+                 {"tokens", 0},
+                 {"vocabulary", facts.vocabulary},
+                 {"tokenizer", facts.tokenizer}},
+                tokenizer.get());
   const RunConfig::Model& keys = config.model;
   fmt::print(
       "{0} written, of a gpt with\n  [model]\n  layers = {1}\n  hidden = {2}\n  heads = {3}\n  "
@@ -221,25 +265,80 @@ void import_model(const std::string& from, const std::string& output, dist::Sess
       keys.vocabulary, keys.dropout);
 }
 
+// The keys of [model] that are not at their default, as lines of a run file.
+std::string model_keys_text(const RunConfig& config) {
+  const std::string toml = config_to_toml(config);
+  const std::string defaults = config_to_toml(RunConfig());
+  std::string lines;
+  bool inside = false;
+  std::size_t begin = 0;
+  while (begin < toml.size()) {
+    const std::size_t end = std::min(toml.find('\n', begin), toml.size());
+    const std::string line = toml.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.rfind('[', 0) == 0) inside = line == "[model]";
+    const bool is_default = line[0] != '[' && defaults.find(line + "\n") != std::string::npos;
+    if (inside && !line.empty() && !is_default) lines += "  " + line + "\n";
+  }
+  return lines;
+}
+
+// The run file says where the data are, which say how many points and channels there are; its
+// [model] is that of the package's file.
+void import_package_model(const std::string& format, const std::string& from, RunConfig config,
+                          const std::string& output, dist::Session& session) {
+  // As a key of the model that the run file may name and that is not looked at.
+  config.model = RunConfig().model;
+  config.model.kind = "fno";
+  config.run.directory = output;
+  config.grid = RunConfig::GridKeys();
+  const std::unique_ptr<train::Workload> workload = train::fields_kind().open(config);
+  const train::DataFacts& facts = workload->facts();
+  config.model = train::package_model_keys(format, from, facts.fields);
+  const train::TrainedModel made = train::initial_model(config, facts, session);
+  train::import_from_package(format, config.model, from, made.setup.model, made.state);
+  save_imported(config, made, workload->manifest(), nullptr);
+  fmt::print("{0} written, of a model with\n{1}train from it with these keys and --init-from {0}\n",
+             train::checkpoint_path(output, 0), model_keys_text(config));
+}
+
 void add_import(CLI::App& checkpoint, Chosen& chosen) {
   struct Options {
     std::vector<std::string> from;
     std::string output;
+    std::string config;
   };
   CLI::App* command = checkpoint.add_subcommand(
       "import", "make a checkpoint of a model in another program's format");
   const auto options = std::make_shared<Options>();
-  command->add_option("--from", options->from, "format and folder, as: huggingface DIR")
+  command
+      ->add_option("--from", options->from,
+                   fmt::format("format and folder, as: huggingface DIR; {}", known_formats()))
       ->required()
       ->expected(2);
   command->add_option("--output", options->output, "run directory to make")->required();
+  command->add_option(
+      "--config", options->config,
+      "models on fields: run file (TOML) of the data; its [model] is not looked at");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "checkpoint import");
-      if (options->from[0] != "huggingface") {
-        throw ConfigError("--from", options->from[0], "is no known format; known is huggingface");
+      const std::string& format = options->from[0];
+      const bool package = is_package("--from", format);
+      if (package == options->config.empty()) {
+        throw ConfigError("--config", options->config,
+                          package ? "is needed: a run file, whose data say how many points and "
+                                    "channels the model has"
+                                  : "is for models on fields; leave it out");
       }
-      import_model(options->from[1], options->output, session);
+      expect_empty(options->output);
+      if (package) {
+        import_package_model(format, options->from[1],
+                             load_config(options->config, {}, train::config_choices()),
+                             options->output, session);
+      } else {
+        import_huggingface_model(options->from[1], options->output, session);
+      }
       return ExitCode::Done;
     };
   });

@@ -8,7 +8,9 @@
 """
 from .checkpoint import Checkpoint, read_safetensors
 from .hdf5 import read_hdf5, read_skill
+from .package import load_package, read_package, save_package
 from .program import Program
 from .run import Run
 
-__all__ = ["Checkpoint", "Program", "Run", "read_hdf5", "read_safetensors", "read_skill"]
+__all__ = ["Checkpoint", "Program", "Run", "load_package", "read_hdf5", "read_package", "read_safetensors", "read_skill",
+           "save_package"]

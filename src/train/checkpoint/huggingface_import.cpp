@@ -17,6 +17,7 @@
 #include "base/printable.hpp"
 #include "train/checkpoint/huggingface_names.hpp"
 #include "train/checkpoint/safetensors.hpp"
+#include "train/checkpoint/tensor_file.hpp"
 
 namespace garonne::train {
 namespace {
@@ -84,23 +85,8 @@ class Tensors {
   std::map<std::string, Place> places_;
 };
 
-at::ScalarType scalar_type(const Tensors::Place& place) {
-  static const std::map<std::string, at::ScalarType> types = {
-      {"F32", at::kFloat}, {"F64", at::kDouble}, {"F16", at::kHalf}, {"BF16", at::kBFloat16}};
-  const auto found = types.find(place.entry->type);
-  if (found == types.end()) {
-    throw IoError(place.path, fmt::format("tensor {} is of type {}; weights are F16, BF16, F32 or "
-                                          "F64",
-                                          printable(place.entry->name), place.entry->type));
-  }
-  return found->second;
-}
-
 at::Tensor read(const Tensors::Place& place) {
-  const at::Tensor tensor = at::empty(place.entry->shape, at::TensorOptions(scalar_type(place)));
-  place.file->read(*place.entry, 0,
-                   {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()});
-  return tensor;
+  return read_tensor(*place.file, place.path, *place.entry);
 }
 
 // Buffers of attention, which are no weights.
