@@ -162,7 +162,7 @@ void export_to_package(const std::string& name, const RunConfig::Model& keys,
         to_package(there, parameter, exec::on_host(state, state.parameter(p).trained()));
     const auto [place, is_new] = tensors.emplace(there.name, made);
     if (!is_new) {
-      place->second = place->second + made;
+      place->second = at::add(place->second, made);
       continue;
     }
     names.push_back(there.name);
