@@ -141,7 +141,7 @@ class PackagesTest(FieldsTest, unittest.TestCase):
         self.assertIn("version", refused(lambda config: config.update(version=2)))
         self.assertIn("has the shape [16, 4, 1], and config.json makes it [8, 4, 1]",
                       refused(lambda config: config["arguments"].update(hidden_channels=4)))
-        self.assertIn("has no tensor fno_blocks.convs.2.bias",
+        self.assertIn("has no tensor fno_blocks.fno_skips.2.conv.weight",
                       refused(lambda config: config["arguments"].update(n_layers=3)))
         self.assertIn("which is none of this model", refused(lambda config: config["arguments"].update(n_layers=1)))
 

@@ -258,6 +258,19 @@ class MakaniTest(PackageTest, unittest.TestCase):
                 # A learning rate with which biases come to be seen.
                 self.check_round_trip(f"sfno-{number}", *overrides, "--optimizer.learning_rate", 0.05)
 
+    def test_weights_from_elsewhere(self):
+        directory = self.folder / "made"
+        self.train(directory)
+        config, tensors = garonne_read.read_package(self.export(directory, "made-exported"))
+        torch.manual_seed(5)
+        weights = torch.nn.Module()
+        weights.named_parameters = lambda: [
+            (name, 0.3 * torch.randn(value.shape, dtype=torch.from_numpy(value).dtype)) for name, value in tensors.items()]
+        folder = self.folder / "elsewhere"
+        garonne_read.save_package(folder, "makani", weights, config["arguments"])
+        imported, _ = self.import_from(folder, "elsewhere-imported")
+        self.check_close(self.outputs(imported), Makani(folder)(self.frames))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -106,7 +106,10 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     // What runs forward only has no use for states of the optimizer; and a run that has them below
     // its device may have no room for them on it.
     trained.setup.step.optimizer_states.clear();
-    const std::size_t saved = 1 + trained.optimizer->states().size();
+    const std::size_t parameters = trained.setup.model.graph.parameters.size();
+    // What was imported has parameters alone.
+    const bool is_imported = manifest.tensors.size() == parameters;
+    const std::size_t saved = is_imported ? 1 : 1 + trained.optimizer->states().size();
     const exec::DeviceScope scope(*trained.tier);
     trained.state = exec::initial_state(trained.device->compute(), trained.setup.model,
                                         trained.setup.declaration.precision,
@@ -114,7 +117,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
                                         std::vector<StateSpec>(), trained.device->staging());
     if (!start.checkpoint.empty()) {
       load_checkpoint(start.checkpoint, manifest, trained.setup.model, {}, trained.state,
-                      saved * trained.setup.model.graph.parameters.size());
+                      saved * parameters);
     }
   });
   return trained;
