@@ -16,10 +16,11 @@ if (ENVIRONMENT / "garonne-wheels.txt").exists() and pathlib.Path(sys.prefix).re
     # Python finds its environment by the name that it is called by.
     os.execv(ENVIRONMENT / "bin" / "python", [str(ENVIRONMENT / "bin" / "python"), *sys.argv])
 
-NEEDED = ("torch", "neuralop", "tltorch", "torch_harmonics", "xarray", "netCDF4")
+NEEDED = ("torch", "neuralop", "tltorch", "torch_harmonics", "xarray", "netCDF4", "h5py")
 if any(importlib.util.find_spec(name) is None for name in NEEDED):
     sys.exit("neuraloperator and torch-harmonics are not installed: scripts/bench --environment-only")
 
+import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -159,6 +160,41 @@ class NeuralOperator(PackageTest, unittest.TestCase):
                 directory, done = self.import_from(folder, "refused-run", check=2)
                 self.assertIn(f"arguments.{next(iter(more))}", done.stderr)
                 self.assertFalse(directory.exists())
+
+
+class OtherAxes(PackageTest):
+    """Fields of one or three axes, in files of PDEBench."""
+    PACKAGE = "neuraloperator"
+    RUN_FILE = (RUN_FILE.replace("{model}", 'kind = "fno"\nmodes = [4, 6]').replace("random.nc", "random.h5")
+                .replace('inputs = "a,b,c"\ntargets = "a,b"\n', ""))
+
+    @classmethod
+    def make_data(cls):
+        references.load_neuraloperator()
+        frames = np.random.default_rng(8).standard_normal((1, 9, *cls.POINTS)).astype(np.float32)
+        cls.frames = torch.from_numpy(frames[0, list(STARTS)])[:, None]
+        with h5py.File(cls.folder / "random.h5", "w") as file:
+            file["tensor"] = frames
+            for name, count in zip("xyz", cls.POINTS):
+                file[f"{name}-coordinate"] = np.arange(count) / count
+
+    def outputs(self, directory):
+        path = self.folder / f"{pathlib.Path(directory).name}.nc"
+        run("forecast", directory, "--from", ",".join(map(str, STARTS)), "--steps", 1, "--output", path)
+        with h5py.File(path) as forecast:
+            return torch.from_numpy(forecast["tensor"][:])
+
+    def test_same_outputs(self):
+        self.check_round_trip("fno", "--model.modes", self.MODES)
+        self.check_round_trip("tfno", "--model.modes", self.MODES, "--model.kind", "tfno", "--model.rank", 0.3)
+
+
+class OneAxis(OtherAxes, unittest.TestCase):
+    POINTS, MODES = (33,), 9
+
+
+class ThreeAxes(OtherAxes, unittest.TestCase):
+    POINTS, MODES = (8, 10, 11), "4,5,6"
 
 
 SFNO = """kind = "sfno"
