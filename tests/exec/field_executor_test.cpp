@@ -60,10 +60,11 @@ std::vector<Setting> settings() {
     pushed.shape.noise = 0.02;
     all.push_back(pushed);
 
-    Setting ensemble = pushed;
+    Setting ensemble = fno;
     ensemble.name = "ensembles";
     ensemble.loss = "crps";
     ensemble.shape.members = 3;
+    ensemble.shape.noise = 0.02;
     all.push_back(ensemble);
 
     Setting padded = fno;
