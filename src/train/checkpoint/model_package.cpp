@@ -11,12 +11,30 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/key_limits.hpp"
 #include "base/printable.hpp"
 #include "train/checkpoint/package_form.hpp"
 #include "train/checkpoint/safetensors.hpp"
 #include "train/checkpoint/tensor_file.hpp"
 
 namespace garonne::train {
+
+RunConfig::Model spherical_keys(const JsonPlace& arguments, std::string block,
+                                std::string_view big_skip) {
+  RunConfig::Model keys;
+  keys.kind = "sfno";
+  keys.block = std::move(block);
+  keys.scale_factor = arguments.key("scale_factor").integer(1, most_width);
+  keys.hidden = arguments.key("embed_dim").integer(1, most_width);
+  keys.layers = arguments.key("num_layers").integer(1, most_layers);
+  keys.mlp_ratio = arguments.key("mlp_ratio").number(0, most_ratio);
+  keys.big_skip = arguments.key(big_skip).truth();
+  const JsonPlace norm = arguments.key("normalization_layer");
+  if (norm.text() != "none" && norm.text() != "instance_norm")
+    norm.refuse("must be none or instance_norm");
+  keys.norm = norm.text() == "none" ? "none" : "instance";
+  return keys;
+}
 
 NumberedName split_number(const std::string& name, const std::string& prefix) {
   if (name.rfind(prefix, 0) != 0) return {};

@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/config.hpp"
@@ -64,5 +65,9 @@ std::vector<int> pointwise_axes(const plan::ParameterSpec& parameter, int length
 ModelPackage neuraloperator_package();
 ModelPackage torch_harmonics_package();
 ModelPackage makani_package();
+
+// What both packages of spherical operators call alike; `big_skip` is called by its name in theirs.
+RunConfig::Model spherical_keys(const JsonPlace& arguments, std::string block,
+                                std::string_view big_skip);
 
 }  // namespace garonne::train

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "base/key_limits.hpp"
 #include "train/checkpoint/package_form.hpp"
 
 namespace garonne::train {
@@ -78,18 +77,7 @@ nlohmann::ordered_json arguments_of(const RunConfig::Model& keys, const nn::Fiel
 }
 
 RunConfig::Model model_keys(const JsonPlace& arguments, const nn::FieldShape&) {
-  RunConfig::Model keys;
-  keys.kind = "sfno";
-  keys.block = "makani";
-  keys.scale_factor = arguments.key("scale_factor").integer(1, most_width);
-  keys.hidden = arguments.key("embed_dim").integer(1, most_width);
-  keys.layers = arguments.key("num_layers").integer(1, most_layers);
-  keys.mlp_ratio = arguments.key("mlp_ratio").number(0, most_ratio);
-  keys.big_skip = arguments.key("big_skip").truth();
-  const JsonPlace norm = arguments.key("normalization_layer");
-  if (norm.text() != "none" && norm.text() != "instance_norm")
-    norm.refuse("must be none or instance_norm");
-  keys.norm = norm.text() == "none" ? "none" : "instance";
+  RunConfig::Model keys = spherical_keys(arguments, "makani", "big_skip");
   const JsonPlace by = arguments.key("operator_type");
   if (by.text() != "dhconv" && by.text() != "diagonal") by.refuse("must be dhconv or diagonal");
   keys.spectral_operator = by.text();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/key_limits.hpp"
 #include "train/checkpoint/package_form.hpp"
 
 namespace garonne::train {
@@ -80,19 +79,7 @@ nlohmann::ordered_json defaults() {
 }
 
 RunConfig::Model model_keys(const JsonPlace& arguments, const nn::FieldShape&) {
-  RunConfig::Model keys;
-  keys.kind = "sfno";
-  keys.block = "torch-harmonics";
-  keys.scale_factor = arguments.key("scale_factor").integer(1, most_width);
-  keys.hidden = arguments.key("embed_dim").integer(1, most_width);
-  keys.layers = arguments.key("num_layers").integer(1, most_layers);
-  keys.mlp_ratio = arguments.key("mlp_ratio").number(0, most_ratio);
-  keys.big_skip = arguments.key("residual_prediction").truth();
-  const JsonPlace norm = arguments.key("normalization_layer");
-  if (norm.text() != "none" && norm.text() != "instance_norm")
-    norm.refuse("must be none or instance_norm");
-  keys.norm = norm.text() == "none" ? "none" : "instance";
-  return keys;
+  return spherical_keys(arguments, "torch-harmonics", "residual_prediction");
 }
 
 PackageTensor tensor_of(const RunConfig::Model&, const plan::ParameterSpec& parameter) {
