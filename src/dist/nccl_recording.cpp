@@ -35,7 +35,6 @@ void NcclTransport::end_recording() {
 void NcclTransport::drop_recording() {
   const std::lock_guard lock(mutex_);
   for_each_lane([](NcclLane& lane) { lane.forget_recorded(); });
-  held_since_ = 0;
   recording_ = false;
 }
 

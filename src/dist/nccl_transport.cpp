@@ -21,6 +21,21 @@ constexpr std::size_t scratch_bytes = 512;  // of each member
 constexpr int most_tag = 32767;
 constexpr std::chrono::milliseconds looks_every{100};
 
+// While it lives, the watch knows since when a call holds the lanes; also one that is refused lets
+// go.
+class HeldLanes {
+ public:
+  explicit HeldLanes(std::atomic<std::chrono::steady_clock::rep>& since) : since_(since) {
+    since_ = std::chrono::steady_clock::now().time_since_epoch().count();
+  }
+  ~HeldLanes() { since_ = 0; }
+  HeldLanes(const HeldLanes&) = delete;
+  HeldLanes& operator=(const HeldLanes&) = delete;
+
+ private:
+  std::atomic<std::chrono::steady_clock::rep>& since_;
+};
+
 const DeviceSide& side_of(const TransportOptions& options) {
   expect(options.side != nullptr && options.side->device != nullptr &&
              options.side->runtime != nullptr,
@@ -264,7 +279,7 @@ Ticket NcclTransport::put(NcclLane& lane, const std::string& what,
                           const std::function<void()>& calls) {
   const std::lock_guard lock(mutex_);
   rethrow_failure();
-  held_since_ = Clock::now().time_since_epoch().count();
+  const HeldLanes held(held_since_);
   const std::string doing = session_.doing();
   calls_.set_device();
   calls_.cuda(calls_.runtime().record_event(ready_, compute_), "cudaEventRecord", what);
@@ -273,7 +288,6 @@ Ticket NcclTransport::put(NcclLane& lane, const std::string& what,
                                  group_, fmt::join(members(), ", ")));
   calls();
   lane.end(++last_number_);
-  held_since_ = 0;
   return {last_number_};
 }
 
@@ -429,9 +443,12 @@ void NcclTransport::look() {
   const Clock::time_point now = Clock::now();
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {
-    const Clock::time_point since{Clock::duration(held_since_.load())};
+    // Read once: a call may begin or end meanwhile.
+    const Clock::rep since = held_since_.load();
     const double limit = calls_.limit_seconds();
-    if (limit == 0 || held_since_ == 0 || now - since < std::chrono::duration<double>(2 * limit)) {
+    if (limit == 0 || since == 0 ||
+        now - Clock::time_point(Clock::duration(since)) <
+            std::chrono::duration<double>(2 * limit)) {
       return;
     }
     session_.abort(ExitCode::Communication,

@@ -177,12 +177,12 @@ class GatherAndScatter : public CollectiveNode {
   plan::NodeSpec declare(const Declaration& declaration) const override {
     const bool forward = gathers_ == Direction::Forward;
     plan::NodeSpec spec = make_spec(forward ? "gather_to_tensor" : "scatter_from_tensor");
-    // The piece is cut out when the staging is gone.
-    const std::int64_t whole = declaration.tensor(elements_);
-    const std::int64_t piece = declaration.tensor(elements_ / ranks_);
-    const std::int64_t sum = whole + std::max<std::int64_t>(0, sum_transients(declaration) - piece);
     const plan::NodeCollective gather = gather_of(declaration.element_bytes());
     const plan::NodeCollective scatter = sum_of_pieces(declaration);
+    // The piece is cut out of the copy when the staging is gone.
+    const std::int64_t piece = declaration.tensor(elements_ / ranks_);
+    const std::int64_t sum =
+        scatter.buffer_bytes + std::max<std::int64_t>(0, scatter.staging_bytes - piece);
     spec.forward.transient_bytes = spec.forward_keep.transient_bytes = forward ? 0 : sum;
     spec.backward.transient_bytes = forward ? sum : 0;
     spec.forward_collective = forward ? gather : scatter;

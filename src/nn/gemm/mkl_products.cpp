@@ -5,9 +5,15 @@
 #include "nn/element_type.hpp"
 #include "nn/gemm/onednn_workspace.hpp"
 #include "nn/gemm/product_makers.hpp"
+#include "nn/gemm/widened_product.hpp"
 
 namespace garonne::nn {
 namespace {
+
+// The tensor library's own are slow here.
+bool is_widened(const at::Tensor& matrix) {
+  return matrix.scalar_type() == at::kBFloat16 && matrix.is_cpu() && !multiplies_bfloat16();
+}
 
 class MklProducts : public ProductLibrary {
  public:
@@ -18,6 +24,16 @@ class MklProducts : public ProductLibrary {
                                const ProductShape& shape) const override {
     if (shape.precision != Precision::BFloat16) return 0;
     const auto [form, m, n, k, precision] = shape;
+    if (!multiplies_bfloat16()) {
+      switch (form) {
+        case ProductForm::Forward:
+          return widened_product_bytes(declaration, m, n, k, false);
+        case ProductForm::InputGradient:
+          return widened_product_bytes(declaration, m, k, n, false);
+        case ProductForm::WeightGradient:
+          return widened_product_bytes(declaration, n, k, m, true);
+      }
+    }
     switch (form) {
       case ProductForm::Forward:
         return low_precision_workspace_bytes(declaration, m, n, k, false);
@@ -33,7 +49,11 @@ class MklProducts : public ProductLibrary {
   at::Tensor forward(const Queue& queue, const at::Tensor& x, const at::Tensor& weight,
                      const at::Tensor& bias) const override {
     at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
-    at::mm_out(y, x, weight.t());
+    if (is_widened(x)) {
+      widened_product(x, weight.t(), y, /*accumulate=*/false, /*scale=*/1);
+    } else {
+      at::mm_out(y, x, weight.t());
+    }
     if (bias.defined()) {
       kernels::add_bias(queue, element_type_of(y), y.data_ptr(), bias.data_ptr(), y.size(0),
                         y.size(1));
@@ -43,7 +63,9 @@ class MklProducts : public ProductLibrary {
 
   void input_gradient(const Queue&, const at::Tensor& gradient, const at::Tensor& weight,
                       at::Tensor& result, double scale) const override {
-    if (scale == 1) {
+    if (is_widened(gradient)) {
+      widened_product(gradient, weight, result, /*accumulate=*/false, scale);
+    } else if (scale == 1) {
       at::mm_out(result, gradient, weight);
     } else {
       at::addmm_out(result, result, gradient, weight, /*beta=*/0, /*alpha=*/scale);
@@ -54,6 +76,10 @@ class MklProducts : public ProductLibrary {
                        at::Tensor& result, bool accumulate, double scale) const override {
     if (x.scalar_type() != at::kBFloat16) {
       at::addmm_out(result, result, gradient.t(), x, /*beta=*/accumulate ? 1 : 0, /*alpha=*/scale);
+      return;
+    }
+    if (is_widened(x)) {
+      widened_product(gradient.t(), x, result, accumulate, scale);
       return;
     }
     if (queue.device == DeviceKind::Cuda) {

@@ -53,7 +53,7 @@ ProductTransients product_transients(const Declaration& declaration, std::int64_
   const auto most = [&](ProductForm form) {
     const ProductShape shape{form, rows, outputs, inputs, declaration.precision};
     std::int64_t bytes = 0;
-    // Also of those that are not here: bounds are the same on all machines.
+    // Also of those that are not here: bounds are the same on all machines of a processor.
     for (const ProductLibrary* library : product_libraries()) {
       if (library->does(shape))
         bytes = std::max(bytes, library->workspace_bytes(declaration, shape));
