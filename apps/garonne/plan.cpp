@@ -3,13 +3,16 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 
+#include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/progress.hpp"
 #include "command.hpp"
 #include "counts.hpp"
 #include "device/cuda_budget.hpp"
 #include "exec/profile/profile.hpp"
+#include "nn/model_kind.hpp"
 #include "plan/chain/chain_json.hpp"
 #include "plan/graph/graph_json.hpp"
 #include "plan/model/cost_table.hpp"
@@ -25,6 +28,7 @@
 #include "train/setup/lower_tiers.hpp"
 #include "train/setup/planning.hpp"
 #include "train/setup/run_device.hpp"
+#include "train/workload/described_fields.hpp"
 #include "train/workload/workload.hpp"
 
 namespace garonne::apps {
@@ -44,6 +48,7 @@ struct PlanOptions {
   std::string graph_path;
   std::string program_directory;
   std::optional<std::string> sweep;
+  std::optional<std::string> fields;
   std::shared_ptr<JobOptions> job;
 };
 
@@ -127,6 +132,25 @@ struct Target {
   plan::CostTable costs;  // measured on devices like the target's, or empty
 };
 
+train::DataFacts facts_of(const RunConfig& config, const PlanOptions& options) {
+  if (options.fields) {
+    const std::string option = "--fields";
+    const auto fields = train::DescribedFields::parse(option, *options.fields);
+    return train::facts_of_described(config, fields, option);
+  }
+  try {
+    return train::facts_of(config);
+  } catch (const IoError&) {
+    std::error_code error;
+    if (nn::model_kind(config.model.kind).learns_from != nn::LearnsFrom::Fields ||
+        std::filesystem::exists(config.data.path, error))
+      throw;
+    throw IoError(
+        config.data.path,
+        "no such file; to plan before the data are there, give their sizes with --fields");
+  }
+}
+
 Target target_of(const RunConfig& config, const PlanOptions& options) {
   Target target;
   target.ranks = options.ranks > 0 ? options.ranks : ranks_of(config);
@@ -144,7 +168,7 @@ Target target_of(const RunConfig& config, const PlanOptions& options) {
     target.cluster->devices_per_node = static_cast<int>(on_node);
   }
   target.ranks_on_node = std::min(target.ranks, on_node);
-  target.facts = train::facts_of(config);
+  target.facts = facts_of(config, options);
   target.threads = train::threads_of_rank(config, static_cast<int>(target.ranks_on_node));
   // What was measured here says nothing about another machine's devices.
   // Tables of GPUs are kept by their names, and none is asked for its own here.
@@ -275,6 +299,10 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->add_flag("--json", options->json, "print JSON (format garonne.plan)");
   command->add_option("--program", options->program_directory,
                       "write the Program there; ranks with equal Programs share a file");
+  command->add_option("--fields", options->fields,
+                      "plan for fields of these sizes, whose files need not be there: channels, "
+                      "points along each axis, and the grid where it is no box (periodic, "
+                      "equiangular or legendre-gauss), as 73x721x1440:equiangular");
   command->add_option("--sweep", options->sweep,
                       "memory over sizes around the configured ones: batch, sequence or "
                       "batch,sequence (with --json: format garonne.sweep)");

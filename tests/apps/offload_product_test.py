@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The whole product: each kind that moves to a disk alone and all together, with what runs again and without, on one rank, in a
-pipeline, with ZeRO 0 to 3, in both precisions. Bits of the run without a disk, bytes of the plan."""
+pipeline, with tensor ranks, with ZeRO 0 to 3, in both precisions. Bits of the run without a disk, bytes of the plan."""
 import os
 import unittest
 
@@ -11,6 +11,8 @@ KINDS = ("offload-activations", "offload-gradients", "offload-weights", "offload
 GRIDS = {
     "alone": ((), 0),
     "1f1b": (("--grid.pipeline", 2), 2),
+    # Half of the values on each rank, which are a mebibyte with twice the samples.
+    "tensor": (("--grid.tensor", 2, "--grid.sequence_parallel", "true", "--train.micro_batch", 32, "--train.global_batch", 64), 2),
     **{f"zero-{zero}": (("--grid.data", 2, "--grid.zero", zero, "--train.global_batch", 64), 2) for zero in range(4)},
 }
 
@@ -22,8 +24,9 @@ class OffloadProductTest(OffloadRuns):
             for name, (grid, ranks) in GRIDS.items():
                 keys = (*grid, "--train.precision", precision, "--train.steps", 3)
                 if precision == "bfloat16":  # as many bytes a value
-                    most = dict(zip(grid[::2], grid[1::2], strict=True)).get("--train.global_batch", 32)
-                    keys = (*keys, "--train.micro_batch", 32, "--train.global_batch", 2 * most)
+                    given = dict(zip(grid[::2], grid[1::2], strict=True))
+                    keys = (*keys, "--train.micro_batch", 2 * given.get("--train.micro_batch", 16), "--train.global_batch",
+                            2 * given.get("--train.global_batch", 32))
                 plain = self.directory(f"{precision}-{name}")
                 self.train(plain, *self.model(*keys), ranks=ranks)
                 for again in ("", "recompute,"):

@@ -206,6 +206,33 @@ bool has_validation(const RunConfig& config) {
   return !config.data.validation.empty() || !config.data.validation_period.empty();
 }
 
+nn::FieldShape field_shape(const RunConfig& config, const data::FieldDatasetInfo& info,
+                           const data::FieldStatistics& statistics) {
+  nn::FieldShape shape;
+  shape.input_channels = info.input_frames * static_cast<std::int64_t>(info.input_channels.size());
+  shape.target_channels = static_cast<std::int64_t>(info.target_channels.size());
+  shape.points = info.points;
+  shape.grid = info.grid;
+  shape.rollout = config.train.rollout;
+  shape.push_forward = config.train.push_forward;
+  shape.masked = config.data.missing == "mask";
+  shape.noise = config.train.noise;
+  shape.members = config.train.members;
+  const bool on_sphere =
+      info.grid == "equiangular" || info.grid == "legendre-gauss" || info.grid == "regional";
+  if (on_sphere && !info.coordinates.empty())
+    shape.area_weights = data::area_weights(info.coordinates.front());
+  if (config.train.decode) {
+    if (statistics.mode == "none") {
+      throw ConfigError("train.decode", "true", "means nothing with data.normalisation = none");
+    }
+    shape.target_mean.assign(statistics.targets.mean.begin(), statistics.targets.mean.end());
+    shape.target_deviation.assign(statistics.targets.deviation.begin(),
+                                  statistics.targets.deviation.end());
+  }
+  return shape;
+}
+
 FieldWorkload::FieldWorkload(const RunConfig& config)
     : training_(open_training(config)),
       info_(training_.info()),
@@ -217,29 +244,7 @@ FieldWorkload::FieldWorkload(const RunConfig& config)
   }
   facts_.validation_samples = validation_ ? validation_->info().samples : 0;
   statistics_ = statistics_of(config, info_);
-  nn::FieldShape& shape = facts_.fields;
-  shape.input_channels =
-      info_.input_frames * static_cast<std::int64_t>(info_.input_channels.size());
-  shape.target_channels = static_cast<std::int64_t>(info_.target_channels.size());
-  shape.points = info_.points;
-  shape.grid = info_.grid;
-  shape.rollout = config.train.rollout;
-  shape.push_forward = config.train.push_forward;
-  shape.masked = config.data.missing == "mask";
-  shape.noise = config.train.noise;
-  shape.members = config.train.members;
-  const bool on_sphere =
-      info_.grid == "equiangular" || info_.grid == "legendre-gauss" || info_.grid == "regional";
-  if (on_sphere && !info_.coordinates.empty())
-    shape.area_weights = data::area_weights(info_.coordinates.front());
-  if (config.train.decode) {
-    if (statistics_.mode == "none") {
-      throw ConfigError("train.decode", "true", "means nothing with data.normalisation = none");
-    }
-    shape.target_mean.assign(statistics_.targets.mean.begin(), statistics_.targets.mean.end());
-    shape.target_deviation.assign(statistics_.targets.deviation.begin(),
-                                  statistics_.targets.deviation.end());
-  }
+  facts_.fields = field_shape(config, info_, statistics_);
 }
 
 std::string FieldWorkload::summary() const {

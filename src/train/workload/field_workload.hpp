@@ -15,6 +15,11 @@ data::FieldQuery field_query(const RunConfig& config, Part part);
 // Whether a run file names data for validation: other files, or other dates.
 bool has_validation(const RunConfig& config);
 
+// What a model needs to know of such data. Throws ConfigError (train.decode) where they are not
+// normalised.
+nn::FieldShape field_shape(const RunConfig& config, const data::FieldDatasetInfo& info,
+                           const data::FieldStatistics& statistics);
+
 class FieldWorkload final : public Workload {
  public:
   // Reads headers and statistics. Throws ConfigError where the statistics that data.normalisation

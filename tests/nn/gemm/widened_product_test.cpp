@@ -1,6 +1,6 @@
 // Products of bfloat16 that are multiplied in blocks of float32, against those of whole matrices in
 // float64, and what they take against what is declared.
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <random>
