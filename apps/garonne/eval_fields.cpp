@@ -24,6 +24,7 @@ std::string lead_text(const data::SkillSetting& setting, std::int64_t step) {
     const double years = std::round(seconds / year);
     return fmt::format("{} year{}", years, years == 1 ? "" : "s");
   }
+  if (seconds < 3600) return fmt::format("{:.4g} s", seconds);
   const double hours = seconds / 3600;
   if (hours < 72) return fmt::format("{:.4g} h", hours);
   if (hours < 24 * 1000) return fmt::format("{:.4g} d", hours / 24);
@@ -78,7 +79,10 @@ void print_table(const data::SkillSetting& setting, const data::SkillResults& re
   for (std::size_t channel = 0; channel < channels; ++channel) {
     const auto& units = setting.fields.target_units;
     const std::string unit = channel < units.size() ? units[channel] : "";
-    names.push_back(setting.channels[channel] + (unit.empty() ? "" : fmt::format(" ({})", unit)));
+    const auto& meanings = setting.fields.target_long_names;
+    const std::string meaning = channel < meanings.size() ? meanings[channel] : "";
+    names.push_back(setting.channels[channel] + (meaning.empty() ? "" : ", " + meaning) +
+                    (unit.empty() ? "" : fmt::format(" ({})", unit)));
     width = std::max(width, names.back().size());
   }
   std::string head = fmt::format("{:<{}}  {:>9}", "channel", width, "lead");

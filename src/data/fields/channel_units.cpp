@@ -8,11 +8,12 @@ namespace garonne::data {
 
 std::string usual_units(const std::string& channel) {
   static const std::map<std::string, std::string> at_surface = {
-      {"t2m", "K"},       {"2t", "K"},       {"d2m", "K"},       {"2d", "K"},
-      {"sst", "K"},       {"skt", "K"},      {"u10m", "m s-1"},  {"10u", "m s-1"},
-      {"v10m", "m s-1"},  {"10v", "m s-1"},  {"u100m", "m s-1"}, {"100u", "m s-1"},
-      {"v100m", "m s-1"}, {"100v", "m s-1"}, {"msl", "Pa"},      {"mslp", "Pa"},
-      {"sp", "Pa"},       {"tp", "m"},       {"tcwv", "kg m-2"}};
+      {"t2m", "K"},         {"2t", "K"},          {"d2m", "K"},       {"2d", "K"},
+      {"sst", "K"},         {"skt", "K"},         {"u10m", "m s-1"},  {"10u", "m s-1"},
+      {"v10m", "m s-1"},    {"10v", "m s-1"},     {"u100m", "m s-1"}, {"100u", "m s-1"},
+      {"v100m", "m s-1"},   {"100v", "m s-1"},    {"msl", "Pa"},      {"mslp", "Pa"},
+      {"sp", "Pa"},         {"tp", "m"},          {"tcwv", "kg m-2"}, {"geopotential", "m2 s-2"},
+      {"vorticity", "s-1"}, {"divergence", "s-1"}};
   // Letter and pressure in hPa.
   static const std::map<char, std::string> on_levels = {
       {'t', "K"}, {'u', "m s-1"}, {'v', "m s-1"}, {'z', "m2 s-2"}, {'q', "kg kg-1"}, {'r', "%"}};

@@ -5,8 +5,9 @@
 
 namespace garonne::data {
 
-// Of makani's names of ERA5's variables ("t2m", "z500", "tcwv"), as ECMWF's parameter database has
-// them; empty for any other name.
+// Of makani's names of ERA5's variables ("t2m", "z500", "tcwv") and of what shallow water has
+// ("geopotential", "vorticity", "divergence"), as ECMWF's parameter database has them; empty for
+// any other name.
 std::string usual_units(const std::string& channel);
 
 }  // namespace garonne::data

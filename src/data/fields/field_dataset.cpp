@@ -176,6 +176,7 @@ FieldDatasetInfo describe(const FieldQuery& query, const FieldIndex& index) {
   info.has_times = first.dated;
   info.calendar = first.calendar;
   info.frame_seconds = index.frame_seconds;
+  info.in_seconds = index.files[0].dated || index.files[0].in_seconds;
   info.statistics = first.statistics;
   info.input_frames = query.history + 1;
   info.between_frames = query.push_forward;
@@ -227,10 +228,14 @@ FieldDataset FieldDataset::open(const FieldQuery& query) {
   made.targets = choose(first, targets, query.target_channels);
   made.info.input_channels = names_of(first.channels, made.inputs);
   made.info.target_channels = names_of(targets, made.targets);
-  for (const int place : made.targets)
-    made.info.target_units.push_back(printable(targets[static_cast<std::size_t>(place)].units));
+  for (const int place : made.targets) {
+    const FieldPlace& target = targets[static_cast<std::size_t>(place)];
+    made.info.target_units.push_back(printable(target.units));
+    made.info.target_long_names.push_back(printable(target.long_name));
+  }
   for (const int place : made.inputs) {
     const FieldPlace& input = first.channels[static_cast<std::size_t>(place)];
+    made.info.input_long_names.push_back(printable(input.long_name));
     if (input.constant) made.info.constant_inputs.push_back(input.channel);
   }
   for (const int place : made.targets) {

@@ -55,6 +55,8 @@ struct FieldDatasetInfo {
   std::vector<std::string> input_channels;       // of a frame, as chosen
   std::vector<std::string> target_channels;      // of a frame, as chosen
   std::vector<std::string> target_units;         // of these; empty texts where the files tell none
+  std::vector<std::string> input_long_names;     // as "pressure" of PDEBench's channel "tensor";
+  std::vector<std::string> target_long_names;    // empty texts where the files tell none
   std::vector<std::string> constant_inputs;      // input channels that are the same in all frames
   std::vector<std::int64_t> points;              // [rows, columns]; one or three for such grids
   std::vector<std::string> axes;                 // names of the axes of points
@@ -68,6 +70,7 @@ struct FieldDatasetInfo {
   std::int64_t runs = 0;
   bool has_times = false;    // seconds since 1970 of `calendar`
   double frame_seconds = 0;  // from a frame to the next; a mean where months differ; 0 = unknown
+  bool in_seconds = false;   // false: the files do not say what times are counted in
   Calendar calendar = Calendar::Gregorian;
   double first_time = 0;  // of the frames, where there are times
   double last_time = 0;

@@ -18,7 +18,7 @@ constexpr std::size_t shown_files = 12;
 std::string step_text(const FieldDatasetInfo& info) {
   const double step = info.frame_seconds;
   if (step == 0) return "unknown steps";
-  if (!info.has_times) return fmt::format("steps of {:g} (no unit of time in the files)", step);
+  if (!info.in_seconds) return fmt::format("steps of {:g} (no unit of time in the files)", step);
   if (step >= 2 * 86400) return fmt::format("steps of {:g} days", std::round(step / 864) / 100);
   if (step >= 3600) return fmt::format("steps of {:g} h", step / 3600);
   return fmt::format("steps of {:g} s", step);
@@ -77,6 +77,23 @@ std::vector<std::string> named_units(const FieldDatasetInfo& info) {
   return named;
 }
 
+// "tensor = pressure" of the channels that have a longer name.
+std::vector<std::string> long_names(const FieldDatasetInfo& info) {
+  std::vector<std::string> named;
+  const auto add = [&](const std::vector<std::string>& channels,
+                       const std::vector<std::string>& names) {
+    for (std::size_t channel = 0; channel < names.size(); ++channel) {
+      if (!names[channel].empty())
+        named.push_back(fmt::format("{} = {}", channels[channel], names[channel]));
+    }
+  };
+  if (info.pairs) add(info.input_channels, info.input_long_names);
+  add(info.target_channels, info.target_long_names);
+  // Names have blanks of their own.
+  for (std::size_t name = 0; name + 1 < named.size(); ++name) named[name] += ',';
+  return named;
+}
+
 std::string file_line(const FieldFileInfo& file, const FieldDatasetInfo& info) {
   std::string text = fmt::format("    {}  {}, ", file.path, format_bytes(file.bytes));
   if (file.trajectories > 1) text += fmt::format("{} × ", file.trajectories);
@@ -124,6 +141,8 @@ std::string describe(const FieldDatasetInfo& info) {
     text += fmt::format("  channels    {}\n              {}\n", info.channels.size(),
                         wrapped(info.channels));
   }
+  const std::vector<std::string> names = long_names(info);
+  if (!names.empty()) text += fmt::format("  meaning     {}\n", wrapped(names));
   const std::vector<std::string> units = named_units(info);
   if (!units.empty()) text += fmt::format("  units       {}\n", wrapped(units));
   text += fmt::format("  frames      {}\n", frames_text(info));
@@ -171,6 +190,8 @@ nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info) {
           {"input_channels", info.input_channels},
           {"target_channels", info.target_channels},
           {"target_units", info.target_units},
+          {"input_long_names", info.input_long_names},
+          {"target_long_names", info.target_long_names},
           {"calendar", info.has_times ? nlohmann::ordered_json(calendar_name(info.calendar))
                                       : nlohmann::ordered_json(nullptr)},
           {"pairs", info.pairs},

@@ -41,7 +41,8 @@ PdebenchFields describe(const DarcyGeneration& generation) {
     line.push_back(static_cast<float>(point) / static_cast<float>(points - 1));
   }
   PdebenchFields fields;
-  fields.arrays = {{"nu", {points, points}}, {"tensor", {1, points, points}}};
+  fields.arrays = {{"nu", {points, points}, "permeability", ""},
+                   {"tensor", {1, points, points}, "pressure", ""}};
   fields.coordinates = {{"x-coordinate", line}, {"y-coordinate", line}};
   fields.attributes = {{"beta", generation.force},
                        {"generator", "garonne data darcy"},

@@ -45,7 +45,8 @@ PdebenchFields describe(const NavierStokesGeneration& generation) {
   const std::int64_t points = generation.resolution / generation.stride;
   const std::vector<float> side = line(points, 0, 1 / static_cast<double>(points));
   PdebenchFields fields;
-  fields.arrays = {{"initial", {points, points}}, {"tensor", {generation.time, points, points}}};
+  fields.arrays = {{"initial", {points, points}, "vorticity at the start", "s-1"},
+                   {"tensor", {generation.time, points, points}, "vorticity", "s-1"}};
   fields.coordinates = {{"x-coordinate", side},
                         {"y-coordinate", side},
                         {"t-coordinate", line(generation.time, 1, 1)}};

@@ -49,10 +49,14 @@ PdebenchFile::PdebenchFile(const PdebenchFields& fields, const std::string& path
     std::vector<std::int64_t> shape = {samples};
     shape.insert(shape.end(), array.shape.begin(), array.shape.end());
     parts_.push_back({array, file_.create_array<float>(array.name, shape)});
+    Hdf5Attributes attributes = file_.attributes(array.name);
+    attributes.write("long_name", array.long_name);
+    if (!array.units.empty()) attributes.write("units", array.units);
   }
   for (const auto& [name, points] : fields.coordinates) {
     const std::vector<std::int64_t> length = {static_cast<std::int64_t>(points.size())};
     file_.create_array<float>(name, length).write(0, std::span<const float>(points));
+    if (name == "t-coordinate") file_.attributes(name).write("units", std::string("s"));
   }
   for (const auto& [name, value] : fields.attributes) {
     std::visit([&](const auto& held) { write_attribute(file_, name, held); }, value);

@@ -17,6 +17,8 @@ namespace garonne::data {
 struct PdebenchArray {
   std::string name;
   std::vector<std::int64_t> shape;  // of one sample
+  std::string long_name;            // what it is, beside a name that only the layout has
+  std::string units;                // empty = none
 
   std::int64_t elements() const;
 };

@@ -29,6 +29,7 @@ struct FieldPlace {
   bool transposed = false;  // of two dimensions of space the rows are the second
   bool constant = false;    // the same in all frames: never a target, an input only when named
   std::string units;        // as the file says; empty = it does not
+  std::string long_name;    // what it is, where `channel` is a name of the layout's
 
   // value = stored · scale + offset; stored values listed in `missing` or outside [least, greatest]
   // are no values.
@@ -64,6 +65,7 @@ struct FieldFile {
   std::int64_t frames = 0;          // of each trajectory
   std::vector<double> times;        // of each frame, or empty
   bool dated = false;               // times are seconds since 1970 of `calendar`
+  bool in_seconds = false;          // or are known to be seconds from a start of their own
   Calendar calendar = Calendar::Gregorian;
   double frame_seconds = 0;     // where there are no times; 0 = unknown
   std::int64_t run_length = 0;  // frames after which another trajectory begins; 0 = all are one

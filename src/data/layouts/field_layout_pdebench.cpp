@@ -47,6 +47,14 @@ void set_points(const Hdf5File& file, const std::string& name, std::span<const s
   described.points.assign(shape.begin() + static_cast<std::ptrdiff_t>(first), shape.end());
 }
 
+// An attribute that others need not have; what cannot be a name of something is none.
+std::string told(const Hdf5Attributes& attributes, const char* name) {
+  constexpr std::size_t most = 80;
+  if (!attributes.has_text(name)) return "";
+  const std::vector<std::string> texts = attributes.texts(name);
+  return texts.size() == 1 && texts[0].size() <= most ? texts[0] : "";
+}
+
 // The file has one time more than frames: where cells of time end.
 void read_times(const Hdf5File& file, FieldFile& described) {
   if (!file.has_dataset("t-coordinate")) return;
@@ -59,6 +67,7 @@ void read_times(const Hdf5File& file, FieldFile& described) {
   }
   times.resize(frames);
   described.times = std::move(times);
+  described.in_seconds = told(file.attributes("t-coordinate"), "units") == "s";
 }
 
 FieldPlace place_of(const std::string& channel, const std::string& dataset, int frame_axis,
@@ -70,6 +79,13 @@ FieldPlace place_of(const std::string& channel, const std::string& dataset, int 
   place.frame_axis = frame_axis;
   place.space_axis = space_axis;
   return place;
+}
+
+// What the files say of a quantity, whose dataset PDEBench calls "tensor" or "nu" in all of them.
+void read_names(const Hdf5File& file, FieldPlace& place) {
+  const Hdf5Attributes attributes = file.attributes(place.dataset);
+  place.long_name = told(attributes, "long_name");
+  place.units = told(attributes, "units");
 }
 
 // Steady flow through a medium: `nu` [sample, space…] belongs to `tensor` [sample, 1, space…].
@@ -97,12 +113,14 @@ FieldFile describe_pairs(const Hdf5File& file, FieldFile described) {
   described.trajectories = solution.shape()[0];
   described.frames = 1;
   described.channels.push_back(place_of("nu", "nu", -1, 1));
+  read_names(file, described.channels.back());
   check_channel_count(file.path(), "tensor", solution.shape()[1]);
   for (std::int64_t channel = 0; channel < solution.shape()[1]; ++channel) {
     const bool single = solution.shape()[1] == 1;
     FieldPlace place =
         place_of(single ? "tensor" : fmt::format("tensor_{}", channel), "tensor", -1, 2);
     place.fixed = {{1, channel}};
+    read_names(file, place);
     described.targets.push_back(std::move(place));
   }
   described.grid = "box";
@@ -144,6 +162,7 @@ FieldFile describe_series(const Hdf5File& file, FieldFile described) {
                                  shape_text(dataset.shape()), names[0], shape_text(first_shape)));
     }
     described.channels.push_back(place_of(name, name, 1, 2));
+    read_names(file, described.channels.back());
   }
   described.trajectories = first_shape[0];
   described.frames = first_shape[1];

@@ -67,6 +67,7 @@ void read_coordinates(const Hdf5File& file, const Metadata& metadata, FieldFile&
 
 void read_times(const Hdf5File& file, const Metadata& metadata, FieldFile& described) {
   described.frame_seconds = metadata.frame_seconds;
+  described.in_seconds = metadata.frame_seconds > 0;
   if (!file.has_dataset("timestamp")) return;
   described.times = read_line(file, "timestamp");
   described.dated = true;

@@ -19,7 +19,7 @@ function rankPlot(holder, skill, channel, lead) {
     const plot = makePlot(width, 240,
         {from: -0.5, to: count - 0.5, at: marks, text: String, label: "members below the truth"},
         {from: 0, to: 100 * Math.max(1.1 * largest(shares), 1.5 * level), label: "points (%)"},
-        `Ranks of the truth among the members for ${skill.channels[channel]}`);
+        `Ranks of the truth among the members for ${nameOfChannel(skill, channel)}`);
     const gap = Math.min(2, (plot.x(1) - plot.x(0)) / 8);
     shares.forEach((share, rank) => plot.svg.append(shape("rect", {
       x: plot.x(rank - 0.5) + gap,
@@ -46,7 +46,7 @@ function ensembleParts(skill, channel) {
   const scale = leadScale(skill);
   const leads = skill.crps.length;
   const by = (values) => values.map((lead) => lead[channel]);
-  const name = skill.channels[channel];
+  const name = nameOfChannel(skill, channel);
   const mean = skill.rmse[skill.sources.indexOf("ensemble mean")];
   const parts = [];
   if (leads > 1) {

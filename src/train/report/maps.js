@@ -153,7 +153,7 @@ function mapsPicture(skill, field, channel, width) {
     width,
     height,
     role: "img",
-    "aria-label": `Maps of ${skill.channels[channel]}: truth, forecast and error`,
+    "aria-label": `Maps of ${nameOfChannel(skill, channel)}: truth, forecast and error`,
   });
   const panels = [
     ["truth", "truth", valueTable, found.low, found.high],

@@ -14,13 +14,19 @@ function skillNumber(value) {
   const size = Math.abs(value);
   const text = size !== 0 && (size < 1e-3 || size >= 1e6) ? value.toExponential(2) :
                                                             String(Number(value.toPrecision(4)));
-  return text.replace("-", "−");
+  return text.replaceAll("-", "−");
+}
+
+// A channel by the name that the data have it under and, where they say so, what it is: "tensor, pressure".
+function nameOfChannel(skill, channel) {
+  const meaning = (skill.long_names || [])[channel];
+  return skill.channels[channel] + (meaning ? `, ${meaning}` : "");
 }
 
 // The unit of a channel, empty where the data tell none, and its name with it.
 const unitOfChannel = (skill, channel) => (skill.units || [])[channel] || "";
 const channelText = (skill, channel) =>
-    skill.channels[channel] + (unitOfChannel(skill, channel) ? ` (${unitOfChannel(skill, channel)})` : "");
+    nameOfChannel(skill, channel) + (unitOfChannel(skill, channel) ? ` (${unitOfChannel(skill, channel)})` : "");
 
 // What an axis shows, with the unit of a channel.
 function withUnit(skill, label, channel) {
@@ -36,7 +42,8 @@ function yearDays(skill) {
   const own = skill.lead_seconds / 86400 / years;
   return years > 0 && Math.abs(own - 365.2425) < 1 ? own : 365.2425;
 }
-const leadUnits = (skill) => [["years", yearDays(skill) * 86400, 0.98], ["days", 86400, 3], ["hours", 3600, 0]];
+const leadUnits = (skill) =>
+    [["years", yearDays(skill) * 86400, 0.98], ["days", 86400, 3], ["hours", 3600, 1], ["seconds", 1, 0]];
 
 // What lead times are counted in: {label, of(step), text(step)}.
 function leadScale(skill) {
@@ -171,7 +178,7 @@ function spectrumPlot(holder, skill, channel) {
           powerText(value) :
           `${Math.round(10 ** (value - Math.floor(value)))}·${powerText(Math.floor(value))}`,
       label: "power",
-    }, `Power of truth and forecasts of ${skill.channels[channel]} by scale`);
+    }, `Power of truth and forecasts of ${nameOfChannel(skill, channel)} by scale`);
     series.forEach(({colour, kind}, number) => {
       const points = logs[number].map((value, i) => [value, i + 1])
                          .filter(([value]) => value !== null && value >= bottom)
@@ -246,9 +253,9 @@ function drawSkill() {
                            }))
                            .filter(({values}) => values.some((value) => value !== null));
         const correlates = key === "acc";
-        plots.append(leadPart(skill, `${title}: ${skill.channels[channel]}`,
+        plots.append(leadPart(skill, `${title}: ${nameOfChannel(skill, channel)}`,
             correlates ? label : withUnit(skill, label, channel), series,
-            `${label} of ${skill.channels[channel]} by lead time`,
+            `${label} of ${nameOfChannel(skill, channel)} by lead time`,
             correlates ? {limits: correlationLimits(series)} : {}));
       }
       parts.push(plots);
@@ -259,7 +266,7 @@ function drawSkill() {
       const spectrum = spectrumPlot(holder, skill, channel);
       if (spectrum) {
         parts.push(element("div", {style: "margin-top: 18px"},
-            element("h3", {}, `Power spectrum: ${skill.channels[channel]}`), legend(spectrum.entries), holder));
+            element("h3", {}, `Power spectrum: ${nameOfChannel(skill, channel)}`), legend(spectrum.entries), holder));
       }
     }
     if (skill.maps && channel < skill.maps.fields[0].channels.length) {

@@ -208,6 +208,7 @@ TEST(FieldDataset, PdebenchSeriesOfOneDimension) {
   EXPECT_EQ(info.points, std::vector<std::int64_t>{7});
   EXPECT_EQ(info.grid, "periodic");
   EXPECT_NEAR(info.frame_seconds, 0.01, 1e-12);
+  EXPECT_FALSE(info.in_seconds);
   EXPECT_EQ(info.runs, 2);
   ASSERT_EQ(info.samples, 2 * 3);
   std::vector<float> input(14);
@@ -232,10 +233,18 @@ TEST(FieldDataset, PdebenchFluidHasADatasetAQuantity) {
     }
     put_line(file, "x-coordinate", line(0.5, 1, 4));
     put_line(file, "y-coordinate", line(0.5, 1, 5));
+    // Of these a name and a unit can be shown; the others are no texts, or too long.
+    file.attributes("density").write("long_name", std::string("mass density"));
+    file.attributes("density").write("units", std::string("kg m-3"));
+    file.attributes("pressure").write("long_name", std::string(81, 'p'));
+    file.attributes("Vx").write("units", std::vector<double>{1});
     file.close();
   }
   const FieldQuery query = query_of(path);
   FieldDataset dataset = FieldDataset::open(query);
+  EXPECT_EQ(dataset.info().target_long_names,
+            (std::vector<std::string>{"mass density", "", "", ""}));
+  EXPECT_EQ(dataset.info().target_units, (std::vector<std::string>{"kg m-3", "", "", ""}));
   EXPECT_EQ(dataset.info().grid, "box");
   EXPECT_EQ(dataset.info().channels, (std::vector<std::string>{"density", "pressure", "Vx", "Vy"}));
   expect_window(dataset, 1, 1, query, {0, 1, 2, 3}, {0, 1, 2, 3}, {1, 3});

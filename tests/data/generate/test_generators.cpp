@@ -427,15 +427,22 @@ TEST(Generators, FilesAreReadAsDatasets) {
   EXPECT_TRUE(darcy.pairs);
   EXPECT_EQ(darcy.samples, 4);
   EXPECT_EQ(darcy.grid, "box");
+  EXPECT_EQ(darcy.input_long_names, std::vector<std::string>{"permeability"});
+  EXPECT_EQ(darcy.target_long_names, std::vector<std::string>{"pressure"});
 
   generate_navier_stokes(session, small_navier_stokes(scratch.path("files")));
   const FieldDatasetInfo flow = open_fields(scratch.path("files/train.h5")).info();
   EXPECT_EQ(flow.samples, 3);  // of two frames each
   EXPECT_EQ(flow.grid, "periodic");
+  EXPECT_EQ(flow.target_long_names, std::vector<std::string>{"vorticity"});
+  EXPECT_EQ(flow.target_units, std::vector<std::string>{"s-1"});
+  EXPECT_EQ(flow.frame_seconds, 1);
+  EXPECT_TRUE(flow.in_seconds);
 
   generate_shallow_water(session, small_shallow_water(scratch.path("sphere")));
   FieldDataset sphere = open_fields(scratch.path("sphere/train"));
   EXPECT_EQ(sphere.info().grid, "legendre-gauss");
+  EXPECT_EQ(sphere.info().target_units, (std::vector<std::string>{"m2 s-2", "s-1", "s-1"}));
   EXPECT_FALSE(sphere.info().statistics.empty());
   // Four trajectories of three frames: no window crosses from one to the next.
   ASSERT_EQ(sphere.info().samples, 8);

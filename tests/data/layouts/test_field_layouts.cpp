@@ -193,6 +193,7 @@ TEST(FieldLayouts, TheWell) {
   EXPECT_EQ(info.runs, 2);
   EXPECT_EQ(info.samples, 4);
   EXPECT_EQ(info.frame_seconds, 2);
+  EXPECT_FALSE(info.in_seconds);
   query.input_channels = {"velocity_y", "height", "velocity_x"};
   query.target_channels = {"velocity_x", "velocity_y"};
   FieldDataset chosen = FieldDataset::open(query);
