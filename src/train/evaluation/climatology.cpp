@@ -85,6 +85,13 @@ std::string choose_kind(const std::string& kind, const data::FieldDatasetInfo& i
   return kind == "mean" || !cycle ? "mean" : "annual";
 }
 
+// What of a dataset a climatology is made of: its frames, one by one.
+data::FieldQuery every_frame(data::FieldQuery query) {
+  query.history = query.push_forward = 0;
+  query.lead = query.rollout = query.stride = 1;
+  return query;
+}
+
 // The coefficients of all basis functions, all [functions][values]. Times are shared by all points,
 // and with them the matrix of the normal equations.
 void solve(const Eigen::MatrixXd& products, const std::vector<std::vector<double>>& sums,
@@ -123,17 +130,19 @@ double year_seconds(data::Calendar calendar) {
   return 365.2425 * day;
 }
 
+void Climatology::check(const data::FieldQuery& query, const std::string& kind) {
+  const data::FieldDataset dataset = data::FieldDataset::open(every_frame(query));
+  choose_kind(kind, dataset.info(), frames_of(dataset));
+}
+
 Climatology Climatology::of(const data::FieldQuery& query, const std::string& kind,
                             dist::Session& session, bool show_progress) {
-  data::FieldQuery every = query;
-  every.history = every.push_forward = 0;
-  every.lead = every.rollout = every.stride = 1;
   std::optional<data::FieldDataset> dataset;
   std::vector<TimedFrame> frames;
   Climatology made;
   made.path_ = query.path;
   session.agree([&] {
-    dataset.emplace(data::FieldDataset::open(every));
+    dataset.emplace(data::FieldDataset::open(every_frame(query)));
     frames = frames_of(*dataset);
     made.kind_ = choose_kind(kind, dataset->info(), frames);
   });

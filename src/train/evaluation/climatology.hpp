@@ -30,6 +30,10 @@ class Climatology {
   static Climatology of(const data::FieldQuery& query, const std::string& kind,
                         dist::Session& session, bool show_progress = false);
 
+  // Throws as `of` does for what cannot be, before the work; reads headers of files only. Local to
+  // the rank.
+  static void check(const data::FieldQuery& query, const std::string& kind);
+
   // "mean", "annual".
   const std::string& kind() const { return kind_; }
   std::int64_t frames() const { return frames_; }

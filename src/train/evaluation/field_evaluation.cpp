@@ -83,7 +83,8 @@ FieldEvaluation::FieldEvaluation(TrainedModel& trained, const FieldWorkload& wor
   setting_.run = std::move(run);
   setting_.step = trained.step;
   setting_.data = path;
-  setting_.lead_seconds = info.pairs ? 0 : info.frame_seconds * static_cast<double>(query_.lead);
+  const bool timed = info.in_seconds && !info.pairs;
+  setting_.lead_seconds = timed ? info.frame_seconds * static_cast<double>(query_.lead) : 0;
   setting_.sources = info.pairs ? std::vector<std::string>{"model", "climatology"}
                                 : std::vector<std::string>{"model", "persistence", "climatology"};
   require_positive("--members", options_.members);
@@ -110,6 +111,7 @@ FieldEvaluation::FieldEvaluation(TrainedModel& trained, const FieldWorkload& wor
   for (std::int64_t map = 0; map < std::min(options_.maps, setting_.samples); ++map) {
     setting_.map_samples.push_back(samples_[static_cast<std::size_t>(map)]);
   }
+  Climatology::check(field_query(config, Part::Training), options_.climatology);
   if (options_.map_leads != 0) require_positive("--map-leads", options_.map_leads);
   const std::int64_t map_leads = options_.map_leads == 0 ? setting_.leads : options_.map_leads;
   setting_.map_leads = spread_leads(setting_.leads, static_cast<std::size_t>(map_leads));

@@ -221,9 +221,11 @@ TEST(FieldEvaluation, WhatCannotBeIsRefused) {
   EXPECT_THROW(evaluate(config, with([](auto& o) { o.lead_steps = 5; })), ConfigError);
   EXPECT_THROW(evaluate(config, with([](auto& o) { o.samples = 0; })), ConfigError);
   EXPECT_THROW(evaluate(config, with([](auto& o) { o.weighting = "quadrature"; })), ConfigError);
-  EXPECT_THROW(evaluate(config, with([](auto& o) { o.climatology = "annual"; })),
-               dist::AgreedError);
-  EXPECT_THROW(evaluate(config, with([](auto& o) { o.climatology = "usual"; })), dist::AgreedError);
+  // Before anything is computed.
+  for (const char* climatology : {"annual", "usual"}) {
+    EXPECT_THROW(evaluate(config, with([&](auto& o) { o.climatology = climatology; })),
+                 ConfigError);
+  }
 }
 
 // --- climatology ---
@@ -271,12 +273,17 @@ TEST(Climatology, LessThanAYearHasAMean) {
   write_frames(scratch.path("days.h5"), {"a"}, days_of(300, [](double at) { return at; }));
   data::FieldQuery query;
   query.path = scratch.path("days.h5");
-  dist::Session session = dist::Session::single();
-  const Climatology found = Climatology::of(query, "auto", session);
+  dist::Session alone = dist::Session::single();
+  const Climatology found = Climatology::of(query, "auto", alone);
   EXPECT_EQ(found.kind(), "mean");
   std::vector<float> state(plane);
   found.at(0, state);
   EXPECT_NEAR(state[0], 149.5, 1e-4);
+  for (const char* kind : {"annual", "usual"}) {
+    EXPECT_THROW(Climatology::of(query, kind, alone), dist::AgreedError);
+    EXPECT_THROW(Climatology::check(query, kind), ConfigError);
+  }
+  Climatology::check(query, "auto");
 }
 
 }  // namespace
