@@ -10,6 +10,7 @@
 #include "data/tokens/token_file.hpp"
 #include "data/tokens/token_stream.hpp"
 #include "train/workload/text_workload.hpp"
+#include "train/workload/workload_kind.hpp"
 
 namespace garonne::apps {
 namespace {
@@ -49,6 +50,10 @@ void add_batch(CLI::App& data, Chosen& chosen) {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "data batch");
       const RunConfig loaded = config->load();
+      if (&train::workload_kind(loaded.model.kind) != &train::text_kind()) {
+        throw ConfigError("model.kind", loaded.model.kind,
+                          "learns from fields; `data batch` prints tokens, of models of text");
+      }
       const data::TokenSamples training = train::training_samples(loaded);
       const std::int64_t sequence = loaded.model.sequence;
       const data::SampleOrder order(training.samples(),

@@ -57,8 +57,9 @@ void add_profile(CLI::App& app, Chosen& chosen) {
                      row.private_bytes, row.backward_transient_bytes);
         }
       }
-      for (const auto& [key, library] : table.products.items()) {
-        fmt::print("{:<44} {}\n", key, library.get<std::string>());
+      for (const std::string& key : exec::product_keys(setup.model, setup.declaration.precision)) {
+        if (!table.products.contains(key)) continue;  // one library makes all, as on a GPU
+        fmt::print("{:<44} {}\n", key, table.products[key].get<std::string>());
       }
       for (const auto& [disk, rates] : table.disks) {
         fmt::print(

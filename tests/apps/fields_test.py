@@ -137,6 +137,8 @@ class Fields(KeptFieldsTest):
         refused = run("plan", self.config, "--grid.tensor", 40, check=2)
         self.assertIn("grid.tensor", refused.stderr)
         self.assertIn("the nearest that work", refused.stderr)
+        refused = run("data", "batch", self.config, "--step", 3, check=2)
+        self.assertIn("prints tokens, of models of text", refused.stderr)
         refused = run("eval", self.kept, "--generate", "once", check=2)
         self.assertIn("--generate", refused.stderr)
 
@@ -169,6 +171,16 @@ class DarcyTest(Fields, unittest.TestCase):
         run("data", "darcy", "--samples", 24, "--test-samples", 4, "--resolution", 33, "--stride", 2, "--output",
             cls.folder / "train.h5", "--test", cls.folder / "test.h5", "--no-progress")
         run("data", "statistics", cls.folder / "train.h5", "--pointwise", "--output", cls.folder / "statistics.h5")
+
+    def test_a_profile_is_of_its_model(self):
+        def products(*arguments):
+            shown = run("profile", self.config, *arguments).stdout
+            return {line.split()[2] for line in shown.splitlines() if line.startswith(("forward ", "input-", "weight-"))}
+        wide = products("--model.hidden", 16)
+        kept = products()
+        self.assertTrue(wide and kept)
+        self.assertFalse([shape for shape in kept if "x16" in shape], kept)
+        self.assertEqual(products("--model.hidden", 16), wide)
 
     def test_statistics_are_asked_for(self):
         refused = self.train(self.folder / "none", "--data.statistics", "", check=2)

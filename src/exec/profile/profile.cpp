@@ -348,6 +348,13 @@ std::string gpu_machine_text(const std::string& name) {
   return fmt::format("{}, torch {}, profile 8", name, TORCH_VERSION);
 }
 
+std::vector<std::string> product_keys(const nn::Model& model, Precision precision) {
+  std::vector<std::string> keys;
+  for (const nn::ProductShape& shape : product_shapes(model, precision))
+    keys.push_back(nn::product_key(shape));
+  return keys;
+}
+
 void profile_model(const Queue& queue, const nn::Model& model, const nn::Declaration& declaration,
                    plan::CostTable& table, const std::function<void(int, int)>& progress,
                    const MeasuredGpu* gpu) {

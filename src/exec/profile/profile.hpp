@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/device.hpp"
 #include "device/device.hpp"
@@ -33,6 +34,10 @@ struct MeasuredGpu {
 void profile_model(const Queue& queue, const nn::Model& model, const nn::Declaration& declaration,
                    plan::CostTable& table, const std::function<void(int, int)>& progress,
                    const MeasuredGpu* gpu = nullptr);
+
+// The keys of what the nodes of a model multiply, as CostTable::products has them: those of all
+// models that were measured on a machine are in one table.
+std::vector<std::string> product_keys(const nn::Model& model, Precision precision);
 
 // The same for what a step does with gradients: their norm and the update by `optimizer`, whose
 // name is its row's.
