@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/bytes.hpp"
 #include "base/file.hpp"
 #include "base/key_limits.hpp"
 #include "command.hpp"
@@ -89,9 +90,9 @@ void evaluate_loss(train::TrainedModel& trained, const train::Workload& workload
   result["peak_bytes"] = peak;
   result["planned_peak_bytes"] = prediction.peak_bytes;
   if (quiet) return;
-  fmt::print("step {}: validation loss {:.4f} {} over {} {}s (peak {} B, planned {} B)\n",
-             trained.step, loss, workload.loss_unit(), items, workload.item(), peak,
-             prediction.peak_bytes);
+  fmt::print("step {}: validation loss {:.4f} {} over {} {}{} (peak {} of {} planned)\n",
+             trained.step, loss, workload.loss_unit(), items, workload.item(),
+             items == 1 ? "" : "s", format_bytes(peak), format_bytes(prediction.peak_bytes));
 }
 
 // A whole file, or the standard input for "-". The line break that ends a file is no part of it.

@@ -85,9 +85,10 @@ std::string start_text(const PlannedTraining& planned) {
                       describe_numbers(config));
   text += fmt::format("data      {}\n", planned.workload.summary());
   text += fmt::format(
-      "grid      {} · {} thread{} a rank · {} micro-batch{} of {} samples a rank and step\n",
+      "grid      {} · {} thread{} a rank · {} micro-batch{} of {} sample{} a rank and step\n",
       to_string(planned.setup.grid.shape()), planned.threads, planned.threads == 1 ? "" : "s",
-      program.micro_batches, program.micro_batches == 1 ? "" : "es", config.train.micro_batch);
+      program.micro_batches, program.micro_batches == 1 ? "" : "es", config.train.micro_batch,
+      config.train.micro_batch == 1 ? "" : "s");
   text += describe_overlaps(planned.whole);
   text += fmt::format("products  {}\n", products_text(planned.products, planned.whole.declaration));
   text += fmt::format(

@@ -258,6 +258,11 @@ class ReportTest(ProgramTest):
                 for scheme in ("light", "dark"):
                     window.open(directory / "report.html", width, scheme)
                     self.assertEqual(window.errors(), [])
+                    if directory == unended:
+                        page = window.evaluate("document.body.innerText")
+                        self.assertIn("no points were asked for (--budgets 0)", page)
+                        self.assertRegex(page, r"budget\s+[0-9.]+ (KiB|MiB)\s")
+                        self.assertNotIn(str(self.budget), page)
                     self.assertEqual(len(window.fetched()), 1, window.fetched())
                     self.assertLessEqual(*window.evaluate(
                         "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"))

@@ -107,8 +107,8 @@ std::string format_launches(const GridPlan& plan) {
 std::string format_seconds(const PlanAnswer& answer) {
   const double milliseconds = 1e3 * answer.plan.seconds;
   if (answer.costs == CostSource::Measured) {
-    return fmt::format("a step: {:.1f} ms (measured costs of this machine, {} threads a rank)\n",
-                       milliseconds, answer.threads);
+    return fmt::format("a step: {:.1f} ms (measured costs of this machine, {} thread{} a rank)\n",
+                       milliseconds, answer.threads, answer.threads == 1 ? "" : "s");
   }
   if (answer.costs == CostSource::Cluster) {
     return fmt::format("a step: {:.1f} ms (by the figures of {})\n", milliseconds,
@@ -177,11 +177,12 @@ std::string format_plan(const PlanAnswer& answer) {
   const GridPlan& plan = answer.plan;
   const Setup& shown = plan.stages[plan.largest].setup;
   const Choice& choice = plan.stages[plan.largest].choice;
-  std::string text =
-      fmt::format("{} ranks: {} · {} micro-batches a rank · {:.2f} M parameters, {}\n",
-                  whole.grid.ranks(), to_string(whole.grid.shape()), whole.step.micro_batches,
-                  static_cast<double>(whole.model.graph.parameter_elements()) / 1e6,
-                  describe_numbers(whole.config));
+  std::string text = fmt::format(
+      "{} rank{}: {} · {} micro-batch{} a rank · {:.2f} M parameters, {}\n", whole.grid.ranks(),
+      whole.grid.ranks() == 1 ? "" : "s", to_string(whole.grid.shape()), whole.step.micro_batches,
+      whole.step.micro_batches == 1 ? "" : "es",
+      static_cast<double>(whole.model.graph.parameter_elements()) / 1e6,
+      describe_numbers(whole.config));
   text += describe_overlaps(whole);
   if (answer.cluster == nullptr && whole.config.memory.budget == RunConfig::automatic_budget)
     text += describe_automatic_budget(whole.grid.ranks());

@@ -71,8 +71,9 @@ function drawCurve() {
   const curve = report.curve;
   if (curve === null) {
     place.append(
-        note("Not drawn: the vocabulary of the model is not known here (no checkpoint, and " +
-            "the data file is not where it was), or no points were asked for."));
+        note(report.budgets === 0 ? "Not drawn: no points were asked for (--budgets 0)." :
+                                    "Not drawn: the sizes of the model are not known here (no checkpoint, and " +
+                    "the data file is not where it was)."));
     return;
   }
   const program = report.programs[0];

@@ -185,6 +185,7 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
   data["parameters"] = nullptr;
   data["costs"] = nullptr;
   data["curve"] = nullptr;
+  data["budgets"] = options.budgets;
   data["sweep"] = nullptr;
   const WorkloadKind& kind = workload_kind(config.model.kind);
   if (const auto facts = kind.facts_of_run(config, run_directory)) {

@@ -32,6 +32,9 @@ function memoryTable(memory) {
           Object.entries(memory.below || {}).map(([tier, held]) => below(tier, held))));
 }
 
+// Bytes, or "auto" of a run that has not come to write what that was.
+const budgetText = (budget) => Number.isFinite(Number(budget)) ? bytesText(Number(budget)) : budget;
+
 function factsTable() {
   const config = report.config;
   const summary = report.summary;
@@ -64,7 +67,7 @@ function factsTable() {
           (config["train.products"] === "tf32" ? ", products in TF32" : "")
     ],
     ["plan", program ? program.name : config["memory.plan"]],
-    ["budget", program ? bytesText(program.budget_bytes) : config["memory.budget"]],
+    ["budget", budgetText(program ? program.budget_bytes : config["memory.budget"])],
     [
       "costs",
       report.costs === "measured"     ? "measured on the run's machine" :
