@@ -33,8 +33,10 @@ CLI::App* add_generator(CLI::App& data, const char* name, const char* help,
 template <typename Value>
 CLI::Option* add(CLI::App* command, const char* name, Value& value, const char* help) {
   CLI::Option* option = command->add_option(name, value, help)->capture_default_str();
-  // What is too small, the generators say themselves.
-  if constexpr (std::is_integral_v<Value>) option->check(count(-most_counted));
+  // What is too small, the generators say themselves: help shows no range that means nothing.
+  if constexpr (std::is_integral_v<Value>) {
+    option->check(count(-most_counted).description(std::string()));
+  }
   return option;
 }
 

@@ -302,6 +302,14 @@ class BadInput(unittest.TestCase):
                           ("darcy", "--samples", 2**62)):
             message = self.expect(2, "data", *arguments, "--output", self.folder / "made")
             self.assertIn(arguments[1].strip("-"), message)
+        # Numbers that no generator takes are refused, and help shows no bounds that say nothing.
+        for generator in ("darcy", "navier-stokes", "shallow-water", "synthetic-era5"):
+            help_text = run("data", generator, "--help").stdout
+            self.assertIn(" INT=", help_text)
+            self.assertNotIn("1000000000", help_text)
+        for samples in (-(10**9) - 1, 10**9 + 1):
+            self.expect(2, "data", "darcy", "--samples", samples, "--output", self.folder / "made",
+                        words=[f"--samples: Value {samples} not in range -1000000000 to 1000000000"])
         message = self.expect(2, "eval", self.folder / "run", "--samples", 0, words=["--samples", "not in range"])
         self.assertLess(len(message), 200, message)
         message = self.expect(2, "train", self.config, "--train.learning_rate", "1e-3",

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
+import browser
 from support import BINARY, SOURCE, FieldsTest, ProgramTest, run
 
 CLIMATE = SOURCE / "data/climate"
@@ -173,8 +174,10 @@ def setUpModule():
 class Climate(ProgramTest):
     def test_what_a_file_holds(self):
         shown = run("data", "inspect", CLIMATE / "A1B_north_america.nc").stdout
-        for words in ("layout netcdf", "air_temperature", "latitude 37 (15 to 60)", "1860-06-01 00:00", "239"):
+        for words in ("layout netcdf", "air_temperature [K]", "latitude 37 (15 to 60)", "1860-06-01 00:00", "239",
+                      "steps of 360 days", "calendar 360_day"):
             self.assertIn(words, shown)
+        self.assertIn(" 110970 26.4 %", run("data", "inspect", CLIMATE / "ostia_monthly.nc", "--full").stdout)
         facts = json.loads(run("data", "inspect", CLIMATE / "ostia_monthly.nc", "--full", "--json").stdout)
         self.assertEqual(facts["points"], [18, 432])
         self.assertEqual(facts["samples"], 53)
@@ -238,6 +241,15 @@ class ClimateRun(unittest.TestCase):
         kept = (folder / "run/skill.json").read_bytes()
         self.assertEqual(run(*arguments, ranks=2).stdout, shown)
         self.assertEqual((folder / "run/skill.json").read_bytes(), kept)
+        # A year of the page has 360 days, too.
+        run("report", folder / "run", "--budgets", 0)
+        window = browser.Browser()
+        self.addCleanup(window.close)
+        window.open(folder / "run/report.html", 1280, "light")
+        page = window.evaluate("document.getElementById('skill').textContent")
+        for words in ("up to 2 years", "lead (years)", "RMSE (K)"):
+            self.assertIn(words, page)
+        self.assertNotIn("0.986", page)
         # Past the end of the data, whose last frame is of 2099.
         future = folder / "future.nc"
         self.assertIn("from 2099-06-01 00:00 to 2101-06-01 00:00",

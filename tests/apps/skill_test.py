@@ -33,9 +33,16 @@ class FieldRun(FieldsTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.run_directory = cls.folder / "run"
-        cls.train(cls.run_directory, *cls.OVERRIDES)
+        cls.said = cls.train(cls.run_directory, *cls.OVERRIDES).stdout
         cls.shown = run("eval", cls.run_directory, *cls.ARGUMENTS).stdout
         cls.skill = json.loads((cls.run_directory / "skill.json").read_text())
+
+    def test_numbers_of_things_and_bytes(self):
+        self.assertIn("2 micro-batches of 1 sample a rank and step", self.said)
+        self.assertRegex(self.shown, r"samples \(peak [0-9.]+ KiB of [0-9.]+ KiB planned\)")
+        planned = run("plan", self.config, *self.OVERRIDES, "--train.global_batch", 1).stdout
+        self.assertIn("1 rank: data 1 × pipeline 1 × tensor 1 · 1 micro-batch a rank", planned)
+        self.assertNotIn("1 threads", planned)
 
     def of(self, key, source, channel=0):
         """Values of a source by lead."""
@@ -123,12 +130,13 @@ class SphereTest(FieldRun, unittest.TestCase):
 
     def test_json_and_other_options(self):
         other = self.folder / "other.h5"
-        before = (self.run_directory / "skill.json").read_bytes()
+        before = [(self.run_directory / name).read_bytes() for name in ("skill.json", "skill.h5")]
         result = json.loads(run("eval", self.run_directory, *self.ARGUMENTS, "--weighting", "quadrature", "--climatology",
                                 "mean", "--maps", 0, "--output", other, "--json").stdout)["skill"]
-        (self.run_directory / "skill.json").write_bytes(before)
         self.assertTrue(other.read_bytes().startswith(b"\x89HDF"))
-        self.assertTrue((self.run_directory / "skill.h5").read_bytes().startswith(b"\x89HDF"))
+        # Those of the run are of another evaluation.
+        for name, kept in zip(("skill.json", "skill.h5"), before):
+            self.assertEqual((self.run_directory / name).read_bytes(), kept, name)
         self.assertEqual((result["weighting"], result["output"]), ("quadrature", str(other)))
         self.assertLessEqual(result["peak_bytes"], result["planned_peak_bytes"])
         for one, others in zip(result["rmse"][0], self.skill["rmse"][0]):
@@ -203,12 +211,21 @@ class SphereTest(FieldRun, unittest.TestCase):
         })()"""), True)
         self.assertEqual(window.errors(), [])
 
+    def test_a_loss_that_is_chosen_has_its_name(self):
+        directory = self.folder / "automatic"
+        config = self.folder / "automatic.toml"
+        config.write_text(self.config.read_text().replace('loss = "area-l2"\n', ""))
+        run("train", config, "--run.directory", directory)
+        self.assertRegex(run("eval", directory, "--samples", 1).stdout, r"validation loss [0-9.]+ relative-l2 over")
+
     def test_what_cannot_be_is_refused(self):
         for arguments in (("--lead-steps", 400), ("--weighting", "area"), ("--climatology", "usual"),
                           ("--generate", "once"), ("--samples", 0)):
             refused = run("eval", self.run_directory, *arguments, check=2)
             self.assertIn(arguments[0], refused.stderr)
-        run("eval", self.run_directory, "--output", self.folder / "absent" / "skill.h5", check=5)
+            self.assertEqual(refused.stdout, "", arguments)
+        refused = run("eval", self.run_directory, "--output", self.folder / "absent" / "skill.h5", check=5)
+        self.assertEqual(refused.stdout, "")
         damaged = self.folder / "damaged"
         shutil.copytree(self.run_directory, damaged)
         (damaged / "skill.json").write_text("{}")
@@ -238,8 +255,26 @@ class DarcyTest(FieldRun, unittest.TestCase):
         self.assertLess(self.of("relative_l2", "climatology")[0], 1)
         run("eval", self.run_directory, "--lead-steps", 2, check=2)
 
+    def test_quantities_have_names(self):
+        """PDEBench calls them "nu" and "tensor"."""
+        self.assertRegex(self.shown, r"(?m)^tensor, pressure +— ")
+        self.assertEqual((self.skill["channels"], self.skill["long_names"]), (["tensor"], ["pressure"]))
+        shown = run("data", "inspect", self.folder / "data/train.h5").stdout
+        self.assertIn("meaning     nu = permeability, tensor = pressure", shown)
+        series = self.folder / "data/series.h5"
+        run("data", "navier-stokes", "--samples", 1, "--resolution", 16, "--stride", 2, "--time", 3, "--step", 1e-2,
+            "--output", series, "--no-progress")
+        shown = run("data", "inspect", series).stdout
+        for words in ("meaning     tensor = vorticity", "units       tensor [s-1]", "steps of 1 s\n"):
+            self.assertIn(words, shown)
+
     def test_the_page(self):
-        self.check_page(2)
+        window = self.check_page(2)
+        cells = window.evaluate("[...document.querySelectorAll('#skill td, #skill th')].map(cell => cell.textContent)")
+        self.assertIn("tensor, pressure", cells)
+        # One kind of minus, in exponents too.
+        self.assertTrue(any("e−" in cell for cell in cells), cells)
+        self.assertFalse(any("e-" in cell for cell in cells), cells)
 
 
 if __name__ == "__main__":
