@@ -71,8 +71,9 @@ void print_table(const data::SkillSetting& setting, const data::SkillResults& re
         channel;
     return values[place];
   };
-  fmt::print("step {}: {} {} of {}\n", setting.step, setting.samples,
-             setting.fields.pairs ? "pairs" : "forecasts", setting.data);
+  fmt::print("step {}: {} {}{} of {}\n", setting.step, setting.samples,
+             setting.fields.pairs ? "pair" : "forecast", setting.samples == 1 ? "" : "s",
+             setting.data);
   fmt::print("weights: {} · climatology: {}\n\n", setting.weighting, setting.climatology);
   std::size_t width = 7;
   std::vector<std::string> names;

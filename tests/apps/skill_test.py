@@ -216,7 +216,9 @@ class SphereTest(FieldRun, unittest.TestCase):
         config = self.folder / "automatic.toml"
         config.write_text(self.config.read_text().replace('loss = "area-l2"\n', ""))
         run("train", config, "--run.directory", directory)
-        self.assertRegex(run("eval", directory, "--samples", 1).stdout, r"validation loss [0-9.]+ relative-l2 over")
+        shown = run("eval", directory, "--samples", 1).stdout
+        self.assertRegex(shown, r"validation loss [0-9.]+ relative-l2 over")
+        self.assertIn(": 1 forecast of ", shown)
 
     def test_what_cannot_be_is_refused(self):
         for arguments in (("--lead-steps", 400), ("--weighting", "area"), ("--climatology", "usual"),

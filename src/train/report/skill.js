@@ -228,7 +228,7 @@ function drawSkill() {
     quadrature: "the quadrature of the sphere",
   };
   place.append(note(
-      `${skill.samples} ${skill.pairs ? "pairs" : "forecasts"} of ${skill.data}` +
+      `${skill.samples} ${skill.pairs ? "pair" : "forecast"}${skill.samples === 1 ? "" : "s"} of ${skill.data}` +
       (skill.pairs ? "" : `, up to ${scale.text(leads)}`) + ` (checkpoint of step ${skill.step}). ` +
       (skill.weighting === "uniform" ?
               "All points count the same" :
