@@ -44,8 +44,11 @@ std::int64_t bytes_of(const train::Manifest& manifest) {
 
 void print_manifest(const std::string& path, const train::Manifest& manifest) {
   const std::int64_t bytes = bytes_of(manifest);
-  fmt::print("{}\nstep {} · {} tensors in {} files, {} · {} threads a rank\n", path, manifest.step,
-             manifest.tensors.size(), manifest.files.size(), format_bytes(bytes), manifest.threads);
+  const auto plural = [](auto count) { return count == 1 ? "" : "s"; };
+  fmt::print("{}\nstep {} · {} tensors in {} file{}, {} · {} thread{} a rank\n", path,
+             manifest.step, manifest.tensors.size(), manifest.files.size(),
+             plural(manifest.files.size()), format_bytes(bytes), manifest.threads,
+             plural(manifest.threads));
   for (const auto& tensor : manifest.tensors) {
     fmt::print("  {:<52} {} [{}]\n", printable(tensor.name), printable(tensor.type),
                fmt::join(tensor.shape, ", "));
@@ -138,7 +141,8 @@ void add_verify(CLI::App& checkpoint, Chosen& chosen) {
       if (folders.empty()) folders.push_back(resolve(*path));
       for (const auto& folder : folders) {
         const train::Manifest manifest = train::verify_checkpoint(folder);
-        fmt::print("{}: whole ({} files)\n", folder, manifest.files.size());
+        fmt::print("{}: whole ({} file{})\n", folder, manifest.files.size(),
+                   manifest.files.size() == 1 ? "" : "s");
       }
       return ExitCode::Done;
     };

@@ -327,6 +327,8 @@ micro_batch = 2
         done = run("checkpoint", "export", directory, "--to", "huggingface", target, check=2)
         self.assertIn("wants a model of text; this run's is fno", done.stderr)
         self.assertFalse(target.exists())
+        self.assertIn("whole (1 file)\n", run("checkpoint", "verify", directory).stdout)
+        self.assertRegex(run("checkpoint", "inspect", directory).stdout, r" tensors in 1 file, .* · 1 thread a rank\n")
 
 
 if __name__ == "__main__":
