@@ -18,8 +18,8 @@ bool is_config_key(const CLI::Option& option) {
 
 void add_options(const CLI::App& app, std::string& command, dist::Facts& facts) {
   for (const CLI::Option* option : app.get_options()) {
-    // Effective keys are compared as a whole (train/setup/rank_agreement.hpp), and what is named without
-    // an option is a file or folder to read, of which the contents count.
+    // Effective keys are compared as a whole (train/setup/rank_agreement.hpp), and what is named
+    // without an option is a file or folder to read, of which the contents count.
     if (option->count() == 0 || option->get_positional() || is_config_key(*option)) continue;
     facts.push_back({command + " " + option->get_name(),
                      fmt::format("{}", fmt::join(option->results(), " ")),

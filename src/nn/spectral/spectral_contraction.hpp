@@ -3,8 +3,8 @@
 //
 // Complex numbers are pairs of reals: parameters have a last dimension of 2, so that buckets, ZeRO
 // shards, norms and checkpoints are those of real numbers; spectra are [batch, 2, modes, channels]
-// (nn/spectral/spectral_transform.hpp). Complex products are real products of twice the columns followed by
-// one sum.
+// (nn/spectral/spectral_transform.hpp). Complex products are real products of twice the columns
+// followed by one sum.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,7 @@
 // The Fourier layer of a neural operator in parts, for fields that are cut over a tensor group: the
 // transform of a member's rows, the contraction of its modes, the field of all modes on its rows.
-// nn/spectral/spectral_layer.hpp is all of them in one; nn/spectral/spectrum_collectives.hpp goes between.
+// nn/spectral/spectral_layer.hpp is all of them in one; nn/spectral/spectrum_collectives.hpp goes
+// between.
 #pragma once
 
 #include <cstdint>
