@@ -24,26 +24,24 @@ class MklProducts : public ProductLibrary {
                                const ProductShape& shape) const override {
     if (shape.precision != Precision::BFloat16) return 0;
     const auto [form, m, n, k, precision] = shape;
-    if (!multiplies_bfloat16()) {
-      switch (form) {
-        case ProductForm::Forward:
-          return widened_product_bytes(declaration, m, n, k, false);
-        case ProductForm::InputGradient:
-          return widened_product_bytes(declaration, m, k, n, false);
-        case ProductForm::WeightGradient:
-          return widened_product_bytes(declaration, n, k, m, true);
-      }
-    }
+    const bool adds = form == ProductForm::WeightGradient;
+    const auto bytes = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+      if (!multiplies_bfloat16())
+        return widened_product_bytes(declaration, rows, columns, depth, /*float32_result=*/adds);
+      // A product that is added is made before that.
+      const std::int64_t made = adds ? declaration.tensor(rows * columns) : 0;
+      return made + low_precision_workspace_bytes(declaration, rows, columns, depth,
+                                                  /*transposed_left=*/adds);
+    };
     switch (form) {
       case ProductForm::Forward:
-        return low_precision_workspace_bytes(declaration, m, n, k, false);
+        return bytes(m, n, k);
       case ProductForm::InputGradient:
-        return low_precision_workspace_bytes(declaration, m, k, n, false);
+        return bytes(m, k, n);
       case ProductForm::WeightGradient:
         break;
     }
-    // The product before it is added.
-    return declaration.tensor(n * k) + low_precision_workspace_bytes(declaration, n, k, m, true);
+    return bytes(n, k, m);
   }
 
   at::Tensor forward(const Queue& queue, const at::Tensor& x, const at::Tensor& weight,

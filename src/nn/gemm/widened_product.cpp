@@ -69,11 +69,11 @@ void widened_product(const at::Tensor& left, const at::Tensor& right, at::Tensor
           in_place
               ? made
               : sums.narrow(0, 0, these_rows * these_columns).view({these_rows, these_columns});
-      for (std::int64_t at = 0; at < k; at += depth) {
-        const std::int64_t this_depth = std::min(depth, k - at);
-        const at::Tensor a = widened(left, row, these_rows, at, this_depth, left_block);
-        const at::Tensor b = widened(right, at, this_depth, column, these_columns, right_block);
-        at::addmm_out(sum, sum, a, b, /*beta=*/at > 0 || accumulate ? 1 : 0, /*alpha=*/scale);
+      for (std::int64_t first = 0; first < k; first += depth) {
+        const std::int64_t this_depth = std::min(depth, k - first);
+        const at::Tensor a = widened(left, row, these_rows, first, this_depth, left_block);
+        const at::Tensor b = widened(right, first, this_depth, column, these_columns, right_block);
+        at::addmm_out(sum, sum, a, b, /*beta=*/first > 0 || accumulate ? 1 : 0, /*alpha=*/scale);
       }
       if (!in_place) made.copy_(sum);
     }
