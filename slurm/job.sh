@@ -45,8 +45,9 @@ run_directory() {
 set_environment() {
   # srun does not take --cpus-per-task over from sbatch since Slurm 22.05, and would give each rank one core.
   export SRUN_CPUS_PER_TASK=$threads OMP_NUM_THREADS=$threads
-  # Ranks that are told to end save by themselves; Open MPI kills them after a second unless it is told otherwise.
-  export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-60}
+  # mpirun tells ranks to end after this many seconds and kills them after as many again. Ranks save within one, those
+  # on GPUs after they have copied. It waits as long, too, where all have ended by themselves with another code than 0.
+  export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-5}
   case $network in
     infiniband)
       export UCX_HANDLE_ERRORS=${UCX_HANDLE_ERRORS:-none} # or it hides what failed

@@ -47,6 +47,14 @@ class StopTest(ProgramTest):
             self.assertLess(time.monotonic(), end, f"no {what} within {seconds} s")
             time.sleep(0.01)
 
+    def assert_ends(self, job, log, code, seconds=60):
+        """Its log is shown where it ends otherwise or not at all."""
+        try:
+            ended = job.wait(timeout=patient(seconds))
+        except subprocess.TimeoutExpired:
+            ended = f"still running after {seconds} s"
+        self.assertEqual(ended, code, pathlib.Path(log).read_text()[-3000:])
+
     def wait_for_text(self, job, log, text):
         self.wait_for(f"'{text}'", lambda: text in pathlib.Path(log).read_text(), job)
 
@@ -77,7 +85,7 @@ class StopTest(ProgramTest):
         self.wait_for_text(job, log, after)
         time.sleep(0.3)  # into the step
         job.send_signal(number)
-        self.assertEqual(job.wait(timeout=patient(120)), code, pathlib.Path(log).read_text()[-3000:])
+        self.assert_ends(job, log, code, 120)
         return directory, self.check_saved(directory, at_least)
 
     # An interrupt of mpirun leaves its ranks a second, and ends with 1 whatever they do.
@@ -106,7 +114,7 @@ class StopTest(ProgramTest):
         for _ in range(2):
             job.send_signal(signal.SIGINT)
             time.sleep(0.1)  # far less than the step that the first one waits for; signals at once would be one
-        self.assertEqual(job.wait(timeout=patient(60)), -signal.SIGINT)
+        self.assert_ends(job, log, -signal.SIGINT)
         self.assertFalse((self.folder / "twice-interrupted" / "stopped").exists())
 
     @unittest.skipUnless(ALL, "many runs")
@@ -123,7 +131,7 @@ class StopTest(ProgramTest):
         self.wait_for_text(job, log, "step       2/")
         ranks = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()
         os.kill(int(ranks[-1]), signal.SIGTERM)
-        self.assertEqual(job.wait(timeout=patient(60)), 75)
+        self.assert_ends(job, log, 75)
         self.check_saved(directory, 2)
 
     def test_a_request_before_training_says_so_and_leaves_no_lock(self):
@@ -137,7 +145,7 @@ class StopTest(ProgramTest):
                     job.send_signal(signal.SIGUSR1)
                 else:
                     run("stop", directory)
-                self.assertEqual(job.wait(timeout=patient(60)), 75)
+                self.assert_ends(job, log, 75)
                 self.assertFalse((directory / "lock").exists())
                 self.assertFalse((directory / "stop").exists())
                 if "step       1/" not in pathlib.Path(log).read_text():
@@ -157,7 +165,7 @@ class StopTest(ProgramTest):
         job, log = self.start(directory, *QUICK, ranks=2)
         self.wait_for_text(job, log, "step       2/")
         asked = run("stop", directory, "--wait", "--timeout", 60)
-        self.assertEqual(job.wait(timeout=patient(60)), 75)
+        self.assert_ends(job, log, 75)
         step = self.check_saved(directory, 2)
         self.assertIn(f"stopped after step {step}", asked.stdout)
         # A request that is left over stops no later run.
@@ -201,7 +209,7 @@ class StopTest(ProgramTest):
         ranks = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()
         stopped = int(ranks[-1])
         os.kill(stopped, signal.SIGSTOP)
-        self.assertEqual(job.wait(timeout=patient(60)), 4)
+        self.assert_ends(job, log, 4)
         text = pathlib.Path(log).read_text()
         self.assertRegex(text, r"\[rank \d/2 .*\] waiting for [23] s in step \d+, .*: rank \d has not arrived")
         self.assertRegex(text, r"rank \d has not arrived within 4 s \(run.timeout\)")
@@ -233,7 +241,7 @@ class StopTest(ProgramTest):
         self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
         self.wait_for_text(job, log.name, "step       2/")
         job.send_signal(signal.SIGUSR1)
-        self.assertEqual(job.wait(timeout=patient(120)), 75, pathlib.Path(log.name).read_text()[-3000:])
+        self.assert_ends(job, log.name, 75, 120)
         self.check_saved(directory, 2)
         self.assertEqual((folder / "queued").read_text(), "requeue 17\n")
         self.assertIn("keep = 3", (directory / "config.toml").read_text())
@@ -264,7 +272,7 @@ class StopTest(ProgramTest):
                         job, log = self.start(self.folder / f"{name}-before", *options, ranks=ranks)
                         self.wait_for_text(job, log, "to stop")
                         job.send_signal(number)
-                        self.assertEqual(job.wait(timeout=patient(60)), code)
+                        self.assert_ends(job, log, code)
                     with self.subTest(name, phase="after"):
                         directory = self.folder / f"{name}-after"
                         job, log = self.start(directory, *options, "--train.steps", 2, ranks=ranks)
