@@ -57,6 +57,7 @@ add_library(garonne_hdf5 INTERFACE)
 target_link_libraries(garonne_hdf5 INTERFACE HDF5::HDF5 MPI::MPI_C)
 if(GARONNE_BUILD_TESTS)
   garonne_require(GTest)
+  garonne_require(ZLIB)
 endif()
 
 # garonne_plain_library(<name> <header>): garonne_<name>, of a library that comes without CMake files.
@@ -76,8 +77,8 @@ endfunction()
 garonne_plain_library(xxhash xxhash.h)
 # Chunks of Zarr stores.
 garonne_plain_library(blosc blosc.h)
+garonne_plain_library(deflate libdeflate.h)
 garonne_plain_library(zstd zstd.h)
-garonne_require(ZLIB)
 # Chunks that h5py compressed as lzf; without it the answer there is a named error.
 find_path(GARONNE_LZF_INCLUDE lzf.h PATH_SUFFIXES liblzf)
 find_library(GARONNE_LZF_LIBRARY lzf)

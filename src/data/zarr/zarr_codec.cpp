@@ -2,10 +2,11 @@
 
 #include <blosc.h>
 #include <fmt/format.h>
-#include <zlib.h>
+#include <libdeflate.h>
 #include <zstd.h>
 
 #include <cstring>
+#include <memory>
 
 #include "base/error.hpp"
 
@@ -44,21 +45,29 @@ void decode_zstd(std::span<const std::byte> stored, std::span<std::byte> values,
 }
 
 // zlib's own format or gzip's, whichever it is.
-void decode_zlib(std::span<const std::byte> stored, std::span<std::byte> values,
-                 const std::string& path) {
-  z_stream stream = {};
-  constexpr int either = 15 + 32;
-  if (inflateInit2(&stream, either) != Z_OK) throw InternalError("zlib does not start");
-  // zlib does not write to its input.
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(stored.data()));
-  stream.avail_in = static_cast<uInt>(stored.size());
-  stream.next_out = reinterpret_cast<Bytef*>(values.data());
-  stream.avail_out = static_cast<uInt>(values.size());
-  const int result = inflate(&stream, Z_FINISH);
-  const std::size_t made = stream.total_out;
-  const std::string reason = stream.msg != nullptr ? stream.msg : "it is cut short or too long";
-  inflateEnd(&stream);
-  if (result != Z_STREAM_END) refuse(path, "zlib: " + reason);
+void decode_deflate(std::span<const std::byte> stored, std::span<std::byte> values,
+                    const std::string& path) {
+  struct Free {
+    void operator()(libdeflate_decompressor* one) const { libdeflate_free_decompressor(one); }
+  };
+  const std::unique_ptr<libdeflate_decompressor, Free> decompressor(
+      libdeflate_alloc_decompressor());
+  if (decompressor == nullptr) throw InternalError("libdeflate does not start");
+  const bool gzip =
+      stored.size() >= 2 && stored[0] == std::byte{0x1f} && stored[1] == std::byte{0x8b};
+  const auto decompress = gzip ? libdeflate_gzip_decompress_ex : libdeflate_zlib_decompress_ex;
+  std::size_t taken = 0;
+  std::size_t made = 0;
+  switch (decompress(decompressor.get(), stored.data(), stored.size(), values.data(), values.size(),
+                     &taken, &made)) {
+    case LIBDEFLATE_SUCCESS:
+      break;
+    case LIBDEFLATE_INSUFFICIENT_SPACE:
+      refuse(path, fmt::format("deflate: it holds more than the {} bytes that the array wants",
+                               values.size()));
+    default:
+      refuse(path, "deflate: it is cut short, or its bytes are changed");
+  }
   expect_bytes(made, values.size(), path);
 }
 
@@ -90,8 +99,8 @@ void decode_chunk(const ZarrCodec& codec, std::span<const std::byte> stored,
     case ZarrCodec::Kind::Zstd:
       decode_zstd(stored, target, path);
       break;
-    case ZarrCodec::Kind::Zlib:
-      decode_zlib(stored, target, path);
+    case ZarrCodec::Kind::Deflate:
+      decode_deflate(stored, target, path);
       break;
   }
   if (!shuffled.empty()) {

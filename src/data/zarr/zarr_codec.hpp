@@ -12,7 +12,7 @@ namespace garonne::data {
 // What Zarr's metadata calls compressor and filters: none, or one of blosc, zstd, zlib, gzip;
 // before it bytes may be shuffled.
 struct ZarrCodec {
-  enum class Kind { None, Blosc, Zstd, Zlib };
+  enum class Kind { None, Blosc, Zstd, Deflate };
   Kind kind = Kind::None;
   std::string name = "none";  // for people
   int shuffled_bytes = 0;     // elements of the shuffle filter; 0 = there is none

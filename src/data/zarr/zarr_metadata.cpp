@@ -59,7 +59,7 @@ ZarrCodec codec_of(const JsonPlace& place) {
   } else if (codec.name == "zstd") {
     codec.kind = ZarrCodec::Kind::Zstd;
   } else if (codec.name == "zlib" || codec.name == "gzip") {
-    codec.kind = ZarrCodec::Kind::Zlib;
+    codec.kind = ZarrCodec::Kind::Deflate;
   } else {
     compressor.refuse(
         fmt::format("the compressor \"{}\" is not read; known are blosc, zstd, zlib, gzip and null",
