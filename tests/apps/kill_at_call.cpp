@@ -1,0 +1,157 @@
+// Preloaded into a rank: kills it, or all ranks, inside the nth of its calls that change files
+// under a folder. Says in a log where.
+//   KILL_RANK    the rank that counts
+//   KILL_CALL    write, fsync, rename or unlink
+//   KILL_NUMBER  of the call, from 1
+//   KILL_UNDER   part of the path of what counts
+//   KILL_WHOM    one or all
+//   KILL_LOG     gets a line: call, number, path, before | half | after
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+struct Order {
+  std::string call = environment("KILL_CALL");
+  std::string under = environment("KILL_UNDER");
+  std::string log = environment("KILL_LOG");
+  bool all = environment("KILL_WHOM") == "all";
+  long number = atol(environment("KILL_NUMBER").c_str());
+  // The program's own helpers, which no launcher numbers, count nothing.
+  bool counts = !log.empty() && environment("OMPI_COMM_WORLD_RANK") == environment("KILL_RANK");
+};
+
+// Made at the first call, which may come before this library's own constructors.
+const Order& order() {
+  static const Order one;
+  return one;
+}
+std::atomic<long> calls{0};
+
+// Of the children of the same launcher.
+std::vector<pid_t> ranks() {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const pid_t process = static_cast<pid_t>(atol(entry.path().filename().c_str()));
+    if (process <= 0) continue;
+    std::ifstream status(entry.path() / "status");
+    for (std::string word; status >> word;) {
+      if (word != "PPid:") continue;
+      pid_t parent = 0;
+      status >> parent;
+      if (parent == getppid() && process != getpid()) found.push_back(process);
+      break;
+    }
+  }
+  return found;
+}
+
+[[noreturn]] void die(const std::string& path, const char* when) {
+  const int log = open(order().log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const std::string line =
+      order().call + " " + std::to_string(order().number) + " " + path + " " + when + "\n";
+  // Not through what is counted.
+  syscall(SYS_write, log, line.data(), line.size());
+  if (order().all) {
+    for (const pid_t rank : ranks()) kill(rank, SIGKILL);
+    kill(getppid(), SIGKILL);
+  }
+  kill(getpid(), SIGKILL);
+  while (true) pause();
+}
+
+std::string path_of(int descriptor) {
+  char path[PATH_MAX];
+  const std::string link = "/proc/self/fd/" + std::to_string(descriptor);
+  const ssize_t length = readlink(link.c_str(), path, sizeof path);
+  return length <= 0 ? "" : std::string(path, static_cast<std::size_t>(length));
+}
+
+// Whether this is the call to die in.
+bool strikes(const char* call, const std::string& path) {
+  if (!order().counts || order().call != call) return false;
+  if (path.find(order().under) == std::string::npos) return false;
+  return ++calls == order().number;
+}
+
+template <typename Function>
+Function* real(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+std::string in_folder(int folder, const char* path) {
+  return path[0] == '/' || folder == AT_FDCWD ? path : path_of(folder) + "/" + path;
+}
+
+// The call is made where `number` is odd, so that both sides of it are seen.
+template <typename Call>
+int around(const char* call, const std::string& path, const Call& made) {
+  if (!strikes(call, path)) return made();
+  if (order().number % 2 == 0) die(path, "before");
+  made();
+  die(path, "after");
+}
+
+}  // namespace
+
+extern "C" {
+
+ssize_t write(int descriptor, const void* data, size_t bytes) {
+  static auto* const next = real<ssize_t(int, const void*, size_t)>("write");
+  if (order().counts && order().call == "write") {
+    const std::string path = path_of(descriptor);
+    if (strikes("write", path)) {
+      next(descriptor, data, bytes / 2);
+      die(path, "half");
+    }
+  }
+  return next(descriptor, data, bytes);
+}
+
+int fsync(int descriptor) {
+  static auto* const next = real<int(int)>("fsync");
+  if (!order().counts) return next(descriptor);
+  return around("fsync", path_of(descriptor), [&] { return next(descriptor); });
+}
+
+int rename(const char* from, const char* to) {
+  static auto* const next = real<int(const char*, const char*)>("rename");
+  return around("rename", to, [&] { return next(from, to); });
+}
+
+int unlink(const char* path) {
+  static auto* const next = real<int(const char*)>("unlink");
+  return around("unlink", path, [&] { return next(path); });
+}
+
+int unlinkat(int folder, const char* path, int flags) {
+  static auto* const next = real<int(int, const char*, int)>("unlinkat");
+  if (!order().counts) return next(folder, path, flags);
+  return around("unlink", in_folder(folder, path), [&] { return next(folder, path, flags); });
+}
+
+int rmdir(const char* path) {
+  static auto* const next = real<int(const char*)>("rmdir");
+  return around("unlink", path, [&] { return next(path); });
+}
+
+}  // extern "C"
