@@ -662,6 +662,7 @@ ExitCode Trainer::run() {
   say(first_text(config_, session_.size()));
   say(stop_->how_to_stop());
   prepare();
+  if (first_rank_) remove_left_over(config_.run.directory);
   if (start_.step >= config_.train.steps) {
     say(fmt::format("step {} of {} is done already; set train.steps higher to go on\n", start_.step,
                     config_.train.steps));

@@ -26,16 +26,10 @@ bool has_saved_checkpoints(const std::string& run_directory) {
   return fs::exists(memory_of(run_directory), error);
 }
 
-CheckpointKeeper::CheckpointKeeper(std::string run_directory,
-                                   std::function<void(const std::string&)> warn)
-    : run_directory_(std::move(run_directory)), warn_(std::move(warn)) {
-  remove_left_over();
-}
-
-void CheckpointKeeper::remove_left_over() {
+void remove_left_over(const std::string& run_directory) {
   std::error_code error;
   std::vector<fs::path> left;
-  for (const auto& entry : fs::directory_iterator(run_directory_ + "/checkpoints", error)) {
+  for (const auto& entry : fs::directory_iterator(run_directory + "/checkpoints", error)) {
     const std::string name = entry.path().filename().string();
     for (const char* beginning : {".partial-step-", ".removed-step-", ".replaced-step-"}) {
       if (name.starts_with(beginning)) left.push_back(entry.path());
@@ -43,6 +37,10 @@ void CheckpointKeeper::remove_left_over() {
   }
   for (const auto& path : left) fs::remove_all(path, error);
 }
+
+CheckpointKeeper::CheckpointKeeper(std::string run_directory,
+                                   std::function<void(const std::string&)> warn)
+    : run_directory_(std::move(run_directory)), warn_(std::move(warn)) {}
 
 void CheckpointKeeper::remember(std::int64_t step) {
   if (remembered_) return;

@@ -13,10 +13,13 @@ namespace garonne::train {
 // ("garonne.checkpoints", docs/formats.md).
 bool has_saved_checkpoints(const std::string& run_directory);
 
-// On rank 0 of a run, which has the run directory to itself.
+// What a run that was killed has left half written or half removed goes. The caller has the run
+// directory to itself.
+void remove_left_over(const std::string& run_directory);
+
+// On rank 0 of a run.
 class CheckpointKeeper {
  public:
-  // Removes what a run that was killed has left half written or half removed.
   CheckpointKeeper(std::string run_directory, std::function<void(const std::string&)> warn);
 
   // The run goes on from this checkpoint, which was verified. Throws IoError where that cannot be
@@ -31,7 +34,6 @@ class CheckpointKeeper {
   void saved(std::int64_t step, std::int64_t keep);
 
  private:
-  void remove_left_over();
   void remember(std::int64_t step);
   void warn_once(const std::string& name, const std::string& why);
   void name_strangers(std::int64_t step);
