@@ -45,9 +45,9 @@ run_directory() {
 set_environment() {
   # srun does not take --cpus-per-task over from sbatch since Slurm 22.05, and would give each rank one core.
   export SRUN_CPUS_PER_TASK=$threads OMP_NUM_THREADS=$threads
-  # mpirun tells ranks to end after this many seconds and kills them after as many again. Ranks save within one, those
-  # on GPUs after they have copied. It waits as long, too, where all have ended by themselves with another code than 0.
-  export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-5}
+  # mpirun kills its ranks twice as many seconds after it was told to end, with this as late as Slurm kills all. It waits
+  # as long, too, where ranks have ended by themselves with another code than 0.
+  export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-15}
   case $network in
     infiniband)
       export UCX_HANDLE_ERRORS=${UCX_HANDLE_ERRORS:-none} # or it hides what failed

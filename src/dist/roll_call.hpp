@@ -2,10 +2,11 @@
 // communication, would else hold up all others without a word.
 #pragma once
 
-#include <chrono>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace garonne::dist {
@@ -14,24 +15,33 @@ class Communicator;
 class Session;
 
 // Ranks that wait long tell the first few ranks so, again and again. Whoever has not said so is not
-// waiting, hence is the one that is waited for. Nothing is sent as long as nobody waits long.
+// waiting, hence is the one that is waited for. It is asked, and a thread of it answers whatever
+// else it does: a process that works for long or waits for a file system is told from one that is
+// stopped or gone. Nothing is sent as long as nobody waits long.
 class RollCall {
  public:
   // Collective over all ranks. `first_line`: seconds of waiting after which somebody says who is
-  // missing, then again at doubling intervals.
+  // missing, and again after as many.
   RollCall(Session& session, double first_line);
   ~RollCall();
   RollCall(const RollCall&) = delete;
   RollCall& operator=(const RollCall&) = delete;
 
-  // To be called a few times a second by a rank that has been waiting for so long. After `limit`
-  // seconds, unless that is 0, it throws CommunicationError, which names who is missing. `doing`
-  // says what this rank waits in.
-  void waiting(double seconds, double limit, const std::function<std::string()>& doing);
+  // To be called a few times a second by a rank that has been waiting for so long. Throws
+  // CommunicationError, which names who is missing, after `limit` seconds, unless that is 0, and
+  // where `wants_answers`, once somebody who is missing has not answered several questions in
+  // `silence` seconds, which is before the first line. `doing` says what this rank waits in.
+  void waiting(double seconds, double limit, bool wants_answers,
+               const std::function<std::string()>& doing);
+  static constexpr double silence = 15;
 
  private:
   void begin();
+  void answer();
   void report();
+  void ask(const std::vector<int>& missing, double seconds);
+  void hear_answers();
+  std::vector<int> silent(const std::vector<int>& missing, double seconds) const;
   void listen(double seconds);
   std::vector<int> missing(double seconds) const;
   bool speaks(const std::vector<int>& missing) const;
@@ -45,6 +55,13 @@ class RollCall {
   double next_report_ = 0;
   double next_line_ = 0;
   std::vector<double> heard_;  // by rank; negative = never
+  struct Questions {
+    int unanswered = 0;
+    double since = 0;  // the first of them
+  };
+  std::vector<Questions> questions_;  // by rank
+  std::atomic<bool> ending_{false};
+  std::thread thread_;  // last: it uses all the others
 };
 
 }  // namespace garonne::dist

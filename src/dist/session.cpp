@@ -100,6 +100,7 @@ Session::~Session() {
     return;
   }
   MPI_Barrier(world_->communicator());
+  roll_call_.reset();  // its thread calls MPI, and answers those that are not here yet
   world_->free();
   if (world_->owns_mpi()) MPI_Finalize();
 }
@@ -133,7 +134,7 @@ void Session::watch_waits(double first_line, double limit, std::function<std::st
 }
 
 void Session::waiting(double seconds, bool limited) {
-  roll_call_->waiting(seconds, limited ? wait_limit_ : 0, doing_);
+  roll_call_->waiting(seconds, limited ? wait_limit_ : 0, wait_limit_ > 0, doing_);
 }
 
 void Session::attach(CommunicationThread& thread) {

@@ -661,6 +661,7 @@ ExitCode Trainer::run() {
   });
   say(first_text(config_, session_.size()));
   say(stop_->how_to_stop());
+  watch_waits();
   prepare();
   if (first_rank_) remove_left_over(config_.run.directory);
   if (start_.step >= config_.train.steps) {
@@ -669,7 +670,6 @@ ExitCode Trainer::run() {
     return ExitCode::Done;
   }
   if (first_rank_) forget_stopped(config_.run.directory);
-  watch_waits();
   plan();
   session_.agree([&] { device_->pin_recorded(setup_.model, program_); });
   pin_host_tier(program_, *device_);

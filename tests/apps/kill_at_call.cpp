@@ -1,10 +1,11 @@
 // Preloaded into a rank: kills it, or all ranks, inside the nth of its calls that change files
 // under a folder. Says in a log where.
 //   KILL_RANK    the rank that counts
-//   KILL_CALL    write, fsync, rename or unlink
+//   KILL_CALL    write, fsync, rename, unlink, read or send
 //   KILL_NUMBER  of the call, from 1
 //   KILL_UNDER   part of the path of what counts
-//   KILL_WHOM    one or all
+//   KILL_WHOM    one, all, stop for one that is stopped, hold for one whose call takes longer
+//   KILL_SECONDS that it takes longer
 //   KILL_LOG     gets a line: call, number, path, before | half | after
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -34,6 +35,9 @@ struct Order {
   std::string under = environment("KILL_UNDER");
   std::string log = environment("KILL_LOG");
   bool all = environment("KILL_WHOM") == "all";
+  bool stops = environment("KILL_WHOM") == "stop";
+  bool holds = environment("KILL_WHOM") == "hold";
+  long seconds = atol(environment("KILL_SECONDS").c_str());
   long number = atol(environment("KILL_NUMBER").c_str());
   // The program's own helpers, which no launcher numbers, count nothing.
   bool counts = !log.empty() && environment("OMPI_COMM_WORLD_RANK") == environment("KILL_RANK");
@@ -65,7 +69,8 @@ std::vector<pid_t> ranks() {
   return found;
 }
 
-[[noreturn]] void die(const std::string& path, const char* when) {
+// Returns where the rank is held, in the end.
+void strike(const std::string& path, const char* when) {
   const int log = open(order().log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   const std::string line =
       order().call + " " + std::to_string(order().number) + " " + path + " " + when + "\n";
@@ -75,7 +80,11 @@ std::vector<pid_t> ranks() {
     for (const pid_t rank : ranks()) kill(rank, SIGKILL);
     kill(getppid(), SIGKILL);
   }
-  kill(getpid(), SIGKILL);
+  if (order().holds) {
+    sleep(static_cast<unsigned>(order().seconds));
+    return;
+  }
+  kill(getpid(), order().stops ? SIGSTOP : SIGKILL);
   while (true) pause();
 }
 
@@ -104,11 +113,13 @@ std::string in_folder(int folder, const char* path) {
 
 // The call is made where `number` is odd, so that both sides of it are seen.
 template <typename Call>
-int around(const char* call, const std::string& path, const Call& made) {
+auto around(const char* call, const std::string& path, const Call& made) {
   if (!strikes(call, path)) return made();
-  if (order().number % 2 == 0) die(path, "before");
-  made();
-  die(path, "after");
+  const bool before = order().number % 2 == 0 || order().holds;
+  if (before) strike(path, "before");
+  const auto result = made();
+  if (!before) strike(path, "after");
+  return result;
 }
 
 }  // namespace
@@ -120,11 +131,21 @@ ssize_t write(int descriptor, const void* data, size_t bytes) {
   if (order().counts && order().call == "write") {
     const std::string path = path_of(descriptor);
     if (strikes("write", path)) {
-      next(descriptor, data, bytes / 2);
-      die(path, "half");
+      if (!order().holds) next(descriptor, data, bytes / 2);
+      strike(path, "half");
     }
   }
   return next(descriptor, data, bytes);
+}
+
+ssize_t pread64(int descriptor, void* data, size_t bytes, off64_t offset) {
+  static auto* const next = real<ssize_t(int, void*, size_t, off64_t)>("pread64");
+  if (!order().counts) return next(descriptor, data, bytes, offset);
+  return around("read", path_of(descriptor), [&] { return next(descriptor, data, bytes, offset); });
+}
+
+ssize_t pread(int descriptor, void* data, size_t bytes, off_t offset) {
+  return pread64(descriptor, data, bytes, offset);
 }
 
 int fsync(int descriptor) {
@@ -152,6 +173,15 @@ int unlinkat(int folder, const char* path, int flags) {
 int rmdir(const char* path) {
   static auto* const next = real<int(const char*)>("rmdir");
   return around("unlink", path, [&] { return next(path); });
+}
+
+// Handles are passed on as they are.
+int MPI_Isend(const void* data, int count, void* type, int rank, int tag, void* communicator,
+              void** request) {
+  static auto* const next =
+      real<int(const void*, int, void*, int, int, void*, void**)>("MPI_Isend");
+  return around("send", order().under,
+                [&] { return next(data, count, type, rank, tag, communicator, request); });
 }
 
 }  // extern "C"

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""Ranks that others wait for. One that was stopped, whatever it was doing, is named within a minute, and the job ends
+with exit code 4; one that is only slow is named each minute, and the run goes on. All at once, since they mostly wait.
+GARONNE_HELD_SECONDS is how long the slow ones take, 70 or, in test waits_long, 310."""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+from support import BINARY, ProgramTest, patient
+
+HELD_SECONDS = int(os.environ.get("GARONNE_HELD_SECONDS", "70"))
+OPTIONS = ["--train.global_batch", 8, "--train.micro_batch", 2, "--evaluation.batches", 0, "--checkpoint.every", 5]
+DATA = ["--grid.data", 2]
+PIPELINE = ["--grid.pipeline", 2]
+
+
+class WaitsTest(ProgramTest):
+    def start(self, name, options, environment=None):
+        log = open(self.folder / f"{name}.log", "w+")
+        self.addCleanup(log.close)
+        command = ["mpirun", "-n", 2, *(["env", *(f"{key}={value}" for key, value in environment.items())] if environment else []),
+                   BINARY, "train", self.config, "--run.directory", self.folder / name, *OPTIONS, *options]
+        job = subprocess.Popen(list(map(str, command)), stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+        return job, pathlib.Path(log.name)
+
+    def placed(self, name, options, rank, call, number, under, whom):
+        """Returns the job, its log, and the file that says when the rank was struck."""
+        where = self.folder / f"{name}.where"
+        job, log = self.start(name, options, {
+            "LD_PRELOAD": os.environ["GARONNE_KILL_LIBRARY"], "KILL_RANK": rank, "KILL_CALL": call, "KILL_NUMBER": number,
+            "KILL_UNDER": under, "KILL_WHOM": whom, "KILL_SECONDS": HELD_SECONDS, "KILL_LOG": where,
+            "ASAN_OPTIONS": ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0"]))})
+        return job, log, where
+
+    def stop_when(self, name, options, rank, happens):
+        """The same for a rank that is stopped from outside."""
+        job, log = self.start(name, options)
+        end = time.monotonic() + patient(60)
+        while not happens(log.read_text()):
+            self.assertIsNone(job.poll(), log.read_text()[-3000:])
+            self.assertLess(time.monotonic(), end, log.read_text()[-3000:])
+            time.sleep(0.002)
+        ranks = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True, check=True).stdout.split()
+        os.kill(sorted(map(int, ranks))[rank], signal.SIGSTOP)
+        where = self.folder / f"{name}.where"
+        where.write_text("stopped\n")
+        return job, log, where
+
+    def test_who_is_stopped_ends_the_job_and_who_is_slow_does_not(self):
+        endless = ["--train.steps", 1000000]
+        begun = lambda text: "to stop" in text  # before the data are read and anything is planned
+        in_a_step = lambda text: "step       7/" in text
+        checkpoints = "/checkpoints/"
+        stopped = {
+            "start": self.stop_when("start", [*DATA, *endless, "--model.hidden", 52], 1, begun),
+            "step": self.stop_when("step", [*PIPELINE, *endless], 0, in_a_step),
+            "send": self.placed("send", [*PIPELINE, *endless], 1, "send", 100, "", "stop"),
+            "collective": self.placed("collective", [*DATA, *endless], 0, "send", 400, "", "stop"),
+            "save": self.placed("save", [*DATA, *endless], 1, "write", 2, checkpoints, "stop"),
+            "data": self.placed("data", [*DATA, *endless], 1, "read", 12, "tokens.h5", "stop"),
+        }
+        held = {
+            "slow-save": self.placed("slow-save", [*DATA, "--train.steps", 10], 1, "fsync", 1, checkpoints, "hold"),
+            "slow-send": self.placed("slow-send", [*PIPELINE, "--train.steps", 10], 1, "send", 30, "", "hold"),
+        }
+        end = time.monotonic() + patient(150)
+        running, struck, ended = dict(stopped), {}, {}
+        while running and time.monotonic() < end:
+            for name, (job, log, where) in list(running.items()):
+                if name not in struck and where.exists():
+                    struck[name] = time.monotonic()
+                if job.poll() is not None:
+                    ended[name] = time.monotonic()
+                    del running[name]
+            time.sleep(0.05)
+        for name, (job, log, where) in stopped.items():
+            with self.subTest(name):
+                text = log.read_text()
+                self.assertIn(name, struck, text[-3000:])
+                self.assertEqual(job.poll(), 4, text[-3000:])
+                rank = {"step": 0, "collective": 0}.get(name, 1)
+                said = re.search(rf"\[rank {1 - rank}/2 .*\] .*rank {rank} does not answer.*", text)
+                self.assertIsNotNone(said, text[-3000:])
+                seconds = ended[name] - struck[name]
+                print(f"stopped in {name}: over after {seconds:.0f} s: {said[0]}", flush=True)
+                # The job is over some seconds after the rank was named: others get time to say what they see.
+                self.assertLess(seconds, patient(66))
+        for name, (job, log, where) in held.items():
+            with self.subTest(name):
+                code = job.wait(timeout=patient(HELD_SECONDS + 60))
+                text = log.read_text()
+                self.assertEqual(code, 0, text[-3000:])
+                self.assertTrue(where.exists(), text[-3000:])
+                lines = re.findall(r"waiting for (\d+) s in .*: rank 1 has not arrived, but answers", text)
+                print(f"slow in {name}: named after {', '.join(lines)} s", flush=True)
+                self.assertEqual(list(map(int, lines)), list(range(60, HELD_SECONDS, 60)))
+
+
+if __name__ == "__main__":
+    unittest.main()
