@@ -66,7 +66,7 @@ class WaitsTest(ProgramTest):
         }
         held = {
             "slow-save": self.placed("slow-save", [*DATA, "--train.steps", 10], 1, "fsync", 1, checkpoints, "hold"),
-            "slow-send": self.placed("slow-send", [*PIPELINE, "--train.steps", 10], 1, "send", 30, "", "hold"),
+            "slow-file": self.placed("slow-file", [*PIPELINE, "--train.steps", 10], 0, "write", 3, "metrics.jsonl", "hold"),
         }
         end = time.monotonic() + patient(150)
         running, struck, ended = dict(stopped), {}, {}
@@ -94,9 +94,10 @@ class WaitsTest(ProgramTest):
             with self.subTest(name):
                 code = job.wait(timeout=patient(HELD_SECONDS + 60))
                 text = log.read_text()
+                rank = 0 if name == "slow-file" else 1
                 self.assertEqual(code, 0, text[-3000:])
                 self.assertTrue(where.exists(), text[-3000:])
-                lines = re.findall(r"waiting for (\d+) s in .*: rank 1 has not arrived, but answers", text)
+                lines = re.findall(rf"waiting for (\d+) s in .*: rank {rank} has not arrived, but answers", text)
                 print(f"slow in {name}: named after {', '.join(lines)} s", flush=True)
                 self.assertEqual(list(map(int, lines)), list(range(60, HELD_SECONDS, 60)))
 
