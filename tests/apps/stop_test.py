@@ -266,7 +266,7 @@ class StopTest(ProgramTest):
                     name = f"{ranks}-{signal.Signals(number).name}-{kind}"
                     with self.subTest(name, phase="during"):
                         first = 2 if kind == "short" else 1
-                        directory, step = self.stop(f"{name}-during", number, options, ranks, f"step {first:>7} ", code, first)
+                        directory, step = self.stop(f"{name}-during", number, options, ranks, f"step {first:>7}/", code, first)
                         self.check_same_bits(directory, step, *options, ranks=ranks)
                     with self.subTest(name, phase="before"):
                         job, log = self.start(self.folder / f"{name}-before", *options, ranks=ranks)
