@@ -16,11 +16,12 @@ namespace {
 constexpr int most_listeners = 8;
 // In parts of the time to the first line: when reports begin, how often they come, and how long
 // one counts. Waits that have one cause do not begin at quite the same time.
-constexpr double first_report = 0.6;
+constexpr double first_report = 0.35;
 constexpr double between_reports = 0.1;
 constexpr double report_counts = 0.35;
-// Questions in a row without an answer that make a rank silent, and to how many ranks they go.
-constexpr int most_unanswered = 3;
+// Questions in a row without an answer that make a rank silent, and to how many ranks they go. On
+// processors that other processes hold, a thread that slept was seen to wait for 16 s.
+constexpr int most_unanswered = 5;
 constexpr std::size_t most_asked = 64;
 constexpr std::chrono::milliseconds answers_every{200};
 // Tags of messages.

@@ -33,7 +33,7 @@ class RollCall {
   // `silence` seconds, which is before the first line. `doing` says what this rank waits in.
   void waiting(double seconds, double limit, bool wants_answers,
                const std::function<std::string()>& doing);
-  static constexpr double silence = 15;
+  static constexpr double silence = 28;
 
  private:
   void begin();
