@@ -13,7 +13,7 @@ import subprocess
 import time
 import unittest
 
-from support import BINARY, ProgramTest, metrics, patient, run
+from support import BINARY, ProgramTest, metrics, patient, run, strikes
 
 KILLS = int(os.environ.get("GARONNE_KILLS", "10"))
 SEED = int(os.environ.get("GARONNE_KILL_SEED", "1"))
@@ -32,10 +32,8 @@ class KillsTest(ProgramTest):
         self.struck = collections.Counter()
         self.last = 0  # step whose numbers are in the run's metrics
 
-    def start(self, directory, log, environment):
-        command = ["mpirun", "-n", RANKS, BINARY, "train", self.config, "--run.directory", directory, *OPTIONS]
-        if environment:
-            command[3:3] = ["env", *(f"{name}={value}" for name, value in environment.items())]
+    def start(self, directory, log, before=()):
+        command = ["mpirun", "-n", RANKS, *before, BINARY, "train", self.config, "--run.directory", directory, *OPTIONS]
         job = subprocess.Popen(list(map(str, command)), stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
         return job
@@ -64,17 +62,14 @@ class KillsTest(ProgramTest):
         whom = self.random.choice(("one", "all"))
         where = self.folder / "where"
         where.unlink(missing_ok=True)
-        job = self.start(directory, log, {
-            "LD_PRELOAD": os.environ["GARONNE_KILL_LIBRARY"], "KILL_RANK": rank, "KILL_CALL": call, "KILL_NUMBER": number,
-            "KILL_UNDER": f"{directory}/checkpoints", "KILL_WHOM": whom, "KILL_LOG": where,
-            "ASAN_OPTIONS": ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0"]))})
+        job = self.start(directory, log, strikes(rank, call, number, f"{directory}/checkpoints", whom, where))
         code = job.wait(timeout=patient(120))
         if not where.exists():
             return code, None
         return code, (call, f"rank {rank}, {whom}: {where.read_text().strip().replace(str(directory), '')}")
 
     def kill_at_any_moment(self, directory, log):
-        job = self.start(directory, log, {})
+        job = self.start(directory, log)
         whom = self.random.choice(("one", "all"))
         after = self.random.uniform(0.05, 2.5)
         try:
@@ -110,7 +105,7 @@ class KillsTest(ProgramTest):
             log_path = self.folder / "log"
             with open(log_path, "w") as log:
                 if kills == KILLS:
-                    code, struck = self.start(directory, log, {}).wait(timeout=patient(120)), None
+                    code, struck = self.start(directory, log).wait(timeout=patient(120)), None
                 else:
                     kind = self.kill_in_a_call if self.random.random() < 0.5 else self.kill_at_any_moment
                     code, struck = kind(directory, log)

@@ -87,6 +87,14 @@ def run(*arguments, ranks=0, check=0, timeout=100, before=""):
     return done
 
 
+def strikes(rank, call, number, under, whom, log, seconds=0):
+    """Words before a rank's command that have kill_at_call.cpp strike it, or all, in that call."""
+    sanitizer = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0"]))
+    values = {"LD_PRELOAD": os.environ["GARONNE_KILL_LIBRARY"], "KILL_RANK": rank, "KILL_CALL": call, "KILL_NUMBER": number,
+              "KILL_UNDER": under, "KILL_WHOM": whom, "KILL_LOG": log, "KILL_SECONDS": seconds, "ASAN_OPTIONS": sanitizer}
+    return ["env", *(f"{name}={value}" for name, value in values.items())]
+
+
 def metrics(directory):
     with open(pathlib.Path(directory) / "metrics.jsonl") as file:
         return [json.loads(line) for line in file]

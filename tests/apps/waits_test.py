@@ -10,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-from support import BINARY, ProgramTest, patient
+from support import BINARY, ProgramTest, patient, strikes
 
 HELD_SECONDS = int(os.environ.get("GARONNE_HELD_SECONDS", "70"))
 OPTIONS = ["--train.global_batch", 8, "--train.micro_batch", 2, "--evaluation.batches", 0, "--checkpoint.every", 5]
@@ -19,11 +19,11 @@ PIPELINE = ["--grid.pipeline", 2]
 
 
 class WaitsTest(ProgramTest):
-    def start(self, name, options, environment=None):
+    def start(self, name, options, before=()):
         log = open(self.folder / f"{name}.log", "w+")
         self.addCleanup(log.close)
-        command = ["mpirun", "-n", 2, *(["env", *(f"{key}={value}" for key, value in environment.items())] if environment else []),
-                   BINARY, "train", self.config, "--run.directory", self.folder / name, *OPTIONS, *options]
+        command = ["mpirun", "-n", 2, *before, BINARY, "train", self.config, "--run.directory", self.folder / name, *OPTIONS,
+                   *options]
         job = subprocess.Popen(list(map(str, command)), stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
         return job, pathlib.Path(log.name)
@@ -31,10 +31,7 @@ class WaitsTest(ProgramTest):
     def placed(self, name, options, rank, call, number, under, whom):
         """Returns the job, its log, and the file that says when the rank was struck."""
         where = self.folder / f"{name}.where"
-        job, log = self.start(name, options, {
-            "LD_PRELOAD": os.environ["GARONNE_KILL_LIBRARY"], "KILL_RANK": rank, "KILL_CALL": call, "KILL_NUMBER": number,
-            "KILL_UNDER": under, "KILL_WHOM": whom, "KILL_SECONDS": HELD_SECONDS, "KILL_LOG": where,
-            "ASAN_OPTIONS": ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0"]))})
+        job, log = self.start(name, options, strikes(rank, call, number, under, whom, where, HELD_SECONDS))
         return job, log, where
 
     def stop_when(self, name, options, rank, happens):
