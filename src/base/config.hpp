@@ -74,6 +74,8 @@ struct RunConfig {
     std::string transport = "auto";
     std::int64_t bucket = 4 << 20;
     std::int64_t zero = 0;
+    std::string tensor_wire = "compute";
+    std::string gradient_wire = "float32";
   } grid;
   struct Memory {
     std::int64_t budget = automatic_budget;
@@ -111,6 +113,7 @@ struct RunConfig {
     double beta2 = 0.95;
     double epsilon = 1e-8;
     double weight_decay = 0.1;
+    std::string no_decay;
     double clip_norm = 1.0;
   } optimizer;
   struct Evaluation {
@@ -120,6 +123,8 @@ struct RunConfig {
   struct Checkpoint {
     std::int64_t every = 100;
     std::int64_t keep = 2;
+    std::int64_t keep_minutes = 0;
+    std::string saving = "auto";
   } checkpoint;
   struct Run {
     std::string directory = "runs/default";

@@ -204,6 +204,12 @@ std::vector<KeySpec> grid_and_memory_keys(RegisteredKeys& registered_key) {
       integer_key("grid.zero", GARONNE_MEMBER(grid, zero), 0, 3,
                   "what data ranks hold in shards: 1 optimizer states and masters, 2 gradients "
                   "too, 3 parameters too; 0 = nothing"),
+      text_key("grid.tensor_wire", GARONNE_MEMBER(grid, tensor_wire), {"compute", "float32"},
+               "with bfloat16: in what sums over tensor ranks travel: train.precision, or float32, "
+               "which is twice the bytes; they are added in float32 and rounded once"),
+      text_key("grid.gradient_wire", GARONNE_MEMBER(grid, gradient_wire), {"float32", "compute"},
+               "with bfloat16: in what sums of gradients over data ranks travel: float32, or "
+               "train.precision; they are added in float32"),
       bytes_key(
           "memory.budget", GARONNE_MEMBER(memory, budget), true,
           "hard limit for each rank; auto = the least of what is free on the node, its control "
@@ -297,6 +303,9 @@ std::vector<KeySpec> optimizer_keys(RegisteredKeys& registered_key) {
                "added to the root of the second moment"),
       real_key("optimizer.weight_decay", GARONNE_MEMBER(optimizer, weight_decay), 0, infinity,
                "of matrices, embeddings and spectral weights; 0 for the rest"),
+      text_key("optimizer.no_decay", GARONNE_MEMBER(optimizer, no_decay), {},
+               "parts of names of parameters, comma-separated, that take no weight decay either, "
+               "as embedding; `garonne plan --json` has the names"),
       real_key("optimizer.clip_norm", GARONNE_MEMBER(optimizer, clip_norm), 0, infinity,
                "largest global gradient norm; 0 = no clipping"),
   };
@@ -312,6 +321,14 @@ std::vector<KeySpec> evaluation_and_checkpoint_keys() {
                   "steps between checkpoints; 0 = only at the end"),
       integer_key("checkpoint.keep", GARONNE_MEMBER(checkpoint, keep), 1, most_steps,
                   "newest checkpoints to keep"),
+      integer_key("checkpoint.keep_minutes", GARONNE_MEMBER(checkpoint, keep_minutes), 0,
+                  most_minutes,
+                  "beside the newest, one checkpoint of every so many minutes stays for good; 0 = "
+                  "none"),
+      text_key("checkpoint.saving", GARONNE_MEMBER(checkpoint, saving),
+               {"auto", "asynchronous", "synchronous"},
+               "asynchronous: the state is copied and written while training goes on, and the plan "
+               "leaves room for the copy; auto: that, where the copy fits beside the fastest plan"),
   };
 }
 
