@@ -73,14 +73,15 @@ class MpiTransport final : public Transport {
 
   std::string_view name() const override { return "mpi"; }
 
-  Ticket all_reduce_sum(void* data, std::int64_t elements, ScalarType type,
-                        void* staging) override {
-    return exchange(true, true, data, elements, scalar_bytes(type), type, staging);
+  Ticket all_reduce_sum(void* data, std::int64_t elements, SumType type, void* staging) override {
+    expect_sum_type(type);
+    return exchange(true, true, data, elements, scalar_bytes(type.kept), type, staging);
   }
 
-  Ticket reduce_scatter_sum(void* data, std::int64_t elements, ScalarType type,
+  Ticket reduce_scatter_sum(void* data, std::int64_t elements, SumType type,
                             void* staging) override {
-    return exchange(true, false, data, elements, scalar_bytes(type), type, staging);
+    expect_sum_type(type);
+    return exchange(true, false, data, elements, scalar_bytes(type.kept), type, staging);
   }
 
   Ticket all_gather(void* data, std::int64_t elements, std::int64_t element_bytes) override {
@@ -140,7 +141,7 @@ class MpiTransport final : public Transport {
   }
 
   Ticket exchange(bool reduce, bool gather, void* data, std::int64_t elements,
-                  std::int64_t element_bytes, ScalarType type, void* staging) {
+                  std::int64_t element_bytes, SumType type, void* staging) {
     expect(elements >= 0, "a collective has no fewer than zero elements");
     expect(elements == 0 || (data && (!reduce || staging)), "a collective lacks a buffer");
     // Second halves start when their data is there, so in no fixed order: operations that may be in

@@ -16,7 +16,7 @@ std::unique_ptr<NcclLibrary> make_nccl_library() {
   return nullptr;
 }
 
-device::CudaStatus device_sum_in_order(void*, const DeviceTerms&, std::int64_t, ScalarType,
+device::CudaStatus device_sum_in_order(void*, const DeviceTerms&, std::int64_t, SumType,
                                        device::CudaStream) {
   throw InternalError("a sum on a GPU in a build without CUDA");
 }

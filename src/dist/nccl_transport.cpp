@@ -8,7 +8,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/collective_bytes.hpp"
 #include "base/error.hpp"
 #include "device/device.hpp"
 #include "dist/session.hpp"
@@ -291,21 +290,6 @@ Ticket NcclTransport::put(NcclLane& lane, const std::string& what,
   return {last_number_};
 }
 
-Ticket NcclTransport::all_reduce_sum(void* data, std::int64_t elements, ScalarType type,
-                                     void* staging) {
-  return put(*collectives_, "all-reduce", [&] {
-    reduce_pieces(static_cast<std::byte*>(data), elements, type, static_cast<std::byte*>(staging));
-    gather_pieces(static_cast<std::byte*>(data), elements, scalar_bytes(type));
-  });
-}
-
-Ticket NcclTransport::reduce_scatter_sum(void* data, std::int64_t elements, ScalarType type,
-                                         void* staging) {
-  return put(*collectives_, "reduce-scatter", [&] {
-    reduce_pieces(static_cast<std::byte*>(data), elements, type, static_cast<std::byte*>(staging));
-  });
-}
-
 Ticket NcclTransport::all_gather(void* data, std::int64_t elements, std::int64_t element_bytes) {
   expect(element_bytes > 0, "elements of an all-gather have bytes");
   return put(*collectives_, "all-gather",
@@ -333,75 +317,6 @@ Ticket NcclTransport::receive(void* data, std::int64_t bytes, int from, int tag)
   return put(lane, fmt::format("message from {}", who(from)), [&] {
     lane.grouped(
         [&] { lane.receive(static_cast<std::byte*>(data), bytes, messages_.empty() ? from : 0); });
-  });
-}
-
-void NcclTransport::reduce_pieces(std::byte* data, std::int64_t elements, ScalarType type,
-                                  std::byte* staging) {
-  expect(elements >= 0, "a collective has no fewer than zero elements");
-  expect(elements == 0 || (data && (size() == 1 || staging)), "a collective lacks a buffer");
-  if (elements == 0) return;
-  const std::int64_t bytes = scalar_bytes(type);
-  const std::int64_t slot_bytes = piece_elements(elements, size()) * bytes;
-  const auto length = [&](int piece) {
-    return piece_end(elements, size(), piece) - piece_begin(elements, size(), piece);
-  };
-  const auto address = [&](const PiecePlace& place) {
-    return place.slot < 0 ? data + piece_begin(elements, size(), place.piece) * bytes
-                          : staging + place.slot * slot_bytes;
-  };
-  for (const ReductionStep& step : reduction_) {
-    collectives_->grouped([&] {
-      for (const auto& [peer, place] : step.sends) {
-        collectives_->send(address(place), length(place.piece) * bytes, peer);
-      }
-      for (const auto& [peer, place] : step.receives) {
-        collectives_->receive(address(place), length(place.piece) * bytes, peer);
-      }
-    });
-    for (const PieceSum& sum : step.sums) {
-      // A kernel takes so many terms. A partial sum stands in staging, in the place of a term that
-      // went into it, and is the first term of the next kernel.
-      std::size_t next = 0;
-      std::byte* partial = nullptr;
-      while (next < sum.terms.size()) {
-        DeviceTerms terms;
-        if (partial != nullptr) terms.terms[terms.count++] = partial;
-        while (next < sum.terms.size() && terms.count < most_device_terms) {
-          const PiecePlace& term = sum.terms[next++];
-          if (term.slot >= 0) partial = address(term);
-          terms.terms[terms.count++] = address(term);
-        }
-        std::byte* const to = next == sum.terms.size() ? address(sum.result) : partial;
-        collectives_->launched(
-            parts_.sum(to, terms, length(sum.result.piece), type, collectives_->stream()));
-        partial = to;
-      }
-    }
-  }
-}
-
-void NcclTransport::gather_pieces(std::byte* data, std::int64_t elements,
-                                  std::int64_t element_bytes) {
-  if (elements == 0) return;
-  const auto place = [&](int piece) {
-    return data + piece_begin(elements, size(), piece) * element_bytes;
-  };
-  const auto length = [&](int piece) {
-    return (piece_end(elements, size(), piece) - piece_begin(elements, size(), piece)) *
-           element_bytes;
-  };
-  // NCCL's own has pieces of one size. Nothing is added, so the bits are the same.
-  if (elements % size() == 0) {
-    collectives_->all_gather(place(member()), data, length(member()));
-    return;
-  }
-  collectives_->grouped([&] {
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer == member()) continue;
-      collectives_->send(place(member()), length(member()), peer);
-      collectives_->receive(place(peer), length(peer), peer);
-    }
   });
 }
 

@@ -59,8 +59,8 @@ class NcclTransport final : public Transport {
   bool on_device() const override { return true; }
   SumOrder sum_order() const override { return order_; }
 
-  Ticket all_reduce_sum(void* data, std::int64_t elements, ScalarType type, void* staging) override;
-  Ticket reduce_scatter_sum(void* data, std::int64_t elements, ScalarType type,
+  Ticket all_reduce_sum(void* data, std::int64_t elements, SumType type, void* staging) override;
+  Ticket reduce_scatter_sum(void* data, std::int64_t elements, SumType type,
                             void* staging) override;
   Ticket all_gather(void* data, std::int64_t elements, std::int64_t element_bytes) override;
   Ticket broadcast(void* data, std::int64_t bytes, int root) override;
@@ -97,7 +97,12 @@ class NcclTransport final : public Transport {
   std::string who(int member) const;
   void check_peer(int peer, int tag) const;
   Ticket put(NcclLane& lane, const std::string& what, const std::function<void()>& calls);
-  void reduce_pieces(std::byte* data, std::int64_t elements, ScalarType type, std::byte* staging);
+  struct Sum;
+  void launch_sum(void* result, const DeviceTerms& terms, std::int64_t elements, SumType type);
+  void convert(void* result, const void* term, std::int64_t elements, ScalarType to);
+  void narrow_contributions(const Sum& sum);
+  void reduce_pieces(const Sum& sum);
+  void gather_narrow(const Sum& sum);
   void gather_pieces(std::byte* data, std::int64_t elements, std::int64_t element_bytes);
   device::CudaEvent event_of(Ticket ticket) const;
 

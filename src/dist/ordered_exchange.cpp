@@ -18,7 +18,10 @@ constexpr std::int64_t most_chunks = 64;
 
 }  // namespace
 
-OrderedExchange::OrderedExchange(const ExchangeOrder& order) : order_(order) {
+OrderedExchange::OrderedExchange(const ExchangeOrder& order)
+    : order_(order),
+      narrows_(order.reduce && order.type.narrows()),
+      wire_bytes_(narrows_ ? scalar_bytes(order.type.wire) : order.element_bytes) {
   piece_ = piece_elements(order_.elements, order_.members);
   const std::int64_t at_least = (piece_ + most_chunks - 1) / most_chunks;
   chunk_ = std::max({std::int64_t{1}, chunk_bytes / order_.element_bytes, at_least});
@@ -38,13 +41,26 @@ OrderedExchange::Range OrderedExchange::chunk_of(int member, std::int64_t chunk)
   return {begin, std::min(chunk_, end - begin)};
 }
 
+int OrderedExchange::slot_of(int member) const {
+  return member < order_.member ? member : member - 1;
+}
+
+std::byte* OrderedExchange::kept(int member, std::int64_t chunk) const {
+  return order_.data + chunk_of(member, chunk).begin * order_.element_bytes;
+}
+
 std::byte* OrderedExchange::staged(int member, std::int64_t chunk) const {
-  const int slot = member < order_.member ? member : member - 1;
-  return order_.staging + (slot * piece_ + chunk * chunk_) * order_.element_bytes;
+  return order_.staging + (slot_of(member) * piece_ + chunk * chunk_) * wire_bytes_;
+}
+
+std::byte* OrderedExchange::travelling(int member, std::int64_t chunk) const {
+  if (!narrows_) return kept(member, chunk);
+  const std::int64_t slot = order_.members - 1 + slot_of(member);
+  return order_.staging + (slot * piece_ + chunk * chunk_) * wire_bytes_;
 }
 
 void OrderedExchange::post(Part part, void* buffer, std::int64_t count, bool send, int tag) {
-  const int bytes = static_cast<int>(count * order_.element_bytes);
+  const int bytes = static_cast<int>(count * wire_bytes_);
   MPI_Request request = MPI_REQUEST_NULL;
   const int code =
       send ? MPI_Isend(buffer, bytes, MPI_BYTE, part.peer, tag, order_.communicator, &request)
@@ -75,9 +91,10 @@ void OrderedExchange::start() {
       post({Kind::ReduceReceive, peer, chunk}, staged(peer, chunk), range.count, false, order_.tag);
     }
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-      const Range range = chunk_of(peer, chunk);
-      post({Kind::ReduceSend, peer, chunk}, order_.data + range.begin * order_.element_bytes,
-           range.count, true, order_.tag);
+      const std::int64_t count = chunk_of(peer, chunk).count;
+      std::byte* const leaving = travelling(peer, chunk);
+      if (narrows_) narrow(leaving, kept(peer, chunk), count);
+      post({Kind::ReduceSend, peer, chunk}, leaving, count, true, order_.tag);
     }
   }
   if (order_.gather && !order_.reduce) {
@@ -93,19 +110,26 @@ void OrderedExchange::post_gather_receives(int peer) {
   Peer& state = peers_[static_cast<std::size_t>(peer)];
   const auto chunks = static_cast<std::int64_t>(state.sent.size());
   while (state.next_gather < chunks && state.sent[static_cast<std::size_t>(state.next_gather)]) {
-    const Range range = chunk_of(peer, state.next_gather);
-    post({Kind::Gather, peer, state.next_gather}, order_.data + range.begin * order_.element_bytes,
-         range.count, false, order_.tag + 1);
+    post({Kind::GatherReceive, peer, state.next_gather}, travelling(peer, state.next_gather),
+         chunk_of(peer, state.next_gather).count, false, order_.tag + 1);
     ++state.next_gather;
   }
 }
 
 void OrderedExchange::post_gather_sends(std::int64_t chunk) {
-  const Range range = chunk_of(order_.member, chunk);
+  const std::int64_t count = chunk_of(order_.member, chunk).count;
+  std::byte* leaving = kept(order_.member, chunk);
+  if (narrows_) {
+    // What the first of the others contributed is in the sum, and its place is free. All members
+    // are to have the same bits.
+    const int first = order_.member == 0 ? 1 : 0;
+    narrow(staged(first, chunk), leaving, count);
+    widen(leaving, staged(first, chunk), count);
+    leaving = staged(first, chunk);
+  }
   for (int step = 1; step < order_.members; ++step) {
     const int peer = (order_.member + step) % order_.members;
-    post({Kind::Gather, peer, chunk}, order_.data + range.begin * order_.element_bytes, range.count,
-         true, order_.tag + 1);
+    post({Kind::GatherSend, peer, chunk}, leaving, count, true, order_.tag + 1);
   }
 }
 
@@ -115,13 +139,12 @@ void OrderedExchange::add_arrived() {
   std::vector<const void*> terms(static_cast<std::size_t>(order_.members));
   while (next_sum_ < own_chunks && missing_[static_cast<std::size_t>(next_sum_)] == 0) {
     if (order_.reduce) {
-      const Range range = chunk_of(order_.member, next_sum_);
-      std::byte* own = order_.data + range.begin * order_.element_bytes;
+      std::byte* const own = kept(order_.member, next_sum_);
       for (int member = 0; member < order_.members; ++member) {
         terms[static_cast<std::size_t>(member)] =
             member == order_.member ? own : staged(member, next_sum_);
       }
-      sum_in_order(own, terms, range.count, order_.type);
+      sum_in_order(own, terms, chunk_of(order_.member, next_sum_).count, order_.type);
     }
     if (order_.gather) post_gather_sends(next_sum_);
     ++next_sum_;
@@ -134,6 +157,10 @@ void OrderedExchange::completed(const Part& part) {
   if (part.kind == Kind::ReduceSend) {
     peers_[static_cast<std::size_t>(part.peer)].sent[static_cast<std::size_t>(part.chunk)] = true;
     post_gather_receives(part.peer);
+  }
+  if (part.kind == Kind::GatherReceive && narrows_) {
+    widen(kept(part.peer, part.chunk), travelling(part.peer, part.chunk),
+          chunk_of(part.peer, part.chunk).count);
   }
 }
 

@@ -21,8 +21,11 @@ struct ExchangeOrder {
   std::byte* data = nullptr;
   std::int64_t elements = 0;
   std::int64_t element_bytes = 0;
-  ScalarType type = ScalarType::Float32;  // of a sum
-  std::byte* staging = nullptr;           // of a sum
+  SumType type = ScalarType::Float32;  // of a sum
+  // Of a sum: a slot of a piece for what each other member contributes to the own one. Where what
+  // travels is narrower than what is kept, behind them one for what each is sent of its piece, and
+  // is gathered of it.
+  std::byte* staging = nullptr;
 };
 
 // Every member sends to every other directly. Pieces travel in chunks, so that a chunk is added
@@ -35,7 +38,7 @@ class OrderedExchange final : public Operation {
   Progress advance() override;
 
  private:
-  enum class Kind { ReduceSend, ReduceReceive, Gather };
+  enum class Kind { ReduceSend, ReduceReceive, GatherSend, GatherReceive };
   struct Part {
     Kind kind;
     int peer;
@@ -52,7 +55,11 @@ class OrderedExchange final : public Operation {
 
   std::int64_t chunks_of(int member) const;
   Range chunk_of(int member, std::int64_t chunk) const;  // in elements of `data`
+  int slot_of(int member) const;
+  std::byte* kept(int member, std::int64_t chunk) const;
   std::byte* staged(int member, std::int64_t chunk) const;
+  // Where the chunk of another member's piece leaves from, and comes back to.
+  std::byte* travelling(int member, std::int64_t chunk) const;
   void post(Part part, void* buffer, std::int64_t count, bool send, int tag);
   void post_gather_receives(int peer);
   void post_gather_sends(std::int64_t chunk);
@@ -60,6 +67,8 @@ class OrderedExchange final : public Operation {
   void add_arrived();
 
   ExchangeOrder order_;
+  bool narrows_ = false;
+  std::int64_t wire_bytes_ = 0;  // of an element
   std::int64_t piece_ = 0;
   std::int64_t chunk_ = 1;  // elements
   std::vector<MPI_Request> requests_;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "base/error.hpp"
+#include "dist/bfloat16.hpp"
 
 namespace garonne::dist {
 namespace {
@@ -50,16 +52,76 @@ void sum_typed(Scalar* result, std::span<const void* const> terms, std::int64_t 
   }
 }
 
+// Calls `work(begin, count)` for blocks: of the known length, which is then part of the type of
+// `count`, and of what is left.
+template <typename Work>
+void for_blocks(std::int64_t elements, Work work) {
+  std::int64_t begin = 0;
+  for (; begin + block_elements <= elements; begin += block_elements)
+    work(begin, std::integral_constant<std::int64_t, block_elements>());
+  if (begin < elements) work(begin, elements - begin);
+}
+
+template <typename Count>
+void widen_block(float* __restrict to, const BFloat16* __restrict from, Count count) {
+  for (std::int64_t index = 0; index < count; ++index) to[index] = widened(from[index]);
+}
+template <typename Count>
+void narrow_block(BFloat16* __restrict to, const float* __restrict from, Count count) {
+  for (std::int64_t index = 0; index < count; ++index) to[index] = narrowed(from[index]);
+}
+
+// Of terms in BFloat16, but for the result's own where that is kept in Float32.
+void sum_narrow(void* result, std::span<const void* const> terms, std::int64_t elements,
+                ScalarType kept) {
+  std::array<float, block_elements> sum{};
+  std::array<float, block_elements> wide{};
+  std::array<BFloat16, block_elements> rounded{};
+  for_blocks(elements, [&](std::int64_t begin, auto count) {
+    for (std::size_t index = 0; index < terms.size(); ++index) {
+      float* const values = index == 0 ? sum.data() : wide.data();
+      if (terms[index] == result && kept == ScalarType::Float32) {
+        narrow_block(rounded.data(), static_cast<const float*>(terms[index]) + begin, count);
+        widen_block(values, rounded.data(), count);
+      } else {
+        widen_block(values, static_cast<const BFloat16*>(terms[index]) + begin, count);
+      }
+      if (index > 0) add_block(sum.data(), wide.data());
+    }
+    if (kept == ScalarType::Float32) {
+      std::copy_n(sum.data(), std::int64_t{count}, static_cast<float*>(result) + begin);
+    } else {
+      narrow_block(static_cast<BFloat16*>(result) + begin, sum.data(), count);
+    }
+  });
+}
+
 }  // namespace
 
 void sum_in_order(void* result, std::span<const void* const> terms, std::int64_t elements,
-                  ScalarType type) {
+                  SumType type) {
   expect(!terms.empty(), "a sum has at least one term");
-  if (type == ScalarType::Float32) {
+  if (type.wire == ScalarType::BFloat16) {
+    sum_narrow(result, terms, elements, type.kept);
+  } else if (type.kept == ScalarType::Float32) {
     sum_typed(static_cast<float*>(result), terms, elements);
   } else {
     sum_typed(static_cast<double*>(result), terms, elements);
   }
+}
+
+void narrow(void* bfloat16, const void* float32, std::int64_t elements) {
+  for_blocks(elements, [&](std::int64_t begin, auto count) {
+    narrow_block(static_cast<BFloat16*>(bfloat16) + begin,
+                 static_cast<const float*>(float32) + begin, count);
+  });
+}
+
+void widen(void* float32, const void* bfloat16, std::int64_t elements) {
+  for_blocks(elements, [&](std::int64_t begin, auto count) {
+    widen_block(static_cast<float*>(float32) + begin,
+                static_cast<const BFloat16*>(bfloat16) + begin, count);
+  });
 }
 
 }  // namespace garonne::dist

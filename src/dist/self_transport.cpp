@@ -14,8 +14,8 @@ class SelfTransport final : public Transport {
   }
 
   std::string_view name() const override { return "self"; }
-  Ticket all_reduce_sum(void*, std::int64_t, ScalarType, void*) override { return {}; }
-  Ticket reduce_scatter_sum(void*, std::int64_t, ScalarType, void*) override { return {}; }
+  Ticket all_reduce_sum(void*, std::int64_t, SumType, void*) override { return {}; }
+  Ticket reduce_scatter_sum(void*, std::int64_t, SumType, void*) override { return {}; }
   Ticket all_gather(void*, std::int64_t, std::int64_t) override { return {}; }
   Ticket broadcast(void*, std::int64_t, int root) override {
     expect(root == 0, "the root of a broadcast is no member");

@@ -72,18 +72,19 @@ class StagedTransport final : public Transport {
   bool on_device() const override { return true; }
   SumOrder sum_order() const override { return host_->sum_order(); }
 
-  Ticket all_reduce_sum(void* data, std::int64_t elements, ScalarType type, void*) override {
-    const Range all = {static_cast<std::byte*>(data), 0, elements * scalar_bytes(type)};
+  // What is copied to the host is as it is kept; the host's transport makes what travels of it.
+  Ticket all_reduce_sum(void* data, std::int64_t elements, SumType type, void*) override {
+    const Range all = {static_cast<std::byte*>(data), 0, elements * scalar_bytes(type.kept)};
     return reduce("all-reduce", elements, type, all, all,
                   [=, this](std::byte* block, std::byte* staging) {
                     return host_->all_reduce_sum(block, elements, type, staging);
                   });
   }
 
-  Ticket reduce_scatter_sum(void* data, std::int64_t elements, ScalarType type, void*) override {
-    const Range all = {static_cast<std::byte*>(data), 0, elements * scalar_bytes(type)};
+  Ticket reduce_scatter_sum(void* data, std::int64_t elements, SumType type, void*) override {
+    const Range all = {static_cast<std::byte*>(data), 0, elements * scalar_bytes(type.kept)};
     return reduce("reduce-scatter", elements, type, all,
-                  piece(data, elements, scalar_bytes(type), member()),
+                  piece(data, elements, scalar_bytes(type.kept), member()),
                   [=, this](std::byte* block, std::byte* staging) {
                     return host_->reduce_scatter_sum(block, elements, type, staging);
                   });
@@ -178,10 +179,11 @@ class StagedTransport final : public Transport {
   }
 
   template <typename Start>
-  Ticket reduce(const std::string& what, std::int64_t elements, ScalarType type, const Range& all,
+  Ticket reduce(const std::string& what, std::int64_t elements, SumType type, const Range& all,
                 const Range& result, Start start) {
     const std::int64_t data_bytes = round_up(all.bytes, cpu_allocation_granularity);
-    const std::int64_t staging = all_reduce_staging_bytes(elements, scalar_bytes(type), size());
+    const std::int64_t staging =
+        all_reduce_staging_bytes(elements, scalar_bytes(type.kept), size());
     return submit(Lane::Collective, what, data_bytes + staging, {all}, {result},
                   [=](std::byte* block) {
                     return start(block, block == nullptr ? nullptr : block + data_bytes);

@@ -13,7 +13,8 @@ namespace garonne::dist {
 
 // A function of who is on which node, and of nothing else: neither of sizes nor of timing.
 // One node: ((g0 + g1) + g2) + ... over its members. Several: that within each node, then
-// ((n0 + n1) + n2) + ... over what the nodes came to.
+// ((n0 + n1) + n2) + ... over what the nodes came to. Where sums travel in BFloat16 that is
+// rounded, too, and so is on a device what the first 64 members came to where there are more.
 struct SumOrder {
   // Indices into the group; every member once. Ascending within a node, and nodes by their first
   // member.

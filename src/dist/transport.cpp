@@ -56,6 +56,11 @@ Transport::Transport(std::vector<int> members, int rank) : members_(std::move(me
   member_ = static_cast<int>(place - members_.begin());
 }
 
+void Transport::expect_sum_type(SumType type) {
+  expect(!type.narrows() || (type.kept == ScalarType::Float32 && type.wire == ScalarType::BFloat16),
+         "a sum travels as it is kept, or in bfloat16 where that is float32");
+}
+
 SumOrder Transport::sum_order() const {
   return flat_order(size());
 }

@@ -20,11 +20,25 @@ namespace garonne::dist {
 
 struct SumOrder;
 
-enum class ScalarType { Float32, Float64 };
+enum class ScalarType { Float32, Float64, BFloat16 };
 
 constexpr std::int64_t scalar_bytes(ScalarType type) {
-  return type == ScalarType::Float32 ? 4 : 8;
+  return type == ScalarType::BFloat16 ? 2 : type == ScalarType::Float32 ? 4 : 8;
 }
+
+// In what the numbers of a sum are kept in memory, and in what they travel: the same, or BFloat16
+// of what is kept in Float32. Where the wire is BFloat16 each member's number is rounded to it
+// once, its own, too, and they are added in Float32.
+struct SumType {
+  // NOLINTNEXTLINE(google-explicit-constructor): most sums travel as they are kept
+  constexpr SumType(ScalarType type) : kept(type), wire(type) {}
+  constexpr SumType(ScalarType in_memory, ScalarType travels) : kept(in_memory), wire(travels) {}
+
+  ScalarType kept;
+  ScalarType wire;
+
+  bool narrows() const { return kept != wire; }
+};
 
 // One rank's end of one group. Every operation returns at once; its buffers belong to the transport
 // until wait() has returned. What is collective is submitted by all members, with equal arguments
@@ -56,15 +70,16 @@ class Transport {
 
   // In place: data[elements] becomes the sum over the members in the order of sum_order(), for most
   // transports ((g0 + g1) + g2) + ..., so its bits are equal on all members and independent of
-  // sizes and timing. `staging` holds
-  // all_reduce_staging_bytes(elements, scalar_bytes(type), size()) bytes, and may be null for zero.
-  // Collective over the group.
-  virtual Ticket all_reduce_sum(void* data, std::int64_t elements, ScalarType type,
-                                void* staging) = 0;
+  // sizes and timing. The sum is gathered in the type of the wire: it is rounded to BFloat16 once
+  // where that is it. `staging` holds
+  // all_reduce_staging_bytes(elements, scalar_bytes(type.kept), size()) bytes, and may be null for
+  // zero. InternalError for a type that is none of a sum. Collective over the group.
+  virtual Ticket all_reduce_sum(void* data, std::int64_t elements, SumType type, void* staging) = 0;
 
-  // In place: this member's own piece of data[elements] becomes the sum over the members, as above;
-  // the other pieces keep what they hold. `staging` as above. Collective over the group.
-  virtual Ticket reduce_scatter_sum(void* data, std::int64_t elements, ScalarType type,
+  // In place: this member's own piece of data[elements] becomes the sum over the members, as above,
+  // rounded to the type that it is kept in only; the other pieces keep what they hold. `staging` as
+  // above. Collective over the group.
+  virtual Ticket reduce_scatter_sum(void* data, std::int64_t elements, SumType type,
                                     void* staging) = 0;
 
   // In place: of data[elements], each of element_bytes, every member brings its own piece and gets
@@ -105,6 +120,7 @@ class Transport {
  protected:
   // Throws InternalError unless `rank` is one of the distinct members.
   Transport(std::vector<int> members, int rank);
+  static void expect_sum_type(SumType type);
 
  private:
   std::vector<int> members_;

@@ -1,7 +1,10 @@
 // What the executor does over ranks.
 #include <ATen/Functions.h>
 
+#include <optional>
+
 #include "base/error.hpp"
+#include "base/number_type.hpp"
 #include "exec/executor.hpp"
 #include "exec/executor_running.hpp"
 #include "nn/element_type.hpp"
@@ -10,7 +13,14 @@ namespace garonne::exec {
 namespace {
 
 // Ranks sum no other numbers.
-dist::ScalarType summed_type(const at::Tensor& data) {
+dist::SumType sum_type(const plan::Instruction& instruction, const at::Tensor& data) {
+  const std::optional<NumberType> wire = instruction.channel->wire;
+  if (wire) {
+    expect(*wire == NumberType::BFloat16, "a sum travels in bfloat16, or as it is kept");
+    if (data.scalar_type() == at::kBFloat16) return dist::ScalarType::BFloat16;
+    expect(data.scalar_type() == at::kFloat, "a sum in bfloat16 of what is not kept in float32");
+    return {dist::ScalarType::Float32, dist::ScalarType::BFloat16};
+  }
   if (data.scalar_type() == at::kDouble) return dist::ScalarType::Float64;
   expect(data.scalar_type() == at::kFloat, "a sum over ranks of what is neither float nor double");
   return dist::ScalarType::Float32;
@@ -100,11 +110,11 @@ void Executor::all_reduce(const plan::Instruction& instruction, std::size_t numb
   const int staging = instruction.arguments.staging;
   at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, options(at::kByte));
   make(instruction, staging, scratch, running);
-  const dist::ScalarType type = summed_type(data);
+  const dist::SumType type = sum_type(instruction, data);
   dist::Transport& transport = transport_of(instruction);
   // The buffer may end in padding, for which there is no staging.
-  const std::int64_t elements =
-      instruction.channel->bytes / static_cast<std::int64_t>(data.element_size());
+  const std::int64_t elements = instruction.channel->bytes / dist::scalar_bytes(type.wire);
+  expect_of(instruction, elements <= data.numel(), "sums more than there is");
   hand_to_transport(number, running, transport,
                     [&transport, elements, type, address = data.data_ptr(),
                      room = scratch.numel() > 0 ? scratch.data_ptr() : nullptr] {
@@ -118,7 +128,7 @@ void Executor::reduce_scatter(const plan::Instruction& instruction, std::size_t 
   const int staging = instruction.arguments.staging;
   at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, options(at::kByte));
   make(instruction, staging, scratch, running);
-  const dist::ScalarType type = summed_type(data);
+  const dist::SumType type = sum_type(instruction, data);
   dist::Transport& transport = transport_of(instruction);
   hand_to_transport(number, running, transport,
                     [&transport, type, address = data.data_ptr(), elements = data.numel(),

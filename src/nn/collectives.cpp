@@ -4,43 +4,51 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
+#include "base/number_type.hpp"
 #include "nn/divided_node.hpp"
 #include "nn/node_operations.hpp"
 
 namespace garonne::nn {
 namespace {
 
-// Sums travel in the type that gradients are summed in: bfloat16 as float32.
-std::int64_t sum_bytes(Precision precision) {
-  return precision == Precision::Float64 ? 8 : 4;
-}
-
-bool is_wide(Precision precision) {
-  return precision == Precision::BFloat16;
-}
-
-// A copy in the type that sums travel in.
-at::Tensor copy_to_sum(const at::Tensor& x) {
-  if (x.scalar_type() == at::kBFloat16) return x.to(at::kFloat);
-  at::Tensor copy = at::empty_like(x);
-  copy.copy_(x);
-  return copy;
-}
-
-at::ScalarType result_type(const Context& context, const at::Tensor& sum) {
-  return is_wide(context.precision) ? at::kBFloat16 : sum.scalar_type();
-}
-
 class CollectiveNode : public DividedNode {
  public:
-  CollectiveNode(std::int64_t elements, int ranks) : elements_(elements), ranks_(ranks) {
+  CollectiveNode(std::int64_t elements, int ranks, SumWire wire)
+      : elements_(elements), ranks_(ranks), wire_(wire) {
     expect(elements % ranks == 0, "a value is cut into equal pieces");
   }
 
  protected:
+  bool is_narrow(Precision precision) const {
+    return precision == Precision::BFloat16 && wire_ == SumWire::Compute;
+  }
+  // Sums are made in a wider copy.
+  bool is_wide(Precision precision) const {
+    return precision == Precision::BFloat16 && wire_ == SumWire::Gradient;
+  }
+  std::int64_t sum_bytes(Precision precision) const {
+    return is_narrow(precision) ? compute_bytes(precision) : state_bytes(precision);
+  }
+  std::optional<NumberType> wire_of(Precision precision) const {
+    if (!is_narrow(precision)) return std::nullopt;
+    return compute_type(precision);
+  }
+
+  // A copy in the type that sums travel in.
+  at::Tensor copy_to_sum(const Context& context, const at::Tensor& x) const {
+    if (is_wide(context.precision)) return x.to(at::kFloat);
+    at::Tensor copy = at::empty_like(x);
+    copy.copy_(x);
+    return copy;
+  }
+  at::ScalarType result_type(const Context& context, const at::Tensor& sum) const {
+    return is_wide(context.precision) ? at::kBFloat16 : sum.scalar_type();
+  }
+
   plan::NodeSpec make_spec(const std::string& kind) const {
     plan::NodeSpec spec;
     spec.kind = kind;
@@ -63,29 +71,31 @@ class CollectiveNode : public DividedNode {
     const std::int64_t bytes = sum_bytes(declaration.precision);
     return {"all-reduce", elements_ * bytes,
             is_wide(declaration.precision) ? declaration.allocation(elements_ * bytes) : 0,
-            declaration.allocation(all_reduce_staging_bytes(elements_, bytes, ranks_))};
+            declaration.allocation(all_reduce_staging_bytes(elements_, bytes, ranks_)),
+            wire_of(declaration.precision)};
   }
   // A sum in a copy, of which each keeps its piece.
   plan::NodeCollective sum_of_pieces(const Declaration& declaration) const {
     const std::int64_t bytes = sum_bytes(declaration.precision);
     return {"reduce-scatter", elements_ * bytes, declaration.allocation(elements_ * bytes),
-            declaration.allocation(all_reduce_staging_bytes(elements_, bytes, ranks_))};
+            declaration.allocation(all_reduce_staging_bytes(elements_, bytes, ranks_)),
+            wire_of(declaration.precision)};
   }
   plan::NodeCollective gather_of(std::int64_t element_bytes) const {
     return {"all-gather", elements_ * element_bytes, 0, 0};
   }
 
   // A copy, and of a wider one the way back.
-  static int sum_kernels(const Declaration& declaration) {
+  int sum_kernels(const Declaration& declaration) const {
     return is_wide(declaration.precision) ? 2 : 1;
   }
 
-  static at::Tensor begin_sum_of_all(const DividedPass& pass) {
-    const bool in_place = pass.over.defined() && pass.given.scalar_type() != at::kBFloat16;
-    return in_place ? pass.over : copy_to_sum(pass.given);
+  at::Tensor begin_sum_of_all(const Context& context, const DividedPass& pass) const {
+    const bool in_place = pass.over.defined() && !is_wide(context.precision);
+    return in_place ? pass.over : copy_to_sum(context, pass.given);
   }
-  static at::Tensor finish_sum_of_all(const Context& context, const DividedPass& pass,
-                                      const at::Tensor& sum) {
+  at::Tensor finish_sum_of_all(const Context& context, const DividedPass& pass,
+                               const at::Tensor& sum) const {
     if (!is_wide(context.precision)) return sum;
     at::Tensor result = pass.over.defined()
                             ? pass.over
@@ -115,6 +125,7 @@ class CollectiveNode : public DividedNode {
 
   std::int64_t elements_;
   int ranks_;
+  SumWire wire_;
 };
 
 class CopyToTensor : public CollectiveNode {
@@ -135,8 +146,8 @@ class CopyToTensor : public CollectiveNode {
     out.copy_(inputs[0]);
     return out;
   }
-  at::Tensor begin(const Context&, const DividedPass& pass) const override {
-    return begin_sum_of_all(pass);
+  at::Tensor begin(const Context& context, const DividedPass& pass) const override {
+    return begin_sum_of_all(context, pass);
   }
   at::Tensor finish(const Context& context, const DividedPass& pass,
                     const at::Tensor& exchanged) const override {
@@ -156,8 +167,8 @@ class ReduceFromTensor : public CollectiveNode {
     set_kernels(spec, sum_kernels(declaration), 0);
     return spec;
   }
-  at::Tensor begin(const Context&, const DividedPass& pass) const override {
-    return begin_sum_of_all(pass);
+  at::Tensor begin(const Context& context, const DividedPass& pass) const override {
+    return begin_sum_of_all(context, pass);
   }
   at::Tensor finish(const Context& context, const DividedPass& pass,
                     const at::Tensor& exchanged) const override {
@@ -171,8 +182,8 @@ class ReduceFromTensor : public CollectiveNode {
 // A gather one way and the piece of a sum the other.
 class GatherAndScatter : public CollectiveNode {
  public:
-  GatherAndScatter(std::int64_t elements, int ranks, Direction gathers)
-      : CollectiveNode(elements, ranks), gathers_(gathers) {}
+  GatherAndScatter(std::int64_t elements, int ranks, SumWire wire, Direction gathers)
+      : CollectiveNode(elements, ranks, wire), gathers_(gathers) {}
 
   plan::NodeSpec declare(const Declaration& declaration) const override {
     const bool forward = gathers_ == Direction::Forward;
@@ -192,7 +203,8 @@ class GatherAndScatter : public CollectiveNode {
     return spec;
   }
   at::Tensor begin(const Context& context, const DividedPass& pass) const override {
-    return pass.direction == gathers_ ? begin_gather(context, pass.given) : copy_to_sum(pass.given);
+    return pass.direction == gathers_ ? begin_gather(context, pass.given)
+                                      : copy_to_sum(context, pass.given);
   }
   at::Tensor finish(const Context& context, const DividedPass& pass,
                     const at::Tensor& exchanged) const override {
@@ -206,7 +218,8 @@ class GatherAndScatter : public CollectiveNode {
 
 class GatherStatistics : public CollectiveNode {
  public:
-  using CollectiveNode::CollectiveNode;
+  GatherStatistics(std::int64_t elements, int ranks)
+      : CollectiveNode(elements, ranks, SumWire::Gradient) {}
 
   plan::NodeSpec declare(const Declaration&) const override {
     plan::NodeSpec spec = make_spec("gather_statistics");
@@ -228,17 +241,17 @@ class GatherStatistics : public CollectiveNode {
 
 }  // namespace
 
-std::unique_ptr<Node> make_copy_to_tensor(std::int64_t elements, int ranks) {
-  return std::make_unique<CopyToTensor>(elements, ranks);
+std::unique_ptr<Node> make_copy_to_tensor(std::int64_t elements, int ranks, SumWire wire) {
+  return std::make_unique<CopyToTensor>(elements, ranks, wire);
 }
-std::unique_ptr<Node> make_reduce_from_tensor(std::int64_t elements, int ranks) {
-  return std::make_unique<ReduceFromTensor>(elements, ranks);
+std::unique_ptr<Node> make_reduce_from_tensor(std::int64_t elements, int ranks, SumWire wire) {
+  return std::make_unique<ReduceFromTensor>(elements, ranks, wire);
 }
-std::unique_ptr<Node> make_gather_to_tensor(std::int64_t elements, int ranks) {
-  return std::make_unique<GatherAndScatter>(elements, ranks, Direction::Forward);
+std::unique_ptr<Node> make_gather_to_tensor(std::int64_t elements, int ranks, SumWire wire) {
+  return std::make_unique<GatherAndScatter>(elements, ranks, wire, Direction::Forward);
 }
-std::unique_ptr<Node> make_scatter_from_tensor(std::int64_t elements, int ranks) {
-  return std::make_unique<GatherAndScatter>(elements, ranks, Direction::Backward);
+std::unique_ptr<Node> make_scatter_from_tensor(std::int64_t elements, int ranks, SumWire wire) {
+  return std::make_unique<GatherAndScatter>(elements, ranks, wire, Direction::Backward);
 }
 std::unique_ptr<Node> make_gather_statistics(std::int64_t elements, int ranks) {
   return std::make_unique<GatherStatistics>(elements, ranks);

@@ -61,6 +61,31 @@ class DeviceTransportTest : public testing::TestWithParam<BenchKind> {
     EXPECT_TRUE(equal_bits(bench_->read<Scalar>(data, elements), expected)) << elements;
   }
 
+  // Sums of what lies in bfloat16, and of float32 that travels in it.
+  void check_narrow_sums(Transport& transport, const std::vector<int>& members,
+                         std::int64_t elements) {
+    SCOPED_TRACE(elements);
+    const auto expected = narrow_reference(members, transport.sum_order(), elements, 4);
+    std::byte* const narrow =
+        buffer(as_bfloat16(narrow_contribution(session_.rank(), elements, 4)));
+    transport.wait(transport.all_reduce_sum(narrow, elements, ScalarType::BFloat16,
+                                            staging(elements, 2, transport.size())));
+    EXPECT_TRUE(equal_bits(as_float(bench_->read<BFloat16>(narrow, elements)), rounded(expected)));
+    const auto before = contribution<float>(session_.rank(), elements, 4);
+    std::byte* const room = staging(elements, 4, transport.size());
+    std::byte* const data = buffer(before);
+    transport.wait(transport.all_reduce_sum(data, elements, narrow_sum, room));
+    EXPECT_TRUE(equal_bits(bench_->read<float>(data, elements), rounded(expected)));
+    bench_->write(data, before);
+    transport.wait(transport.reduce_scatter_sum(data, elements, narrow_sum, room));
+    auto scattered = before;
+    for (auto index = piece_begin(elements, transport.size(), transport.member());
+         index < piece_end(elements, transport.size(), transport.member()); ++index) {
+      scattered[static_cast<std::size_t>(index)] = expected[static_cast<std::size_t>(index)];
+    }
+    EXPECT_TRUE(equal_bits(bench_->read<float>(data, elements), scattered));
+  }
+
   Session session_;
   std::unique_ptr<DeviceBench> bench_;
   std::optional<CommunicationThread> thread_;
@@ -75,6 +100,11 @@ TEST_P(DeviceTransportTest, AllReduceIsTheSumInRankOrder) {
     check_all_reduce(*transport, reference<float>(members_, elements));
     check_all_reduce(*transport, reference<double>(members_, elements));
   }
+}
+
+TEST_P(DeviceTransportTest, SumsTravelInBFloat16) {
+  const auto transport = make(members_);
+  for (const std::int64_t elements : sizes) check_narrow_sums(*transport, members_, elements);
 }
 
 TEST_P(DeviceTransportTest, GroupsSumInTheirOwnOrderAndDoNotMeet) {
@@ -334,6 +364,7 @@ TEST_P(TwoLevelTest, SumsWithinNodesThenOverThem) {
     EXPECT_EQ(order.two_levels(), nodes != uneven);
     for (const std::int64_t elements : {1, 7, 1000, 4099}) {
       check_all_reduce(*transport, reference<float>(members_, order, elements));
+      check_narrow_sums(*transport, members_, elements);
       // The other pieces keep what they hold.
       const auto before = contribution<double>(session_.rank(), elements, 3);
       std::byte* const data = buffer(before);

@@ -488,7 +488,7 @@ std::string FakeNccl::error_text(NcclStatus status, NcclCommunicator) {
 }
 
 DeviceSum FakeNccl::sum() {
-  return [this](void* result, const DeviceTerms& terms, std::int64_t elements, ScalarType type,
+  return [this](void* result, const DeviceTerms& terms, std::int64_t elements, SumType type,
                 device::CudaStream stream) {
     if (elements == 0) return device::CudaStatus::Success;
     cuda_.launch(stream, [=, &cuda = cuda_] {
@@ -502,13 +502,8 @@ DeviceSum FakeNccl::sum() {
       }
       if (!there) return;
       constexpr std::int64_t workers = 7;
-      for (std::int64_t worker = 0; worker < workers; ++worker) {
-        if (type == ScalarType::Float32) {
-          add_device_terms(static_cast<float*>(to), sides, elements, worker, workers);
-        } else {
-          add_device_terms(static_cast<double*>(to), sides, elements, worker, workers);
-        }
-      }
+      for (std::int64_t worker = 0; worker < workers; ++worker)
+        add_terms(to, sides, elements, type, worker, workers);
     });
     return device::CudaStatus::Success;
   };

@@ -27,8 +27,9 @@ class NcclLoopTest : public testing::Test {
     pinned_ = &device_->reserve(Tier::Host, 64 << 20);
   }
 
-  std::byte* upload(const std::vector<float>& values) {
-    const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(float));
+  template <typename Value>
+  std::byte* upload(const std::vector<Value>& values) {
+    const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(Value));
     const device::Span staged = pinned_->allocate(bytes, "values");
     const device::Span there = memory_->allocate(bytes, "values");
     std::memcpy(staged.data, values.data(), static_cast<std::size_t>(bytes));
@@ -141,6 +142,24 @@ TEST_F(NcclLoopTest, OneRankSendsToItselfInAGraph) {
   device_->drop(graph);  // before its communicator
   lane.finish();
   calls.cuda(runtime_->destroy_event(ready), "cudaEventDestroy", "loop");
+}
+
+TEST_F(NcclLoopTest, TheKernelRoundsWhatTravelsInBFloat16) {
+  constexpr std::int64_t elements = 1001;
+  DeviceTerms terms;
+  std::vector<int> members;
+  for (int term = 0; term < 5; ++term) {
+    members.push_back(term);
+    if (term == 2) terms.wide = term;
+    terms.terms[terms.count++] = term == 2
+                                     ? upload(contribution<float>(term, elements))
+                                     : upload(as_bfloat16(narrow_contribution(term, elements)));
+  }
+  auto* const result = static_cast<std::byte*>(const_cast<void*>(terms.terms[2]));
+  ASSERT_EQ(device_sum_in_order(result, terms, elements, narrow_sum, compute()),
+            device::CudaStatus::Success);
+  device_->launched(Lane::Compute, "sum");
+  EXPECT_TRUE(equal_bits(download(result, elements), narrow_reference(members, elements)));
 }
 
 TEST_F(NcclLoopTest, TheKernelAddsInTheOrderOfTheTerms) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/collective_bytes.hpp"
+#include "dist/bfloat16.hpp"
 #include "dist/sum_order.hpp"
 
 namespace garonne::dist {
@@ -66,6 +67,56 @@ bool equal_bits(const std::vector<Scalar>& left, const std::vector<Scalar>& righ
          (left.empty() ||
           std::memcmp(left.data(), right.data(), left.size() * sizeof(Scalar)) == 0);
 }
+
+// The sum as it travels in bfloat16, by another way of rounding than the one that is tested: what
+// is left of a power of two below the value, to the nearest integer, ties to even.
+inline float to_nearest_bfloat16(float value) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  int exponent = 0;
+  const double fraction = std::frexp(static_cast<double>(value), &exponent);
+  return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(fraction, 8)), exponent - 8));
+}
+inline std::vector<float> rounded(std::vector<float> values) {
+  for (float& value : values) value = to_nearest_bfloat16(value);
+  return values;
+}
+inline std::vector<float> narrow_contribution(int rank, std::int64_t elements, int salt = 0) {
+  return rounded(contribution<float>(rank, elements, salt));
+}
+
+// Every term rounded, added in float32. What a node comes to is a term that is rounded, too.
+inline std::vector<float> narrow_reference(const std::vector<int>& members, const SumOrder& order,
+                                           std::int64_t elements, int salt = 0) {
+  std::vector<std::vector<float>> nodes;
+  for (const std::vector<int>& node : order.nodes) {
+    std::vector<std::vector<float>> terms;
+    for (const int member : node)
+      terms.push_back(
+          narrow_contribution(members[static_cast<std::size_t>(member)], elements, salt));
+    nodes.push_back(added(terms));
+    if (order.two_levels()) nodes.back() = rounded(nodes.back());
+  }
+  return added(nodes);
+}
+inline std::vector<float> narrow_reference(const std::vector<int>& members, std::int64_t elements,
+                                           int salt = 0) {
+  return narrow_reference(members, flat_order(static_cast<int>(members.size())), elements, salt);
+}
+
+// Of numbers that are bfloat16, and back.
+inline std::vector<BFloat16> as_bfloat16(const std::vector<float>& values) {
+  std::vector<BFloat16> result;
+  for (const float value : values) result.push_back(narrowed(value));
+  return result;
+}
+inline std::vector<float> as_float(const std::vector<BFloat16>& values) {
+  std::vector<float> result;
+  for (const BFloat16 value : values) result.push_back(widened(value));
+  return result;
+}
+
+// Float32 that travels in BFloat16.
+inline constexpr SumType narrow_sum{ScalarType::Float32, ScalarType::BFloat16};
 
 template <typename Scalar>
 constexpr ScalarType scalar_type = sizeof(Scalar) == 4 ? ScalarType::Float32 : ScalarType::Float64;

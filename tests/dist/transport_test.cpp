@@ -55,6 +55,58 @@ TEST_F(TransportTest, AllReduceIsTheSumInRankOrder) {
   check_all_reduce<double>(*transport);
 }
 
+// What lies in bfloat16 is added in float32 and rounded once, and travels as it lies.
+TEST_F(TransportTest, SumsOfBFloat16AreRoundedOnce) {
+  const auto transport = make();
+  for (const std::int64_t elements : sizes) {
+    SCOPED_TRACE(elements);
+    const auto mine = as_bfloat16(narrow_contribution(session_.rank(), elements));
+    const auto expected = narrow_reference(members_, elements);
+    auto data = mine;
+    std::vector<BFloat16> staging(
+        static_cast<std::size_t>(all_reduce_staging_bytes(elements, 2, transport->size()) / 2));
+    transport->wait(
+        transport->all_reduce_sum(data.data(), elements, ScalarType::BFloat16, staging.data()));
+    EXPECT_TRUE(equal_bits(as_float(data), rounded(expected)));
+    data = mine;
+    transport->wait(
+        transport->reduce_scatter_sum(data.data(), elements, ScalarType::BFloat16, staging.data()));
+    transport->wait(transport->all_gather(data.data(), elements, 2));
+    EXPECT_TRUE(equal_bits(as_float(data), rounded(expected)));
+  }
+}
+
+// What lies in float32 is rounded as it leaves, and so is what is gathered of the sum: all members
+// have the same bits, whatever the pieces are. The sum that a member keeps is not rounded.
+TEST_F(TransportTest, SumsOfFloat32TravelInBFloat16) {
+  const auto transport = make();
+  if (transport->size() == 1) return;
+  for (const std::int64_t elements : sizes) {
+    SCOPED_TRACE(elements);
+    const auto expected = narrow_reference(members_, elements);
+    auto data = contribution<float>(session_.rank(), elements);
+    auto staging = staging_for<float>(elements, transport->size());
+    staging.push_back(-2);
+    transport->wait(transport->all_reduce_sum(data.data(), elements, narrow_sum, staging.data()));
+    EXPECT_TRUE(equal_bits(data, rounded(expected)));
+    EXPECT_EQ(staging.back(), -2) << "more staging than is there";
+    const auto before = contribution<float>(session_.rank(), elements);
+    data = before;
+    transport->wait(
+        transport->reduce_scatter_sum(data.data(), elements, narrow_sum, staging.data()));
+    EXPECT_EQ(staging.back(), -2);
+    const auto begin = piece_begin(elements, transport->size(), transport->member());
+    const auto end = piece_end(elements, transport->size(), transport->member());
+    for (std::int64_t index = 0; index < elements; ++index) {
+      const auto place = static_cast<std::size_t>(index);
+      ASSERT_EQ(data[place], index >= begin && index < end ? expected[place] : before[place]);
+    }
+  }
+  EXPECT_THROW(static_cast<void>(transport->all_reduce_sum(
+                   nullptr, 0, {ScalarType::Float64, ScalarType::BFloat16}, nullptr)),
+               InternalError);
+}
+
 TEST_F(TransportTest, GroupsSumInTheirOwnOrder) {
   std::vector<int> reversed(members_.rbegin(), members_.rend());
   const auto transport = make(reversed);

@@ -32,11 +32,11 @@ class ToldTransport final : public dist::Transport {
   std::string_view name() const override { return inner_->name(); }
   bool on_device() const override { return inner_->on_device(); }
   dist::SumOrder sum_order() const override { return inner_->sum_order(); }
-  dist::Ticket all_reduce_sum(void* data, std::int64_t elements, dist::ScalarType type,
+  dist::Ticket all_reduce_sum(void* data, std::int64_t elements, dist::SumType type,
                               void* staging) override {
     return inner_->all_reduce_sum(data, elements, type, staging);
   }
-  dist::Ticket reduce_scatter_sum(void* data, std::int64_t elements, dist::ScalarType type,
+  dist::Ticket reduce_scatter_sum(void* data, std::int64_t elements, dist::SumType type,
                                   void* staging) override {
     return inner_->reduce_scatter_sum(data, elements, type, staging);
   }

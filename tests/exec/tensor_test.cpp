@@ -26,18 +26,20 @@ struct Setting {
   plan::Program (*beside_compute)(plan::Program) = nullptr;
   bool late = true;
   bool sums_again = false;
+  bool compute_wire = true;
 
   CutModel cut() const {
     constexpr std::int64_t batch = 2;
     const nn::GptSizes sizes{2, 32, 4, 24, vocabulary, dropout};
     CutModel cut;
     cut.name = sequence_parallel ? "sequence parallel" : "tensor parallel";
-    cut.make = [sizes, parallel = sequence_parallel](const nn::Declaration& declaration, int member,
-                                                     int ranks) {
+    cut.make = [sizes, parallel = sequence_parallel, wire = compute_wire](
+                   const nn::Declaration& declaration, int member, int ranks) {
       nn::GptPart part;
       part.tensor = member;
       part.tensor_ranks = ranks;
       part.sequence_parallel = parallel && ranks > 1;
+      part.compute_wire = wire;
       return nn::make_gpt(sizes, batch, declaration, part);
     };
     cut.load = [sizes](const nn::Model&, std::int64_t number) {
@@ -107,6 +109,42 @@ TEST_F(TensorAxis, OtherPrecisions) {
     for (const bool sequence_parallel : {false, true}) {
       compare_loosely(Setting{precision, sequence_parallel}.cut(),
                       precision == Precision::Float32 ? 2.4e-5 : 7e-3);
+    }
+  }
+}
+
+// Of what is rounded to bfloat16 already, added in float32 and rounded once: in half the bytes.
+TEST_F(TensorAxis, SumsTravelInBFloat16WithTheBitsOfFloat32) {
+  for (const bool sequence_parallel : {false, true}) {
+    for (const char* plan : {"keep-all", "full"}) {
+      Setting setting{Precision::BFloat16, sequence_parallel, plan};
+      TensorRank narrow(setting.cut(), session_, transport_.get());
+      setting.compute_wire = false;
+      TensorRank wide(setting.cut(), session_, transport_.get());
+      EXPECT_LE(narrow.prediction().peak_bytes, wide.prediction().peak_bytes);
+      std::int64_t narrow_bytes = 0;
+      std::int64_t wide_bytes = 0;
+      const auto& instructions = narrow.program().instructions;
+      ASSERT_EQ(instructions.size(), wide.program().instructions.size());
+      for (std::size_t i = 0; i < instructions.size(); ++i) {
+        if (!instructions[i].channel || !instructions[i].channel->wire) continue;
+        narrow_bytes += instructions[i].channel->bytes;
+        wide_bytes += wide.program().instructions[i].channel->bytes;
+      }
+      EXPECT_GT(narrow_bytes, 0);
+      EXPECT_EQ(wide_bytes, 2 * narrow_bytes);
+      for (std::int64_t number = 1; number <= 3; ++number) {
+        const StepOutputs here = narrow.step(number);
+        const StepOutputs there = wide.step(number);
+        EXPECT_EQ(here.loss, there.loss);
+        EXPECT_EQ(here.gradient_norm, there.gradient_norm);
+        check_bytes(narrow, here);
+        check_bytes(wide, there);
+      }
+      for (std::size_t p = 0; p < narrow.state().pieces.size(); ++p) {
+        EXPECT_TRUE(
+            at::equal(narrow.state().parameter(p).trained(), wide.state().parameter(p).trained()));
+      }
     }
   }
 }

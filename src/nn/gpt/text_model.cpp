@@ -29,7 +29,8 @@ void check_text_keys(const ModelRequest& request) {
 }
 
 TransformerPart part_of(const ModelRequest& request) {
-  return {request.tensor, request.tensor_ranks, request.config.grid.sequence_parallel};
+  return {request.tensor, request.tensor_ranks, request.config.grid.sequence_parallel,
+          request.config.grid.tensor_wire == "compute"};
 }
 
 Model make_text_model(

@@ -71,14 +71,16 @@ int TransformerWriter::add_vocabulary_table(const std::string& name) {
 
 int TransformerWriter::enter(const std::string& name, int x) {
   if (!cut()) return x;
-  auto node = stream_rows_.pieces > 1 ? make_gather_to_tensor(elements(), ranks_)
-                                      : make_copy_to_tensor(elements(), ranks_);
+  const SumWire wire = part_.compute_wire ? SumWire::Compute : SumWire::Gradient;
+  auto node = stream_rows_.pieces > 1 ? make_gather_to_tensor(elements(), ranks_, wire)
+                                      : make_copy_to_tensor(elements(), ranks_, wire);
   return builder_.add_node(name, std::move(node), {x}, {}, shape());
 }
 
 int TransformerWriter::leave(const std::string& name, int x) {
-  auto node = stream_rows_.pieces > 1 ? make_scatter_from_tensor(elements(), ranks_)
-                                      : make_reduce_from_tensor(elements(), ranks_);
+  const SumWire wire = part_.compute_wire ? SumWire::Compute : SumWire::Gradient;
+  auto node = stream_rows_.pieces > 1 ? make_scatter_from_tensor(elements(), ranks_, wire)
+                                      : make_reduce_from_tensor(elements(), ranks_, wire);
   return builder_.add_node(name, std::move(node), {x}, {}, stream_shape());
 }
 

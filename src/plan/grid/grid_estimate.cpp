@@ -200,7 +200,7 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
 double GridEstimator::reduction_seconds(const GridCandidate& candidate, std::int64_t elements) {
   const bool all = candidate.zero == 0;
   return collective_seconds(all ? "all-reduce" : "reduce-scatter",
-                            elements * step_.element_bytes.gradient, candidate.shape.data,
+                            elements * step_.gradient_wire_bytes(), candidate.shape.data,
                             shape_of(candidate).data);
 }
 

@@ -64,6 +64,8 @@ struct NodeCollective {
   // Of what the pass makes for that range; 0 = the range is the storage of what the pass makes.
   std::int64_t buffer_bytes = 0;
   std::int64_t staging_bytes = 0;
+  // Of a sum that travels in less than what gradients are summed in; none = in that, or as it is.
+  std::optional<NumberType> wire = {};
 };
 
 // One way to keep what a node's backward needs: what a forward makes for it besides the output,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -46,6 +47,10 @@ struct Held {
   bool came_back = false;
   std::vector<Gradient> gradients;
 };
+
+const char* wire_text(std::optional<NumberType> wire) {
+  return wire ? number_type_name(*wire) : "what gradients are summed in";
+}
 
 class ContentCheck {
  public:
@@ -347,6 +352,13 @@ class ContentCheck {
         held.of_forward ? node.forward_collective : node.backward_collective;
     says(to_string(instruction_->operation) == declared.kind,
          "is another collective than the node's, " + declared.kind);
+    if (instruction_->channel) {
+      const std::optional<NumberType> wire = instruction_->channel->wire;
+      says(wire == declared.wire,
+           fmt::format("travels in {} where the model's sums over tensor ranks do in {} "
+                       "(grid.tensor_wire)",
+                       wire_text(wire), wire_text(declared.wire)));
+    }
     held_[index(instruction_->arguments.exchanged)].came_back = true;
   }
 

@@ -265,7 +265,9 @@ class ImpliedModel {
     NodeCollective& collective = found != exchanged_.end() && found->second
                                      ? node.forward_collective
                                      : node.backward_collective;
-    if (collective.kind.empty()) collective.kind = to_string(instruction_->operation);
+    if (!collective.kind.empty()) return;
+    collective.kind = to_string(instruction_->operation);
+    if (instruction_->channel) collective.wire = instruction_->channel->wire;
   }
 
   void finish_backward(NodeSpec& node) {

@@ -15,6 +15,7 @@
 #include "base/device.hpp"
 #include "base/grid.hpp"
 #include "base/json_input.hpp"
+#include "base/number_type.hpp"
 #include "base/state_spec.hpp"
 #include "plan/model/group_axis.hpp"
 
@@ -154,7 +155,10 @@ struct Channel {
   std::vector<int> members;
   int peer = -1;
   int tag = 0;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;  // of the whole range, as it travels
+  // BFloat16: what the numbers of a sum travel in, of which each is rounded to it once before they
+  // are added in Float32. None: a sum travels in what gradients are summed in, all else as it is.
+  std::optional<NumberType> wire = {};
 };
 
 // What has on the host what a buffer of the device has, or is to get; as large as it.

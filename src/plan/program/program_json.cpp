@@ -11,12 +11,11 @@
 namespace garonne::plan {
 namespace {
 
-// So that no count of numbers overflows.
-constexpr std::int64_t most_block_elements = std::int64_t{1} << 20;
-
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+// So that no count of numbers overflows.
+constexpr std::int64_t most_block_elements = std::int64_t{1} << 20;
 // What one number of a file may be, so that sums over a file are numbers too.
 constexpr std::int64_t most_file_bytes = std::int64_t{1} << 48;
 constexpr double most_file_seconds = 1e12;
@@ -288,6 +287,7 @@ ordered_json instruction_to_json(const Instruction& instruction) {
     result["channel"] = {{"kind", channel.kind},       {"group", to_string(channel.group)},
                          {"members", channel.members}, {"peer", channel.peer},
                          {"tag", channel.tag},         {"bytes", channel.bytes}};
+    if (channel.wire) result["channel"]["wire"] = number_type_name(*channel.wire);
   }
   if (instruction.completes >= 0) result["completes"] = instruction.completes;
   result["arguments"] = arguments_to_json(instruction.arguments);
@@ -295,13 +295,20 @@ ordered_json instruction_to_json(const Instruction& instruction) {
 }
 
 Channel channel_from_json(const JsonPlace& source) {
-  source.expect_keys({"kind", "group", "members", "bytes"}, {"peer", "tag"});
+  source.expect_keys({"kind", "group", "members", "bytes"}, {"peer", "tag", "wire"});
+  std::optional<NumberType> wire;
+  if (source.has("wire")) {
+    wire = NumberType::BFloat16;
+    if (source.key("wire").text() != number_type_name(*wire))
+      source.key("wire").refuse("is not bfloat16; leave it out of what travels as it is kept");
+  }
   return {source.key("kind").text(),
           enumeration_from<GroupAxis, group_axis_count>(source.key("group")),
           source.key("members").indices(),
           index_or_none(source, "peer"),
           source.has("tag") ? index_of(source.key("tag")) : 0,
-          bytes_of(source.key("bytes"))};
+          bytes_of(source.key("bytes")),
+          wire};
 }
 
 Instruction instruction_from_json(const JsonPlace& source) {

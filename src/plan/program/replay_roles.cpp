@@ -379,6 +379,9 @@ void RoleCheck::check_sums() {
   const Arguments& arguments = instruction_->arguments;
   const bool sums = instruction_->operation == Operation::AllReduce ||
                     instruction_->operation == Operation::ReduceScatter;
+  const bool narrow = instruction_->channel && instruction_->channel->wire;
+  expect_role(!narrow || (sums && instruction_->channel->wire == NumberType::BFloat16),
+              "travels in a type of its own, which only sums do, in bfloat16");
   // Beside those of the nodes.
   const bool collective = sums && arguments.exchanged < 0;
   if (collective && !arguments.inputs.empty()) {
@@ -386,6 +389,9 @@ void RoleCheck::check_sums() {
     const BufferKind kind = program_.buffers[index(buffer)].kind;
     expect_role(kind == BufferKind::Gradient || kind == BufferKind::Scalar,
                 "sums " + name(buffer) + ", which is no gradient");
+    expect_role(!narrow || (kind == BufferKind::Gradient &&
+                            program_.buffers[index(buffer)].element_bytes == 4),
+                "sums " + name(buffer) + " in bfloat16, which is not kept in float32");
     if (instruction_->channel && instruction_->channel->group == GroupAxis::Data)
       reduced_.insert(buffer);
     // What all ranks sum are the sums of the step.

@@ -22,7 +22,7 @@ bool is_message(const Instruction& instruction) {
 
 bool same_channel(const Channel& a, const Channel& b) {
   return a.kind == b.kind && a.group == b.group && a.members == b.members && a.tag == b.tag &&
-         a.bytes == b.bytes;
+         a.bytes == b.bytes && a.wire == b.wire;
 }
 
 [[noreturn]] void fail(const std::vector<Program>& programs, int rank, int i,

@@ -84,6 +84,8 @@ class RankTrace {
       arguments["group"] = std::string(to_string(instruction.channel->group));
       if (instruction.channel->peer >= 0) arguments["peer"] = instruction.channel->peer;
       arguments["tag"] = instruction.channel->tag;
+      if (instruction.channel->wire)
+        arguments["wire"] = number_type_name(*instruction.channel->wire);
     } else if (is_copy(instruction.operation) && !instruction.writes.empty()) {
       arguments["bytes"] =
           program_.buffers[static_cast<std::size_t>(instruction.writes.front())].bytes;

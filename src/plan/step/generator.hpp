@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/number_type.hpp"
 #include "base/state_spec.hpp"
 #include "plan/model/device_facts.hpp"
 #include "plan/model/group_links.hpp"
@@ -84,12 +86,18 @@ struct StepShape {
   // parameters too. Without effect on one data rank.
   int zero = 0;
   int gathers_ahead = 1;  // stage 3: all-gathers are issued so many uses before their own
+  // What sums of gradients over ranks travel in; none = what gradients are kept in.
+  std::optional<NumberType> gradient_wire = {};
   StepLinks links;
   double norm_seconds_per_element = 0;
   double update_seconds_per_element = 0;
   KernelSeconds kernels;
   std::vector<LibraryWorkspace> workspaces;  // live all the time
   std::vector<StateSpec> optimizer_states;
+
+  std::int64_t gradient_wire_bytes() const {
+    return gradient_wire ? number_bytes(*gradient_wire) : element_bytes.gradient;
+  }
 
   // Whether the gradients of each micro-batch are reduced and added to the shard; else the whole
   // sum of a rank is kept until the last. Sums over ranks and micro-batches are made in the one

@@ -26,6 +26,11 @@ int kernels_of_part(const Instruction& instruction, const ModelGraph& graph) {
   return in_place ? 0 : parts.before;
 }
 
+// Of a sum of gradients: what nodes exchange is as it travels.
+bool converts(const Instruction& instruction) {
+  return instruction.channel && instruction.channel->wire && instruction.arguments.exchanged < 0;
+}
+
 // That the host puts on a lane, copies and collectives included. Passes of nodes have theirs from
 // the nodes, where that is none, too.
 int kernels_of(const Instruction& instruction, const ModelGraph& graph) {
@@ -40,10 +45,13 @@ int kernels_of(const Instruction& instruction, const ModelGraph& graph) {
       return std::max(1, static_cast<int>(instruction.reads.size()));
     case Operation::Update:
       return std::max(1, static_cast<int>(instruction.arguments.pieces.size()));
+    // An exchange of pieces, and their sum; where they travel narrower than they are kept, before
+    // it the pieces of those before this rank and behind it.
     case Operation::ReduceScatter:
-      return 2;  // an exchange of pieces, and their sum
+      return converts(instruction) ? 4 : 2;
+    // And sums to all; of such, made narrow and wide again.
     case Operation::AllReduce:
-      return 3;  // and sums to all
+      return converts(instruction) ? 7 : 3;
     default:
       return 1;
   }

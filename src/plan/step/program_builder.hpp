@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,7 +72,9 @@ class ProgramBuilder {
     const std::vector<int>& members;
   };
   void all_reduce(const std::string& name, const Group& group, int buffer, std::int64_t elements,
-                  std::int64_t element_bytes);
+                  std::int64_t element_bytes, std::optional<NumberType> wire);
+  // Of a bucket whose gradients are complete.
+  void all_reduce_gradient(const Bucket& bucket, const Group& group);
   void reduce_scatter(std::size_t number, int micro_batch);
   // The sum of a complete bucket over one axis.
   struct Reduction {

@@ -16,22 +16,16 @@ std::size_t index(int id) {
 // adds to what the one before has made.
 void ProgramBuilder::finish_tied(int number) {
   const Bucket& bucket = program_.buckets[index(number)];
-  const std::string name = program_.buffers[index(bucket.buffer)].name;
-  const std::int64_t element_bytes = step_.element_bytes.gradient;
   if (sums_over_tensor(bucket.parameters.front())) {
-    all_reduce(name, {GroupAxis::Tensor, step_.tensor_group}, bucket.buffer, bucket.elements,
-               element_bytes);
+    all_reduce_gradient(bucket, {GroupAxis::Tensor, step_.tensor_group});
     while (!in_flight_.empty()) wait_for_oldest();
   }
-  if (step_.pipeline.tied_group.size() > 1) {
-    all_reduce(name, {GroupAxis::Tied, step_.pipeline.tied_group}, bucket.buffer, bucket.elements,
-               element_bytes);
-  }
+  if (step_.pipeline.tied_group.size() > 1)
+    all_reduce_gradient(bucket, {GroupAxis::Tied, step_.pipeline.tied_group});
   if (!reduces()) return;
   while (!in_flight_.empty()) wait_for_oldest();
   if (in_shards()) return reduce_scatter(index(number), step_.micro_batches - 1);
-  all_reduce(name, {GroupAxis::Data, step_.data_group}, bucket.buffer, bucket.elements,
-             element_bytes);
+  all_reduce_gradient(bucket, {GroupAxis::Data, step_.data_group});
 }
 
 void ProgramBuilder::finish_step() {
@@ -60,7 +54,8 @@ void ProgramBuilder::finish_step() {
   squares.writes = {loss_sum_};
   add(std::move(squares));
   if (step_.world_group.size() > 1) {
-    all_reduce("step_sums", {GroupAxis::World, step_.world_group}, loss_sum_, 2, scalar_bytes);
+    all_reduce("step_sums", {GroupAxis::World, step_.world_group}, loss_sum_, 2, scalar_bytes,
+               std::nullopt);
     wait_for_oldest();
   }
   gradient_norm_ = new_range("gradient_norm", BufferKind::Scalar, 1, scalar_bytes);

@@ -20,8 +20,8 @@ void ProgramBuilder::set_collective(const NodeCollective& collective, Instructio
   if (collective.kind.empty()) return;
   expect(step_.tensor_group.size() > 1, instruction.node + " has no tensor group to meet");
   instruction.channel = Channel{
-      collective.kind, GroupAxis::Tensor, step_.tensor_group, -1, next_tag(GroupAxis::Tensor),
-      collective.bytes};
+      collective.kind,  GroupAxis::Tensor, step_.tensor_group, -1, next_tag(GroupAxis::Tensor),
+      collective.bytes, collective.wire};
 }
 
 void ProgramBuilder::finished_weights(int n, int micro_batch) {
@@ -102,12 +102,17 @@ void ProgramBuilder::reduce(const Reduction& reduction) {
     return reduce_scatter(index(reduction.bucket), reduction.micro_batch);
   const Bucket& bucket = program_.buckets[index(reduction.bucket)];
   const auto& members = reduction.axis == GroupAxis::Data ? step_.data_group : step_.tensor_group;
-  all_reduce(program_.buffers[index(bucket.buffer)].name, {reduction.axis, members}, bucket.buffer,
-             bucket.elements, step_.element_bytes.gradient);
+  all_reduce_gradient(bucket, {reduction.axis, members});
+}
+
+void ProgramBuilder::all_reduce_gradient(const Bucket& bucket, const Group& group) {
+  all_reduce(program_.buffers[index(bucket.buffer)].name, group, bucket.buffer, bucket.elements,
+             step_.element_bytes.gradient, step_.gradient_wire);
 }
 
 void ProgramBuilder::all_reduce(const std::string& name, const Group& group, int buffer,
-                                std::int64_t elements, std::int64_t element_bytes) {
+                                std::int64_t elements, std::int64_t element_bytes,
+                                std::optional<NumberType> wire) {
   const auto members = static_cast<std::int64_t>(group.members.size());
   const std::int64_t staging = all_reduce_staging_bytes(elements, element_bytes, members);
   const std::int64_t held = round_up(staging, step_.granularity);
@@ -119,11 +124,11 @@ void ProgramBuilder::all_reduce(const std::string& name, const Group& group, int
   instruction.arguments.inputs = {buffer};
   instruction.reads = {buffer};
   instruction.writes = {buffer, instruction.arguments.staging};
-  const std::int64_t bytes = elements * element_bytes;
+  const std::int64_t bytes = elements * (wire ? number_bytes(*wire) : element_bytes);
   instruction.seconds =
       collective_seconds("all-reduce", bytes, members, step_.links.of_group(group.axis));
   instruction.channel =
-      Channel{"all-reduce", group.axis, group.members, -1, next_tag(group.axis), bytes};
+      Channel{"all-reduce", group.axis, group.members, -1, next_tag(group.axis), bytes, wire};
   submit(std::move(instruction), held);
 }
 
@@ -151,10 +156,10 @@ void ProgramBuilder::reduce_scatter(std::size_t number, int micro_batch) {
                  all_reduce_staging_bytes(elements, element_bytes, members));
   instruction.arguments.inputs = instruction.reads = {bucket.buffer};
   instruction.writes = {bucket.buffer, instruction.arguments.staging};
-  const std::int64_t bytes = elements * element_bytes;
+  const std::int64_t bytes = elements * step_.gradient_wire_bytes();
   instruction.seconds = collective_seconds("reduce-scatter", bytes, members, step_.links.data);
-  instruction.channel = Channel{
-      "reduce-scatter", GroupAxis::Data, step_.data_group, -1, next_tag(GroupAxis::Data), bytes};
+  instruction.channel = Channel{"reduce-scatter",          GroupAxis::Data, step_.data_group,   -1,
+                                next_tag(GroupAxis::Data), bytes,           step_.gradient_wire};
   submit(std::move(instruction), held);
   bucket_live_[number] = false;
   bucket_reduced_[number] = true;

@@ -143,6 +143,21 @@ void expect_tiers(const std::string& path, const GivenStage& stage) {
   }
 }
 
+// Of sums of gradients; those of nodes are held against the model.
+void expect_wire(const std::string& path, const plan::Instruction& instruction,
+                 const plan::StepShape& step) {
+  const bool sums = instruction.operation == plan::Operation::AllReduce ||
+                    instruction.operation == plan::Operation::ReduceScatter;
+  if (!sums || !instruction.channel || instruction.arguments.exchanged >= 0 ||
+      instruction.channel->group == plan::GroupAxis::World ||
+      instruction.channel->wire == step.gradient_wire)
+    return;
+  refuse(path, fmt::format("has sums of gradients that travel in {} where grid.gradient_wire is "
+                           "\"{}\"",
+                           instruction.channel->wire ? "bfloat16" : "float32",
+                           step.gradient_wire ? "compute" : "float32"));
+}
+
 // What does not depend on the others.
 void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t budget_bytes) {
   const plan::Program& program = stage.program;
@@ -166,6 +181,7 @@ void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t 
   for (const auto& instruction : program.instructions) {
     if (instruction.channel)
       members[instruction.channel->group] = instruction.channel->members.size();
+    expect_wire(path, instruction, step);
   }
   const GridShape& shape = stage.setup.grid.shape();
   const std::map<plan::GroupAxis, int> wanted = {

@@ -138,6 +138,8 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   step.element_bytes.master = has_master(precision) ? state_bytes(precision) : 0;
   step.element_bytes.gradient = state_bytes(precision);
   step.element_bytes.state = state_bytes(precision);
+  if (config.grid.gradient_wire == "compute" && precision == Precision::BFloat16)
+    step.gradient_wire = compute_type(precision);
   step.optimizer_states = optim::make_optimizer(config)->states();
   check_state_blocks(config, step.optimizer_states);
   step.data_group = setup.grid.group(Axis::Data, 0);
