@@ -67,6 +67,10 @@ void widen_block(float* __restrict to, const BFloat16* __restrict from, Count co
   for (std::int64_t index = 0; index < count; ++index) to[index] = widened(from[index]);
 }
 template <typename Count>
+void add_widened_block(float* __restrict sum, const BFloat16* __restrict term, Count count) {
+  for (std::int64_t index = 0; index < count; ++index) sum[index] += widened(term[index]);
+}
+template <typename Count>
 void narrow_block(BFloat16* __restrict to, const float* __restrict from, Count count) {
   for (std::int64_t index = 0; index < count; ++index) to[index] = narrowed(from[index]);
 }
@@ -75,18 +79,20 @@ void narrow_block(BFloat16* __restrict to, const float* __restrict from, Count c
 void sum_narrow(void* result, std::span<const void* const> terms, std::int64_t elements,
                 ScalarType kept) {
   std::array<float, block_elements> sum{};
-  std::array<float, block_elements> wide{};
   std::array<BFloat16, block_elements> rounded{};
   for_blocks(elements, [&](std::int64_t begin, auto count) {
     for (std::size_t index = 0; index < terms.size(); ++index) {
-      float* const values = index == 0 ? sum.data() : wide.data();
+      const BFloat16* term = rounded.data();
       if (terms[index] == result && kept == ScalarType::Float32) {
         narrow_block(rounded.data(), static_cast<const float*>(terms[index]) + begin, count);
-        widen_block(values, rounded.data(), count);
       } else {
-        widen_block(values, static_cast<const BFloat16*>(terms[index]) + begin, count);
+        term = static_cast<const BFloat16*>(terms[index]) + begin;
       }
-      if (index > 0) add_block(sum.data(), wide.data());
+      if (index == 0) {
+        widen_block(sum.data(), term, count);
+      } else {
+        add_widened_block(sum.data(), term, count);
+      }
     }
     if (kept == ScalarType::Float32) {
       std::copy_n(sum.data(), std::int64_t{count}, static_cast<float*>(result) + begin);
