@@ -355,7 +355,8 @@ void Trainer::make_state() {
                       start_.manifest.threads, threads_));
     }
     if (start_.manifest.sums != axes_->data_sums()) {
-      say("note: the checkpoint's run summed over data ranks in another order: last bits differ\n");
+      say("note: the checkpoint's run summed over data ranks in another order or type: last bits "
+          "differ\n");
     }
   }
   session_.agree([&] {

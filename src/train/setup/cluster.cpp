@@ -72,6 +72,7 @@ Axes::Axes(const Setup& setup, const plan::Program& program, RunDevice& device,
            dist::Session& session) {
   const RunConfig& config = setup.config;
   const Grid& grid = setup.grid;
+  narrow_gradients_ = setup.step.gradient_wire.has_value();
   if (grid.ranks() == 1) return;
   const std::string name = device.transport(config);
   if (name == "mpi" && device.side() != nullptr) device.pin_messages(staged_bytes(program));
@@ -104,6 +105,7 @@ Axes::Axes(const Setup& setup, const plan::Program& program, RunDevice& device,
 std::string Axes::data_sums() const {
   if (!data_) return "";
   const dist::SumOrder order = data_->sum_order();
+  if (narrow_gradients_) return describe(order) + ", of gradients in bfloat16";
   return order.two_levels() ? describe(order) : "";
 }
 

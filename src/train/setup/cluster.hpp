@@ -59,10 +59,12 @@ class Axes {
   dist::Transport* pipeline() const { return pipeline_.get(); }
   dist::Transport* tied() const { return tied_.get(); }
   dist::Transport* world() const { return world_.get(); }
-  // How sums over data ranks are ordered, for people, where that is not rank order; else empty.
+  // How sums over data ranks are made, for people, where that is not in rank order of what
+  // gradients are kept in; else empty.
   std::string data_sums() const;
 
  private:
+  bool narrow_gradients_ = false;  // they travel in bfloat16
   std::unique_ptr<dist::CommunicationThread> thread_;
   std::unique_ptr<dist::Transport> data_;
   std::unique_ptr<dist::Transport> tensor_;
