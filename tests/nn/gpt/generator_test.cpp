@@ -4,8 +4,13 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "base/error.hpp"
 #include "nn/decoding.hpp"
 #include "nn/element_type.hpp"
 #include "nn/gpt/gpt.hpp"

@@ -210,7 +210,9 @@ TEST_F(TextPassesTest, GridsGiveWhatOneRankGives) {
         Part part(config_of(kind, "float32", grid), session_);
         TextPasses passes(part.setup, part.machine, any_budget, prompt, 15, session_);
         EXPECT_EQ(passes.kept_bytes() > 0, prompt < window);
-        if (grid.pipeline == 1) EXPECT_EQ(passes.kept_bytes() * grid.tensor, wanted.kept_bytes());
+        if (grid.pipeline == 1) {
+          EXPECT_EQ(passes.kept_bytes() * grid.tensor, wanted.kept_bytes());
+        }
         const auto mine = all_logits(passes, static_cast<std::size_t>(prompt), 15);
         EXPECT_LE(passes.peak_bytes(), passes.planned_peak_bytes());
         const Coordinates place = part.setup.grid.coordinates_of(session_.rank());
