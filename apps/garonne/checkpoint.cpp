@@ -179,19 +179,23 @@ void export_model(const ExportOptions& options, dist::Session& session) {
   train::expect_model_of(package ? train::fields_kind() : train::text_kind(), kind, "--to", format);
   if (package && !options.tokenizer.empty())
     train::expect_model_of(train::text_kind(), kind, "--tokenizer", options.tokenizer);
-  const train::TrainedModel trained = train::open_trained_model(options.run, options.step, session);
   if (package) {
+    const train::TrainedModel trained =
+        train::open_trained_model(options.run, options.step, session);
     train::export_to_package(format, trained.config.model, trained.setup.facts.fields,
                              trained.setup.model, trained.state, folder);
     fmt::print("step {} written to {} (model.safetensors and config.json)\n", trained.step, folder);
     return;
   }
+  const train::StoredModel stored = train::open_stored_model(
+      options.run, options.step,
+      [](const std::string& text) { fmt::print(stderr, "warning: {}\n", text); });
   train::export_huggingface(
-      trained.config.model, trained.setup.facts.vocabulary, trained.setup.model, trained.state,
-      train::tokenizer_of_run(options.run, trained.setup.facts.tokenizer, options.tokenizer).get(),
+      stored,
+      train::tokenizer_of_run(options.run, stored.setup.facts.tokenizer, options.tokenizer).get(),
       folder);
   fmt::print("step {} written to {} (model.safetensors, config.json and the tokenizer)\n",
-             trained.step, folder);
+             stored.step, folder);
 }
 
 void add_export(CLI::App& checkpoint, Chosen& chosen) {

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -7,12 +9,14 @@
 
 #include "base/bytes.hpp"
 #include "base/file.hpp"
+#include "base/grid.hpp"
 #include "base/key_limits.hpp"
 #include "command.hpp"
 #include "counts.hpp"
 #include "eval_fields.hpp"
 #include "train/checkpoint/trained_model.hpp"
 #include "train/evaluation/evaluation.hpp"
+#include "train/evaluation/generation.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/run/run_tokenizer.hpp"
 #include "train/workload/workload_kind.hpp"
@@ -21,6 +25,7 @@ namespace garonne::apps {
 namespace {
 
 constexpr std::int64_t most_prompt_bytes = std::int64_t{1} << 24;
+constexpr std::int64_t most_grid_ranks = 1 << 14;
 
 struct EvalOptions {
   std::string run;
@@ -28,11 +33,8 @@ struct EvalOptions {
   std::string prompt;
   std::string tokenizer;
   std::string prompt_file;  // or "-"
-  std::int64_t tokens = 400;
-  train::Sampling sampling;
-  std::vector<std::string> stop_texts;
-  std::int64_t continuations = 1;
-  std::uint64_t seed = 1;
+  train::Generation generation = {.tokens = 400};
+  GridShape grid = {.data = 0};  // data 0 = what is left of the ranks
   FieldEvalOptions fields;
   bool json = false;
 };
@@ -40,24 +42,35 @@ struct EvalOptions {
 // Options that one kind of model has and the other has not, as given.
 struct Given {
   bool generate = false;
-  std::string of_fields;  // the first such; empty = none
+  std::string of_grid;    // the first such; empty = none
+  std::string of_fields;  // likewise
 };
 
 void check_given(const EvalOptions& options, const Given& given, const std::string& kind) {
   if (given.generate)
     train::expect_model_of(train::text_kind(), kind, "--generate", options.prompt);
+  if (!given.of_grid.empty()) train::expect_model_of(train::text_kind(), kind, given.of_grid, "");
   if (!given.of_fields.empty())
     train::expect_model_of(train::fields_kind(), kind, given.of_fields, "");
 }
 
-// The loss over the validation part, whose micro-batches the ranks share. Says nothing where there
-// is no such part.
-void evaluate_loss(train::TrainedModel& trained, const train::Workload& workload, bool quiet,
-                   nlohmann::ordered_json& result, dist::Session& session) {
+// What a session of so many ranks is; none where every rank has the whole model.
+std::optional<GridShape> grid_of(const EvalOptions& options, const Given& given, int ranks) {
+  if (given.of_grid.empty()) return std::nullopt;
+  GridShape shape = options.grid;
+  if (shape.data == 0) shape.data = std::max(1, ranks / (shape.pipeline * shape.tensor));
+  return shape;
+}
+
+// The loss over the validation part, whose micro-batches the data ranks share. Says nothing where
+// there is no such part.
+void evaluate_loss(train::TrainedModel& trained, train::Setup setup,
+                   const train::Workload& workload, bool quiet, nlohmann::ordered_json& result,
+                   dist::Session& session) {
   const auto& config = trained.config;
-  trained.setup.config.evaluation.batches = std::max<std::int64_t>(1, config.evaluation.batches);
-  const std::int64_t batches = train::validation_micro_batches(
-      trained.setup.config, workload.samples(train::Part::Validation));
+  setup.config.evaluation.batches = std::max<std::int64_t>(1, config.evaluation.batches);
+  const std::int64_t batches =
+      train::validation_micro_batches(setup.config, workload.samples(train::Part::Validation));
   result["validation_loss"] = nullptr;
   if (batches == 0) {
     // Forecasts say themselves what they are of.
@@ -69,30 +82,28 @@ void evaluate_loss(train::TrainedModel& trained, const train::Workload& workload
   plan::Program program;
   plan::Prediction prediction;
   session.agree([&] {
-    program = plan::make_forward_program(trained.setup.model.graph, trained.setup.step,
-                                         trained.setup.model.graph.loss);
+    const plan::ModelGraph& graph = setup.model.graph;
+    program = plan::make_forward_program(graph, setup.step, graph.loss);
+    if (trained.axes) program = train::program_of_rank(setup, std::move(program), session.rank());
     prediction = plan::replay(program);
     if (prediction.peak_bytes > trained.budget_bytes) {
       throw PlanError(prediction.peak_bytes, trained.budget_bytes, "that is for a validation");
     }
   });
-  // Every rank has the whole model: in words of a grid, the ranks are data ranks.
-  train::Setup setup = trained.setup;
-  setup.grid = Grid({session.size(), 1, 1});
   std::int64_t peak = 0;
   const double loss =
       train::validation_loss(setup, program, trained.machine(), workload,
                              std::make_shared<data::Reader>(), batches, session, peak);
-  peak = session.all_reduce_max(std::vector{peak})[0];
+  const auto peaks = session.all_reduce_max(std::vector{peak, prediction.peak_bytes});
   result["validation_loss"] = loss;
   const std::int64_t items = batches * config.train.micro_batch * workload.items_per_sample();
   result[workload.item() == train::token_item ? "validation_tokens" : "validation_samples"] = items;
-  result["peak_bytes"] = peak;
-  result["planned_peak_bytes"] = prediction.peak_bytes;
+  result["peak_bytes"] = peaks[0];
+  result["planned_peak_bytes"] = peaks[1];
   if (quiet) return;
   fmt::print("step {}: validation loss {:.4f} {} over {} {}{} (peak {} of {} planned)\n",
              trained.step, loss, workload.loss_unit(), items, workload.item(),
-             items == 1 ? "" : "s", format_bytes(peak), format_bytes(prediction.peak_bytes));
+             items == 1 ? "" : "s", format_bytes(peaks[0]), format_bytes(peaks[1]));
 }
 
 // A whole file, or the standard input for "-". The line break that ends a file is no part of it.
@@ -108,21 +119,54 @@ std::string read_prompt(const std::string& path) {
   return text;
 }
 
-ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session& session) {
+// The text that the model writes behind the prompt.
+void generate(const EvalOptions& options, const train::Setup& setup,
+              const data::Tokenizer& tokenizer, train::TrainedModel& trained,
+              nlohmann::ordered_json& result, dist::Session& session) {
   const bool quiet = options.json || session.rank() != 0;
-  train::TrainedModel trained = train::open_trained_model(options.run, options.step, session);
+  train::Generation generation = options.generation;
+  generation.prompt = session.broadcast(options.prompt);
+  const train::Generated made =
+      train::generate(setup, generation, tokenizer, trained.machine(), trained.budget_bytes,
+                      session, [&](const std::string& text) {
+                        if (quiet) return;
+                        fmt::print("text: {}\n", text);
+                        std::fflush(stdout);
+                      });
+  if (session.rank() != 0) return;
+  const double per_second = static_cast<double>(made.tokens) / made.seconds;
+  result["prompt"] = generation.prompt;
+  result["generated"] = made.texts.front();
+  if (made.texts.size() > 1) result["continuations"] = made.texts;
+  result["generation"] = {{"tokens", made.tokens},
+                          {"tokens_per_second", per_second},
+                          {"kept_bytes", made.kept_bytes},
+                          {"peak_bytes", made.peak_bytes},
+                          {"planned_peak_bytes", made.planned_peak_bytes}};
+  if (quiet) return;
+  for (std::size_t i = 0; i < made.texts.size(); ++i) {
+    if (made.texts.size() > 1) fmt::print("--- {} of {}\n", i + 1, made.texts.size());
+    fmt::print("{}{}\n", generation.prompt, made.texts[i]);
+  }
+  fmt::print("{} token{} in {:.2f} s, {:.1f} tok/s (peak {} of {} planned)\n", made.tokens,
+             made.tokens == 1 ? "" : "s", made.seconds, per_second, format_bytes(made.peak_bytes),
+             format_bytes(made.planned_peak_bytes));
+}
+
+ExitCode evaluate(EvalOptions options, const Given& given, dist::Session& session) {
+  const bool quiet = options.json || session.rank() != 0;
+  session.agree(
+      [&] { check_given(options, given, train::run_directory_config(options.run).model.kind); });
+  train::TrainedModel trained = train::open_trained_model(options.run, options.step, session,
+                                                          grid_of(options, given, session.size()));
   std::unique_ptr<train::Workload> workload;
-  session.agree([&] {
-    check_given(options, given, trained.config.model.kind);
-    workload = train::open_workload(trained.config);
-  });
+  session.agree([&] { workload = train::open_workload(trained.config); });
   dist::agree_on(session, [&] { return workload->contents(); });
   std::unique_ptr<data::Tokenizer> tokenizer;
-  std::string prompt = options.prompt;
   session.agree([&] {
     if (!given.generate) return;
     if (!options.prompt_file.empty() && session.rank() == 0)
-      prompt = read_prompt(options.prompt_file);
+      options.prompt = read_prompt(options.prompt_file);
     tokenizer =
         train::tokenizer_of_run(options.run, trained.setup.facts.tokenizer, options.tokenizer);
     if (!tokenizer) {
@@ -136,30 +180,14 @@ ExitCode evaluate(const EvalOptions& options, const Given& given, dist::Session&
   if (const auto* found = dynamic_cast<const train::FieldWorkload*>(workload.get())) {
     fields.emplace(options.fields, options.run, trained, *found, session);
   }
-  evaluate_loss(trained, *workload, quiet, result, session);
+  train::Setup setup = trained.setup;
+  // Where every rank has the whole model, the ranks are data ranks.
+  if (given.of_grid.empty()) setup.grid = Grid({session.size(), 1, 1});
+  evaluate_loss(trained, setup, *workload, quiet, result, session);
   if (fields) result["skill"] = fields->run(quiet, session);
-  if (session.rank() != 0) return ExitCode::Done;
-  if (given.generate) {
-    // A token follows from those before it: nothing that ranks could share.
-    const std::vector<std::string> texts =
-        train::generate(trained.setup,
-                        {.prompt = prompt,
-                         .tokens = options.tokens,
-                         .sampling = options.sampling,
-                         .seed = options.seed,
-                         .stop_texts = options.stop_texts,
-                         .continuations = options.continuations},
-                        *tokenizer, trained.machine(), trained.budget_bytes);
-    result["prompt"] = prompt;
-    result["generated"] = texts.front();
-    if (texts.size() > 1) result["continuations"] = texts;
-    for (std::size_t i = 0; !options.json && i < texts.size(); ++i) {
-      if (texts.size() > 1) fmt::print("--- {} of {}\n", i + 1, texts.size());
-      fmt::print("{}{}\n", prompt, texts[i]);
-    }
-  }
+  if (given.generate) generate(options, setup, *tokenizer, trained, result, session);
   // A model in its first steps makes bytes that are no UTF-8.
-  if (options.json) {
+  if (options.json && session.rank() == 0) {
     fmt::print("{}\n",
                result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   }
@@ -172,7 +200,7 @@ void add_eval(CLI::App& app, Chosen& chosen) {
   CLI::App* command = app.add_subcommand(
       "eval",
       "validation loss of a run, and text that its model writes, or the skill of "
-      "its forecasts of fields; ranks share the samples");
+      "its forecasts of fields; ranks share the samples, or with --grid the model");
   const auto options = std::make_shared<EvalOptions>();
   command->add_option("run", options->run, "run directory")->required();
   command
@@ -183,7 +211,8 @@ void add_eval(CLI::App& app, Chosen& chosen) {
       command->add_option("--generate", options->prompt, "continue this text");
   command->add_option("--tokenizer", options->tokenizer,
                       "for --generate, in the place of the run's own: byte, or a tokenizer.json");
-  command->add_option("--tokens", options->tokens, "how many tokens to generate")
+  train::Generation& generation = options->generation;
+  command->add_option("--tokens", generation.tokens, "how many tokens to generate")
       ->check(count(0))
       ->capture_default_str();
   CLI::Option* from_file =
@@ -192,7 +221,7 @@ void add_eval(CLI::App& app, Chosen& chosen) {
                        "continue what is in this file; - is the standard input")
           ->option_text("FILE | -");
   from_file->excludes(command->get_option("--generate"));
-  train::Sampling& sampling = options->sampling;
+  train::Sampling& sampling = generation.sampling;
   command->add_option("--temperature", sampling.temperature, "of sampling; 0 = the likeliest token")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
@@ -209,13 +238,29 @@ void add_eval(CLI::App& app, Chosen& chosen) {
       ->check(CLI::Range(0.01, 100.0))
       ->capture_default_str();
   command
-      ->add_option("--stop", options->stop_texts, "end a continuation before this text; repeatable")
+      ->add_option("--stop", generation.stop_texts,
+                   "end a continuation before this text; repeatable")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--continuations", options->continuations, "how many of the same text")
+  command->add_option("--continuations", generation.continuations, "how many of the same text")
       ->check(count(1, 10000))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "of sampling")->capture_default_str();
+  command->add_option("--seed", generation.seed, "of sampling")->capture_default_str();
+  const std::vector<const CLI::Option*> of_grid = {
+      command
+          ->add_option("--grid.tensor", options->grid.tensor,
+                       "text: tensor ranks that share each layer of the model, whatever grid the "
+                       "run had [1]")
+          ->check(count(1, most_grid_ranks)),
+      command
+          ->add_option("--grid.pipeline", options->grid.pipeline,
+                       "text: stages that share its layers, likewise [1]")
+          ->check(count(1, most_grid_ranks)),
+      command
+          ->add_option("--grid.data", options->grid.data,
+                       "text: data ranks, which share samples and continuations [the others]")
+          ->check(count(1, most_grid_ranks)),
+  };
   FieldEvalOptions& fields = options->fields;
   const std::vector<const CLI::Option*> of_fields = {
       command
@@ -267,10 +312,13 @@ void add_eval(CLI::App& app, Chosen& chosen) {
   command->add_flag("--json", options->json, "print JSON");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
-      Given given{generate->count() + from_file->count() > 0, {}};
-      for (const CLI::Option* option : of_fields) {
-        if (option->count() > 0 && given.of_fields.empty()) given.of_fields = option->get_name();
-      }
+      const auto first_of = [](const std::vector<const CLI::Option*>& several) {
+        const auto found = std::find_if(several.begin(), several.end(),
+                                        [](const auto* option) { return option->count() > 0; });
+        return found == several.end() ? std::string() : (*found)->get_name();
+      };
+      const Given given{generate->count() + from_file->count() > 0, first_of(of_grid),
+                        first_of(of_fields)};
       return evaluate(*options, given, session);
     };
   });

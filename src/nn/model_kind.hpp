@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "nn/decoding.hpp"
 #include "nn/fields/field_model.hpp"
 #include "nn/model.hpp"
 
@@ -42,8 +43,9 @@ struct ModelKind {
   std::function<Model(const ModelRequest&)> make;
   // Its sizes in the field's own words, on one line.
   std::function<std::string(const ModelRequest&)> describe;
-  // Of kinds that learn from tokens: the same parameters, for the logits of one sample.
-  std::function<Model(const ModelRequest&)> make_generator = nullptr;
+  // Of kinds that learn from tokens: the same parameters and blocks, for the logits of one row of
+  // one sample, the first elements of the last value, on all tensor ranks.
+  std::function<Model(const ModelRequest&, const GeneratorRows&)> make_generator = nullptr;
   // Of kinds that learn from fields; nn/operators/field_network.hpp. The first adds the parameters
   // and throws ConfigError; the second gives the rows of a member, and throws ConfigError
   // (grid.tensor) where the field cannot be cut for so many.

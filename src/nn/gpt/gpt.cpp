@@ -18,25 +18,28 @@ struct Tables {
   int position;
 };
 
-TransformerSizes shared_sizes(const GptSizes& sizes) {
+TransformerSizes shared_sizes(const GptSizes& sizes, const GeneratorRows& generator) {
   return {.layers = sizes.layers,
           .hidden = sizes.hidden,
           .sequence = sizes.sequence,
           .vocabulary = sizes.vocabulary,
           .biases = true,
-          .dropout = sizes.dropout};
+          .dropout = sizes.dropout,
+          .generator = generator};
 }
 
 // Adds the nodes of one rank's part.
 class GptWriter : public TransformerWriter {
  public:
-  GptWriter(ModelBuilder& builder, const GptSizes& sizes, std::int64_t batch, const GptPart& part)
-      : TransformerWriter(builder, shared_sizes(sizes), batch, part), heads_(sizes.heads) {}
+  GptWriter(ModelBuilder& builder, const GptSizes& sizes, std::int64_t batch, const GptPart& part,
+            const GeneratorRows& generator = {})
+      : TransformerWriter(builder, shared_sizes(sizes, generator), batch, part),
+        heads_(sizes.heads) {}
 
   // Embeddings, blocks and final norm; returns the value that the head reads.
   int body(int tokens);
   void loss(int x, int targets) { TransformerWriter::loss(x, targets, tables_.token); }
-  const Tables& tables() const { return tables_; }
+  void logits(int x) { TransformerWriter::logits(x, tables_.token); }
 
  private:
   int norm(const std::string& name, int x) {
@@ -59,16 +62,18 @@ int GptWriter::embedding(int tokens) {
   tables_.position =
       add_replicated("position_embedding.weight", {sizes_.sequence, hidden}, {deviation, 0});
   if (!cut()) {
-    return builder_.add_node("embedding",
-                             make_embedding("embedding", rows_, hidden, sizes_.vocabulary,
-                                            sizes_.sequence, sizes_.dropout),
-                             {tokens}, {tables_.token, tables_.position}, shape());
+    return builder_.add_node(
+        "embedding",
+        make_embedding("embedding", rows_, hidden, sizes_.vocabulary, sizes_.sequence,
+                       sizes_.dropout, sizes_.generator.decoding),
+        {tokens}, {tables_.token, tables_.position}, shape());
   }
   const int rows = token_rows(tokens, tables_.token);
   // Named as where nothing is cut: the masks of dropout go by the name.
   return builder_.add_node(
       "embedding",
-      make_position_embedding("embedding", stream_rows_, hidden, sizes_.sequence, sizes_.dropout),
+      make_position_embedding("embedding", stream_rows_, hidden, sizes_.sequence, sizes_.dropout,
+                              sizes_.generator.decoding),
       {rows}, {tables_.position}, stream_shape());
 }
 
@@ -81,8 +86,9 @@ int GptWriter::layer(std::int64_t number, int x) {
   const int normed = enter(prefix + "attention_input", norm(prefix + "attention_norm", x));
   const int qkv = column_linear(prefix + "qkv", normed, 3 * hidden, {3, heads_, head_size}, 1);
   const int attended =
-      builder_.add_node(prefix + "attention", make_attention(rows_, heads, head_size), {qkv}, {},
-                        {rows_.count(), heads * head_size});
+      attention(prefix + "attention", qkv,
+                {.groups = heads, .members = 1, .head_size = head_size, .parts_first = true},
+                make_attention(rows_, heads, head_size));
   const int projected = row_linear(prefix + "projection", attended, hidden);
   const int middle = residual(prefix + "attention_residual", x, projected);
   const int normed_again =
@@ -135,14 +141,13 @@ Model make_gpt(const GptSizes& sizes, std::int64_t batch, const Declaration& dec
                          });
 }
 
-Model make_gpt_generator(const GptSizes& sizes, const Declaration& declaration) {
+Model make_gpt_generator(const GptSizes& sizes, const Declaration& declaration,
+                         const GeneratorRows& rows, const GptPart& part) {
   check_gpt_sizes(sizes);
-  return make_text_generator(declaration, sizes.sequence, [&](ModelBuilder& builder, int tokens) {
-    GptWriter writer(builder, sizes, 1, {});
-    const int x = writer.body(tokens);
-    const Rows rows{1, sizes.sequence};
-    builder.add_node("logits", make_logits_head(rows, sizes.hidden, sizes.vocabulary), {x},
-                     {writer.tables().token}, {rows.count(), sizes.vocabulary});
+  check_gpt_part(sizes, 1, part);
+  return make_text_generator(declaration, rows, [&](ModelBuilder& builder, int tokens) {
+    GptWriter writer(builder, sizes, 1, part, rows);
+    writer.logits(writer.body(tokens));
   });
 }
 
@@ -154,9 +159,9 @@ Model make_on_tokens(const ModelRequest& request) {
                   request.config.train.micro_batch, request.declaration, part_of(request));
 }
 
-Model make_generator(const ModelRequest& request) {
+Model make_generator(const ModelRequest& request, const GeneratorRows& rows) {
   return make_gpt_generator(gpt_sizes(request.config.model, request.vocabulary),
-                            request.declaration);
+                            request.declaration, rows, part_of(request));
 }
 
 std::string describe_on_tokens(const ModelRequest& request) {

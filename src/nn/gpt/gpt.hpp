@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "nn/decoding.hpp"
 #include "nn/gpt/transformer_part.hpp"
 #include "nn/model.hpp"
 
@@ -40,8 +41,9 @@ void check_gpt_part(const GptSizes& sizes, std::int64_t batch, const GptPart& pa
 Model make_gpt(const GptSizes& sizes, std::int64_t batch, const Declaration& declaration,
                const GptPart& part = {});
 
-// The same parameters; ends in logits [sequence, vocabulary] of one sample. Loaded value: 0 =
-// tokens.
-Model make_gpt_generator(const GptSizes& sizes, const Declaration& declaration);
+// The same parameters; ends in the logits of one row of one sample, on every tensor rank: the first
+// `vocabulary` elements of the last value. Loaded value: 0 = tokens [rows.count].
+Model make_gpt_generator(const GptSizes& sizes, const Declaration& declaration,
+                         const GeneratorRows& rows, const GptPart& part = {});
 
 }  // namespace garonne::nn

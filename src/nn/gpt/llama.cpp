@@ -12,21 +12,22 @@
 namespace garonne::nn {
 namespace {
 
-TransformerSizes shared_sizes(const LlamaSizes& sizes) {
+TransformerSizes shared_sizes(const LlamaSizes& sizes, const GeneratorRows& generator) {
   return {.layers = sizes.layers,
           .hidden = sizes.hidden,
           .sequence = sizes.sequence,
           .vocabulary = sizes.vocabulary,
           .biases = false,
-          .dropout = 0};
+          .dropout = 0,
+          .generator = generator};
 }
 
 // Adds the nodes of one rank's part.
 class LlamaWriter : public TransformerWriter {
  public:
   LlamaWriter(ModelBuilder& builder, const LlamaSizes& sizes, std::int64_t batch,
-              const TransformerPart& part)
-      : TransformerWriter(builder, shared_sizes(sizes), batch, part), llama_(sizes) {}
+              const TransformerPart& part, const GeneratorRows& generator = {})
+      : TransformerWriter(builder, shared_sizes(sizes, generator), batch, part), llama_(sizes) {}
 
   // Embedding, blocks and final norm; returns the value that the head reads.
   int body(int tokens) {
@@ -42,6 +43,7 @@ class LlamaWriter : public TransformerWriter {
 
   // The table of the head.
   int head() { return llama_.tied_embeddings ? token_table_ : add_vocabulary_table("head.weight"); }
+  using TransformerWriter::logits;
   using TransformerWriter::loss;
 
  private:
@@ -61,13 +63,14 @@ class LlamaWriter : public TransformerWriter {
     const int normed = enter(prefix + "attention_input", norm(prefix + "attention_norm", x));
     const int qkv = column_linear(prefix + "qkv", normed, width * ranks_,
                                   {llama_.kv_heads, members + 2, head_size}, 0);
-    const int turned = builder_.add_node(
-        prefix + "rotary",
-        make_rotary(rows_, {groups, members + 1, 1, head_size}, llama_.rope_theta), {qkv}, {},
-        {rows_.count(), width});
-    const int attended = builder_.add_node(
-        prefix + "attention", make_grouped_attention(rows_, groups, members, head_size), {turned},
-        {}, {rows_.count(), groups * members * head_size});
+    const int turned =
+        builder_.add_node(prefix + "rotary",
+                          make_rotary(rows_, sizes_.sequence, {groups, members + 1, 1, head_size},
+                                      llama_.rope_theta, sizes_.generator.decoding),
+                          {qkv}, {}, {rows_.count(), width});
+    const int attended = attention(prefix + "attention", turned,
+                                   {.groups = groups, .members = members, .head_size = head_size},
+                                   make_grouped_attention(rows_, groups, members, head_size));
     const int projected = row_linear(prefix + "projection", attended, llama_.heads * head_size);
     const int middle = residual(prefix + "attention_residual", x, projected);
     const int normed_again =
@@ -116,12 +119,20 @@ void check_llama_sizes(const LlamaSizes& sizes) {
   if (sizes.vocabulary < 1) throw ConfigError("model.vocabulary", "", "must be at least 1");
 }
 
-Model make_llama(const LlamaSizes& sizes, std::int64_t batch, const Declaration& declaration,
-                 const TransformerPart& part) {
-  check_llama_sizes(sizes);
+namespace {
+
+void check_llama_part(const LlamaSizes& sizes, std::int64_t batch, const TransformerPart& part) {
   check_tensor_divides("model.kv_heads", sizes.kv_heads, part.tensor_ranks);
   check_tensor_divides("model.inner", sizes.inner, part.tensor_ranks);
   check_sequence_cut(batch, sizes.sequence, part);
+}
+
+}  // namespace
+
+Model make_llama(const LlamaSizes& sizes, std::int64_t batch, const Declaration& declaration,
+                 const TransformerPart& part) {
+  check_llama_sizes(sizes);
+  check_llama_part(sizes, batch, part);
   return make_text_model(declaration, batch, sizes.sequence,
                          [&](ModelBuilder& builder, int tokens, int targets) {
                            LlamaWriter writer(builder, sizes, batch, part);
@@ -130,14 +141,14 @@ Model make_llama(const LlamaSizes& sizes, std::int64_t batch, const Declaration&
                          });
 }
 
-Model make_llama_generator(const LlamaSizes& sizes, const Declaration& declaration) {
+Model make_llama_generator(const LlamaSizes& sizes, const Declaration& declaration,
+                           const GeneratorRows& rows, const TransformerPart& part) {
   check_llama_sizes(sizes);
-  return make_text_generator(declaration, sizes.sequence, [&](ModelBuilder& builder, int tokens) {
-    LlamaWriter writer(builder, sizes, 1, {});
+  check_llama_part(sizes, 1, part);
+  return make_text_generator(declaration, rows, [&](ModelBuilder& builder, int tokens) {
+    LlamaWriter writer(builder, sizes, 1, part, rows);
     const int x = writer.body(tokens);
-    const Rows rows{1, sizes.sequence};
-    builder.add_node("logits", make_logits_head(rows, sizes.hidden, sizes.vocabulary), {x},
-                     {writer.head()}, {rows.count(), sizes.vocabulary});
+    writer.logits(x, writer.head());
   });
 }
 
@@ -149,9 +160,9 @@ Model make_on_tokens(const ModelRequest& request) {
                     request.config.train.micro_batch, request.declaration, part_of(request));
 }
 
-Model make_generator(const ModelRequest& request) {
+Model make_generator(const ModelRequest& request, const GeneratorRows& rows) {
   return make_llama_generator(llama_sizes(request.config.model, request.vocabulary),
-                              request.declaration);
+                              request.declaration, rows, part_of(request));
 }
 
 std::string describe_on_tokens(const ModelRequest& request) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/config.hpp"
+#include "nn/decoding.hpp"
 #include "nn/gpt/transformer_part.hpp"
 #include "nn/model.hpp"
 
@@ -40,8 +41,9 @@ void check_llama_sizes(const LlamaSizes& sizes);
 Model make_llama(const LlamaSizes& sizes, std::int64_t batch, const Declaration& declaration,
                  const TransformerPart& part = {});
 
-// The same parameters; ends in logits [sequence, vocabulary] of one sample. Loaded value: 0 =
-// tokens.
-Model make_llama_generator(const LlamaSizes& sizes, const Declaration& declaration);
+// The same parameters; ends in the logits of one row of one sample, on every tensor rank: the first
+// `vocabulary` elements of the last value. Loaded value: 0 = tokens [rows.count].
+Model make_llama_generator(const LlamaSizes& sizes, const Declaration& declaration,
+                           const GeneratorRows& rows, const TransformerPart& part = {});
 
 }  // namespace garonne::nn

@@ -46,14 +46,15 @@ Model make_text_model(
   return model;
 }
 
-Model make_text_generator(const Declaration& declaration, std::int64_t sequence,
+Model make_text_generator(const Declaration& declaration, const GeneratorRows& rows,
                           const std::function<void(ModelBuilder& builder, int tokens)>& write) {
+  expect(rows.count > 0 && rows.decoding, "a generator has rows of a text");
   ModelBuilder builder(declaration);
-  const int tokens = builder.add_input("tokens", {sequence});
+  const int tokens = builder.add_input("tokens", {rows.count});
   write(builder, tokens);
   Model model = builder.take();
   model.batch = 1;
-  model.sequence = sequence;
+  model.sequence = rows.count;
   return model;
 }
 

@@ -24,8 +24,8 @@ Model make_text_model(
     const Declaration& declaration, std::int64_t batch, std::int64_t sequence,
     const std::function<void(ModelBuilder& builder, int tokens, int targets)>& write);
 
-// One of loaded tokens of one sample, whose last node makes logits.
-Model make_text_generator(const Declaration& declaration, std::int64_t sequence,
+// One of the loaded tokens of a pass, whose last node makes logits.
+Model make_text_generator(const Declaration& declaration, const GeneratorRows& rows,
                           const std::function<void(ModelBuilder& builder, int tokens)>& write);
 
 }  // namespace garonne::nn

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
@@ -41,7 +42,7 @@ TransformerWriter::TransformerWriter(ModelBuilder& builder, const TransformerSiz
       sizes_(sizes),
       part_(part),
       ranks_(part.tensor_ranks),
-      rows_{batch, sizes.sequence},
+      rows_{batch, sizes.generator.count > 0 ? sizes.generator.count : sizes.sequence},
       stream_rows_(rows_) {
   if (part.sequence_parallel && cut()) {
     stream_rows_.pieces = ranks_;
@@ -131,6 +132,30 @@ int TransformerWriter::residual(const std::string& name, int x, int branch) {
   return builder_.add_node(name,
                            make_dropout_add(name, stream_rows_, sizes_.hidden, sizes_.dropout),
                            {x, branch}, {}, stream_shape());
+}
+
+int TransformerWriter::attention(const std::string& name, int x, const AttentionHeads& heads,
+                                 std::unique_ptr<Node> node) {
+  const GeneratorRows& generator = sizes_.generator;
+  if (generator.kept_positions > 0) {
+    node = make_kept_attention(name, rows_, heads, generator.kept_positions, std::move(node),
+                               generator.decoding);
+  }
+  return builder_.add_node(name, std::move(node), {x}, {},
+                           {rows_.count(), heads.groups * heads.members * heads.head_size});
+}
+
+void TransformerWriter::logits(int x, int table) {
+  const std::int64_t width = vocabulary_.width;
+  const int asked =
+      builder_.add_node("asked_row", make_asked_row(sizes_.hidden, sizes_.generator.decoding), {x},
+                        {}, {1, sizes_.hidden});
+  const int mine = builder_.add_node("logits", make_logits_head(Rows{1, 1}, sizes_.hidden, width),
+                                     {asked}, {table}, {1, width});
+  if (!cut()) return;
+  const int wide = builder_.add_double_node("wide_logits", make_widened(width), {mine}, {1, width});
+  builder_.add_double_node("gathered_logits", make_gather_statistics(ranks_ * width, ranks_),
+                           {wide}, {ranks_, width});
 }
 
 void TransformerWriter::loss(int x, int targets, int table) {

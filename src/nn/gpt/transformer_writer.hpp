@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "kernels/cross_entropy.hpp"
+#include "nn/decoding.hpp"
 #include "nn/gpt/transformer_part.hpp"
+#include "nn/layers/generator_layers.hpp"
 #include "nn/layers/layers.hpp"
 #include "nn/model.hpp"
 
@@ -21,10 +24,11 @@ void check_sequence_cut(std::int64_t batch, std::int64_t sequence, const Transfo
 struct TransformerSizes {
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
-  std::int64_t sequence = 0;
+  std::int64_t sequence = 0;  // also the number of positions
   std::int64_t vocabulary = 0;
-  bool biases = true;  // of linear layers
-  double dropout = 0;  // of what is added to the residual stream
+  bool biases = true;            // of linear layers
+  double dropout = 0;            // of what is added to the residual stream
+  GeneratorRows generator = {};  // of a generator; else samples go through as a whole
 };
 
 class TransformerWriter {
@@ -61,8 +65,14 @@ class TransformerWriter {
   // The rows of the table [vocabulary, hidden] that the tokens name.
   int token_rows(int tokens, int table);
   int residual(const std::string& name, int x, int branch);
+  // Attention to what is before the pass, too, where a generator keeps that.
+  int attention(const std::string& name, int x, const AttentionHeads& heads,
+                std::unique_ptr<Node> node);
   // Mean cross-entropy of the products of x with the rows of the table.
   void loss(int x, int targets, int table);
+  // Of a generator: those products of the row that is asked for, on every tensor rank; of the
+  // compute type [1, vocabulary], or where the table is cut float64 [ranks, rows of a piece].
+  void logits(int x, int table);
 
   ModelBuilder& builder_;
   TransformerSizes sizes_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "base/precision.hpp"
 #include "nn/gemm/onednn_workspace.hpp"
 #include "nn/gemm/product.hpp"
@@ -75,6 +76,12 @@ Attended causal_attention(const Queue& queue, const AttentionParts& parts) {
   return {result, log_sums};
 }
 
+at::Tensor attention_to_all(const Queue& queue, const AttentionParts& parts) {
+  expect(queue.device != DeviceKind::Cuda, "attention to kept keys runs on processors");
+  return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(
+      parts[0], parts[1], parts[2], /*dropout_p=*/0.0, /*is_causal=*/false));
+}
+
 AttentionParts causal_attention_backward(const Queue& queue, const AttentionParts& parts,
                                          const at::Tensor& gradient, const Attended& forward) {
   if (queue.device == DeviceKind::Cuda) return gpu_attention_backward(parts, gradient, forward);
@@ -83,6 +90,22 @@ AttentionParts causal_attention_backward(const Queue& queue, const AttentionPart
           gradient, parts[0], parts[1], parts[2], forward.result, forward.log_sums,
           /*dropout_p=*/0.0, /*is_causal=*/true);
   return {of_query, of_key, of_value};
+}
+
+std::int64_t attention_to_all_bytes(const Declaration& declaration,
+                                    const AttentionToAllSizes& sizes) {
+  // As processor_bytes(), of rows and columns that are not equally many.
+  const std::int64_t rows = std::min<std::int64_t>(32, sizes.queries);
+  const std::int64_t columns = std::min<std::int64_t>(512, sizes.keys);
+  const std::int64_t state = state_bytes(declaration.precision);
+  std::int64_t bytes =
+      declaration.allocation(sizes.queries * sizes.heads * state) +
+      declaration.allocation(declaration.threads *
+                             (rows * columns + 2 * rows + rows * sizes.head_size) * state);
+  if (declaration.precision == Precision::BFloat16)
+    bytes +=
+        declaration.allocation(declaration.threads * rows * columns * declaration.element_bytes());
+  return bytes;
 }
 
 AttentionBytes attention_bytes(const Declaration& declaration, const AttentionSizes& sizes) {

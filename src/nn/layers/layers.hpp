@@ -7,6 +7,7 @@
 
 #include "kernels/cross_entropy.hpp"
 #include "kernels/rotary.hpp"
+#include "nn/decoding.hpp"
 #include "nn/node.hpp"
 
 namespace garonne::nn {
@@ -23,9 +24,11 @@ struct Rows {
 
 // tokens [batch, sequence], token table [vocabulary, hidden], position table [positions, hidden]
 //   -> dropout(token + position) [batch, sequence, hidden]
+// `decoding`, here and below: of a generator, whose first row is at its position.
 std::unique_ptr<Node> make_embedding(const std::string& name, Rows rows, std::int64_t hidden,
                                      std::int64_t vocabulary, std::int64_t positions,
-                                     double dropout);
+                                     double dropout,
+                                     std::shared_ptr<const Decoding> decoding = nullptr);
 
 // This rank's piece of the lookup: tokens [rows], table [piece.width, hidden] -> [rows, hidden],
 // zeros for tokens of other pieces. The sum over the tensor group is the lookup.
@@ -35,7 +38,8 @@ std::unique_ptr<Node> make_token_rows(Rows rows, std::int64_t hidden,
 // token rows [rows, hidden], position table [positions, hidden] -> dropout(x + position)
 std::unique_ptr<Node> make_position_embedding(const std::string& name, Rows rows,
                                               std::int64_t hidden, std::int64_t positions,
-                                              double dropout);
+                                              double dropout,
+                                              std::shared_ptr<const Decoding> decoding = nullptr);
 
 // x [rows, hidden], gain [hidden], bias [hidden] -> [rows, hidden]; statistics in float32 or
 // better.
@@ -58,8 +62,11 @@ std::unique_ptr<Node> make_attention(Rows rows, std::int64_t heads, std::int64_t
 std::unique_ptr<Node> make_grouped_attention(Rows rows, std::int64_t groups, std::int64_t members,
                                              std::int64_t head_size);
 
-// x [rows, heads.width()] -> the same with the heads turned that are to be, by their positions
-std::unique_ptr<Node> make_rotary(Rows rows, const kernels::RotaryHeads& heads, double theta);
+// x [rows, heads.width()] -> the same with the heads turned that are to be, by their positions, of
+// which there are so many, at least a sample's rows
+std::unique_ptr<Node> make_rotary(Rows rows, std::int64_t positions,
+                                  const kernels::RotaryHeads& heads, double theta,
+                                  std::shared_ptr<const Decoding> decoding = nullptr);
 
 // x [rows, hidden], gain [hidden] -> [rows, hidden]; statistics in float32 or better.
 std::unique_ptr<Node> make_rms_norm(Rows rows, std::int64_t hidden, double epsilon);

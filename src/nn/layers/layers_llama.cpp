@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "kernels/rms_norm.hpp"
@@ -104,8 +105,12 @@ class RotaryTable {
 
 class Rotary : public Node {
  public:
-  Rotary(Rows rows, const kernels::RotaryHeads& heads, double theta)
-      : rows_(rows), heads_(heads), table_(rows.sequence, heads.head_size, theta) {}
+  Rotary(Rows rows, std::int64_t positions, const kernels::RotaryHeads& heads, double theta,
+         std::shared_ptr<const Decoding> decoding)
+      : rows_(rows),
+        heads_(heads),
+        table_(positions, heads.head_size, theta),
+        decoding_(std::move(decoding)) {}
 
   plan::NodeSpec declare(const Declaration&) const override {
     plan::NodeSpec spec;
@@ -141,15 +146,19 @@ class Rotary : public Node {
  private:
   void rotate(const Context& context, const at::Tensor& x, at::Tensor& y, bool back) const {
     const at::Tensor copy = context.table(table_.name(), table_.bytes());
+    // A row of the table has as many numbers as a head.
+    const std::int64_t first = decoding_ ? decoding_->first * heads_.head_size : 0;
     kernels::rotate_heads(
         context.queue, context.element_type(), x.const_data_ptr(),
-        copy.defined() ? static_cast<const float*>(copy.const_data_ptr()) : table_.on_host(),
+        (copy.defined() ? static_cast<const float*>(copy.const_data_ptr()) : table_.on_host()) +
+            first,
         y.data_ptr(), heads_, back, rows_.count(), rows_.sequence);
   }
 
   Rows rows_;
   kernels::RotaryHeads heads_;
   RotaryTable table_;
+  std::shared_ptr<const Decoding> decoding_;
 };
 
 class Swiglu : public Node {
@@ -194,8 +203,10 @@ class Swiglu : public Node {
 std::unique_ptr<Node> make_rms_norm(Rows rows, std::int64_t hidden, double epsilon) {
   return std::make_unique<RmsNorm>(rows, hidden, epsilon);
 }
-std::unique_ptr<Node> make_rotary(Rows rows, const kernels::RotaryHeads& heads, double theta) {
-  return std::make_unique<Rotary>(rows, heads, theta);
+std::unique_ptr<Node> make_rotary(Rows rows, std::int64_t positions,
+                                  const kernels::RotaryHeads& heads, double theta,
+                                  std::shared_ptr<const Decoding> decoding) {
+  return std::make_unique<Rotary>(rows, positions, heads, theta, std::move(decoding));
 }
 std::unique_ptr<Node> make_swiglu(Rows rows, std::int64_t inner) {
   return std::make_unique<Swiglu>(rows, inner);

@@ -2,6 +2,8 @@
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/philox.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
@@ -18,13 +20,14 @@ namespace {
 class Embedding : public Node {
  public:
   Embedding(std::string name, Rows rows, std::int64_t hidden, std::int64_t vocabulary,
-            std::int64_t positions, double dropout)
+            std::int64_t positions, double dropout, std::shared_ptr<const Decoding> decoding)
       : name_(std::move(name)),
         rows_(rows),
         hidden_(hidden),
         vocabulary_(vocabulary),
         positions_(positions),
-        dropout_(dropout) {}
+        dropout_(dropout),
+        decoding_(std::move(decoding)) {}
 
   plan::NodeSpec declare(const Declaration&) const override {
     plan::NodeSpec spec;
@@ -43,9 +46,10 @@ class Embedding : public Node {
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
     at::Tensor out = at::empty({rows_.count(), hidden_}, parameters[0].options());
+    const at::Tensor positions = from_first_position(parameters[1], decoding_.get());
     kernels::embedding_forward(context.queue, context.element_type(),
                                inputs[0].const_data_ptr<std::int64_t>(),
-                               parameters[0].const_data_ptr(), parameters[1].const_data_ptr(),
+                               parameters[0].const_data_ptr(), positions.const_data_ptr(),
                                out.data_ptr(), dropout_of(context, name_, dropout_),
                                context.samples, rows_.count(), rows_.sequence, hidden_);
     return out;
@@ -70,6 +74,7 @@ class Embedding : public Node {
   std::int64_t vocabulary_;
   std::int64_t positions_;
   double dropout_;
+  std::shared_ptr<const Decoding> decoding_;
 };
 
 class LayerNorm : public Node {
@@ -224,8 +229,9 @@ class Gelu : public Node {
 
 std::unique_ptr<Node> make_embedding(const std::string& name, Rows rows, std::int64_t hidden,
                                      std::int64_t vocabulary, std::int64_t positions,
-                                     double dropout) {
-  return std::make_unique<Embedding>(name, rows, hidden, vocabulary, positions, dropout);
+                                     double dropout, std::shared_ptr<const Decoding> decoding) {
+  return std::make_unique<Embedding>(name, rows, hidden, vocabulary, positions, dropout,
+                                     std::move(decoding));
 }
 std::unique_ptr<Node> make_layer_norm(Rows rows, std::int64_t hidden, double epsilon) {
   return std::make_unique<LayerNorm>(rows, hidden, epsilon);

@@ -3,6 +3,8 @@
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "kernels/bias.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/embedding.hpp"
@@ -57,12 +59,13 @@ class TokenRows : public Node {
 class PositionEmbedding : public Node {
  public:
   PositionEmbedding(std::string name, Rows rows, std::int64_t hidden, std::int64_t positions,
-                    double dropout)
+                    double dropout, std::shared_ptr<const Decoding> decoding)
       : name_(std::move(name)),
         rows_(rows),
         hidden_(hidden),
         positions_(positions),
-        dropout_(dropout) {}
+        dropout_(dropout),
+        decoding_(std::move(decoding)) {}
 
   plan::NodeSpec declare(const Declaration&) const override {
     plan::NodeSpec spec;
@@ -78,9 +81,10 @@ class PositionEmbedding : public Node {
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
     at::Tensor out = at::empty_like(inputs[0]);
+    const at::Tensor positions = from_first_position(parameters[0], decoding_.get());
     // The rows of the input are a table that is read in order.
     kernels::embedding_forward(context.queue, context.element_type(), /*tokens=*/nullptr,
-                               inputs[0].const_data_ptr(), parameters[0].const_data_ptr(),
+                               inputs[0].const_data_ptr(), positions.const_data_ptr(),
                                out.data_ptr(), dropout(context), context.samples, rows_.count(),
                                rows_.sequence, hidden_);
     return out;
@@ -112,6 +116,7 @@ class PositionEmbedding : public Node {
   std::int64_t hidden_;
   std::int64_t positions_;
   double dropout_;
+  std::shared_ptr<const Decoding> decoding_;
 };
 
 class Bias : public Node {
@@ -239,8 +244,10 @@ std::unique_ptr<Node> make_token_rows(Rows rows, std::int64_t hidden,
 }
 std::unique_ptr<Node> make_position_embedding(const std::string& name, Rows rows,
                                               std::int64_t hidden, std::int64_t positions,
-                                              double dropout) {
-  return std::make_unique<PositionEmbedding>(name, rows, hidden, positions, dropout);
+                                              double dropout,
+                                              std::shared_ptr<const Decoding> decoding) {
+  return std::make_unique<PositionEmbedding>(name, rows, hidden, positions, dropout,
+                                             std::move(decoding));
 }
 std::unique_ptr<Node> make_bias(Rows rows, std::int64_t hidden) {
   return std::make_unique<Bias>(rows, hidden);

@@ -50,6 +50,23 @@ void mark_tied(const ModelGraph& whole, const std::vector<NodeRange>& parts, con
   }
 }
 
+// The parts of `cut_by` as parts of a model with the same blocks, of other nodes.
+std::vector<NodeRange> same_blocks(const ModelGraph& cut_by, const std::vector<NodeRange>& parts,
+                                   const ModelGraph& whole) {
+  expect(cut_by.blocks() == whole.blocks(), "a model is cut by one with other blocks");
+  std::vector<NodeRange> result;
+  const auto first_of_block = [&](int block) {
+    const auto begins = [&](const NodeSpec& node) { return node.block >= block; };
+    return static_cast<int>(std::find_if(whole.nodes.begin(), whole.nodes.end(), begins) -
+                            whole.nodes.begin());
+  };
+  for (const NodeRange& part : parts) {
+    result.push_back({first_of_block(cut_by.nodes[index(part.first)].block),
+                      first_of_block(cut_by.nodes[index(part.last) - 1].block + 1)});
+  }
+  return result;
+}
+
 void expect_work(const PipelineSchedule& schedule, int stage) {
   for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
     const auto& order = schedule.order[index(stage)];
@@ -103,7 +120,8 @@ PipelineStage make_pipeline_stage(const ModelGraph& whole, const ModelGraph& cut
   expect_work(schedule, stage);
   expect_order_of_sums(schedule, stage);
   const Routes routes = pipeline_routes(schedule.placement, schedule.devices, schedule.chunks);
-  const auto parts = balanced_parts(cut_by, static_cast<int>(routes.front().size()));
+  const auto parts =
+      same_blocks(cut_by, balanced_parts(cut_by, static_cast<int>(routes.front().size())), whole);
   PipelineStage result;
   PipelinePlace& place = result.place;
   place.member = stage;

@@ -17,7 +17,7 @@ struct PipelineStage {
 };
 
 // Device `stage` of a schedule that has been checked; the blocks of the model are dealt out by
-// balanced_parts with the seconds of `cut_by`, which has the nodes of `whole`. A parameter that
+// balanced_parts with the seconds of `cut_by`, which has the blocks of `whole`. A parameter that
 // several stages use has a copy on each; those of one stage are shared with the same others. In a
 // bidirectional pipeline that is every parameter. The first of the stages counts it in norms and
 // checkpoints. Throws ConfigError (grid.pipeline, grid.schedule) for a model that cannot be cut so,

@@ -1,10 +1,17 @@
 #include "train/checkpoint/huggingface.hpp"
 
+#include <ATen/Functions.h>
+
+#include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "nn/element_type.hpp"
 #include "train/checkpoint/huggingface_form.hpp"
 #include "train/checkpoint/safetensors.hpp"
 
@@ -29,6 +36,54 @@ Form form_of(const RunConfig::Model& keys, std::int64_t vocabulary) {
   throw ConfigError("--to", "huggingface", "has no form of model.kind = " + keys.kind);
 }
 
+// The tensors of one of our parameters at a time.
+class LoadedParameter {
+ public:
+  LoadedParameter(const StoredModel& model, const Form& form) : model_(model), form_(form) {}
+
+  const NamedTensor& tensor(std::size_t parameter, std::size_t number) {
+    if (tensors_.empty() || parameter != loaded_) {
+      tensors_.clear();
+      const std::string& name = model_.setup.model.graph.parameters[parameter].name;
+      tensors_ = form_.tensors(name, model_.parameter(parameter));
+      loaded_ = parameter;
+    }
+    return tensors_.at(number);
+  }
+
+ private:
+  const StoredModel& model_;
+  const Form& form_;
+  std::size_t loaded_ = 0;
+  std::vector<NamedTensor> tensors_;
+};
+
+// What is written is loaded when it is its turn. Model and form outlive it.
+std::vector<TensorSource> sources_of(const StoredModel& model, const Form& form) {
+  const auto loaded = std::make_shared<LoadedParameter>(model, form);
+  const at::ScalarType type = nn::state_scalar_type(model.setup.declaration.precision);
+  std::vector<TensorSource> sources;
+  const auto& parameters = model.setup.model.graph.parameters;
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    // Without memory: only shapes are asked for.
+    const at::Tensor sketch =
+        at::empty(parameters[p].shape, at::TensorOptions().dtype(type).device(at::kMeta));
+    const std::vector<NamedTensor> made = form.tensors(parameters[p].name, sketch);
+    for (std::size_t k = 0; k < made.size(); ++k) {
+      TensorSource source;
+      source.name = made[k].name;
+      source.type = type == at::kDouble ? "F64" : "F32";
+      source.shape = made[k].tensor.sizes().vec();
+      source.bring = [loaded, p, k](const TensorSource::Show& show) {
+        const at::Tensor& tensor = loaded->tensor(p, k).tensor;
+        show({static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
+      };
+      sources.push_back(std::move(source));
+    }
+  }
+  return sources;
+}
+
 void export_tokenizer(const data::Tokenizer& tokenizer, std::int64_t sequence,
                       const std::string& directory) {
   write_file_durably(directory + "/tokenizer.json", data::huggingface_tokenizer(tokenizer));
@@ -45,33 +100,21 @@ void export_tokenizer(const data::Tokenizer& tokenizer, std::int64_t sequence,
 
 }  // namespace
 
-void export_huggingface(const RunConfig::Model& keys, std::int64_t vocabulary,
-                        const nn::Model& model, const exec::ModelState& state,
-                        const data::Tokenizer* tokenizer, const std::string& directory) {
-  Form form = form_of(keys, vocabulary);
+void export_huggingface(const StoredModel& model, const data::Tokenizer* tokenizer,
+                        const std::string& directory) {
+  const RunConfig::Model& keys = model.config.model;
+  Form form = form_of(keys, model.setup.facts.vocabulary);
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) throw IoError(directory, "cannot be made: " + error.message());
-  std::vector<NamedTensor> tensors;
-  for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
-    const at::Tensor here = exec::on_host(state, state.parameter(p).trained());
-    for (NamedTensor& made : form.tensors(model.graph.parameters[p].name, here))
-      tensors.push_back(std::move(made));
-  }
-  std::vector<TensorSource> sources;
-  for (const auto& [name, tensor] : tensors) {
-    sources.push_back({name,
-                       tensor.scalar_type() == at::kDouble ? "F64" : "F32",
-                       tensor.sizes().vec(),
-                       {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
-  }
-  write_safetensors(directory + "/model.safetensors", sources, {{"format", "pt"}});
+  write_safetensors(directory + "/model.safetensors", sources_of(model, form), {{"format", "pt"}});
   const nlohmann::ordered_json end = tokenizer != nullptr && tokenizer->end_of_text()
                                          ? nlohmann::ordered_json(*tokenizer->end_of_text())
                                          : nlohmann::ordered_json(nullptr);
   form.config["bos_token_id"] = end;
   form.config["eos_token_id"] = end;
-  form.config["dtype"] = state.precision == Precision::Float64 ? "float64" : "float32";
+  form.config["dtype"] =
+      model.setup.declaration.precision == Precision::Float64 ? "float64" : "float32";
   write_file_durably(directory + "/config.json", form.config.dump(2) + "\n");
   const nlohmann::ordered_json generation = {
       {"_from_model_config", true}, {"bos_token_id", end}, {"eos_token_id", end}};

@@ -1,11 +1,20 @@
 #include "train/checkpoint/trained_model.hpp"
 
+#include <ATen/Functions.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
 #include "base/error.hpp"
 #include "exec/profile/profile.hpp"
+#include "nn/element_type.hpp"
+#include "nn/tensor_options.hpp"
 #include "train/checkpoint/checkpoint.hpp"
+#include "train/checkpoint/shard_reader.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/workload/workload_kind.hpp"
@@ -20,6 +29,13 @@ exec::Machine TrainedModel::machine() {
   machine.state = &state;
   machine.products = &products;
   machine.optimizer = optimizer.get();
+  if (axes) {
+    machine.data = axes->data();
+    machine.tensor = axes->tensor();
+    machine.pipeline = axes->pipeline();
+    machine.tied = axes->tied();
+    machine.world = axes->world();
+  }
   return machine;
 }
 
@@ -48,10 +64,43 @@ StartingPoint saved_point(const RunConfig& config, std::int64_t step,
   return start;
 }
 
+// What forwards need of a grid; the run's own keys are of training.
+RunConfig::GridKeys grid_keys(const std::optional<GridShape>& grid) {
+  RunConfig::GridKeys keys;
+  if (grid) {
+    keys.data = grid->data;
+    keys.pipeline = grid->pipeline;
+    keys.tensor = grid->tensor;
+  }
+  return keys;
+}
+
+// The rank's part of the whole model in `setup`.
+void take_part(int rank, std::int64_t budget_bytes, Setup& setup) {
+  setup = setup_of_stage(setup, setup.grid.coordinates_of(rank).pipeline, Cut::AsDeclared);
+  const std::int64_t held = plan::static_bytes(setup.model.graph, setup.step);
+  if (held <= budget_bytes) return;
+  throw PlanError(held, budget_bytes,
+                  "that is for the parameters alone; of a model on tokens ranks may hold parts: "
+                  "--grid.tensor, --grid.pipeline");
+}
+
+void open_axes(TrainedModel& trained, dist::Session& session) {
+  const int rank = session.rank();
+  plan::Program largest;
+  session.agree([&] {
+    const plan::ModelGraph& graph = trained.setup.model.graph;
+    largest = program_of_rank(
+        trained.setup, plan::make_forward_program(graph, trained.setup.step, graph.loss), rank);
+  });
+  trained.axes = std::make_unique<Axes>(trained.setup, largest, *trained.device, session);
+  session.set_coordinates(to_string(trained.setup.grid.coordinates_of(rank)));
+}
+
 }  // namespace
 
 TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step,
-                                dist::Session& session) {
+                                dist::Session& session, const std::optional<GridShape>& grid) {
   const auto warn = [&](const std::string& text) {
     if (session.rank() == 0) fmt::print(stderr, "warning: {}\n", text);
   };
@@ -60,8 +109,8 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
   // Each rank may have a copy of its own.
   trained.config.run.directory.clear();
   const int threads = agree_on_run(trained.config, session);
-  // One rank does what the grid did.
-  trained.config.grid = RunConfig::GridKeys();
+  trained.config.grid = grid_keys(grid);
+  if (grid) session.agree([&] { check_grid(trained.config, session.size()); });
   // What trains may be on another machine's disk; what is trained runs forward only.
   trained.config.memory.disk.clear();
   trained.config.memory.host_budget = 0;
@@ -79,13 +128,18 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     return facts;
   });
   trained.step = start.step;
+  // A schedule is of steps, in which every data rank and every stage has something to do.
+  if (grid) {
+    trained.config.train.global_batch =
+        trained.config.train.micro_batch * grid->data * grid->pipeline;
+  }
   session.agree([&] {
     const WorkloadKind& kind = workload_kind(trained.config.model.kind);
     const DataFacts facts =
         start.checkpoint.empty()
             ? kind.open(trained.config)->facts()
             : kind.facts_of_checkpoint(trained.config, manifest, start.checkpoint);
-    trained.setup = make_setup(trained.config, facts, threads);
+    trained.setup = make_setup(trained.config, facts, threads, grid ? session.rank() : 0);
     trained.compute = std::make_unique<ComputeSession>(threads);
   });
   trained.device->use_kernels(session);
@@ -107,6 +161,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     // its device may have no room for them on it.
     trained.setup.step.optimizer_states.clear();
     const std::size_t parameters = trained.setup.model.graph.parameters.size();
+    take_part(grid ? session.rank() : 0, trained.budget_bytes, trained.setup);
     // What was imported has parameters alone.
     const bool is_imported = manifest.tensors.size() == parameters;
     const std::size_t saved = is_imported ? 1 : 1 + trained.optimizer->states().size();
@@ -120,7 +175,84 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
                       saved * parameters);
     }
   });
+  if (trained.setup.grid.ranks() > 1) open_axes(trained, session);
   return trained;
+}
+
+namespace {
+
+// The whole of a parameter from the shards of a checkpoint.
+at::Tensor read_parameter(const ShardReader& reader, const StartingPoint& start,
+                          const plan::ParameterSpec& spec, const std::vector<std::int64_t>& shape,
+                          at::ScalarType type) {
+  const GlobalTensor wanted{spec.name, type == at::kDouble ? "F64" : "F32", shape};
+  const auto& saved = start.manifest.tensors;
+  const bool is_there = std::any_of(saved.begin(), saved.end(), [&](const GlobalTensor& tensor) {
+    return tensor.name == wanted.name && tensor.shape == wanted.shape && tensor.type == wanted.type;
+  });
+  if (!is_there) {
+    throw IoError(start.checkpoint, fmt::format("is of another model: it lacks {} as {} [{}]",
+                                                wanted.name, wanted.type, fmt::join(shape, ", ")));
+  }
+  at::Tensor whole = at::empty(spec.shape, nn::host_tensor_options(type));
+  const std::span<std::byte> bytes(static_cast<std::byte*>(whole.data_ptr()), whole.nbytes());
+  const auto element = static_cast<std::int64_t>(whole.element_size());
+  reader.read(wanted, nn::whole_box(shape), 0, whole.numel(),
+              [&](std::int64_t to, std::int64_t elements, const ShardReader::Bring& bring) {
+                bring(0, bytes.subspan(static_cast<std::size_t>(to * element),
+                                       static_cast<std::size_t>(elements * element)));
+              });
+  return whole;
+}
+
+// As a run begins with it: a model of this parameter alone.
+at::Tensor initial_parameter(const Setup& setup, std::size_t number) {
+  nn::Model alone;
+  alone.graph.parameters = {setup.model.graph.parameters[number]};
+  alone.initialisations = {setup.model.initialisations[number]};
+  alone.boxes = {setup.model.boxes[number]};
+  return exec::initial_state(Queue(), alone, setup.declaration.precision,
+                             static_cast<std::uint64_t>(setup.config.train.seed),
+                             std::vector<StateSpec>())
+      .parameter(0)
+      .trained();
+}
+
+}  // namespace
+
+StoredModel open_stored_model(const std::string& run_directory, std::int64_t step,
+                              const std::function<void(const std::string&)>& warn) {
+  StoredModel stored;
+  stored.config = run_directory_config(run_directory);
+  stored.config.run.directory = run_directory;
+  stored.config.run.resume = "auto";
+  stored.config.grid = RunConfig::GridKeys();
+  const auto start = std::make_shared<const StartingPoint>(saved_point(stored.config, step, warn));
+  stored.step = start->step;
+  // Nothing is computed.
+  stored.config.run.device = "cpu";
+  stored.config.train.products = RunConfig().train.products;
+  stored.config.memory = RunConfig().memory;
+  const WorkloadKind& kind = workload_kind(stored.config.model.kind);
+  const DataFacts facts =
+      start->checkpoint.empty()
+          ? kind.open(stored.config)->facts()
+          : kind.facts_of_checkpoint(stored.config, start->manifest, start->checkpoint);
+  stored.setup = make_setup(stored.config, facts, /*threads=*/1);
+  if (start->checkpoint.empty()) {
+    const auto compute = std::make_shared<ComputeSession>(1);
+    stored.parameter = [setup = stored.setup, compute](std::size_t number) {
+      return initial_parameter(setup, number);
+    };
+    return stored;
+  }
+  const auto reader = std::make_shared<const ShardReader>(start->checkpoint, start->manifest);
+  stored.parameter = [setup = stored.setup, start, reader](std::size_t number) {
+    return read_parameter(*reader, *start, setup.model.graph.parameters.at(number),
+                          setup.model.boxes.at(number).global,
+                          nn::state_scalar_type(setup.declaration.precision));
+  };
+  return stored;
 }
 
 TrainedModel initial_model(const RunConfig& config, const DataFacts& facts,

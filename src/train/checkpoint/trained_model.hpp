@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "base/grid.hpp"
 #include "dist/session.hpp"
 #include "exec/device_tier.hpp"
 #include "exec/executor.hpp"
@@ -26,17 +29,36 @@ struct TrainedModel {
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<exec::DeviceTier> tier;
   exec::ModelState state;
-  std::unique_ptr<RunDevice> device;  // last: its lanes use the others
+  std::unique_ptr<RunDevice> device;  // its lanes use the others
+  std::unique_ptr<Axes> axes;         // of a grid; last: transports of a GPU's buffers use it
 
   exec::Machine machine();
 };
 
 // Step -1 = the newest checkpoint that verifies; 0 = the initialisation, made again from the seed.
-// The whole model on each rank; threads and budget are the least of all ranks. Throws IoError when
-// there is no such checkpoint, and dist::AgreedError where ranks have different ones or are not
-// alike (train/setup/rank_agreement.hpp). Collective.
+// The whole model on each rank, or, on a grid, which need not be that of the run, the part of its
+// stage, cut as declared, and tensor rank. Threads and budget are the least of all ranks. Throws
+// IoError when there is no such checkpoint, PlanError where the parameters of a rank alone pass its
+// budget, ConfigError (grid) for one of another number of ranks or that the model cannot be cut
+// for, and dist::AgreedError where ranks have different checkpoints or are not alike
+// (train/setup/rank_agreement.hpp). Collective.
 TrainedModel open_trained_model(const std::string& run_directory, std::int64_t step,
-                                dist::Session& session);
+                                dist::Session& session,
+                                const std::optional<GridShape>& grid = std::nullopt);
+
+// A saved model of which nothing is in memory.
+struct StoredModel {
+  RunConfig config;
+  std::int64_t step = 0;
+  Setup setup;
+  // Parameter `number`, whole, in the type that it was trained in, in memory of the host beside all
+  // tiers. Read, or made, anew each time. Throws IoError where the checkpoint is of another model.
+  std::function<at::Tensor(std::size_t number)> parameter;
+};
+
+// Steps and errors are those of open_trained_model; whatever device and budget the run had.
+StoredModel open_stored_model(const std::string& run_directory, std::int64_t step,
+                              const std::function<void(const std::string&)>& warn);
 
 // The model of a configuration as its seed makes it, on one rank, to be filled and saved. Errors
 // are those of make_setup.

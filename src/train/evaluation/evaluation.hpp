@@ -1,16 +1,12 @@
-// Validation loss and generated text, as forward-only Programs within the budget.
+// Validation loss, by a forward-only Program within the budget.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "data/reader.hpp"
-#include "data/tokenizers/tokenizer.hpp"
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
-#include "train/evaluation/sampling.hpp"
 #include "train/setup/planning.hpp"
 #include "train/workload/workload.hpp"
 
@@ -27,21 +23,5 @@ double validation_loss(const Setup& setup, const plan::Program& program,
                        const exec::Machine& machine, const Workload& workload,
                        const std::shared_ptr<data::Reader>& reader, std::int64_t micro_batches,
                        dist::Session& session, std::int64_t& peak_bytes);
-
-struct Generation {
-  std::string prompt;
-  std::int64_t tokens = 200;  // at most
-  Sampling sampling;
-  std::uint64_t seed = 1;
-  std::vector<std::string> stop_texts;  // a continuation ends before the first of them
-  std::int64_t continuations = 1;       // of the same prompt
-};
-
-// Continuations of `prompt`, token by token with the last model.sequence tokens as context. Each
-// ends where the tokenizer's end of a text comes. Local to the rank. Throws PlanError when the
-// generating Program does not fit the budget.
-std::vector<std::string> generate(const Setup& setup, const Generation& generation,
-                                  const data::Tokenizer& tokenizer, exec::Machine machine,
-                                  std::int64_t budget_bytes);
 
 }  // namespace garonne::train

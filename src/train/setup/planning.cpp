@@ -89,13 +89,6 @@ std::string describe_sizes(const Setup& setup) {
   return nn::model_kind(setup.config.model.kind).describe(request_of(setup));
 }
 
-nn::Model make_generator(const Setup& setup) {
-  const nn::ModelKind& kind = nn::model_kind(setup.config.model.kind);
-  if (!kind.make_generator)
-    throw ConfigError("model.kind", kind.name, "learns from fields, and writes no text");
-  return kind.make_generator(request_of(setup));
-}
-
 Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, int rank,
                  const std::optional<plan::DeviceFacts>& device) {
   workload_kind(config.model.kind).check_sizes(config, facts);
@@ -184,6 +177,25 @@ Setup setup_of_stage(const Setup& whole, int stage, Cut cut) {
   setup.model = nn::cut_model(whole.model, mine.cut);
   setup.step.pipeline = place_in_grid(std::move(mine.place), setup.grid);
   return setup;
+}
+
+Setup setup_of_generator(const Setup& setup, const nn::GeneratorRows& rows, int rank) {
+  const nn::ModelKind& kind = nn::model_kind(setup.config.model.kind);
+  if (!kind.make_generator)
+    throw ConfigError("model.kind", kind.name, "learns from fields, and writes no text");
+  nn::ModelRequest request = request_of(setup);
+  request.tensor = setup.grid.coordinates_of(rank).tensor;
+  request.tensor_ranks = setup.grid.shape().tensor;
+  Setup result = setup;
+  result.model = kind.make_generator(request, rows);
+  result.step.micro_batches = 1;
+  if (setup.grid.shape().pipeline == 1) return result;
+  plan::PipelineStage stage =
+      plan::make_pipeline_stage(result.model.graph, *setup.declared, pipeline_schedule_of(setup),
+                                setup.grid.coordinates_of(rank).pipeline);
+  result.model = nn::cut_model(result.model, stage.cut);
+  result.step.pipeline = place_in_grid(std::move(stage.place), setup.grid);
+  return result;
 }
 
 plan::PipelineStage declared_stage(const Setup& setup, int stage) {

@@ -10,6 +10,7 @@
 
 #include "base/config.hpp"
 #include "base/grid.hpp"
+#include "nn/decoding.hpp"
 #include "nn/model.hpp"
 #include "plan/model/cost_table.hpp"
 #include "plan/offload/tier_planner.hpp"
@@ -68,9 +69,10 @@ std::string describe_numbers(const RunConfig& config);
 // The sizes of the model in the field's own words, on one line.
 std::string describe_sizes(const Setup& setup);
 
-// Of a run on tokens: the model whose last value is the logits of one sample, with the parameters
-// of the trained one, whole. Throws ConfigError (model.kind) for kinds that learn from others.
-nn::Model make_generator(const Setup& setup);
+// The setup of a generator in the place of the trained model, whose parameters it has: its stage is
+// that of `setup`, which is cut as declared, and its tensor rank that of `rank`. Throws ConfigError
+// (model.kind) for kinds that learn from others than tokens.
+Setup setup_of_generator(const Setup& setup, const nn::GeneratorRows& rows, int rank);
 
 // Elements of the parameters that a rank has a part of, each counted whole and without padding.
 std::int64_t whole_parameter_elements(const nn::Model& model);

@@ -227,45 +227,6 @@ TEST(Gpt, ParametersAndBoxes) {
   }
 }
 
-TEST(Gpt, GeneratorGivesTheLogitsOfTheLoss) {
-  const GptSizes sizes{2, 16, 2, 6, 9, 0};
-  const Model trained = make_gpt(sizes, 1, Declaration());
-  const Model generator = make_gpt_generator(sizes, Declaration());
-  ASSERT_EQ(trained.graph.parameters.size(), generator.graph.parameters.size());
-  const Named parameters = random_parameters(trained);
-  at::manual_seed(5);
-  const at::Tensor tokens = at::randint(9, {1, 6}, at::kLong);
-  const at::Tensor targets = at::randint(9, {1, 6}, at::kLong);
-  const ModelRun wanted = reference({sizes, 1}, parameters, tokens, targets);
-  const at::NoGradGuard no_gradients;
-  const Products products;
-  const std::int64_t sample = 0;
-  Context context;
-  context.products = &products;
-  context.samples = &sample;
-  context.batch = 1;
-  std::vector<at::Tensor> values(generator.graph.values.size());
-  values[0] = tokens.reshape({-1});
-  for (std::size_t n = 0; n < generator.nodes.size(); ++n) {
-    const auto& spec = generator.graph.nodes[n];
-    std::vector<at::Tensor> inputs;
-    std::vector<at::Tensor> used;
-    for (const int i : spec.inputs) inputs.push_back(values[static_cast<std::size_t>(i)]);
-    for (const int i : spec.parameters) {
-      used.push_back(parameters.at(generator.graph.parameters[static_cast<std::size_t>(i)].name)
-                         .to(at::kFloat));
-    }
-    values[static_cast<std::size_t>(spec.output)] =
-        generator.nodes[n]->forward(context, inputs, used, nullptr);
-  }
-  const at::Tensor& logits = values.back();
-  ASSERT_EQ(logits.numel(), 6 * 9);
-  const double loss =
-      at::cross_entropy_loss(logits.view({6, 9}).to(at::kDouble), targets.reshape({-1}))
-          .item<double>();
-  EXPECT_NEAR(loss, wanted.loss, 1e-5 * wanted.loss);
-}
-
 TEST(Gpt, SizesThatDoNotFit) {
   EXPECT_THROW(make_gpt({1, 10, 3, 4, 5, 0}, 1, Declaration()), ConfigError);
   EXPECT_THROW(make_gpt({1, 10, 2, 4, 0, 0}, 1, Declaration()), ConfigError);

@@ -1,0 +1,131 @@
+#include "train/evaluation/generation.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+#include <utility>
+
+#include "base/philox.hpp"
+#include "train/evaluation/text_passes.hpp"
+
+namespace garonne::train {
+namespace {
+
+// Cuts `text` before the first of the texts in it; false where it has none.
+bool cut_at_stop(const std::vector<std::string>& stop_texts, std::string& text) {
+  std::size_t first = std::string::npos;
+  for (const std::string& stop : stop_texts) first = std::min(first, text.find(stop));
+  if (first == std::string::npos) return false;
+  text.erase(first);
+  return true;
+}
+
+std::vector<std::uint32_t> tokens_of_prompt(const data::Tokenizer& tokenizer,
+                                            const std::string& prompt) {
+  std::vector<std::uint32_t> tokens = tokenizer.encode(prompt);
+  if (!tokens.empty()) return tokens;
+  // Something has to be continued; what comes before a text, or a line break, says least.
+  return tokenizer.end_of_text() ? std::vector{*tokenizer.end_of_text()} : tokenizer.encode("\n");
+}
+
+// A continuation as it grows.
+class Continuation {
+ public:
+  Continuation(const Generation& generation, const data::Tokenizer& tokenizer,
+               std::vector<std::uint32_t> prompt, std::int64_t number)
+      : generation_(generation),
+        tokenizer_(tokenizer),
+        key_(philox_key(generation.seed, "generate", static_cast<std::uint64_t>(number))),
+        prompt_tokens_(prompt.size()),
+        tokens_(std::move(prompt)),
+        ended_(number >= generation.continuations || generation.tokens == 0) {}
+
+  bool ended() const { return ended_; }
+  const std::vector<std::uint32_t>& tokens() const { return tokens_; }
+  std::int64_t made() const { return static_cast<std::int64_t>(tokens_.size() - prompt_tokens_); }
+  const std::string& written() const { return written_; }
+
+  std::uint32_t choose(std::vector<double> logits, std::size_t vocabulary) const {
+    logits.resize(vocabulary);
+    const auto number = static_cast<std::uint64_t>(made());
+    const std::uint32_t random = philox_at(key_, 0, 0, number).word[0];
+    return choose_token(logits, generation_.sampling, tokens_, random);
+  }
+
+  void add(std::uint32_t token) {
+    tokens_.push_back(token);
+    ended_ = made() == generation_.tokens;
+    if (tokenizer_.end_of_text() && token == *tokenizer_.end_of_text()) {
+      ended_ = true;
+      return;
+    }
+    written_ += tokenizer_.decode(std::span(&token, 1));
+    if (cut_at_stop(generation_.stop_texts, written_)) ended_ = true;
+  }
+
+ private:
+  const Generation& generation_;
+  const data::Tokenizer& tokenizer_;
+  PhiloxKey key_;
+  std::size_t prompt_tokens_;
+  std::vector<std::uint32_t> tokens_;
+  std::string written_;
+  bool ended_;
+};
+
+}  // namespace
+
+Generated generate(const Setup& setup, const Generation& generation,
+                   const data::Tokenizer& tokenizer, const exec::Machine& machine,
+                   std::int64_t budget_bytes, dist::Session& session,
+                   const std::function<void(const std::string&)>& say) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<std::uint32_t> prompt = tokens_of_prompt(tokenizer, generation.prompt);
+  const auto prompt_tokens = static_cast<std::int64_t>(prompt.size());
+  TextPasses passes(setup, machine, budget_bytes, prompt_tokens,
+                    prompt_tokens + std::max<std::int64_t>(generation.tokens, 1) - 1, session);
+  say(passes.description());
+  // The table of a rank may have padding behind, and a tokenizer fewer tokens than the model.
+  const auto vocabulary = static_cast<std::size_t>(std::min(
+      std::max(setup.config.model.vocabulary, setup.facts.vocabulary), tokenizer.vocabulary()));
+  const Coordinates mine = setup.grid.coordinates_of(session.rank());
+  const int data_ranks = setup.grid.shape().data;
+  const int last_stage = stage_with_loss(setup);
+  // Where the token of a data rank is chosen, from which all others have it.
+  const auto chooser = [&](int data) {
+    return static_cast<std::size_t>(setup.grid.rank_of({data, last_stage, 0}));
+  };
+  constexpr std::int64_t none = -1;
+  Generated result;
+  std::int64_t made = 0;
+  for (std::int64_t first = 0; first < generation.continuations; first += data_ranks) {
+    Continuation text(generation, tokenizer, prompt, first + mine.data);
+    for (;;) {
+      std::int64_t token = none;
+      if (!text.ended()) {
+        std::vector<double> logits = passes.logits_after(text.tokens());
+        if (!logits.empty()) token = text.choose(std::move(logits), vocabulary);
+      }
+      // All ranks meet until the last text of these is done.
+      const std::vector<std::int64_t> all = session.all_gather(std::vector{token});
+      bool any = false;
+      for (int data = 0; data < data_ranks; ++data) any = any || all[chooser(data)] != none;
+      if (!any) break;
+      if (!text.ended()) text.add(static_cast<std::uint32_t>(all[chooser(mine.data)]));
+    }
+    const bool tells = mine.pipeline == 0 && mine.tensor == 0;
+    if (tells) made += text.made();
+    const std::vector<std::string> texts = session.gather(tells ? text.written() : std::string());
+    if (session.rank() != 0) continue;
+    for (int data = 0; data < data_ranks && first + data < generation.continuations; ++data)
+      result.texts.push_back(texts[static_cast<std::size_t>(setup.grid.rank_of({data, 0, 0}))]);
+  }
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.tokens = session.all_reduce_sum(std::vector{made})[0];
+  result.kept_bytes = passes.kept_bytes();
+  result.planned_peak_bytes = passes.planned_peak_bytes();
+  result.peak_bytes = session.all_reduce_max(std::vector{passes.peak_bytes()})[0];
+  return result;
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,45 @@
+// Text that a model writes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/tokenizers/tokenizer.hpp"
+#include "dist/session.hpp"
+#include "exec/executor.hpp"
+#include "train/evaluation/sampling.hpp"
+#include "train/setup/planning.hpp"
+
+namespace garonne::train {
+
+struct Generation {
+  std::string prompt;
+  std::int64_t tokens = 200;  // at most
+  Sampling sampling;
+  std::uint64_t seed = 1;
+  std::vector<std::string> stop_texts;  // a continuation ends before the first of them
+  std::int64_t continuations = 1;       // of the same prompt
+};
+
+struct Generated {
+  std::vector<std::string> texts;  // on rank 0
+  std::int64_t tokens = 0;         // that were chosen, of all texts
+  double seconds = 0;
+  std::int64_t kept_bytes = 0;  // of keys and values; of the rank with most, as the peaks
+  std::int64_t peak_bytes = 0;
+  std::int64_t planned_peak_bytes = 0;
+};
+
+// Continuations of `prompt`, token by token with the last model.sequence tokens as context. Each
+// ends where the tokenizer's end of a text comes. The data ranks of the setup's grid share them,
+// stages and tensor ranks make each together; the random numbers are functions of seed, text and
+// token. `say` is told, before the first token, how that will be done. Throws PlanError, agreed,
+// where the passes do not fit the budget. Collective over all ranks, which have the same prompt.
+Generated generate(const Setup& setup, const Generation& generation,
+                   const data::Tokenizer& tokenizer, const exec::Machine& machine,
+                   std::int64_t budget_bytes, dist::Session& session,
+                   const std::function<void(const std::string&)>& say);
+
+}  // namespace garonne::train

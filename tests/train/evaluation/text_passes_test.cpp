@@ -1,0 +1,233 @@
+// Logits after a growing text: with keys and values kept and without, on one rank and on grids.
+#include "train/evaluation/text_passes.hpp"
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "base/error.hpp"
+#include "nn/compute_session.hpp"
+#include "train/setup/cluster.hpp"
+
+namespace garonne::train {
+namespace {
+
+constexpr std::int64_t vocabulary = 37;
+constexpr std::int64_t window = 12;
+constexpr std::int64_t any_budget = std::int64_t{1} << 40;
+
+RunConfig config_of(const std::string& kind, const std::string& precision, const GridShape& grid) {
+  RunConfig config;
+  config.model.kind = kind;
+  config.model.layers = 3;
+  config.model.hidden = 32;
+  config.model.heads = 4;
+  if (kind == "llama") {
+    config.model.kv_heads = 2;
+    config.model.inner = 24;
+  }
+  config.model.sequence = window;
+  config.train.precision = precision;
+  config.train.micro_batch = 2;
+  config.train.global_batch = std::int64_t{2} * grid.data * grid.pipeline;
+  config.grid.data = grid.data;
+  config.grid.pipeline = grid.pipeline;
+  config.grid.tensor = grid.tensor;
+  config.memory.budget = any_budget;
+  return config;
+}
+
+// A rank with its part of the model.
+class Part {
+ public:
+  Part(const RunConfig& config, dist::Session& session) {
+    const int rank = session.rank();
+    setup = make_setup(config, {vocabulary, {}, {}}, 1, rank);
+    setup.step.optimizer_states.clear();
+    setup = setup_of_stage(setup, setup.grid.coordinates_of(rank).pipeline, Cut::AsDeclared);
+    tier_ = device_.make_tier(any_budget);
+    {
+      const exec::DeviceScope scope(*tier_);
+      state_ = exec::initial_state(device_.compute(), setup.model, setup.declaration.precision, 7,
+                                   std::vector<StateSpec>());
+      // So large that positions and tokens tell.
+      for (std::size_t p = 0; p < state_.pieces.size(); ++p) {
+        const at::Tensor trained = state_.parameter(p).trained();
+        if (trained.dim() > 1) trained.mul_(8);
+      }
+      exec::refresh_compute_copies(state_);
+    }
+    axes_ = std::make_unique<Axes>(setup, plan::Program(), device_, session);
+    machine.device = &device_.device();
+    machine.tier = tier_.get();
+    machine.state = &state_;
+    machine.products = &products_;
+    machine.data = axes_->data();
+    machine.tensor = axes_->tensor();
+    machine.pipeline = axes_->pipeline();
+    machine.world = axes_->world();
+  }
+
+  Setup setup;
+  exec::Machine machine;
+
+ private:
+  RunDevice device_;
+  nn::Products products_;
+  std::unique_ptr<exec::DeviceTier> tier_;
+  exec::ModelState state_;
+  std::unique_ptr<Axes> axes_;
+};
+
+std::vector<std::uint32_t> some_text(std::size_t tokens) {
+  std::vector<std::uint32_t> text;
+  for (std::size_t i = 0; i < tokens; ++i)
+    text.push_back(static_cast<std::uint32_t>((7 * i * i + 3 * i + 5) % vocabulary));
+  return text;
+}
+
+// Of every text from the prompt to the longest; on the last stage.
+std::vector<std::vector<double>> all_logits(TextPasses& passes, std::size_t prompt,
+                                            std::size_t longest) {
+  std::vector<std::vector<double>> all;
+  const std::vector<std::uint32_t> text = some_text(longest);
+  for (std::size_t tokens = prompt; tokens <= longest; ++tokens) {
+    std::vector<double> logits =
+        passes.logits_after({text.begin(), text.begin() + static_cast<std::ptrdiff_t>(tokens)});
+    if (!logits.empty()) logits.resize(vocabulary);
+    all.push_back(std::move(logits));
+  }
+  return all;
+}
+
+void expect_near(const std::vector<std::vector<double>>& mine,
+                 const std::vector<std::vector<double>>& wanted, double tolerance) {
+  ASSERT_EQ(mine.size(), wanted.size());
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    ASSERT_EQ(mine[i].size(), wanted[i].size());
+    double most = 0;
+    for (const double logit : wanted[i]) most = std::max(most, std::abs(logit));
+    EXPECT_GT(most, 0.3);
+    for (std::size_t k = 0; k < mine[i].size(); ++k)
+      EXPECT_NEAR(mine[i][k], wanted[i][k], tolerance * most) << "text " << i << " token " << k;
+  }
+}
+
+class TextPassesTest : public testing::Test {
+ protected:
+  dist::Session session_ = dist::Session::start();
+  TextPassesTest() { garonne::test::use_threads(1); }
+
+  dist::Session session_ = dist::Session::start();
+  dist::Session alone_ = dist::Session::single();
+};
+
+// A prompt of one token, of some, of the whole window and of more; texts within it and beyond.
+TEST_F(TextPassesTest, KeysAndValuesThatAreKeptChangeNothing) {
+  for (const std::string kind : {"gpt", "llama"}) {
+    for (const auto& [precision, tolerance] :
+         {std::pair{"float32", 1e-5}, std::pair{"float64", 1e-13}, std::pair{"bfloat16", 0.1}}) {
+      for (const auto& [prompt, longest] :
+           {std::pair{1, 12}, std::pair{5, 9}, std::pair{5, 17}, std::pair{12, 14},
+            std::pair{15, 16}, std::pair{4, 4}}) {
+        SCOPED_TRACE(kind + " " + precision + " " + std::to_string(prompt) + " to " +
+                     std::to_string(longest));
+        Part part(config_of(kind, precision, {}), alone_);
+        TextPasses kept(part.setup, part.machine, any_budget, prompt, longest, alone_);
+        const bool keeps = prompt < window && longest > prompt;
+        const std::int64_t heads = kind == "gpt" ? 4 : 2;
+        const std::int64_t bytes = part.setup.declaration.element_bytes();
+        EXPECT_EQ(kept.kept_bytes(),
+                  keeps ? 3 * 2 * std::min<std::int64_t>(longest, window) * heads * 8 * bytes : 0);
+        const auto of_kept =
+            all_logits(kept, static_cast<std::size_t>(prompt), static_cast<std::size_t>(longest));
+        EXPECT_LE(kept.peak_bytes(), kept.planned_peak_bytes());
+        EXPECT_GT(kept.peak_bytes(), kept.planned_peak_bytes() * 9 / 10);
+        // Each text as a prompt of its own: nothing is kept.
+        std::vector<std::vector<double>> of_whole;
+        Part other(config_of(kind, precision, {}), alone_);
+        for (int tokens = prompt; tokens <= longest; ++tokens) {
+          TextPasses whole(other.setup, other.machine, any_budget, tokens, tokens, alone_);
+          EXPECT_EQ(whole.kept_bytes(), 0);
+          of_whole.push_back(all_logits(whole, static_cast<std::size_t>(tokens),
+                                        static_cast<std::size_t>(tokens))[0]);
+        }
+        expect_near(of_kept, of_whole, tolerance);
+        // A continuation from the same prompt.
+        expect_near(
+            all_logits(kept, static_cast<std::size_t>(prompt), static_cast<std::size_t>(longest)),
+            of_kept, 0);
+      }
+    }
+  }
+}
+
+TEST_F(TextPassesTest, WhatDoesNotFitIsNotKept) {
+  Part part(config_of("gpt", "float32", {}), alone_);
+  const std::int64_t least =
+      TextPasses(part.setup, part.machine, any_budget, 12, 12, alone_).planned_peak_bytes();
+  const std::int64_t most =
+      TextPasses(part.setup, part.machine, any_budget, 11, 12, alone_).planned_peak_bytes();
+  ASSERT_GT(most, least);
+  for (const auto& [budget, fits] :
+       {std::pair{most, true}, std::pair{most - 1, false}, std::pair{least, false}}) {
+    Part again(config_of("gpt", "float32", {}), alone_);
+    TextPasses passes(again.setup, again.machine, budget, 11, 12, alone_);
+    EXPECT_EQ(passes.kept_bytes() > 0, fits);
+    EXPECT_EQ(passes.description().find("whole text") == std::string::npos, fits)
+        << passes.description();
+    EXPECT_LE(passes.planned_peak_bytes(), budget);
+    EXPECT_EQ(all_logits(passes, 11, 12).size(), 2U);
+    EXPECT_LE(passes.peak_bytes(), passes.planned_peak_bytes());
+  }
+  try {
+    TextPasses(part.setup, part.machine, least - 1, 12, 12, alone_);
+    ADD_FAILURE() << "a byte less does not do";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::Infeasible);
+    EXPECT_NE(std::string(error.what()).find(std::to_string(least)), std::string::npos);
+  }
+}
+
+// Stages have the bits of one rank, tensor ranks its numbers.
+TEST_F(TextPassesTest, GridsGiveWhatOneRankGives) {
+  const int ranks = session_.size();
+  std::vector<GridShape> grids = {{.data = ranks, .pipeline = 1, .tensor = 1},
+                                  {.data = 1, .pipeline = ranks, .tensor = 1},
+                                  {.data = 1, .pipeline = 1, .tensor = ranks}};
+  if (ranks == 4) grids.push_back({.data = 1, .pipeline = 2, .tensor = 2});
+  for (const std::string kind : {"gpt", "llama"}) {
+    for (const GridShape& grid : grids) {
+      if (kind == "llama" && grid.tensor > 2) continue;  // of two heads of keys
+      for (const int prompt : {3, 12}) {
+        SCOPED_TRACE(kind + " on " + to_string(grid) + " after " + std::to_string(prompt));
+        Part whole(config_of(kind, "float32", {}), alone_);
+        TextPasses wanted(whole.setup, whole.machine, any_budget, prompt, 15, alone_);
+        Part part(config_of(kind, "float32", grid), session_);
+        TextPasses passes(part.setup, part.machine, any_budget, prompt, 15, session_);
+        EXPECT_EQ(passes.kept_bytes() > 0, prompt < window);
+        if (grid.pipeline == 1) {
+          EXPECT_EQ(passes.kept_bytes() * grid.tensor, wanted.kept_bytes());
+        }
+        const auto mine = all_logits(passes, static_cast<std::size_t>(prompt), 15);
+        EXPECT_LE(passes.peak_bytes(), passes.planned_peak_bytes());
+        const Coordinates place = part.setup.grid.coordinates_of(session_.rank());
+        if (place.pipeline == stage_with_loss(part.setup)) {
+          expect_near(mine, all_logits(wanted, static_cast<std::size_t>(prompt), 15),
+                      grid.tensor == 1 ? 0 : 1e-5);
+        } else {
+          EXPECT_TRUE(std::all_of(mine.begin(), mine.end(),
+                                  [](const auto& logits) { return logits.empty(); }));
+        }
+        session_.barrier();
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace garonne::train
