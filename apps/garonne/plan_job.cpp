@@ -112,7 +112,10 @@ std::string write_job(const JobOptions& options, const PlannedJob& planned) {
     job.memory_bytes = on_node * (planned.budget_bytes + process_bytes);
   job.step_seconds = planned.step_seconds;
   job.steps = config.train.steps;
-  job.checkpoint_bytes = planned.parameter_elements * saved_bytes_per_element / job.ranks;
+  // Where one is being written when the job is warned, the last one follows it.
+  const bool beside = config.checkpoint.every > 0 && config.checkpoint.saving != "synchronous";
+  job.checkpoint_bytes =
+      (beside ? 2 : 1) * planned.parameter_elements * saved_bytes_per_element / job.ranks;
   job.minutes = given_minutes(options, job.facts);
   const std::string text = plan::to_sbatch(job);
   FileWriter file(options.path);

@@ -1,5 +1,6 @@
 #include "train/trainer.hpp"
 
+#include <ATen/Functions.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/file.hpp"
@@ -23,6 +25,7 @@
 #include "train/plans/given_programs.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/grid_table.hpp"
+#include "train/plans/saving_plan.hpp"
 #include "train/run/gradient_capture.hpp"
 #include "train/run/metrics_file.hpp"
 #include "train/run/prometheus_file.hpp"
@@ -128,8 +131,11 @@ class Trainer {
   double seconds_left(std::int64_t step) const;
   bool train_step(std::int64_t step);
   void show_state(bool now);
-  void save(std::int64_t step);
+  void save(std::int64_t step, bool last);
+  void finish_saving(bool in_the_way);
+  void make_tier();
   void write_programs() const;
+  std::optional<std::span<std::byte>> room_for_copy();
   void say_note();
   void say_summary();
   ExitCode end();
@@ -150,12 +156,15 @@ class Trainer {
   Setup whole_;            // of all stages
   Setup setup_;            // of this rank's stage
   Choice choice_;
+  Saving saving_;
   plan::Program program_;
   plan::CostTable costs_;  // of this model's nodes
   nn::Products products_;
   std::unique_ptr<ComputeSession> compute_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<exec::DeviceTier> tier_;
+  at::Tensor saved_copy_;              // what checkpoints are written from beside training
+  std::int64_t saved_copy_bytes_ = 0;  // as its memory was counted
   exec::ModelState state_;
   LowerMemory below_;  // where the Program has buffers there
   exec::Machine machine_;
@@ -175,6 +184,7 @@ class Trainer {
   double validation_seconds_ = 0;
   Clock::time_point shown_;  // when what Prometheus collects was written
   std::optional<Saver> saver_;
+  bool told_of_long_waits_ = false;
   exec::StepOutputs outputs_;  // of the last step
   std::vector<double> step_seconds_;
   double operations_of_rank_ = 0;  // of the model in a step, the mean over ranks
@@ -278,6 +288,7 @@ void Trainer::plan() {
   choice_.evaluation = program_of_rank(setup_, std::move(choice_.evaluation), session_.rank());
   program_.seconds = seconds_of_step(setup_, program_, session_);
   largest_planned_peak_ = session_.all_reduce_max(std::vector{program_.peak_bytes})[0];
+  saving_ = agree_on_saving(setup_, choice_, program_, budget_, session_);
 }
 
 // Who keeps the others waiting is said after a minute, or sooner where waits end sooner.
@@ -312,9 +323,27 @@ void Trainer::say_difference(const TensorDifference& difference) {
   }
 }
 
+// With the copy that checkpoints are written from: where the processor computes its bytes are the
+// tier's, and what lasts, activations and all else have the rest.
+void Trainer::make_tier() {
+  const bool counted = saving_.asynchronous && !saving_.on_host;
+  tier_ = device_->make_tier(program_.budget_bytes() + (counted ? choice_.reserved_bytes : 0));
+  if (!saving_.asynchronous) return;
+  const auto make = [&] { saved_copy_ = at::empty({saving_.copy_bytes}, at::kByte); };
+  if (counted) {
+    const exec::DeviceScope scope(*tier_);
+    make();
+    saved_copy_bytes_ = tier_->set_live_apart();
+  } else {
+    const exec::HostScope scope;
+    make();
+    saved_copy_bytes_ = static_cast<std::int64_t>(saved_copy_.nbytes());
+  }
+}
+
 void Trainer::make_state() {
   optimizer_ = optim::make_optimizer(config_);
-  tier_ = device_->make_tier(program_.budget_bytes());
+  make_tier();
   {
     const exec::DeviceScope scope(*tier_);
     state_ = exec::initial_state(device_->compute(), setup_.model, setup_.declaration.precision,
@@ -447,11 +476,28 @@ double Trainer::seconds_left(std::int64_t step) const {
   return *median * static_cast<double>(config_.train.steps - step);
 }
 
-void Trainer::save(std::int64_t step) {
-  const auto start = Clock::now();
-  saver_->save(step);
+// The last one is waited for: nothing is left to do meanwhile.
+void Trainer::save(std::int64_t step, bool last) {
+  if (saver_->can_begin() && !last) return saver_->begin(step);
+  const SavedStep saved = saver_->save(step);
   say(fmt::format("step {:>7}  checkpoint {} ({:.1f} s)\n", step,
-                  checkpoint_path(config_.run.directory, step), seconds_since(start)));
+                  checkpoint_path(config_.run.directory, step), saved.seconds));
+}
+
+// `in_the_way`: the next one is due.
+void Trainer::finish_saving(bool in_the_way) {
+  const auto start = Clock::now();
+  const SavedStep saved = saver_->finish();
+  const double waited = seconds_since(start);
+  say(fmt::format("step {:>7}  checkpoint {} ({:.1f} s, of which training waited {:.1f} s)\n",
+                  saved.step, checkpoint_path(config_.run.directory, saved.step), saved.seconds,
+                  saved.waited_seconds));
+  constexpr double long_wait = 1;
+  if (!in_the_way || waited < long_wait || std::exchange(told_of_long_waits_, true)) return;
+  say(
+      fmt::format("note: the next checkpoint was due before this one was written, for which "
+                  "training waited {:.1f} s; with a larger checkpoint.every than {} it need not\n",
+                  waited, config_.checkpoint.every));
 }
 
 void Trainer::write_programs() const {
@@ -474,6 +520,12 @@ void Trainer::say_summary() {
   std::vector<PeakBytes> peaks;
   for (std::size_t i = 0; i < device.size(); i += 2)
     peaks.push_back({device[i], device[i + 1], {}});
+  const std::vector<std::int64_t> copies = session_.all_gather(
+      std::vector{saving_.asynchronous ? saving_.copy_bytes : 0, saved_copy_bytes_});
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    peaks[rank].copy_planned = copies[2 * rank];
+    peaks[rank].copy_measured = copies[2 * rank + 1];
+  }
   for (const Tier tier : {Tier::Host, Tier::Disk}) {
     const std::vector<std::int64_t> below = session_.all_gather(
         std::vector<std::int64_t>{choice_.prediction.of(tier).peak_bytes, peaks_below_[tier]});
@@ -485,6 +537,11 @@ void Trainer::say_summary() {
   const auto median = step_seconds_.begin() + static_cast<std::ptrdiff_t>(step_seconds_.size() / 2);
   std::nth_element(step_seconds_.begin(), median, step_seconds_.end());
   say(summary_text(peaks, budget_, program_, *median, outputs_));
+}
+
+std::optional<std::span<std::byte>> Trainer::room_for_copy() {
+  if (!saving_.asynchronous) return std::nullopt;
+  return std::span(static_cast<std::byte*>(saved_copy_.mutable_data_ptr()), saved_copy_.nbytes());
 }
 
 // What the loop of steps needs, once there is a state.
@@ -527,12 +584,14 @@ void Trainer::begin() {
                           .state = state_,
                           .states = optimizer_->states(),
                           .manifest = std::move(manifest),
-                          .keeper = keeper_ ? &*keeper_ : nullptr},
+                          .keeper = keeper_ ? &*keeper_ : nullptr,
+                          .copy_room = room_for_copy()},
                  start_.step, session_, *stop_);
   WatchedTraining watched{.first_step = start_.step,
                           .last_step = config_.train.steps,
                           .saved_step = [this] { return saver_->saved_step(); },
-                          .save = nullptr};
+                          .save = nullptr,
+                          .abandon = [this] { saver_->abandon(); }};
   // A process that is a copy of this one has nothing of a GPU.
   if (device_->kind() != DeviceKind::Cuda) {
     watched.save = [this](std::int64_t step, FileMeeting& meeting) {
@@ -573,7 +632,7 @@ bool Trainer::train_step(std::int64_t step) {
   const auto together = session_.all_reduce_max(std::vector<std::int64_t>{
       program_.peak_bytes == largest_planned_peak_ ? outputs_.peak_bytes : 0,
       (stop_here || stop_->requested()) ? 1 : 0,
-      static_cast<std::int64_t>(outputs_.data_seconds * nanoseconds)});
+      static_cast<std::int64_t>(outputs_.data_seconds * nanoseconds), saver_->progress()});
   stopping_ = together[1] != 0;
   step_seconds_.push_back(seconds_since(start));
 
@@ -615,9 +674,13 @@ bool Trainer::train_step(std::int64_t step) {
     }
     unwritten_.reset();
   });
-  if (last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0)) {
+  const bool to_save =
+      last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0);
+  const bool to_finish = saver_->under_way() && (to_save || together[3] != Saver::Writing);
+  if (to_save || to_finish) {
     const auto before_saving = Clock::now();
-    save(step);
+    if (to_finish) finish_saving(to_save && !last);
+    if (to_save) save(step, last);
     checkpoint_seconds_ = seconds_since(before_saving);
     gauges_.checkpoint_seconds += checkpoint_seconds_;
   }
@@ -680,13 +743,25 @@ ExitCode Trainer::run() {
     say(start_text({config_, whole_, setup_, choice_, program_, products_, *workload_, threads_,
                     session_.ranks_on_node()}));
   }
-  say(describe_memory(setup_, choice_, budget_, session_));
+  say(describe_memory(setup_, choice_, budget_,
+                      saving_.asynchronous && !saving_.on_host ? saving_.copy_bytes : 0, session_));
+  say(describe_saving(saving_));
   say(describe_lower_tiers(whole_));
   if (const std::string sums = axes_->data_sums(); !sums.empty())
     say(fmt::format("sums      {}\n", sums));
   begin();
   std::int64_t step = start_.step + 1;
-  while (train_step(step)) ++step;
+  try {
+    while (train_step(step)) ++step;
+  } catch (const dist::AgreedError&) {
+    // All ranks are here, and what is being written is of a step before.
+    try {
+      if (saver_->under_way()) finish_saving(false);
+    } catch (const dist::AgreedError& other) {
+      warn(other.what());
+    }
+    throw;
+  }
   return end();
 }
 

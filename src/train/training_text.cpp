@@ -141,11 +141,15 @@ std::string summary_text(const std::vector<PeakBytes>& peaks, std::int64_t budge
   const double planned_seconds = program.seconds;
   std::string text = "plan beside measurement\n";
   for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-    const auto& [planned, measured, below] = peaks[rank];
+    const auto& [planned, measured, below, copy_planned, copy_measured] = peaks[rank];
     text += fmt::format(
         "  rank {:<4} peak planned {:>14} B  measured {:>14} B  ({:6.2f} %)  budget {} B\n", rank,
         planned, measured, 100.0 * static_cast<double>(measured) / static_cast<double>(planned),
         budget_bytes);
+    if (copy_planned > 0) {
+      text += fmt::format("  rank {:<4} copy planned {:>14} B  measured {:>14} B\n", rank,
+                          copy_planned, copy_measured);
+    }
     for (const PeakBytes::Below& one : below) {
       text += fmt::format("  rank {:<4} {} planned {:>14} B  measured {:>14} B\n", rank,
                           to_string(one.tier), one.planned, one.measured);

@@ -55,6 +55,9 @@ struct PeakBytes {
   std::int64_t planned = 0;
   std::int64_t measured = 0;
   std::vector<Below> below;  // tiers in which the Program has something
+  // What checkpoints are written from; 0 where training waits for them.
+  std::int64_t copy_planned = 0;
+  std::int64_t copy_measured = 0;
 };
 
 // Some lines; `peaks` by rank, `program` of this one, `last` and `median_seconds` of the steps of

@@ -4,10 +4,12 @@
 //   KILL_CALL    write, fsync, rename, unlink, read or send
 //   KILL_NUMBER  of the call, from 1
 //   KILL_UNDER   part of the path of what counts
-//   KILL_WHOM    one, all, stop for one that is stopped, hold for one whose call takes longer
+//   KILL_WHOM    one, all, stop for one that is stopped, hold for one whose call takes longer, fail
+//                for one whose write or fsync finds no space
 //   KILL_SECONDS that it takes longer
 //   KILL_LOG     gets a line: call, number, path, before | half | after
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -37,6 +39,7 @@ struct Order {
   bool all = environment("KILL_WHOM") == "all";
   bool stops = environment("KILL_WHOM") == "stop";
   bool holds = environment("KILL_WHOM") == "hold";
+  bool fails = environment("KILL_WHOM") == "fail";
   long seconds = atol(environment("KILL_SECONDS").c_str());
   long number = atol(environment("KILL_NUMBER").c_str());
   // The program's own helpers, which no launcher numbers, count nothing.
@@ -69,7 +72,7 @@ std::vector<pid_t> ranks() {
   return found;
 }
 
-// Returns where the rank is held, in the end.
+// Returns where the rank is held, in the end, and where its call fails.
 void strike(const std::string& path, const char* when) {
   const int log = open(order().log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   const std::string line =
@@ -84,6 +87,7 @@ void strike(const std::string& path, const char* when) {
     sleep(static_cast<unsigned>(order().seconds));
     return;
   }
+  if (order().fails) return;
   kill(getpid(), order().stops ? SIGSTOP : SIGKILL);
   while (true) pause();
 }
@@ -133,6 +137,10 @@ ssize_t write(int descriptor, const void* data, size_t bytes) {
     if (strikes("write", path)) {
       if (!order().holds) next(descriptor, data, bytes / 2);
       strike(path, "half");
+      if (order().fails) {
+        errno = ENOSPC;
+        return -1;
+      }
     }
   }
   return next(descriptor, data, bytes);
@@ -151,7 +159,13 @@ ssize_t pread(int descriptor, void* data, size_t bytes, off_t offset) {
 int fsync(int descriptor) {
   static auto* const next = real<int(int)>("fsync");
   if (!order().counts) return next(descriptor);
-  return around("fsync", path_of(descriptor), [&] { return next(descriptor); });
+  const std::string path = path_of(descriptor);
+  if (order().fails && strikes("fsync", path)) {
+    strike(path, "before");
+    errno = ENOSPC;
+    return -1;
+  }
+  return around("fsync", path, [&] { return next(descriptor); });
 }
 
 int rename(const char* from, const char* to) {

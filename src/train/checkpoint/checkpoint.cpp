@@ -99,10 +99,6 @@ bool is_copy(const nn::Model& model, const std::string& tensor,
                      });
 }
 
-}  // namespace
-
-namespace {
-
 // Elements [begin, end) of the box of a tensor, which are here. The tensor outlives it.
 TensorSource source_of(const Stored& tensor, std::int64_t begin, std::int64_t end) {
   const exec::StoredPart& here = tensor.here.value();
@@ -119,14 +115,13 @@ TensorSource source_of(const Stored& tensor, std::int64_t begin, std::int64_t en
   return source;
 }
 
-// Writes what of the state is this rank's to write into a file of the folder `partial`.
-RankFile write_rank_file(const std::string& partial, const nn::Model& model,
-                         const std::vector<StateSpec>& states, const exec::ModelState& state,
-                         const Together& together) {
+// What of the state is this rank's to write; `stored` outlives it.
+std::vector<RankTensor> rank_tensors(const std::vector<Stored>& stored, const nn::Model& model,
+                                     const std::vector<StateSpec>& states,
+                                     const Together& together) {
   const int replicas = together.replicas == 0 ? together.ranks : together.replicas;
   const int replica = together.replicas == 0 ? together.rank : together.replica;
   std::vector<RankTensor> tensors;
-  const std::vector<Stored> stored = stored_tensors(model, states, state);
   for (const Stored& tensor : stored) {
     if (tensor.replicated && !together.writes_replicated) continue;
     if (is_copy(model, tensor.global.name, states)) continue;
@@ -135,7 +130,7 @@ RankFile write_rank_file(const std::string& partial, const nn::Model& model,
     RankTensor& part = tensors.emplace_back(RankTensor{tensor.global, tensor.box, begin, end, {}});
     if (!tensor.in_shards || begin < end) part.source = source_of(tensor, begin, end);
   }
-  return write_rank_tensors(partial, together.rank, tensors);
+  return tensors;
 }
 
 }  // namespace
@@ -144,8 +139,17 @@ void save_checkpoint(const std::string& run_directory, const nn::Model& model,
                      const std::vector<StateSpec>& states, const exec::ModelState& state,
                      Manifest manifest, const Together& together) {
   write_checkpoint(run_directory, std::move(manifest), together, [&](const std::string& partial) {
-    return write_rank_file(partial, model, states, state, together);
+    const std::vector<Stored> stored = stored_tensors(model, states, state);
+    return write_rank_tensors(partial, together.rank,
+                              rank_tensors(stored, model, states, together));
   });
+}
+
+std::vector<RankTensor> copy_of_state(const nn::Model& model, const std::vector<StateSpec>& states,
+                                      const exec::ModelState& state, const Together& together,
+                                      std::span<std::byte> room) {
+  const std::vector<Stored> stored = stored_tensors(model, states, state);
+  return copy_rank_tensors(rank_tensors(stored, model, states, together), room);
 }
 
 void load_checkpoint(const std::string& checkpoint, const Manifest& manifest,

@@ -2,9 +2,10 @@
 // wrote.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,13 @@ struct Together {
 void save_checkpoint(const std::string& run_directory, const nn::Model& model,
                      const std::vector<StateSpec>& states, const exec::ModelState& state,
                      Manifest manifest, const Together& together);
+
+struct RankTensor;
+// What save_checkpoint() writes on this rank, with its bytes in `room`: the state may change then.
+// InternalError where `room` is too small (train/plans/saving_plan.hpp); IoError from a disk.
+std::vector<RankTensor> copy_of_state(const nn::Model& model, const std::vector<StateSpec>& states,
+                                      const exec::ModelState& state, const Together& together,
+                                      std::span<std::byte> room);
 
 // Fills `state` (made for this model and precision) from a checkpoint that has been verified,
 // whatever boxes it was written in.

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/hash.hpp"
@@ -86,7 +87,8 @@ std::pair<std::int64_t, std::int64_t> share_of(std::int64_t elements, int rank, 
 }
 
 RankFile write_rank_tensors(const std::string& partial, int rank,
-                            const std::vector<RankTensor>& tensors) {
+                            const std::vector<RankTensor>& tensors,
+                            const std::function<void()>& before) {
   const std::string file = rank_file(rank);
   RankFile written;
   std::vector<TensorSource> sources;
@@ -102,38 +104,93 @@ RankFile write_rank_tensors(const std::string& partial, int rank,
   written.listing["hash"] =
       write_safetensors(partial + "/" + file, sources, {{"format", "pt"}},
                         [&](const TensorSource& tensor, std::span<const std::byte> bytes) {
+                          if (before) before();
                           if (written.not_finite.empty() && !all_finite(tensor.type, bytes))
                             written.not_finite = tensor.name;
                         });
   return written;
 }
 
-void write_checkpoint(const std::string& run_directory, Manifest manifest, const Together& together,
-                      const std::function<RankFile(const std::string& partial)>& write) {
-  const std::string partial = fmt::format("{}/checkpoints/.partial-step-{}{}", run_directory,
-                                          manifest.step, together.suffix);
-  try {
-    together.phase([&] {
-      if (together.rank == 0) make_folder(partial);
-    });
-    RankFile written;
-    together.phase([&] { written = write(partial); });
-    refuse_not_finite(manifest.step, together.first_text(written.not_finite));
-    const std::vector<std::string> listings = together.gather(written.listing.dump());
-    together.phase([&] {
-      if (together.rank != 0) return;
-      add_rank_files(partial, listings, manifest);
-      write_file_durably(partial + "/manifest.json", manifest_text(manifest));
-      sync_directory(partial);
-      together.commit([&] { put_in_place(run_directory, manifest.step, partial); });
-    });
-  } catch (const Error&) {
-    if (together.rank == 0) {
-      std::error_code error;
-      fs::remove_all(partial, error);
+std::int64_t bytes_in_copy(std::int64_t bytes) {
+  return round_up(bytes, cpu_allocation_granularity);
+}
+
+std::vector<RankTensor> copy_rank_tensors(const std::vector<RankTensor>& tensors,
+                                          std::span<std::byte> room) {
+  std::vector<RankTensor> copies = tensors;
+  for (RankTensor& tensor : copies) {
+    if (!tensor.source) continue;
+    TensorSource& source = *tensor.source;
+    const auto bytes = static_cast<std::size_t>(
+        (tensor.end - tensor.begin) * safetensors_element_bytes(source.type, source.name));
+    const auto taken = static_cast<std::size_t>(bytes_in_copy(static_cast<std::int64_t>(bytes)));
+    expect(taken <= room.size(), "the copy of a state is larger than its room");
+    std::byte* next = room.data();
+    const auto take = [&](std::span<const std::byte> piece) {
+      expect(piece.size() <= bytes - static_cast<std::size_t>(next - room.data()),
+             "a tensor has more bytes than elements");
+      next = std::copy(piece.begin(), piece.end(), next);
+    };
+    if (source.bring) {
+      source.bring(take);
+    } else {
+      take(source.bytes);
     }
+    source.bytes = room.first(bytes);
+    source.bring = nullptr;
+    room = room.subspan(taken);
+  }
+  return copies;
+}
+
+PartialCheckpoint::PartialCheckpoint(std::string run_directory, Manifest manifest,
+                                     Together together)
+    : run_directory_(std::move(run_directory)),
+      manifest_(std::move(manifest)),
+      together_(std::move(together)),
+      folder_(fmt::format("{}/checkpoints/.partial-step-{}{}", run_directory_, manifest_.step,
+                          together_.suffix)) {
+  guarded([&] {
+    together_.phase([&] {
+      if (together_.rank == 0) make_folder(folder_);
+    });
+  });
+}
+
+void PartialCheckpoint::publish(const std::function<RankFile()>& written) {
+  guarded([&] {
+    RankFile mine;
+    together_.phase([&] { mine = written(); });
+    refuse_not_finite(manifest_.step, together_.first_text(mine.not_finite));
+    const std::vector<std::string> listings = together_.gather(mine.listing.dump());
+    together_.phase([&] {
+      if (together_.rank != 0) return;
+      add_rank_files(folder_, listings, manifest_);
+      write_file_durably(folder_ + "/manifest.json", manifest_text(manifest_));
+      sync_directory(folder_);
+      together_.commit([&] { put_in_place(run_directory_, manifest_.step, folder_); });
+    });
+  });
+}
+
+void PartialCheckpoint::remove() const {
+  std::error_code error;
+  fs::remove_all(folder_, error);
+}
+
+void PartialCheckpoint::guarded(const std::function<void()>& work) const {
+  try {
+    work();
+  } catch (const Error&) {
+    if (together_.rank == 0) remove();
     throw;
   }
+}
+
+void write_checkpoint(const std::string& run_directory, Manifest manifest, const Together& together,
+                      const std::function<RankFile(const std::string& partial)>& write) {
+  PartialCheckpoint checkpoint(run_directory, std::move(manifest), together);
+  checkpoint.publish([&] { return write(checkpoint.folder()); });
 }
 
 }  // namespace garonne::train

@@ -4,8 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace garonne::train {
 
@@ -27,14 +30,21 @@ class CheckpointKeeper {
   void started_from(std::int64_t step);
 
   // After the checkpoint of `step` is in its place: removes what is older than the newest `keep`
-  // whole ones up to it. Checkpoints that this process neither wrote nor verified before are
-  // verified once, where a removal hangs on it. Left, and named in one warning each: folders that
-  // are no checkpoints by their names, checkpoints of later steps, copies of other steps. Throws
-  // IoError where the first one cannot be remembered.
-  void saved(std::int64_t step, std::int64_t keep);
+  // whole ones up to it. Where `keep_minutes` is not 0, the first whole one of every so many
+  // minutes since the run's first checkpoint stays for good, by the times in the manifests; those
+  // that have none are not counted. Checkpoints that this process neither wrote nor verified before
+  // are verified once, where a removal hangs on it. Left, and named in one warning each: folders
+  // that are no checkpoints by their names, checkpoints of later steps, copies of other steps.
+  // Throws IoError where the first one cannot be remembered.
+  void saved(std::int64_t step, std::int64_t keep, std::int64_t keep_minutes = 0);
 
  private:
   void remember(std::int64_t step);
+  void remember_beginning();
+  std::int64_t time_of(std::int64_t step);
+  std::optional<std::int64_t> window_of(std::int64_t step, std::int64_t minutes);
+  bool stays_for_good(std::int64_t step, const std::vector<std::int64_t>& older,
+                      std::int64_t minutes);
   void warn_once(const std::string& name, const std::string& why);
   void name_strangers(std::int64_t step);
   bool is_whole(std::int64_t step);
@@ -44,6 +54,8 @@ class CheckpointKeeper {
   std::string run_directory_;
   std::function<void(const std::string&)> warn_;
   bool remembered_ = false;
+  std::int64_t began_at_ = 0;                   // the run's first checkpoint; 0 = not yet known
+  std::map<std::int64_t, std::int64_t> times_;  // by step; 0 = nobody said
   std::set<std::int64_t> whole_;
   std::set<std::int64_t> damaged_;
   std::set<std::string> named_;

@@ -36,6 +36,7 @@ void summarise(CheckpointSummary& summary) {
     const Manifest manifest = read_manifest(summary.path);
     if (manifest.step != summary.step)
       summary.wrong = fmt::format("is a copy of the checkpoint of step {}", manifest.step);
+    if (manifest.saved_at > 0) summary.saved_at = manifest.saved_at;
     summary.files = manifest.files.size();
     summary.tensors = manifest.tensors.size();
     summary.bytes =

@@ -43,6 +43,7 @@ nlohmann::ordered_json manifest_to_json(const Manifest& manifest) {
                                  {"config", manifest.config},      {"products", manifest.products},
                                  {"data", manifest.data}};
   if (!manifest.sums.empty()) json["sums"] = manifest.sums;
+  if (manifest.saved_at > 0) json["saved_at"] = manifest.saved_at;
   json["files"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     json["files"].push_back({{"name", manifest.files[i].first},
@@ -61,6 +62,9 @@ nlohmann::ordered_json manifest_to_json(const Manifest& manifest) {
 
 // Sums over a manifest have to be numbers too.
 constexpr std::int64_t most_file_bytes = std::int64_t{1} << 48;
+
+// Times are subtracted.
+constexpr std::int64_t most_seconds = std::int64_t{1} << 48;
 
 // A manifest comes from outside: a file name in it must be a plain name in the checkpoint's own
 // folder.
@@ -92,6 +96,7 @@ Manifest manifest_from_json(const nlohmann::json& json, const std::string& path)
   }
   manifest.data = object_or_none(root.key("data"));
   if (root.has("sums")) manifest.sums = root.key("sums").text();
+  if (root.has("saved_at")) manifest.saved_at = root.key("saved_at").integer(0, most_seconds);
   for (const JsonPlace& file : root.key("files").elements()) {
     manifest.files.emplace_back(file.key("name").text(), file.key("xxh3_128").text());
     manifest.file_bytes.push_back(file.key("bytes").integer(0, most_file_bytes));

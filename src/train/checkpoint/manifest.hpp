@@ -35,6 +35,7 @@ struct Manifest {
   nlohmann::json products;
   std::string sums;     // how sums over data ranks are ordered where not in rank order; else empty
   nlohmann::json data;  // vocabulary, tokenizer, tokens of the data file
+  std::int64_t saved_at = 0;  // seconds since 1970; 0 = nobody said
   std::vector<GlobalTensor> tensors;
   std::vector<Shard> shards;
   std::vector<std::pair<std::string, std::string>> files;  // name, hash

@@ -19,10 +19,12 @@ BudgetCurve budget_curve(const Setup& setup, int points,
   Setup whole = setup;
   whole.config.memory.plan = widest_plan(whole.config);
   std::int64_t least = 0;
+  std::int64_t reserved = 0;
   const auto plan_at = [&](std::int64_t budget_bytes) {
     const GridPlan plan = plan_grid(whole, budget_bytes);
     least = plan.minimum_budget_bytes;
     const StagePlan& largest = plan.stages[plan.largest];
+    reserved = largest.choice.reserved_bytes;
     // What policies make of one stage says nothing about the seconds of a step of all.
     if (plan.stages.size() == 1) {
       for (const auto& candidate : largest.choice.candidates)
@@ -32,7 +34,7 @@ BudgetCurve budget_curve(const Setup& setup, int points,
                       plan.seconds};
   };
   const CurvePoint fastest = plan_at(std::numeric_limits<std::int64_t>::max());
-  const std::int64_t most = std::max(least, fastest.peak_bytes);
+  const std::int64_t most = std::max(least, fastest.peak_bytes + reserved);
   for (int i = 0; i < points; ++i) {
     const std::int64_t budget = least + (most - least) / (points - 1) * i;
     curve.points.push_back(plan_at(i == points - 1 ? most : budget));

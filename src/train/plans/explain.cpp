@@ -86,7 +86,7 @@ std::string other_budgets(const Setup& setup, const Choice& choice, std::int64_t
   const StageFloor floor =
       floor_of_stage(setup, setup.step.pipeline.member, budget_bytes, wanted, Effort::All);
   const std::int64_t least = choice.minimum_budget_bytes;
-  const std::int64_t most = std::max(fastest.prediction.peak_bytes, least);
+  const std::int64_t most = std::max(fastest.prediction.peak_bytes + fastest.reserved_bytes, least);
   std::string text =
       fmt::format("what other budgets cost\n  {:>12}  {:<{}}{:>12}{:>10}  {}\n", "budget", "plan",
                   name_width(setup), "step", "added", "each MiB more saves");

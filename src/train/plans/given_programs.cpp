@@ -16,6 +16,7 @@
 #include "plan/step/rank_program.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/saved_programs.hpp"
+#include "train/plans/saving_plan.hpp"
 #include "train/plans/smallest_budget.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/workload/program_loads.hpp"
@@ -172,9 +173,12 @@ void expect_fits(const std::string& path, const GivenStage& stage, std::int64_t 
   expect_granularity(path, stage);
   expect_states(path, stage);
   expect_tiers(path, stage);
-  if (peak > budget_bytes) {
-    refuse(path, fmt::format("has a peak of {} B ({}) where memory.budget is {} B ({})", peak,
-                             format_bytes(peak), budget_bytes, format_bytes(budget_bytes)));
+  const std::int64_t reserved =
+      room_for_plan(stage.setup, stage.setup.model.graph, step, budget_bytes).reserved_bytes;
+  if (peak + reserved > budget_bytes) {
+    refuse(path, fmt::format("has a peak of {} B ({}) where memory.budget is {} B ({}){}", peak,
+                             format_bytes(peak), budget_bytes, format_bytes(budget_bytes),
+                             reserved == 0 ? "" : ", and " + detail_of_copy(reserved)));
   }
   // Programs of one rank would never be heard of by the others.
   std::map<plan::GroupAxis, std::size_t> members;

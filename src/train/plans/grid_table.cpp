@@ -17,30 +17,44 @@ namespace {
 constexpr std::size_t most_groups_shown = 4;
 constexpr std::size_t most_members_shown = 4;
 
-// The columns of the table, and of the text in which ranks send theirs to the first.
-const std::vector<std::pair<const char*, std::int64_t MemoryTable::*>> memory_columns = {
-    {"peak", &MemoryTable::peak},
-    {"parameters", &MemoryTable::parameters},
-    {"gradients", &MemoryTable::gradients},
-    {"optimizer", &MemoryTable::optimizer},
-    {"activations", &MemoryTable::activations},
-    {"transients", &MemoryTable::transients},
-    {"communication", &MemoryTable::communication},
-    {"free", &MemoryTable::free}};
+using Column = std::pair<const char*, std::int64_t MemoryTable::*>;
 
-std::string memory_cells(const MemoryTable& memory) {
+// The columns of the table, and of the text in which ranks send theirs to the first.
+const std::vector<Column> memory_columns = {{"peak", &MemoryTable::peak},
+                                            {"parameters", &MemoryTable::parameters},
+                                            {"gradients", &MemoryTable::gradients},
+                                            {"optimizer", &MemoryTable::optimizer},
+                                            {"activations", &MemoryTable::activations},
+                                            {"transients", &MemoryTable::transients},
+                                            {"communication", &MemoryTable::communication},
+                                            {"copy", &MemoryTable::saved_copy},
+                                            {"free", &MemoryTable::free}};
+
+// A column that most runs have nothing in is left out there.
+std::vector<Column> columns_of(const std::vector<GridRow>& rows) {
+  std::vector<Column> columns = memory_columns;
+  const bool any = std::any_of(rows.begin(), rows.end(),
+                               [](const GridRow& row) { return row.memory.saved_copy > 0; });
+  if (!any) {
+    std::erase_if(columns,
+                  [](const Column& one) { return one.second == &MemoryTable::saved_copy; });
+  }
+  return columns;
+}
+
+std::string memory_cells(const MemoryTable& memory, const std::vector<Column>& columns) {
   constexpr double mebibyte = 1048576.0;
   std::string text;
-  for (const auto& [name, member] : memory_columns) {
+  for (const auto& [name, member] : columns) {
     text += fmt::format("  {:>{}.2f}", static_cast<double>(memory.*member) / mebibyte,
                         std::max(std::string_view(name).size(), std::size_t{8}));
   }
   return text;
 }
 
-std::string memory_titles() {
+std::string memory_titles(const std::vector<Column>& columns) {
   std::string text;
-  for (const auto& [name, member] : memory_columns)
+  for (const auto& [name, member] : columns)
     text += fmt::format("  {:>{}}", name, std::max(std::string_view(name).size(), std::size_t{8}));
   return text;
 }
@@ -102,6 +116,7 @@ std::string groups_text(const Grid& grid, const std::vector<GridRow>& rows) {
 }
 
 std::string ranks_one_by_one(const Grid& grid, const std::vector<GridRow>& rows) {
+  const std::vector<Column> columns = columns_of(rows);
   std::size_t host_width = 4;
   std::size_t device_width = 6;
   for (const auto& row : rows) {
@@ -110,13 +125,13 @@ std::string ranks_one_by_one(const Grid& grid, const std::vector<GridRow>& rows)
   }
   std::string text = fmt::format("  {:>5}  {:>4}  {:>8}  {:>6}  {:<{}}  {:>5}  {:<{}}{}\n", "rank",
                                  "data", "pipeline", "tensor", "host", host_width, "local",
-                                 "device", device_width, memory_titles());
+                                 "device", device_width, memory_titles(columns));
   for (int rank = 0; rank < grid.ranks(); ++rank) {
     const GridRow& row = rows[static_cast<std::size_t>(rank)];
     const Coordinates place = grid.coordinates_of(rank);
     text += fmt::format("  {:>5}  {:>4}  {:>8}  {:>6}  {:<{}}  {:>5}  {:<{}}{}\n", rank, place.data,
                         place.pipeline, place.tensor, row.host, host_width, row.local_rank,
-                        row.device, device_width, memory_cells(row.memory));
+                        row.device, device_width, memory_cells(row.memory, columns));
   }
   return text;
 }
@@ -128,6 +143,7 @@ std::string ranks_by_class(const std::vector<GridRow>& rows) {
     std::set<std::string> hosts;
     const GridRow* first = nullptr;
   };
+  const std::vector<Column> columns = columns_of(rows);
   std::vector<Class> classes;
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
     auto found = std::find_if(classes.begin(), classes.end(), [&](const Class& one) {
@@ -143,10 +159,11 @@ std::string ranks_by_class(const std::vector<GridRow>& rows) {
     width = std::max(width, one.title.size());
   }
   std::string text = fmt::format("  {:<{}}  {:>6}  {:>5}  {:<6}{}\n", "ranks", width, "number",
-                                 "hosts", "device", memory_titles());
+                                 "hosts", "device", memory_titles(columns));
   for (const auto& one : classes) {
-    text += fmt::format("  {:<{}}  {:>6}  {:>5}  {:<6}{}\n", one.title, width, one.ranks.size(),
-                        one.hosts.size(), one.first->device, memory_cells(one.first->memory));
+    text +=
+        fmt::format("  {:<{}}  {:>6}  {:>5}  {:<6}{}\n", one.title, width, one.ranks.size(),
+                    one.hosts.size(), one.first->device, memory_cells(one.first->memory, columns));
   }
   return text;
 }
@@ -190,8 +207,8 @@ std::string format_grid_table(const Grid& grid, const std::vector<GridRow>& rows
 }
 
 std::string describe_memory(const Setup& setup, const Choice& choice, std::int64_t budget_bytes,
-                            dist::Session& session) {
-  const MemoryTable memory = memory_table(choice.prediction, budget_bytes);
+                            std::int64_t saved_copy_bytes, dist::Session& session) {
+  const MemoryTable memory = memory_table(choice.prediction, budget_bytes, saved_copy_bytes);
   const std::vector<TierRow> below = tier_rows(choice.program, choice.prediction);
   if (setup.grid.ranks() == 1)
     return format_memory_table(memory, budget_bytes) + format_tier_rows(below);

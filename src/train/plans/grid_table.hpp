@@ -32,6 +32,6 @@ std::string format_grid_table(const Grid& grid, const std::vector<GridRow>& rows
 // The table of one rank alone, or that of the grid; empty on other ranks than the first.
 // Collective.
 std::string describe_memory(const Setup& setup, const Choice& choice, std::int64_t budget_bytes,
-                            dist::Session& session);
+                            std::int64_t saved_copy_bytes, dist::Session& session);
 
 }  // namespace garonne::train

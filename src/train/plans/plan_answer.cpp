@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "train/plans/explain.hpp"
+#include "train/plans/saving_plan.hpp"
 #include "train/plans/tier_rows.hpp"
 #include "train/setup/available_memory.hpp"
 #include "train/setup/lower_tiers.hpp"
@@ -42,8 +43,23 @@ ordered_json memory_json(const MemoryTable& table, const std::vector<TierRow>& b
                          {"transients", table.transients}, {"communication", table.communication},
                          {"gathered", table.gathered},     {"peak", table.peak}};
   if (table.libraries > 0) memory["libraries"] = table.libraries;
+  if (table.saved_copy > 0) memory["saved_copy"] = table.saved_copy;
   for (const TierRow& row : below) memory[std::string(to_string(row.tier))] = row.peak_bytes;
   return memory;
+}
+
+// Of the largest stage.
+MemoryTable memory_of(const PlanAnswer& answer) {
+  const Choice& choice = answer.plan.stages[answer.plan.largest].choice;
+  const Saving saving = saving_of(answer.plan, answer.budget_bytes);
+  const bool counts = saving.asynchronous && !saving.on_host;
+  return memory_table(choice.prediction, answer.budget_bytes, counts ? saving.copy_bytes : 0);
+}
+
+ordered_json saving_json(const Saving& saving) {
+  return {{"asynchronous", saving.asynchronous},
+          {"copy_bytes", saving.copy_bytes},
+          {"missing_bytes", saving.missing_bytes}};
 }
 
 ordered_json stages_json(const GridPlan& plan) {
@@ -134,20 +150,21 @@ ordered_json to_json(const PlanAnswer& answer) {
     row["seconds"] = seconds_json(answer, candidate.seconds);
     candidates.push_back(std::move(row));
   }
-  ordered_json json = {{"format", "garonne.plan"},
-                       {"version", 1},
-                       {"ranks", whole.grid.ranks()},
-                       {"plan", choice.program.name},
-                       {"budget_bytes", answer.budget_bytes},
-                       {"peak_bytes", choice.prediction.peak_bytes},
-                       {"evaluation_peak_bytes", choice.evaluation.peak_bytes},
-                       {"minimum_budget_bytes", plan.minimum_budget_bytes},
-                       {"parameters", whole.model.graph.parameter_elements()},
-                       {"micro_batches", whole.step.micro_batches},
-                       {"costs", name_of(answer.costs)},
-                       {"memory", memory_json(memory_table(choice.prediction, answer.budget_bytes),
-                                              tier_rows(choice.program, choice.prediction))},
-                       {"candidates", std::move(candidates)}};
+  ordered_json json = {
+      {"format", "garonne.plan"},
+      {"version", 1},
+      {"ranks", whole.grid.ranks()},
+      {"plan", choice.program.name},
+      {"budget_bytes", answer.budget_bytes},
+      {"peak_bytes", choice.prediction.peak_bytes},
+      {"evaluation_peak_bytes", choice.evaluation.peak_bytes},
+      {"minimum_budget_bytes", plan.minimum_budget_bytes},
+      {"parameters", whole.model.graph.parameter_elements()},
+      {"micro_batches", whole.step.micro_batches},
+      {"costs", name_of(answer.costs)},
+      {"memory", memory_json(memory_of(answer), tier_rows(choice.program, choice.prediction))},
+      {"saving", saving_json(saving_of(plan, answer.budget_bytes))},
+      {"candidates", std::move(candidates)}};
   if (choice.least_seconds > 0 && knows_seconds(answer))
     json["least_seconds"] = choice.least_seconds;
   if (plan.minimum_on_device_bytes > 0) {
@@ -188,9 +205,9 @@ std::string format_plan(const PlanAnswer& answer) {
     text += describe_automatic_budget(whole.grid.ranks());
   text += format_stages(answer);
   text += format_candidates(answer, choice);
-  text += format_memory_table(memory_table(choice.prediction, answer.budget_bytes),
-                              answer.budget_bytes);
+  text += format_memory_table(memory_of(answer), answer.budget_bytes);
   text += format_tier_rows(tier_rows(choice.program, choice.prediction));
+  text += describe_saving(saving_of(plan, answer.budget_bytes));
   text += format_copy_traffic(choice.program, knows_seconds(answer) ? plan.seconds : 0);
   const int peak = choice.prediction.peak_instruction;
   text += fmt::format(

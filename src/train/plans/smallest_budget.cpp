@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "plan/offload/memory_ways.hpp"
 #include "plan/offload/weight_offload.hpp"
+#include "train/plans/saving_plan.hpp"
 #include "train/setup/option_folder.hpp"
 
 namespace garonne::train {
@@ -49,6 +50,18 @@ bool place_validation(const Setup& setup, std::int64_t budget_bytes, Choice& cho
   return true;
 }
 
+// Errors are of the whole budget.
+plan::StagePlan plan_stage(const Setup& setup, const plan::TierWish& wish,
+                           std::int64_t reserved_bytes) {
+  try {
+    return plan::plan_stage_on_tiers(setup.model.graph, setup.step, wish);
+  } catch (const PlanError& error) {
+    if (reserved_bytes == 0) throw;
+    throw PlanError(error.needed_bytes() + reserved_bytes, error.available_bytes() + reserved_bytes,
+                    detail_of_copy(reserved_bytes));
+  }
+}
+
 // The stage that a setup is of, if it is of one.
 int stage_of(const Setup& setup) {
   return setup.step.pipeline.order.empty() ? -1 : setup.step.pipeline.member;
@@ -75,9 +88,10 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
     forward->peak_bytes = plan::replay(*forward).peak_bytes;
   }
   const std::int64_t validation = forward ? forward->peak_bytes : 0;
+  const PlanRoom room = room_for_plan(setup, graph, step, budget_bytes);
   const bool may_keep = wanted == "auto" || wanted == plan::stage_solvers().front().name;
-  if (effort == Effort::FirstThatFits && may_keep && validation <= budget_bytes &&
-      plan::keeping_everything_fits(graph, step, budget_bytes)) {
+  if (effort == Effort::FirstThatFits && may_keep && validation <= room.budget_bytes &&
+      plan::keeping_everything_fits(graph, step, room.budget_bytes)) {
     return floor;
   }
   OptionFolder cache(cache_folder());
@@ -88,13 +102,20 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
     const auto floor_with = [&](const plan::LowerTiers& below) {
       return plan::find_tier_floor(graph, step, *floor.lean, below, forward ? &*forward : nullptr);
     };
-    floor.tiers = floor_with(setup.below);
+    floor.tiers = floor_with(room.below);
     floor.bytes = floor.tiers->bytes;
-    const std::vector<plan::MemoryWay> ways = plan::ways_of(setup.below);
+    const std::vector<plan::MemoryWay> ways = plan::ways_of(room.below);
     for (const plan::MemoryWay way : ways) {
       if (effort == Effort::All && ways.size() > 1)
-        floor.bytes_by_way[plan::name_of(way)] = floor_with(plan::only(way, setup.below)).bytes;
+        floor.bytes_by_way[plan::name_of(way)] = floor_with(plan::only(way, room.below)).bytes;
     }
+  }
+  if (const std::int64_t copy = room.reserved_bytes; copy > 0) {
+    floor.bytes += copy;
+    if (floor.on_device_bytes > 0) floor.on_device_bytes += copy;
+    for (auto& [way, bytes] : floor.bytes_by_way) bytes += copy;
+    if (floor.bytes > budget_bytes)
+      throw PlanError(floor.bytes, budget_bytes, detail_of_copy(copy));
   }
   plan::expect_budget(floor.bytes, budget_bytes, wanted);
   return floor;
@@ -113,24 +134,26 @@ std::int64_t smallest_budget(const Setup& whole) {
 Choice choose_as_cut(const Setup& setup, const StageFloor& floor, std::int64_t budget_bytes,
                      const std::string& wanted, Effort effort) {
   Choice choice;
-  if (setup.config.evaluation.batches > 0) add_validation(setup, budget_bytes, choice);
+  const PlanRoom room = room_for_plan(setup, setup.model.graph, setup.step, budget_bytes);
+  choice.reserved_bytes = room.reserved_bytes;
+  if (setup.config.evaluation.batches > 0) add_validation(setup, room.budget_bytes, choice);
   OptionFolder cache(cache_folder());
   plan::TierWish wish;
-  wish.stage = {budget_bytes, wanted, choice.evaluation.peak_bytes, effort == Effort::FirstThatFits,
-                &cache};
-  wish.below = setup.below;
+  wish.stage = {room.budget_bytes, wanted, choice.evaluation.peak_bytes,
+                effort == Effort::FirstThatFits, &cache};
+  wish.below = room.below;
   if (!choice.evaluation.instructions.empty()) wish.forward = &choice.evaluation;
   // Schedules are of nodes: those of another cut are none of this one.
   if (floor.lean && names_of(setup.model.graph) == floor.nodes) {
     wish.stage.lean = &*floor.lean;
     if (floor.tiers) wish.floor = &*floor.tiers;
   }
-  plan::StagePlan stage = plan::plan_stage_on_tiers(setup.model.graph, setup.step, wish);
+  plan::StagePlan stage = plan_stage(setup, wish, room.reserved_bytes);
   choice.program = std::move(stage.program);
   choice.prediction = std::move(stage.prediction);
   choice.candidates = std::move(stage.candidates);
   choice.least_seconds = stage.least_seconds;
-  expect(place_validation(setup, budget_bytes, choice),
+  expect(place_validation(setup, room.budget_bytes, choice),
          "a plan leaves room for the validation of its rank");
   choice.minimum_budget_bytes = floor.bytes;
   return choice;
@@ -160,13 +183,15 @@ Choice choose_program(const Setup& setup, std::int64_t budget_bytes, const std::
 
 Choice choice_of_same_stage(const Setup& setup, plan::Program program, std::int64_t budget_bytes) {
   Choice choice;
+  const PlanRoom room = room_for_plan(setup, setup.model.graph, setup.step, budget_bytes);
+  choice.reserved_bytes = room.reserved_bytes;
   choice.prediction = plan::replay(program);
-  program.tier(Tier::Device).budget_bytes = budget_bytes;
+  program.tier(Tier::Device).budget_bytes = room.budget_bytes;
   program.peak_bytes = choice.prediction.peak_bytes;
   program.seconds = choice.prediction.seconds;
   choice.program = std::move(program);
-  if (setup.config.evaluation.batches > 0) add_validation(setup, budget_bytes, choice);
-  if (!place_validation(setup, budget_bytes, choice)) {
+  if (setup.config.evaluation.batches > 0) add_validation(setup, room.budget_bytes, choice);
+  if (!place_validation(setup, room.budget_bytes, choice)) {
     throw ConfigError("memory.budget", fmt::format("{}", budget_bytes),
                       fmt::format("a validation needs {}", choice.evaluation.peak_bytes));
   }
@@ -176,9 +201,10 @@ Choice choice_of_same_stage(const Setup& setup, plan::Program program, std::int6
 Choice choice_of_given(const Setup& setup, plan::Program program, std::int64_t budget_bytes) {
   Choice choice = choice_of_same_stage(setup, std::move(program), budget_bytes);
   if (setup.config.evaluation.batches == 0) return choice;
-  if (choice.evaluation.peak_bytes > budget_bytes) {
-    throw ConfigError("memory.budget", fmt::format("{}", budget_bytes),
-                      fmt::format("a validation needs {}", choice.evaluation.peak_bytes));
+  if (choice.evaluation.peak_bytes + choice.reserved_bytes > budget_bytes) {
+    throw ConfigError(
+        "memory.budget", fmt::format("{}", budget_bytes),
+        fmt::format("a validation needs {}", choice.evaluation.peak_bytes + choice.reserved_bytes));
   }
   const auto lasting = [](const plan::Program& of) {
     std::map<std::string, std::int64_t> bytes;

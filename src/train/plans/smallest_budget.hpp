@@ -19,7 +19,8 @@
 namespace garonne::train {
 
 struct StageFloor {
-  // Validation included; 0 where the budget takes everything kept, so that nobody had to find out.
+  // Validation included, and what is reserved (train/plans/saving_plan.hpp); 0 where the budget
+  // takes everything kept, so that nobody had to find out.
   std::int64_t bytes = 0;
   // Without the tiers below the device; 0 where there are none.
   std::int64_t on_device_bytes = 0;

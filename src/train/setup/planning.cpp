@@ -240,7 +240,8 @@ plan::Program program_of_rank(const Setup& setup, plan::Program program, int ran
        tied_members(setup, rank)});
 }
 
-MemoryTable memory_table(const plan::Prediction& prediction, std::int64_t budget_bytes) {
+MemoryTable memory_table(const plan::Prediction& prediction, std::int64_t budget_bytes,
+                         std::int64_t saved_copy_bytes) {
   MemoryTable table;
   const std::map<std::string_view, std::int64_t*> rows = {
       {"parameters", &table.parameters}, {"gradients", &table.gradients},
@@ -254,7 +255,8 @@ MemoryTable memory_table(const plan::Prediction& prediction, std::int64_t budget
   }
   table.transients += prediction.peak_transient_bytes;
   table.peak = prediction.peak_bytes;
-  table.free = budget_bytes - table.peak;
+  table.saved_copy = saved_copy_bytes;
+  table.free = budget_bytes - table.peak - table.saved_copy;
   return table;
 }
 
@@ -274,6 +276,7 @@ std::string format_memory_table(const MemoryTable& table, std::int64_t budget_by
   if (table.gathered > 0) row("gathered", table.gathered);
   if (table.libraries > 0) row("libraries", table.libraries);
   row("peak", table.peak);
+  if (table.saved_copy > 0) row("saved copy", table.saved_copy);
   if (budget_bytes > 0) {
     row("free", table.free);
     row("budget", budget_bytes);

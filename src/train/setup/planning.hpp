@@ -94,6 +94,8 @@ struct Choice {
   double least_seconds = 0;
   // Not everything fits as seconds would cut the pipeline: it is cut as declared.
   bool cut_as_declared = false;
+  // Of the budget, that were no plan's to take (train/plans/saving_plan.hpp).
+  std::int64_t reserved_bytes = 0;
 };
 
 // Whether to compare all plans, or to be content when the one that runs nothing twice fits.
@@ -123,12 +125,15 @@ struct MemoryTable {
   std::int64_t activations = 0;
   std::int64_t transients = 0;
   std::int64_t communication = 0;
-  std::int64_t gathered = 0;   // whole parameters from shards, under ZeRO 3
-  std::int64_t libraries = 0;  // what they keep of a GPU all the time
+  std::int64_t gathered = 0;    // whole parameters from shards, under ZeRO 3
+  std::int64_t libraries = 0;   // what they keep of a GPU all the time
+  std::int64_t saved_copy = 0;  // beside the peak: what checkpoints are written from
   std::int64_t free = 0;
   std::int64_t peak = 0;
 };
-MemoryTable memory_table(const plan::Prediction& prediction, std::int64_t budget_bytes);
+// `saved_copy_bytes`: within the budget (train/plans/saving_plan.hpp).
+MemoryTable memory_table(const plan::Prediction& prediction, std::int64_t budget_bytes,
+                         std::int64_t saved_copy_bytes = 0);
 std::string format_memory_table(const MemoryTable& table, std::int64_t budget_bytes);
 
 // "auto" as a number: what is free on this node over the ranks on it; other budgets as they are.

@@ -33,12 +33,12 @@ std::vector<fs::path> parting_folders(const std::string& run_directory) {
   return found;
 }
 
-void remove_half_written(const std::string& run_directory) {
+void remove_half_written(const std::string& run_directory, bool of_parting) {
   std::error_code error;
   std::vector<fs::path> left;
   for (const auto& entry : fs::directory_iterator(run_directory + "/checkpoints", error)) {
     const std::string name = entry.path().filename().string();
-    if (name.rfind(".partial-step-", 0) == 0 && name.ends_with(parting_suffix))
+    if (name.rfind(".partial-step-", 0) == 0 && name.ends_with(parting_suffix) == of_parting)
       left.push_back(entry.path());
   }
   for (const auto& path : left) fs::remove_all(path, error);
@@ -109,6 +109,10 @@ std::string parting_folder(const std::string& run_directory, std::int64_t step,
   return fmt::format("{}/{}{}-{}", run_directory, parting_prefix, step, token);
 }
 
+void remove_begun(const std::string& run_directory) {
+  remove_half_written(run_directory, false);
+}
+
 struct PartingPulse::Beat {
   std::string path;
   std::atomic<bool> ending{false};
@@ -155,7 +159,7 @@ void await_parting(const std::string& run_directory,
       if (Clock::now() - since <= patience) continue;
       note(fmt::format("{} shows no sign of life; its state is lost", folder.string()));
       fs::remove_all(folder, error);
-      remove_half_written(run_directory);
+      remove_half_written(run_directory, true);
     }
   }
 }

@@ -34,6 +34,10 @@ std::string parting_folder(const std::string& run_directory, std::int64_t step,
 // What ends the names of half-written checkpoints of theirs.
 inline constexpr const char* parting_suffix = "-parting";
 
+// Half-written checkpoints that are none of theirs, which a loop that is held has begun. As far as
+// they can be removed: the next start of the run removes the rest.
+void remove_begun(const std::string& run_directory);
+
 // Signs of life of such ranks, in the folder where they meet, from construction to destruction.
 class PartingPulse {
  public:

@@ -184,6 +184,7 @@ void StopWatch::part() {
   say(fmt::format(
       "stopping: the state after step {} is being saved, which goes on without the launcher\n",
       step));
+  if (training_.abandon) training_.abandon();
   std::array<int, 2> pipe{};
   expect(::pipe2(pipe.data(), O_CLOEXEC) == 0, "no pipe could be made");
   const pid_t child = fork();
@@ -202,11 +203,7 @@ void StopWatch::part() {
       std::unique_ptr<PartingPulse> pulse;
       if (session_.rank() == 0) pulse = std::make_unique<PartingPulse>(folder);
       training_.save(step, meeting);
-      // What the loop may have begun to write.
-      std::error_code error;
-      if (session_.rank() == 0) {
-        fs::remove_all(fmt::format("{}/checkpoints/.partial-step-{}", run_directory_, step), error);
-      }
+      if (session_.rank() == 0) remove_begun(run_directory_);
       if (session_.rank() == 0 && code == ExitCode::Requeue) note_stopped(run_directory_, step);
       pulse.reset();
       meeting.leave();

@@ -35,6 +35,14 @@ struct Directory {
     model.save(scratch.path(), step);
     keeper().saved(step, keep);
   }
+  // As at a time by somebody's clock.
+  void save_at(std::int64_t step, std::int64_t minutes, std::int64_t keep,
+               std::int64_t keep_minutes, std::int64_t seconds = 0) {
+    Manifest manifest = model.manifest(step);
+    manifest.saved_at = 1'000'000 + 60 * minutes + seconds;
+    save_checkpoint(scratch.path(), model.model, moments, model.state, manifest, Together());
+    keeper().saved(step, keep, keep_minutes);
+  }
   std::string folder(std::int64_t step) const { return checkpoint_path(scratch.path(), step); }
   void damage(std::int64_t step, const std::string& name = "rank_0.safetensors") const {
     const std::string path = folder(step) + "/" + name;
@@ -136,6 +144,77 @@ TEST(CheckpointKeeper, RemembersThatThereWasOne) {
   EXPECT_FALSE(has_saved_checkpoints(older.scratch.path()));
   older.keeper().started_from(3);
   EXPECT_TRUE(has_saved_checkpoints(older.scratch.path()));
+}
+
+TEST(CheckpointKeeper, OneOfEverySoManyMinutesStays) {
+  Directory run({});
+  // One every four minutes; the step is the minute.
+  for (std::int64_t minute = 0; minute <= 60; minute += 4) run.save_at(minute, minute, 2, 10);
+  // Of 0 … 9, of 10 … 19 and so on the first, and the newest two.
+  EXPECT_EQ(run.steps(), (Steps{0, 12, 20, 32, 40, 52, 56, 60}));
+  // The bounds of minutes are those of the run's first checkpoint, to the second.
+  run.save_at(61, 69, 1, 10, 59);
+  run.save_at(62, 70, 1, 10);
+  run.save_at(63, 71, 1, 10);
+  EXPECT_EQ(run.steps(), (Steps{0, 12, 20, 32, 40, 52, 60, 62, 63}));
+  EXPECT_TRUE(run.warnings.empty());
+}
+
+TEST(CheckpointKeeper, WhatStaysForGoodStaysInLaterStartsOfTheRun) {
+  Directory run({});
+  for (std::int64_t minute = 0; minute <= 40; minute += 5) run.save_at(minute, minute, 1, 20);
+  EXPECT_EQ(run.steps(), (Steps{0, 20, 40}));
+  run.start_again();
+  // A night later, and the first one is gone: the beginning of the run is what it was.
+  fs::remove_all(run.folder(0));
+  for (std::int64_t minute = 619; minute <= 640; minute += 3) run.save_at(minute, minute, 1, 20);
+  EXPECT_EQ(run.steps(), (Steps{20, 40, 619, 622, 640}));
+  // Without the key they go; with another one fewer stay.
+  run.save_at(700, 700, 1, 400);
+  EXPECT_EQ(run.steps(), (Steps{20, 619, 700}));
+  run.save_at(701, 701, 1, 0);
+  EXPECT_EQ(run.steps(), (Steps{701}));
+}
+
+TEST(CheckpointKeeper, ADamagedOneStandsForNoMinutes) {
+  Directory run({});
+  run.save_at(1, 0, 1, 10);
+  run.save_at(2, 11, 1, 10);
+  run.save_at(3, 12, 3, 10);
+  EXPECT_EQ(run.steps(), (Steps{1, 2, 3}));
+  run.damage(2);
+  run.start_again();
+  run.save_at(4, 25, 1, 10);
+  EXPECT_EQ(run.steps(), (Steps{1, 3, 4})) << "3 is the first whole one of its minutes";
+}
+
+TEST(CheckpointKeeper, ClocksThatGoBackAndManifestsWithoutATimeDoNoHarm) {
+  Directory run({1, 2, 3});  // of an earlier version
+  run.save_at(4, 100, 1, 10);
+  EXPECT_EQ(run.steps(), (Steps{4}));
+  run.save_at(5, 30, 1, 10);
+  run.save_at(6, 31, 1, 10);
+  run.save_at(7, 115, 1, 10);
+  run.save_at(8, 116, 1, 10);
+  EXPECT_EQ(run.steps(), (Steps{4, 5, 7, 8})) << "each minute that was, once";
+  run.model.save(run.scratch.path(), 9);
+  run.keeper().saved(9, 1, 10);
+  run.save_at(10, 130, 1, 10);
+  EXPECT_EQ(run.steps(), (Steps{4, 5, 7, 10}));
+}
+
+// A run of a version that remembered no time begins with the oldest that has one.
+TEST(CheckpointKeeper, TheBeginningIsRememberedWhereItWasNot) {
+  Directory run({1});
+  run.keeper().started_from(1);
+  run.start_again();
+  for (std::int64_t minute = 103; minute <= 130; minute += 3) run.save_at(minute, minute, 1, 10);
+  EXPECT_EQ(run.steps(), (Steps{103, 115, 124, 130}));
+  run.start_again();
+  fs::remove_all(run.folder(103));
+  run.save_at(133, 133, 1, 10);
+  run.save_at(136, 136, 1, 10);
+  EXPECT_EQ(run.steps(), (Steps{115, 124, 133, 136}));
 }
 
 }  // namespace

@@ -10,11 +10,14 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <span>
 #include <thread>
 
 #include "base/file.hpp"
 #include "base/hash.hpp"
 #include "nn/compute_session.hpp"
+#include "train/checkpoint/background_writer.hpp"
+#include "train/checkpoint/checkpoint_files.hpp"
 #include "train/checkpoint/finite.hpp"
 #include "train/models.hpp"
 #include "train/scratch.hpp"
@@ -327,6 +330,101 @@ TEST(Checkpoint, OnlyWholeOnesAreListed) {
   saved.save(scratch.path(), 200);
   EXPECT_EQ(files_of(checkpoint_path(scratch.path(), 200)),
             (std::vector<std::string>{"manifest.json", "rank_0.safetensors"}));
+}
+
+// Room for the copy of a small model.
+std::vector<std::byte> room_for_copy() {
+  return std::vector<std::byte>(std::size_t{1} << 20);
+}
+
+// A checkpoint that is written from a copy while the state changes.
+TEST(Checkpoint, IsThatOfTheCopyWhateverBecomesOfTheState) {
+  for (const Precision precision : precisions) {
+    const Scratch scratch;
+    SmallModel saved(precision);
+    saved.fill(11);
+    saved.save(scratch.path("waited"), 7);
+    std::vector<std::byte> room = room_for_copy();
+    PartialCheckpoint partial(scratch.path("beside"), saved.manifest(7), Together());
+    BackgroundWriter writer;
+    EXPECT_EQ(writer.state(), BackgroundWriter::State::Idle);
+    writer.begin(partial.folder(), 0,
+                 copy_of_state(saved.model, moments, saved.state, Together(), room));
+    saved.fill(12);
+    writer.wait();
+    EXPECT_EQ(writer.state(), BackgroundWriter::State::Written);
+    EXPECT_TRUE(list_checkpoints(scratch.path("beside")).empty()) << "it is not yet published";
+    partial.publish([&] { return writer.take(); });
+    EXPECT_EQ(writer.state(), BackgroundWriter::State::Idle);
+    EXPECT_EQ(files_of(scratch.path("beside/checkpoints")), std::vector<std::string>{"step-7"});
+    for (const char* file : {"rank_0.safetensors", "manifest.json"}) {
+      EXPECT_EQ(read_bytes(scratch.path("beside/checkpoints/step-7/" + std::string(file))),
+                read_bytes(scratch.path("waited/checkpoints/step-7/" + std::string(file))));
+    }
+  }
+}
+
+TEST(Checkpoint, ACopyThatDoesNotFitIsRefused) {
+  SmallModel small;
+  std::vector<std::byte> room = room_for_copy();
+  std::int64_t bytes = 0;
+  for (const RankTensor& tensor :
+       copy_of_state(small.model, moments, small.state, Together(), room))
+    bytes += bytes_in_copy(static_cast<std::int64_t>(tensor.source.value().bytes.size()));
+  const auto exact = std::span(room).first(static_cast<std::size_t>(bytes));
+  EXPECT_NO_THROW(copy_of_state(small.model, moments, small.state, Together(), exact));
+  EXPECT_THROW(
+      copy_of_state(small.model, moments, small.state, Together(), exact.first(exact.size() - 1)),
+      InternalError);
+}
+
+TEST(Checkpoint, WhatIsAbandonedLeavesNothing) {
+  const Scratch scratch;
+  SmallModel small;
+  small.save(scratch.path(), 1);
+  std::vector<std::byte> room = room_for_copy();
+  PartialCheckpoint partial(scratch.path(), small.manifest(2), Together());
+  BackgroundWriter writer;
+  writer.abandon();
+  writer.begin(partial.folder(), 0,
+               copy_of_state(small.model, moments, small.state, Together(), room));
+  writer.wait();
+  EXPECT_EQ(writer.state(), BackgroundWriter::State::Failed);
+  EXPECT_THROW(partial.publish([&] { return writer.take(); }), IoError);
+  EXPECT_EQ(files_of(scratch.path("checkpoints")), std::vector<std::string>{"step-1"});
+}
+
+TEST(Checkpoint, ACopyThatIsNotFiniteIsNotSaved) {
+  const Scratch scratch;
+  SmallModel small;
+  small.save(scratch.path(), 1);
+  small.state.parameter(1).states[0].view({-1})[2].fill_(std::numeric_limits<double>::quiet_NaN());
+  std::vector<std::byte> room = room_for_copy();
+  PartialCheckpoint partial(scratch.path(), small.manifest(2), Together());
+  BackgroundWriter writer;
+  writer.begin(partial.folder(), 0,
+               copy_of_state(small.model, moments, small.state, Together(), room));
+  try {
+    partial.publish([&] { return writer.take(); });
+    ADD_FAILURE() << "it was saved";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::Refused);
+    EXPECT_NE(std::string(error.what()).find("step 2: "), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(files_of(scratch.path("checkpoints")), std::vector<std::string>{"step-1"});
+}
+
+TEST(Checkpoint, SaysWhenItWasSavedWhereSomebodyKnows) {
+  const Scratch scratch;
+  SmallModel small;
+  for (const std::int64_t time : {std::int64_t{0}, std::int64_t{1'790'000'000}}) {
+    Manifest manifest = small.manifest(time);
+    manifest.saved_at = time;
+    save_checkpoint(scratch.path(), small.model, moments, small.state, manifest, Together());
+    EXPECT_EQ(verify_checkpoint(checkpoint_path(scratch.path(), time)).saved_at, time);
+    const std::string text = read_bytes(checkpoint_path(scratch.path(), time) + "/manifest.json");
+    EXPECT_EQ(text.find("saved_at") != std::string::npos, time > 0);
+  }
 }
 
 // Whatever is not finite and wherever: nothing of it stays on the disk.

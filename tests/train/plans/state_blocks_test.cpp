@@ -131,6 +131,20 @@ TEST_F(StateBlocksTest, CheckpointsFitAnyLayout) {
   }
 }
 
+// On ranks that have the same and on those that share it, which may be less than a block.
+TEST_F(StateBlocksTest, TheCopyThatIsSavedHasTheBytesThatWerePlanned) {
+  for (const char* optimizer : {"adamw", "eight-bit", "factored", "lion"}) {
+    for (const int stage : {0, 1, 3}) {
+      SCOPED_TRACE(std::string(optimizer) + " stage " + std::to_string(stage));
+      for (const Precision precision : {Precision::Float64, Precision::BFloat16}) {
+        const auto here = rank(variant_of(stage, optimizer, precision));
+        EXPECT_GT(here->planned_bytes_of_copy(), 0);
+        EXPECT_EQ(here->copied_bytes(), here->planned_bytes_of_copy());
+      }
+    }
+  }
+}
+
 TEST_F(StateBlocksTest, AReplayRefusesStatesThatDoNotFitTheirPiece) {
   const auto here = rank(variant_of(1, "eight-bit"));
   ASSERT_NO_THROW(plan::replay(here->program()));

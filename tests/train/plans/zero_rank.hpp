@@ -25,6 +25,8 @@
 #include "plan/step/generator.hpp"
 #include "plan/step/rank_program.hpp"
 #include "train/checkpoint/checkpoint.hpp"
+#include "train/checkpoint/checkpoint_files.hpp"
+#include "train/plans/saving_plan.hpp"
 #include "train/scratch.hpp"
 
 namespace garonne::train {
@@ -105,6 +107,7 @@ class Rank {
             model_.graph, step,
             plan::same_for_all(schedule_of(model_.graph, variant.plan), step.micro_batches)),
         model_.graph, {rank, {rank, 0, 0}, step.data_group, {}, {}, {}});
+    shape_ = step;
     prediction_ = plan::replay(program_);
     tier_ = std::make_unique<exec::DeviceTier>(prediction_.peak_bytes, device_->kind());
     const exec::DeviceScope scope(*tier_);
@@ -158,6 +161,24 @@ class Rank {
     exec::gather_parameters(state_, transport_);
   }
 
+  // Of the copy of what it writes: as planned, and as it is.
+  std::int64_t planned_bytes_of_copy() const {
+    return bytes_of_copy(model_.graph, shape_, program_.buckets, {rank_, 0, 0});
+  }
+  std::int64_t copied_bytes() const {
+    Together together;
+    together.rank = rank_;
+    together.ranks = ranks_;
+    std::vector<std::byte> room(static_cast<std::size_t>(planned_bytes_of_copy()));
+    std::int64_t bytes = 0;
+    for (const RankTensor& tensor :
+         copy_of_state(model_, optimizer_->states(), state_, together, room)) {
+      if (tensor.source)
+        bytes += bytes_in_copy(static_cast<std::int64_t>(tensor.source->bytes.size()));
+    }
+    return bytes;
+  }
+
   plan::Program& program() { return program_; }
   const plan::Program& program() const { return program_; }
   const plan::Prediction& prediction() const { return prediction_; }
@@ -171,6 +192,7 @@ class Rank {
   nn::Model model_;
   nn::Products products_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  plan::StepShape shape_;
   plan::Program program_;
   plan::Prediction prediction_;
   std::unique_ptr<exec::DeviceTier> tier_;
