@@ -249,6 +249,7 @@ void Trainer::prepare() {
 }
 
 void Trainer::plan() {
+  phase_->set("measuring and planning");
   // A budget that is too small is said before anything is measured.
   const int own_stage = setup_.grid.coordinates_of(session_.rank()).pipeline;
   StageFloor floor;
@@ -322,6 +323,7 @@ void Trainer::say_difference(const TensorDifference& difference) {
 }
 
 void Trainer::make_state() {
+  phase_->set("making or loading the state");
   optimizer_ = optim::make_optimizer(config_);
   tier_ = device_->make_tier(program_.budget_bytes());
   phase_->set_detail([tier = tier_.get()] { return tier->activity(); });

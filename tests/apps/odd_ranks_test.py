@@ -13,7 +13,7 @@ from support import BINARY, SOURCE, ProgramTest, metrics, patient, run
 
 # Of a command that is run on one core beside others that never stop.
 CROWDED = """
-for i in 1 2 3 4 5 6 7; do taskset -c $CORE sh -c 'while :; do :; done' & done
+for i in 1 2 3 4 5 6 7 8 9 10; do taskset -c $CORE sh -c 'while :; do :; done' & done
 trap 'kill $(jobs -p)' EXIT
 taskset -c $CORE "$@"
 """
