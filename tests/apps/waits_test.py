@@ -99,8 +99,8 @@ class WaitsTest(ProgramTest):
                 self.assertEqual(list(map(int, lines)), list(range(60, HELD_SECONDS, 60)))
 
     def test_a_save_may_take_longer_than_the_limit_of_waits(self):
-        job, log, where = self.placed("long-save", [*DATA, "--train.steps", 10, "--run.timeout", 8, "--checkpoint.saving", "synchronous"], 1, "fsync", 1, "/checkpoints/",
-                                      "hold", 25)
+        options = [*DATA, "--train.steps", 10, "--run.timeout", 8, "--checkpoint.saving", "synchronous"]
+        job, log, where = self.placed("long-save", options, 1, "fsync", 1, "/checkpoints/", "hold", 25)
         code = job.wait(timeout=patient(120))
         text = log.read_text()
         self.assertEqual(code, 0, text[-3000:])
