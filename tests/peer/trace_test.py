@@ -7,6 +7,7 @@ import os
 import pathlib
 import sys
 import unittest
+import warnings
 
 from peer_environment import enter_environment
 
@@ -18,7 +19,9 @@ import garonne_read  # noqa: E402
 from hta.trace_analysis import TraceAnalysis  # noqa: E402
 from support import ProgramTest  # noqa: E402
 
-logging.getLogger("hta").setLevel(logging.ERROR)
+# It says how long it reads, and that it uses what pandas will drop.
+logging.disable(logging.WARNING)
+warnings.simplefilter("ignore")
 
 
 class TraceTest(ProgramTest):
