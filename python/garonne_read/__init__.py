@@ -11,6 +11,7 @@ from .hdf5 import read_hdf5, read_skill
 from .package import load_package, read_package, save_package
 from .program import Program
 from .run import Run
+from .trace import split_trace
 
 __all__ = ["Checkpoint", "Program", "Run", "load_package", "read_hdf5", "read_package", "read_safetensors", "read_skill",
-           "save_package"]
+           "save_package", "split_trace"]

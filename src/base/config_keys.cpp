@@ -347,8 +347,8 @@ std::vector<KeySpec> run_keys() {
                   "threads a rank; 0 = cores of the node over the ranks on it, the least of all "
                   "nodes"),
       integer_key("run.timeout", GARONNE_MEMBER(run, timeout), 0, most_wait_seconds,
-                  "seconds that a rank waits for another one in training before the run is ended "
-                  "(exit code 4); 0 = for ever"),
+                  "seconds that ranks wait in training for each other, or for one that does not "
+                  "answer, before the run is ended (exit code 4); 0 = for ever"),
   };
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -75,11 +76,15 @@ DeviceAssignment assign_device(const std::vector<RankDevice>& ranks, int node_ra
     check_mode(ranks[place], ranks_on(ranks, ranks[place].bus_id), node);
   }
   const RankDevice& mine = ranks[static_cast<std::size_t>(node_rank)];
+  std::set<std::string> used;
+  for (const RankDevice& rank : ranks) used.insert(rank.bus_id);
   return {.device = mine,
           .sharing = ranks_on(ranks, mine.bus_id),
           .host = node.host,
           .locality = locality_of(mine.bus_id, node.system_folder),
-          .cores = node.cores};
+          .cores = node.cores,
+          .devices_of_node = node.devices,
+          .used_devices = static_cast<int>(used.size())};
 }
 
 void expect_nccl_possible(const DeviceAssignment& assignment) {
@@ -107,6 +112,15 @@ std::string describe(const DeviceAssignment& assignment) {
         "\n{}: rank {} has cores {}, but those near its device are {}: copies between host and "
         "device may be slower",
         assignment.host, device.rank, assignment.cores, locality.cores);
+  }
+  const int unused = assignment.devices_of_node - assignment.used_devices;
+  if (assignment.shared() && assignment.sharing.front() == device.rank && unused > 0) {
+    text += fmt::format(
+        "\n{}: ranks {} share a device, and {} of the {} devices of the node {} used by no rank: "
+        "where they are the job's, let every rank see them all (CUDA_VISIBLE_DEVICES), or give "
+        "each one of its own (srun --gpus-per-task=1)",
+        assignment.host, list_of(assignment.sharing), unused, assignment.devices_of_node,
+        unused == 1 ? "is" : "are");
   }
   return text;
 }

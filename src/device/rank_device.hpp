@@ -33,7 +33,9 @@ struct DeviceAssignment {
   std::vector<int> sharing;  // global ranks on the same device, this one among them; ascending
   std::string host;
   DeviceLocality locality;
-  std::string cores;  // that this rank may run on; empty: not known
+  std::string cores;        // that this rank may run on; empty: not known
+  int devices_of_node = 0;  // 0: not known
+  int used_devices = 0;     // of them, by ranks
 
   bool shared() const { return sharing.size() > 1; }
   // Whether some core that the rank may run on is near the device; also where nothing is known.
@@ -45,6 +47,7 @@ struct NodeFacts {
   std::string host;
   std::string cores;  // that this rank may run on, "0-15"
   std::string system_folder = "/sys";
+  int devices = 0;  // of the node, whether or not ranks see them; 0: not known
   // One process that uses devices for all others (CUDA's MPS): then an exclusive device is shared.
   bool one_process_for_all = false;
 };
@@ -59,7 +62,8 @@ DeviceAssignment assign_device(const std::vector<RankDevice>& ranks, int node_ra
 void expect_nccl_possible(const DeviceAssignment& assignment);
 
 // Lines for people, printed at start: host, rank, device, address, memory, who shares it, NUMA
-// node, cores; and one more where the cores are far from the device.
+// node, cores; one more where the cores are far from the device, and one of the first rank that
+// shares a device where the node has others that no rank uses.
 std::string describe(const DeviceAssignment& assignment);
 
 }  // namespace garonne::device

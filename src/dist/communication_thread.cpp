@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "dist/roll_call.hpp"
 #include "dist/session.hpp"
 
 namespace garonne::dist {
@@ -40,6 +41,7 @@ class Watched {
     if (!mine_) mine_ = !taken_.exchange(true);
     return mine_;
   }
+  bool taken() const { return mine_; }
 
  private:
   std::atomic<bool>& taken_;
@@ -111,6 +113,7 @@ void CommunicationThread::wait(Ticket ticket) {
     session_.waiting(waited.count(), true);
     lock.lock();
   }
+  if (mine.taken()) session_.roll_call_->over();
   --waiting_;
   rethrow_failure();
 }

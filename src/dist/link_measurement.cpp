@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
@@ -140,6 +141,29 @@ LinkSeries measure_all_reduces(Session& session, CommunicationThread& thread,
   }
   share(session, options.bytes.size(), series);
   return series;
+}
+
+double seconds_from_neighbour(Session& session, CommunicationThread& thread, std::int64_t bytes,
+                              int rounds) {
+  const int ranks = session.size();
+  expect(ranks > 1, "a ring has several ranks");
+  std::vector<int> members(static_cast<std::size_t>(ranks));
+  std::iota(members.begin(), members.end(), 0);
+  const auto ring = make_transport("mpi", session, thread, members);
+  const std::vector<char> mine(static_cast<std::size_t>(bytes));
+  std::vector<char> neighbours(static_cast<std::size_t>(bytes));
+  std::vector<double> seconds;
+  for (int round = 0; round < warm_up_rounds + rounds; ++round) {
+    session.barrier();
+    const auto start = Clock::now();
+    const Ticket arrived =
+        ring->receive(neighbours.data(), bytes, (session.rank() + ranks - 1) % ranks, 0);
+    const Ticket sent = ring->send(mine.data(), bytes, (session.rank() + 1) % ranks, 0);
+    ring->wait(arrived);
+    if (round >= warm_up_rounds) seconds.push_back(seconds_since(start));
+    ring->wait(sent);
+  }
+  return sample_of(bytes, std::move(seconds)).median_seconds;
 }
 
 double predicted_seconds(const LinkFit& fit, const LinkSeries& series, std::int64_t bytes) {

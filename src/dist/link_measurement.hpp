@@ -48,6 +48,12 @@ LinkSeries measure_all_reduces(Session& session, CommunicationThread& thread,
                                std::string_view transport, const std::vector<int>& members,
                                const LinkMeasurementOptions& options);
 
+// A ring of all ranks, at least two: every rank sends `bytes` to the next one, all at once. The
+// median of the seconds until those of the rank before are here. The ring is over MPI and between
+// hosts, whatever training uses. Collective over all ranks.
+double seconds_from_neighbour(Session& session, CommunicationThread& thread, std::int64_t bytes,
+                              int rounds);
+
 // What is taken to be between two ranks: a message of b bytes takes latency + b / rate, an
 // all-reduce of b bytes over n ranks 2 (n - 1) latency + 2 (n - 1) / n · b / rate, as in a ring.
 struct LinkFit {

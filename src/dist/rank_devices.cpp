@@ -1,15 +1,16 @@
 #include "dist/rank_devices.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <filesystem>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/process_cores.hpp"
 #include "device/visible_devices.hpp"
 
 namespace garonne::dist {
@@ -83,21 +84,14 @@ std::vector<RankDevice> exchange(Session& session, const RankDevice& mine) {
   return node;
 }
 
-// "0-3,8"; empty where it is not known.
-std::string cores_of_this_process() {
-  cpu_set_t bound;
-  CPU_ZERO(&bound);
-  if (sched_getaffinity(0, sizeof bound, &bound) != 0) return "";
-  std::string list;
-  for (std::size_t core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &bound)) continue;
-    std::size_t last = core;
-    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &bound)) ++last;
-    if (!list.empty()) list += ',';
-    list += core == last ? std::to_string(core) : fmt::format("{}-{}", core, last);
-    core = last;
-  }
-  return list;
+// Those that the driver shows on this node, whether or not a rank may use them; 0 = not known.
+int devices_of_node() {
+  std::error_code error;
+  int devices = 0;
+  for ([[maybe_unused]] const auto& entry :
+       std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", error))
+    ++devices;
+  return devices;
 }
 
 }  // namespace
@@ -113,7 +107,8 @@ RankDevices assign_devices(Session& session, device::CudaRuntime& runtime, const
   session.agree([&] {
     device::NodeFacts facts;
     facts.host = session.host();
-    facts.cores = cores_of_this_process();
+    facts.cores = core_list_text(cores_of_this_process());
+    facts.devices = devices_of_node();
     facts.one_process_for_all = one_process_for_all;
     found.mine = device::assign_device(node, session.node_rank(), facts);
     if (nccl) device::expect_nccl_possible(found.mine);

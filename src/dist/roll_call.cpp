@@ -1,9 +1,12 @@
 #include "dist/roll_call.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <limits>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
@@ -28,6 +31,10 @@ constexpr std::chrono::milliseconds answers_every{200};
 constexpr int waits = 0;
 constexpr int question = 1;
 constexpr int here = 2;
+// An answer: how it is with the rank, then what it is in.
+constexpr char at_work = 'w';
+constexpr char waiting_too = '-';
+constexpr std::size_t most_answer_bytes = 200;
 // Seconds after the limit, for those who do not know who is missing.
 constexpr double grace = 5;
 
@@ -48,24 +55,39 @@ void send_nothing(const Communicator& communicator, int rank, int tag) {
   MPI_Request_free(&request);
 }
 
-// The next sender of such a message that is there, else -1.
-int next_sender(const Communicator& communicator, int tag) {
+struct Message {
+  int sender = -1;  // none is there
+  std::string text;
+};
+
+// The next such message that is there.
+Message next_message(const Communicator& communicator, int tag) {
   int there = 0;
   MPI_Status status;
   check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag, communicator.handle(), &there, &status), "roll call");
-  if (there == 0) return -1;
-  char nothing = 0;
-  check_mpi(MPI_Recv(&nothing, 1, MPI_CHAR, status.MPI_SOURCE, tag, communicator.handle(),
-                     MPI_STATUS_IGNORE),
+  if (there == 0) return {};
+  std::array<char, most_answer_bytes> text{};
+  const int sender = status.MPI_SOURCE;
+  check_mpi(MPI_Recv(text.data(), static_cast<int>(text.size()), MPI_CHAR, sender, tag,
+                     communicator.handle(), &status),
             "roll call");
-  return status.MPI_SOURCE;
+  int bytes = 0;
+  check_mpi(MPI_Get_count(&status, MPI_CHAR, &bytes), "roll call");
+  return {sender, std::string(text.data(), static_cast<std::size_t>(bytes))};
 }
 
 }  // namespace
 
-RollCall::RollCall(Session& session, double first_line)
+// An answer on its way.
+struct RollCall::Sent {
+  std::string text;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+RollCall::RollCall(Session& session, double first_line, std::function<std::string()> doing)
     : session_(session),
       first_line_(first_line),
+      doing_(std::move(doing)),
       listeners_(std::min(session.size(), most_listeners)) {
   if (session.size() == 1) return;
   MPI_Comm handle = MPI_COMM_NULL;
@@ -82,17 +104,21 @@ RollCall::RollCall(Session& session, double first_line)
 RollCall::~RollCall() {
   ending_ = true;
   if (thread_.joinable()) thread_.join();
-  // Not freed: reports that nobody listened to may still be under way.
+  // Not freed: reports that nobody listened to may still be under way, and MPI still knows the
+  // answers that nobody has taken.
   if (communicator_) communicator_->abandon();
+  for (auto& one : sent_) (void)one.release();
 }
 
 void RollCall::answer() {
   try {
     while (!ending_) {
-      for (int rank = 0; rank >= 0;) {
-        rank = next_sender(*communicator_, question);
-        if (rank >= 0) send_nothing(*communicator_, rank, here);
+      for (;;) {
+        const int rank = next_message(*communicator_, question).sender;
+        if (rank < 0) break;
+        send_answer(rank);
       }
+      drop_what_has_gone();
       std::this_thread::sleep_for(answers_every);
     }
   } catch (const Error&) {
@@ -100,11 +126,39 @@ void RollCall::answer() {
   }
 }
 
+void RollCall::send_answer(int rank) {
+  auto one = std::make_unique<Sent>();
+  one->text = (waits_ ? waiting_too : at_work) + ("on " + session_.host() + " in " + doing_());
+  one->text.resize(std::min(one->text.size(), most_answer_bytes));
+  check_mpi(MPI_Isend(one->text.data(), static_cast<int>(one->text.size()), MPI_CHAR, rank, here,
+                      communicator_->handle(), &one->request),
+            "roll call");
+  sent_.push_back(std::move(one));
+}
+
+void RollCall::drop_what_has_gone() {
+  std::erase_if(sent_, [](const std::unique_ptr<Sent>& one) {
+    int done = 0;
+    check_mpi(MPI_Test(&one->request, &done, MPI_STATUS_IGNORE), "roll call");
+    return done != 0;
+  });
+}
+
 void RollCall::begin() {
   next_report_ = first_report * first_line_;
   next_line_ = first_line_;
+  answered_ = 0;
+  at_work_ = 0;
+  spoke_ = false;
   heard_.clear();
   questions_.assign(static_cast<std::size_t>(session_.size()), {});
+  // Answers to questions of an earlier wait say nothing about this one.
+  while (next_message(*communicator_, here).sender >= 0) continue;
+}
+
+void RollCall::over() {
+  waits_ = false;
+  last_ = std::numeric_limits<double>::infinity();
 }
 
 void RollCall::report() {
@@ -117,24 +171,30 @@ void RollCall::listen(double seconds) {
   if (session_.rank() >= listeners_) return;
   const bool first = heard_.empty();
   if (first) heard_.resize(static_cast<std::size_t>(session_.size()), -1);
-  for (int rank = next_sender(*communicator_, waits); rank >= 0;
-       rank = next_sender(*communicator_, waits)) {
+  for (;;) {
+    const int rank = next_message(*communicator_, waits).sender;
+    if (rank < 0) break;
     if (!first) heard_[static_cast<std::size_t>(rank)] = seconds;
   }
 }
 
-void RollCall::ask(const std::vector<int>& missing, double seconds) {
-  for (std::size_t i = 0; i < std::min(most_asked, missing.size()); ++i) {
-    Questions& questions = questions_[static_cast<std::size_t>(missing[i])];
+void RollCall::ask(const std::vector<int>& ranks, double seconds) {
+  for (std::size_t i = 0; i < std::min(most_asked, ranks.size()); ++i) {
+    Questions& questions = questions_[static_cast<std::size_t>(ranks[i])];
     if (questions.unanswered++ == 0) questions.since = seconds;
-    send_nothing(*communicator_, missing[i], question);
+    send_nothing(*communicator_, ranks[i], question);
   }
 }
 
-void RollCall::hear_answers() {
-  for (int rank = next_sender(*communicator_, here); rank >= 0;
-       rank = next_sender(*communicator_, here)) {
-    questions_[static_cast<std::size_t>(rank)].unanswered = 0;
+void RollCall::hear_answers(double seconds) {
+  for (;;) {
+    const Message answer = next_message(*communicator_, here);
+    if (answer.sender < 0) return;
+    Questions& questions = questions_[static_cast<std::size_t>(answer.sender)];
+    questions.unanswered = 0;
+    questions.doing = answer.text.substr(std::min<std::size_t>(1, answer.text.size()));
+    answered_ = seconds;
+    if (answer.text.starts_with(at_work)) at_work_ = seconds;
   }
 }
 
@@ -158,6 +218,13 @@ std::vector<int> RollCall::missing(double seconds) const {
   return ranks;
 }
 
+std::vector<int> RollCall::others_of_listeners() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < listeners_; ++rank)
+    if (rank != session_.rank()) ranks.push_back(rank);
+  return ranks;
+}
+
 // The first of the listeners that waits.
 bool RollCall::speaks(const std::vector<int>& missing) const {
   for (int rank = 0; rank < session_.rank(); ++rank) {
@@ -166,15 +233,25 @@ bool RollCall::speaks(const std::vector<int>& missing) const {
   return true;
 }
 
-void RollCall::waiting(double seconds, double limit, bool wants_answers,
-                       const std::function<std::string()>& doing) {
+// ", but answers: on node07 in step 5"; of several, what the first one is in.
+std::string RollCall::answers_of(const std::vector<int>& missing) const {
+  if (missing.empty()) return "";
+  std::string text = missing.size() == 1 ? ", but answers" : ", but answer";
+  const std::string& doing = questions_[static_cast<std::size_t>(missing.front())].doing;
+  if (doing.empty()) return text;
+  text += missing.size() == 1 ? ": " : ": rank " + std::to_string(missing.front()) + " is ";
+  return text + doing;
+}
+
+void RollCall::waiting(double seconds, double limit, bool wants_answers) {
   if (!communicator_) return;
+  waits_ = true;
   if (seconds < last_) begin();
   last_ = seconds;
   if (next_line_ == 0) begin();
   if (seconds < next_report_ && heard_.empty()) return;
   listen(seconds);
-  hear_answers();
+  hear_answers(seconds);
   const bool listens = session_.rank() < listeners_;
   const bool reports = seconds >= next_report_;
   if (reports) {
@@ -186,28 +263,32 @@ void RollCall::waiting(double seconds, double limit, bool wants_answers,
   const std::vector<int> dead = silent(gone, seconds);
   if (wants_answers && speaker && !dead.empty()) {
     throw CommunicationError(
-        doing(), names_of(dead) + (dead.size() == 1 ? " does" : " do") +
-                     " not answer: the process was stopped, or its node or network hangs");
+        doing_(), names_of(dead) + (dead.size() == 1 ? " does" : " do") +
+                      " not answer: the process was stopped, or its node or network hangs");
   }
+  // Who speaks asks those that are missing. The others leave all to it, as long as some listener
+  // answers: it speaks, hears another one speak, or is at work.
   if (reports && speaker) ask(gone, seconds);
+  if (reports && !speaker && limit > 0 && seconds >= limit / 2) ask(others_of_listeners(), seconds);
+  if (speaker && !spoke_) at_work_ = std::max(at_work_, answered_);
+  spoke_ = speaker;
   const auto text = [&](const char* verb) {
     return gone.empty() ? std::string("all ranks wait for each other")
                         : names_of(gone) + (gone.size() == 1 ? " has " : " have ") + verb;
   };
-  if (limit > 0 && seconds >= limit && (speaker || seconds >= limit + grace)) {
+  const double idle = speaker ? seconds - at_work_ : seconds - answered_ - grace;
+  if (limit > 0 && idle >= limit) {
     throw CommunicationError(
-        doing(), (speaker ? text("not arrived") : std::string("somebody has not arrived")) +
-                     " within " + std::to_string(static_cast<long>(limit)) +
-                     " s (run.timeout); stopped, or stuck outside of communication");
+        doing_(), (speaker ? text("not arrived") : std::string("somebody has not arrived")) +
+                      " within " + std::to_string(static_cast<long>(limit)) +
+                      " s (run.timeout); stopped, or stuck outside of communication");
   }
   if (seconds < next_line_) return;
   next_line_ += first_line_;
   if (!speaker) return;
-  const char* answers = gone.empty() || !dead.empty() ? ""
-                        : gone.size() == 1            ? ", but answers"
-                                                      : ", but answer";
   std::fprintf(stderr, "%s waiting for %.0f s in %s: %s%s\n", session_.place().c_str(), seconds,
-               doing().c_str(), text("not arrived").c_str(), answers);
+               doing_().c_str(), text("not arrived").c_str(),
+               dead.empty() ? answers_of(gone).c_str() : "");
   std::fflush(stderr);
 }
 

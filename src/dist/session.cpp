@@ -130,11 +130,11 @@ void Session::watch_waits(double first_line, double limit, std::function<std::st
   if (!world_ || size_ == 1) return;
   doing_ = std::move(doing);
   wait_limit_ = limit;
-  roll_call_ = std::make_unique<RollCall>(*this, first_line);
+  roll_call_ = std::make_unique<RollCall>(*this, first_line, doing_);
 }
 
 void Session::waiting(double seconds, bool limited) {
-  roll_call_->waiting(seconds, limited ? wait_limit_ : 0, wait_limit_ > 0, doing_);
+  roll_call_->waiting(seconds, limited ? wait_limit_ : 0, wait_limit_ > 0);
 }
 
 void Session::attach(CommunicationThread& thread) {
@@ -154,6 +154,7 @@ void Session::carry_out(std::unique_ptr<Operation> operation) {
   } else if (watches_waits()) {
     // Before training a rank may be at work alone for long, as when it measures: no limit.
     complete(*operation, [this](double seconds) { waiting(seconds, false); });
+    roll_call_->over();
   } else {
     complete(*operation);
   }

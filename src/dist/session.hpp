@@ -68,14 +68,14 @@ class Session {
   // with the cause, if there is one, is the one that speaks.
   [[noreturn]] void abort(ExitCode code, std::string_view message) noexcept;
 
-  // From now on a rank that waits for the others for `first_line` seconds says who is missing,
-  // again at doubling intervals. While there is a communication thread, `limit` seconds of waiting
-  // are a CommunicationError; 0 = never. `doing` says what this rank waits in, on the thread that
-  // waits. Collective.
+  // A rank that waits for the others for `first_line` seconds says who is missing, again after each
+  // as many. While there is a communication thread, `limit` seconds in which all wait, or who is
+  // missing does not answer, are a CommunicationError; 0 = never. `doing` says what this rank is in
+  // on any thread, to the end of the session. Collective.
   void watch_waits(double first_line, double limit, std::function<std::string()> doing);
 
-  // What this rank is in, as told to watch_waits; empty before that, and where nobody watches. On
-  // the thread that waits.
+  // What this rank is in, as told to watch_waits; empty before that, and where nobody watches. Any
+  // thread.
   std::string doing() const { return doing_ ? doing_() : std::string(); }
 
   // Collective.

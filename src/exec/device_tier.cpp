@@ -66,10 +66,10 @@ std::int64_t DeviceTier::set_live_apart() {
   return ledger_->set_live_apart();
 }
 std::string DeviceTier::activity() const {
-  return ledger_->activity;
+  return ledger_->activity();
 }
 void DeviceTier::set_activity(const std::string& activity) {
-  ledger_->activity = activity;
+  ledger_->set_activity(activity);
 }
 
 DeviceScope::DeviceScope(const DeviceTier& tier) : on_gpu_(tier.ledger()->on_gpu()) {

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "device/lane_error.hpp"
+#include "device/profiler_range.hpp"
 #include "exec/executor.hpp"
 #include "exec/executor_running.hpp"
 #include "exec/host_access.hpp"
@@ -23,6 +24,10 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+std::string name_of(const StepInputs& inputs) {
+  return inputs.training ? "step " + std::to_string(inputs.step) : "a pass without training";
+}
+
 }  // namespace
 
 void Executor::run_on_gpu(Running& running) {
@@ -30,6 +35,7 @@ void Executor::run_on_gpu(Running& running) {
   device::Device& device = *machine_.device;
   LanesEnd lanes(device);
   const DeviceScope scope(*machine_.tier);
+  const device::ProfilerRange range(name_of(running.inputs));
   const auto start = Clock::now();
   double issue_seconds = 0;
   fill_step_numbers(running);
@@ -58,6 +64,7 @@ void Executor::run_on_gpu(Running& running) {
 void Executor::issue_to_gpu(std::size_t number, Running& running) {
   const plan::Instruction& instruction = program_.instructions[number];
   device::Device& device = *machine_.device;
+  const device::ProfilerRange range(activities_[number]);
   begin(number, running);
   running.moments.push_back(device.timed_mark(Lane::Compute));
   if (instruction.operation == plan::Operation::Load) {

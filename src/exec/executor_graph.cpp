@@ -19,6 +19,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "device/lane_error.hpp"
+#include "device/profiler_range.hpp"
 #include "device/tier_memory.hpp"
 #include "exec/executor.hpp"
 #include "exec/executor_running.hpp"
@@ -301,6 +302,7 @@ void Executor::record_step(const StepInputs& inputs) {
 void Executor::put_recorded(std::size_t number) {
   const plan::Instruction& instruction = program_.instructions[number];
   const std::string& activity = activities_[number];
+  const device::ProfilerRange range(activity);
   const std::shared_ptr<Running>& running = recorded_->running;
   device::Captures& captures = *machine_.captures;
   const auto put = [&](Part kernels) {
@@ -376,6 +378,7 @@ void Executor::load_recorded(Running& running) {
 void Executor::run_recorded(Running& running) {
   device::Device& device = *machine_.device;
   LanesEnd lanes(device);
+  const device::ProfilerRange range(fmt::format("step {}, as a graph", running.inputs.step));
   const auto start = std::chrono::steady_clock::now();
   machine_.tier->set_activity(step_activity);
   load_recorded(running);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "exec/device_tier.hpp"
@@ -33,13 +34,26 @@ class DeviceTier::Ledger : public std::enable_shared_from_this<Ledger> {
   virtual std::uint64_t layout() const { return 0; }
   virtual std::int64_t set_live_apart() = 0;
 
-  std::string activity = "";
+  // What the tier is used for; any thread.
+  void set_activity(const std::string& activity) {
+    const std::lock_guard lock(activity_mutex_);
+    activity_ = activity;
+  }
+  std::string activity() const {
+    const std::lock_guard lock(activity_mutex_);
+    return activity_;
+  }
   std::string named_activity() const {
-    return activity.empty() ? "outside any instruction" : activity;
+    const std::string name = activity();
+    return name.empty() ? "outside any instruction" : name;
   }
 
  protected:
   Ledger() = default;
+
+ private:
+  mutable std::mutex activity_mutex_;
+  std::string activity_;
 };
 
 // Installs the allocator of the host; of the host's own memory.

@@ -28,10 +28,12 @@
 #include "train/plans/saving_plan.hpp"
 #include "train/run/gradient_capture.hpp"
 #include "train/run/metrics_file.hpp"
+#include "train/run/phase.hpp"
 #include "train/run/prometheus_file.hpp"
 #include "train/run/run_directory.hpp"
 #include "train/run/run_lock.hpp"
 #include "train/run/run_tokenizer.hpp"
+#include "train/run/slow_ranks.hpp"
 #include "train/saver.hpp"
 #include "train/setup/cluster.hpp"
 #include "train/setup/lower_tiers.hpp"
@@ -39,6 +41,7 @@
 #include "train/setup/planning.hpp"
 #include "train/setup/rank_agreement.hpp"
 #include "train/setup/run_device.hpp"
+#include "train/setup/start_check.hpp"
 #include "train/stop/stop_file.hpp"
 #include "train/stop/stop_watch.hpp"
 #include "train/training_text.hpp"
@@ -112,6 +115,10 @@ class Trainer {
  public:
   Trainer(const RunConfig& config, dist::Session& session, const TrainOptions& options)
       : config_(config), session_(session), options_(options), first_rank_(session.rank() == 0) {}
+  // The session knows the phase, and its threads ask for it, to their end.
+  ~Trainer() { phase_->set_detail({}); }
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   ExitCode run();
 
@@ -144,6 +151,7 @@ class Trainer {
   dist::Session& session_;
   TrainOptions options_;
   bool first_rank_;
+  std::shared_ptr<Phase> phase_ = std::make_shared<Phase>();
   Clock::time_point started_ = Clock::now();
   // On rank 0; released when everything else is done.
   std::optional<RunLock> lock_;
@@ -179,6 +187,7 @@ class Trainer {
   std::optional<GradientCapture> capture_;
   std::optional<MetricsFile> metrics_file_;
   std::optional<StepTracer> tracer_;
+  std::optional<SlowRankWatch> slow_ranks_;
   RunGauges gauges_;
   double checkpoint_seconds_ = 0;  // since the step before
   double validation_seconds_ = 0;
@@ -210,6 +219,9 @@ void Trainer::prepare() {
   device_ = std::make_unique<RunDevice>(config_, session_);
   budget_ = device_->budget_bytes(config_, session_);
   say(device_->text());
+  for (const std::string& text :
+       check_start(session_, device_->kind() == DeviceKind::Cuda ? 1 : threads_))
+    warn(text);
   session_.agree([&] {
     expect_storable(config_);
     check_grid(config_, session_.size());
@@ -247,6 +259,7 @@ void Trainer::prepare() {
 }
 
 void Trainer::plan() {
+  phase_->set("measuring and planning");
   // A budget that is too small is said before anything is measured.
   const int own_stage = setup_.grid.coordinates_of(session_.rank()).pipeline;
   StageFloor floor;
@@ -295,12 +308,9 @@ void Trainer::plan() {
 void Trainer::watch_waits() {
   constexpr double first_line = 60;
   const auto limit = static_cast<double>(config_.run.timeout);
-  session_.watch_waits(limit > 0 ? std::min(first_line, limit / 2) : first_line, limit, [this] {
-    if (running_step_ == 0) return std::string("the start of the run");
-    const std::string activity = tier_ ? tier_->activity() : std::string();
-    return fmt::format("step {}, {}", running_step_,
-                       activity.empty() ? "between two instructions" : activity);
-  });
+  phase_->set("the start of the run");
+  session_.watch_waits(limit > 0 ? std::min(first_line, limit / 2) : first_line, limit,
+                       [phase = phase_] { return phase->text(); });
 }
 
 // Parameters alone: the optimizer begins anew.
@@ -342,8 +352,10 @@ void Trainer::make_tier() {
 }
 
 void Trainer::make_state() {
+  phase_->set("making or loading the state");
   optimizer_ = optim::make_optimizer(config_);
   make_tier();
+  phase_->set_detail([tier = tier_.get()] { return tier->activity(); });
   {
     const exec::DeviceScope scope(*tier_);
     state_ = exec::initial_state(device_->compute(), setup_.model, setup_.declaration.precision,
@@ -440,6 +452,7 @@ exec::StepOutputs Trainer::run_step(std::int64_t step) {
 
 std::optional<double> Trainer::validate() {
   if (validation_micro_batches_ == 0) return std::nullopt;
+  phase_->set(fmt::format("the validation after step {}", running_step_));
   return validation_loss(setup_, choice_.evaluation, machine_, *workload_, reader_,
                          validation_micro_batches_, session_, peak_bytes_);
 }
@@ -478,6 +491,7 @@ double Trainer::seconds_left(std::int64_t step) const {
 
 // The last one is waited for: nothing is left to do meanwhile.
 void Trainer::save(std::int64_t step, bool last) {
+  phase_->set(fmt::format("the checkpoint of step {}", step));
   if (saver_->can_begin() && !last) return saver_->begin(step);
   const SavedStep saved = saver_->save(step);
   say(fmt::format("step {:>7}  checkpoint {} ({:.1f} s)\n", step,
@@ -487,6 +501,7 @@ void Trainer::save(std::int64_t step, bool last) {
 // `in_the_way`: the next one is due.
 void Trainer::finish_saving(bool in_the_way) {
   const auto start = Clock::now();
+  phase_->set("the checkpoint that is being written");
   const SavedStep saved = saver_->finish();
   const double waited = seconds_since(start);
   say(fmt::format("step {:>7}  checkpoint {} ({:.1f} s, of which training waited {:.1f} s)\n",
@@ -565,6 +580,7 @@ void Trainer::begin() {
                             [&](const std::string& text) { warn(text); });
   });
   if (!options_.trace.path.empty()) tracer_.emplace(options_.trace, start_.step + 1, program_);
+  slow_ranks_.emplace(program_, setup_.grid.coordinates_of(session_.rank()).pipeline, session_);
   gauges_ = {.run = config_.run.directory,
              .version = version_string(),
              .ranks = session_.size(),
@@ -615,6 +631,7 @@ bool Trainer::train_step(std::int64_t step) {
   const auto start = Clock::now();
   const auto traced_from = std::chrono::system_clock::now();
   running_step_ = step;
+  phase_->set(fmt::format("step {}", step), "between two instructions");
   outputs_ = run_step(step);
   unwritten_ = metrics_of(outputs_, step, seconds_since(start));
   stop_->gate().finish(step);
@@ -644,6 +661,10 @@ bool Trainer::train_step(std::int64_t step) {
   if (step == start_.step + 1 && metrics_file_) {
     metrics.start = {seconds_since(started_) - step_seconds_.back(), metrics_file_->lost_steps(),
                      metrics_file_->lost_seconds()};
+  }
+  for (const SlowRankWatch::Found& found : slow_ranks_->after_step(outputs_)) {
+    warn(describe(found));
+    metrics.slow_ranks.push_back({found.rank.rank, found.place, found.rank.times});
   }
   if (tracer_ && tracer_->take(step, traced_from, seconds_since(start), outputs_, session_))
     say(fmt::format("trace of {} steps: {}\n", tracer_->traced(), tracer_->path()));

@@ -28,10 +28,10 @@ class WaitsTest(ProgramTest):
         self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
         return job, pathlib.Path(log.name)
 
-    def placed(self, name, options, rank, call, number, under, whom):
+    def placed(self, name, options, rank, call, number, under, whom, held_seconds=HELD_SECONDS):
         """Returns the job, its log, and the file that says when the rank was struck."""
         where = self.folder / f"{name}.where"
-        job, log = self.start(name, options, strikes(rank, call, number, under, whom, where, HELD_SECONDS))
+        job, log = self.start(name, options, strikes(rank, call, number, under, whom, where, held_seconds))
         return job, log, where
 
     def stop_when(self, name, options, rank, happens):
@@ -97,6 +97,18 @@ class WaitsTest(ProgramTest):
                 lines = re.findall(rf"waiting for (\d+) s in .*: rank {rank} has not arrived, but answers", text)
                 print(f"slow in {name}: named after {', '.join(lines)} s", flush=True)
                 self.assertEqual(list(map(int, lines)), list(range(60, HELD_SECONDS, 60)))
+
+    def test_a_save_may_take_longer_than_the_limit_of_waits(self):
+        options = [*DATA, "--train.steps", 10, "--run.timeout", 8, "--checkpoint.saving", "synchronous"]
+        job, log, where = self.placed("long-save", options, 1, "fsync", 1, "/checkpoints/", "hold", 25)
+        code = job.wait(timeout=patient(120))
+        text = log.read_text()
+        self.assertEqual(code, 0, text[-3000:])
+        self.assertTrue(where.exists(), text[-3000:])
+        said = re.findall(r"\[rank 0/2 .*\] waiting for (\d+) s in the checkpoint of step 5: rank 1 has not arrived, but answers: "
+                          r"on \S+ in the checkpoint of step 5", text)
+        self.assertEqual(list(map(int, said)), list(range(4, 25, 4)), text[-3000:])
+        self.assertIn("step      10/", text)
 
 
 if __name__ == "__main__":

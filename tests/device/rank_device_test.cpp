@@ -151,6 +151,21 @@ TEST_F(MadeUpNode, ALauncherThatBindsIsKnownByTheAddresses) {
   EXPECT_EQ(assign_device(unbound, 3, facts()).sharing, (std::vector<int>{8, 9, 10, 11}));
 }
 
+// As where each rank was shown the same device of several.
+TEST_F(MadeUpNode, SharedDevicesBesideUnusedOnesAreSaidOnce) {
+  const auto ranks = ranks_of_node(2, 1, zero);
+  NodeFacts node = facts();
+  const std::string words = "ranks 8 and 9 share a device, and 3 of the 4 devices of the node are";
+  EXPECT_FALSE(contains(describe(assign_device(ranks, 0, node)), words)) << "nobody knows of more";
+  node.devices = 4;
+  EXPECT_TRUE(contains(describe(assign_device(ranks, 0, node)), words));
+  EXPECT_FALSE(contains(describe(assign_device(ranks, 1, node)), words));
+  const auto each = ranks_of_node(2, 1, [](int node_rank) { return node_rank; });
+  EXPECT_FALSE(contains(describe(assign_device(each, 0, node)), "share a device"));
+  node.devices = 2;
+  EXPECT_FALSE(contains(describe(assign_device(ranks_of_node(4, 2, zero), 0, node)), "used by no"));
+}
+
 TEST_F(MadeUpNode, ADeviceThatLetsOneProcessInIsNotShared) {
   auto ranks = ranks_of_node(2, 1, zero);
   for (RankDevice& rank : ranks) rank.mode = ComputeMode::Exclusive;

@@ -18,6 +18,25 @@
 namespace garonne::dist {
 namespace {
 
+// What the roll call of ranks that wait says, and whether it ends them.
+void wait_for_each_other(Session& session, const std::string& mode) {
+  constexpr double first_line = 1;
+  constexpr double limit = 2;
+  constexpr std::chrono::seconds beyond_all_limits{9};
+  session.watch_waits(first_line, limit, [] { return std::string("its own work"); });
+  std::vector<int> members(static_cast<std::size_t>(session.size()));
+  std::iota(members.begin(), members.end(), 0);
+  char data = 0;
+  CommunicationThread thread(session);
+  const auto transport = make_transport("mpi", session, thread, members);
+  if (mode == "wait-in-a-circle")
+    transport->wait(transport->receive(&data, 1, (session.rank() + 1) % session.size(), 0));
+  const bool busy = mode == "last-is-busy" ? session.rank() == session.size() - 1
+                                           : session.rank() < session.size() - 1;
+  if (busy) std::this_thread::sleep_for(beyond_all_limits);
+  session.barrier();
+}
+
 // All-reduces without end, so that the other ranks are inside one when this one fails.
 void work(Session& session, const std::string& mode) {
   // Before the thread, so that they are still there while it stops.
@@ -60,7 +79,11 @@ int run(const std::string& mode) {
   Session session = Session::start();
   session.set_coordinates("data " + std::to_string(session.rank()));
   try {
-    work(session, mode);
+    if (mode == "wait-in-a-circle" || mode == "last-is-busy" || mode == "all-but-last-are-busy") {
+      wait_for_each_other(session, mode);
+    } else {
+      work(session, mode);
+    }
   } catch (const AgreedError& error) {
     if (session.rank() == 0) std::fprintf(stderr, "garonne: %s\n", error.what());
     return static_cast<int>(error.code());

@@ -61,6 +61,21 @@ run("the cause speaks, not the rank that only sees its consequence", ranks(2, "l
 run("an agreed error", ranks(3, "disagree"), 5, {"data.h5": 1, "on rank 1": 1, "MPI_ABORT": 0})
 run("all is well", ranks(3, "finish"), 0, {"[rank": 0})
 run("stopped on request", ranks(2, "requeue"), 75, {"[rank": 0, "MPI_ABORT": 0})
+# Limits of two seconds: for ranks that wait for each other, and not for one that works for nine. From eight ranks on
+# the last ones hear of nobody.
+for count in (2, 10):
+    run(f"{count} ranks wait for each other", ranks(count, "wait-in-a-circle"), 4,
+        {"its own work failed: all ranks wait for each other within 2 s (run.timeout)": 1}, seconds=30)
+    run(f"one of {count} works for longer than the limit", ranks(count, "last-is-busy"), 0,
+        {"(run.timeout)": 0, f" waiting for 2 s in its own work: rank {count - 1} has not arrived, but answers: on ": 1},
+        seconds=30)
+    run(f"all but one of {count} do", ranks(count, "all-but-last-are-busy"), 0, {"(run.timeout)": 0}, seconds=30)
+# A step of Slurm whose processes each believe to be alone; a batch script, where nobody launched any.
+run("several processes of a Slurm step that MPI knows nothing of", [program, "finish"], 4,
+    {"started 4 processes (SLURM_STEP_NUM_TASKS), but MPI knows of 1": 1, "srun --mpi=pmix": 1},
+    alone(SLURM_PROCID="2", SLURM_NTASKS="4", SLURM_STEP_NUM_TASKS="4"))
+run("alone in a batch script of four tasks", [program, "finish"], 0, {"garonne": 0},
+    alone(SLURM_PROCID="0", SLURM_NTASKS="4", SLURM_JOB_ID="7", SLURM_STEP_NUM_TASKS="1"))
 run("alone, without a launcher", [program, "finish"], 0, {"garonne": 0}, alone())
 run("alone, and fails", [program, "throw"], 6, {"the loss is not finite": 1}, alone())
 run("several processes that MPI knows nothing of", [program, "finish"], 4,

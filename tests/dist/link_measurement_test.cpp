@@ -119,5 +119,14 @@ TEST(LinkMeasurement, EveryRankGetsTheSeriesOfEveryPair) {
   EXPECT_TRUE(session.all_agree(text));
 }
 
+TEST(Ring, EveryRankHasTheSecondsFromTheOneBefore) {
+  Session session = Session::start();
+  if (session.size() == 1) return;
+  CommunicationThread thread(session);
+  const double seconds = seconds_from_neighbour(session, thread, 1 << 20, 3);
+  EXPECT_GT(seconds, 0);
+  EXPECT_LT(seconds, 5);
+}
+
 }  // namespace
 }  // namespace garonne::dist

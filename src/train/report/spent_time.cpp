@@ -1,5 +1,7 @@
 #include "train/report/spent_time.hpp"
 
+#include <utility>
+
 #include "train/setup/model_operations.hpp"
 
 namespace garonne::train {
@@ -15,11 +17,15 @@ ordered_json time_json(const std::vector<StepMetrics>& rows) {
   double lost = 0;
   std::int64_t starts = 0;
   std::int64_t lost_steps = 0;
+  ordered_json slow_ranks = ordered_json::array();
   for (const StepMetrics& row : rows) {
     steps += row.seconds;
     data += row.data_seconds;
     checkpoints += row.checkpoint_seconds;
     validations += row.validation_seconds;
+    for (const SlowRankMetrics& slow : row.slow_ranks)
+      slow_ranks.push_back(
+          {{"step", row.step}, {"rank", slow.rank}, {"place", slow.place}, {"times", slow.times}});
     if (!row.start) continue;
     ++starts;
     starting += row.start->ready_seconds;
@@ -35,6 +41,7 @@ ordered_json time_json(const std::vector<StepMetrics>& rows) {
           {"start_seconds", starting},
           {"lost_steps", lost_steps},
           {"lost_seconds", lost},
+          {"slow_ranks", std::move(slow_ranks)},
           {"training_share", all > 0 ? (steps - data) / all : 0}};
 }
 

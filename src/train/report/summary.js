@@ -102,6 +102,17 @@ function timeTable() {
                        element("td", {class: "number"}, percentText(seconds / all))))));
 }
 
+// Ranks that took longer for their own work than the others of their stage, when they were named.
+function slowRanksTable() {
+  const slow = report.time.slow_ranks;
+  if (slow.length === 0) return null;
+  return element("table", {}, element("caption", {}, "Slow ranks"),
+      element("tbody", {},
+          slow.map((one) => element("tr", {}, element("th", {scope: "row"}, one.place),
+                       element("td", {class: "number"}, `${one.times.toFixed(2)} times the others`),
+                       element("td", {class: "number"}, `until step ${one.step}`)))));
+}
+
 function utilisationTable() {
   const used = report.utilisation;
   if (!used) return null;
@@ -160,7 +171,8 @@ function drawSummary() {
   document.getElementById("summary").append(tiles,
       element("div", {class: "columns"},
           report.memory ? memoryTable(report.memory) : note(notEnded), factsTable()),
-      element("div", {class: "columns"}, timeTable(), utilisationTable()));
+      element("div", {class: "columns"}, timeTable(), utilisationTable(),
+          slowRanksTable()));
   document.getElementById("footer").textContent =
       `garonne ${report.garonne} · bytes are those of allocations; 1 MiB = 1,048,576 bytes`;
 }

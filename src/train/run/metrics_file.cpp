@@ -47,6 +47,11 @@ StepMetrics row_from_json(const nlohmann::json& row) {
                      start.at("lost_steps").get<std::int64_t>(),
                      start.at("lost_seconds").get<double>()};
   }
+  if (row.contains("slow_ranks")) {
+    for (const nlohmann::json& slow : row.at("slow_ranks"))
+      metrics.slow_ranks.push_back({slow.at("rank").get<int>(), slow.at("place").get<std::string>(),
+                                    slow.at("times").get<double>()});
+  }
   return metrics;
 }
 
@@ -162,6 +167,9 @@ void MetricsFile::append(const StepMetrics& metrics) {
                     {"lost_steps", metrics.start->lost_steps},
                     {"lost_seconds", metrics.start->lost_seconds}};
   }
+  for (const SlowRankMetrics& slow : metrics.slow_ranks)
+    row["slow_ranks"].push_back(
+        {{"rank", slow.rank}, {"place", slow.place}, {"times", slow.times}});
   file_ << row.dump() << '\n';
   if (!file_.flush()) throw IoError(path_, "cannot be written; is the disk full?");
 }

@@ -21,6 +21,13 @@ struct StartMetrics {
   double lost_seconds = 0;      // of those
 };
 
+// A rank that was found to be slower than the others of its stage for long (train/run/slow_ranks).
+struct SlowRankMetrics {
+  int rank = 0;
+  std::string place;  // "[rank 1/4 node07 data 1, pipeline 0, tensor 0]"
+  double times = 0;   // what it took, in medians of the others
+};
+
 // One row of metrics.jsonl. Bytes are those of the rank with the largest planned peak.
 struct StepMetrics {
   std::int64_t step = 0;
@@ -43,6 +50,7 @@ struct StepMetrics {
   double checkpoint_seconds = 0;
   double validation_seconds = 0;
   std::optional<StartMetrics> start;
+  std::vector<SlowRankMetrics> slow_ranks;  // found after this step
 };
 
 // metrics.jsonl, cut after `last_step` and then appended to, a line at a time.

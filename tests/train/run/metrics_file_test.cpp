@@ -155,6 +155,23 @@ TEST(Metrics, OfSeveralRowsOfAStepTheLastStays) {
   EXPECT_EQ(warnings.size(), 1U);
 }
 
+TEST(Metrics, SlowRanksAreInTheRowInWhichTheyWereNamed) {
+  const Scratch scratch;
+  {
+    MetricsFile metrics(scratch.path(), 0, unexpected);
+    metrics.append(row(1));
+    StepMetrics named = row(2);
+    named.slow_ranks = {{3, "[rank 3/4 node07]", 1.5}, {1, "[rank 1/4 node06]", 2}};
+    metrics.append(named);
+  }
+  const auto rows = read_metrics(scratch.path());
+  EXPECT_TRUE(rows.at(0).slow_ranks.empty());
+  ASSERT_EQ(rows.at(1).slow_ranks.size(), 2U);
+  EXPECT_EQ(rows[1].slow_ranks[0].rank, 3);
+  EXPECT_EQ(rows[1].slow_ranks[0].place, "[rank 3/4 node07]");
+  EXPECT_EQ(rows[1].slow_ranks[1].times, 2);
+}
+
 TEST(Metrics, ALossThatIsNotFiniteIsNull) {
   const Scratch scratch;
   {

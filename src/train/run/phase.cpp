@@ -1,0 +1,25 @@
+#include "train/run/phase.hpp"
+
+#include <utility>
+
+namespace garonne::train {
+
+void Phase::set(std::string text, std::string otherwise) {
+  const std::lock_guard lock(mutex_);
+  text_ = std::move(text);
+  otherwise_ = std::move(otherwise);
+}
+
+void Phase::set_detail(std::function<std::string()> detail) {
+  const std::lock_guard lock(mutex_);
+  detail_ = std::move(detail);
+}
+
+std::string Phase::text() const {
+  const std::lock_guard lock(mutex_);
+  std::string detail = detail_ ? detail_() : std::string();
+  if (detail.empty()) detail = otherwise_;
+  return detail.empty() ? text_ : text_ + ", " + detail;
+}
+
+}  // namespace garonne::train
