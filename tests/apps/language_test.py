@@ -8,6 +8,7 @@ import subprocess
 import time
 import unittest
 
+from huggingface_files import cut_into_shards
 from support import ProgramTest, SOURCE, metrics, run, series
 
 
@@ -178,6 +179,15 @@ class Language(ProgramTest):
         self.assertIn("starts from the parameters of", done.stdout)
         self.assertEqual(self.exported(fresh), exported)
         self.assertEqual((imported / "tokenizer.json").read_text(), (directory / "tokenizer.json").read_text())
+        # As large models come, in several files.
+        sharded = self.directory("sharded")
+        shutil.copytree(folder, sharded)
+        cut_into_shards(sharded, 3)
+        run("checkpoint", "import", "--from", "huggingface", sharded, "--output", self.directory("of-shards"))
+        self.assertEqual(self.exported(self.directory("of-shards")), exported)
+        self.assertEqual(self.exported(imported), exported)
+        for file in folder.iterdir():
+            self.assertEqual((pathlib.Path(f"{imported}-export-None") / file.name).read_bytes(), file.read_bytes(), file)
         # A branch of a run: other data, other rate, the same start.
         branch = self.directory("branch")
         self.train(branch, *keys, "--train.steps", 1, "--init-from", directory, "--optimizer.learning_rate", 1e-2)

@@ -1,7 +1,6 @@
 #include "train/checkpoint/huggingface.hpp"
 
 #include <filesystem>
-#include <functional>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -10,24 +9,6 @@
 
 namespace garonne::train {
 namespace {
-
-struct Form {
-  std::function<std::vector<NamedTensor>(const std::string& name, const at::Tensor& tensor)>
-      tensors;
-  nlohmann::ordered_json config;
-};
-
-Form form_of(const RunConfig::Model& keys, std::int64_t vocabulary) {
-  if (keys.kind == "gpt") return {gpt2_tensors, gpt2_config(nn::gpt_sizes(keys, vocabulary))};
-  if (keys.kind == "llama") {
-    const nn::LlamaSizes sizes = nn::llama_sizes(keys, vocabulary);
-    return {[sizes](const std::string& name, const at::Tensor& tensor) {
-              return llama_tensors(sizes, name, tensor);
-            },
-            llama_config(sizes)};
-  }
-  throw ConfigError("--to", "huggingface", "has no form of model.kind = " + keys.kind);
-}
 
 void export_tokenizer(const data::Tokenizer& tokenizer, std::int64_t sequence,
                       const std::string& directory) {
@@ -48,7 +29,7 @@ void export_tokenizer(const data::Tokenizer& tokenizer, std::int64_t sequence,
 void export_huggingface(const RunConfig::Model& keys, std::int64_t vocabulary,
                         const nn::Model& model, const exec::ModelState& state,
                         const data::Tokenizer* tokenizer, const std::string& directory) {
-  Form form = form_of(keys, vocabulary);
+  HuggingFaceForm form = huggingface_form(keys, vocabulary);
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) throw IoError(directory, "cannot be made: " + error.message());
