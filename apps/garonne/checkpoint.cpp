@@ -302,9 +302,8 @@ void import_huggingface_model(const std::string& from, const std::string& output
                  {"vocabulary", facts.vocabulary},
                  {"tokenizer", facts.tokenizer}},
                 tokenizer.get());
-  fmt::print(
-      "{0} written, of a model with\n{1}train from it with these keys and --init-from {2}\n",
-      train::checkpoint_path(output, 0), all_model_keys(config), output);
+  fmt::print("{0} written, of a model with\n{1}train from it with these keys and --init-from {2}\n",
+             train::checkpoint_path(output, 0), all_model_keys(config), output);
 }
 
 // The run file says where the data are, which say how many points and channels there are; its

@@ -1,6 +1,7 @@
 #include "train/checkpoint/huggingface.hpp"
 
 #include <filesystem>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -12,16 +13,25 @@ namespace {
 
 void export_tokenizer(const data::Tokenizer& tokenizer, std::int64_t sequence,
                       const std::string& directory) {
-  write_file_durably(directory + "/tokenizer.json", data::huggingface_tokenizer(tokenizer));
-  nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                                   {"model_max_length", sequence},
-                                   {"clean_up_tokenization_spaces", false}};
-  if (const auto end = tokenizer.end_of_text()) {
-    const std::string text = tokenizer.decode(std::span(&*end, 1));
-    config["bos_token"] = text;
-    config["eos_token"] = text;
+  const data::TokenizerFile file = data::huggingface_tokenizer(tokenizer);
+  write_file_durably(directory + "/" + file.name, file.content);
+  const bool of_sentencepiece = file.name != "tokenizer.json";
+  nlohmann::ordered_json config = {
+      {"tokenizer_class", of_sentencepiece ? "LlamaTokenizer" : "PreTrainedTokenizerFast"},
+      {"model_max_length", sequence},
+      {"clean_up_tokenization_spaces", false}};
+  if (of_sentencepiece) {
+    // Nothing around a text, as here.
+    config["add_bos_token"] = false;
+    config["add_eos_token"] = false;
   }
+  for (const auto& [name, text] : tokenizer.special_tokens()) config[name] = text;
   write_file_durably(directory + "/tokenizer_config.json", config.dump(2) + "\n");
+}
+
+// null for none.
+nlohmann::ordered_json id_of(const std::optional<std::uint32_t>& token) {
+  return token ? nlohmann::ordered_json(*token) : nlohmann::ordered_json(nullptr);
 }
 
 }  // namespace
@@ -47,15 +57,14 @@ void export_huggingface(const RunConfig::Model& keys, std::int64_t vocabulary,
                        {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
   }
   write_safetensors(directory + "/model.safetensors", sources, {{"format", "pt"}});
-  const nlohmann::ordered_json end = tokenizer != nullptr && tokenizer->end_of_text()
-                                         ? nlohmann::ordered_json(*tokenizer->end_of_text())
-                                         : nlohmann::ordered_json(nullptr);
-  form.config["bos_token_id"] = end;
+  const auto begin = id_of(tokenizer != nullptr ? tokenizer->begin_of_text() : std::nullopt);
+  const auto end = id_of(tokenizer != nullptr ? tokenizer->end_of_text() : std::nullopt);
+  form.config["bos_token_id"] = begin;
   form.config["eos_token_id"] = end;
   form.config["dtype"] = state.precision == Precision::Float64 ? "float64" : "float32";
   write_file_durably(directory + "/config.json", form.config.dump(2) + "\n");
   const nlohmann::ordered_json generation = {
-      {"_from_model_config", true}, {"bos_token_id", end}, {"eos_token_id", end}};
+      {"_from_model_config", true}, {"bos_token_id", begin}, {"eos_token_id", end}};
   write_file_durably(directory + "/generation_config.json", generation.dump(2) + "\n");
   if (tokenizer != nullptr) export_tokenizer(*tokenizer, keys.sequence, directory);
 }

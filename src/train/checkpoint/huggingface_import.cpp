@@ -92,8 +92,7 @@ at::Tensor read_as(const Tensors& tensors, const std::string& directory, const s
 
 bool is_passed_over(const HuggingFaceForm& form, const std::string& name) {
   for (const std::string& end : form.passed_over) {
-    if (name.size() >= end.size() &&
-        name.compare(name.size() - end.size(), end.size(), end) == 0)
+    if (name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0)
       return true;
   }
   return false;

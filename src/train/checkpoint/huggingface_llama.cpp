@@ -146,18 +146,21 @@ RunConfig::Model llama_keys(const JsonPlace& config) {
   keys.inner = size("intermediate_size");
   keys.sequence = size("max_position_embeddings");
   keys.vocabulary = size("vocab_size");
-  keys.norm_epsilon = is_default(config, "rms_norm_eps") ? 1e-6 : config.key("rms_norm_eps").number();
+  keys.norm_epsilon =
+      is_default(config, "rms_norm_eps") ? 1e-6 : config.key("rms_norm_eps").number();
   keys.tied_embeddings =
       !is_default(config, "tie_word_embeddings") && config.key("tie_word_embeddings").truth();
   if (keys.hidden % keys.heads != 0)
-    config.key("num_attention_heads").refuse(fmt::format("must divide hidden_size, {}", keys.hidden));
+    config.key("num_attention_heads")
+        .refuse(fmt::format("must divide hidden_size, {}", keys.hidden));
   if (keys.heads % keys.kv_heads != 0)
     config.key("num_key_value_heads")
         .refuse(fmt::format("must divide num_attention_heads, {}", keys.heads));
   if (!is_default(config, "head_dim") &&
       config.key("head_dim").integer() != keys.hidden / keys.heads) {
-    config.key("head_dim").refuse(
-        fmt::format("must be hidden_size over num_attention_heads, {}", keys.hidden / keys.heads));
+    config.key("head_dim")
+        .refuse(fmt::format("must be hidden_size over num_attention_heads, {}",
+                            keys.hidden / keys.heads));
   }
   if (!is_default(config, "hidden_act")) {
     const std::string activation = config.key("hidden_act").text();

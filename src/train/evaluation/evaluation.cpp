@@ -96,8 +96,8 @@ std::vector<std::string> generate(const Setup& setup, const Generation& generati
   std::vector<std::uint32_t> tokens = tokenizer.encode(generation.prompt);
   if (tokens.empty()) {
     // Something has to be continued; what comes before a text, or a line break, says least.
-    tokens =
-        tokenizer.end_of_text() ? std::vector{*tokenizer.end_of_text()} : tokenizer.encode("\n");
+    tokens = tokenizer.begin_of_text() ? std::vector{*tokenizer.begin_of_text()}
+                                       : tokenizer.encode("\n");
   }
   const auto vocabulary =
       static_cast<std::size_t>(std::min<std::int64_t>(rows_of_table, tokenizer.vocabulary()));
