@@ -274,7 +274,7 @@ void check_pieces(const Place& place, SentencePieceModel& model) {
         piece.kind == Kind::Normal || piece.kind == Kind::UserDefined || piece.kind == Kind::Unused;
     if (!(is_word ? words : reserved).insert(piece.text).second)
       place.refuse(fmt::format("pieces[{}].piece", i),
-                   fmt::format("\"{}\" is there already", printable(piece.text)));
+                   fmt::format("\"{}\" is there already", printable(piece.text.substr(0, 64))));
     if (piece.kind == Kind::Unknown) {
       if (unknown) place.refuse(fmt::format("pieces[{}].type", i), "is a second unknown piece");
       unknown = static_cast<std::uint32_t>(i);
