@@ -46,6 +46,11 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::optional<std::uint32_t> begin_of_text() const override { return begin_; }
   std::optional<std::uint32_t> end_of_text() const override { return end_; }
 
+  // That of Llama leaves texts as they are, that of T5 applies the rules of the model.
+  std::string transformers_class() const override {
+    return rules_.model.rules.empty() ? "LlamaTokenizer" : "T5Tokenizer";
+  }
+
   std::vector<std::pair<std::string, std::string>> special_tokens() const override {
     std::vector<std::pair<std::string, std::string>> tokens;
     if (begin_) tokens.emplace_back("bos_token", rules_.model.begin_piece);

@@ -44,7 +44,9 @@ class Tokenizer {
   // follows from nothing: for most the same.
   virtual std::optional<std::uint32_t> end_of_text() const { return std::nullopt; }
   virtual std::optional<std::uint32_t> begin_of_text() const { return end_of_text(); }
-  // Names that transformers has for such tokens, as eos_token, and their texts.
+  // The class of transformers that reads it, its names for such tokens, as eos_token, and their
+  // texts.
+  virtual std::string transformers_class() const { return "PreTrainedTokenizerFast"; }
   virtual std::vector<std::pair<std::string, std::string>> special_tokens() const;
   // The bytes from which make_tokenizer makes it again; empty where the name says enough.
   virtual const std::string& description() const;

@@ -15,15 +15,14 @@ void export_tokenizer(const data::Tokenizer& tokenizer, std::int64_t sequence,
                       const std::string& directory) {
   const data::TokenizerFile file = data::huggingface_tokenizer(tokenizer);
   write_file_durably(directory + "/" + file.name, file.content);
-  const bool of_sentencepiece = file.name != "tokenizer.json";
-  nlohmann::ordered_json config = {
-      {"tokenizer_class", of_sentencepiece ? "LlamaTokenizer" : "PreTrainedTokenizerFast"},
-      {"model_max_length", sequence},
-      {"clean_up_tokenization_spaces", false}};
-  if (of_sentencepiece) {
-    // Nothing around a text, as here.
+  nlohmann::ordered_json config = {{"tokenizer_class", tokenizer.transformers_class()},
+                                   {"model_max_length", sequence},
+                                   {"clean_up_tokenization_spaces", false}};
+  if (file.name != "tokenizer.json") {
+    // Nothing around a text, as here, and no tokens that the model has not.
     config["add_bos_token"] = false;
     config["add_eos_token"] = false;
+    config["extra_ids"] = 0;
   }
   for (const auto& [name, text] : tokenizer.special_tokens()) config[name] = text;
   write_file_durably(directory + "/tokenizer_config.json", config.dump(2) + "\n");
