@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -14,6 +15,7 @@
 #include "base/progress.hpp"
 #include "command.hpp"
 #include "counts.hpp"
+#include "nn/model_kind.hpp"
 #include "train/checkpoint/checkpoint_list.hpp"
 #include "train/checkpoint/huggingface.hpp"
 #include "train/checkpoint/huggingface_import.hpp"
@@ -243,40 +245,10 @@ void save_imported(const RunConfig& config, const train::TrainedModel& made,
   train::save_checkpoint(output, made.setup.model, {}, made.state, manifest, train::Together());
 }
 
-void import_huggingface_model(const std::string& from, const std::string& output,
-                              dist::Session& session) {
-  RunConfig config;
-  config.model = train::huggingface_model_keys(from);
-  config.run.directory = output;
-  std::unique_ptr<data::Tokenizer> tokenizer;
-  std::error_code error;
-  if (std::filesystem::exists(from + "/tokenizer.json", error) ||
-      std::filesystem::exists(from + "/vocab.json", error))
-    tokenizer = data::open_tokenizer(from);
-  train::DataFacts facts;
-  facts.vocabulary = config.model.vocabulary;
-  if (tokenizer) facts.tokenizer = tokenizer->name();
-  const train::TrainedModel made = train::initial_model(config, facts, session);
-  train::import_huggingface(from, made.setup.model, made.state);
-  save_imported(config, made,
-                {{"path", ""},
-                 {"tokens", 0},
-                 {"vocabulary", facts.vocabulary},
-                 {"tokenizer", facts.tokenizer}},
-                tokenizer.get());
-  const RunConfig::Model& keys = config.model;
-  fmt::print(
-      "{0} written, of a gpt with\n  [model]\n  layers = {1}\n  hidden = {2}\n  heads = {3}\n  "
-      "sequence = {4}\n  vocabulary = {5}\n  dropout = {6}\ntrain from it with these keys and "
-      "--init-from {0}\n",
-      train::checkpoint_path(output, 0), keys.layers, keys.hidden, keys.heads, keys.sequence,
-      keys.vocabulary, keys.dropout);
-}
-
-// The keys of [model] that are not at their default, as lines of a run file.
-std::string model_keys_text(const RunConfig& config) {
+// Lines of [model] of a run file: of the keys that `wanted` picks, with their values.
+std::string model_keys_text(const RunConfig& config,
+                            const std::function<bool(const std::string& line)>& wanted) {
   const std::string toml = config_to_toml(config);
-  const std::string defaults = config_to_toml(RunConfig());
   std::string lines;
   bool inside = false;
   std::size_t begin = 0;
@@ -285,10 +257,57 @@ std::string model_keys_text(const RunConfig& config) {
     const std::string line = toml.substr(begin, end - begin);
     begin = end + 1;
     if (line.rfind('[', 0) == 0) inside = line == "[model]";
-    const bool is_default = line[0] != '[' && defaults.find(line + "\n") != std::string::npos;
-    if (inside && !line.empty() && !is_default) lines += "  " + line + "\n";
+    if (inside && !line.empty() && (line[0] == '[' || wanted(line))) lines += "  " + line + "\n";
   }
   return lines;
+}
+
+// The keys that are not at their default.
+std::string changed_model_keys(const RunConfig& config) {
+  const std::string defaults = config_to_toml(RunConfig());
+  return model_keys_text(config, [&](const std::string& line) {
+    return defaults.find(line + "\n") == std::string::npos;
+  });
+}
+
+// All keys of its kind, which is what another run of this model needs.
+std::string all_model_keys(const RunConfig& config) {
+  const std::vector<std::string>& keys = nn::model_kind(config.model.kind).keys;
+  return model_keys_text(config, [&](const std::string& line) {
+    const std::string key = line.substr(0, line.find(' '));
+    return key == "kind" || std::find(keys.begin(), keys.end(), key) != keys.end();
+  });
+}
+
+// Whether the folder has one of the files that a tokenizer is made from.
+bool has_tokenizer(const std::string& folder) {
+  std::error_code error;
+  for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
+    if (std::filesystem::exists(folder + "/" + name, error)) return true;
+  }
+  return false;
+}
+
+void import_huggingface_model(const std::string& from, const std::string& output,
+                              dist::Session& session) {
+  RunConfig config;
+  config.model = train::huggingface_model_keys(from);
+  config.run.directory = output;
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  if (has_tokenizer(from)) tokenizer = data::open_tokenizer(from);
+  train::DataFacts facts;
+  facts.vocabulary = config.model.vocabulary;
+  if (tokenizer) facts.tokenizer = tokenizer->name();
+  const train::TrainedModel made = train::initial_model(config, facts, session);
+  train::import_huggingface(from, config.model, made.setup.model, made.state);
+  save_imported(config, made,
+                {{"path", ""},
+                 {"tokens", 0},
+                 {"vocabulary", facts.vocabulary},
+                 {"tokenizer", facts.tokenizer}},
+                tokenizer.get());
+  fmt::print("{0} written, of a model with\n{1}train from it with these keys and --init-from {2}\n",
+             train::checkpoint_path(output, 0), all_model_keys(config), output);
 }
 
 // The run file says where the data are, which say how many points and channels there are; its
@@ -307,7 +326,7 @@ void import_package_model(const std::string& format, const std::string& from, Ru
   train::import_from_package(format, config.model, from, made.setup.model, made.state);
   save_imported(config, made, workload->manifest(), nullptr);
   fmt::print("{0} written, of a model with\n{1}train from it with these keys and --init-from {0}\n",
-             train::checkpoint_path(output, 0), model_keys_text(config));
+             train::checkpoint_path(output, 0), changed_model_keys(config));
 }
 
 void add_import(CLI::App& checkpoint, Chosen& chosen) {

@@ -25,8 +25,8 @@ void add_text(CLI::App& data, Chosen& chosen) {
   command->add_option("--output", conversion->output, "tokens file to write")->required();
   command
       ->add_option("--tokenizer", conversion->tokenizer,
-                   "how text becomes tokens: byte, a tokenizer.json of Hugging Face, or GPT-2's "
-                   "vocab.json with merges.txt beside it")
+                   "how text becomes tokens: byte, a tokenizer.json of Hugging Face, GPT-2's "
+                   "vocab.json with merges.txt beside it, or a .model of SentencePiece")
       ->option_text("byte | FILE");
   command->add_option("--threads", conversion->threads, "that encode [one a core]")
       ->check(count(1, 1024));

@@ -210,7 +210,8 @@ void add_eval(CLI::App& app, Chosen& chosen) {
   const CLI::Option* generate =
       command->add_option("--generate", options->prompt, "continue this text");
   command->add_option("--tokenizer", options->tokenizer,
-                      "for --generate, in the place of the run's own: byte, or a tokenizer.json");
+                      "for --generate, in the place of the run's own: byte, a tokenizer.json, or a "
+                      ".model of SentencePiece");
   train::Generation& generation = options->generation;
   command->add_option("--tokens", generation.tokens, "how many tokens to generate")
       ->check(count(0))

@@ -8,6 +8,7 @@ import subprocess
 import time
 import unittest
 
+from huggingface_files import cut_into_shards
 from support import ProgramTest, SOURCE, metrics, run, series
 
 
@@ -178,6 +179,15 @@ class Language(ProgramTest):
         self.assertIn("starts from the parameters of", done.stdout)
         self.assertEqual(self.exported(fresh), exported)
         self.assertEqual((imported / "tokenizer.json").read_text(), (directory / "tokenizer.json").read_text())
+        # As large models come, in several files.
+        sharded = self.directory("sharded")
+        shutil.copytree(folder, sharded)
+        cut_into_shards(sharded, 3)
+        run("checkpoint", "import", "--from", "huggingface", sharded, "--output", self.directory("of-shards"))
+        self.assertEqual(self.exported(self.directory("of-shards")), exported)
+        self.assertEqual(self.exported(imported), exported)
+        for file in folder.iterdir():
+            self.assertEqual((pathlib.Path(f"{imported}-export-None") / file.name).read_bytes(), file.read_bytes(), file)
         # A branch of a run: other data, other rate, the same start.
         branch = self.directory("branch")
         self.train(branch, *keys, "--train.steps", 1, "--init-from", directory, "--optimizer.learning_rate", 1e-2)
@@ -199,6 +209,55 @@ class Language(ProgramTest):
             self.assertIn(refused.returncode, (2, 5))
             self.assertIn(text, refused.stderr)
             self.assertFalse(self.directory("no").exists())
+
+    def test_models_of_sentencepiece_travel(self):
+        model = SOURCE / "tests/data/tokenizers/sentencepiece/bpe-bytes.model"
+        tokens = self.folder / "pieces.h5"
+        run("data", "text", self.folder / "train.txt", "--validation", self.folder / "validation.txt", "--output", tokens,
+            "--tokenizer", model)
+        info = json.loads(run("data", "inspect", tokens, "--json").stdout)
+        self.assertRegex(info["tokenizer"], "^sentencepiece:[0-9a-f]{16}$")
+        self.assertEqual(info["vocabulary"], 556)
+        directory = self.directory("run")
+        keys = ("--model.kind", "llama", "--model.dropout", 0)
+        self.train(directory, *keys, "--data.path", tokens, "--train.steps", 2)
+        self.assertEqual((directory / "tokenizer.model").read_bytes(), model.read_bytes())
+        moved = self.directory("moved")
+        shutil.move(directory, moved)
+        shown = json.loads(run("eval", moved, "--generate", "the quick", "--tokens", 12, "--json").stdout)
+        self.assertTrue(shown["generated"])
+        run("eval", moved, "--generate", "the quick", "--tokens", 2, "--tokenizer", model)
+        run("eval", moved, "--generate", "", "--tokens", 2)
+        weights = self.exported(moved)
+        target = pathlib.Path(f"{moved}-export-None")
+        self.assertEqual((target / "tokenizer.model").read_bytes(), model.read_bytes())
+        self.assertFalse((target / "tokenizer.json").exists())
+        config = json.loads((target / "tokenizer_config.json").read_text())
+        self.assertEqual((config["bos_token"], config["eos_token"], config["unk_token"]), ("<s>", "</s>", "<unk>"))
+        for name in ("config.json", "generation_config.json"):
+            config = json.loads((target / name).read_text())
+            self.assertEqual((config["bos_token_id"], config["eos_token_id"]), (1, 2))
+        imported = self.directory("imported")
+        run("checkpoint", "import", "--from", "huggingface", target, "--output", imported)
+        self.assertEqual((imported / "tokenizer.model").read_bytes(), model.read_bytes())
+        self.assertEqual(self.exported(imported), weights)
+        for file in target.iterdir():
+            self.assertEqual((pathlib.Path(f"{imported}-export-None") / file.name).read_bytes(), file.read_bytes(), file)
+        self.train(self.directory("fresh"), *keys, "--data.path", tokens, "--train.steps", 1, "--init-from", imported)
+        refused = run("data", "text", self.folder / "train.txt", "--output", self.folder / "none.h5", "--tokenizer",
+                      self.folder / "train.model", check=2).stderr
+        self.assertIn(".model of SentencePiece", refused)
+        (self.folder / "broken.model").write_bytes(model.read_bytes()[:-7])
+        refused = run("data", "text", self.folder / "train.txt", "--output", self.folder / "none.h5", "--tokenizer",
+                      self.folder / "broken.model", check=2).stderr
+        self.assertIn("broken.model", refused)
+        # What transformers makes of such a model.
+        whole = small_tokenizer()
+        whole["model"]["byte_fallback"] = True
+        (self.folder / "llama2.json").write_text(json.dumps(whole))
+        refused = run("data", "text", self.folder / "train.txt", "--output", self.folder / "none.h5", "--tokenizer",
+                      self.folder / "llama2.json", check=2).stderr
+        self.assertIn(".model file", refused)
 
     def test_refusals(self):
         for text, tokenizer in (("neither", "gpt2"), ("model", self.config), ("model.type", self.folder / "words.json")):

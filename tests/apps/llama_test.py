@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Llama end to end: the same training on every grid and plan, restarts to the bit, text, and Hugging Face's layout."""
 import json
+import pathlib
+import shutil
 import unittest
 
+from huggingface_files import cut_into_shards, llama_config, llama_loss, random_llama, read_safetensors
 from support import ProgramTest, check_peaks_of_ranks, metrics, run, series
 
 SIZES = {"layers": 4, "hidden": 48, "heads": 4, "kv_heads": 2, "inner": 80, "sequence": 32, "dropout": 0}
@@ -78,6 +81,85 @@ class LlamaTest(ProgramTest):
                          [[48, 48], [24, 48], [24, 48], [48, 48]])
         self.assertEqual([shapes[f"model.layers.0.mlp.{part}_proj.weight"] for part in ("gate", "up", "down")],
                          [[80, 48], [80, 48], [48, 80]])
+
+    def test_there_and_back_again(self):
+        for tied in ("false", "true"):
+            directory = self.directory(f"run-{tied}")
+            self.train_llama(directory, "--model.tied_embeddings", tied, "--model.rope_theta", 500, "--train.steps", 2)
+            weights = self.exported(directory)
+            folder = pathlib.Path(f"{directory}-export-None")
+            for shards in (1, 3):
+                with self.subTest(tied=tied, shards=shards):
+                    if shards > 1:
+                        cut_into_shards(folder, shards)
+                    imported = self.directory(f"imported-{tied}-{shards}")
+                    shown = run("checkpoint", "import", "--from", "huggingface", folder, "--output", imported).stdout
+                    for line in ('kind = "llama"', "kv_heads = 2", "inner = 80", "rope_theta = 500",
+                                 f"tied_embeddings = {tied}"):
+                        self.assertIn(line, shown)
+                    self.assertEqual(self.exported(imported), weights)
+                    again = pathlib.Path(f"{imported}-export-None")
+                    for file in ("config.json", "generation_config.json"):
+                        self.assertEqual((again / file).read_bytes(), (folder / file).read_bytes(), file)
+
+    def loss_of_imported(self, folder, config, name):
+        """The loss of the first step from it, and the sample that it is of."""
+        imported = self.directory(f"imported-{name}")
+        run("checkpoint", "import", "--from", "huggingface", folder, "--output", imported)
+        keys = []
+        for ours, theirs in (("layers", "num_hidden_layers"), ("hidden", "hidden_size"), ("heads", "num_attention_heads"),
+                             ("kv_heads", "num_key_value_heads"), ("inner", "intermediate_size"),
+                             ("sequence", "max_position_embeddings"), ("norm_epsilon", "rms_norm_eps")):
+            keys += [f"--model.{ours}", config[theirs]]
+        keys += ["--model.kind", "llama", "--model.dropout", 0, "--model.rope_theta", 500, "--train.global_batch", 1,
+                 "--model.tied_embeddings", str(config["tie_word_embeddings"]).lower(), "--train.micro_batch", 1]
+        batch = json.loads(run("data", "batch", self.config, *keys, "--step", 1, "--json").stdout)
+        directory = self.directory(f"started-{name}")
+        self.train(directory, *keys, "--train.steps", 1, "--init-from", imported)
+        return series(directory, "loss")[0], batch, imported
+
+    def test_imported_ones_compute_what_theirs_do(self):
+        for name, dtype, changes in (
+                ("plain", "F32", {}), ("tied", "F16", {"tie_word_embeddings": True}), ("single", "BF16", {"num_key_value_heads": 1}),
+                ("new", "F32", {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}})):
+            with self.subTest(name):
+                folder = self.directory(f"theirs-{name}")
+                config = llama_config(**changes)
+                weights = random_llama(folder, config, dtype)
+                loss, batch, imported = self.loss_of_imported(folder, config, name)
+                wanted = llama_loss(config | {"rope_theta": 500.0}, weights, batch["tokens"][0], batch["targets"][0])
+                self.assertAlmostEqual(loss, wanted, delta=2e-6 * wanted)
+                # The numbers of the file, whatever its type.
+                self.exported(imported)
+                tensors = read_safetensors(f"{imported}-export-None/model.safetensors")
+                _, shape, content = tensors["model.layers.1.self_attn.k_proj.weight"]
+                rows = memoryview(content).cast("f", shape).tolist()
+                self.assertEqual(rows, weights["model.layers.1.self_attn.k_proj.weight"])
+
+    def test_other_models_are_refused(self):
+        folder = self.directory("theirs")
+        random_llama(folder, llama_config())
+        for change, texts in (
+                ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, ["rope_scaling.rope_type", "llama3"]),
+                ({"rope_scaling": {"type": "linear", "factor": 2.0}}, ["rope_scaling.type", "linear"]),
+                ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, ["rope_parameters.rope_type", "yarn"]),
+                ({"attention_bias": True}, ["attention_bias", "no biases"]), ({"mlp_bias": True}, ["mlp_bias"]),
+                ({"head_dim": 8}, ["head_dim", "4"]), ({"sliding_window": 4}, ["sliding_window"]),
+                ({"hidden_act": "gelu"}, ["hidden_act", "silu"]), ({"num_key_value_heads": 3}, ["num_key_value_heads"]),
+                ({"model_type": "qwen2"}, ["model_type", "biases"]), ({"model_type": "bert"}, ["known are gpt2"]),
+                ({"num_hidden_layers": 3}, ["no tensor model.layers.2"]), ({"num_hidden_layers": 1}, ["none of a Llama"]),
+                ({"intermediate_size": 20}, ["shape", "[24, 16]"]),
+                ({"tie_word_embeddings": True}, ["head of its own"]), ({"hidden_size": None}, ["hidden_size"])):
+            with self.subTest(change):
+                other = self.directory("other")
+                shutil.copytree(folder, other, dirs_exist_ok=True)
+                (other / "config.json").write_text(json.dumps(llama_config() | change))
+                refused = run("checkpoint", "import", "--from", "huggingface", other, "--output", self.directory("no"),
+                              check=None)
+                self.assertIn(refused.returncode, (2, 5))
+                for text in texts:
+                    self.assertIn(text, refused.stderr)
+                self.assertFalse(self.directory("no").exists())
 
     def test_what_does_not_fit_is_named(self):
         for keys, named in ((("--model.kv_heads", 3), "model.kv_heads"), (("--model.heads", 16, "--model.kv_heads", 16),

@@ -4,7 +4,7 @@ import json
 import math
 import unittest
 
-from support import ProgramTest, metrics, run, series
+from support import ProgramTest, metrics, run, safetensors, series
 
 
 class MemoryTest(ProgramTest):
@@ -178,6 +178,35 @@ class CommandsTest(ProgramTest):
         self.assertEqual(first, second)
         self.assertEqual(len(first["samples"]), 8)
         self.assertEqual(first["tokens"][0][1:], first["targets"][0][:-1])
+
+    def test_named_parameters_take_no_weight_decay(self):
+        rate, decay = 1e-2, 0.25
+        keys = ("--train.steps", 1, "--optimizer.warmup_steps", 0, "--optimizer.learning_rate", rate,
+                "--optimizer.schedule", "constant", "--optimizer.weight_decay", decay)
+        trained = []
+        for name, parts in (("all", "none"), ("some", "qkv, layer.1.up"), ("pipeline", "qkv, layer.1.up")):
+            directory = self.directory(name)
+            if name == "pipeline":
+                run("train", self.config, "--run.directory", directory, *keys, "--optimizer.no_decay", parts,
+                    "--grid.pipeline", 2, ranks=2)
+            else:
+                self.train(directory, *keys, *(() if parts == "none" else ("--optimizer.no_decay", parts)))
+            self.exported(directory)
+            trained.append(safetensors(f"{directory}-export-None/model.safetensors"))
+        self.exported(self.directory("all"), 0)
+        initial = safetensors(f"{self.directory('all')}-export-0/model.safetensors")
+        for name, start in initial.items():
+            spared = name.endswith("c_attn.weight") or name == "transformer.h.1.mlp.c_fc.weight"
+            for some in trained[1:]:
+                for before, with_decay, without in zip(start, trained[0][name], some[name]):
+                    self.assertAlmostEqual(without - with_decay, rate * decay * before if spared else 0, delta=2e-6, msg=name)
+        listed = json.loads(run("plan", self.config, "--optimizer.no_decay", "qkv", "--json").stdout)["weights"]
+        decays = {weight["name"]: weight["decays"] for weight in listed}
+        self.assertEqual((decays["layer.0.qkv.weight"], decays["layer.0.up.weight"], decays["final_norm.weight"]),
+                         (False, True, False))
+        self.assertEqual({weight["name"]: weight["shape"] for weight in listed}["position_embedding.weight"], [32, 32])
+        refused = run("plan", self.config, "--optimizer.no_decay", "embeding", check=2).stderr
+        self.assertIn("token_embedding", refused)
 
     def test_profile_makes_the_plan_know_seconds(self):
         run("profile", self.config)

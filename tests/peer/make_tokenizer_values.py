@@ -60,4 +60,5 @@ def main():
     pathlib.Path(sys.argv[1]).write_text("{" + ",\n".join(lines) + "}\n", encoding="utf-8")
 
 
-main()
+if __name__ == "__main__":
+    main()

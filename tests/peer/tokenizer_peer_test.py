@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The ids of `garonne data text --tokenizer` beside those of Hugging Face's `tokenizers`, on tokenizers that its own
-trainer makes here, with the expressions of GPT-2, Llama 3 and Qwen.
+"""The ids of `garonne data text --tokenizer` beside those of Hugging Face's `tokenizers` and of SentencePiece, on
+tokenizers that their own trainers make here: with the expressions of GPT-2, Llama 3 and Qwen, unigram and BPE.
 
 The text, about 10 MB: translated manual pages where the machine has them, sources and headers, and between them what
 is hard to cut: emoji, combining marks, contractions, runs of white space, added tokens and bytes that are no UTF-8.
@@ -25,6 +25,48 @@ def tokens_of(path):
         return file["tokens"][:].tolist()
 
 
+def data_text(folder, name, texts, tokenizer, threads):
+    output = f"{folder}/{name}.h5"
+    subprocess.run([GARONNE, "data", "text", *texts, "--output", output, "--tokenizer", tokenizer, "--threads", threads],
+                   check=True, stdout=subprocess.DEVNULL)
+    return tokens_of(output)
+
+
+def compare(name, threads, ours, expected):
+    equal = ours == expected
+    where = next((i for i, (a, b) in enumerate(zip(ours, expected)) if a != b), min(len(ours), len(expected)))
+    print(f"{name:15} {threads} threads: {len(ours)} tokens, " +
+          ("equal" if equal else f"{len(expected)} expected, the first difference at {where}"))
+    return equal
+
+
+def sentence_pieces(mixed, folder):
+    """Those of BPE for the whole text; of unigram models for its parts of 64 KiB, up to which they are those of the
+    package. Returns whether all are equal."""
+    import sentencepiece
+    from sentencepiece_kinds import KINDS, train
+
+    lines = [line for line in mixed.decode("utf-8", "replace").splitlines() if line.strip()]
+    limit = 1 << 16
+    parts = []
+    for i, begin in enumerate(range(0, len(mixed), limit)):
+        parts.append(f"{folder}/part-{i:04}")
+        pathlib.Path(parts[-1]).write_bytes(mixed[begin:begin + limit])
+    good = True
+    for kind, options in KINDS.items():
+        model = train(kind, lines[::5], 8000)
+        pathlib.Path(f"{folder}/{kind}.model").write_bytes(model)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        texts = [f"{folder}/text"] if options["model_type"] == "bpe" else parts
+        expected = []
+        for text in texts:
+            expected += processor.encode(pathlib.Path(text).read_bytes()) + [processor.eos_id()]
+        for threads in ("1", "2"):
+            ours = data_text(folder, kind, texts, f"{folder}/{kind}.model", threads)
+            good = compare(kind, threads, ours, expected) and good
+    return good
+
+
 def main():
     enter_environment()
     from tokenizer_kinds import KINDS, make_tokenizer, train_model
@@ -44,15 +86,9 @@ def main():
             expected = tokenizer.encode(decoded, add_special_tokens=False).ids
             expected.append(tokenizer.token_to_id("<|endoftext|>"))
             for threads in ("1", "2"):
-                output = f"{folder}/{kind}.h5"
-                subprocess.run([GARONNE, "data", "text", f"{folder}/text", "--output", output, "--tokenizer",
-                                f"{folder}/{kind}.json", "--threads", threads], check=True, stdout=subprocess.DEVNULL)
-                ours = tokens_of(output)
-                equal = ours == expected
-                failed = failed or not equal
-                where = next((i for i, (a, b) in enumerate(zip(ours, expected)) if a != b), min(len(ours), len(expected)))
-                print(f"{kind:7} {threads} threads: {len(ours)} tokens, " +
-                      ("equal" if equal else f"{len(expected)} expected, the first difference at {where}"))
+                ours = data_text(folder, kind, [f"{folder}/text"], f"{folder}/{kind}.json", threads)
+                failed = not compare(kind, threads, ours, expected) or failed
+        failed = not sentence_pieces(mixed, folder) or failed
     sys.exit(1 if failed else 0)
 
 

@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::int64_t most_tokens = std::int64_t{1} << 31;
 
+constexpr const char* of_sentencepiece =
+    "this one was made of a model of SentencePiece: give that, a .model file, in its place";
+
 constexpr const char* gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -39,6 +42,8 @@ std::vector<JsonPlace> parts_of(const JsonPlace& place, std::string_view list) {
 
 void read_model(const JsonPlace& model, BpeDescription& read) {
   model.expect_object();
+  if (!is_null(model, "type") && model.key("type").text() == "Unigram")
+    model.key("type").refuse(fmt::format("known is BPE of bytes; {}", of_sentencepiece));
   if (!is_null(model, "type") && model.key("type").text() != "BPE")
     model.key("type").refuse("known is BPE of bytes");
   if (!is_null(model, "dropout") && model.key("dropout").number() != 0)
@@ -48,7 +53,8 @@ void read_model(const JsonPlace& model, BpeDescription& read) {
       model.key(mark).refuse("must be empty: tokens of bytes have no marks");
   }
   if (truth_of(model, "byte_fallback", false))
-    model.key("byte_fallback").refuse("must be false: every byte is a token");
+    model.key("byte_fallback")
+        .refuse(fmt::format("must be false, every byte is a token; {}", of_sentencepiece));
   read.whole_words = truth_of(model, "ignore_merges", false);
   for (const auto& [word, id] : model.key("vocab").members())
     read.words.emplace_back(word, static_cast<std::uint32_t>(id.integer(0, most_tokens)));
@@ -107,7 +113,9 @@ void read_pre_tokenizer(const JsonPlace& pre_tokenizer, BpeDescription& read) {
         part.key("add_prefix_space").refuse("must be false behind what splits");
       if (truth_of(part, "use_regex", true)) read.splits.push_back({gpt2_pattern, true});
     } else {
-      part.key("type").refuse("known are Split, Digits and ByteLevel");
+      part.key("type").refuse(fmt::format("known are Split, Digits and ByteLevel{}{}",
+                                          type == "Metaspace" ? "; " : "",
+                                          type == "Metaspace" ? of_sentencepiece : ""));
     }
   }
   if (!of_bytes) pre_tokenizer.refuse("has no ByteLevel: known are tokenizers of bytes");

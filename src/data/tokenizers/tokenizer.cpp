@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/printable.hpp"
 #include "data/tokenizers/bpe_description.hpp"
 #include "data/tokenizers/bpe_tokenizer.hpp"
+#include "data/tokenizers/sentencepiece_tokenizer.hpp"
 
 namespace garonne::data {
 namespace {
@@ -51,6 +53,13 @@ class ByteTokenizer final : public Tokenizer {
   }
 };
 
+constexpr const char* model_file = "tokenizer.model";
+
+// Other programs have files of this name that are none: theirs begin with letters.
+bool is_sentencepiece(const fs::path& path) {
+  return std::ifstream(path, std::ios::binary).get() == 0x0A;
+}
+
 struct Row {
   const char* kind;
   const char* file;  // of the description; empty: there is none
@@ -65,6 +74,10 @@ constexpr Row table[] = {
     {"bpe", "tokenizer.json",
      [](std::string description, const std::string& place) {
        return make_bpe_tokenizer(std::move(description), place, FileOwner::Run);
+     }},
+    {"sentencepiece", model_file,
+     [](std::string description, const std::string& place) {
+       return make_sentencepiece_tokenizer(std::move(description), place, FileOwner::Run);
      }},
 };
 
@@ -82,6 +95,13 @@ const Row& row_of(const std::string& name) {
 const std::string& Tokenizer::description() const {
   static const std::string none;
   return none;
+}
+
+std::vector<std::pair<std::string, std::string>> Tokenizer::special_tokens() const {
+  const auto end = end_of_text();
+  if (!end) return {};
+  const std::string text = decode(std::span(&*end, 1));
+  return {{"bos_token", text}, {"eos_token", text}};
 }
 
 std::vector<std::uint32_t> Tokenizer::encode(std::string_view text) const {
@@ -110,8 +130,9 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, std::string d
       file, fmt::format("is the tokenizer {}, and {} is wanted", made->name(), printable(name)));
 }
 
-std::string huggingface_tokenizer(const Tokenizer& tokenizer) {
-  return tokenizer.description().empty() ? tokenizer_json_of_bytes() : tokenizer.description();
+TokenizerFile huggingface_tokenizer(const Tokenizer& tokenizer) {
+  if (tokenizer.description().empty()) return {"tokenizer.json", tokenizer_json_of_bytes()};
+  return {tokenizer_file(tokenizer.name()), tokenizer.description()};
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& given) {
@@ -120,21 +141,32 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& given) {
   if (given == "byte") return make_tokenizer(given);
   fs::path path = given;
   if (fs::is_directory(path, error)) {
-    path /= is_file(path / "tokenizer.json") ? "tokenizer.json" : "vocab.json";
-    if (!is_file(path)) {
+    const fs::path folder = path;
+    for (const char* name : {"vocab.json", "tokenizer.json", "tokenizer.model"}) {
+      if (is_file(folder / name) &&
+          (name != std::string_view(model_file) || is_sentencepiece(folder / name)))
+        path = folder / name;
+    }
+    if (path == folder) {
       throw ConfigError("tokenizer", given,
-                        "is a folder that has neither tokenizer.json nor vocab.json");
+                        "is a folder that has none of tokenizer.model, tokenizer.json and "
+                        "vocab.json");
     }
   }
   if (!is_file(path)) {
     throw ConfigError("tokenizer", given,
-                      "is neither \"byte\" nor a file; give a tokenizer.json, or GPT-2's "
-                      "vocab.json with merges.txt beside it");
+                      "is neither \"byte\" nor a file; give a tokenizer.json, GPT-2's "
+                      "vocab.json with merges.txt beside it, or a .model of SentencePiece");
   }
   const fs::path merges = path.parent_path() / "merges.txt";
   if (path.filename() == "vocab.json" || path.filename() == "merges.txt") {
     const std::string vocab = (path.parent_path() / "vocab.json").string();
     return make_bpe_tokenizer(tokenizer_json_of(vocab, merges.string()), vocab, FileOwner::User);
+  }
+  if (path.extension() == ".model") {
+    return make_sentencepiece_tokenizer(
+        read_file_of_key("tokenizer", path.string(), "give a model of SentencePiece"),
+        path.string(), FileOwner::User);
   }
   return make_bpe_tokenizer(
       read_file_of_key("tokenizer", path.string(), "give a tokenizer.json of Hugging Face"),

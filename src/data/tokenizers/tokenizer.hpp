@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace garonne::data {
@@ -39,8 +40,14 @@ class Tokenizer {
   // The bytes that `tokens` stand for, which need not be whole characters. ConfigError on a token
   // outside the vocabulary.
   virtual std::string decode(std::span<const std::uint32_t> tokens) const = 0;
-  // What ends a document, where the tokenizer has such a token.
+  // What ends a document, where the tokenizer has such a token, and what a text begins with that
+  // follows from nothing: for most the same.
   virtual std::optional<std::uint32_t> end_of_text() const { return std::nullopt; }
+  virtual std::optional<std::uint32_t> begin_of_text() const { return end_of_text(); }
+  // The class of transformers that reads it, its names for such tokens, as eos_token, and their
+  // texts.
+  virtual std::string transformers_class() const { return "PreTrainedTokenizerFast"; }
+  virtual std::vector<std::pair<std::string, std::string>> special_tokens() const;
   // The bytes from which make_tokenizer makes it again; empty where the name says enough.
   virtual const std::string& description() const;
 
@@ -60,11 +67,17 @@ std::string tokenizer_file(const std::string& name);
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, std::string description = {},
                                           const std::string& file = {});
 
-// A tokenizer.json of Hugging Face that makes the same tokens of valid text.
-std::string huggingface_tokenizer(const Tokenizer& tokenizer);
+// The file that transformers makes the same tokenizer from, for valid text: name and content.
+struct TokenizerFile {
+  std::string name;
+  std::string content;
+};
+TokenizerFile huggingface_tokenizer(const Tokenizer& tokenizer);
 
 // By what a user gives: "byte"; a tokenizer.json of Hugging Face; a vocab.json with merges.txt
-// beside it; or a folder that has one of the two. ConfigError (key "tokenizer") with the reason.
+// beside it; a model of SentencePiece, by its name that ends in .model; or a folder that has one of
+// them: tokenizer.model before the others, since it says more than what was made of it. ConfigError
+// (key "tokenizer") with the reason.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& given);
 
 }  // namespace garonne::data

@@ -4,8 +4,8 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,28 +18,10 @@
 namespace garonne::train {
 namespace {
 
-struct Form {
-  std::function<std::vector<NamedTensor>(const std::string& name, const at::Tensor& tensor)>
-      tensors;
-  nlohmann::ordered_json config;
-};
-
-Form form_of(const RunConfig::Model& keys, std::int64_t vocabulary) {
-  if (keys.kind == "gpt") return {gpt2_tensors, gpt2_config(nn::gpt_sizes(keys, vocabulary))};
-  if (keys.kind == "llama") {
-    const nn::LlamaSizes sizes = nn::llama_sizes(keys, vocabulary);
-    return {[sizes](const std::string& name, const at::Tensor& tensor) {
-              return llama_tensors(sizes, name, tensor);
-            },
-            llama_config(sizes)};
-  }
-  throw ConfigError("--to", "huggingface", "has no form of model.kind = " + keys.kind);
-}
-
 // The tensors of one of our parameters at a time.
 class LoadedParameter {
  public:
-  LoadedParameter(const StoredModel& model, const Form& form) : model_(model), form_(form) {}
+  LoadedParameter(const StoredModel& model, const HuggingFaceForm& form) : model_(model), form_(form) {}
 
   const NamedTensor& tensor(std::size_t parameter, std::size_t number) {
     if (tensors_.empty() || parameter != loaded_) {
@@ -53,13 +35,13 @@ class LoadedParameter {
 
  private:
   const StoredModel& model_;
-  const Form& form_;
+  const HuggingFaceForm& form_;
   std::size_t loaded_ = 0;
   std::vector<NamedTensor> tensors_;
 };
 
 // What is written is loaded when it is its turn. Model and form outlive it.
-std::vector<TensorSource> sources_of(const StoredModel& model, const Form& form) {
+std::vector<TensorSource> sources_of(const StoredModel& model, const HuggingFaceForm& form) {
   const auto loaded = std::make_shared<LoadedParameter>(model, form);
   const at::ScalarType type = nn::state_scalar_type(model.setup.declaration.precision);
   std::vector<TensorSource> sources;
@@ -86,16 +68,24 @@ std::vector<TensorSource> sources_of(const StoredModel& model, const Form& form)
 
 void export_tokenizer(const data::Tokenizer& tokenizer, std::int64_t sequence,
                       const std::string& directory) {
-  write_file_durably(directory + "/tokenizer.json", data::huggingface_tokenizer(tokenizer));
-  nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+  const data::TokenizerFile file = data::huggingface_tokenizer(tokenizer);
+  write_file_durably(directory + "/" + file.name, file.content);
+  nlohmann::ordered_json config = {{"tokenizer_class", tokenizer.transformers_class()},
                                    {"model_max_length", sequence},
                                    {"clean_up_tokenization_spaces", false}};
-  if (const auto end = tokenizer.end_of_text()) {
-    const std::string text = tokenizer.decode(std::span(&*end, 1));
-    config["bos_token"] = text;
-    config["eos_token"] = text;
+  if (file.name != "tokenizer.json") {
+    // Nothing around a text, as here, and no tokens that the model has not.
+    config["add_bos_token"] = false;
+    config["add_eos_token"] = false;
+    config["extra_ids"] = 0;
   }
+  for (const auto& [name, text] : tokenizer.special_tokens()) config[name] = text;
   write_file_durably(directory + "/tokenizer_config.json", config.dump(2) + "\n");
+}
+
+// null for none.
+nlohmann::ordered_json id_of(const std::optional<std::uint32_t>& token) {
+  return token ? nlohmann::ordered_json(*token) : nlohmann::ordered_json(nullptr);
 }
 
 }  // namespace
@@ -103,21 +93,20 @@ void export_tokenizer(const data::Tokenizer& tokenizer, std::int64_t sequence,
 void export_huggingface(const StoredModel& model, const data::Tokenizer* tokenizer,
                         const std::string& directory) {
   const RunConfig::Model& keys = model.config.model;
-  Form form = form_of(keys, model.setup.facts.vocabulary);
+  HuggingFaceForm form = huggingface_form(keys, model.setup.facts.vocabulary);
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) throw IoError(directory, "cannot be made: " + error.message());
   write_safetensors(directory + "/model.safetensors", sources_of(model, form), {{"format", "pt"}});
-  const nlohmann::ordered_json end = tokenizer != nullptr && tokenizer->end_of_text()
-                                         ? nlohmann::ordered_json(*tokenizer->end_of_text())
-                                         : nlohmann::ordered_json(nullptr);
-  form.config["bos_token_id"] = end;
+  const auto begin = id_of(tokenizer != nullptr ? tokenizer->begin_of_text() : std::nullopt);
+  const auto end = id_of(tokenizer != nullptr ? tokenizer->end_of_text() : std::nullopt);
+  form.config["bos_token_id"] = begin;
   form.config["eos_token_id"] = end;
   form.config["dtype"] =
       model.setup.declaration.precision == Precision::Float64 ? "float64" : "float32";
   write_file_durably(directory + "/config.json", form.config.dump(2) + "\n");
   const nlohmann::ordered_json generation = {
-      {"_from_model_config", true}, {"bos_token_id", end}, {"eos_token_id", end}};
+      {"_from_model_config", true}, {"bos_token_id", begin}, {"eos_token_id", end}};
   write_file_durably(directory + "/generation_config.json", generation.dump(2) + "\n");
   if (tokenizer != nullptr) export_tokenizer(*tokenizer, keys.sequence, directory);
 }

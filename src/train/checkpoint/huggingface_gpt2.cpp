@@ -1,12 +1,13 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "nn/gpt/gpt.hpp"
 #include "train/checkpoint/huggingface_form.hpp"
 #include "train/checkpoint/huggingface_names.hpp"
 
 namespace garonne::train {
-
-std::vector<NamedTensor> gpt2_tensors(const std::string& name, const at::Tensor& tensor) {
-  const HuggingFaceName theirs = huggingface_name(name);
-  return {{theirs.name, theirs.transposed ? tensor.t().contiguous() : tensor}};
-}
+namespace {
 
 nlohmann::ordered_json gpt2_config(const nn::GptSizes& sizes) {
   return {{"architectures", {"GPT2LMHeadModel"}},
@@ -28,6 +29,53 @@ nlohmann::ordered_json gpt2_config(const nn::GptSizes& sizes) {
           {"tie_word_embeddings", true},
           {"bos_token_id", nullptr},
           {"eos_token_id", nullptr}};
+}
+
+}  // namespace
+
+HuggingFaceForm gpt2_form(const RunConfig::Model& keys, std::int64_t vocabulary) {
+  HuggingFaceForm form;
+  form.noun = "a GPT-2";
+  form.config = gpt2_config(nn::gpt_sizes(keys, vocabulary));
+  form.tensors = [](const std::string& name, const at::Tensor& tensor) {
+    const HuggingFaceName theirs = huggingface_name(name);
+    return std::vector<NamedTensor>{
+        {theirs.name, theirs.transposed ? tensor.t().contiguous() : tensor}};
+  };
+  form.parameter = [](const std::string& name, const std::vector<at::Tensor>& tensors) {
+    return huggingface_name(name).transposed ? tensors[0].t() : tensors[0];
+  };
+  form.prefix = "transformer.";
+  form.table = "transformer.wte.weight";
+  form.head = "lm_head.weight";
+  form.passed_over = {".attn.bias", ".attn.masked_bias"};
+  return form;
+}
+
+RunConfig::Model gpt2_keys(const JsonPlace& config) {
+  if (!is_default(config, "activation_function")) {
+    const std::string activation = config.key("activation_function").text();
+    if (activation != "gelu_new" && activation != "gelu_pytorch_tanh")
+      config.key("activation_function").refuse("known are gelu_new and gelu_pytorch_tanh");
+  }
+  RunConfig::Model keys;
+  keys.kind = "gpt";
+  keys.layers = config.key("n_layer").integer(1, most_huggingface_size);
+  keys.hidden = config.key("n_embd").integer(1, most_huggingface_size);
+  keys.heads = config.key("n_head").integer(1, most_huggingface_size);
+  keys.sequence = config.key("n_positions").integer(1, most_huggingface_size);
+  keys.vocabulary = config.key("vocab_size").integer(1, most_huggingface_size);
+  keys.dropout = is_default(config, "resid_pdrop") ? 0.1 : config.key("resid_pdrop").number(0, 1);
+  if (!is_default(config, "n_inner") && config.key("n_inner").integer() != 4 * keys.hidden)
+    config.key("n_inner").refuse(fmt::format("must be four times n_embd, {}", 4 * keys.hidden));
+  if (!is_default(config, "layer_norm_epsilon") &&
+      std::abs(config.key("layer_norm_epsilon").number() - 1e-5) > 1e-12)
+    config.key("layer_norm_epsilon").refuse("must be 1e-5");
+  expect_truth(config, "tie_word_embeddings", true);
+  expect_truth(config, "scale_attn_weights", true);
+  expect_truth(config, "scale_attn_by_inverse_layer_idx", false);
+  expect_truth(config, "add_cross_attention", false);
+  return keys;
 }
 
 }  // namespace garonne::train

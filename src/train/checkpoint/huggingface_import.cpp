@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -15,34 +14,22 @@
 #include "base/file.hpp"
 #include "base/json_input.hpp"
 #include "base/printable.hpp"
-#include "train/checkpoint/huggingface_names.hpp"
+#include "train/checkpoint/huggingface_form.hpp"
 #include "train/checkpoint/safetensors.hpp"
 #include "train/checkpoint/tensor_file.hpp"
 
 namespace garonne::train {
 namespace {
 
-constexpr std::int64_t most = std::int64_t{1} << 31;
-constexpr const char* prefix = "transformer.";
-
 bool is_there(const std::string& path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
 }
 
-bool is_null(const JsonPlace& root, const char* key) {
-  return !root.has(key) || root.key(key).json().is_null();
-}
-
-void expect_truth(const JsonPlace& root, const char* key, bool value) {
-  if (!is_null(root, key) && root.key(key).truth() != value)
-    root.key(key).refuse(fmt::format("must be {}: nothing else is computed here", value));
-}
-
 // All safetensors of the folder, and which of them has a tensor.
 class Tensors {
  public:
-  explicit Tensors(const std::string& directory) {
+  Tensors(const std::string& directory, const HuggingFaceForm& form) : form_(form) {
     const std::string whole = directory + "/model.safetensors";
     const std::string index = whole + ".index.json";
     if (is_there(whole)) {
@@ -72,15 +59,14 @@ class Tensors {
   void open(const std::string& path) {
     files_.push_back(std::make_unique<SafetensorsFile>(path));
     for (const TensorEntry& entry : files_.back()->tensors()) {
-      // The oldest files have names without it.
-      const std::string name = entry.name.rfind(prefix, 0) == 0 || entry.name == "lm_head.weight"
-                                   ? entry.name
-                                   : prefix + entry.name;
+      const bool whole_name = entry.name.rfind(form_.prefix, 0) == 0 || entry.name == form_.head;
+      const std::string name = whole_name ? entry.name : form_.prefix + entry.name;
       if (!places_.emplace(name, Place{path, files_.back().get(), &entry}).second)
         throw IoError(path, fmt::format("has the tensor {} again", printable(entry.name)));
     }
   }
 
+  const HuggingFaceForm& form_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, Place> places_;
 };
@@ -89,13 +75,38 @@ at::Tensor read(const Tensors::Place& place) {
   return read_tensor(*place.file, place.path, *place.entry);
 }
 
-// Buffers of attention, which are no weights.
-bool is_mask(const std::string& name) {
-  const auto ends = [&](const std::string& end) {
-    return name.size() >= end.size() &&
-           name.compare(name.size() - end.size(), end.size(), end) == 0;
-  };
-  return ends(".attn.bias") || ends(".attn.masked_bias");
+// The tensor of this name, in type and shape of `model`.
+at::Tensor read_as(const Tensors& tensors, const std::string& directory, const std::string& name,
+                   const at::Tensor& model) {
+  const auto found = tensors.places().find(name);
+  if (found == tensors.places().end())
+    throw IoError(directory, fmt::format("has no tensor {}", name));
+  const Tensors::Place& place = found->second;
+  if (at::IntArrayRef(place.entry->shape) != model.sizes()) {
+    throw IoError(place.path,
+                  fmt::format("tensor {} has the shape [{}], and config.json makes it [{}]", name,
+                              fmt::join(place.entry->shape, ", "), fmt::join(model.sizes(), ", ")));
+  }
+  return read(place).to(model.scalar_type());
+}
+
+bool is_passed_over(const HuggingFaceForm& form, const std::string& name) {
+  for (const std::string& end : form.passed_over) {
+    if (name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0)
+      return true;
+  }
+  return false;
+}
+
+// Models that look like one of ours and compute something else.
+const std::map<std::string, std::string>& other_types() {
+  static const std::map<std::string, std::string> reasons = {
+      {"qwen2", "its queries, keys and values have biases, and a llama here has none"},
+      {"qwen3", "it norms queries and keys, which a llama here does not"},
+      {"gemma", "its norms and embeddings are scaled otherwise than a llama's here"},
+      {"phi3", "its projections are cut otherwise, and its positions scaled"},
+      {"mixtral", "it has experts, and a llama here has none"}};
+  return reasons;
 }
 
 }  // namespace
@@ -106,62 +117,40 @@ RunConfig::Model huggingface_model_keys(const std::string& directory) {
   const JsonFile file(json, path);
   const JsonPlace root = file.root();
   root.expect_object();
-  if (root.key("model_type").text() != "gpt2") root.key("model_type").refuse("known is gpt2");
-  if (!is_null(root, "activation_function")) {
-    const std::string activation = root.key("activation_function").text();
-    if (activation != "gelu_new" && activation != "gelu_pytorch_tanh")
-      root.key("activation_function").refuse("known are gelu_new and gelu_pytorch_tanh");
-  }
-  RunConfig::Model keys;
-  keys.kind = "gpt";
-  keys.layers = root.key("n_layer").integer(1, most);
-  keys.hidden = root.key("n_embd").integer(1, most);
-  keys.heads = root.key("n_head").integer(1, most);
-  keys.sequence = root.key("n_positions").integer(1, most);
-  keys.vocabulary = root.key("vocab_size").integer(1, most);
-  keys.dropout = is_null(root, "resid_pdrop") ? 0.1 : root.key("resid_pdrop").number(0, 1);
-  if (!is_null(root, "n_inner") && root.key("n_inner").integer() != 4 * keys.hidden)
-    root.key("n_inner").refuse(fmt::format("must be four times n_embd, {}", 4 * keys.hidden));
-  if (!is_null(root, "layer_norm_epsilon") &&
-      std::abs(root.key("layer_norm_epsilon").number() - 1e-5) > 1e-12)
-    root.key("layer_norm_epsilon").refuse("must be 1e-5");
-  expect_truth(root, "tie_word_embeddings", true);
-  expect_truth(root, "scale_attn_weights", true);
-  expect_truth(root, "scale_attn_by_inverse_layer_idx", false);
-  expect_truth(root, "add_cross_attention", false);
-  return keys;
+  const std::string type = root.key("model_type").text();
+  if (type == "gpt2") return gpt2_keys(root);
+  // Without a window, which llama_keys refuses, Mistral is the same.
+  if (type == "llama" || type == "mistral") return llama_keys(root);
+  const auto other = other_types().find(type);
+  root.key("model_type")
+      .refuse(other == other_types().end() ? "known are gpt2, llama and mistral"
+                                           : other->second + "; known are gpt2, llama and mistral");
 }
 
-void import_huggingface(const std::string& directory, const nn::Model& model,
-                        const exec::ModelState& state) {
-  const Tensors tensors(directory);
-  std::set<std::string> used = {"lm_head.weight"};
+void import_huggingface(const std::string& directory, const RunConfig::Model& keys,
+                        const nn::Model& model, const exec::ModelState& state) {
+  const HuggingFaceForm form = huggingface_form(keys, keys.vocabulary);
+  const Tensors tensors(directory, form);
+  std::set<std::string> used;
   for (std::size_t p = 0; p < model.graph.parameters.size(); ++p) {
-    const HuggingFaceName name = huggingface_name(model.graph.parameters[p].name);
-    const auto found = tensors.places().find(name.name);
-    if (found == tensors.places().end())
-      throw IoError(directory, fmt::format("has no tensor {}", name.name));
-    used.insert(name.name);
+    const std::string& name = model.graph.parameters[p].name;
     const at::Tensor target = state.parameter(p).trained();
-    const at::Tensor given = name.transposed ? read(found->second).t() : read(found->second);
-    if (given.sizes() != target.sizes()) {
-      throw IoError(
-          found->second.path,
-          fmt::format(
-              "tensor {} has the shape [{}], and config.json makes it [{}]", name.name,
-              fmt::join(found->second.entry->shape, ", "),
-              fmt::join(name.transposed ? target.t().sizes().vec() : target.sizes().vec(), ", ")));
+    std::vector<at::Tensor> given;
+    // What an export would have shows the names and shapes that are wanted.
+    for (const NamedTensor& wanted : form.tensors(name, target)) {
+      used.insert(wanted.name);
+      given.push_back(read_as(tensors, directory, wanted.name, wanted.tensor));
     }
-    target.copy_(given);
+    target.copy_(form.parameter(name, given).reshape(target.sizes()));
   }
+  const auto head = tensors.places().find(form.head);
   for (const auto& [name, place] : tensors.places()) {
-    if (!used.count(name) && !is_mask(name))
-      throw IoError(place.path, fmt::format("has the tensor {}, which is none of a GPT-2",
-                                            printable(place.entry->name)));
+    if (!used.count(name) && !is_passed_over(form, name) && !(form.tied && name == form.head))
+      throw IoError(place.path, fmt::format("has the tensor {}, which is none of {}",
+                                            printable(place.entry->name), form.noun));
   }
-  const auto head = tensors.places().find("lm_head.weight");
-  const auto embedding = tensors.places().find("transformer.wte.weight");
-  if (head != tensors.places().end() && !at::equal(read(head->second), read(embedding->second)))
+  if (form.tied && head != tensors.places().end() &&
+      !at::equal(read(head->second), read(tensors.places().at(form.table))))
     throw IoError(head->second.path, "has a head of its own; the head here is the token embedding");
 }
 

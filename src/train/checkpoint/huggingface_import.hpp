@@ -1,5 +1,5 @@
-// Import of Hugging Face's GPT-2: a folder with config.json and safetensors, in one file or
-// several.
+// Import of Hugging Face's GPT-2 and Llama: a folder with config.json and safetensors, in one file
+// or several.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@
 namespace garonne::train {
 
 // The keys of [model] that config.json says. ConfigError (key of the file): another kind of model,
-// or a GPT-2 that computes something else, as another activation or an untied head; IoError for a
-// file that cannot be read.
+// or one that computes something else, as another activation, biases or scaled positions; IoError
+// for a file that cannot be read.
 RunConfig::Model huggingface_model_keys(const std::string& directory);
 
 // Fills what the optimizer updates of the whole `model`, whose sizes are those keys, from the
-// folder. Float32, float16, bfloat16 and float64 tensors are converted. Masks of attention and a
-// head that is the token embedding are passed over. IoError naming file and tensor: one is missing,
-// has another shape or type, or is not known.
-void import_huggingface(const std::string& directory, const nn::Model& model,
-                        const exec::ModelState& state);
+// folder. Float32, float16, bfloat16 and float64 tensors are converted. Masks of attention, and a
+// head that is the token embedding of a model that shares it, are passed over. IoError naming file
+// and tensor: one is missing, has another shape or type, or is not known.
+void import_huggingface(const std::string& directory, const RunConfig::Model& keys,
+                        const nn::Model& model, const exec::ModelState& state);
 
 }  // namespace garonne::train

@@ -25,7 +25,8 @@ std::vector<std::uint32_t> tokens_of_prompt(const data::Tokenizer& tokenizer,
   std::vector<std::uint32_t> tokens = tokenizer.encode(prompt);
   if (!tokens.empty()) return tokens;
   // Something has to be continued; what comes before a text, or a line break, says least.
-  return tokenizer.end_of_text() ? std::vector{*tokenizer.end_of_text()} : tokenizer.encode("\n");
+  return tokenizer.begin_of_text() ? std::vector{*tokenizer.begin_of_text()}
+                                   : tokenizer.encode("\n");
 }
 
 // A continuation as it grows.

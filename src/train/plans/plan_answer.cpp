@@ -165,6 +165,12 @@ ordered_json to_json(const PlanAnswer& answer) {
       {"memory", memory_json(memory_of(answer), tier_rows(choice.program, choice.prediction))},
       {"saving", saving_json(saving_of(plan, answer.budget_bytes))},
       {"candidates", std::move(candidates)}};
+  for (std::size_t k = 0; k < whole.model.graph.parameters.size(); ++k) {
+    const plan::ParameterSpec& parameter = whole.model.graph.parameters[k];
+    json["weights"].push_back({{"name", parameter.name},
+                               {"shape", whole.model.boxes[k].global},
+                               {"decays", parameter.decays}});
+  }
   if (choice.least_seconds > 0 && knows_seconds(answer))
     json["least_seconds"] = choice.least_seconds;
   if (plan.minimum_on_device_bytes > 0) {

@@ -25,6 +25,7 @@
 #include "train/plans/layout_check.hpp"
 #include "train/setup/available_memory.hpp"
 #include "train/setup/lower_tiers.hpp"
+#include "train/setup/no_decay.hpp"
 #include "train/setup/pipeline_schedule.hpp"
 #include "train/setup/run_device.hpp"
 #include "train/setup/size_check.hpp"
@@ -110,6 +111,7 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   request.tensor = setup.grid.coordinates_of(rank).tensor;
   request.tensor_ranks = setup.grid.shape().tensor;
   setup.model = nn::model_kind(config.model.kind).make(request);
+  apply_no_decay(config.optimizer.no_decay, setup.model.graph.parameters);
 
   check_complex_weights(config, setup.model.graph);
   plan::estimate_seconds(plan::NominalRates(), setup.model.graph);

@@ -297,7 +297,8 @@ TEST(Tokenizers, TwoFilesOfGpt2AreOne) {
 TEST(Tokenizers, BytesAreATokenizerOfHuggingFace) {
   const Scratch scratch;
   const auto bytes = make_tokenizer("byte");
-  const auto same = open_tokenizer(scratch.write("bytes.json", huggingface_tokenizer(*bytes)));
+  const auto same =
+      open_tokenizer(scratch.write("bytes.json", huggingface_tokenizer(*bytes).content));
   EXPECT_EQ(same->vocabulary(), 256);
   const std::string text = "any text, größer\n\n\tand 日本";
   EXPECT_EQ(same->encode(text), bytes->encode(text));

@@ -1,0 +1,105 @@
+#include "data/tokenizers/sentencepiece_tokenizer.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "data/tokenizers/sentencepiece_encoder.hpp"
+
+namespace garonne::data {
+namespace {
+
+using Kind = SentencePiece::Kind;
+
+class SentencePieceTokenizer final : public Tokenizer {
+ public:
+  SentencePieceTokenizer(std::string bytes, SentencePieceModel model)
+      : name_(fmt::format("sentencepiece:{}", hash_text(bytes).substr(0, 16))),
+        bytes_(std::move(bytes)),
+        rules_(std::move(model)),
+        begin_(control(rules_.model.begin_piece)),
+        end_(control(rules_.model.end_piece)) {}
+
+  std::string name() const override { return name_; }
+  std::int64_t vocabulary() const override {
+    return static_cast<std::int64_t>(rules_.model.pieces.size());
+  }
+
+  std::unique_ptr<TokenEncoder> encoder(int threads) const override {
+    return std::make_unique<SentencePieceEncoder>(rules_, name_, threads);
+  }
+
+  // The space in front of a text is left where it is: what follows other tokens begins with one,
+  // too.
+  std::string decode(std::span<const std::uint32_t> tokens) const override {
+    std::string text;
+    for (const std::uint32_t token : tokens) {
+      if (token >= rules_.model.pieces.size())
+        throw ConfigError("tokenizer", name_, fmt::format("token {} is not one of its", token));
+      append_text(rules_.model.pieces[token], text);
+    }
+    return text;
+  }
+
+  std::optional<std::uint32_t> begin_of_text() const override { return begin_; }
+  std::optional<std::uint32_t> end_of_text() const override { return end_; }
+
+  // That of Llama leaves texts as they are, that of T5 applies the rules of the model.
+  std::string transformers_class() const override {
+    return rules_.model.rules.empty() ? "LlamaTokenizer" : "T5Tokenizer";
+  }
+
+  std::vector<std::pair<std::string, std::string>> special_tokens() const override {
+    std::vector<std::pair<std::string, std::string>> tokens;
+    if (begin_) tokens.emplace_back("bos_token", rules_.model.begin_piece);
+    if (end_) tokens.emplace_back("eos_token", rules_.model.end_piece);
+    tokens.emplace_back("unk_token", rules_.model.pieces[rules_.model.unknown].text);
+    return tokens;
+  }
+
+  const std::string& description() const override { return bytes_; }
+
+ private:
+  std::optional<std::uint32_t> control(const std::string& text) const {
+    const auto found = rules_.reserved.find(text);
+    if (found == rules_.reserved.end() || rules_.model.pieces[found->second].kind != Kind::Control)
+      return std::nullopt;
+    return found->second;
+  }
+
+  void append_text(const SentencePiece& piece, std::string& text) const {
+    if (piece.kind == Kind::Control) return;
+    if (piece.kind == Kind::Unknown) {
+      text += rules_.model.unknown_text;
+    } else if (piece.kind == Kind::Byte) {
+      text += static_cast<char>(*byte_of_piece(piece.text));
+    } else {
+      std::string_view left = piece.text;
+      for (std::size_t space = left.find(visible_space); space != std::string_view::npos;
+           space = left.find(visible_space)) {
+        text += left.substr(0, space);
+        text += ' ';
+        left.remove_prefix(space + visible_space.size());
+      }
+      text += left;
+    }
+  }
+
+  std::string name_;
+  std::string bytes_;
+  SentencePieceRules rules_;
+  std::optional<std::uint32_t> begin_;
+  std::optional<std::uint32_t> end_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(std::string bytes, const std::string& file,
+                                                        FileOwner owner) {
+  SentencePieceModel model = read_sentencepiece(bytes, file, owner);
+  return std::make_unique<SentencePieceTokenizer>(std::move(bytes), std::move(model));
+}
+
+}  // namespace garonne::data
