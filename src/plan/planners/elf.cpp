@@ -67,6 +67,7 @@ Pipeline pipeline_of(const PlannerInputs& inputs, const std::vector<BlockCost>& 
   std::vector<std::vector<std::pair<int, int>>> parts(at(schedule.devices));
   std::vector<std::int64_t> elements(at(schedule.devices), 0);
   std::vector<std::int64_t> working(at(schedule.devices), 0);
+  std::vector<std::int64_t> ahead(at(schedule.devices), 0);
   const PipelineNeighbours neighbours(schedule);
   std::int64_t message = 0;
   for (std::size_t part = 0; part < route.size(); ++part) {
@@ -86,13 +87,24 @@ Pipeline pipeline_of(const PlannerInputs& inputs, const std::vector<BlockCost>& 
     problem.options[chunk] = chunk_options(blocks, first, last);
     elements[device] += elements_of(blocks, first, last, parts[device]);
     parts[device].emplace_back(first, last);
-    if (part > 0) message = std::max(message, blocks[at(first)].input_bytes);
+    if (part == 0) continue;
+    const std::int64_t comes_in = blocks[at(first)].input_bytes;
+    message = std::max(message, comes_in);
+    const ChunkPlace& before = route[part - 1];
+    if (before.device == route[part].device) continue;
+    // What was sent is held until its gradient has come; an input and such a gradient are received
+    // an operation ahead.
+    for (ChunkOption& option : problem.options[neighbours.index(before)])
+      option.saved_bytes += comes_in;
+    ahead[device] += comes_in;
+    ahead[at(before.device)] += comes_in;
   }
   problem.costs.hop_seconds = message_seconds(message, hop_link(inputs.cluster, shape));
   const GroupLink data = GridLinks(inputs.cluster, Grid(shape)).data();
   for (std::size_t device = 0; device < elements.size(); ++device) {
     problem.room_bytes.push_back(inputs.budget_bytes -
-                                 training_bytes(inputs.step, elements[device]) - working[device]);
+                                 training_bytes(inputs.step, elements[device]) - working[device] -
+                                 ahead[device]);
     const std::int64_t gradients = elements[device] * inputs.step.element_bytes.gradient;
     const double reducing =
         shape.data > 1 ? collective_seconds("all-reduce", gradients, shape.data, data) : 0;

@@ -60,7 +60,8 @@ class Walk {
   struct Step {
     int device = 0;
     PipelineOperation operation;
-    bool waits = false;  // for another device: an operation of `source`
+    bool waits = false;    // for an operation of chunk `source`
+    bool travels = false;  // on another device
     std::size_t chunk = 0;
     std::size_t source = 0;
     bool is_last = false;  // of its device
@@ -84,6 +85,7 @@ class Walk {
           const bool forwards = step.operation.work == PipelineWork::Forward;
           if (source != nullptr) {
             step.waits = true;
+            step.travels = source->device != device;
             step.source = neighbours_.index(*source);
             if (!(forwards ? forward : backward)[step.source][at(step.operation.micro_batch)])
               break;
@@ -138,7 +140,10 @@ std::vector<Moment> moments_of(const RecomputationProblem& problem, int device,
     } else if (gives_input_gradient(operation.work)) {
       moments.push_back({{held.begin(), held.end()}, pass});
     }
-    if (ends_activations(operation.work)) held.erase(pass);
+    // Where no weight gradient is left for later, nothing is held for it.
+    const bool is_over = operation.work == PipelineWork::BackwardInput &&
+                         problem.costs.chunks[pass.first].backward_weight == 0;
+    if (is_over || ends_activations(operation.work)) held.erase(pass);
   }
   return moments;
 }
@@ -217,7 +222,8 @@ class Program {
       };
       add(before[at(step.device)], 0);
       if (step.waits)
-        add((forwards ? forward : backward)[step.source][m], problem_.costs.hop_seconds / unit_);
+        add((forwards ? forward : backward)[step.source][m],
+            step.travels ? problem_.costs.hop_seconds / unit_ : 0);
       before[at(step.device)] = end;
       if (forwards)
         forward[step.chunk][m] = end;
@@ -309,8 +315,8 @@ double recomputation_seconds(const RecomputationProblem& problem,
     const bool forwards = step.operation.work == PipelineWork::Forward;
     double& clock = now[at(step.device)];
     if (step.waits)
-      clock = std::max(clock,
-                       (forwards ? forward : backward)[step.source][m] + problem.costs.hop_seconds);
+      clock = std::max(clock, (forwards ? forward : backward)[step.source][m] +
+                                  (step.travels ? problem.costs.hop_seconds : 0));
     clock += own_seconds(problem.costs.chunks[step.chunk], step.operation.work);
     if (forwards) {
       forward[step.chunk][m] = clock;
