@@ -382,7 +382,6 @@ TEST(Elf, ProvesThatTheSearchIsNear) {
   double worst = 0;
   double sum = 0;
   int compared = 0;
-  int within = 0;
   for (unsigned seed = 0; compared < std::min(pipelines, 50); ++seed) {
     std::mt19937 random(seed);
     const int stages[] = {2, 3, 2, 3, 5};
@@ -407,15 +406,12 @@ TEST(Elf, ProvesThatTheSearchIsNear) {
         best = std::min(best, replayed_seconds(whole, schedule, inputs.budget_bytes, plan));
     }
     ++compared;
-    within += best <= 1.03 * choice.seconds ? 1 : 0;
+    EXPECT_LE(best, 1.03 * choice.seconds) << seed << ": " << choice.words;
     worst = std::max(worst, best / choice.seconds);
     sum += best / choice.seconds;
   }
-  std::printf("auto to the proven optimum, %d pipelines: mean %.4f, worst %.4f, %d within 3 %%\n",
-              compared, sum / compared, worst, within);
-  // One of fifty runs nothing again in some micro-batches only, which no other plan does.
-  EXPECT_GE(within, compared - compared / 50);
-  EXPECT_LE(worst, 1.05);
+  std::printf("auto to the proven optimum, %d pipelines: mean %.4f, worst %.4f\n", compared,
+              sum / compared, worst);
 }
 
 }  // namespace
