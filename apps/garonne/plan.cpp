@@ -16,6 +16,7 @@
 #include "plan/chain/chain_json.hpp"
 #include "plan/graph/graph_json.hpp"
 #include "plan/model/cost_table.hpp"
+#include "plan/planners/planner.hpp"
 #include "plan/stage/stage_solver.hpp"
 #include "plan_job.hpp"
 #include "plan_programs.hpp"
@@ -40,6 +41,7 @@ struct PlanOptions {
   std::string cluster;                // file; empty = this machine
   bool search = false;
   bool exhaustive = false;
+  std::string planners;
   std::int64_t most_tensor = 0;
   double tolerance = 0;  // percent
   bool json = false;
@@ -106,6 +108,14 @@ void check_size(const plan::Cluster& cluster, std::int64_t ranks, std::int64_t o
 }
 
 void expect_search_alone(const PlanOptions& options) {
+  const auto refuse_beside_planners = [](const std::string& option) {
+    throw ConfigError(option, "", "is for a search, not for a comparison with --planner");
+  };
+  if (!options.planners.empty()) {
+    if (!options.program_directory.empty()) refuse_beside_planners("--program");
+    if (!options.job->path.empty()) refuse_beside_planners("--sbatch");
+    if (options.tolerance > 0) refuse_beside_planners("--tolerance");
+  }
   const auto refuse = [](const std::string& option) {
     throw ConfigError(option, "", "is for one grid, not for a search; give the grid's keys");
   };
@@ -192,6 +202,7 @@ ExitCode plan_search(const RunConfig& config, const PlanOptions& options, Target
   search.ranks = static_cast<int>(target.ranks);
   search.most_tensor = static_cast<int>(options.most_tensor);
   search.exhaustive = options.exhaustive;
+  search.planners = options.planners;
   search.json = options.json;
   search.tolerance = options.tolerance / 100;
   search.program_directory = options.program_directory;
@@ -252,7 +263,8 @@ ExitCode plan_run(const RunConfig& config, const PlanOptions& options) {
     train::check_transport(config);
   }
   const Target target = target_of(config, options);
-  if (options.search || options.exhaustive || target.ranks != ranks_of(config))
+  if (options.search || options.exhaustive || !options.planners.empty() ||
+      target.ranks != ranks_of(config))
     return plan_search(config, options, target);
   if (options.tolerance > 0) {
     throw ConfigError("--tolerance", fmt::format("{}", options.tolerance),
@@ -260,6 +272,13 @@ ExitCode plan_run(const RunConfig& config, const PlanOptions& options) {
   }
   if (options.sweep) return plan_sweep(config, options, target.facts, target.threads, target.costs);
   return plan_one_grid(config, options, target);
+}
+
+std::string planner_names() {
+  std::string names;
+  for (const plan::NamedPlanner& planner : plan::named_planners())
+    names += (names.empty() ? "" : ", ") + std::string(planner.name);
+  return names;
 }
 
 }  // namespace
@@ -296,6 +315,10 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->check(CLI::Range(0.0, 90.0));
   command->add_flag("--exhaustive", options->exhaustive,
                     "search without bounds: plan every grid by node (slow)");
+  command->add_option("--planner", options->planners,
+                      "compare what the search finds with planners of the literature on the same "
+                      "inputs, each choice planned and replayed here: all, or names with commas: " +
+                          planner_names() + " (with --json: format garonne.planners)");
   command->add_flag("--json", options->json, "print JSON (format garonne.plan)");
   command->add_option("--program", options->program_directory,
                       "write the Program there; ranks with equal Programs share a file");

@@ -9,6 +9,7 @@
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/grid_search.hpp"
+#include "train/plans/planner_comparison.hpp"
 #include "train/setup/run_device.hpp"
 
 namespace garonne::apps {
@@ -55,6 +56,13 @@ ExitCode search_plans(const RunConfig& config, const SearchOptions& options,
   wish.options.progress = [&](std::int64_t done, std::int64_t total, const std::string& what) {
     bar.advance_to(done, fmt::format("of {} {}", total, what));
   };
+  if (!options.planners.empty()) {
+    const train::PlannerComparison comparison = train::compare_planners(wish, options.planners);
+    bar.clear();
+    fmt::print("{}", options.json ? train::to_json(wish, comparison).dump(2) + "\n"
+                                  : train::format_planners(wish, comparison));
+    return ExitCode::Done;
+  }
   const train::GridSearchAnswer answer = train::search_grids(wish);
   bar.clear();
   if (!options.program_directory.empty()) {

@@ -20,12 +20,13 @@ struct SearchOptions {
   bool json = false;
   double tolerance = 0;  // GridSearchWish
   std::string program_directory;
+  std::string planners;             // of plan::planners_of, to compare with; empty = none
   const JobOptions* job = nullptr;  // of the fastest grid
   bool is_cluster_file = false;     // what the cluster is from
 };
 
 // `costs`: measured on the cluster's devices, or empty. Prints the table; throws PlanError where no
-// grid fits `budget_bytes`.
+// grid fits `budget_bytes`, ConfigError for an unknown planner.
 ExitCode search_plans(const RunConfig& config, const SearchOptions& options,
                       const train::DataFacts& facts, int threads, const plan::Cluster& cluster,
                       const plan::CostTable& costs, std::int64_t budget_bytes);

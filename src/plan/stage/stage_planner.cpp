@@ -40,10 +40,14 @@ class Selection {
     made.program.seconds = made.prediction.seconds;
     plan_.program = std::move(made.program);
     plan_.prediction = std::move(made.prediction);
+    schedule_ = schedule;
     return replayed;
   }
 
   bool found() const { return found_; }
+  // The one of what was found.
+  const std::string& name() const { return plan_.program.name; }
+  const StepSchedule& schedule() const { return schedule_; }
   StagePlan take() { return std::move(plan_); }
   // The lowest peak so far.
   std::int64_t least_bytes() const { return least_bytes_; }
@@ -58,6 +62,7 @@ class Selection {
   std::int64_t budget_bytes_;
   std::int64_t reserved_bytes_;
   StagePlan plan_;
+  StepSchedule schedule_;
   std::int64_t least_bytes_ = std::numeric_limits<std::int64_t>::max();
   bool found_ = false;
 };
@@ -96,6 +101,24 @@ void consider_in_pipeline(const StepPlanner& planner, const StageSolver& solver,
     target = too_little + (too_much - too_little) / 2;
   }
   consider_with_room(planner, solver, too_little, wanted, lean, selection);
+}
+
+// Where not all micro-batches of a pipeline can keep everything some of them may: fewer are under
+// way at its ends. Each is a Program more to look at.
+constexpr int most_mixed_micro_batches = 16;
+
+void consider_some_kept(const ModelGraph& graph, const StepShape& step, std::int64_t budget_bytes,
+                        Selection& selection) {
+  const StageSolver& keeps = stage_solvers().front();
+  if (step.micro_batches > most_mixed_micro_batches || selection.name() == keeps.name) return;
+  const std::string name = selection.name();
+  StepSchedule mixed = selection.schedule();
+  const int kept = static_cast<int>(mixed.schedules.size());
+  mixed.schedules.push_back(keeps.schedules(graph).front());
+  for (auto which = mixed.of_micro_batch.rbegin(); which != mixed.of_micro_batch.rend(); ++which) {
+    const int before = std::exchange(*which, kept);
+    if (selection.consider(name, mixed).peak_bytes > budget_bytes) *which = before;
+  }
 }
 
 void consider_solver(const StepPlanner& planner, const StageSolver& solver,
@@ -188,6 +211,8 @@ class StageSearch {
         consider_in_pipeline(planner, *solver, wish_.budget_bytes, *start, selection);
       }
     }
+    if (wish_.plan == "auto" && !shape.step.pipeline.order.empty())
+      consider_some_kept(graph_, shape.step, wish_.budget_bytes, selection);
   }
 
   void take(Selection selection, const CommunicationShape& shape) {

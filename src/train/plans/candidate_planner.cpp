@@ -1,0 +1,174 @@
+#include "train/plans/candidate_planner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <thread>
+
+#include "base/error.hpp"
+#include "plan/grid/block_planner.hpp"
+#include "plan/model/group_links.hpp"
+#include "plan/program/replay.hpp"
+#include "train/plans/cluster_costs.hpp"
+#include "train/plans/grid_plan.hpp"
+#include "train/plans/step_parts.hpp"
+#include "train/setup/run_device.hpp"
+
+namespace garonne::train {
+namespace {
+
+// What decides which blocks of a stage run again: equal stages get equal plans.
+std::string kind_of_stage(const Setup& setup) {
+  const plan::StepShape& step = setup.step;
+  std::string text =
+      fmt::format("{} {} {} {} {} ", step.micro_batches, step.zero, step.bucket_bytes,
+                  step.data_group.size(), step.tensor_group.size());
+  for (const auto& node : setup.model.graph.nodes)
+    text += fmt::format("{} {};", node.cost_key, node.chunk);
+  for (const auto& one : step.pipeline.order) {
+    text += fmt::format("{}.{}.{} ", static_cast<int>(one.work), one.chunk, one.micro_batch);
+  }
+  return text;
+}
+
+}  // namespace
+
+plan::GridOutcome CandidatePlanner::plan(const plan::GridCandidate& candidate) {
+  const Setup whole = setup_of(candidate);
+  const plan::GridLinks links(wish_.cluster, whole.grid);
+  const int stages = candidate.shape.pipeline;
+  programs_.assign(static_cast<std::size_t>(stages), {});
+  needed_.assign(static_cast<std::size_t>(stages), 0);
+  failure_ = nullptr;
+  std::atomic<int> next = 0;
+  const auto work = [&] {
+    for (int stage = next++; stage < stages; stage = next++) plan_stage(whole, links, stage);
+  };
+  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::thread> threads;
+  for (unsigned k = 1; k < std::min(cores, static_cast<unsigned>(stages)); ++k)
+    threads.emplace_back(work);
+  work();
+  for (auto& thread : threads) thread.join();
+  if (failure_) std::rethrow_exception(failure_);
+  plan::GridOutcome outcome;
+  outcome.needed_bytes = *std::max_element(needed_.begin(), needed_.end());
+  outcome.fits = outcome.needed_bytes == 0;
+  if (outcome.fits) replay(links, outcome);
+  return outcome;
+}
+
+plan::GridOutcome CandidatePlanner::plan_by_node(const plan::GridCandidate& candidate) {
+  const Setup whole = setup_of(candidate);
+  const GridPlan grid = plan_grid(whole, wish_.budget_bytes, &wish_.cluster);
+  programs_.clear();
+  for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
+    const StagePlan& planned = grid.stages[stage];
+    programs_.push_back(program_of_rank(planned.setup, planned.choice.program,
+                                        whole.grid.rank_of({0, static_cast<int>(stage), 0})));
+  }
+  plan::GridOutcome outcome;
+  outcome.fits = true;
+  replay(plan::GridLinks(wish_.cluster, whole.grid), outcome);
+  return outcome;
+}
+
+Setup CandidatePlanner::setup_of(const plan::GridCandidate& candidate) {
+  Setup whole = make_setup(with_candidate(wish_.config, candidate), wish_.facts, wish_.threads, 0,
+                           device_facts(wish_.config, wish_.cluster));
+  measured_ = apply_cluster(wish_.cluster, wish_.costs, whole);
+  return whole;
+}
+
+void CandidatePlanner::plan_stage(const Setup& whole, const plan::GridLinks& links, int stage) {
+  try {
+    Setup setup = setup_of_stage(whole, stage);
+    set_links(links, stage, setup);
+    const std::string kind = kind_of_stage(setup);
+    std::optional<int> known;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = known_.find(kind);
+      if (found != known_.end()) known = found->second;
+    }
+    check_evaluation(setup);
+    plan::BlockPlan planned =
+        plan::plan_by_blocks(setup.model.graph, setup.step, wish_.budget_bytes, known);
+    {
+      const std::lock_guard lock(mutex_);
+      known_[kind] = planned.index;
+    }
+    Choice choice;
+    choice.program = std::move(planned.program);
+    programs_[static_cast<std::size_t>(stage)] =
+        program_of_rank(setup, choice.program, whole.grid.rank_of({0, stage, 0}));
+  } catch (const PlanError& error) {
+    needed_[static_cast<std::size_t>(stage)] = error.needed_bytes();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::current_exception();
+  }
+}
+
+// Validation is under the same budget.
+void CandidatePlanner::check_evaluation(const Setup& setup) const {
+  if (setup.config.evaluation.batches == 0) return;
+  plan::StepShape step = setup.step;
+  step.gathers_ahead = 0;
+  const std::int64_t peak =
+      plan::replay(plan::make_forward_program(setup.model.graph, step, setup.model.graph.loss))
+          .peak_bytes;
+  if (peak > wish_.budget_bytes) throw PlanError(peak, wish_.budget_bytes, "for validation");
+}
+
+void CandidatePlanner::replay(const plan::GridLinks& links, plan::GridOutcome& outcome) {
+  const StepPartsOfStages stages(programs_, &links);
+  for (const plan::Program& program : programs_) {
+    outcome.peak_bytes.push_back(program.peak_bytes);
+    outcome.plans.push_back(program.name);
+  }
+  const std::vector<plan::Prediction> predictions = plan::replay_pipeline(std::move(programs_));
+  for (const auto& prediction : predictions)
+    outcome.seconds = std::max(outcome.seconds, prediction.seconds);
+  StepParts parts = stages.of(predictions);
+  outcome.bubble_seconds = parts.bubble_seconds;
+  outcome.inside_traffic = parts.inside_traffic;
+  outcome.between_traffic = parts.between_traffic;
+  outcome.parts = std::move(parts.parts);
+}
+
+Setup setup_of_model(const GridSearchWish& wish, int tensor, bool sequence_parallel,
+                     std::int64_t micro_batch) {
+  plan::GridCandidate candidate;
+  candidate.shape = {1, 1, tensor};
+  candidate.sequence_parallel = sequence_parallel;
+  candidate.micro_batch = micro_batch;
+  candidate.bucket_bytes = wish.config.grid.bucket;
+  RunConfig config = with_candidate(wish.config, candidate);
+  config.train.global_batch = micro_batch;
+  Setup setup =
+      make_setup(config, wish.facts, wish.threads, 0, device_facts(wish.config, wish.cluster));
+  apply_cluster(wish.cluster, wish.costs, setup);
+  return setup;
+}
+
+plan::BlocksOf blocks_of(const GridSearchWish& wish) {
+  return [&wish](int tensor, bool sequence_parallel, std::int64_t micro_batch) {
+    const Setup setup = setup_of_model(wish, tensor, sequence_parallel, micro_batch);
+    return plan::block_costs(setup.model.graph);
+  };
+}
+
+plan::GridLimits limits_of(const GridSearchWish& wish, const Setup& model) {
+  plan::GridLimits limits;
+  limits.ranks = wish.ranks;
+  limits.global_batch = wish.config.train.global_batch;
+  limits.blocks = model.model.graph.blocks();
+  limits.most_tensor = wish.most_tensor > 0 ? wish.most_tensor : wish.cluster.devices_per_node;
+  limits.least_bucket_bytes = wish.config.grid.bucket;
+  return limits;
+}
+
+}  // namespace garonne::train

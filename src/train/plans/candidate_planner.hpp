@@ -1,0 +1,56 @@
+// Programs of candidate grids of a search, and the models that their estimates are made of.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "plan/grid/grid_search.hpp"
+#include "plan/program/program.hpp"
+#include "train/plans/grid_search.hpp"
+#include "train/setup/planning.hpp"
+
+namespace garonne::train {
+
+// One candidate after the other: Programs of all stages, replayed together. `wish` outlives it.
+class CandidatePlanner {
+ public:
+  explicit CandidatePlanner(const GridSearchWish& wish) : wish_(wish) {}
+
+  // Whether all seconds of nodes of the candidate before were measured.
+  bool measured() const { return measured_; }
+
+  // By blocks; an equal candidate gets an equal answer. Throws ConfigError where it cannot be
+  // planned.
+  plan::GridOutcome plan(const plan::GridCandidate& candidate);
+  // The same node by node, which takes longer and finds what blocks do not. Throws PlanError with
+  // the smallest budget of the candidate.
+  plan::GridOutcome plan_by_node(const plan::GridCandidate& candidate);
+
+ private:
+  Setup setup_of(const plan::GridCandidate& candidate);
+  void plan_stage(const Setup& whole, const plan::GridLinks& links, int stage);
+  void check_evaluation(const Setup& setup) const;
+  void replay(const plan::GridLinks& links, plan::GridOutcome& outcome);
+
+  const GridSearchWish& wish_;
+  std::map<std::string, int> known_;  // by kind of stage: the index of its family
+  std::mutex mutex_;
+  std::vector<plan::Program> programs_;  // by stage
+  std::vector<std::int64_t> needed_;     // by stage; 0 = it fits
+  std::exception_ptr failure_;
+  bool measured_ = false;
+};
+
+// Of the model alone, on one data rank and in one stage. Throws ConfigError.
+Setup setup_of_model(const GridSearchWish& wish, int tensor, bool sequence_parallel,
+                     std::int64_t micro_batch);
+// Costs of its blocks; `wish` outlives it.
+plan::BlocksOf blocks_of(const GridSearchWish& wish);
+// `model`: setup_of_model on one rank.
+plan::GridLimits limits_of(const GridSearchWish& wish, const Setup& model);
+
+}  // namespace garonne::train
