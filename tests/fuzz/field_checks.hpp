@@ -33,9 +33,8 @@ inline void check_description(const data::FieldFile& file) {
   }
   hold(file.groups.empty() || static_cast<std::int64_t>(file.groups.size()) == file.trajectories,
        "every trajectory has a group");
-  hold(file.invalid.empty() ||
-           static_cast<std::int64_t>(file.invalid.size()) ==
-               file.frames * static_cast<std::int64_t>(file.channels.size()),
+  hold(file.invalid.empty() || static_cast<std::int64_t>(file.invalid.size()) ==
+                                   file.frames * static_cast<std::int64_t>(file.channels.size()),
        "what is invalid is said of every frame and channel");
   for (const auto* places : {&file.channels, &file.targets}) {
     for (const data::FieldPlace& place : *places)

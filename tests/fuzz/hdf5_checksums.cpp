@@ -74,10 +74,9 @@ std::size_t checked_bytes(const std::string& file, std::size_t begin) {
 std::vector<Hdf5Structure> find_structures(const std::string& file) {
   std::vector<Hdf5Structure> found = {{"HDF", 0, checked_bytes(file, 0)}};
   for (std::size_t place = 8; place + 8 <= file.size();) {
-    const char* const* name =
-        std::find_if(signatures.begin(), signatures.end(), [&](const char* signature) {
-          return std::memcmp(file.data() + place, signature, 4) == 0;
-        });
+    const char* const* name = std::find_if(
+        signatures.begin(), signatures.end(),
+        [&](const char* signature) { return std::memcmp(file.data() + place, signature, 4) == 0; });
     if (name == signatures.end()) {
       ++place;
       continue;

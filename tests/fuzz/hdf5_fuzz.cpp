@@ -101,7 +101,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     // As a reader does that described it before.
     const data::Hdf5File again = data::Hdf5File::open_again(input.path());
     for (const std::string& name : file.datasets()) {
-      fuzz::take_or_refuse([&] { read_values<float>(again.dataset(name, data::VirtualData::Allowed)); });
+      fuzz::take_or_refuse(
+          [&] { read_values<float>(again.dataset(name, data::VirtualData::Allowed)); });
     }
   });
 }

@@ -1,10 +1,11 @@
 // Changes recipes of HDF5 files (hdf5_recipe.hpp) line by line and word by word; every second
 // change is the driver's own, of bytes.
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,21 +18,34 @@ namespace {
 using Random = std::minstd_rand;
 using Lines = std::vector<std::string>;
 
-constexpr std::array words = {
-    "0", "1", "2", "3", "-1", "65535", "4294967295", "9223372036854775807",
-    "18446744073709551615", "nan", "inf", "1e308", "f2", "f4", "f8", "f16", "i1", "i2b", "i8",
-    "i16", "u1", "u2", "u4", "u8", "e1", "e4", "b1", "s", "s4", "o3", "c", "r", "v", "a", "scalar",
-    "null", "2,3", "1,1,1,1", "4,*", "1099511627776", "=", "from", "times", "chunk", "deflate",
-    "shuffle", "fletcher32", "nbit", "lzf", "packed", "filter", "compact", "external", "early",
-    "all", "0:1:2:1", "0:2:2:1", "0:1:*:1", ".", "/", "-", "%b", "input.h5", "other.h5"};
+std::vector<std::string> split(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()};
+}
 
-// Where structures are, and what to write there.
-constexpr std::array structures = {"HDF", "OHDR", "OHDR", "OCHK", "BTHD", "BTLF", "FRHP", "FHDB",
-                                   "FAHD", "FADB", "EAHD", "EAIB", "EADB", "TREE", "SNOD", "HEAP",
-                                   "GCOL"};
-constexpr std::array values = {"00", "01", "02", "04", "08", "10", "20", "40", "7f", "80", "ff",
-                               "0000", "ffff", "0100", "00000000", "ffffffff", "ffffff7f",
-                               "0000000000000000", "ffffffffffffffff", "0100000000000000"};
+const std::vector<std::string>& words() {
+  static const std::vector<std::string> all = split(
+      "0 1 2 3 -1 65535 4294967295 9223372036854775807 18446744073709551615 nan inf 1e308 f2 f4 f8 "
+      "f16 i1 i2b i8 i16 u1 u2 u4 u8 e1 e4 b1 s s4 o3 c r v a scalar null 2,3 1,1,1,1 4,* "
+      "1099511627776 = from times chunk deflate shuffle fletcher32 nbit lzf packed filter compact "
+      "external early all 0:1:2:1 0:2:2:1 0:1:*:1 . / - %b input.h5 other.h5");
+  return all;
+}
+
+// Where structures are, those with most in them more often, …
+const std::vector<std::string>& structures() {
+  static const std::vector<std::string> all = split(
+      "HDF OHDR OHDR OHDR OCHK BTHD BTLF FRHP FHDB FAHD FADB EAHD EAIB EADB TREE SNOD HEAP GCOL");
+  return all;
+}
+
+// … and what to write there.
+const std::vector<std::string>& values() {
+  static const std::vector<std::string> all = split(
+      "00 01 02 03 04 08 10 20 40 7f 80 ff 0000 ffff 0100 00000000 ffffffff ffffff7f "
+      "0000000000000000 ffffffffffffffff 0100000000000000");
+  return all;
+}
 
 std::size_t below(Random& random, std::size_t count) {
   return random() % std::max<std::size_t>(count, 1);
@@ -53,13 +67,12 @@ Lines lines_of(const std::string& text) {
 }
 
 std::string damage(Random& random) {
-  const std::string place = random() % 4 == 0
-                                ? std::to_string(below(random, 8192))
-                                : std::string(one_of(structures, random)) + "." +
-                                      std::to_string(below(random, 8)) + "+" +
-                                      std::to_string(below(random, 160));
+  const std::string place = random() % 4 == 0 ? std::to_string(below(random, 8192))
+                                              : one_of(structures(), random) + "." +
+                                                    std::to_string(below(random, 8)) + "+" +
+                                                    std::to_string(below(random, 160));
   const char* command = random() % 8 == 0 ? "spoil " : "put ";
-  return command + place + " " + one_of(values, random);
+  return command + place + " " + one_of(values(), random);
 }
 
 // A word of a line becomes another one, of the list or of another line.
@@ -72,7 +85,7 @@ void change_word(Lines& lines, Random& random) {
     return std::pair(begin, std::min(text.find(' ', begin), text.size()) - begin);
   };
   const auto [begin, count] = word_at(line);
-  std::string other = one_of(words, random);
+  std::string other = one_of(words(), random);
   if (random() % 3 == 0) {
     const std::string& from = one_of(lines, random);
     const auto [first, length] = word_at(from);

@@ -375,9 +375,9 @@ void Maker::take(const Words& words, std::string_view line) {
     attribute_of_text(name, second, rest_of(line, 3), command == "long-text");
   if (command == "number" && words.size() >= 4) attribute_of_numbers(words);
   if (command == "scales") scales(words);
-  if (command == "virtual" && words.size() >= 4)
-    virtual_ = {name, second, extent_of(words[3]), {}};
-  if (command == "soft") H5Lcreate_soft(second.c_str(), file_, name.c_str(), H5P_DEFAULT, H5P_DEFAULT);
+  if (command == "virtual" && words.size() >= 4) virtual_ = {name, second, extent_of(words[3]), {}};
+  if (command == "soft")
+    H5Lcreate_soft(second.c_str(), file_, name.c_str(), H5P_DEFAULT, H5P_DEFAULT);
   if (command == "hard")
     H5Lcreate_hard(file_, second.c_str(), file_, name.c_str(), H5P_DEFAULT, H5P_DEFAULT);
   if (command == "external" && words.size() >= 4) {
@@ -419,9 +419,8 @@ void Maker::array(const Words& words) {
       H5Pset_nbit(properties);
     } else if (option == "lzf" || option == "packed") {
       const auto bytes = static_cast<unsigned>(elements * H5Tget_size(type));
-      const unsigned values[] = {4, 0x0105, number_of(after) > 0
-                                                ? static_cast<unsigned>(number_of(after))
-                                                : bytes};
+      const unsigned values[] = {
+          4, 0x0105, number_of(after) > 0 ? static_cast<unsigned>(number_of(after)) : bytes};
       H5Pset_filter(properties, data::lzf_filter, H5Z_FLAG_OPTIONAL, 3, values);
     } else if (option == "filter") {
       // The library's own have parameters of theirs.
@@ -463,13 +462,14 @@ void Maker::fill(hid_t dataset, hid_t type, const Extent& extent, const Words& w
     return;
   }
   std::vector<double> given;
-  for (std::size_t word = next + 1; word < words.size(); ++word) given.push_back(real_of(words[word]));
+  for (std::size_t word = next + 1; word < words.size(); ++word)
+    given.push_back(real_of(words[word]));
   if (given.empty()) given.push_back(0);
   given.resize(std::max<std::size_t>(given.size(), steps ? 2 : 1), 1);
   std::vector<double> values(elements);
   for (std::size_t index = 0; index < elements; ++index) {
-    values[index] = steps ? given[0] + given[1] * static_cast<double>(index)
-                          : given[index % given.size()];
+    values[index] =
+        steps ? given[0] + given[1] * static_cast<double>(index) : given[index % given.size()];
   }
   H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
 }
@@ -496,7 +496,8 @@ void Maker::store(const Words& words) const {
 
 void Maker::texts(const Words& words, bool any_length) const {
   std::size_t width = 1;
-  for (std::size_t word = 2; word < words.size(); ++word) width = std::max(width, words[word].size());
+  for (std::size_t word = 2; word < words.size(); ++word)
+    width = std::max(width, words[word].size());
   const Owned type(text_type(any_length ? 0 : width), H5Tclose);
   const hsize_t count = words.size() - 2;
   const Owned space(H5Screate_simple(1, &count, nullptr), H5Sclose);
@@ -551,7 +552,8 @@ void Maker::attribute_of_numbers(const Words& words) const {
     if (next >= words.size() || (has_heap(type) && H5Tis_variable_str(type) <= 0)) count = 0;
     const std::size_t width = H5Tget_size(type);
     std::string bytes;
-    for (std::size_t index = 0; index < std::min<std::size_t>(count, most_bytes / (width + 1)); ++index) {
+    for (std::size_t index = 0; index < std::min<std::size_t>(count, most_bytes / (width + 1));
+         ++index) {
       const std::string& word = word_at(index);
       std::string element = H5Tget_class(type) == H5T_STRING
                                 ? word.substr(0, width)
@@ -578,9 +580,9 @@ void Maker::scales(const Words& words) const {
   std::vector<hobj_ref_t> references(count);
   std::vector<hvl_t> lists(count);
   for (std::size_t axis = 0; axis < count; ++axis) {
-    const bool found = words[axis + 2] != "-" &&
-                       H5Rcreate(&references[axis], file_, words[axis + 2].c_str(), H5R_OBJECT,
-                                 -1) >= 0;
+    const bool found =
+        words[axis + 2] != "-" &&
+        H5Rcreate(&references[axis], file_, words[axis + 2].c_str(), H5R_OBJECT, -1) >= 0;
     lists[axis] = {found ? 1U : 0U, found ? &references[axis] : nullptr};
   }
   const Owned type(H5Tvlen_create(H5T_STD_REF_OBJ), H5Tclose);
@@ -600,9 +602,9 @@ void Maker::make_virtual() {
     const Owned there(selection_of(map[5], extent_of(map[4])), H5Sclose);
     H5Pset_virtual(properties, here, map[2].c_str(), map[3].c_str(), there);
   }
-  const Owned dataset(H5Dcreate2(file_, virtual_.name.c_str(), type, space, H5P_DEFAULT, properties,
-                                 H5P_DEFAULT),
-                      H5Dclose);
+  const Owned dataset(
+      H5Dcreate2(file_, virtual_.name.c_str(), type, space, H5P_DEFAULT, properties, H5P_DEFAULT),
+      H5Dclose);
   virtual_ = {};
 }
 

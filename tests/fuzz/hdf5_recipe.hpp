@@ -6,9 +6,9 @@
 //   by-path                                wants functions that open the file by themselves
 //   group NAME
 //   array NAME TYPE SHAPE [OPTION…] [= VALUE…] | [from FIRST STEP]
-//       TYPE  f2 f4 f8 f16 i1…i16 u1…u16, with b at its end big-endian; e1 e4 enumerations, b1 bits,
-//             sN texts of N bytes, s of any length, oN opaque, c compound, r references, v lists,
-//             a arrays
+//       TYPE  f2 f4 f8 f16 i1…i16 u1…u16, with b at its end big-endian; e1 e4 enumerations,
+//             b1 bits, sN texts of N bytes, s of any length, oN opaque, c compound, r references,
+//             v lists, a arrays
 //       SHAPE 2,3,4 or scalar or null; * is a dimension that may grow
 //       OPTION chunk SHAPE, deflate, shuffle, fletcher32, nbit, lzf, packed (by LZF), filter N,
 //             compact, external, early

@@ -8,8 +8,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const fuzz::FolderInput input(data, size);
   return fuzz::take_or_refuse([&] {
     const auto tokenizer = data::open_tokenizer(input.path());
-    for (const char* text : {"", "Hello, world's 1234 numbers\n\n  and\tblanks ", "h\xc3\xa9llo \xff",
-                             "<|endoftext|>abcabcabc"}) {
+    for (const char* text : {"", "Hello, world's 1234 numbers\n\n  and\tblanks ",
+                             "h\xc3\xa9llo \xff", "<|endoftext|>abcabcabc"}) {
       const std::vector<std::uint32_t> tokens = tokenizer->encode(text);
       for (const std::uint32_t token : tokens)
         fuzz::hold(token < tokenizer->vocabulary(), "tokens are of the vocabulary");
