@@ -54,8 +54,9 @@ inline int read_fields(const std::uint8_t* data, std::size_t size, const std::st
       }
     });
   };
+  read(layout);
+  if (!input.by_path()) return 0;
   read("auto");
-  if (!input.by_path()) return read(layout);
   return take_or_refuse([&] {
     data::FieldQuery query;
     query.path = input.path();
