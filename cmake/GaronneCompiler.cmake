@@ -46,9 +46,12 @@ if(GARONNE_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang" OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
     message(FATAL_ERROR "GARONNE_FUZZ wants clang 16 or newer as CMAKE_C_COMPILER and CMAKE_CXX_COMPILER: scripts/fuzz finds one")
   endif()
-  # What inputs reach is counted in all code; the targets bring the loop around it.
+  # What inputs reach is counted in all code; the targets bring the loop around it. Lines are counted, too, for
+  # scripts/fuzz --coverage.
   add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=fuzzer-no-link>
-    $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=all>)
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=all>
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fprofile-instr-generate> $<$<COMPILE_LANGUAGE:C,CXX>:-fcoverage-mapping>)
+  add_link_options(-fprofile-instr-generate)
 endif()
 
 # By which ranks find out that they run the same program (base/build_id.hpp).

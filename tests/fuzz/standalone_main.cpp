@@ -1,7 +1,8 @@
 // Runs a fuzz target without libFuzzer: every file of a folder, then so many inputs that are made
 // of them by seeded random changes.
 //   fuzz_NAME FOLDER [--runs N] [--seed S] [--input FILE]
-// What a target ends with is the end of the process; the input is then in crash-NAME.
+// What a target ends with is the end of the process; the input is then in crash-NAME. A target that
+// brings a mutator of its own is given changes of that.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -15,11 +16,22 @@
 
 #include "fuzz/fuzz_target.hpp"
 
+extern "C" {
+// The interface of libFuzzer: of a target, if it has one, and what its driver offers it.
+__attribute__((weak)) std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                                          std::size_t most, unsigned seed);
+std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
+}
+
 namespace {
 
 using Input = std::vector<std::uint8_t>;
 
+constexpr std::size_t most_bytes = 1 << 17;
+
 Input current;
+std::vector<Input> corpus;
+std::mt19937_64 random_numbers;
 std::string crash_name;
 
 // Of a signal handler: only what may be called there.
@@ -36,7 +48,7 @@ Input read_file(const std::filesystem::path& path) {
 }
 
 // One change of a kind that readers of texts and of binary files stumble over.
-void change(Input& input, const std::vector<Input>& corpus, std::mt19937_64& random) {
+void change(Input& input, std::mt19937_64& random) {
   static const std::vector<std::string> words = {"-1",
                                                  "0",
                                                  "1",
@@ -108,7 +120,22 @@ void change(Input& input, const std::vector<Input>& corpus, std::mt19937_64& ran
   }
 }
 
+void change_by_target(Input& input) {
+  const std::size_t size = input.size();
+  input.resize(most_bytes);
+  input.resize(LLVMFuzzerCustomMutator(input.data(), size, most_bytes,
+                                       static_cast<unsigned>(random_numbers())));
+}
+
 }  // namespace
+
+std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most) {
+  Input input(data, data + size);
+  change(input, random_numbers);
+  input.resize(std::min(input.size(), most));
+  std::copy(input.begin(), input.end(), data);
+  return input.size();
+}
 
 int main(int count, char** arguments) {
   if (count < 2) return 2;
@@ -129,7 +156,6 @@ int main(int count, char** arguments) {
   for (const auto& file : std::filesystem::directory_iterator(arguments[1]))
     paths.push_back(file.path());
   std::sort(paths.begin(), paths.end());
-  std::vector<Input> corpus;
   for (const auto& path : paths) corpus.push_back(current = read_file(path));
   for (const Input& input : corpus) {
     current = input;
@@ -139,11 +165,12 @@ int main(int count, char** arguments) {
     std::fprintf(stderr, "%s has no inputs\n", arguments[1]);
     return 2;
   }
-  std::mt19937_64 random(seed);
+  random_numbers.seed(seed);
   for (std::uint64_t run = 0; run < runs; ++run) {
-    current = corpus[random() % corpus.size()];
-    for (std::uint64_t changes = 1 + random() % 4; changes > 0; --changes)
-      change(current, corpus, random);
+    current = corpus[random_numbers() % corpus.size()];
+    for (std::uint64_t changes = 1 + random_numbers() % 4; changes > 0; --changes)
+      LLVMFuzzerCustomMutator != nullptr ? change_by_target(current)
+                                         : change(current, random_numbers);
     LLVMFuzzerTestOneInput(current.data(), current.size());
   }
   std::printf("%zu files, %llu changed inputs: no finding\n", corpus.size(),

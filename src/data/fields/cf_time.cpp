@@ -185,7 +185,8 @@ std::optional<CfTime> parse_cf_time(const std::string& units, Calendar calendar)
   long long year = 0;
   Date date;
   int used = 0;
-  if (std::sscanf(rest.c_str(), "%lld-%d-%d%n", &year, &date.month, &date.day, &used) != 3) {
+  // So many digits that every number fits.
+  if (std::sscanf(rest.c_str(), "%9lld-%9d-%9d%n", &year, &date.month, &date.day, &used) != 3) {
     return std::nullopt;
   }
   date.year = year;
@@ -200,13 +201,19 @@ std::optional<CfTime> parse_cf_time(const std::string& units, Calendar calendar)
   int zone_minute = 0;
   rest = rest.substr(static_cast<std::size_t>(used));
   const int clock =
-      std::sscanf(rest.c_str(), " %d:%d%n:%lf%n", &hour, &minute, &used, &second, &used);
+      std::sscanf(rest.c_str(), " %9d:%9d%n:%lf%n", &hour, &minute, &used, &second, &used);
   if (clock >= 2) {
+    if (hour < 0 || hour > 24 || minute < 0 || minute > 59 || !(second >= 0) || second >= 61) {
+      return std::nullopt;
+    }
     rest = rest.substr(static_cast<std::size_t>(used));
     // A zone "+2:00", "-06:30", "utc", "z".
     char sign = ' ';
-    if (std::sscanf(rest.c_str(), " %c%d:%d", &sign, &zone_hour, &zone_minute) >= 2 &&
+    if (std::sscanf(rest.c_str(), " %c%9d:%9d", &sign, &zone_hour, &zone_minute) >= 2 &&
         (sign == '+' || sign == '-')) {
+      if (zone_hour < 0 || zone_hour > 24 || zone_minute < 0 || zone_minute > 59) {
+        return std::nullopt;
+      }
       const int direction = sign == '-' ? -1 : 1;
       zone_hour *= direction;
       zone_minute *= direction;
@@ -257,7 +264,7 @@ std::optional<double> parse_time(const std::string& text, Calendar calendar) {
   int minute = 0;
   double second = 0;
   int used = 0;
-  if (std::sscanf(text.c_str(), "%d-%2d-%2d%n", &year, &month, &day, &used) != 3) {
+  if (std::sscanf(text.c_str(), "%9d-%2d-%2d%n", &year, &month, &day, &used) != 3) {
     return std::nullopt;
   }
   const std::string clock = text.substr(static_cast<std::size_t>(used));

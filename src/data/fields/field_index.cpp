@@ -317,9 +317,9 @@ std::vector<std::string> list_field_files(const std::string& path) {
 }
 
 FieldIndex index_field_files(const std::string& path, const std::string& layout,
-                             const FieldPeriod& period) {
+                             const FieldPeriod& period, std::shared_ptr<ForeignReader> foreign) {
   FieldIndex index;
-  const auto foreign = std::make_shared<ForeignReader>();
+  if (!foreign) foreign = std::make_shared<ForeignReader>();
   for (const std::string& name : list_field_files(path)) {
     FieldFile described;
     if (ZarrStore::is_store(name)) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -54,8 +55,9 @@ struct FieldIndex {
 std::vector<std::string> list_field_files(const std::string& path);
 
 // Describes the files, joins them, and finds the runs of frames within the period. Errors as
-// FieldDataset::open says.
+// FieldDataset::open says. `foreign` as Hdf5File::open takes it.
 FieldIndex index_field_files(const std::string& path, const std::string& layout,
-                             const FieldPeriod& period);
+                             const FieldPeriod& period,
+                             std::shared_ptr<ForeignReader> foreign = nullptr);
 
 }  // namespace garonne::data

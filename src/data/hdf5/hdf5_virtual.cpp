@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -25,11 +26,18 @@ constexpr std::size_t most_open_sources = 32;
 constexpr std::int64_t cache_of_sources = std::int64_t{64} << 20;
 constexpr std::int64_t smallest_cache = std::int64_t{1} << 20;
 
+// Of a selection, so that sums of two still are numbers.
+constexpr hsize_t most_index = hsize_t{1} << 62;
+
 using Grid = std::vector<std::vector<Steps>>;  // of each dimension runs of indices, ascending
 
+// The greatest number where there are more.
 std::int64_t length_of(const std::vector<Steps>& runs) {
   std::int64_t length = 0;
-  for (const Steps& run : runs) length += run.count;
+  for (const Steps& run : runs) {
+    if (__builtin_add_overflow(length, run.count, &length))
+      return std::numeric_limits<std::int64_t>::max();
+  }
   return length;
 }
 
@@ -44,7 +52,12 @@ Grid regular_grid(hid_t space, std::size_t rank) {
   Grid grid(rank);
   const auto number = [](hsize_t value) { return static_cast<std::int64_t>(value); };
   for (std::size_t axis = 0; axis < rank; ++axis) {
-    if (count[axis] == H5S_UNLIMITED || block[axis] == H5S_UNLIMITED) return {};
+    hsize_t indices = 0;
+    if (count[axis] == H5S_UNLIMITED || block[axis] == H5S_UNLIMITED ||
+        std::max(start[axis], stride[axis]) > most_index ||
+        __builtin_mul_overflow(count[axis], block[axis], &indices) || indices > most_index) {
+      return {};
+    }
     if (count[axis] == 1 || block[axis] == stride[axis]) {
       grid[axis] = {{number(start[axis]), 1, number(count[axis] * block[axis])}};
     } else if (block[axis] == 1) {
@@ -75,7 +88,7 @@ Grid irregular_grid(hid_t space, std::size_t rank) {
       ranges.emplace(corners[2 * rank * block + axis], corners[2 * rank * block + rank + axis]);
     }
     for (const auto& [first, last] : ranges) {
-      if (last < first) return {};
+      if (last < first || last > most_index) return {};
       const Steps run = {static_cast<std::int64_t>(first), 1,
                          static_cast<std::int64_t>(last - first + 1)};
       std::vector<Steps>& runs = grid[axis];

@@ -40,7 +40,10 @@ TEST(CfTime, DatesAreThoseOfCftime) {
 TEST(CfTime, WhatMeansNothingDefiniteIsNotRead) {
   for (const char* units :
        {"months since 2001-01-01", "days since yesterday", "days", "furlongs since 2001-01-01",
-        "days since 2001-13-01", "days since 2001-02-30"}) {
+        "days since 2001-13-01", "days since 2001-02-30", "days since 4294969297-01-01",
+        "days since 2001-01-01 25:00", "days since 2001-01-01 12:60",
+        "days since 2001-01-01 2147483647:00 -2147483648:00", "days since 2001-01-01 00:00:1e400",
+        "days since 2001-01-01 00:00:nan", "days since 2001-01-01 00:00 +99:00"}) {
     EXPECT_FALSE(parse_cf_time(units, Calendar::Standard)) << units;
   }
   EXPECT_FALSE(calendar_named("martian"));

@@ -1,0 +1,6 @@
+// netCDF-4 files with the CF Conventions.
+#include "fuzz/hdf5_target.hpp"
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  return garonne::fuzz::read_fields(data, size, "netcdf");
+}
