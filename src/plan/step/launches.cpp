@@ -40,12 +40,8 @@ int kernels_of(const Instruction& instruction, const ModelGraph& graph) {
       return std::max(1, static_cast<int>(instruction.reads.size()));
     case Operation::Update:
       return std::max(1, static_cast<int>(instruction.arguments.pieces.size()));
-    case Operation::ReduceScatter:
-      return 2;  // an exchange of pieces, and their sum
-    case Operation::AllReduce:
-      return 3;  // and sums to all
     default:
-      return 1;
+      return launches_of_collective(instruction.operation);
   }
 }
 
@@ -55,6 +51,36 @@ bool computes(const Instruction& instruction) {
 }
 
 }  // namespace
+
+int launches_of_collective(Operation operation) {
+  switch (operation) {
+    case Operation::ReduceScatter:
+      return 2;  // an exchange of pieces, and their sum
+    case Operation::AllReduce:
+      return 3;  // and sums to all
+    default:
+      return 1;
+  }
+}
+
+int kernels_beside_meeting(const NodeSpec& node, bool forward) {
+  const NodeCollective& collective = forward ? node.forward_collective : node.backward_collective;
+  if (collective.kind.empty()) return forward ? node.forward.kernels : node.backward.kernels;
+  const PartKernels parts = kernels_of_parts(node, forward);
+  // A gradient that is exchanged where it lies is made by nothing.
+  const bool in_place = !forward && collective.buffer_bytes == 0;
+  return (in_place ? 0 : parts.before) + parts.after;
+}
+
+int launches_of_meeting(const NodeSpec& node, bool forward) {
+  const NodeCollective& collective = forward ? node.forward_collective : node.backward_collective;
+  int launches = kernels_beside_meeting(node, forward);
+  for (const Operation operation :
+       {Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather}) {
+    if (to_string(operation) == collective.kind) launches += launches_of_collective(operation);
+  }
+  return launches;
+}
 
 PartKernels kernels_of_parts(const NodeSpec& node, bool forward) {
   const NodeCollective& collective = forward ? node.forward_collective : node.backward_collective;
