@@ -6,6 +6,7 @@
 
 #include "plan/pipeline/stage_cut.hpp"
 #include "plan/stage/policy.hpp"
+#include "plan/step/launches.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -52,6 +53,7 @@ BlockOption option_at(const ModelGraph& graph, const Uses& uses, std::pair<int, 
     }
     if (!read_again && record == 0) continue;
     option.again_seconds += node.forward.seconds;
+    option.again_issue_seconds += node.forward.issue_seconds;
     for (const int input : node.inputs) wanted[at(input)] = true;
   }
   return option;
@@ -108,9 +110,21 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
       const double backward_seconds = backward ? node.backward.seconds : 0;
       const double weight_seconds = backward ? node.backward_weight.seconds : 0;
       cost.cut_seconds += node.forward_keep.seconds + backward_seconds + weight_seconds;
+      cost.forward_issue_seconds +=
+          std::min(node.forward.issue_seconds, node.forward_keep.issue_seconds);
+      if (backward) {
+        cost.backward_issue_seconds +=
+            node.backward.issue_seconds + node.backward_weight.issue_seconds;
+      }
       if (node.communicates()) {
         cost.forward_link_seconds += node.forward_keep.seconds;
         cost.backward_link_seconds += backward_seconds;
+        cost.forward_link_kernels += kernels_beside_meeting(node, true);
+        cost.forward_link_launches += launches_of_meeting(node, true);
+        if (backward) {
+          cost.backward_link_kernels += kernels_beside_meeting(node, false);
+          cost.backward_link_launches += launches_of_meeting(node, false);
+        }
       } else {
         cost.forward_seconds += std::min(node.forward.seconds, node.forward_keep.seconds);
         cost.backward_seconds += backward_seconds;
@@ -123,6 +137,7 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
       if (first_block[at(p)] < 0) {
         first_block[at(p)] = static_cast<int>(b);
         cost.first_used_elements += elements;
+        ++cost.first_used_parameters;
       } else {
         cost.used_again.emplace_back(first_block[at(p)], elements);
       }

@@ -18,6 +18,7 @@ struct BlockOption {
   std::int64_t saved_bytes =
       0;  // without the value that comes into the block, which is always kept
   double again_seconds = 0;
+  double again_issue_seconds = 0;  // of the host
 };
 
 // Of one micro-batch. Seconds are those of the nodes, blocking collectives apart.
@@ -28,10 +29,21 @@ struct BlockCost {
   double cut_seconds = 0;           // of all nodes, as stages are dealt out by
   double forward_link_seconds = 0;  // of collectives over the tensor group
   double backward_link_seconds = 0;
+  // Of the host, which issues passes: of a forward, and of a backward with its weights' where that
+  // is split.
+  double forward_issue_seconds = 0;
+  double backward_issue_seconds = 0;
+  // Of passes that meet the tensor group, what computes beside; and all that the host issues for
+  // them, collectives included. Neither has seconds of its own in the nodes.
+  int forward_link_kernels = 0;
+  int backward_link_kernels = 0;
+  int forward_link_launches = 0;
+  int backward_link_launches = 0;
   std::int64_t input_bytes = 0;          // differentiable values that come into the block
   bool may_begin_part = true;            // part_beginnings
   std::int64_t working_bytes = 0;        // the most that one backward needs beside what is saved
   std::int64_t first_used_elements = 0;  // of parameters that no earlier block uses
+  int first_used_parameters = 0;
   // Parameters that an earlier block uses, too: (that block, elements).
   std::vector<std::pair<int, std::int64_t>> used_again;
   // From everything kept to nothing, each costs more seconds and saves bytes; those in between

@@ -8,10 +8,12 @@
 
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
+#include "plan/grid/block_passes.hpp"
 #include "plan/model/group_links.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/pipeline/simulation.hpp"
 #include "plan/pipeline/stage_cut.hpp"
+#include "plan/step/launches.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -81,10 +83,12 @@ struct GridEstimator::Device {
     double forward = 0;  // seconds of a micro-batch, collectives included
     double backward = 0;
     double weight = 0;
+    double issue = 0;  // of the host, for all of them
     std::int64_t input_bytes = 0;
   };
   std::vector<Chunk> chunks;
   std::int64_t elements = 0;
+  int parameters = 0;
   std::int64_t working_bytes = 0;
   std::int64_t largest_block_elements = 0;
   double before_forward = 0;  // seconds of the parts before its first one
@@ -95,11 +99,17 @@ struct GridEstimator::Device {
     for (const auto& chunk : chunks) sum += chunk.forward + chunk.backward + chunk.weight;
     return sum;
   }
+  double issue() const {
+    double sum = 0;
+    for (const auto& chunk : chunks) sum += chunk.issue;
+    return sum;
+  }
 };
 
 // What a device keeps of its blocks between their passes.
 struct GridEstimator::Kept {
-  std::vector<double> again_seconds;  // by chunk: what runs a second time
+  std::vector<double> again_seconds;        // by chunk: what runs a second time
+  std::vector<const BlockOption*> options;  // by block of the device
   std::int64_t peak_bytes = 0;
 };
 
@@ -176,9 +186,13 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
     chunk.input_bytes = model.blocks[at(chunk.first)].input_bytes;
     for (int b = chunk.first; b < chunk.last; ++b) {
       const BlockCost& block = model.blocks[at(b)];
-      chunk.forward += block.forward_seconds + block.forward_link_seconds;
-      chunk.backward += block.backward_seconds + block.backward_link_seconds;
+      const PassSeconds forward_of_block = forward_pass(block, step_.kernels);
+      const PassSeconds backward_of_block = backward_pass(block, step_.kernels);
+      chunk.forward += forward_of_block.device;
+      chunk.backward += backward_of_block.device - block.weight_seconds;
       chunk.weight += block.weight_seconds;
+      chunk.issue += forward_of_block.host + backward_of_block.host;
+      device.parameters += block.first_used_parameters;
       std::int64_t elements = block.first_used_elements;
       for (const auto& [first_user, shared] : block.used_again) {
         const bool has_it = std::any_of(
@@ -195,6 +209,49 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
     device.chunks.push_back(chunk);
   }
   return devices;
+}
+
+// Squares and updates of what a device trains.
+double GridEstimator::ending_seconds(const GridCandidate& candidate, const Device& device) const {
+  const auto mine = static_cast<double>(updated_elements(candidate, device));
+  const double squares = buckets_of(candidate, device) * step_.kernels.least;
+  const double updates = device.parameters * step_.kernels.least;
+  return std::max(mine * step_.norm_seconds_per_element, squares) +
+         std::max(mine * step_.update_seconds_per_element, updates);
+}
+
+// Of the host for a whole step of a device, what runs again included.
+double GridEstimator::issued_seconds(const GridCandidate& candidate, const Device& device,
+                                     const Kept& kept) const {
+  double again = 0;
+  for (const BlockOption* const option : kept.options) again += option->again_issue_seconds;
+  const double buckets = buckets_of(candidate, device);
+  double launches = buckets + device.parameters;
+  if (candidate.shape.data > 1) {
+    const bool all = candidate.zero == 0;
+    launches +=
+        buckets * launches_of_collective(all ? Operation::AllReduce : Operation::ReduceScatter,
+                                         step_.gradient_wire.has_value());
+  }
+  return static_cast<double>(candidate.micro_batches) * (device.issue() + again) +
+         launches * step_.kernels.issue;
+}
+
+// All micro-batches of a step on a device without others before or behind it.
+double GridEstimator::passes_seconds(const GridCandidate& candidate, const Model& model,
+                                     const Device& device, const Kept& kept) const {
+  std::vector<PassSeconds> passes;
+  std::vector<PassSeconds> backward;
+  const std::size_t first = at(device.chunks.front().first);
+  for (std::size_t b = 0; b < kept.options.size(); ++b) {
+    const BlockCost& block = model.blocks[first + b];
+    passes.push_back(forward_pass(block, step_.kernels));
+    backward.push_back(backward_pass(block, step_.kernels));
+    backward.back().device += kept.options[b]->again_seconds;
+    backward.back().host += kept.options[b]->again_issue_seconds;
+  }
+  passes.insert(passes.end(), backward.rbegin(), backward.rend());
+  return seconds_in_turn(passes, candidate.micro_batches);
 }
 
 double GridEstimator::reduction_seconds(const GridCandidate& candidate, std::int64_t elements) {
@@ -221,6 +278,11 @@ std::int64_t GridEstimator::bucket_bytes(const GridCandidate& candidate,
   const std::int64_t of_element = step_.element_bytes.gradient;
   return std::min(std::max(candidate.bucket_bytes, device.largest_block_elements * of_element),
                   device.elements * of_element);
+}
+
+double GridEstimator::buckets_of(const GridCandidate& candidate, const Device& device) const {
+  const auto gradients = static_cast<double>(device.elements * step_.element_bytes.gradient);
+  return std::max(1.0, gradients / static_cast<double>(bucket_bytes(candidate, device)));
 }
 
 std::int64_t GridEstimator::held_bytes(const GridCandidate& candidate, const Device& device) const {
@@ -253,6 +315,7 @@ GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
   GridBounds bounds;
   double busy = 0;
   double after = 0;  // the sums of the step, when everybody is done
+  double issued = 0;
   for (const Device& device : devices) {
     const double tail = splits ? 0 : device.before_backward;
     double seconds = device.before_forward + times * device.work() + tail;
@@ -270,10 +333,14 @@ GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
     after = std::max(after, updating);
     const std::int64_t gradients =
         gradient_in_shards(candidate) ? device.elements / candidate.shape.data : device.elements;
+    const int updates =
+        candidate.zero > 0 ? 0 : device.parameters;  // shards may have no part of some
+    issued = std::max(issued, times * device.issue() + updates * step_.kernels.issue);
     bounds.bytes = std::max(bounds.bytes, static_bytes(candidate, device.elements) +
                                               gradients * step_.element_bytes.gradient);
   }
-  bounds.seconds = busy + after;
+  // Nothing is done before it is issued.
+  bounds.seconds = std::max(busy + after, issued);
   return bounds;
 }
 
@@ -296,6 +363,7 @@ GridEstimator::Kept GridEstimator::keep_within_budget(const Model& model, const 
   const auto kept_at = [&](std::size_t index) {
     Kept kept;
     kept.again_seconds.assign(device.chunks.size(), 0);
+    kept.options.reserve(blocks.size());
     std::vector<std::int64_t> saved(device.chunks.size(), 0);
     std::int64_t remade = 0;
     std::size_t number = 0;
@@ -306,6 +374,7 @@ GridEstimator::Kept GridEstimator::keep_within_budget(const Model& model, const 
             block.options[option_at_index(index, number, blocks.size(), block.options.size())];
         saved[c] += block.input_bytes + option.saved_bytes;
         kept.again_seconds[c] += option.again_seconds;
+        kept.options.push_back(&option);
         remade = std::max(remade, block.options.front().saved_bytes - option.saved_bytes);
       }
     }
@@ -331,8 +400,7 @@ double GridEstimator::exposed_seconds(const GridCandidate& candidate, const Devi
                                       bool sends, double backward_seconds,
                                       std::int64_t free_bytes) {
   const std::int64_t gradients = device.elements * step_.element_bytes.gradient;
-  const double buckets = std::max(
-      1.0, static_cast<double>(gradients) / static_cast<double>(bucket_bytes(candidate, device)));
+  const double buckets = buckets_of(candidate, device);
   const double reducing =
       reduction_seconds(candidate, device.elements / static_cast<std::int64_t>(buckets)) * buckets;
   // The first bucket is whole after its part of the backward.
@@ -360,6 +428,8 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
   estimate.fits = true;
   PipelineCosts costs;
   std::vector<double> exposed;  // by device: reductions that no backward hides
+  double passes = 0;            // of the last device, which is the only one where nothing is piped
+  double issued = 0;
   double after = 0;
   const std::vector<Device> devices = devices_of(candidate, model);
   for (std::size_t r = 0; r < devices.size(); ++r) {
@@ -369,6 +439,8 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
     estimate.bytes = std::max(estimate.bytes, kept.peak_bytes);
     estimate.fits = estimate.fits && kept.peak_bytes <= budget_bytes_;
 
+    issued = std::max(issued, issued_seconds(candidate, device, kept));
+    passes = piped ? 0 : passes_seconds(candidate, model, device, kept);
     const double gathering = candidate.zero == 3 ? gather_seconds(candidate, device) /
                                                        static_cast<double>(device.chunks.size())
                                                  : 0;
@@ -385,22 +457,24 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
         candidate.shape.data == 1
             ? 0
             : exposed_seconds(candidate, device, r > 0, backward, budget_bytes_ - kept.peak_bytes));
-    const auto mine = static_cast<double>(updated_elements(candidate, device));
-    double updating = mine * (step_.update_seconds_per_element + step_.norm_seconds_per_element);
+    double updating = ending_seconds(candidate, device);
     if (gathers_after_update(candidate)) updating += gather_seconds(candidate, device);
     after = std::max(after, updating);
   }
-  double reduced =
-      static_cast<double>(candidate.micro_batches) * costs.chunks[0].sum() + exposed[0];
-  if (piped) {
+  double reduced = 0;
+  if (!piped) {
+    reduced =
+        std::max(static_cast<double>(candidate.micro_batches) * costs.chunks[0].sum(), passes) +
+        exposed[0];
+  } else {
     costs.hop_seconds = message_seconds(devices.back().chunks[0].input_bytes, shape.hop);
     const PipelineOutcome outcome = simulate_pipeline(schedule, costs);
-    reduced = 0;
     for (std::size_t r = 0; r < devices.size(); ++r)
       reduced = std::max(reduced, outcome.timeline[r].back().end + exposed[r]);
   }
   const double sums = collective_seconds("all-reduce", 16, candidate.shape.ranks(), shape.world);
-  estimate.seconds = std::max(reduced + sums + after, bounds_of(candidate, devices).seconds);
+  estimate.seconds =
+      std::max({reduced + sums + after, issued, bounds_of(candidate, devices).seconds});
   return estimate;
 }
 

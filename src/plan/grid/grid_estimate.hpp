@@ -56,9 +56,15 @@ class GridEstimator {
   const Shape& shape_of(const GridCandidate& candidate);
   const PipelineSchedule& schedule_of(const GridCandidate& candidate);
   std::vector<Device> devices_of(const GridCandidate& candidate, Model& model) const;
+  double issued_seconds(const GridCandidate& candidate, const Device& device,
+                        const Kept& kept) const;
+  double passes_seconds(const GridCandidate& candidate, const Model& model, const Device& device,
+                        const Kept& kept) const;
+  double ending_seconds(const GridCandidate& candidate, const Device& device) const;
   double reduction_seconds(const GridCandidate& candidate, std::int64_t elements);
   std::int64_t static_bytes(const GridCandidate& candidate, std::int64_t elements) const;
   std::int64_t bucket_bytes(const GridCandidate& candidate, const Device& device) const;
+  double buckets_of(const GridCandidate& candidate, const Device& device) const;
   std::int64_t held_bytes(const GridCandidate& candidate, const Device& device) const;
   double gather_seconds(const GridCandidate& candidate, const Device& device);
   static std::int64_t updated_elements(const GridCandidate& candidate, const Device& device);

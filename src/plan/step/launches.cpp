@@ -45,15 +45,8 @@ int kernels_of(const Instruction& instruction, const ModelGraph& graph) {
       return std::max(1, static_cast<int>(instruction.reads.size()));
     case Operation::Update:
       return std::max(1, static_cast<int>(instruction.arguments.pieces.size()));
-    // An exchange of pieces, and their sum; where they travel narrower than they are kept, before
-    // it the pieces of those before this rank and behind it.
-    case Operation::ReduceScatter:
-      return converts(instruction) ? 4 : 2;
-    // And sums to all; of such, made narrow and wide again.
-    case Operation::AllReduce:
-      return converts(instruction) ? 7 : 3;
     default:
-      return 1;
+      return launches_of_collective(instruction.operation, converts(instruction));
   }
 }
 
@@ -63,6 +56,40 @@ bool computes(const Instruction& instruction) {
 }
 
 }  // namespace
+
+int launches_of_collective(Operation operation, bool converts) {
+  switch (operation) {
+    // An exchange of pieces, and their sum; where they travel narrower than they are kept, before
+    // it the pieces of those before this rank and behind it.
+    case Operation::ReduceScatter:
+      return converts ? 4 : 2;
+    // And sums to all; of such, made narrow and wide again.
+    case Operation::AllReduce:
+      return converts ? 7 : 3;
+    default:
+      return 1;
+  }
+}
+
+int kernels_beside_meeting(const NodeSpec& node, bool forward) {
+  const NodeCollective& collective = forward ? node.forward_collective : node.backward_collective;
+  if (collective.kind.empty()) return forward ? node.forward.kernels : node.backward.kernels;
+  const PartKernels parts = kernels_of_parts(node, forward);
+  // A gradient that is exchanged where it lies is made by nothing.
+  const bool in_place = !forward && collective.buffer_bytes == 0;
+  return (in_place ? 0 : parts.before) + parts.after;
+}
+
+int launches_of_meeting(const NodeSpec& node, bool forward) {
+  const NodeCollective& collective = forward ? node.forward_collective : node.backward_collective;
+  int launches = kernels_beside_meeting(node, forward);
+  for (const Operation operation :
+       {Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather}) {
+    if (to_string(operation) == collective.kind)
+      launches += launches_of_collective(operation, false);
+  }
+  return launches;
+}
 
 PartKernels kernels_of_parts(const NodeSpec& node, bool forward) {
   const NodeCollective& collective = forward ? node.forward_collective : node.backward_collective;

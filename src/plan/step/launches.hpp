@@ -14,6 +14,15 @@ struct PartKernels {
 };
 PartKernels kernels_of_parts(const NodeSpec& node, bool forward);
 
+// What the host issues for a collective on its lane; `converts`: its numbers travel narrower than
+// they are kept.
+int launches_of_collective(Operation operation, bool converts);
+
+// Of a node that meets the tensor group in one of its passes: the kernels of `forward` or backward
+// that compute, where no row has their seconds, and all launches of it.
+int kernels_beside_meeting(const NodeSpec& node, bool forward);
+int launches_of_meeting(const NodeSpec& node, bool forward);
+
 // Gives every instruction the issue seconds of its kernels, and on Compute their least seconds; but
 // what has issue seconds of its node keeps them, and passes that meet nobody are as their node
 // says. Nothing where both are 0.
