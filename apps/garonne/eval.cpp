@@ -33,7 +33,7 @@ struct EvalOptions {
   std::string prompt;
   std::string tokenizer;
   std::string prompt_file;  // or "-"
-  train::Generation generation = {.tokens = 400};
+  train::Generation generation;
   GridShape grid = {.data = 0};  // data 0 = what is left of the ranks
   FieldEvalOptions fields;
   bool json = false;

@@ -16,7 +16,7 @@ namespace garonne::train {
 
 struct Generation {
   std::string prompt;
-  std::int64_t tokens = 200;  // at most
+  std::int64_t tokens = 400;  // at most
   Sampling sampling;
   std::uint64_t seed = 1;
   std::vector<std::string> stop_texts;  // a continuation ends before the first of them

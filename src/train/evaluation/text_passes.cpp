@@ -62,9 +62,9 @@ TextPasses::TextPasses(const Setup& setup, const exec::Machine& machine, std::in
   } else if (longest == prompt) {
     why = "a single token is asked for";
   } else if (!plan_keeping(prompt, longest, session)) {
-    why = fmt::format("keys and values of {} positions would take the peak to {} of {}",
-                      std::min(longest, window), format_bytes(planned_peak_bytes_),
-                      format_bytes(budget_bytes_));
+    why = fmt::format(
+        "keys and values of {} positions would take the peak to {}, and the budget is {}",
+        std::min(longest, window), format_bytes(planned_peak_bytes_), format_bytes(budget_bytes_));
   }
   if (!next_) plan_whole(longest, session);
   for (Pass* const pass : {whole_.get(), prompt_.get(), next_.get()}) {

@@ -119,7 +119,6 @@ void expect_near(const std::vector<std::vector<double>>& mine,
 
 class TextPassesTest : public testing::Test {
  protected:
-  dist::Session session_ = dist::Session::start();
   TextPassesTest() { garonne::test::use_threads(1); }
 
   dist::Session session_ = dist::Session::start();
