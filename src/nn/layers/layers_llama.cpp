@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "kernels/rms_norm.hpp"
 #include "kernels/rotary.hpp"
 #include "kernels/swiglu.hpp"
@@ -108,6 +109,7 @@ class Rotary : public Node {
   Rotary(Rows rows, std::int64_t positions, const kernels::RotaryHeads& heads, double theta,
          std::shared_ptr<const Decoding> decoding)
       : rows_(rows),
+        positions_(positions),
         heads_(heads),
         table_(positions, heads.head_size, theta),
         decoding_(std::move(decoding)) {}
@@ -146,6 +148,8 @@ class Rotary : public Node {
  private:
   void rotate(const Context& context, const at::Tensor& x, at::Tensor& y, bool back) const {
     const at::Tensor copy = context.table(table_.name(), table_.bytes());
+    expect(!decoding_ || decoding_->first + rows_.sequence <= positions_,
+           "a text goes on beyond the rotary positions");
     // A row of the table has as many numbers as a head.
     const std::int64_t first = decoding_ ? decoding_->first * heads_.head_size : 0;
     kernels::rotate_heads(
@@ -156,6 +160,7 @@ class Rotary : public Node {
   }
 
   Rows rows_;
+  std::int64_t positions_;
   kernels::RotaryHeads heads_;
   RotaryTable table_;
   std::shared_ptr<const Decoding> decoding_;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/philox.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
@@ -46,6 +47,8 @@ class Embedding : public Node {
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
     at::Tensor out = at::empty({rows_.count(), hidden_}, parameters[0].options());
+    expect(!decoding_ || decoding_->first + rows_.sequence <= positions_,
+           "a text goes on beyond the positions of " + name_);
     const at::Tensor positions = from_first_position(parameters[1], decoding_.get());
     kernels::embedding_forward(context.queue, context.element_type(),
                                inputs[0].const_data_ptr<std::int64_t>(),

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/error.hpp"
 #include "kernels/bias.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/embedding.hpp"
@@ -81,6 +82,8 @@ class PositionEmbedding : public Node {
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>& parameters, Record*) const override {
     at::Tensor out = at::empty_like(inputs[0]);
+    expect(!decoding_ || decoding_->first + rows_.sequence <= positions_,
+           "a text goes on beyond the positions of " + name_);
     const at::Tensor positions = from_first_position(parameters[0], decoding_.get());
     // The rows of the input are a table that is read in order.
     kernels::embedding_forward(context.queue, context.element_type(), /*tokens=*/nullptr,
