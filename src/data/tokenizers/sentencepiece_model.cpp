@@ -22,6 +22,9 @@ constexpr std::size_t most_pieces = std::size_t{1} << 24;
 constexpr std::size_t longest_rule = 256;
 constexpr std::size_t longest_piece = 4096;
 
+constexpr const char* no_model =
+    "is no message of SentencePiece: the file is damaged, or none of its models";
+
 // Where the file is at fault, for messages.
 struct Place {
   const std::string& file;
@@ -74,11 +77,7 @@ class Message {
   }
 
   // What the parser of every program refuses.
-  [[noreturn]] std::string_view damaged() const {
-    place_.refuse(name_,
-                  "is no message of SentencePiece: the file is damaged, or none of its "
-                  "models (a .model of SentencePiece is wanted)");
-  }
+  [[noreturn]] std::string_view damaged() const { place_.refuse(name_, no_model); }
 
  private:
   std::uint64_t varint() {
@@ -288,6 +287,7 @@ void check_pieces(const Place& place, SentencePieceModel& model) {
       bytes.set(*byte);
     }
   }
+  if (model.pieces.empty()) place.refuse("the file", no_model);
   if (!unknown) place.refuse("pieces", "has no unknown piece");
   model.unknown = *unknown;
   if (model.byte_fallback && !bytes.all())

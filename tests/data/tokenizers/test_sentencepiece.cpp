@@ -150,7 +150,7 @@ TEST(SentencePieces, DecodeWhatTheyEncode) {
     EXPECT_EQ(made, " " + text);
   }
   const auto tokenizer = tokenizer_of("unigram");
-  EXPECT_EQ(tokenizer->decode(tokenizer->encode("a  \u24d0 b")), " a \u2047 b");
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode("a  \u24d0 b")), " a  \u2047  b");
   EXPECT_EQ(tokenizer->decode(Ids{1, 2}), "");
   EXPECT_EQ(tokenizer->begin_of_text(), 1U);
   EXPECT_EQ(tokenizer->end_of_text(), 2U);
