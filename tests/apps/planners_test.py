@@ -87,7 +87,8 @@ class PlannersTest(ProgramTest):
         ratios_of = {}
         while compared < CASES:
             heads = draw.choice([2, 4])
-            arguments = ("--ranks", draw.choice([2, 4, 8]), "--devices-per-node", draw.choice([2, 4]),
+            on_node = draw.choice([2, 4])
+            arguments = ("--ranks", draw.choice([2, 4, 2 * on_node]), "--devices-per-node", on_node,
                          "--model.layers", draw.randint(1, 6), "--model.heads", heads,
                          "--model.hidden", heads * draw.choice([8, 16, 32]),
                          "--train.global_batch", draw.choice([4, 8, 12, 16]), "--train.micro_batch", draw.choice([1, 2]),

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -56,10 +58,38 @@ std::string notes_of(const PlannerRow& row) {
   return text;
 }
 
-std::string line(const std::string& planner, const std::string& own, const std::string& choice,
-                 const std::string& grid, const std::string& seconds, const std::string& ratio) {
-  return fmt::format("{:<10} {:>11}  {:<62}  {:>11} {:>7}  {}\n", planner, own, grid, seconds,
-                     ratio, choice);
+// Planner, its own ms, what it is planned as, ms a step, ratio, its choice.
+using Cells = std::array<std::string, 6>;
+
+std::string milliseconds(double seconds) {
+  return std::isfinite(seconds) ? fmt::format("{:.3f}", 1e3 * seconds) : "-";
+}
+
+Cells cells_of(const PlannerRow& row, const PlannerComparison& comparison) {
+  const bool planned = is_planned(row);
+  return {row.name,
+          milliseconds(row.choice.seconds),
+          planned_as(row),
+          planned ? milliseconds(row.outcome->seconds) : "-",
+          planned ? fmt::format("{:.3f}", to_automatic(row, comparison)) : "-",
+          row.choice.words};
+}
+
+std::string format_table(const std::vector<Cells>& rows) {
+  // "×" is one column and two bytes.
+  const auto columns = [](const std::string& text) {
+    return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
+  };
+  std::ptrdiff_t widest = 0;
+  for (const Cells& cells : rows) widest = std::max(widest, columns(cells[2]));
+  std::string text;
+  for (const auto& [planner, own, grid, seconds, ratio, choice] : rows) {
+    const std::string filled =
+        grid + std::string(static_cast<std::size_t>(widest - columns(grid)), ' ');
+    text += fmt::format("{:<10} {:>11}  {}  {:>11} {:>7}  {}\n", planner, own, filled, seconds,
+                        ratio, choice);
+  }
+  return text;
 }
 
 }  // namespace
@@ -100,19 +130,12 @@ std::string format_planners(const GridSearchWish& wish, const PlannerComparison&
   std::string text = fmt::format("{} ranks on {}: nodes of {}, {} a rank; global batch {}\n",
                                  wish.ranks, wish.cluster.name, wish.cluster.devices_per_node,
                                  format_bytes(wish.budget_bytes), wish.config.train.global_batch);
-  text += line("planner", "its own ms", "its choice", "planned as", "ms a step", "/ auto");
-  text += line("auto", fmt::format("{:.3f}", 1e3 * best.estimate.seconds), "the same",
-               plan::to_string(best.candidate), fmt::format("{:.3f}", 1e3 * best.outcome.seconds),
-               "1.000");
-  for (const PlannerRow& row : comparison.rows) {
-    const bool planned = is_planned(row);
-    text += line(
-        row.name,
-        std::isfinite(row.choice.seconds) ? fmt::format("{:.3f}", 1e3 * row.choice.seconds) : "-",
-        row.choice.words, planned_as(row),
-        planned ? fmt::format("{:.3f}", 1e3 * row.outcome->seconds) : "-",
-        planned ? fmt::format("{:.3f}", to_automatic(row, comparison)) : "-");
-  }
+  std::vector<Cells> rows = {
+      {"planner", "its own ms", "planned as", "ms a step", "/ auto", "its choice"},
+      {"auto", milliseconds(best.estimate.seconds), plan::to_string(best.candidate),
+       milliseconds(best.outcome.seconds), "1.000", "the same"}};
+  for (const PlannerRow& row : comparison.rows) rows.push_back(cells_of(row, comparison));
+  text += format_table(rows);
   for (const PlannerRow& row : comparison.rows) {
     const std::string notes = notes_of(row);
     if (!notes.empty()) text += fmt::format("{}: {}\n", row.name, notes);
