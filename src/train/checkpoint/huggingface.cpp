@@ -21,7 +21,8 @@ namespace {
 // The tensors of one of our parameters at a time.
 class LoadedParameter {
  public:
-  LoadedParameter(const StoredModel& model, const HuggingFaceForm& form) : model_(model), form_(form) {}
+  LoadedParameter(const StoredModel& model, const HuggingFaceForm& form)
+      : model_(model), form_(form) {}
 
   const NamedTensor& tensor(std::size_t parameter, std::size_t number) {
     if (tensors_.empty() || parameter != loaded_) {
