@@ -125,9 +125,9 @@ void ForecastFile::Parts::make() const {
     out.create_compressed(name, shape, chunk, setting.compression);
     Hdf5Attributes attributes = out.attributes(name);
     attributes.write_value("_FillValue", std::nanf(""));
-    const auto& names = setting.fields.target_long_names;
-    const bool named = channel < names.size() && !names[channel].empty();
-    attributes.write("long_name", named ? names[channel] : setting.fields.target_channels[channel]);
+    const auto& long_names = setting.fields.target_long_names;
+    const bool named = channel < long_names.size() && !long_names[channel].empty();
+    attributes.write("long_name", named ? long_names[channel] : setting.fields.target_channels[channel]);
     const std::string units =
         channel < setting.fields.target_units.size() ? setting.fields.target_units[channel] : "";
     if (!units.empty()) attributes.write("units", units);
