@@ -9,7 +9,7 @@ namespace garonne::fuzz {
 namespace {
 
 // Structures longer than this have no checksum that is looked for: a search takes the square.
-constexpr std::size_t most_bytes = 2048;
+constexpr std::size_t most_bytes = 640;
 
 constexpr std::array signatures = {"OHDR", "OCHK", "BTHD", "BTIN", "BTLF", "FRHP", "FHDB",
                                    "FHIB", "FSHD", "FSSE", "FAHD", "FADB", "EAHD", "EAIB",

@@ -42,7 +42,9 @@ void read_dataset(const data::Hdf5File& file, const std::string& name) {
     each_for_itself([&] { dataset.header_text(); }, [&] { dataset.hash_of_chunk(false); },
                     [&] { dataset.hash_of_chunk(true); }, [&] { dataset.read_texts(); },
                     [&] { data::storage_text(dataset); });
-    if (dataset.source_files() == 0) each_for_itself([&] { dataset.stored_bytes(); });
+    // A virtual one of no elements has no sources.
+    if (dataset.source_files() == 0 && dataset.declared_bytes() > 0)
+      each_for_itself([&] { dataset.stored_bytes(); });
     read_values<float>(dataset);
     read_values<double>(dataset);
     read_values<std::int64_t>(dataset);

@@ -485,7 +485,8 @@ void Maker::store(const Words& words) const {
   std::uint64_t number = number_of(words[2]);
   Extent corner(static_cast<std::size_t>(rank));
   for (std::size_t axis = corner.size(); axis-- > 0;) {
-    const hsize_t chunks = std::max<hsize_t>(1, extent[axis] / chunk[axis]);
+    if (extent[axis] == 0) return;  // HDF5 would write somewhere
+    const hsize_t chunks = (extent[axis] - 1) / chunk[axis] + 1;
     corner[axis] = number % chunks * chunk[axis];
     number /= chunks;
   }
@@ -551,6 +552,7 @@ void Maker::attribute_of_numbers(const Words& words) const {
     };
     if (next >= words.size() || (has_heap(type) && H5Tis_variable_str(type) <= 0)) count = 0;
     const std::size_t width = H5Tget_size(type);
+    if (width == 0) return;
     std::string bytes;
     for (std::size_t index = 0; index < std::min<std::size_t>(count, most_bytes / (width + 1));
          ++index) {

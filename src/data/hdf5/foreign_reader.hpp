@@ -2,10 +2,11 @@
 //
 // Elements of variable length lie in heaps of the file, and in HDF5 1.10 a damaged heap ends in a
 // crash or an endless loop; so does a virtual dataset's list of sources, which is in one.
-// Structures of before 1.10 have no checksums, and damage to them ends in a crash now and then. So
-// texts are read, and the others tried, by a process of its own with little time and memory: the
-// program `garonne-hdf5-reader` beside the running one, or in bin/ beside its folder. It is started
-// when something is asked for the first time; Garonne's own files of tokens need no process.
+// Damage to structures ends in a crash now and then, too: those of before 1.10 have no checksums,
+// and those of later can be made with right ones. So texts are read, and all files tried, by a
+// process of its own with little time and memory: the program `garonne-hdf5-reader` beside the
+// running one, or in bin/ beside its folder. It is started when something is asked for the first
+// time.
 #pragma once
 
 #include <sys/types.h>

@@ -26,8 +26,6 @@ constexpr H5F_libver_t oldest_structures = H5F_LIBVER_V110;
 constexpr H5F_libver_t oldest_structures = H5F_LIBVER_LATEST;
 #endif
 
-constexpr int checksummed_version = 3;
-
 std::recursive_mutex& library_mutex() {
   static std::recursive_mutex mutex;
   return mutex;
@@ -54,11 +52,8 @@ std::uint64_t recorded_end(const unsigned char* head, std::size_t count) {
 }
 
 // Says in plain words what HDF5 would say in its own, and keeps obviously foreign files from it.
-struct FileHead {
-  std::int64_t bytes = 0;  // of the file
-  int version = 0;  // of the superblock; from 3 on, of HDF5 1.10, all structures have checksums
-};
-FileHead check_before_opening(const std::string& path) {
+// Returns the bytes of the file.
+std::int64_t check_before_opening(const std::string& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0) {
     const int error = errno;
@@ -86,7 +81,7 @@ FileHead check_before_opening(const std::string& path) {
   if (bytes < end) {
     throw IoError(path, fmt::format("the file is truncated: it has {} of {} bytes", bytes, end));
   }
-  return {status.st_size, head[8]};
+  return status.st_size;
 }
 
 }  // namespace
@@ -222,14 +217,15 @@ bool Hdf5Handle::close() {
 // --- files ---
 
 Hdf5File Hdf5File::open(const std::string& path, std::shared_ptr<ForeignReader> foreign) {
-  const FileHead head = check_before_opening(path);
+  const std::int64_t bytes = check_before_opening(path);
   if (!foreign) foreign = std::make_shared<ForeignReader>();
-  if (head.version < checksummed_version) foreign->try_structure(path);
-  return open_tried(path, head.bytes, std::move(foreign));
+  // Checksums, of structures from 1.10 on, keep out what happened, not what was made.
+  foreign->try_structure(path);
+  return open_tried(path, bytes, std::move(foreign));
 }
 
 Hdf5File Hdf5File::open_again(const std::string& path) {
-  return open_tried(path, check_before_opening(path).bytes, nullptr);
+  return open_tried(path, check_before_opening(path), nullptr);
 }
 
 Hdf5File Hdf5File::open_tried(const std::string& path, std::int64_t file_bytes,

@@ -15,6 +15,7 @@
 
 namespace garonne::data {
 
+class ChunkCheck;
 class ForeignReader;
 class VirtualSources;
 
@@ -129,6 +130,8 @@ class Hdf5Dataset {
   void read_steps(const Hdf5Box& origin, std::span<const std::int64_t> shape, const Hdf5Box& target,
                   std::span<T> values) const;
   void check_extent() const;
+  // Of the chunks with elements of the box, before HDF5 reads them.
+  void check_chunks(const Hdf5Box& box) const;
   [[noreturn]] void fail(const std::string& what) const;
   Hdf5Handle select(std::span<const std::int64_t> first, std::span<const std::int64_t> count) const;
   void check_still_whole() const;
@@ -147,6 +150,7 @@ class Hdf5Dataset {
   bool checksummed_ = false;
   std::string compression_;
   std::shared_ptr<ForeignReader> foreign_;
+  std::shared_ptr<ChunkCheck> chunk_check_;  // null where there are no chunks
   std::shared_ptr<VirtualSources> virtual_;  // null where the elements lie in this file
 };
 
@@ -198,13 +202,13 @@ class Hdf5Attributes {
 // What a file says of itself is not believed. Names lead to objects of this file only: where a link
 // on the way is soft or external it is refused by name. A dataset is refused that declares more
 // than its stored chunks can hold (16-fold and 1 MiB are let pass, since chunks may be absent),
-// that lies beyond the end of the file, or whose chunks are above 256 MiB.
+// that lies beyond the end of the file, or whose chunks are above 256 MiB, and a chunk that does
+// not hold as many bytes as a chunk has.
 class Hdf5File {
  public:
   // Opens for reading, after looking at the file without HDF5: "no such file", "not an HDF5 file",
   // "truncated". No lock is taken on the file (parallel file systems often refuse one). `foreign`
-  // tries structures without checksums first, and reads elements of variable length; several files
-  // may share one.
+  // tries structures first, and reads elements of variable length; several files may share one.
   static Hdf5File open(const std::string& path, std::shared_ptr<ForeignReader> foreign = nullptr);
   // The same for a file that was opened before, to read numbers: nothing is tried or counted again,
   // and elements of variable length are not read.

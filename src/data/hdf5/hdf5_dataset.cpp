@@ -11,6 +11,7 @@
 #include "base/bytes.hpp"
 #include "base/printable.hpp"
 #include "data/hdf5/foreign_reader.hpp"
+#include "data/hdf5/hdf5_chunks.hpp"
 #include "data/hdf5/hdf5_internal.hpp"
 #include "data/hdf5/hdf5_virtual.hpp"
 
@@ -140,6 +141,7 @@ void Hdf5Dataset::read_layout(VirtualData virtual_data) {
 
 void Hdf5Dataset::read_filters(std::int64_t properties) {
   const int filters = H5Pget_nfilters(properties);
+  std::vector<ChunkCheck::Filter> order;
   for (int index = 0; index < filters; ++index) {
     unsigned flags = 0;
     std::array<unsigned, 8> values = {};
@@ -149,10 +151,14 @@ void Hdf5Dataset::read_filters(std::int64_t properties) {
                                                &count, values.data(), 0, nullptr, &configuration);
     if (filter == H5Z_FILTER_FLETCHER32) {
       checksummed_ = true;
+      order.push_back(ChunkCheck::Filter::Fletcher32);
     } else if (filter == H5Z_FILTER_DEFLATE || filter == lzf_filter) {
       if (compressed()) fail("is compressed twice");
       compression_ = filter == lzf_filter ? "LZF" : "deflate";
-    } else if (filter != H5Z_FILTER_SHUFFLE) {
+      order.push_back(filter == lzf_filter ? ChunkCheck::Filter::Lzf : ChunkCheck::Filter::Deflate);
+    } else if (filter == H5Z_FILTER_SHUFFLE) {
+      order.push_back(ChunkCheck::Filter::Shuffle);
+    } else {
       fail(
           fmt::format("it uses the HDF5 filter {}; known are shuffle, deflate, LZF and Fletcher-32",
                       static_cast<int>(filter)));
@@ -171,6 +177,10 @@ void Hdf5Dataset::read_filters(std::int64_t properties) {
           count < 3 ? 0 : values[2], chunk_bytes));
     }
   }
+  // What is being written is our own.
+  if (chunk_.empty() || file_bytes_ == 0) return;
+  chunk_check_ = std::make_shared<ChunkCheck>(
+      shape_, chunk_, chunk_elements_ * std::max(type_.bytes, 1), std::move(order));
 }
 
 std::size_t Hdf5Dataset::source_files() const {
@@ -263,6 +273,12 @@ Hdf5Handle Hdf5Dataset::select(std::span<const std::int64_t> first,
   return space;
 }
 
+void Hdf5Dataset::check_chunks(const Hdf5Box& box) const {
+  if (!chunk_check_) return;
+  const std::string wrong = chunk_check_->check(handle_.get(), box);
+  if (!wrong.empty()) fail(wrong);
+}
+
 // Beyond the end of a file that lost its tail HDF5 reads zeros, whose checksum is zero too.
 void Hdf5Dataset::check_still_whole() const {
   void* descriptor = nullptr;
@@ -292,6 +308,9 @@ void Hdf5Dataset::read_box(std::span<const std::int64_t> first, std::span<const 
     virtual_->read(first, count, values);
     return;
   }
+  check_chunks({{first.begin(), first.end()},
+                std::vector<std::int64_t>(first.size(), 1),
+                {count.begin(), count.end()}});
   const Hdf5Handle memory_space = packed_space(count, path_);
   if (H5Dread(handle_.get(), memory_type<T>(), memory_space.get(), file_space.get(), H5P_DEFAULT,
               values.data()) < 0) {
@@ -314,6 +333,7 @@ void Hdf5Dataset::read_steps(const Hdf5Box& origin, std::span<const std::int64_t
                               nullptr),
           path_, label);
   };
+  check_chunks(origin);
   const Hdf5Handle file_space = own(H5Dget_space(handle_.get()), H5Sclose, path_, label);
   if (!shape_.empty()) choose(file_space.get(), origin);
   const Hdf5Handle memory_space = packed_space(shape, path_);
@@ -359,6 +379,7 @@ std::vector<std::string> Hdf5Dataset::read_texts() const {
     texts = foreign_->ask(ForeignKind::DatasetTexts, path_, name_, "", label);
     std::transform(texts.begin(), texts.end(), texts.begin(), trimmed);
   } else {
+    check_chunks({{0}, {1}, {count}});
     const std::size_t width = H5Tget_size(type.get());
     std::string bytes(width * static_cast<std::size_t>(count), '\0');
     check(H5Dread(handle_.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), path_,
