@@ -36,10 +36,9 @@ std::string program_beside(const std::string& path) {
     const fs::path candidate = place / program_name;
     if (fs::is_regular_file(candidate, error)) return candidate.string();
   }
-  throw IoError(path,
-                fmt::format("files of other programs are read with the help of {}, which should "
-                            "be in {}, beside this program",
-                            program_name, folder.string()));
+  throw IoError(path, fmt::format("HDF5 files are read with the help of {}, which should "
+                                  "be in {}, beside this program",
+                                  program_name, folder.string()));
 }
 
 void append_text(std::string& bytes, const std::string& text) {
@@ -142,8 +141,10 @@ std::uint32_t ForeignReader::receive_number(double deadline, const std::string& 
   return number;
 }
 
-void ForeignReader::try_structure(const std::string& path) {
-  ask(ForeignKind::Structure, path, "/", "", "its structure");
+std::string ForeignReader::try_structure(const std::string& path) {
+  const std::vector<std::string> reasons =
+      ask(ForeignKind::Structure, path, "/", "", "its structure");
+  return reasons.empty() ? "" : reasons[0];
 }
 
 std::vector<std::string> ForeignReader::ask(ForeignKind kind, const std::string& path,

@@ -30,8 +30,10 @@ class ForeignReader {
   ~ForeignReader() { stop(); }
 
   // IoError where a walk through the objects of the file `path` crashes or finds no end. What HDF5
-  // merely refuses to read is left for those who want it.
-  void try_structure(const std::string& path);
+  // merely refuses to read is left for those who want it. Returns why HDF5 does not open the file,
+  // in its words; empty = it does. What it refuses once it may not refuse the next time: where it
+  // reads beyond its memory that is chance.
+  std::string try_structure(const std::string& path);
 
   // The texts of `attribute` of `object` in the file `path`, or of the dataset `object`. IoError
   // with the path and `label` where they cannot be read, HDF5 crashes or finds no end.

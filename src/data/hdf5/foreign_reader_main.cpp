@@ -320,6 +320,20 @@ Answer try_structure(hid_t file) {
   return answer;
 }
 
+// The innermost description on HDF5's stack of errors.
+std::string stack_reason() {
+  std::string reason;
+  H5Ewalk2(
+      H5E_DEFAULT, H5E_WALK_UPWARD,
+      [](unsigned, const H5E_error2_t* entry, void* text) -> herr_t {
+        auto& found = *static_cast<std::string*>(text);
+        if (found.empty() && entry->desc != nullptr) found = entry->desc;
+        return 0;
+      },
+      &reason);
+  return reason.empty() ? "HDF5 gave no reason" : reason;
+}
+
 hid_t open_file(const std::string& path) {
   const Owned access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
 #if H5_VERSION_GE(1, 10, 7) && !(H5_VERS_MAJOR == 1 && H5_VERS_MINOR == 12 && H5_VERS_RELEASE == 0)
@@ -331,6 +345,7 @@ hid_t open_file(const std::string& path) {
 int serve() {
   prepare();
   std::string open_path;
+  std::string refused;  // why it is not open
   hid_t file = -1;
   ForeignKind kind = {};
   while (read_bytes(&kind, sizeof kind)) {
@@ -342,11 +357,15 @@ int serve() {
     if (path != open_path) {
       if (file >= 0) H5Fclose(file);
       file = open_file(path);
+      refused = file < 0 ? stack_reason() : "";
       open_path = path;
     }
     const Owned object(H5Oopen(file, name.c_str(), H5P_DEFAULT), H5Oclose);
     Answer answer;
-    if (kind == ForeignKind::Structure) {
+    if (kind == ForeignKind::Structure && file < 0) {
+      answer.state = ForeignState::Done;
+      answer.add(refused.c_str());
+    } else if (kind == ForeignKind::Structure) {
       answer = try_structure(file);
     } else if (kind == ForeignKind::Opening) {
       answer = try_opening(object.identifier);

@@ -155,6 +155,10 @@ std::string stack_reason() {
       },
       &reason);
   H5Eclear2(H5E_DEFAULT);
+  return reason_in_words(reason);
+}
+
+std::string reason_in_words(const std::string& reason) {
   // Failed system calls come with times, addresses and offsets; people need what happened and why.
   const std::size_t quote = reason.find("error message = '");
   if (quote != std::string::npos) {
@@ -220,7 +224,9 @@ Hdf5File Hdf5File::open(const std::string& path, std::shared_ptr<ForeignReader> 
   const std::int64_t bytes = check_before_opening(path);
   if (!foreign) foreign = std::make_shared<ForeignReader>();
   // Checksums, of structures from 1.10 on, keep out what happened, not what was made.
-  foreign->try_structure(path);
+  const std::string refused = foreign->try_structure(path);
+  if (!refused.empty())
+    throw IoError(path, fmt::format("cannot open: {}", reason_in_words(refused)));
   return open_tried(path, bytes, std::move(foreign));
 }
 

@@ -41,6 +41,8 @@ void register_lzf();
 
 // Why HDF5 failed, from the innermost description on its stack of errors. Clears the stack.
 std::string stack_reason();
+// What such a description means to people.
+std::string reason_in_words(const std::string& reason);
 
 // IoError with `path`, `what` and HDF5's reason where HDF5 failed.
 Hdf5Handle own(hid_t identifier, Hdf5Handle::Close close, const std::string& path,

@@ -12,8 +12,8 @@ namespace garonne::data {
 
 // What is asked for: the texts of an attribute, those of a one-dimensional dataset, the name of the
 // first scale of each dimension ("" = none) from the attribute that lists them, or nothing but a
-// walk through the objects of the file or the opening of one of them, with the list of sources
-// where it is a virtual dataset.
+// walk through the objects of the file (a text where it does not open: why) or the opening of one of
+// them, with the list of sources where it is a virtual dataset.
 enum class ForeignKind : std::uint32_t {
   AttributeTexts = 1,
   DatasetTexts = 2,
