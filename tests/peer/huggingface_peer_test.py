@@ -26,7 +26,7 @@ BATCH = 4
 def models():
     from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
     gpt = dict(n_layer=2, n_embd=64, n_head=4, n_positions=32, vocab_size=256, resid_pdrop=0.0, embd_pdrop=0.0,
-               attn_pdrop=0.0, initializer_range=0.15)
+               attn_pdrop=0.0, initializer_range=0.15, bos_token_id=None, eos_token_id=None)
     llama = dict(num_hidden_layers=2, hidden_size=64, intermediate_size=96, num_attention_heads=4,
                  num_key_value_heads=2, max_position_embeddings=32, vocab_size=256, initializer_range=0.15)
     yield "gpt2", lambda: GPT2LMHeadModel(GPT2Config(**gpt)), "float32", None

@@ -66,7 +66,7 @@ TEST(NoDecay, HoldsInAllStages) {
   config.optimizer.no_decay = "embedding,qkv";
   DataFacts facts;
   facts.vocabulary = 20;
-  const Setup setup = make_setup(config, facts, 1);
+  const auto setup = make_setup(config, facts, 1);
   int kept = 0;
   for (int stage = 0; stage < 2; ++stage) {
     for (const auto& parameter : setup_of_stage(setup, stage).model.graph.parameters) {
