@@ -19,7 +19,8 @@ inline void check_description(const data::FieldFile& file) {
   hold(file.channels.size() <= static_cast<std::size_t>(data::most_channels) * 2 &&
            file.targets.size() <= static_cast<std::size_t>(data::most_channels),
        "channels can be counted");
-  hold(!file.points.empty() && file.points.size() == file.axes.size(), "points have axes");
+  hold(!file.points.empty() && (file.axes.empty() || file.points.size() == file.axes.size()),
+       "points have axes");
   for (const std::int64_t size : file.points) hold(size >= 1, "an axis has points");
   hold(file.frames >= 0 && file.trajectories >= 1, "there are frames of trajectories");
   hold(file.times.empty() || static_cast<std::int64_t>(file.times.size()) == file.frames,

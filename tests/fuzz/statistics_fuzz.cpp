@@ -22,8 +22,6 @@ void read_statistics(const std::string& path) {
                    "every channel has a mean and a deviation");
       });
     }
-    describe(summaries, 32);
-    data::field_summaries_json(summaries);
   });
 }
 

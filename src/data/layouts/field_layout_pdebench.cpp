@@ -177,6 +177,11 @@ FieldFile describe_series(const Hdf5File& file, FieldFile described) {
 FieldFile describe_groups(const Hdf5File& file) {
   FieldFile described;
   described.groups = file.groups();
+  if (described.groups.empty()) {
+    throw IoError(file.path(),
+                  "is no file of PDEBench: there is neither a dataset \"tensor\" nor \"Vx\" with "
+                  "\"x-coordinate\", nor a group a sample");
+  }
   const std::string first = described.groups[0];
   for (const char* axis : axis_names) {
     const std::string name = fmt::format("{}/grid/{}", first, axis);
