@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
-#include <limits>
 #include <random>
 
 #include "base/error.hpp"
@@ -25,8 +24,7 @@ namespace garonne::plan {
 namespace {
 
 using test::at;
-
-constexpr double never = std::numeric_limits<double>::infinity();
+using test::never;
 
 // As the variable says, which the long suite sets.
 int number_of(const char* variable, int quick) {
@@ -269,11 +267,6 @@ std::vector<PipelineSchedule> schedules(int stages, int micro_batches, int most_
   return found;
 }
 
-NamedChoice ask_elf(const PlannerInputs& inputs) {
-  PlannerProblem problem(inputs);
-  return planners_of("elf").front()->choose(problem);
-}
-
 TEST(Elf, FindsTheBestOfAllChoices) {
   if (!has_linear_program_solver()) GTEST_SKIP() << "built without HiGHS";
   const int instances = number_of("GARONNE_RANDOM_PIPELINES", 60);
@@ -301,7 +294,7 @@ TEST(Elf, FindsTheBestOfAllChoices) {
     }
     if (!small || !any) continue;
     ++found;
-    const NamedChoice choice = ask_elf(inputs);
+    const NamedChoice choice = test::ask("elf", inputs);
     EXPECT_EQ(choice.placed.empty(), best == never) << seed;
     if (best == never) continue;
     EXPECT_NEAR(choice.seconds / best, 1, 1e-7) << seed << ": " << choice.words << choice.note;
@@ -397,7 +390,7 @@ TEST(Elf, ProvesThatTheSearchIsNear) {
     inputs.budget_bytes = lean + (full - lean) * (10 + static_cast<int>(random() % 81)) / 100;
     inputs.step = test::step_shape(1, 1, 0);
     inputs.blocks = [&](int, bool, std::int64_t) { return block_costs(whole); };
-    const NamedChoice choice = ask_elf(inputs);
+    const NamedChoice choice = test::ask("elf", inputs);
     if (choice.placed.empty()) continue;
     EXPECT_EQ(choice.note.find("stopped"), std::string::npos) << choice.note;
     double best = never;

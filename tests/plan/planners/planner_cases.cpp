@@ -1,5 +1,7 @@
 #include "plan/planners/planner_cases.hpp"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -169,6 +171,35 @@ Link slowest_hop(const PlannerInputs& inputs, const GridShape& shape) {
       return inputs.cluster.between_nodes;
   }
   return inputs.cluster.inside_node;
+}
+
+NamedChoice ask(const std::string& name, const PlannerInputs& inputs) {
+  PlannerProblem problem(inputs);
+  return planners_of(name).front()->choose(problem);
+}
+
+void expect_seconds(double found, double best, unsigned seed) {
+  if (best == never)
+    EXPECT_EQ(found, never) << seed;
+  else
+    EXPECT_NEAR(found / best, 1, 1e-9) << seed;
+}
+
+void expect_sound(const NamedChoice& choice, const PlannerInputs& inputs, unsigned seed) {
+  EXPECT_EQ(choice.placed.empty(), choice.seconds == never) << seed;
+  EXPECT_FALSE(choice.words.empty()) << seed;
+  EXPECT_TRUE(choice.grid || !choice.note.empty()) << seed;
+  int next = 0;
+  for (const PlacedBlocks& run : choice.placed) {
+    EXPECT_EQ(run.first, next) << seed;
+    EXPECT_LT(run.first, run.last) << seed;
+    next = run.last;
+  }
+  EXPECT_TRUE(choice.placed.empty() || next == inputs.limits.blocks) << seed;
+  if (!choice.grid) return;
+  const auto candidates = grid_candidates(inputs.limits, inputs.cluster);
+  EXPECT_NE(std::find(candidates.begin(), candidates.end(), *choice.grid), candidates.end())
+      << seed;
 }
 
 }  // namespace garonne::plan::test

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "plan/planners/planner.hpp"
 
 namespace garonne::plan::test {
+
+inline constexpr double never = std::numeric_limits<double>::infinity();
 
 // At most 6 blocks and 8 devices; the same for the same seed.
 PlannerInputs random_inputs(unsigned seed);
@@ -40,5 +44,12 @@ double all_reduce(double bytes, int members, const Link& link);
 // Of a group of data ranks, or between stages.
 Link data_link(const PlannerInputs& inputs, const GridShape& shape);
 Link slowest_hop(const PlannerInputs& inputs, const GridShape& shape);
+
+// What the planner of that name chooses.
+NamedChoice ask(const std::string& name, const PlannerInputs& inputs);
+// `best` may be never.
+void expect_seconds(double found, double best, unsigned seed);
+// What can be said of every choice.
+void expect_sound(const NamedChoice& choice, const PlannerInputs& inputs, unsigned seed);
 
 }  // namespace garonne::plan::test

@@ -17,40 +17,13 @@
 namespace garonne::plan {
 namespace {
 
+using test::ask;
 using test::at;
+using test::expect_seconds;
+using test::expect_sound;
+using test::never;
 
-constexpr double never = std::numeric_limits<double>::infinity();
 constexpr unsigned instances = 200;
-
-NamedChoice ask(const std::string& name, const PlannerInputs& inputs) {
-  PlannerProblem problem(inputs);
-  return planners_of(name).front()->choose(problem);
-}
-
-void expect_seconds(double found, double best, unsigned seed) {
-  if (best == never)
-    EXPECT_EQ(found, never) << seed;
-  else
-    EXPECT_NEAR(found / best, 1, 1e-9) << seed;
-}
-
-// What can be said of every choice.
-void expect_sound(const NamedChoice& choice, const PlannerInputs& inputs, unsigned seed) {
-  EXPECT_EQ(choice.placed.empty(), choice.seconds == never) << seed;
-  EXPECT_FALSE(choice.words.empty()) << seed;
-  EXPECT_TRUE(choice.grid || !choice.note.empty()) << seed;
-  int next = 0;
-  for (const PlacedBlocks& run : choice.placed) {
-    EXPECT_EQ(run.first, next) << seed;
-    EXPECT_LT(run.first, run.last) << seed;
-    next = run.last;
-  }
-  EXPECT_TRUE(choice.placed.empty() || next == inputs.limits.blocks) << seed;
-  if (!choice.grid) return;
-  const auto candidates = grid_candidates(inputs.limits, inputs.cluster);
-  EXPECT_NE(std::find(candidates.begin(), candidates.end(), *choice.grid), candidates.end())
-      << seed;
-}
 
 bool fits(const PlannerInputs& inputs, double bytes) {
   return bytes <= static_cast<double>(inputs.budget_bytes);
@@ -386,132 +359,6 @@ TEST(NamedPlanners, PiperFindsTheFastestStages) {
   }
   EXPECT_GT(recomputing, 5);
   EXPECT_LT(stopped, static_cast<int>(instances) / 2);
-}
-
-// Every state of a chain of blocks, for the best of FlexFlow's simulation.
-class EveryState {
- public:
-  explicit EveryState(const PlannerInputs& inputs) : inputs_(inputs) {
-    for (int tensor = 1; tensor <= inputs.limits.most_tensor; ++tensor) {
-      for (int data = 1; data * tensor <= inputs.limits.ranks; ++data) {
-        if (inputs.limits.ranks % (data * tensor) != 0 || inputs.limits.global_batch % data != 0)
-          continue;
-        const auto blocks = test::blocks(inputs, tensor, inputs.limits.global_batch / data);
-        if (!blocks) continue;
-        const bool leaves = data * tensor > inputs.cluster.devices_per_node;
-        widths_.push_back({data,
-                           tensor,
-                           leaves ? inputs.cluster.between_nodes : inputs.cluster.inside_node,
-                           *blocks,
-                           {}});
-        for (int b = 0; b < inputs.limits.blocks; ++b) {
-          test::Stage one = test::stage(*blocks, b, b + 1);
-          one.parameters = static_cast<double>((*blocks)[at(b)].first_used_elements);
-          widths_.back().stages.push_back(one);
-        }
-      }
-    }
-  }
-
-  double best() {
-    state_.clear();
-    best_ = never;
-    go(0, 0, 0);
-    return best_;
-  }
-
-  double seconds(const std::vector<PlacedBlocks>& placed) {
-    state_.clear();
-    for (const PlacedBlocks& run : placed) {
-      for (std::size_t w = 0; w < widths_.size(); ++w) {
-        if (widths_[w].data == run.data && widths_[w].tensor == run.tensor) state_.push_back(w);
-      }
-    }
-    double forward = 0;
-    double bytes = 0;
-    for (int b = 0; b < inputs_.limits.blocks; ++b) {
-      forward += widths_[state_[at(b)]].stages[at(b)].forward + message(b);
-      bytes += of_block(b);
-    }
-    return end(forward, bytes);
-  }
-
- private:
-  struct Width {
-    int data = 1;
-    int tensor = 1;
-    Link link;
-    std::vector<BlockCost> blocks;
-    std::vector<test::Stage> stages;  // of single blocks
-  };
-
-  double of_block(int b) const {
-    const test::Stage& one = widths_[state_[at(b)]].stages[at(b)];
-    return test::held(inputs_, one.parameters, 1) + one.kept;
-  }
-
-  double message(int b) const {
-    if (b == 0 || state_[at(b)] == state_[at(b - 1)]) return 0;
-    const Width& here = widths_[state_[at(b)]];
-    const Width& before = widths_[state_[at(b - 1)]];
-    const Width& wider = here.data * here.tensor >= before.data * before.tensor ? here : before;
-    const double bytes =
-        std::floor(widths_[0].stages[at(b)].comes_in * widths_[0].data / wider.data);
-    return wider.link.latency_seconds + bytes / wider.link.bytes_per_second;
-  }
-
-  double end(double now, double bytes) const {
-    double sums = 0;
-    double working = 0;
-    for (int b = inputs_.limits.blocks - 1; b >= 0; --b) {
-      const Width& width = widths_[state_[at(b)]];
-      const test::Stage& one = width.stages[at(b)];
-      now += one.backward;
-      sums = std::max(sums, now) +
-             test::all_reduce(
-                 one.parameters * static_cast<double>(inputs_.step.element_bytes.gradient),
-                 width.data, width.link);
-      now += message(b);
-      working = std::max(working, one.working);
-    }
-    const double beyond =
-        std::max(0.0, bytes + working - static_cast<double>(inputs_.budget_bytes));
-    return std::max(now, sums) + 1e-9 * beyond;
-  }
-
-  void go(int block, double forward, double bytes) {
-    if (block == inputs_.limits.blocks) {
-      best_ = std::min(best_, end(forward, bytes));
-      return;
-    }
-    for (std::size_t w = 0; w < widths_.size(); ++w) {
-      state_.push_back(w);
-      go(block + 1, forward + widths_[w].stages[at(block)].forward + message(block),
-         bytes + of_block(block));
-      state_.pop_back();
-    }
-  }
-
-  const PlannerInputs& inputs_;
-  std::vector<Width> widths_;
-  std::vector<std::size_t> state_;
-  double best_ = never;
-};
-
-TEST(NamedPlanners, FlexflowReachesTheBestState) {
-  unsigned reached = 0;
-  for (unsigned seed = 0; seed < instances; ++seed) {
-    const PlannerInputs inputs = test::random_inputs(seed);
-    const NamedChoice choice = ask("flexflow", inputs);
-    expect_sound(choice, inputs, seed);
-    EveryState every(inputs);
-    expect_seconds(choice.seconds, every.seconds(choice.placed), seed);
-    const double best = every.best();
-    EXPECT_GE(choice.seconds, best * (1 - 1e-9)) << seed;
-    reached += choice.seconds <= best * (1 + 1e-9) ? 1 : 0;
-  }
-  RecordProperty("reached", static_cast<int>(reached));
-  EXPECT_GE(reached, instances * 95 / 100);
 }
 
 }  // namespace
