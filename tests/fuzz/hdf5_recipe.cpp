@@ -426,9 +426,9 @@ void Maker::array(const Words& words) {
       // The library's own have parameters of theirs.
       H5Pset_filter(properties, static_cast<H5Z_filter_t>(256 + number_of(after) % 65280),
                     H5Z_FLAG_OPTIONAL, 0, nullptr);
-    } else if (option == "compact") {
+    } else if (option == "compact" && H5Pget_external_count(properties) == 0) {
       H5Pset_layout(properties, H5D_COMPACT);
-    } else if (option == "external") {
+    } else if (option == "external" && H5Pget_layout(properties) == H5D_CONTIGUOUS) {
       H5Pset_external(properties, "elsewhere", 0, H5F_UNLIMITED);
       written = false;
     } else if (option == "early" && elements <= most_elements) {
