@@ -31,7 +31,7 @@ class TraceTest(ProgramTest):
         path = cls.folder / "trace.json"
         # Long enough for a tool that counts whole microseconds.
         cls.train(cls, cls.folder / "run", "--train.steps", 8, "--grid.data", 2, "--grid.pipeline", 2, "--model.hidden", 96, "--model.sequence",
-                  128, "--trace", path, "--trace-from", 4, "--trace-steps", 3, ranks=4)
+                  128, "--trace", path, "--trace-from", 4, "--trace-steps", 3, ranks=4, timeout=400)
         cls.events = json.loads(path.read_text())["traceEvents"]
         cls.paths = garonne_read.split_trace(path, cls.folder / "split")
         cls.analysis = TraceAnalysis(trace_dir=str(cls.folder / "split"))

@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Some ten milliseconds each on a processor of these years.
-constexpr int passes_of_compute = 100'000;
+constexpr int passes_of_compute = 50'000;
 constexpr std::size_t bytes_of_memory = std::size_t{16} << 20;
 constexpr int passes_of_memory = 3;
 constexpr std::int64_t bytes_of_message = std::int64_t{1} << 20;
