@@ -102,7 +102,7 @@ class AsynchronousSavingTest(ProgramTest):
                     self.assertEqual(BESIDE in text, beside, text)
                     self.assertEqual("saved copy" in text, beside, text)
                     if not beside:
-                        self.assertIn(", 1 B (1 B) more than this plan leaves of the budget", text)
+                        self.assertRegex(text, r",\s+1 B \(1 B\) more than this plan leaves of the budget")
                 answer = json.loads(run("plan", self.config, *given, "--json").stdout)
                 self.assertEqual(answer["peak_bytes"], plan["peak_bytes"], "the plan is the one without a copy")
 

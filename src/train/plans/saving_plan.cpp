@@ -186,8 +186,8 @@ std::string describe_saving(const Saving& saving) {
   }
   if (saving.missing_bytes == 0) return "";
   return fmt::format(
-      "saving    training waits for checkpoints: the copy to write them from while it goes on "
-      "takes {} a rank, {} B ({}) more than this plan leaves of {}\n",
+      "saving    training waits for checkpoints: the copy to write them from takes {} a rank,\n"
+      "          {} B ({}) more than this plan leaves of {}\n",
       format_bytes(saving.largest_copy_bytes), saving.missing_bytes,
       format_bytes(saving.missing_bytes), saving.on_host ? "the host's memory" : "the budget");
 }
