@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "nn/compute_session.hpp"
+#include "nn/gemm/product_library.hpp"
 #include "train/setup/cluster.hpp"
 
 namespace garonne::train {
@@ -145,7 +146,14 @@ TEST_F(TextPassesTest, KeysAndValuesThatAreKeptChangeNothing) {
         const auto of_kept =
             all_logits(kept, static_cast<std::size_t>(prompt), static_cast<std::size_t>(longest));
         EXPECT_LE(kept.peak_bytes(), kept.planned_peak_bytes());
-        EXPECT_GT(kept.peak_bytes(), kept.planned_peak_bytes() * 9 / 10);
+        // Planned for is what any library of products takes at most; that of oneDNN, in float32 a
+        // copy of weights, is not here: nothing was chosen.
+        const std::int64_t inputs = kind == "gpt" ? 4 * 32 : 32;
+        const std::int64_t not_taken =
+            part.setup.declaration.precision == Precision::Float32
+                ? nn::product_transients(part.setup.declaration, 1, 32, inputs).forward_bytes
+                : 0;
+        EXPECT_GT(kept.peak_bytes() + not_taken, kept.planned_peak_bytes() * 9 / 10);
         // Each text as a prompt of its own: nothing is kept.
         std::vector<std::vector<double>> of_whole;
         Part other(config_of(kind, precision, {}), alone_);
