@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/seconds.hpp"
 #include "device/lane_error.hpp"
 #include "device/numa_policy.hpp"
 
@@ -34,10 +35,6 @@ void pause(int turn) {
   } else {
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/seconds.hpp"
 #include "device/disk_tier.hpp"
 
 namespace garonne::device {
@@ -18,10 +19,6 @@ using Clock = std::chrono::steady_clock;
 // As large buffers are moved, from memory that is aligned as theirs is.
 constexpr std::int64_t block_bytes = std::int64_t{4} << 20;
 constexpr int small_accesses = 15;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // One direction, over blocks of its own in turns.
 class Direction {

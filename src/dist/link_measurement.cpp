@@ -11,6 +11,7 @@
 
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
+#include "base/seconds.hpp"
 #include "dist/transport.hpp"
 
 namespace garonne::dist {
@@ -21,10 +22,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int fewest_rounds = 5;
 constexpr int most_rounds = 300;
 constexpr int warm_up_rounds = 2;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 LinkSample sample_of(std::int64_t bytes, std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());

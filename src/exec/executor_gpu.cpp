@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "base/error.hpp"
+#include "base/seconds.hpp"
 #include "device/lane_error.hpp"
 #include "device/profiler_range.hpp"
 #include "exec/executor.hpp"
@@ -19,10 +20,6 @@ namespace garonne::exec {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::string name_of(const StepInputs& inputs) {
   return inputs.training ? "step " + std::to_string(inputs.step) : "a pass without training";

@@ -4,21 +4,10 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/seconds.hpp"
 #include "train/stop/stop_file.hpp"
 
 namespace garonne::train {
-namespace {
-
-std::int64_t seconds_since_1970() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-}  // namespace
 
 Saver::Saver(SavedRun run, std::int64_t step, dist::Session& session, StopWatch& stop)
     : run_(std::move(run)), session_(session), stop_(stop), saved_step_(step) {}
@@ -127,7 +116,7 @@ void Saver::save_apart(std::int64_t step, const std::optional<StepMetrics>& unwr
 Manifest Saver::manifest_of(std::int64_t step) const {
   Manifest manifest = run_.manifest;
   manifest.step = step;
-  manifest.saved_at = seconds_since_1970();
+  manifest.saved_at = static_cast<std::int64_t>(seconds_since_1970());
   return manifest;
 }
 

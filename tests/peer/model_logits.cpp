@@ -1,14 +1,14 @@
 // What a run's model says after each of some tokens: `model_logits RUN-DIRECTORY TOKEN...` writes
-// the logits to the standard output, float64 [model.sequence, vocabulary]; rows behind the tokens
-// given are of token 0. For comparisons with other programs, which --generate is too coarse for.
+// the logits to the standard output, float64 [tokens, vocabulary], as --generate has them. For
+// comparisons with other programs, which a text is too coarse for.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <vector>
 
-#include "exec/executor.hpp"
-#include "plan/program/replay.hpp"
-#include "plan/step/generator.hpp"
 #include "train/checkpoint/trained_model.hpp"
+#include "train/evaluation/text_passes.hpp"
 
 int main(int count, char** arguments) try {
   using namespace garonne;
@@ -18,20 +18,18 @@ int main(int count, char** arguments) try {
   }
   dist::Session session = dist::Session::single();
   train::TrainedModel trained = train::open_trained_model(arguments[1], -1, session);
-  const nn::Model model = train::make_generator(trained.setup);
-  plan::StepShape step = trained.setup.step;
-  step.micro_batches = 1;
-  const plan::Program program =
-      plan::make_forward_program(model.graph, step, model.graph.nodes.back().output);
-  exec::Executor executor(model, program, trained.machine());
-  std::vector<std::int64_t> tokens(static_cast<std::size_t>(model.sequence), 0);
-  for (std::size_t i = 2; i < static_cast<std::size_t>(count) && i - 2 < tokens.size(); ++i)
-    tokens[i - 2] = std::atoll(arguments[i]);
-  exec::StepInputs inputs;
-  inputs.training = false;
-  inputs.load = [&](int) { return exec::HostBatch{{0}, {{"tokens", tokens}}, {}}; };
-  const std::vector<double> logits = executor.run(inputs).report;
-  return std::fwrite(logits.data(), sizeof(double), logits.size(), stdout) == logits.size() ? 0 : 1;
+  const train::Setup& setup = trained.setup;
+  const exec::Machine machine = trained.machine();
+  train::TextPasses passes(setup, machine, trained.budget_bytes, 1, count - 2, session);
+  const auto vocabulary =
+      static_cast<std::size_t>(std::max(setup.config.model.vocabulary, setup.facts.vocabulary));
+  std::vector<std::uint32_t> text;
+  for (int i = 2; i < count; ++i) {
+    text.push_back(static_cast<std::uint32_t>(std::atoll(arguments[i])));
+    const std::vector<double> logits = passes.logits_after(text);
+    if (std::fwrite(logits.data(), sizeof(double), vocabulary, stdout) != vocabulary) return 1;
+  }
+  return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "model_logits: %s\n", error.what());
   return 1;

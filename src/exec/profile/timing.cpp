@@ -4,6 +4,8 @@
 #include <chrono>
 #include <vector>
 
+#include "base/seconds.hpp"
+
 namespace garonne::exec {
 namespace {
 
@@ -11,10 +13,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t least_runs = 5;
 constexpr std::size_t most_runs = 40;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 struct Runs {
   std::vector<double> seconds;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/process_cores.hpp"
+#include "base/seconds.hpp"
 #include "dist/communication_thread.hpp"
 #include "dist/link_measurement.hpp"
 #include "train/setup/odd_ranks.hpp"
@@ -23,10 +24,6 @@ constexpr int passes_of_memory = 3;
 constexpr std::int64_t bytes_of_message = std::int64_t{1} << 20;
 constexpr int messages = 5;
 constexpr int tries = 3;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // What is measured with; before it is used, all of it was written to.
 struct Scratch {

@@ -1,0 +1,330 @@
+#include "train/training_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "base/file.hpp"
+#include "base/seconds.hpp"
+#include "optim/schedule.hpp"
+#include "train/evaluation/evaluation.hpp"
+#include "train/plans/grid_plan.hpp"
+#include "train/plans/grid_table.hpp"
+#include "train/stop/stop_file.hpp"
+#include "train/training_text.hpp"
+#include "train/workload/training_order.hpp"
+
+namespace garonne::train {
+namespace {
+
+constexpr double nanoseconds = 1e9;  // of a second: what ranks tell each other whole numbers in
+
+// A step that throws is never finished, for which a stop would wait.
+class GiveUp {
+ public:
+  explicit GiveUp(StepGate& gate) : gate_(gate) {}
+  ~GiveUp() {
+    if (!dismissed_) gate_.give_up();
+  }
+  GiveUp(const GiveUp&) = delete;
+  GiveUp& operator=(const GiveUp&) = delete;
+  void dismiss() { dismissed_ = true; }
+
+ private:
+  StepGate& gate_;
+  bool dismissed_ = false;
+};
+
+}  // namespace
+
+void TrainingRun::say(const std::string& text) const {
+  if (!first_rank_) return;
+  if (bar_) bar_->clear();
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+exec::StepOutputs TrainingRun::run_step(std::int64_t step) {
+  exec::StepInputs inputs;
+  inputs.seed = static_cast<std::uint64_t>(config_.train.seed);
+  inputs.step = step;
+  inputs.loss_scale = static_cast<double>(config_.train.micro_batch) /
+                      static_cast<double>(config_.train.global_batch);
+  inputs.learning_rate = optim::learning_rate_at(config_, step);
+  inputs.clip_norm = config_.optimizer.clip_norm;
+  inputs.load = [&](int micro_batch) { return stream_->next(micro_batch); };
+  inputs.before = [&](bool updates) { stop_->gate().pass(step, updates); };
+  GiveUp unless_done(stop_->gate());
+  exec::StepOutputs outputs = executor_->run(inputs);
+  unless_done.dismiss();
+  return outputs;
+}
+
+std::optional<double> TrainingRun::validate() {
+  if (validation_micro_batches_ == 0) return std::nullopt;
+  phase_->set(fmt::format("the validation after step {}", running_step_));
+  return validation_loss(setup_, choice_.evaluation, machine_, *workload_, reader_,
+                         validation_micro_batches_, session_, peak_bytes_);
+}
+
+StepMetrics TrainingRun::metrics_of(const exec::StepOutputs& outputs, std::int64_t step,
+                                    double seconds) const {
+  StepMetrics metrics;
+  metrics.step = step;
+  metrics.loss = outputs.loss;
+  metrics.gradient_norm = outputs.gradient_norm;
+  metrics.learning_rate = optim::learning_rate_at(config_, step);
+  metrics.seconds = seconds;
+  metrics.data_seconds = outputs.data_seconds;
+  metrics.samples_per_second = static_cast<double>(config_.train.global_batch) / metrics.seconds;
+  metrics.items_per_second =
+      metrics.samples_per_second * static_cast<double>(workload_->items_per_sample());
+  metrics.item = workload_->item();
+  metrics.peak_bytes = outputs.peak_bytes;
+  metrics.planned_peak_bytes = largest_planned_peak_;
+  metrics.time =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  if (costs_.product_roof > 0)
+    metrics.utilisation = operations_of_rank_ / metrics.seconds / costs_.product_roof;
+  return metrics;
+}
+
+// As the median of the last steps went.
+double TrainingRun::seconds_left(std::int64_t step) const {
+  constexpr std::ptrdiff_t most = 64;
+  const auto count = std::min(most, static_cast<std::ptrdiff_t>(step_seconds_.size()));
+  std::vector<double> seconds(step_seconds_.end() - count, step_seconds_.end());
+  const auto median = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), median, seconds.end());
+  return *median * static_cast<double>(config_.train.steps - step);
+}
+
+// The last one is waited for: nothing is left to do meanwhile.
+void TrainingRun::save(std::int64_t step, bool last) {
+  phase_->set(fmt::format("the checkpoint of step {}", step));
+  if (saver_->can_begin() && !last) return saver_->begin(step);
+  const SavedStep saved = saver_->save(step);
+  say(fmt::format("step {:>7}  checkpoint {} ({:.1f} s)\n", step,
+                  checkpoint_path(config_.run.directory, step), saved.seconds));
+}
+
+// `in_the_way`: the next one is due.
+void TrainingRun::finish_saving(bool in_the_way) {
+  const auto start = Clock::now();
+  phase_->set("the checkpoint that is being written");
+  const SavedStep saved = saver_->finish();
+  const double waited = seconds_since(start);
+  say(fmt::format("step {:>7}  checkpoint {} ({:.1f} s, of which training waited {:.1f} s)\n",
+                  saved.step, checkpoint_path(config_.run.directory, saved.step), saved.seconds,
+                  saved.waited_seconds));
+  constexpr double long_wait = 1;
+  if (!in_the_way || waited < long_wait || std::exchange(told_of_long_waits_, true)) return;
+  say(
+      fmt::format("note: the next checkpoint was due before this one was written, for which "
+                  "training waited {:.1f} s; with a larger checkpoint.every than {} it need not\n",
+                  waited, config_.checkpoint.every));
+}
+
+void TrainingRun::write_programs() const {
+  const std::string folder = options_.program_directory.empty() ? config_.run.directory + "/program"
+                                                                : options_.program_directory;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  write_file_durably(
+      fmt::format("{}/rank_{}.json", folder, session_.rank()),
+      plan::to_json(program_, {session_.rank()}, outputs_.measurements).dump(1) + "\n");
+}
+
+void TrainingRun::say_note() {
+  if (const std::string note = executor_->take_note(); !note.empty()) say(note + "\n");
+}
+
+void TrainingRun::say_summary() {
+  const std::vector<std::int64_t> device = session_.all_gather(std::vector<std::int64_t>{
+      std::max(program_.peak_bytes, choice_.evaluation.peak_bytes), peak_bytes_});
+  std::vector<PeakBytes> peaks;
+  for (std::size_t i = 0; i < device.size(); i += 2)
+    peaks.push_back({device[i], device[i + 1], {}});
+  const std::vector<std::int64_t> copies = session_.all_gather(
+      std::vector{saving_.asynchronous ? saving_.copy_bytes : 0, saved_copy_bytes_});
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    peaks[rank].copy_planned = copies[2 * rank];
+    peaks[rank].copy_measured = copies[2 * rank + 1];
+  }
+  for (const Tier tier : {Tier::Host, Tier::Disk}) {
+    const std::vector<std::int64_t> below = session_.all_gather(
+        std::vector<std::int64_t>{choice_.prediction.of(tier).peak_bytes, peaks_below_[tier]});
+    for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+      if (below[2 * rank] > 0)
+        peaks[rank].below.push_back({tier, below[2 * rank], below[2 * rank + 1]});
+    }
+  }
+  const auto median = step_seconds_.begin() + static_cast<std::ptrdiff_t>(step_seconds_.size() / 2);
+  std::nth_element(step_seconds_.begin(), median, step_seconds_.end());
+  say(summary_text(peaks, budget_, program_, *median, outputs_));
+}
+
+// A step and what follows it; false where it is the last one.
+bool TrainingRun::train_step(std::int64_t step) {
+  const auto start = Clock::now();
+  const auto traced_from = std::chrono::system_clock::now();
+  running_step_ = step;
+  phase_->set(fmt::format("step {}", step), "between two instructions");
+  outputs_ = run_step(step);
+  unwritten_ = metrics_of(outputs_, step, seconds_since(start));
+  stop_->gate().finish(step);
+  if (capture_ && step == start_.step + 1) {
+    capture_->finish();
+    saver_->save_other(options_.gradients_directory, capture_->gradients(), step);
+  }
+  peak_bytes_ = std::max(peak_bytes_, outputs_.peak_bytes);
+  for (const auto& [tier, live] : outputs_.live_bytes_below) {
+    for (const std::int64_t bytes : live) peaks_below_[tier] = std::max(peaks_below_[tier], bytes);
+  }
+  const bool stop_here = config_.train.stop_after > 0 &&
+                         step - start_.step >= config_.train.stop_after &&
+                         step < config_.train.steps;
+  const auto together = session_.all_reduce_max(std::vector<std::int64_t>{
+      program_.peak_bytes == largest_planned_peak_ ? outputs_.peak_bytes : 0,
+      (stop_here || stop_->requested()) ? 1 : 0,
+      static_cast<std::int64_t>(outputs_.data_seconds * nanoseconds), saver_->progress()});
+  stopping_ = together[1] != 0;
+  step_seconds_.push_back(seconds_since(start));
+
+  StepMetrics metrics = metrics_of(outputs_, step, step_seconds_.back());
+  metrics.peak_bytes = together[0];
+  metrics.data_seconds = static_cast<double>(together[2]) / nanoseconds;
+  metrics.checkpoint_seconds = std::exchange(checkpoint_seconds_, 0);
+  metrics.validation_seconds = std::exchange(validation_seconds_, 0);
+  if (step == start_.step + 1 && metrics_file_) {
+    metrics.start = {seconds_since(started_) - step_seconds_.back(), metrics_file_->lost_steps(),
+                     metrics_file_->lost_seconds()};
+  }
+  for (const SlowRankWatch::Found& found : slow_ranks_->after_step(outputs_)) {
+    warn(describe(found));
+    metrics.slow_ranks.push_back({found.rank.rank, found.place, found.rank.times});
+  }
+  if (tracer_ && tracer_->take(step, traced_from, seconds_since(start), outputs_, session_))
+    say(fmt::format("trace of {} steps: {}\n", tracer_->traced(), tracer_->path()));
+  say_note();
+  const bool last = step == config_.train.steps || stopping_;
+  // The first steps tell whether a run goes as it should.
+  constexpr std::int64_t always_told = 3;
+  if (last || step % options_.log_every == 0 || step - start_.step <= always_told)
+    say(step_text(metrics, config_.train.steps, seconds_left(step)));
+  const bool due = config_.evaluation.every > 0 && step % config_.evaluation.every == 0;
+  const auto before_validation = Clock::now();
+  if (due || last) metrics.validation_loss = validate();
+  if (metrics.validation_loss) {
+    validation_seconds_ = seconds_since(before_validation);
+    gauges_.validation_seconds += validation_seconds_;
+  }
+  if (metrics.validation_loss)
+    say(fmt::format("step {:>7}  validation loss {:.4f} {}\n", step, *metrics.validation_loss,
+                    workload_->loss_unit()));
+  session_.agree([&] {
+    const auto lock = stop_->gate().change_outside();
+    if (metrics_file_) {
+      lock_->check();
+      metrics_file_->append(metrics);
+      gauges_.step = metrics;
+      if (metrics.validation_loss) gauges_.validation_loss = metrics.validation_loss;
+      show_state(false);
+    }
+    unwritten_.reset();
+  });
+  const bool to_save =
+      last || (config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0);
+  const bool to_finish = saver_->under_way() && (to_save || together[3] != Saver::Writing);
+  if (to_save || to_finish) {
+    const auto before_saving = Clock::now();
+    if (to_finish) finish_saving(to_save && !last);
+    if (to_save) save(step, last);
+    checkpoint_seconds_ = seconds_since(before_saving);
+    gauges_.checkpoint_seconds += checkpoint_seconds_;
+  }
+  if (bar_) bar_->advance_to(step);
+  return !last;
+}
+
+// For whoever watches from outside; once a second is often enough for them. On rank 0.
+void TrainingRun::show_state(bool now) {
+  if (options_.prometheus_file.empty() || (!now && seconds_since(shown_) < 1)) return;
+  shown_ = Clock::now();
+  gauges_.saved_step = saver_->saved_step();
+  write_file_durably(options_.prometheus_file, prometheus_text(gauges_));
+}
+
+ExitCode TrainingRun::end() {
+  if (bar_) bar_->clear();
+  if (tracer_ && tracer_->finish(session_))
+    say(fmt::format("trace of {} steps: {}\n", tracer_->traced(), tracer_->path()));
+  session_.agree([&] {
+    write_programs();
+    if (first_rank_) show_state(true);
+  });
+  say_summary();
+  say(end_text(config_, running_step_, seconds_since(started_), workload_->item() == token_item));
+  const bool done = running_step_ == config_.train.steps;
+  session_.agree([&] {
+    if (first_rank_ && stopping_ && !done) note_stopped(config_.run.directory, running_step_);
+  });
+  stop_->end_training();
+  if (first_rank_) forget_stop_request(config_.run.directory);
+  if (!stopping_ || done) return ExitCode::Done;
+  say(fmt::format("stopped on request; run the same command again to continue (exit code 75)\n"));
+  return ExitCode::Requeue;
+}
+
+ExitCode TrainingRun::run() {
+  if (first_rank_)
+    lock_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
+  stop_ = std::make_unique<StopWatch>(session_, config_.run.directory, [this] {
+    if (lock_) lock_->let_go();
+  });
+  say(first_text(config_, session_.size()));
+  say(stop_->how_to_stop());
+  watch_waits();
+  prepare();
+  if (first_rank_) remove_left_over(config_.run.directory);
+  if (start_.step >= config_.train.steps) {
+    say(fmt::format("step {} of {} is done already; set train.steps higher to go on\n", start_.step,
+                    config_.train.steps));
+    return ExitCode::Done;
+  }
+  if (first_rank_) forget_stopped(config_.run.directory);
+  plan();
+  session_.agree([&] { device_->pin_recorded(setup_.model, program_); });
+  pin_host_tier(program_, *device_);
+  axes_ = std::make_unique<Axes>(setup_, program_, *device_, session_);
+  make_state();
+  if (first_rank_) {
+    say(start_text({config_, whole_, setup_, choice_, program_, products_, *workload_, threads_,
+                    session_.ranks_on_node()}));
+  }
+  say(describe_memory(setup_, choice_, budget_,
+                      saving_.asynchronous && !saving_.on_host ? saving_.copy_bytes : 0, session_));
+  say(describe_saving(saving_));
+  say(describe_lower_tiers(whole_));
+  if (const std::string sums = axes_->data_sums(); !sums.empty())
+    say(fmt::format("sums      {}\n", sums));
+  begin();
+  std::int64_t step = start_.step + 1;
+  try {
+    while (train_step(step)) ++step;
+  } catch (const dist::AgreedError&) {
+    // All ranks are here, and what is being written is of a step before.
+    try {
+      if (saver_->under_way()) finish_saving(false);
+    } catch (const dist::AgreedError& other) {
+      warn(other.what());
+    }
+    throw;
+  }
+  return end();
+}
+
+}  // namespace garonne::train

@@ -1,0 +1,358 @@
+#include "train/training_run.hpp"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/file.hpp"
+#include "base/seconds.hpp"
+#include "base/version.hpp"
+#include "plan/model/step_costs.hpp"
+#include "train/evaluation/evaluation.hpp"
+#include "train/plans/given_programs.hpp"
+#include "train/plans/grid_plan.hpp"
+#include "train/plans/grid_table.hpp"
+#include "train/run/run_tokenizer.hpp"
+#include "train/setup/model_operations.hpp"
+#include "train/setup/rank_agreement.hpp"
+#include "train/setup/start_check.hpp"
+#include "train/stop/stop_file.hpp"
+#include "train/training_text.hpp"
+#include "train/workload/training_order.hpp"
+
+namespace garonne::train {
+namespace {
+
+// A model knows the tokens that it was trained on.
+void expect_same_tokenizer(const Manifest& manifest, const Workload& workload,
+                           const std::string& path) {
+  if (!manifest.data.is_object()) return;
+  const std::string saved = manifest.data.value("tokenizer", std::string());
+  const std::string& given = workload.facts().tokenizer;
+  if (saved.empty() || saved == given) return;
+  throw ConfigError("data.path", path,
+                    fmt::format("has tokens of the tokenizer {}, and the checkpoint was trained on "
+                                "those of {}; make the data with the run's tokenizer",
+                                given, saved));
+}
+
+// A verified checkpoint: `path` itself, or the newest of a run directory.
+StartingPoint initial_point(const std::string& path) {
+  StartingPoint point;
+  std::error_code error;
+  point.checkpoint = path;
+  if (!std::filesystem::exists(path + "/manifest.json", error)) {
+    const auto steps = list_checkpoints(path);
+    if (steps.empty()) {
+      throw ConfigError("--init-from", path,
+                        "is neither a checkpoint nor a run directory that has one; `garonne "
+                        "checkpoint import` makes one of a model of Hugging Face");
+    }
+    point.checkpoint = checkpoint_path(path, steps.back());
+  }
+  point.manifest = verify_checkpoint(point.checkpoint);
+  point.step = point.manifest.step;
+  return point;
+}
+
+}  // namespace
+
+// Everything that can be wrong with what the user gave, agreed by all ranks before anything is
+// written.
+void TrainingRun::prepare() {
+  threads_ = agree_on_run(config_, session_);
+  device_ = std::make_unique<RunDevice>(config_, session_);
+  budget_ = device_->budget_bytes(config_, session_);
+  say(device_->text());
+  for (const std::string& text :
+       check_start(session_, device_->kind() == DeviceKind::Cuda ? 1 : threads_))
+    warn(text);
+  session_.agree([&] {
+    expect_storable(config_);
+    check_grid(config_, session_.size());
+    await_parting(config_.run.directory, [&](const std::string& text) { say(text + "\n"); });
+    workload_ = open_workload(config_);
+    whole_ = make_setup(config_, workload_->facts(), threads_, session_.rank());
+    whole_.ranks_on_node = session_.ranks_on_node();
+  });
+  agree_on_lower_budgets(whole_, budget_, session_);
+  session_.agree([&] {
+    setup_ = setup_of_stage(whole_, whole_.grid.coordinates_of(session_.rank()).pipeline);
+  });
+  const RunConfig as_saved = with_paths_of_first_rank(config_, session_);
+  dist::agree_on(session_, [&] { return workload_->contents(); });
+  // Before anybody looks at what is in the directory.
+  session_.agree([&] {
+    if (lock_) lock_->take();
+    stop_->watch_directory();
+  });
+  session_.agree([&] {
+    start_ = find_starting_point(
+        as_saved, [&](const std::string& text) { warn(text); }, options_.allowed.any());
+  });
+  session_.agree([&] {
+    expect_same_tokenizer(start_.manifest, *workload_, config_.data.path);
+    if (options_.init_from.empty() || !start_.checkpoint.empty()) return;
+    initial_ = initial_point(options_.init_from);
+    expect_same_tokenizer(initial_.manifest, *workload_, config_.data.path);
+  });
+  dist::agree_on(session_, [&] { return checkpoint_facts(start_); });
+  dist::agree_on(session_, [&] { return checkpoint_facts(initial_); });
+  session_.set_coordinates(to_string(setup_.grid.coordinates_of(session_.rank())));
+  validation_micro_batches_ =
+      validation_micro_batches(config_, workload_->samples(Part::Validation));
+}
+
+void TrainingRun::plan() {
+  phase_->set("measuring and planning");
+  // A budget that is too small is said before anything is measured.
+  const int own_stage = setup_.grid.coordinates_of(session_.rank()).pipeline;
+  StageFloor floor;
+  session_.agree([&] {
+    if (!options_.given_programs.empty()) return;
+    if (!plans_for_its_stage(whole_.grid, session_.rank())) return;
+    floor = floor_of_stage(whole_, own_stage, budget_, whole_.config.memory.plan,
+                           Effort::FirstThatFits);
+  });
+  compute_ = std::make_unique<ComputeSession>(threads_);
+  device_->use_kernels(session_);
+  plan::CostTable costs =
+      obtain_costs(whole_, threads_, start_.manifest.products, *device_, session_);
+  if (const auto refusal = nn::Products::refusal_of(costs.products)) {
+    say(fmt::format("warning: {}; this machine's own choice is used and bits will differ\n",
+                    refusal->what()));
+    costs = obtain_costs(whole_, threads_, nlohmann::json::object(), *device_, session_);
+  }
+  products_ = nn::Products::from_json(costs.products);
+  apply_costs(costs, whole_);
+  // What this run was planned with; the cache may hold other models as well.
+  costs_ = costs;
+  std::erase_if(costs_.rows, [&](const auto& row) {
+    const auto& nodes = whole_.model.graph.nodes;
+    const std::string& precision = config_.train.precision;
+    return row.first != plan::step_cost_key("norm", precision) &&
+           row.first != plan::step_cost_key(config_.optimizer.name, precision) &&
+           std::none_of(nodes.begin(), nodes.end(), [&](const plan::NodeSpec& node) {
+             for (int k = 0; k < node.keep_options(); ++k) {
+               if (plan::cost_key_of(node, k) == row.first) return true;
+             }
+             return false;
+           });
+  });
+  choice_ = options_.given_programs.empty()
+                ? choose_together(whole_, own_stage, floor, budget_, setup_, session_)
+                : given_programs(options_.given_programs, whole_, budget_, setup_, session_);
+  program_ = program_of_rank(setup_, choice_.program, session_.rank());
+  choice_.evaluation = program_of_rank(setup_, std::move(choice_.evaluation), session_.rank());
+  program_.seconds = seconds_of_step(setup_, program_, session_);
+  largest_planned_peak_ = session_.all_reduce_max(std::vector{program_.peak_bytes})[0];
+  saving_ = agree_on_saving(setup_, choice_, program_, budget_, session_);
+}
+
+// Who keeps the others waiting is said after a minute, or sooner where waits end sooner.
+void TrainingRun::watch_waits() {
+  constexpr double first_line = 60;
+  const auto limit = static_cast<double>(config_.run.timeout);
+  phase_->set("the start of the run");
+  session_.watch_waits(limit > 0 ? std::min(first_line, limit / 2) : first_line, limit,
+                       [phase = phase_] { return phase->text(); });
+}
+
+// Parameters alone: the optimizer begins anew.
+void TrainingRun::load_initial() {
+  if (initial_.checkpoint.empty()) return;
+  say_difference(compare_tensors(initial_.checkpoint, parameter_names(initial_.manifest),
+                                 tensor_names(whole_.model.graph, {}), options_.allowed));
+  load_checkpoint(initial_.checkpoint, initial_.manifest, setup_.model, {}, state_,
+                  initial_.manifest.tensors.size(), options_.allowed);
+}
+
+void TrainingRun::say_difference(const TensorDifference& difference) {
+  if (!difference.missing.empty()) {
+    say(fmt::format("note: {} tensors begin with the values of step 0: {}\n",
+                    difference.missing.size(), fmt::join(difference.missing, ", ")));
+  }
+  if (!difference.unused.empty()) {
+    say(fmt::format("note: {} tensors of the checkpoint are left behind: {}\n",
+                    difference.unused.size(), fmt::join(difference.unused, ", ")));
+  }
+}
+
+// With the copy that checkpoints are written from: where the processor computes its bytes are the
+// tier's, and what lasts, activations and all else have the rest.
+void TrainingRun::make_tier() {
+  const bool counted = saving_.asynchronous && !saving_.on_host;
+  tier_ = device_->make_tier(program_.budget_bytes() + (counted ? choice_.reserved_bytes : 0));
+  if (!saving_.asynchronous) return;
+  const auto make = [&] { saved_copy_ = at::empty({saving_.copy_bytes}, at::kByte); };
+  if (counted) {
+    const exec::DeviceScope scope(*tier_);
+    make();
+    saved_copy_bytes_ = tier_->set_live_apart();
+  } else {
+    const exec::HostScope scope;
+    make();
+    saved_copy_bytes_ = static_cast<std::int64_t>(saved_copy_.nbytes());
+  }
+}
+
+void TrainingRun::make_state() {
+  phase_->set("making or loading the state");
+  optimizer_ = optim::make_optimizer(config_);
+  make_tier();
+  phase_->set_detail([tier = tier_.get()] { return tier->activity(); });
+  {
+    const exec::DeviceScope scope(*tier_);
+    state_ = exec::initial_state(device_->compute(), setup_.model, setup_.declaration.precision,
+                                 static_cast<std::uint64_t>(config_.train.seed), program_,
+                                 device_->staging());
+  }
+  session_.agree([&] { below_ = make_lower_tiers(setup_, program_, *device_, state_); });
+  session_.agree([&] {
+    if (start_.checkpoint.empty()) {
+      load_initial();
+      return;
+    }
+    const auto names = tensor_names(whole_.model.graph, optimizer_->states());
+    say_difference(
+        compare_tensors(start_.checkpoint, tensor_names(start_.manifest), names, options_.allowed));
+    load_checkpoint(start_.checkpoint, start_.manifest, setup_.model, optimizer_->states(), state_,
+                    names.size(), options_.allowed);
+  });
+  {
+    const exec::DeviceScope scope(*tier_);
+    exec::gather_parameters(state_, axes_->data());
+  }
+  if (!initial_.checkpoint.empty()) {
+    say(fmt::format("starts from the parameters of {} (step {})\n", initial_.checkpoint,
+                    initial_.step));
+  } else if (!options_.init_from.empty()) {
+    say("note: the run goes on, so --init-from is not looked at\n");
+  }
+  if (options_.allowed.any() && start_.checkpoint.empty() && initial_.checkpoint.empty())
+    say("note: the run begins without a checkpoint, so no tensor is missing or unused\n");
+  if (!start_.checkpoint.empty()) {
+    say(fmt::format("continuing from {} (step {} of {})\n", start_.checkpoint, start_.step,
+                    config_.train.steps));
+    if (start_.manifest.threads != threads_) {
+      say(
+          fmt::format("note: the checkpoint was made with {} threads a rank, this run has {}: last "
+                      "bits may differ\n",
+                      start_.manifest.threads, threads_));
+    }
+    if (start_.manifest.sums != axes_->data_sums()) {
+      say("note: the checkpoint's run summed over data ranks in another order or type: last bits "
+          "differ\n");
+    }
+  }
+  session_.agree([&] {
+    if (!first_rank_) return;
+    lock_->check();
+    prepare_run_directory(config_);
+    if (const auto tokenizer = workload_->tokenizer())
+      save_tokenizer(config_.run.directory, *tokenizer);
+    keeper_.emplace(config_.run.directory, [&](const std::string& text) { warn(text); });
+    if (!start_.checkpoint.empty()) keeper_->started_from(start_.step);
+    const nlohmann::ordered_json choices = {{"format", "garonne.choices"},
+                                            {"version", 1},
+                                            {"threads", threads_},
+                                            {"products", products_.to_json()}};
+    write_file_durably(config_.run.directory + "/choices.json", choices.dump(1) + "\n");
+    write_file_durably(config_.run.directory + "/costs.json", plan::to_json(costs_).dump(1) + "\n");
+  });
+  machine_ = {.device = &device_->device(),
+              .tier = tier_.get(),
+              .staging = device_->staging(),
+              .captures = device_->captures(),
+              .step_numbers = device_->step_numbers(),
+              .host = below_.host_memory(),
+              .disk = below_.disk.get(),
+              .state = &state_,
+              .products = &products_,
+              .optimizer = optimizer_.get(),
+              .data = axes_->data(),
+              .tensor = axes_->tensor(),
+              .pipeline = axes_->pipeline(),
+              .tied = axes_->tied(),
+              .world = axes_->world(),
+              .session = &session_,
+              .watch_gradient = {}};
+}
+
+std::optional<std::span<std::byte>> TrainingRun::room_for_copy() {
+  if (!saving_.asynchronous) return std::nullopt;
+  return std::span(static_cast<std::byte*>(saved_copy_.mutable_data_ptr()), saved_copy_.nbytes());
+}
+
+// What the loop of steps needs, once there is a state.
+void TrainingRun::begin() {
+  reader_ = std::make_shared<data::Reader>();
+  stream_ =
+      workload_->open(reader_, Part::Training,
+                      training_order(config_, *workload_, program_, setup_.model, start_.step + 1));
+  if (!options_.gradients_directory.empty()) {
+    capture_.emplace(setup_.model, state_);
+    machine_.watch_gradient = [&](int parameter, const at::Tensor& gradient) {
+      capture_->take(parameter, gradient);
+    };
+  }
+  executor_.emplace(setup_.model, program_, machine_);
+  if (device_->kind() == DeviceKind::Cuda)
+    session_.agree([&] { executor_->use_graphs(graph_use(config_)); });
+  session_.agree([&] {
+    if (first_rank_)
+      metrics_file_.emplace(config_.run.directory, start_.step,
+                            [&](const std::string& text) { warn(text); });
+  });
+  if (!options_.trace.path.empty()) tracer_.emplace(options_.trace, start_.step + 1, program_);
+  slow_ranks_.emplace(program_, setup_.grid.coordinates_of(session_.rank()).pipeline, session_);
+  gauges_ = {.run = config_.run.directory,
+             .version = version_string(),
+             .ranks = session_.size(),
+             .last_step = config_.train.steps,
+             .saved_step = start_.step,
+             .started_at = seconds_since_1970() - seconds_since(started_),
+             .step = {},
+             .validation_loss = {}};
+  Manifest manifest;
+  manifest.config = config_to_toml(config_);
+  manifest.threads = threads_;
+  manifest.products = products_.to_json();
+  manifest.data = workload_->manifest();
+  manifest.sums = axes_->data_sums();
+  saver_.emplace(SavedRun{.config = config_,
+                          .setup = setup_,
+                          .state = state_,
+                          .states = optimizer_->states(),
+                          .manifest = std::move(manifest),
+                          .keeper = keeper_ ? &*keeper_ : nullptr,
+                          .copy_room = room_for_copy()},
+                 start_.step, session_, *stop_);
+  WatchedTraining watched{.first_step = start_.step,
+                          .last_step = config_.train.steps,
+                          .saved_step = [this] { return saver_->saved_step(); },
+                          .save = nullptr,
+                          .abandon = [this] { saver_->abandon(); }};
+  // A process that is a copy of this one has nothing of a GPU.
+  if (device_->kind() != DeviceKind::Cuda) {
+    watched.save = [this](std::int64_t step, FileMeeting& meeting) {
+      saver_->save_apart(step, unwritten_, meeting);
+    };
+    if (below_.disk) watched.save_uses = {below_.disk->descriptor()};
+  }
+  stop_->begin_training(std::move(watched));
+  if (first_rank_) bar_ = std::make_unique<Progress>("train", config_.train.steps);
+  say_note();
+  double operations = 0;
+  for (const double mine : session_.all_gather(
+           std::vector<double>{declared_operations(setup_.model.graph) * program_.micro_batches}))
+    operations += mine;
+  operations_of_rank_ = operations / session_.size();
+  say(fmt::format("ready after {:.2f} s\n", seconds_since(started_)));
+}
+
+}  // namespace garonne::train
