@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -28,11 +29,10 @@ class ScratchFolder {
   std::string file(const std::string& name) const { return (path_ / name).string(); }
 
  private:
-  // In $TMPDIR, which scripts/fuzz puts into memory.
+  // In $TMPDIR, or in memory where there is a place in it: thousands are made and removed.
   static const std::filesystem::path& home() {
     struct Home {
-      std::filesystem::path path =
-          std::filesystem::temp_directory_path() / ("garonne-fuzz-" + std::to_string(getpid()));
+      std::filesystem::path path = place() / ("garonne-fuzz-" + std::to_string(getpid()));
       Home() { std::filesystem::create_directories(path); }
       ~Home() {
         std::error_code ignored;
@@ -41,6 +41,12 @@ class ScratchFolder {
     };
     static const Home home;
     return home.path;
+  }
+
+  static std::filesystem::path place() {
+    const std::filesystem::path memory = "/dev/shm";
+    const bool chosen = std::getenv("TMPDIR") != nullptr || ::access(memory.c_str(), W_OK) != 0;
+    return chosen ? std::filesystem::temp_directory_path() : memory;
   }
 
   std::filesystem::path path_;
