@@ -24,6 +24,8 @@ constexpr int most_seconds = 2;
 constexpr int most_seconds_of_structure = 20;
 // Of a file of thousands of like groups the first ones tell enough.
 constexpr std::size_t most_objects = 4096;
+// Of groups in groups: a group may be in itself.
+constexpr std::ptrdiff_t most_depth = 16;
 constexpr std::size_t most_attribute_bytes = 1U << 20;
 constexpr std::size_t most_element_bytes = 64;
 constexpr hsize_t most_chunk_bytes = 16U << 20;
@@ -304,7 +306,10 @@ Answer try_structure(hid_t file) {
       const Owned space(H5Dget_space(object.identifier), H5Sclose);
       try_elements(object.identifier, type.identifier, space.identifier);
     }
-    if (kind != H5I_GROUP || paths.size() >= most_objects) continue;
+    if (kind != H5I_GROUP || paths.size() >= most_objects ||
+        std::count(path.begin(), path.end(), '/') > most_depth) {
+      continue;
+    }
     std::vector<std::string> names;
     hsize_t place = 0;
     H5Literate(object.identifier, H5_INDEX_NAME, H5_ITER_INC, &place, note_name, &names);
