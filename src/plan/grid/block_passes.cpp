@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
+
 namespace garonne::plan {
 
 PassSeconds forward_pass(const BlockCost& block, const KernelSeconds& kernels) {
@@ -16,19 +18,24 @@ PassSeconds backward_pass(const BlockCost& block, const KernelSeconds& kernels) 
           block.backward_issue_seconds + block.backward_link_launches * kernels.issue};
 }
 
-double seconds_in_turn(const std::vector<PassSeconds>& micro_batch, std::int64_t micro_batches) {
-  double issued = 0;
+void PassClock::run(const PassSeconds& pass) {
+  issued_ += pass.host;
+  now_ = std::max(now_ + pass.device, issued_);
+}
+
+void PassClock::start_with(const std::vector<PassSeconds>& micro_batch,
+                           std::int64_t micro_batches) {
+  expect(issued_ == 0 && now_ == 0 && micro_batches > 0, "a step starts with its micro-batches");
   double computed = 0;
-  double now = 0;
   for (const PassSeconds& pass : micro_batch) {
-    issued += pass.host;
+    run(pass);
     computed += pass.device;
-    now = std::max(now + pass.device, issued);
   }
   // The last pass that waits for the host is in the first micro-batch or in the last one: between
   // them all take as long as the slower of the two does.
-  return now + static_cast<double>(std::max<std::int64_t>(0, micro_batches - 1)) *
-                   std::max(issued, computed);
+  const auto further = static_cast<double>(micro_batches - 1);
+  now_ += further * std::max(issued_, computed);
+  issued_ += further * issued_;
 }
 
 }  // namespace garonne::plan

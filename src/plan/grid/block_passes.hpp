@@ -19,8 +19,19 @@ PassSeconds forward_pass(const BlockCost& block, const KernelSeconds& kernels);
 // Weights' gradients included.
 PassSeconds backward_pass(const BlockCost& block, const KernelSeconds& kernels);
 
-// From the first issue to the end of the last pass, for so many micro-batches that pass a device
-// one after the other. The host issues passes without waiting for any; none ends before that.
-double seconds_in_turn(const std::vector<PassSeconds>& micro_batch, std::int64_t micro_batches);
+// A device and its host, which issues passes without waiting for any; none ends before that.
+class PassClock {
+ public:
+  void run(const PassSeconds& pass);
+  // So many micro-batches that pass one after the other from the start of the clock on.
+  void start_with(const std::vector<PassSeconds>& micro_batch, std::int64_t micro_batches);
+  // The device does nothing for so long.
+  void wait(double seconds) { now_ += seconds; }
+  double now() const { return now_; }
+
+ private:
+  double issued_ = 0;
+  double now_ = 0;
+};
 
 }  // namespace garonne::plan

@@ -89,6 +89,7 @@ struct GridEstimator::Device {
   std::vector<Chunk> chunks;
   std::int64_t elements = 0;
   int parameters = 0;
+  std::vector<PassSeconds> updates;  // by block
   std::int64_t working_bytes = 0;
   std::int64_t largest_block_elements = 0;
   double before_forward = 0;  // seconds of the parts before its first one
@@ -200,6 +201,11 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
             [&, user = first_user](const auto& c) { return c.first <= user && user < c.last; });
         if (!has_it && first_user < chunk.first) elements += shared;
       }
+      const double trained =
+          static_cast<double>(elements) / (candidate.zero > 0 ? candidate.shape.data : 1);
+      device.updates.push_back({std::max(trained * step_.update_seconds_per_element,
+                                         block.first_used_parameters * step_.kernels.least),
+                                block.first_used_parameters * step_.kernels.issue});
       device.elements += elements;
       device.largest_block_elements = std::max(device.largest_block_elements, elements);
       device.working_bytes = std::max(device.working_bytes, block.working_bytes);
@@ -211,13 +217,17 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
   return devices;
 }
 
-// Squares and updates of what a device trains.
-double GridEstimator::ending_seconds(const GridCandidate& candidate, const Device& device) const {
+PassSeconds GridEstimator::squares(const GridCandidate& candidate, const Device& device) const {
   const auto mine = static_cast<double>(updated_elements(candidate, device));
-  const double squares = buckets_of(candidate, device) * step_.kernels.least;
-  const double updates = device.parameters * step_.kernels.least;
-  return std::max(mine * step_.norm_seconds_per_element, squares) +
-         std::max(mine * step_.update_seconds_per_element, updates);
+  const double buckets = buckets_of(candidate, device);
+  return {std::max(mine * step_.norm_seconds_per_element, buckets * step_.kernels.least),
+          buckets * step_.kernels.issue};
+}
+
+double GridEstimator::ending_seconds(const GridCandidate& candidate, const Device& device) const {
+  double seconds = squares(candidate, device).device;
+  for (const PassSeconds& update : device.updates) seconds += update.device;
+  return seconds;
 }
 
 // Of the host for a whole step of a device, what runs again included.
@@ -237,9 +247,10 @@ double GridEstimator::issued_seconds(const GridCandidate& candidate, const Devic
          launches * step_.kernels.issue;
 }
 
-// All micro-batches of a step on a device without others before or behind it.
-double GridEstimator::passes_seconds(const GridCandidate& candidate, const Model& model,
-                                     const Device& device, const Kept& kept) const {
+// A step of a device without others before or behind it, whose reductions take `exposed` seconds
+// that no backward hides, but for what follows its updates.
+double GridEstimator::seconds_alone(const GridCandidate& candidate, const Model& model,
+                                    const Device& device, const Kept& kept, double exposed) const {
   std::vector<PassSeconds> passes;
   std::vector<PassSeconds> backward;
   const std::size_t first = at(device.chunks.front().first);
@@ -251,7 +262,14 @@ double GridEstimator::passes_seconds(const GridCandidate& candidate, const Model
     backward.back().host += kept.options[b]->again_issue_seconds;
   }
   passes.insert(passes.end(), backward.rbegin(), backward.rend());
-  return seconds_in_turn(passes, candidate.micro_batches);
+  PassClock clock;
+  clock.start_with(passes, candidate.micro_batches);
+  clock.wait(exposed);
+  clock.run(squares(candidate, device));
+  // As gradients come about.
+  for (auto update = device.updates.rbegin(); update != device.updates.rend(); ++update)
+    clock.run(*update);
+  return clock.now();
 }
 
 double GridEstimator::reduction_seconds(const GridCandidate& candidate, std::int64_t elements) {
@@ -280,7 +298,9 @@ std::int64_t GridEstimator::bucket_bytes(const GridCandidate& candidate,
                   device.elements * of_element);
 }
 
+// Gradients that nobody reduces are not put together.
 double GridEstimator::buckets_of(const GridCandidate& candidate, const Device& device) const {
+  if (candidate.shape.data == 1) return std::max(1, device.parameters);
   const auto gradients = static_cast<double>(device.elements * step_.element_bytes.gradient);
   return std::max(1.0, gradients / static_cast<double>(bucket_bytes(candidate, device)));
 }
@@ -428,7 +448,7 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
   estimate.fits = true;
   PipelineCosts costs;
   std::vector<double> exposed;  // by device: reductions that no backward hides
-  double passes = 0;            // of the last device, which is the only one where nothing is piped
+  double alone_seconds = 0;     // where nothing is piped
   double issued = 0;
   double after = 0;
   const std::vector<Device> devices = devices_of(candidate, model);
@@ -440,7 +460,6 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
     estimate.fits = estimate.fits && kept.peak_bytes <= budget_bytes_;
 
     issued = std::max(issued, issued_seconds(candidate, device, kept));
-    passes = piped ? 0 : passes_seconds(candidate, model, device, kept);
     const double gathering = candidate.zero == 3 ? gather_seconds(candidate, device) /
                                                        static_cast<double>(device.chunks.size())
                                                  : 0;
@@ -457,15 +476,14 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
         candidate.shape.data == 1
             ? 0
             : exposed_seconds(candidate, device, r > 0, backward, budget_bytes_ - kept.peak_bytes));
-    double updating = ending_seconds(candidate, device);
-    if (gathers_after_update(candidate)) updating += gather_seconds(candidate, device);
-    after = std::max(after, updating);
+    const double gathered = gathers_after_update(candidate) ? gather_seconds(candidate, device) : 0;
+    after = std::max(after, ending_seconds(candidate, device) + gathered);
+    if (!piped)
+      alone_seconds = seconds_alone(candidate, model, device, kept, exposed.back()) + gathered;
   }
   double reduced = 0;
   if (!piped) {
-    reduced =
-        std::max(static_cast<double>(candidate.micro_batches) * costs.chunks[0].sum(), passes) +
-        exposed[0];
+    reduced = static_cast<double>(candidate.micro_batches) * costs.chunks[0].sum() + exposed[0];
   } else {
     costs.hop_seconds = message_seconds(devices.back().chunks[0].input_bytes, shape.hop);
     const PipelineOutcome outcome = simulate_pipeline(schedule, costs);
@@ -473,8 +491,8 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
       reduced = std::max(reduced, outcome.timeline[r].back().end + exposed[r]);
   }
   const double sums = collective_seconds("all-reduce", 16, candidate.shape.ranks(), shape.world);
-  estimate.seconds =
-      std::max({reduced + sums + after, issued, bounds_of(candidate, devices).seconds});
+  estimate.seconds = std::max({reduced + sums + after, alone_seconds + sums, issued,
+                               bounds_of(candidate, devices).seconds});
   return estimate;
 }
 

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "plan/grid/block_passes.hpp"
 #include "plan/grid/block_table.hpp"
 #include "plan/grid/grid_candidate.hpp"
 #include "plan/pipeline/schedule.hpp"
@@ -58,8 +59,9 @@ class GridEstimator {
   std::vector<Device> devices_of(const GridCandidate& candidate, Model& model) const;
   double issued_seconds(const GridCandidate& candidate, const Device& device,
                         const Kept& kept) const;
-  double passes_seconds(const GridCandidate& candidate, const Model& model, const Device& device,
-                        const Kept& kept) const;
+  double seconds_alone(const GridCandidate& candidate, const Model& model, const Device& device,
+                       const Kept& kept, double exposed) const;
+  PassSeconds squares(const GridCandidate& candidate, const Device& device) const;
   double ending_seconds(const GridCandidate& candidate, const Device& device) const;
   double reduction_seconds(const GridCandidate& candidate, std::int64_t elements);
   std::int64_t static_bytes(const GridCandidate& candidate, std::int64_t elements) const;
