@@ -13,7 +13,7 @@ program, device_program, *launcher = sys.argv[1:]
 failures = []
 
 
-def run(name, command, code, count_of, environment=None, seconds=10.0):
+def run(name, command, code, count_of, environment=None, seconds=30.0):
     """Runs the command; `count_of` says how often each text has to be in its standard error."""
     start = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
