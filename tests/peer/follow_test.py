@@ -59,8 +59,8 @@ class FollowTest(unittest.TestCase):
     def setUpClass(cls):
         cls.temporary = tempfile.TemporaryDirectory()
         cls.folder = pathlib.Path(cls.temporary.name)
-        cls.run = TinyRun(cls.folder / "tiny", "float32", 1)
-        cls.rows = cls.run.train()
+        cls.tiny = TinyRun(cls.folder / "tiny", "float32", 1)
+        cls.rows = cls.tiny.train()
 
     @classmethod
     def tearDownClass(cls):
@@ -68,7 +68,7 @@ class FollowTest(unittest.TestCase):
 
     def test_tensorboard_reads_all_rows(self):
         target = self.folder / "board"
-        follow(self.run.directory, "--tensorboard", target, "--once", folder=self.folder)
+        follow(self.tiny.directory, "--tensorboard", target, "--once", folder=self.folder)
         board = EventAccumulator(str(target))
         board.Reload()
         self.assertIn("loss", board.Tags()["scalars"])
@@ -94,7 +94,7 @@ class FollowTest(unittest.TestCase):
         return rows
 
     def test_wandb_gets_all_rows(self):
-        rows = self.of_wandb(self.run.directory)
+        rows = self.of_wandb(self.tiny.directory)
         self.assertEqual([(row["step"], row["loss"]) for row in rows], [(row["step"], row["loss"]) for row in self.rows])
 
     # As after a restart from a checkpoint of an earlier step.
