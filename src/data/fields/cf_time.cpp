@@ -202,10 +202,10 @@ std::optional<CfTime> parse_cf_time(const std::string& units, Calendar calendar)
   rest = rest.substr(static_cast<std::size_t>(used));
   const int clock =
       std::sscanf(rest.c_str(), " %9d:%9d%n:%lf%n", &hour, &minute, &used, &second, &used);
+  if (hour < 0 || hour > 24 || minute < 0 || minute > 59 || !(second >= 0) || second >= 61) {
+    return std::nullopt;
+  }
   if (clock >= 2) {
-    if (hour < 0 || hour > 24 || minute < 0 || minute > 59 || !(second >= 0) || second >= 61) {
-      return std::nullopt;
-    }
     rest = rest.substr(static_cast<std::size_t>(used));
     // A zone "+2:00", "-06:30", "utc", "z".
     char sign = ' ';
