@@ -107,7 +107,9 @@ class WaitsTest(ProgramTest):
         self.assertTrue(where.exists(), text[-3000:])
         said = re.findall(r"\[rank 0/2 .*\] waiting for (\d+) s in the checkpoint of step 5: rank 1 has not arrived, but answers: "
                           r"on \S+ in the checkpoint of step 5", text)
-        self.assertEqual(list(map(int, said)), list(range(4, 25, 4)), text[-3000:])
+        # Said when they have passed; a busy machine is a second or two late.
+        late = [int(seconds) - due for seconds, due in zip(said, range(4, 25, 4), strict=True)]
+        self.assertTrue(all(0 <= one < 3 for one in late), text[-3000:])
         self.assertIn("step      10/", text)
 
 
