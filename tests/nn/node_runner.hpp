@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -43,6 +44,19 @@ struct RunSource {
   nn::Products products;
   Roundings* roundings = nullptr;  // where set, of every value, parameter and gradient
 };
+
+// Of a model's parameters, float64: values that every precision represents, so that all start from
+// the same point.
+inline Named random_parameters(const nn::Model& model, std::uint64_t seed = 17) {
+  at::manual_seed(seed);
+  Named parameters;
+  for (const auto& spec : model.graph.parameters) {
+    at::Tensor tensor = at::randn(spec.shape, at::kDouble) * 0.3;
+    if (spec.name.find("norm.weight") != std::string::npos) tensor = tensor + 1;
+    parameters[spec.name] = tensor.to(at::kBFloat16).to(at::kDouble);
+  }
+  return parameters;
+}
 
 // `loaded`: by name, in any type of numbers; fields are rounded to the compute type.
 // With `records_apart` the forward that is kept is a second one, as where a plan runs it again.

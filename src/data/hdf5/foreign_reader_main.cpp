@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "data/hdf5/hdf5_reason.hpp"
 #include "data/hdf5/hdf5_wire.hpp"
 
 namespace garonne::data {
@@ -322,17 +323,9 @@ Answer try_structure(hid_t file) {
   return answer;
 }
 
-// The innermost description on HDF5's stack of errors.
-std::string stack_reason() {
-  std::string reason;
-  H5Ewalk2(
-      H5E_DEFAULT, H5E_WALK_UPWARD,
-      [](unsigned, const H5E_error2_t* entry, void* text) -> herr_t {
-        auto& found = *static_cast<std::string*>(text);
-        if (found.empty() && entry->desc != nullptr) found = entry->desc;
-        return 0;
-      },
-      &reason);
+// Never empty, which would mean that a file opens.
+std::string why_refused() {
+  const std::string reason = innermost_description();
   return reason.empty() ? "HDF5 gave no reason" : reason;
 }
 
@@ -359,7 +352,7 @@ int serve() {
     if (path != open_path) {
       if (file >= 0) H5Fclose(file);
       file = open_file(path);
-      refused = file < 0 ? stack_reason() : "";
+      refused = file < 0 ? why_refused() : "";
       open_path = path;
     }
     const Owned object(H5Oopen(file, name.c_str(), H5P_DEFAULT), H5Oclose);

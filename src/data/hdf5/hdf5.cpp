@@ -16,6 +16,7 @@
 #include "base/printable.hpp"
 #include "data/hdf5/foreign_reader.hpp"
 #include "data/hdf5/hdf5_internal.hpp"
+#include "data/hdf5/hdf5_reason.hpp"
 
 namespace garonne::data {
 namespace {
@@ -145,15 +146,7 @@ void check_one_library() {
 }
 
 std::string stack_reason() {
-  std::string reason;
-  H5Ewalk2(
-      H5E_DEFAULT, H5E_WALK_UPWARD,
-      [](unsigned, const H5E_error2_t* entry, void* text) -> herr_t {
-        auto& found = *static_cast<std::string*>(text);
-        if (found.empty() && entry->desc != nullptr) found = entry->desc;
-        return 0;
-      },
-      &reason);
+  const std::string reason = innermost_description();
   H5Eclear2(H5E_DEFAULT);
   return reason_in_words(reason);
 }

@@ -49,6 +49,8 @@ GridSearchAnswer search_grids(const GridSearchWish& wish);
 RunConfig with_candidate(const RunConfig& config, const plan::GridCandidate& candidate);
 // Those keys as lines of a run file.
 std::string keys_of(const plan::GridCandidate& candidate);
+// And as JSON, with the micro-batches that a rank then has.
+nlohmann::ordered_json keys_json(const GridSearchWish& wish, const plan::GridCandidate& candidate);
 
 // The table for a terminal, and the format "garonne.grids".
 std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswer& answer);

@@ -113,33 +113,38 @@ std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswe
   return text;
 }
 
+nlohmann::ordered_json keys_json(const GridSearchWish& wish, const plan::GridCandidate& candidate) {
+  const RunConfig config = with_candidate(wish.config, candidate);
+  return {{"data", config.grid.data},
+          {"pipeline", config.grid.pipeline},
+          {"tensor", config.grid.tensor},
+          {"sequence_parallel", config.grid.sequence_parallel},
+          {"schedule", config.grid.schedule},
+          {"chunks", config.grid.chunks},
+          {"zero", config.grid.zero},
+          {"bucket", config.grid.bucket},
+          {"micro_batch", config.train.micro_batch},
+          {"micro_batches", candidate.micro_batches}};
+}
+
 nlohmann::ordered_json to_json(const GridSearchWish& wish, const GridSearchAnswer& answer) {
   const plan::GridSearch& search = answer.search;
   nlohmann::ordered_json grids = nlohmann::ordered_json::array();
   for (const auto& [candidate, bounds, estimate, outcome] : search.best) {
     nlohmann::ordered_json parts = nlohmann::ordered_json::object();
     for (const auto& [name, seconds] : outcome.parts) parts[name] = seconds;
-    const RunConfig config = with_candidate(wish.config, candidate);
-    grids.push_back({{"data", config.grid.data},
-                     {"pipeline", config.grid.pipeline},
-                     {"tensor", config.grid.tensor},
-                     {"sequence_parallel", config.grid.sequence_parallel},
-                     {"schedule", config.grid.schedule},
-                     {"chunks", config.grid.chunks},
-                     {"zero", config.grid.zero},
-                     {"bucket", config.grid.bucket},
-                     {"micro_batch", config.train.micro_batch},
-                     {"micro_batches", candidate.micro_batches},
-                     {"seconds", outcome.seconds},
-                     {"bubble_seconds", outcome.bubble_seconds},
-                     {"seconds_at_least", bounds.seconds},
-                     {"seconds_estimated", estimate.seconds},
-                     {"peak_bytes", outcome.peak_bytes},
-                     {"plans", outcome.plans},
-                     {"inside_node_bytes", outcome.inside_traffic},
-                     {"between_nodes_bytes", outcome.between_traffic},
-                     {"binds", binding(outcome.parts).first},
-                     {"parts", std::move(parts)}});
+    nlohmann::ordered_json grid = keys_json(wish, candidate);
+    grid.update({{"seconds", outcome.seconds},
+                 {"bubble_seconds", outcome.bubble_seconds},
+                 {"seconds_at_least", bounds.seconds},
+                 {"seconds_estimated", estimate.seconds},
+                 {"peak_bytes", outcome.peak_bytes},
+                 {"plans", outcome.plans},
+                 {"inside_node_bytes", outcome.inside_traffic},
+                 {"between_nodes_bytes", outcome.between_traffic},
+                 {"binds", binding(outcome.parts).first},
+                 {"parts", std::move(parts)}});
+    grids.push_back(std::move(grid));
   }
   nlohmann::ordered_json unplanned = nlohmann::ordered_json::array();
   for (const auto& [candidate, reason] : search.unplanned)

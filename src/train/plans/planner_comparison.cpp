@@ -26,20 +26,6 @@ double to_automatic(const PlannerRow& row, const PlannerComparison& comparison) 
   return row.outcome->seconds / best_of(comparison).outcome.seconds;
 }
 
-nlohmann::ordered_json keys_json(const GridSearchWish& wish, const plan::GridCandidate& candidate) {
-  const RunConfig config = with_candidate(wish.config, candidate);
-  return {{"data", config.grid.data},
-          {"pipeline", config.grid.pipeline},
-          {"tensor", config.grid.tensor},
-          {"sequence_parallel", config.grid.sequence_parallel},
-          {"schedule", config.grid.schedule},
-          {"chunks", config.grid.chunks},
-          {"zero", config.grid.zero},
-          {"bucket", config.grid.bucket},
-          {"micro_batch", config.train.micro_batch},
-          {"micro_batches", candidate.micro_batches}};
-}
-
 nlohmann::ordered_json outcome_json(const plan::GridOutcome& outcome) {
   if (!outcome.fits) return {{"fits", false}, {"needed_bytes", outcome.needed_bytes}};
   return {{"fits", true}, {"seconds", outcome.seconds}, {"peak_bytes", outcome.peak_bytes}};

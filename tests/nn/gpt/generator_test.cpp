@@ -21,6 +21,7 @@ namespace garonne::nn {
 namespace {
 
 using test::Named;
+using test::random_parameters;
 using test::relative_error;
 
 constexpr std::int64_t sequence = 11;
@@ -57,17 +58,6 @@ std::vector<Kind> kinds() {
          }});
   }
   return result;
-}
-
-Named random_parameters(const Model& model) {
-  at::manual_seed(23);
-  Named parameters;
-  for (const auto& spec : model.graph.parameters) {
-    at::Tensor tensor = at::randn(spec.shape, at::kDouble) * 0.3;
-    if (spec.name.find("norm.weight") != std::string::npos) tensor = tensor + 1;
-    parameters[spec.name] = tensor.to(at::kBFloat16).to(at::kDouble);
-  }
-  return parameters;
 }
 
 // All values of a model that has loaded these.
@@ -129,7 +119,7 @@ TEST(Generator, GivesTheLogitsOfTheLoss) {
     EXPECT_TRUE(decoding->kept.empty());
     ASSERT_EQ(trained.graph.parameters.size(), generator.graph.parameters.size());
     EXPECT_EQ(trained.graph.blocks(), generator.graph.blocks());
-    const Named parameters = random_parameters(trained);
+    const Named parameters = random_parameters(trained, 23);
     const double wanted = values_of(trained, Precision::Float64, parameters,
                                     {{"tokens", tokens}, {"targets", targets}})
                               .back()
@@ -161,7 +151,7 @@ TEST(Generator, GoesOnFromWhatItKept) {
         const Model next = kind.generator(declaration, {1, sequence, kept});
         EXPECT_EQ(kept->kept.size(), 2U);
         bring_kept(precision, *kept);
-        const Named parameters = random_parameters(of_all);
+        const Named parameters = random_parameters(of_all, 23);
         const auto expect_same = [&](const at::Tensor& mine) {
           const at::Tensor wanted = logits_of(of_all, precision, parameters, tokens);
           EXPECT_LE(relative_error(mine, wanted), tolerance) << "at position " << whole->asked;

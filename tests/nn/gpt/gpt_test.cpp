@@ -22,6 +22,7 @@ namespace {
 
 using test::ModelRun;
 using test::Named;
+using test::random_parameters;
 using test::relative_error;
 
 struct Case {
@@ -41,18 +42,6 @@ std::string describe(const Case& item) {
   return "layers " + std::to_string(s.layers) + " hidden " + std::to_string(s.hidden) + " heads " +
          std::to_string(s.heads) + " sequence " + std::to_string(s.sequence) + " vocabulary " +
          std::to_string(s.vocabulary) + " batch " + std::to_string(item.batch);
-}
-
-Named random_parameters(const Model& model) {
-  at::manual_seed(17);
-  Named parameters;
-  for (const auto& spec : model.graph.parameters) {
-    at::Tensor tensor = at::randn(spec.shape, at::kDouble) * 0.3;
-    if (spec.name.find("norm.weight") != std::string::npos) tensor = tensor + 1;
-    // Values that every precision here represents, so that all start from the same point.
-    parameters[spec.name] = tensor.to(at::kBFloat16).to(at::kDouble);
-  }
-  return parameters;
 }
 
 // The reference, in float64.

@@ -20,6 +20,7 @@ namespace {
 
 using test::ModelRun;
 using test::Named;
+using test::random_parameters;
 using test::relative_error;
 
 struct Case {
@@ -56,18 +57,6 @@ std::string describe(const Case& item) {
   const LlamaSizes& s = item.sizes;
   return "hidden " + std::to_string(s.hidden) + " heads " + std::to_string(s.heads) + " of keys " +
          std::to_string(s.kv_heads) + " sequence " + std::to_string(s.sequence);
-}
-
-Named random_parameters(const Model& model) {
-  at::manual_seed(17);
-  Named parameters;
-  for (const auto& spec : model.graph.parameters) {
-    at::Tensor tensor = at::randn(spec.shape, at::kDouble) * 0.3;
-    if (spec.name.find("norm.weight") != std::string::npos) tensor = tensor + 1;
-    // Values that every precision here represents, so that all start from the same point.
-    parameters[spec.name] = tensor.to(at::kBFloat16).to(at::kDouble);
-  }
-  return parameters;
 }
 
 // The reference, in float64: heads of keys and values are repeated, positions are complex numbers.
