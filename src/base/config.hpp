@@ -21,6 +21,7 @@ struct RunConfig {
     std::int64_t sequence = 128;
     std::int64_t vocabulary = 0;
     double dropout = 0.0;
+    double attention_dropout = 0.0;
     // Llama.
     std::int64_t kv_heads = 0;
     std::int64_t inner = 0;
@@ -114,7 +115,15 @@ struct RunConfig {
     double epsilon = 1e-8;
     double weight_decay = 0.1;
     std::string no_decay;
+    std::string weight_decays;
     double clip_norm = 1.0;
+    std::int64_t base_batch = 0;
+    std::string batch_scaling = "linear";
+    double trust_coefficient = 1e-3;
+    double trust_limit = 10.0;
+    double decay_exponent = 0.8;
+    double update_threshold = 1.0;
+    bool scale_parameter = true;
   } optimizer;
   struct Evaluation {
     std::int64_t every = 100;
