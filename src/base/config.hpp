@@ -121,9 +121,6 @@ struct RunConfig {
     std::string batch_scaling = "linear";
     double trust_coefficient = 1e-3;
     double trust_limit = 10.0;
-    double decay_exponent = 0.8;
-    double update_threshold = 1.0;
-    bool scale_parameter = true;
   } optimizer;
   struct Evaluation {
     std::int64_t every = 100;
