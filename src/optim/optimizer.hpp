@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,11 +25,19 @@ struct ParameterUpdate {
   at::Tensor gradient;             // read only
   at::Tensor compute_copy;         // bfloat16, undefined where the parameter is its own master
   bool decays = false;
-  bool complex = false;  // pairs of elements are complex numbers; n is even
+  std::optional<double> weight_decay = {};  // of its own, in place of the run's; where it decays
+  bool complex = false;                     // pairs of elements are complex numbers; n is even
+  bool matrix = false;  // of two or more dimensions: what adapts rates by norms adapts its
+  // Of all of the parameter, whoever has parts of it: Optimizer::sums() numbers, in the memory of
+  // the queue's device; null where there are none.
+  double* sums = nullptr;
   // What rates() gives for the step, in the memory of the queue's device; null: step and learning
   // rate are taken as they are given.
   const double* rates = nullptr;
 };
+
+// Of an update, where it decays; `of_run` is optimizer.weight_decay.
+double weight_decay_of(const ParameterUpdate& update, double of_run);
 
 class Optimizer {
  public:
@@ -39,6 +48,12 @@ class Optimizer {
   // Where that is not finite, nothing is changed.
   virtual void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
                       double learning_rate, const kernels::Scalar& gradient_scale) const = 0;
+  // Numbers that update() takes of each whole parameter, as norms: sums over its elements, so that
+  // ranks add up those of their parts. They are made before any part is updated.
+  virtual int sums() const { return 0; }
+  // Adds those of this part to update.sums, of what update() would be given; changes nothing else.
+  virtual void add_sums(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
+                        double learning_rate, const kernels::Scalar& gradient_scale) const;
   // All that an update takes from step and learning rate, at most `most_rates` numbers: for updates
   // that are recorded once and carried out in many steps. Empty: there are none such.
   virtual std::vector<double> rates(std::int64_t step, double learning_rate) const;
@@ -48,10 +63,13 @@ inline constexpr std::size_t most_rates = 8;
 struct OptimizerKind {
   std::string name;
   std::unique_ptr<Optimizer> (*make)(const RunConfig& config);
+  // Of the keys that not all optimizers have, those that it has, as "optimizer.beta2".
+  std::vector<std::string> keys = {};
 };
 const std::vector<OptimizerKind>& optimizer_kinds();
 
-// By optimizer.name; throws ConfigError for one that is none of `kinds`.
+// By optimizer.name; throws ConfigError for one that is none of `kinds`, and for a key that is set
+// to another value than its default and that the optimizer has not.
 std::unique_ptr<Optimizer> make_optimizer(
     const RunConfig& config, const std::vector<OptimizerKind>& kinds = optimizer_kinds());
 

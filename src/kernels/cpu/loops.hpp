@@ -3,6 +3,7 @@
 // axis that the kernel is cut along and knows nothing of threads.
 #pragma once
 
+#include "kernels/attention_tile.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/element_type.hpp"
 #include "kernels/momentum_update.hpp"
@@ -101,6 +102,16 @@ struct DropoutArguments {
   Dropout dropout;
   const std::int64_t* samples;
   std::int64_t elements_per_sample;
+};
+
+// Cut along the rows of all matrices of the tile.
+struct AttentionTileArguments {
+  AttentionTile tile;
+  void* scores;
+  void* gradient;  // backward only
+  void* log_sums;  // written forward, read backward
+  Dropout dropout;
+  const std::int64_t* samples;
 };
 
 // Cut along the rows of [batch * sequence].
@@ -293,6 +304,8 @@ struct Loops {
   Loop<SwigluArguments> swiglu_forward;
   Loop<SwigluArguments> swiglu_backward;
   Loop<RotaryArguments> rotate_heads;
+  Loop<AttentionTileArguments> attention_weights;
+  Loop<AttentionTileArguments> attention_weights_gradient;
   const Loop<AdamWArguments>* adamw;        // the same bits from every table
   const Loop<MomentumArguments>* momentum;  // likewise
   Loop<CombineArguments> add_into;

@@ -9,6 +9,7 @@
 #include "kernels/cpu/loops_instance.inl"
 #include "kernels/cpu/loops_rms_norm.inl"
 #include "kernels/cpu/loops_llama.inl"
+#include "kernels/cpu/loops_attention.inl"
 // clang-format on
 
 // Compiled apart: without contraction of products and sums, what is compiled with it being other
@@ -43,6 +44,8 @@ extern const Loops table = {
     {{swiglu_forward<float>, swiglu_forward<double>, swiglu_forward<BFloat16>}},
     {{swiglu_backward<float>, swiglu_backward<double>, swiglu_backward<BFloat16>}},
     {{rotate_heads<float>, rotate_heads<double>, rotate_heads<BFloat16>}},
+    {{attention_weights<float>, attention_weights<double>, nullptr}},
+    {{attention_weights_gradient<float>, attention_weights_gradient<double>, nullptr}},
     &adamw_loops,
     &momentum_loops,
     {{combine<float, float>, combine<double, double>, combine<BFloat16, BFloat16>}},

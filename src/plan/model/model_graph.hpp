@@ -35,6 +35,7 @@ struct ParameterSpec {
   std::vector<std::int64_t> shape;
   std::int64_t elements = 0;
   bool decays = false;  // matrices, embeddings included, take weight decay
+  std::optional<double> weight_decay = {};  // of its own, in place of that of the run
   // Pairs of neighbouring elements are complex numbers. What cuts a parameter keeps them together.
   bool complex = false;
   // Another stage has a copy (tied embeddings, two directions): gradients are summed over them, and

@@ -49,8 +49,9 @@ class StateWriter {
     ProgramEdit edit(program_);
     for (int place = 0; place < static_cast<int>(room_.size()); ++place) {
       bring_ahead(place, edit);
-      if (updated_ == groups_.size() || groups_[updated_].update != place) continue;
-      if (!update(place, edit)) return false;
+      if (arrived_ < groups_.size() && groups_[arrived_].first == place && !arrive(place, edit))
+        return false;
+      if (updated_ < groups_.size() && groups_[updated_].update == place) leave(place, edit);
     }
     while (!leaving_.empty()) await_oldest(static_cast<int>(room_.size()), edit);
     edit.apply();
@@ -66,7 +67,7 @@ class StateWriter {
       double seconds = 0;
       for (const int buffer : groups_[k].buffers)
         seconds += message_seconds(program_.buffers[index(buffer)].bytes, links_.in);
-      next = std::min(next, spans_[index(groups_[k].update)].begin) - seconds;
+      next = std::min(next, spans_[index(groups_[k].first)].begin) - seconds;
       starts_[k] = next;
     }
   }
@@ -93,9 +94,8 @@ class StateWriter {
     ++brought_;
   }
 
-  bool update(int place, ProgramEdit& edit) {
-    const StateGroup& group = groups_[updated_];
-    while (brought_ <= updated_) {
+  bool arrive(int place, ProgramEdit& edit) {
+    while (brought_ <= arrived_) {
       if (has_room(brought_, place)) {
         bring(place, edit);
       } else if (leaving_.empty()) {
@@ -104,17 +104,22 @@ class StateWriter {
         await_oldest(place, edit);
       }
     }
-    for (const int number : coming_[updated_]) edit.insert_before(place, wait(number, -1));
+    for (const int number : coming_[arrived_]) edit.insert_before(place, wait(number, -1));
     // What follows comes while this one is computed.
     while (brought_ < groups_.size() && !has_room(brought_, place) && !leaving_.empty())
       await_oldest(place, edit);
     bring_ahead(place, edit);
+    ++arrived_;
+    return true;
+  }
+
+  void leave(int place, ProgramEdit& edit) {
+    const StateGroup& group = groups_[updated_];
     for (std::size_t k = 0; k < group.buffers.size(); ++k) {
       const int number = edit.insert_after(place, copy_back(group.buffers[k], below_[updated_][k]));
       leaving_.emplace_back(number, group.buffers[k]);
     }
     ++updated_;
-    return true;
   }
 
   void await_oldest(int place, ProgramEdit& edit) {
@@ -149,6 +154,7 @@ class StateWriter {
   std::vector<double> starts_;           // by group
   std::int64_t moved_ = 0;
   std::size_t brought_ = 0;  // groups
+  std::size_t arrived_ = 0;
   std::size_t updated_ = 0;
   std::int64_t here_ = 0;                    // bytes that have come and not gone
   std::vector<std::vector<int>> coming_;     // by group: copies
@@ -160,10 +166,27 @@ class StateWriter {
 std::vector<StateGroup> state_groups(const Program& program, std::int64_t least_bytes) {
   constexpr int nobody = -1;
   constexpr int others = -2;
+  // By bucket: what is summed for its update uses the same.
+  std::map<int, int> update_of;
+  std::map<int, int> sums_of;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.operation == Operation::Update)
+      update_of[instruction.bucket] = static_cast<int>(i);
+    if (instruction.operation == Operation::SumTensors)
+      sums_of[instruction.bucket] = static_cast<int>(i);
+  }
+  const auto place_of = [&](std::size_t i) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.operation == Operation::Update) return static_cast<int>(i);
+    if (instruction.operation != Operation::SumTensors) return others;
+    const auto update = update_of.find(instruction.bucket);
+    return update == update_of.end() ? others : update->second;
+  };
   std::vector<int> user(program.buffers.size(), nobody);
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
-    const int place = instruction.operation == Operation::Update ? static_cast<int>(i) : others;
+    const int place = place_of(i);
     for (const auto& ids : {instruction.reads, instruction.writes}) {
       for (const int id : ids) {
         int& one = user[index(id)];
@@ -177,7 +200,9 @@ std::vector<StateGroup> state_groups(const Program& program, std::int64_t least_
     if (user[id] < 0 || !may_move(buffer) || buffer.bytes < std::max<std::int64_t>(least_bytes, 1))
       continue;
     StateGroup& group = groups[user[id]];
-    group.update = user[id];
+    group.update = group.first = user[id];
+    const int bucket = program.instructions[index(group.update)].bucket;
+    if (const auto sums = sums_of.find(bucket); sums != sums_of.end()) group.first = sums->second;
     group.buffers.push_back(static_cast<int>(id));
     group.bytes += buffer.bytes;
   }

@@ -84,6 +84,8 @@ std::string_view to_string(Operation operation) {
       return "sum-squares";
     case Operation::Norm:
       return "norm";
+    case Operation::SumTensors:
+      return "sum-tensors";
     case Operation::Update:
       return "update";
     case Operation::UpdateHost:

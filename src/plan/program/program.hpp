@@ -59,11 +59,12 @@ enum class Operation {
   Wait,            // for the instruction named by `completes`
   SumSquares,      // of the gradients of `pieces` that this rank counts, beside the loss sum
   Norm,            // global norm of all gradients, from the sums
-  Update,          // optimizer on `pieces`, by the norm
+  SumTensors,      // of `pieces`: what their update goes by of all of their parameters
+  Update,          // optimizer on `pieces`, by the norm and, where there are, those sums
   UpdateHost,      // the same on the host, on what stands there for the device's: `stand_ins`
   Report,          // hands out the sums of the step and the norm, or the value of a forward
 };
-inline constexpr int operation_count = 25;
+inline constexpr int operation_count = 26;
 constexpr bool is_forward(Operation operation) {
   return operation == Operation::Forward || operation == Operation::ForwardKeep;
 }
@@ -145,6 +146,7 @@ struct Piece {
   Range trained;              // the master, or the parameter where it is its own
   std::vector<Range> states;  // of the optimizer, in its order
   Range compute_copy;         // of the master in the compute type; no buffer where there is none
+  Range sums;                 // of the whole parameter (SumTensors); no buffer where there are none
   bool counted = true;        // enters this rank's sum of squares: once in the model
 };
 

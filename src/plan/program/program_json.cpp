@@ -38,6 +38,7 @@ ordered_json to_json(const Piece& piece) {
                          {"gradient", to_json(piece.gradient)}, {"trained", to_json(piece.trained)},
                          {"states", to_json(piece.states)},     {"counted", piece.counted}};
   if (piece.compute_copy.buffer >= 0) result["compute_copy"] = to_json(piece.compute_copy);
+  if (piece.sums.buffer >= 0) result["sums"] = to_json(piece.sums);
   return result;
 }
 
@@ -148,7 +149,7 @@ std::vector<Range> ranges_of(const JsonPlace& source, std::string_view key) {
 
 Piece piece_from_json(const JsonPlace& source) {
   source.expect_keys({"parameter", "first", "gradient", "trained", "states", "counted"},
-                     {"compute_copy"});
+                     {"compute_copy", "sums"});
   Piece piece;
   piece.parameter = index_of(source.key("parameter"));
   piece.first = bytes_of(source.key("first"));
@@ -157,6 +158,7 @@ Piece piece_from_json(const JsonPlace& source) {
   piece.states = ranges_of(source, "states");
   piece.counted = source.key("counted").truth();
   if (source.has("compute_copy")) piece.compute_copy = range_of(source.key("compute_copy"));
+  if (source.has("sums")) piece.sums = range_of(source.key("sums"));
   return piece;
 }
 

@@ -91,9 +91,13 @@ struct StepShape {
   StepLinks links;
   double norm_seconds_per_element = 0;
   double update_seconds_per_element = 0;
+  double sums_seconds_per_element = 0;
   KernelSeconds kernels;
   std::vector<LibraryWorkspace> workspaces;  // live all the time
   std::vector<StateSpec> optimizer_states;
+  // Numbers that the optimizer takes of each whole parameter before it updates it, summed over the
+  // ranks that have parts of it; 0 = it updates each element by itself.
+  int tensor_sums = 0;
 
   std::int64_t gradient_wire_bytes() const {
     return gradient_wire ? number_bytes(*gradient_wire) : element_bytes.gradient;

@@ -95,7 +95,10 @@ class ProgramBuilder {
   void finish_tied(int number);
   int micro_batches_of(int chunk) const;
   void keep_shard(const Instruction& reduced);
-  void update(const Bucket& bucket, std::size_t number);
+  // What the updates of the bucket take of whole parameters; -1: nothing.
+  int sum_tensors(std::size_t number);
+  void update(const Bucket& bucket, std::size_t number, int sums);
+  bool is_cut_over_tensor(const Bucket& bucket) const;
   void add_flat_parameters();
   void add_workspaces();
   void add_pieces();
@@ -119,6 +122,7 @@ class ProgramBuilder {
   std::vector<Whole> whole_;         // by parameter
   int loss_sum_ = -1;                // scalars: [loss, sum of squared gradients]
   int gradient_norm_ = -1;
+  std::vector<int> sums_of_;             // by bucket, as sum_tensors() says
   std::vector<int> bucket_of_;           // by parameter
   std::vector<std::int64_t> offset_of_;  // elements, by parameter
   std::vector<bool> written_;            // this parameter's gradient has its first contribution

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "plan/step/program_builder.hpp"
+#include "plan/step/rank_program.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -68,7 +69,8 @@ void ProgramBuilder::finish_step() {
   norm.writes = {gradient_norm_};
   add(std::move(norm));
   for (std::size_t number = 0; number < program_.buckets.size(); ++number) {
-    update(program_.buckets[number], number);
+    sums_of_.push_back(sum_tensors(number));
+    update(program_.buckets[number], number, sums_of_.back());
     if (in_shards() && step_.zero < 3) gather_updated(program_.buckets[number]);
   }
   while (!in_flight_.empty()) wait_for_oldest();
@@ -94,11 +96,62 @@ void ProgramBuilder::add_pieces() {
     for (const int state : whole.states)
       piece.states.push_back({state, 0, program_.buffers[index(state)].elements});
     if (whole.master >= 0) piece.compute_copy = parameter_of_[p];
+    piece.sums = sums_of_parameter(bucket, piece.parameter, sums_of_[index(bucket_of_[p])],
+                                   step_.tensor_sums);
     program_.pieces.push_back(std::move(piece));
   }
 }
 
-void ProgramBuilder::update(const Bucket& bucket, std::size_t number) {
+bool ProgramBuilder::is_cut_over_tensor(const Bucket& bucket) const {
+  return step_.tensor_group.size() > 1 &&
+         std::any_of(bucket.parameters.begin(), bucket.parameters.end(),
+                     [&](int p) { return !graph_.parameters[index(p)].replicated; });
+}
+
+int ProgramBuilder::sum_tensors(std::size_t number) {
+  if (step_.tensor_sums == 0) return -1;
+  const Bucket bucket = program_.buckets[number];
+  const std::string name = program_.buffers[index(bucket.buffer)].name + ".sums";
+  const auto numbers = static_cast<std::int64_t>(bucket.parameters.size()) * step_.tensor_sums;
+  const int sums = new_range(name, BufferKind::Scalar, numbers, scalar_bytes);
+  Instruction instruction;
+  instruction.operation = Operation::SumTensors;
+  instruction.node = name;
+  instruction.bucket = static_cast<int>(number);
+  instruction.arguments.inputs = {gradient_norm_};
+  instruction.arguments.output = sums;
+  const BucketShard& shard = bucket.shard;
+  instruction.reads = {gradient_norm_, shard.gradient >= 0 ? shard.gradient : bucket.buffer};
+  const auto reads = [&](const std::vector<int>& states, int trained) {
+    instruction.reads.insert(instruction.reads.end(), states.begin(), states.end());
+    instruction.reads.push_back(trained);
+  };
+  if (in_shards()) {
+    reads(shard.states, shard.master >= 0 ? shard.master : shard.parameter);
+  } else {
+    for (const int p : bucket.parameters) {
+      const Whole& whole = whole_[index(p)];
+      reads(whole.states, whole.master >= 0 ? whole.master : parameter_of_[index(p)].buffer);
+      instruction.arguments.pieces.push_back(p);
+    }
+  }
+  instruction.writes = {sums};
+  const std::int64_t elements = in_shards() ? shard.elements : bucket.elements;
+  instruction.seconds = static_cast<double>(elements) * step_.sums_seconds_per_element;
+  add(std::move(instruction));
+  const auto over = [&](const Group& group) {
+    all_reduce(name, group, sums, numbers, scalar_bytes, std::nullopt);
+    // What is under way before it, as gathers, goes on.
+    wait(in_flight_.back().instruction);
+    in_flight_bytes_ -= in_flight_.back().held_bytes;
+    in_flight_.pop_back();
+  };
+  if (in_shards()) over({GroupAxis::Data, step_.data_group});
+  if (is_cut_over_tensor(bucket)) over({GroupAxis::Tensor, step_.tensor_group});
+  return sums;
+}
+
+void ProgramBuilder::update(const Bucket& bucket, std::size_t number, int sums) {
   Instruction instruction;
   instruction.operation = Operation::Update;
   instruction.node = program_.buffers[index(bucket.buffer)].name;
@@ -106,6 +159,10 @@ void ProgramBuilder::update(const Bucket& bucket, std::size_t number) {
   const BucketShard& shard = bucket.shard;
   instruction.arguments.inputs = {gradient_norm_};
   instruction.reads = {gradient_norm_, shard.gradient >= 0 ? shard.gradient : bucket.buffer};
+  if (sums >= 0) {
+    instruction.arguments.inputs.push_back(sums);
+    instruction.reads.push_back(sums);
+  }
   if (in_shards()) {
     instruction.seconds = static_cast<double>(shard.elements) * step_.update_seconds_per_element;
     instruction.writes = shard.states;

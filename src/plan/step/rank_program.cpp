@@ -1,7 +1,10 @@
 #include "plan/step/rank_program.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "base/contains.hpp"
 #include "plan/model/model_hash.hpp"
@@ -13,8 +16,18 @@ std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
 
+// What is summed for each bucket (SumTensors), or -1.
+std::vector<int> sums_of_buckets(const Program& program) {
+  std::vector<int> sums(program.buckets.size(), -1);
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.operation == Operation::SumTensors)
+      sums[index(instruction.bucket)] = instruction.arguments.output;
+  }
+  return sums;
+}
+
 Piece piece_of_shard(const Program& program, const Bucket& bucket, const ShardPiece& part,
-                     int member) {
+                     int member, int sums) {
   const BucketShard& shard = bucket.shard;
   const auto in_shard = [&](int buffer) { return Range{buffer, part.offset, part.elements}; };
   // Of what may be held whole or as the own shard.
@@ -33,6 +46,11 @@ Piece piece_of_shard(const Program& program, const Bucket& bucket, const ShardPi
     piece.states.push_back(
         {shard.states[k], blocks.count(part.offset), blocks.count(part.elements)});
   }
+  if (sums >= 0) {
+    const std::int64_t each =
+        program.buffers[index(sums)].elements / static_cast<std::int64_t>(bucket.parameters.size());
+    piece.sums = sums_of_parameter(bucket, part.parameter, sums, static_cast<int>(each));
+  }
   return piece;
 }
 
@@ -43,9 +61,11 @@ std::vector<std::vector<int>> place_pieces(Program& program, int member) {
     std::size_t bucket = 0;
   };
   std::vector<Placed> placed;
+  const std::vector<int> sums = sums_of_buckets(program);
   for (std::size_t number = 0; number < program.buckets.size(); ++number) {
     for (const ShardPiece& part : shard_pieces(program.buckets[number], member)) {
-      placed.push_back({piece_of_shard(program, program.buckets[number], part, member), number});
+      placed.push_back(
+          {piece_of_shard(program, program.buckets[number], part, member, sums[number]), number});
     }
   }
   std::sort(placed.begin(), placed.end(),
@@ -57,6 +77,29 @@ std::vector<std::vector<int>> place_pieces(Program& program, int member) {
     program.pieces.push_back(std::move(one.piece));
   }
   return pieces_of;
+}
+
+// What is equal on all tensor ranks the first of them adds to what they sum.
+void place_sums(Program& program, const ModelGraph& graph, bool first_of_tensor) {
+  std::map<int, std::vector<int>> updated;  // pieces, by bucket
+  std::set<int> over_tensor;                // buffers
+  for (const Instruction& instruction : program.instructions) {
+    if (is_update(instruction.operation))
+      updated[instruction.bucket] = instruction.arguments.pieces;
+    const auto& channel = instruction.channel;
+    if (instruction.operation == Operation::AllReduce && channel &&
+        channel->group == GroupAxis::Tensor && instruction.arguments.exchanged < 0)
+      over_tensor.insert(instruction.arguments.inputs.begin(), instruction.arguments.inputs.end());
+  }
+  for (Instruction& instruction : program.instructions) {
+    if (instruction.operation != Operation::SumTensors) continue;
+    std::vector<int>& pieces = instruction.arguments.pieces;
+    pieces = updated[instruction.bucket];
+    if (first_of_tensor || !over_tensor.contains(instruction.arguments.output)) continue;
+    std::erase_if(pieces, [&](int id) {
+      return graph.parameters[index(program.pieces[index(id)].parameter)].replicated;
+    });
+  }
 }
 
 void put_members(Channel& channel, const RankPlace& place) {
@@ -88,6 +131,12 @@ std::vector<ShardPiece> shard_pieces(const Bucket& bucket, int member) {
   return pieces;
 }
 
+Range sums_of_parameter(const Bucket& bucket, int parameter, int sums, int each) {
+  if (sums < 0) return {};
+  const auto place = std::find(bucket.parameters.begin(), bucket.parameters.end(), parameter);
+  return {sums, (place - bucket.parameters.begin()) * each, each};
+}
+
 void place_shards(Program& program, const ModelGraph& graph, const Coordinates& place) {
   const bool first_of_tensor = place.tensor == 0;
   const bool sharded = in_shards(program);
@@ -116,6 +165,7 @@ void place_shards(Program& program, const ModelGraph& graph, const Coordinates& 
     if (is_update(instruction.operation) && sharded)
       arguments.pieces = pieces_of[index(instruction.bucket)];
   }
+  if (trains) place_sums(program, graph, first_of_tensor);
 }
 
 Program program_of_rank(Program program, const ModelGraph& graph, const RankPlace& place) {

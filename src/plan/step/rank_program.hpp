@@ -34,6 +34,10 @@ struct ShardPiece {
 // What the shard of data rank `member` holds, in ascending order; the rest of it is padding.
 std::vector<ShardPiece> shard_pieces(const Bucket& bucket, int member);
 
+// Where the numbers of a parameter are in what is summed for its bucket (SumTensors): `each` a
+// parameter, in the order of the bucket. No buffer where `sums` is none.
+Range sums_of_parameter(const Bucket& bucket, int parameter, int sums, int each);
+
 // Of a stage's Program, what the rank at `place` trains, keeps and counts. Generators do so for the
 // first rank. `graph` is the stage's.
 void place_shards(Program& program, const ModelGraph& graph, const Coordinates& place);
