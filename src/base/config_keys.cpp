@@ -68,6 +68,8 @@ std::vector<KeySpec> model_keys(RegisteredKeys& registered_key) {
                   "rows of the token table; 0 = as in the data file"),
       real_key("model.dropout", GARONNE_MEMBER(model, dropout), 0, 1,
                "gpt: probability of embedding and residual dropout"),
+      real_key("model.attention_dropout", GARONNE_MEMBER(model, attention_dropout), 0, 1,
+               "gpt: probability of dropout of attention's weights, in training"),
       integer_key("model.kv_heads", GARONNE_MEMBER(model, kv_heads), 0, most_width,
                   "llama: heads of keys and values; divides heads; 0 = as many as heads"),
       integer_key("model.inner", GARONNE_MEMBER(model, inner), 0, most_width,

@@ -34,7 +34,8 @@ class GptWriter : public TransformerWriter {
   GptWriter(ModelBuilder& builder, const GptSizes& sizes, std::int64_t batch, const GptPart& part,
             const GeneratorRows& generator = {})
       : TransformerWriter(builder, shared_sizes(sizes, generator), batch, part),
-        heads_(sizes.heads) {}
+        heads_(sizes.heads),
+        attention_dropout_(generator.count > 0 ? 0 : sizes.attention_dropout) {}
 
   // Embeddings, blocks and final norm; returns the value that the head reads.
   int body(int tokens);
@@ -53,6 +54,7 @@ class GptWriter : public TransformerWriter {
   int layer(std::int64_t number, int x);
 
   std::int64_t heads_;
+  double attention_dropout_;
   Tables tables_{};
 };
 
@@ -85,10 +87,10 @@ int GptWriter::layer(std::int64_t number, int x) {
   const std::string prefix = fmt::format("layer.{}.", number);
   const int normed = enter(prefix + "attention_input", norm(prefix + "attention_norm", x));
   const int qkv = column_linear(prefix + "qkv", normed, 3 * hidden, {3, heads_, head_size}, 1);
-  const int attended =
-      attention(prefix + "attention", qkv,
-                {.groups = heads, .members = 1, .head_size = head_size, .parts_first = true},
-                make_attention(rows_, heads, head_size));
+  const std::string name = prefix + "attention";
+  const int attended = attention(
+      name, qkv, {.groups = heads, .members = 1, .head_size = head_size, .parts_first = true},
+      make_attention(rows_, heads, head_size, {attention_dropout_, name, part_.tensor * heads}));
   const int projected = row_linear(prefix + "projection", attended, hidden);
   const int middle = residual(prefix + "attention_residual", x, projected);
   const int normed_again =
@@ -113,8 +115,13 @@ int GptWriter::body(int tokens) {
 }  // namespace
 
 GptSizes gpt_sizes(const RunConfig::Model& keys, std::int64_t vocabulary) {
-  return {keys.layers, keys.hidden, keys.heads, keys.sequence, whole_vocabulary(keys, vocabulary),
-          keys.dropout};
+  return {keys.layers,
+          keys.hidden,
+          keys.heads,
+          keys.sequence,
+          whole_vocabulary(keys, vocabulary),
+          keys.dropout,
+          keys.attention_dropout};
 }
 
 void check_gpt_sizes(const GptSizes& sizes) {
@@ -174,7 +181,8 @@ std::string describe_on_tokens(const ModelRequest& request) {
 
 ModelKind gpt_kind() {
   return {.name = "gpt",
-          .keys = {"layers", "hidden", "heads", "sequence", "vocabulary", "dropout"},
+          .keys = {"layers", "hidden", "heads", "sequence", "vocabulary", "dropout",
+                   "attention_dropout"},
           .learns_from = LearnsFrom::Tokens,
           .losses = {"cross-entropy"},
           .make = make_on_tokens,

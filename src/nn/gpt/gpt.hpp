@@ -19,7 +19,8 @@ struct GptSizes {
   std::int64_t heads = 0;
   std::int64_t sequence = 0;  // also the number of positions
   std::int64_t vocabulary = 0;
-  double dropout = 0;
+  double dropout = 0;            // of embeddings and of what is added to the residual stream
+  double attention_dropout = 0;  // of the weights of attention; in training only
 };
 
 // Of a run on data with so many tokens. Throws ConfigError (model.vocabulary) where the model has

@@ -53,8 +53,19 @@ std::unique_ptr<Node> make_linear(Rows rows, std::int64_t inputs, std::int64_t o
 // x [rows, hidden], bias [hidden] -> x + bias
 std::unique_ptr<Node> make_bias(Rows rows, std::int64_t hidden);
 
+// Of attention's weights, after the softmax. Masks go by the node's name and by the number of the
+// head among all of the model, of which a tensor rank has those from `first_head` on.
+struct AttentionDropout {
+  double probability = 0;
+  std::string name = {};  // of the node
+  std::int64_t first_head = 0;
+};
+
 // qkv [rows, 3 · heads · head size] -> causal self-attention [rows, heads · head size]
-std::unique_ptr<Node> make_attention(Rows rows, std::int64_t heads, std::int64_t head_size);
+// A probability above 0 takes other kernels than none, outside of training, too, where nothing is
+// dropped.
+std::unique_ptr<Node> make_attention(Rows rows, std::int64_t heads, std::int64_t head_size,
+                                     AttentionDropout dropout = {});
 
 // x [rows, groups · (members + 2) · head size]: of each group the queries of its members, then one
 // head of keys and one of values, which they share -> causal self-attention [rows, groups · members

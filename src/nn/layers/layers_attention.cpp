@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "nn/element_type.hpp"
 #include "nn/layers/causal_attention.hpp"
+#include "nn/layers/dropped_attention.hpp"
 #include "nn/layers/layers.hpp"
+#include "nn/node_dropout.hpp"
 #include "nn/node_operations.hpp"
 
 namespace garonne::nn {
@@ -84,6 +87,60 @@ class Attention : public Node {
   Rows rows_;
   std::int64_t heads_;
   std::int64_t head_size_;
+};
+
+// With dropout of the weights, of which no sequence has all in memory at once.
+class DroppedAttention : public Node {
+ public:
+  DroppedAttention(Rows rows, std::int64_t heads, std::int64_t head_size, AttentionDropout dropout)
+      : rows_(rows),
+        sizes_{rows.batch, rows.sequence, heads, head_size},
+        dropout_(std::move(dropout)) {}
+
+  plan::NodeSpec declare(const Declaration& declaration) const override {
+    plan::NodeSpec spec;
+    spec.kind = "attention";
+    spec.cost_key = fmt::format("attention {}x{}x{}x{} dropout true", sizes_.batch, sizes_.sequence,
+                                sizes_.heads, sizes_.head_size);
+    const DroppedAttentionBytes bytes = dropped_attention_bytes(declaration, sizes_);
+    spec.private_slot_bytes = {bytes.log_sums};
+    spec.gradient_aliases = {false};
+    // The sums that its result would give are made of weights and their gradients.
+    spec.pins_inputs = {true};
+    spec.forward.transient_bytes = bytes.forward + bytes.log_sums;
+    spec.forward_keep.transient_bytes = bytes.forward;
+    spec.backward.transient_bytes = bytes.backward;
+    set_attention_operations(spec, rows_, sizes_.heads, sizes_.head_size);
+    const DroppedAttentionKernels kernels =
+        dropped_attention_kernels(sizes_, declaration.device.kind);
+    set_kernels(spec, kernels.forward, kernels.backward);
+    return spec;
+  }
+
+  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
+                     const std::vector<at::Tensor>&, Record* record) const override {
+    const at::Tensor log_sums =
+        at::empty({sizes_.batch, sizes_.heads, sizes_.sequence},
+                  inputs[0].options().dtype(state_scalar_type(context.precision)));
+    if (record != nullptr) record->slots = {log_sums};
+    return dropped_attention(context, sizes_, mask(context), inputs[0], log_sums);
+  }
+
+  std::vector<at::Tensor> backward(const Context& context,
+                                   BackwardArguments& arguments) const override {
+    return {dropped_attention_backward(context, sizes_, mask(context), arguments.inputs[0],
+                                       arguments.record->slots[0], arguments.output_gradient)};
+  }
+
+ private:
+  AttentionMask mask(const Context& context) const {
+    return {dropout_of(context, dropout_.name, dropout_.probability), dropout_.first_head,
+            context.samples};
+  }
+
+  Rows rows_;
+  AttentionSizes sizes_;
+  AttentionDropout dropout_;
 };
 
 // One call for each member of the groups: its queries in all groups, with the groups' keys and
@@ -191,7 +248,10 @@ class GroupedAttention : public Node {
 
 }  // namespace
 
-std::unique_ptr<Node> make_attention(Rows rows, std::int64_t heads, std::int64_t head_size) {
+std::unique_ptr<Node> make_attention(Rows rows, std::int64_t heads, std::int64_t head_size,
+                                     AttentionDropout dropout) {
+  if (dropout.probability > 0)
+    return std::make_unique<DroppedAttention>(rows, heads, head_size, std::move(dropout));
   return std::make_unique<Attention>(rows, heads, head_size);
 }
 std::unique_ptr<Node> make_grouped_attention(Rows rows, std::int64_t groups, std::int64_t members,

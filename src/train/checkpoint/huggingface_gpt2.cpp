@@ -22,7 +22,7 @@ nlohmann::ordered_json gpt2_config(const nn::GptSizes& sizes) {
           {"vocab_size", sizes.vocabulary},
           {"embd_pdrop", sizes.dropout},
           {"resid_pdrop", sizes.dropout},
-          {"attn_pdrop", 0.0},
+          {"attn_pdrop", sizes.attention_dropout},
           {"layer_norm_epsilon", 1e-5},
           {"initializer_range", 0.02},
           {"scale_attn_weights", true},
@@ -65,7 +65,11 @@ RunConfig::Model gpt2_keys(const JsonPlace& config) {
   keys.heads = config.key("n_head").integer(1, most_huggingface_size);
   keys.sequence = config.key("n_positions").integer(1, most_huggingface_size);
   keys.vocabulary = config.key("vocab_size").integer(1, most_huggingface_size);
-  keys.dropout = is_default(config, "resid_pdrop") ? 0.1 : config.key("resid_pdrop").number(0, 1);
+  const auto probability = [&](const char* key) {
+    return is_default(config, key) ? 0.1 : config.key(key).number(0, 1);
+  };
+  keys.dropout = probability("resid_pdrop");
+  keys.attention_dropout = probability("attn_pdrop");
   if (!is_default(config, "n_inner") && config.key("n_inner").integer() != 4 * keys.hidden)
     config.key("n_inner").refuse(fmt::format("must be four times n_embd, {}", 4 * keys.hidden));
   if (!is_default(config, "layer_norm_epsilon") &&
