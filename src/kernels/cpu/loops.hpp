@@ -6,6 +6,7 @@
 #include "kernels/attention_tile.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/element_type.hpp"
+#include "kernels/lamb_update.hpp"
 #include "kernels/momentum_update.hpp"
 #include "kernels/optimizer_update.hpp"
 #include "kernels/rotary.hpp"
@@ -206,6 +207,29 @@ struct MomentumArguments {
   void* bfloat16_copy;
 };
 
+// The options have the rates by value.
+struct LambArguments {
+  void* parameter;
+  void* first_moment;
+  void* second_moment;
+  const void* gradient;
+  Lamb options;
+  double gradient_scale;
+  void* bfloat16_copy;
+};
+
+// Cut along blocks of sum_block elements; block b writes block_sums[b].
+struct LambSquaresArguments {
+  const void* parameter;
+  const void* first_moment;
+  const void* second_moment;
+  const void* gradient;
+  Lamb options;
+  double gradient_scale;
+  std::int64_t count;
+  double* block_sums;
+};
+
 struct CombineArguments {
   const void* source;
   void* destination;
@@ -306,8 +330,10 @@ struct Loops {
   Loop<RotaryArguments> rotate_heads;
   Loop<AttentionTileArguments> attention_weights;
   Loop<AttentionTileArguments> attention_weights_gradient;
-  const Loop<AdamWArguments>* adamw;        // the same bits from every table
-  const Loop<MomentumArguments>* momentum;  // likewise
+  const Loop<AdamWArguments>* adamw;               // the same bits from every table
+  const Loop<MomentumArguments>* momentum;         // likewise
+  const Loop<LambArguments>* lamb;                 // likewise
+  const Loop<LambSquaresArguments>* lamb_squares;  // likewise
   Loop<CombineArguments> add_into;
   Loop<CombineArguments> accumulate_from;
   Loop<CombineArguments> to_bfloat16;

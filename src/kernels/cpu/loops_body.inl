@@ -16,6 +16,8 @@
 // code.
 extern const Loop<AdamWArguments> adamw_loops;
 extern const Loop<MomentumArguments> momentum_loops;
+extern const Loop<LambArguments> lamb_loops;
+extern const Loop<LambSquaresArguments> lamb_squares_loops;
 extern const Loop<FillNormalArguments> fill_normal_loops;
 // Compiled apart: they are long to compile.
 extern const SphereLoops sphere_loops;
@@ -48,6 +50,8 @@ extern const Loops table = {
     {{attention_weights_gradient<float>, attention_weights_gradient<double>, nullptr}},
     &adamw_loops,
     &momentum_loops,
+    &lamb_loops,
+    &lamb_squares_loops,
     {{combine<float, float>, combine<double, double>, combine<BFloat16, BFloat16>}},
     {{combine<float, float>, combine<double, double>, combine<BFloat16, float>}},
     {{combine<float, BFloat16>, nullptr, nullptr}},

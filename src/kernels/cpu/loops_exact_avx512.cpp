@@ -2,6 +2,7 @@
 // contraction.
 #include "kernels/adamw_step.hpp"
 #include "kernels/cpu/loops_prelude.hpp"
+#include "kernels/lamb_step.hpp"
 #include "kernels/momentum_step.hpp"
 #include "kernels/normal_numbers.hpp"
 

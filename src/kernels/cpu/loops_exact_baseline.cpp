@@ -1,6 +1,7 @@
 // What has the same bits everywhere, for any processor; compiled without contraction.
 #include "kernels/adamw_step.hpp"
 #include "kernels/cpu/loops_prelude.hpp"
+#include "kernels/lamb_step.hpp"
 #include "kernels/momentum_step.hpp"
 #include "kernels/normal_numbers.hpp"
 

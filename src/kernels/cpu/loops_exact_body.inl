@@ -1,5 +1,6 @@
 // What has the same bits everywhere and its table, inside the namespace of one instruction set.
 namespace exact {
+#include "kernels/cpu/loops_lamb.inl"
 #include "kernels/cpu/loops_momentum.inl"
 #include "kernels/cpu/loops_normal.inl"
 #include "kernels/cpu/loops_update.inl"
@@ -11,3 +12,6 @@ extern const Loop<AdamWArguments> adamw_loops = {
     {exact::adamw<float>, exact::adamw<double>, nullptr}};
 extern const Loop<MomentumArguments> momentum_loops = {
     {exact::momentum<float>, exact::momentum<double>, nullptr}};
+extern const Loop<LambArguments> lamb_loops = {{exact::lamb<float>, exact::lamb<double>, nullptr}};
+extern const Loop<LambSquaresArguments> lamb_squares_loops = {
+    {exact::lamb_squares<float>, exact::lamb_squares<double>, nullptr}};

@@ -7,7 +7,7 @@ void momentum(const MomentumArguments& arguments, std::int64_t begin, std::int64
   const T* gradient = static_cast<const T*>(arguments.gradient);
   BFloat16* copy = static_cast<BFloat16*>(arguments.bfloat16_copy);
   const T scale = static_cast<T>(arguments.gradient_scale);
-  const MomentumStep<T> step(arguments.options, arguments.learning_rate);
+  const MomentumStep<T> step(arguments.options, arguments.learning_rate, arguments.gradient_scale);
   const auto update = [=](std::int64_t i) GARONNE_INLINE_LAMBDA {
     T p = parameter[i];
     T m = moment[i];

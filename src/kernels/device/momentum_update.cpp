@@ -23,7 +23,7 @@ struct Update {
   KOKKOS_FUNCTION void at(std::int64_t first) const {
     const double scale = value_of(gradient_scale);
     if (!Kokkos::isfinite(scale)) return;
-    const MomentumStep<T> step(options, value_of(learning_rate));
+    const MomentumStep<T> step(options, value_of(learning_rate), scale);
     Values<T, count> p;
     Values<T, count> m;
     Values<T, count> slopes;

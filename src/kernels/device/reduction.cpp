@@ -1,5 +1,6 @@
 #include "kernels/device/reduction.hpp"
 
+#include "kernels/device/add_blocks.hpp"
 #include "kernels/device/combine.hpp"
 #include "kernels/device/spaces.hpp"
 
@@ -41,21 +42,6 @@ struct BlockSquares {
       return sum;
     });
     team.each(1, [&](int) { sums[block] = total; });
-  }
-};
-
-// *total += the sums of blocks.
-struct AddBlocks {
-  const double* sums;
-  std::int64_t blocks;
-  double* total;
-
-  template <typename Team>
-  KOKKOS_FUNCTION void operator()(const Team& team, std::int64_t) const {
-    double* const groups = team.template shared<double>(Team::groups);
-    const double all =
-        team.template sum_of<double>(groups, blocks, [&](std::int64_t i) { return sums[i]; });
-    team.each(1, [&](int) { *total += all; });
   }
 };
 
