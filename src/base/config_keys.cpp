@@ -298,16 +298,33 @@ std::vector<KeySpec> optimizer_keys(RegisteredKeys& registered_key) {
                   "last steps, in which warmup-stable-decay goes down; 0 = a tenth of those after "
                   "the warm-up"),
       real_key("optimizer.beta1", GARONNE_MEMBER(optimizer, beta1), 0, 1,
-               "decay of the first moment; the momentum of sgd"),
+               "decay of the first moment; the momentum of sgd and lars"),
       real_key("optimizer.beta2", GARONNE_MEMBER(optimizer, beta2), 0, 1,
                "decay of the second moment; of lion: of its moment between steps"),
       real_key("optimizer.epsilon", GARONNE_MEMBER(optimizer, epsilon), 0, infinity,
-               "added to the root of the second moment"),
+               "added to the root of the second moment; of lars: to the norm of the gradient"),
       real_key("optimizer.weight_decay", GARONNE_MEMBER(optimizer, weight_decay), 0, infinity,
                "of matrices, embeddings and spectral weights; 0 for the rest"),
       text_key("optimizer.no_decay", GARONNE_MEMBER(optimizer, no_decay), {},
                "parts of names of parameters, comma-separated, that take no weight decay either, "
                "as embedding; `garonne plan --json` has the names"),
+      text_key("optimizer.weight_decays", GARONNE_MEMBER(optimizer, weight_decays), {},
+               "weight decays of some parameters' own, comma-separated: a part of their names, =, "
+               "the number, as embedding=0.01; of several parts that fit the first counts, and "
+               "optimizer.no_decay before all"),
+      integer_key("optimizer.base_batch", GARONNE_MEMBER(optimizer, base_batch), 0, most_samples,
+                  "train.global_batch that the learning rates are for: another one scales them; "
+                  "0 = they are for any"),
+      text_key("optimizer.batch_scaling", GARONNE_MEMBER(optimizer, batch_scaling),
+               {"linear", "root"},
+               "how rates grow with train.global_batch over optimizer.base_batch: linear = by as "
+               "much, as is usual for sgd and lars; root = by its root, for adamw and lamb"),
+      real_key("optimizer.trust_coefficient", GARONNE_MEMBER(optimizer, trust_coefficient), 0,
+               infinity,
+               "of lars: norm of a step over that of its matrix, at a learning rate of 1"),
+      real_key("optimizer.trust_limit", GARONNE_MEMBER(optimizer, trust_limit), 0, infinity,
+               "of lars and lamb: the most that the learning rate of a matrix is multiplied with; "
+               "0 = no limit"),
       real_key("optimizer.clip_norm", GARONNE_MEMBER(optimizer, clip_norm), 0, infinity,
                "largest global gradient norm; 0 = no clipping"),
   };

@@ -122,6 +122,8 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
       return sum_squares(instruction, running);
     case plan::Operation::Norm:
       return norm(instruction, running);
+    case plan::Operation::SumTensors:
+      return sum_tensors(instruction, running);
     case plan::Operation::Update:
       return update(instruction, running);
     case plan::Operation::UpdateHost:
@@ -353,22 +355,54 @@ std::vector<optim::ParameterUpdate> Executor::updates_of(
     update.gradient = part(piece.gradient);
     if (piece.compute_copy.buffer >= 0) update.compute_copy = part(piece.compute_copy);
     update.decays = spec.decays;
+    update.weight_decay = spec.weight_decay;
     update.complex = spec.complex;
+    update.matrix = spec.shape.size() > 1;
     updates.push_back(std::move(update));
   }
   return updates;
 }
 
+std::vector<optim::ParameterUpdate> Executor::updates_on_device(
+    const plan::Instruction& instruction, int sums, const Running& running) const {
+  std::vector<optim::ParameterUpdate> updates =
+      updates_of(instruction, [&](const plan::Range& range) { return part(range, running); });
+  for (std::size_t k = 0; k < updates.size(); ++k) {
+    if (has_step_numbers()) {
+      updates[k].rates =
+          reinterpret_cast<const double*>(machine_.step_numbers + sizeof(std::uint64_t));
+    }
+    if (sums < 0) continue;
+    const plan::Range& own = program_.pieces[index(instruction.arguments.pieces[k])].sums;
+    expect_of(instruction, own.buffer == sums, "takes the sums of other parameters");
+    updates[k].sums = running.buffers[index(sums)].data_ptr<double>() + own.offset;
+  }
+  return updates;
+}
+
+// Piece by piece, in their order.
+void Executor::sum_tensors(const plan::Instruction& instruction, Running& running) {
+  const int sums = instruction.arguments.output;
+  make(instruction, sums, at::zeros({program_.buffers[index(sums)].elements}, options(at::kDouble)),
+       running);
+  const at::Tensor& norm = running.buffers[index(instruction.arguments.inputs[0])];
+  const kernels::Scalar scale = kernels::Scalar{.place = norm.const_data_ptr<double>() + 1};
+  for (const optim::ParameterUpdate& update : updates_on_device(instruction, sums, running)) {
+    machine_.optimizer->add_sums(queue(), update, running.inputs.step, running.inputs.learning_rate,
+                                 scale);
+  }
+}
+
 // Whether a parameter decays is its own: each is updated by itself.
 void Executor::update(const plan::Instruction& instruction, Running& running) {
   if (instruction.arguments.pieces.empty()) return;
-  const at::Tensor& norm = running.buffers[index(instruction.arguments.inputs[0])];
+  const std::vector<int>& inputs = instruction.arguments.inputs;
+  const at::Tensor& norm = running.buffers[index(inputs[0])];
   const kernels::Scalar scale = kernels::Scalar{.place = norm.const_data_ptr<double>() + 1};
-  for (optim::ParameterUpdate& update :
-       updates_of(instruction, [&](const plan::Range& range) { return part(range, running); })) {
-    if (has_step_numbers()) {
-      update.rates = reinterpret_cast<const double*>(machine_.step_numbers + sizeof(std::uint64_t));
-    }
+  expect_of(instruction, (inputs.size() > 1) == (machine_.optimizer->sums() > 0),
+            "has sums of whole parameters where the optimizer takes none, or the reverse");
+  for (const optim::ParameterUpdate& update :
+       updates_on_device(instruction, inputs.size() > 1 ? inputs[1] : -1, running)) {
     machine_.optimizer->update(queue(), update, running.inputs.step, running.inputs.learning_rate,
                                scale);
   }

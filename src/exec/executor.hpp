@@ -209,11 +209,15 @@ class Executor {
   void emit_loss(const plan::Instruction& instruction, Running& running);
   void sum_squares(const plan::Instruction& instruction, Running& running);
   void norm(const plan::Instruction& instruction, Running& running);
+  void sum_tensors(const plan::Instruction& instruction, Running& running);
   void update(const plan::Instruction& instruction, Running& running);
   void update_on_host(const plan::Instruction& instruction, std::size_t number, Running& running);
   std::vector<optim::ParameterUpdate> updates_of(
       const plan::Instruction& instruction,
       const std::function<at::Tensor(const plan::Range& range)>& part) const;
+  // `sums`: the buffer in which those of their parameters are (SumTensors); -1: none.
+  std::vector<optim::ParameterUpdate> updates_on_device(const plan::Instruction& instruction,
+                                                        int sums, const Running& running) const;
   void make(const plan::Instruction& instruction, int buffer, const at::Tensor& tensor,
             Running& running) const;
   void check_made(const plan::Instruction& instruction, const Running& running) const;

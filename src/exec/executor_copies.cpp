@@ -138,8 +138,17 @@ void Executor::update_on_host(const plan::Instruction& instruction, std::size_t 
                    queue = machine_.device->queue(instruction.lane)] {
     const auto start = std::chrono::steady_clock::now();
     const at::NoGradGuard no_gradients;
-    for (const optim::ParameterUpdate& update : updates)
-      optimizer->update(queue, update, step, rate, kernels::Scalar{.place = norm + 1});
+    const kernels::Scalar scale{.place = norm + 1};
+    // Parameters are here as a whole.
+    std::vector<double> sums(static_cast<std::size_t>(optimizer->sums()));
+    for (optim::ParameterUpdate update : updates) {
+      if (!sums.empty()) {
+        std::fill(sums.begin(), sums.end(), 0.0);
+        update.sums = sums.data();
+        optimizer->add_sums(queue, update, step, rate, scale);
+      }
+      optimizer->update(queue, update, step, rate, scale);
+    }
     *seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
 }

@@ -23,7 +23,7 @@ class AdamW : public Optimizer {
               double learning_rate, const kernels::Scalar& gradient_scale) const override {
     kernels::AdamW options = options_of(step, learning_rate);
     options.epsilon = keys_.epsilon;
-    const double decay = update.decays ? keys_.weight_decay : 0.0;
+    const double decay = weight_decay_of(update, keys_.weight_decay);
     (keys_.decay == "l2" ? options.l2 : options.weight_decay) = decay;
     options.pairs = update.complex && keys_.complex == "joint";
     static_assert(std::is_standard_layout_v<kernels::AdamWRates> &&

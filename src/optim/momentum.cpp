@@ -1,16 +1,9 @@
 #include "optim/momentum.hpp"
 
-#include "base/error.hpp"
-
 namespace garonne::optim {
 
 MomentumOptimizer::MomentumOptimizer(const RunConfig::Optimizer& keys, kernels::MomentumRule rule)
-    : keys_(keys), rule_(rule) {
-  if (keys.complex != "independent") {
-    throw ConfigError("optimizer.complex", keys.complex,
-                      "is of second moments, which optimizer.name = " + keys.name + " has not");
-  }
-}
+    : keys_(keys), rule_(rule) {}
 
 void MomentumOptimizer::update(const Queue& queue, const ParameterUpdate& update, std::int64_t,
                                double learning_rate, const kernels::Scalar& gradient_scale) const {
@@ -19,7 +12,8 @@ void MomentumOptimizer::update(const Queue& queue, const ParameterUpdate& update
   options.beta1 = keys_.beta1;
   options.beta2 = keys_.beta2;
   (keys_.decay == "l2" ? options.l2 : options.weight_decay) =
-      update.decays ? keys_.weight_decay : 0.0;
+      weight_decay_of(update, keys_.weight_decay);
+  set_options(update, options);
   const auto type = update.parameter.scalar_type() == at::kDouble ? kernels::ElementType::Float64
                                                                   : kernels::ElementType::Float32;
   kernels::momentum_update(

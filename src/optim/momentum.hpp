@@ -8,13 +8,17 @@ namespace garonne::optim {
 
 class MomentumOptimizer : public Optimizer {
  public:
-  // Throws ConfigError for an optimizer.complex that is not theirs.
   MomentumOptimizer(const RunConfig::Optimizer& keys, kernels::MomentumRule rule);
 
   std::vector<StateSpec> states() const override { return {{.name = "first_moment"}}; }
   void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
               double learning_rate, const kernels::Scalar& gradient_scale) const override;
   std::vector<double> rates(std::int64_t step, double learning_rate) const override;
+
+ protected:
+  const RunConfig::Optimizer& keys() const { return keys_; }
+  // What is the rule's own.
+  virtual void set_options(const ParameterUpdate&, kernels::Momentum&) const {}
 
  private:
   RunConfig::Optimizer keys_;

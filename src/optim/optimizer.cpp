@@ -1,21 +1,50 @@
 #include "optim/optimizer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "optim/schedule.hpp"
 
 namespace garonne::optim {
 
-// The maker is in a file of its own.
-#define GARONNE_OPTIMIZER(name, make)                       \
+namespace {
+
+// Of the keys that not all optimizers have, those of which this one says otherwise.
+void refuse_other_keys(const RunConfig::Optimizer& given, const OptimizerKind& kind) {
+  const RunConfig::Optimizer plain;
+  const auto check = [&](const std::string& key, const auto& value, const auto& usual) {
+    if (value == usual || std::find(kind.keys.begin(), kind.keys.end(), key) != kind.keys.end())
+      return;
+    throw ConfigError(
+        key, fmt::format("{}", value),
+        fmt::format("is nothing that optimizer.name = {} has; leave it out", kind.name));
+  };
+  check("optimizer.complex", given.complex, plain.complex);
+  check("optimizer.beta2", given.beta2, plain.beta2);
+  check("optimizer.epsilon", given.epsilon, plain.epsilon);
+  check("optimizer.trust_coefficient", given.trust_coefficient, plain.trust_coefficient);
+  check("optimizer.trust_limit", given.trust_limit, plain.trust_limit);
+}
+
+}  // namespace
+
+// The maker is in a file of its own; behind it the keys that not all have.
+#define GARONNE_OPTIMIZER(name, make, ...)                  \
   std::unique_ptr<Optimizer> make(const RunConfig& config); \
-  kinds.push_back({name, make})
+  kinds.push_back({name, make, {__VA_ARGS__}})
 
 const std::vector<OptimizerKind>& optimizer_kinds() {
   static const std::vector<OptimizerKind> registry = [] {
     std::vector<OptimizerKind> kinds;
-    GARONNE_OPTIMIZER("adamw", make_adamw);
-    GARONNE_OPTIMIZER("lion", make_lion);
+    GARONNE_OPTIMIZER("adamw", make_adamw, "optimizer.beta2", "optimizer.epsilon",
+                      "optimizer.complex");
+    GARONNE_OPTIMIZER("lamb", make_lamb, "optimizer.beta2", "optimizer.epsilon",
+                      "optimizer.trust_limit");
+    GARONNE_OPTIMIZER("lars", make_lars, "optimizer.epsilon", "optimizer.trust_coefficient",
+                      "optimizer.trust_limit");
+    GARONNE_OPTIMIZER("lion", make_lion, "optimizer.beta2");
     GARONNE_OPTIMIZER("sgd", make_sgd);
     return kinds;
   }();
@@ -23,6 +52,13 @@ const std::vector<OptimizerKind>& optimizer_kinds() {
 }
 
 #undef GARONNE_OPTIMIZER
+
+double weight_decay_of(const ParameterUpdate& update, double of_run) {
+  return update.decays ? update.weight_decay.value_or(of_run) : 0.0;
+}
+
+void Optimizer::add_sums(const Queue&, const ParameterUpdate&, std::int64_t, double,
+                         const kernels::Scalar&) const {}
 
 std::vector<double> Optimizer::rates(std::int64_t, double) const {
   return {};
@@ -35,6 +71,8 @@ std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config,
   });
   if (kind == kinds.end())
     throw ConfigError("optimizer.name", config.optimizer.name, "is no known optimizer");
+  refuse_other_keys(config.optimizer, *kind);
+  batch_scale(config);  // what it refuses is refused before the first step
   return kind->make(config);
 }
 

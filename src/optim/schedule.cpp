@@ -40,7 +40,23 @@ const std::vector<RateScheduleKind>& rate_schedule_kinds() {
   return registry;
 }
 
-double learning_rate_at(const RunConfig& config, std::int64_t step) {
+// Linear: Goyal et al., arXiv 1706.02677. By the root: You et al., arXiv 1904.00962.
+double batch_scale(const RunConfig& config) {
+  const auto& keys = config.optimizer;
+  if (keys.base_batch == 0) {
+    if (keys.batch_scaling == RunConfig::Optimizer().batch_scaling) return 1.0;
+    throw ConfigError("optimizer.batch_scaling", keys.batch_scaling,
+                      "scales with train.global_batch over optimizer.base_batch, which is 0; set "
+                      "that to the batch which the rates are for");
+  }
+  const double times =
+      static_cast<double>(config.train.global_batch) / static_cast<double>(keys.base_batch);
+  return keys.batch_scaling == "root" ? std::sqrt(times) : times;
+}
+
+namespace {
+
+double rate_of_base_batch(const RunConfig& config, std::int64_t step) {
   const auto& keys = config.optimizer;
   if (step <= keys.warmup_steps) {
     return keys.learning_rate * static_cast<double>(step) / static_cast<double>(keys.warmup_steps);
@@ -55,6 +71,12 @@ double learning_rate_at(const RunConfig& config, std::int64_t step) {
   const double steps = std::min(span, static_cast<double>(step - keys.warmup_steps));
   return keys.minimum_learning_rate +
          kind->height(keys, steps, span) * (keys.learning_rate - keys.minimum_learning_rate);
+}
+
+}  // namespace
+
+double learning_rate_at(const RunConfig& config, std::int64_t step) {
+  return batch_scale(config) * rate_of_base_batch(config, step);
 }
 
 }  // namespace garonne::optim

@@ -18,6 +18,11 @@ struct RateScheduleKind {
 };
 const std::vector<RateScheduleKind>& rate_schedule_kinds();
 
+// What the rates of the run file are multiplied with, those being of batches of
+// optimizer.base_batch samples: 1 where that is 0. Throws ConfigError for an
+// optimizer.batch_scaling without a base.
+double batch_scale(const RunConfig& config);
+
 // Of step `step` (from 1) of `train.steps`; a function of the configuration and the step alone.
 // Throws ConfigError for an optimizer.schedule that is none.
 double learning_rate_at(const RunConfig& config, std::int64_t step);

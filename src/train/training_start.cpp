@@ -136,6 +136,7 @@ void TrainingRun::plan() {
     const std::string& precision = config_.train.precision;
     return row.first != plan::step_cost_key("norm", precision) &&
            row.first != plan::step_cost_key(config_.optimizer.name, precision) &&
+           row.first != plan::step_cost_key(plan::sums_of(config_.optimizer.name), precision) &&
            std::none_of(nodes.begin(), nodes.end(), [&](const plan::NodeSpec& node) {
              for (int k = 0; k < node.keep_options(); ++k) {
                if (plan::cost_key_of(node, k) == row.first) return true;

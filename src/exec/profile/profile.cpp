@@ -425,7 +425,10 @@ void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const s
   if (has_master(precision)) {
     update.compute_copy = update.parameter.to(nn::compute_scalar_type(precision));
   }
-  update.decays = true;
+  update.decays = update.matrix = true;
+  const at::Tensor sums =
+      at::zeros({std::max(1, optimizer.sums())}, nn::tensor_options(queue, at::kDouble));
+  update.sums = sums.data_ptr<double>();
   plan::CostRow norm;
   const at::Tensor total = at::zeros({1}, nn::tensor_options(queue, at::kDouble));
   const WorkSeconds of_norm = shortest_seconds(
@@ -445,6 +448,14 @@ void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const s
   updating.forward_issue_seconds = of_update.issue_seconds;
   table.rows[norm_key] = norm;
   table.rows[update_key] = updating;
+  if (optimizer.sums() == 0) return;
+  plan::CostRow summing;
+  const WorkSeconds of_sums = shortest_seconds(
+      enough_seconds, [&] { optimizer.add_sums(queue, update, 1, 1e-6, {.value = 1.0}); },
+      stopwatch);
+  summing.forward_seconds = of_sums.seconds;
+  summing.forward_issue_seconds = of_sums.issue_seconds;
+  table.rows[plan::step_cost_key(plan::sums_of(name), precision_name(precision))] = summing;
 }
 
 namespace {

@@ -4,6 +4,10 @@
 
 namespace garonne::plan {
 
+std::string sums_of(const std::string& optimizer) {
+  return "sums of " + optimizer;
+}
+
 std::string step_cost_key(const std::string& what, const std::string& precision) {
   return fmt::format("{} of {} elements {}", what, step_cost_elements, precision);
 }
@@ -17,6 +21,7 @@ bool apply_costs(const CostTable& table, const std::string& optimizer, const std
   };
   step.norm_seconds_per_element = seconds_per_element("norm");
   step.update_seconds_per_element = seconds_per_element(optimizer);
+  step.sums_seconds_per_element = seconds_per_element(sums_of(optimizer));
   // Of any kernel: the update is one.
   const auto update = table.rows.find(step_cost_key(optimizer, precision));
   if (update != table.rows.end() && update->second.forward_issue_seconds > 0)

@@ -43,6 +43,9 @@ int kernels_of(const Instruction& instruction, const ModelGraph& graph) {
       return 0;
     case Operation::SumSquares:
       return std::max(1, static_cast<int>(instruction.reads.size()));
+    // Each sum is of blocks first.
+    case Operation::SumTensors:
+      return 1 + 4 * static_cast<int>(instruction.arguments.pieces.size());
     case Operation::Update:
       return std::max(1, static_cast<int>(instruction.arguments.pieces.size()));
     default:

@@ -112,6 +112,8 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   request.tensor_ranks = setup.grid.shape().tensor;
   setup.model = nn::model_kind(config.model.kind).make(request);
   apply_no_decay(config.optimizer.no_decay, setup.model.graph.parameters);
+  apply_weight_decays(config.optimizer.weight_decays, config.optimizer.no_decay,
+                      setup.model.graph.parameters);
 
   check_complex_weights(config, setup.model.graph);
   plan::estimate_seconds(plan::NominalRates(), setup.model.graph);
@@ -135,7 +137,9 @@ Setup make_setup(const RunConfig& config, const DataFacts& facts, int threads, i
   step.element_bytes.state = state_bytes(precision);
   if (config.grid.gradient_wire == "compute" && precision == Precision::BFloat16)
     step.gradient_wire = compute_type(precision);
-  step.optimizer_states = optim::make_optimizer(config)->states();
+  const auto optimizer = optim::make_optimizer(config);
+  step.optimizer_states = optimizer->states();
+  step.tensor_sums = optimizer->sums();
   check_state_blocks(config, step.optimizer_states);
   step.data_group = setup.grid.group(Axis::Data, 0);
   step.tensor_group = setup.grid.group(Axis::Tensor, 0);

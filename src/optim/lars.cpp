@@ -1,0 +1,45 @@
+// LARS (You, Gitman and Ginsburg, arXiv 1708.03888): SGD with momentum beta1, whose rate is for
+// each matrix a share of the norm of the matrix over that of its gradient; the decay of
+// optimizer.decay = l2 is part of that gradient, as published. What has one dimension is updated as
+// by SGD.
+#include "kernels/reduction.hpp"
+#include "optim/momentum.hpp"
+
+namespace garonne::optim {
+namespace {
+
+class Lars final : public MomentumOptimizer {
+ public:
+  explicit Lars(const RunConfig::Optimizer& keys)
+      : MomentumOptimizer(keys, kernels::MomentumRule::Lars) {}
+
+  // Squares of the parameter and of its gradient before it is scaled.
+  int sums() const override { return 2; }
+
+  void add_sums(const Queue& queue, const ParameterUpdate& update, std::int64_t, double,
+                const kernels::Scalar&) const override {
+    if (!update.matrix) return;
+    double* squares = update.sums;
+    for (const at::Tensor& values : {update.parameter, update.gradient}) {
+      const auto type = values.scalar_type() == at::kDouble ? kernels::ElementType::Float64
+                                                            : kernels::ElementType::Float32;
+      kernels::add_sum_of_squares(queue, type, values.const_data_ptr(), values.numel(), squares++);
+    }
+  }
+
+ protected:
+  void set_options(const ParameterUpdate& update, kernels::Momentum& options) const override {
+    options.squares = update.matrix ? update.sums : nullptr;
+    options.trust_coefficient = keys().trust_coefficient;
+    options.trust_limit = keys().trust_limit;
+    options.epsilon = keys().epsilon;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_lars(const RunConfig& config) {
+  return std::make_unique<Lars>(config.optimizer);
+}
+
+}  // namespace garonne::optim
