@@ -203,7 +203,7 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
       }
       const double trained =
           static_cast<double>(elements) / (candidate.zero > 0 ? candidate.shape.data : 1);
-      device.updates.push_back({std::max(trained * step_.update_seconds_per_element,
+      device.updates.push_back({std::max(trained * update_seconds_per_element(),
                                          block.first_used_parameters * step_.kernels.least),
                                 block.first_used_parameters * step_.kernels.issue});
       device.elements += elements;
@@ -347,7 +347,7 @@ GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
     }
     busy = std::max(busy, seconds);
     const auto mine = static_cast<double>(updated_elements(candidate, device));
-    double updating = mine * step_.update_seconds_per_element;
+    double updating = mine * update_seconds_per_element();
     if (gathers_after_update(candidate))
       updating = std::max(updating, gather_seconds(candidate, device));
     after = std::max(after, updating);

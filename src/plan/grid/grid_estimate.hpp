@@ -69,6 +69,10 @@ class GridEstimator {
   double buckets_of(const GridCandidate& candidate, const Device& device) const;
   std::int64_t held_bytes(const GridCandidate& candidate, const Device& device) const;
   double gather_seconds(const GridCandidate& candidate, const Device& device);
+  // With what is summed of whole parameters before.
+  double update_seconds_per_element() const {
+    return step_.update_seconds_per_element + step_.sums_seconds_per_element;
+  }
   static std::int64_t updated_elements(const GridCandidate& candidate, const Device& device);
   GridBounds bounds_of(const GridCandidate& candidate, const std::vector<Device>& devices);
   Kept keep_within_budget(const Model& model, const Device& device,

@@ -55,7 +55,8 @@ class HostUpdateWriter {
 
  private:
   struct Moved {
-    int place = -1;  // of the update
+    int place = -1;       // of the update
+    int sums_place = -1;  // of what is summed for it, which the host does itself
     int gradient = -1;
     std::vector<int> parameters;
     std::vector<StandIn> lasting;   // masters and states
@@ -73,6 +74,7 @@ class HostUpdateWriter {
   Moved moved(const StateGroup& group) {
     Moved one;
     one.place = group.update;
+    if (group.first != group.update) one.sums_place = group.first;
     const Instruction instruction = update(one);
     bool has_masters = false;
     for (const int id : instruction.reads) {
@@ -157,7 +159,11 @@ class HostUpdateWriter {
 
   // In the place of the device's update, and with what that frees.
   void await(const Moved& one, ProgramEdit& edit) {
-    const std::vector<int> freed = update(one).frees;
+    std::vector<int> freed = update(one).frees;
+    if (one.sums_place >= 0) {
+      std::erase(freed, program_.instructions[index(one.sums_place)].arguments.output);
+      edit.remove(one.sums_place);
+    }
     for (std::size_t k = 0; k < one.down.size(); ++k)
       edit.insert_before(one.place, wait(one.down[k], k == 0 ? freed : std::vector<int>()));
     edit.insert_before(one.place, wait(one.update, {one.passing[0].on_host}));
@@ -184,6 +190,18 @@ class HostUpdateWriter {
 };
 
 }  // namespace
+
+std::vector<StateGroup> for_host(const Program& program, std::vector<StateGroup> groups) {
+  std::erase_if(groups, [&](const StateGroup& group) {
+    if (group.first == group.update) return false;
+    const int sums = program.instructions[index(group.first)].arguments.output;
+    return std::any_of(
+        program.instructions.begin(), program.instructions.end(), [&](const Instruction& one) {
+          return one.operation == Operation::AllReduce && contains(one.arguments.inputs, sums);
+        });
+  });
+  return groups;
+}
 
 Program with_updates_on_host(Program program, const std::vector<StateGroup>& groups,
                              const TierLinks& links, double bytes_per_second, GradientCopies when) {

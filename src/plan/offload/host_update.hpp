@@ -17,6 +17,10 @@ enum class GradientCopies {
   AtTheEnd,      // when the norm is known: the host has no gradients beside what it has else
 };
 
+// Of groups of states those whose updates the host can take: those that do without sums over ranks
+// of parts of their parameters. Sums of whole ones the host makes itself.
+std::vector<StateGroup> for_host(const Program& program, std::vector<StateGroup> groups);
+
 // The Program with the updates of the groups on Tier::Host, all of them issued when the norm is
 // known, one after the other on the lane host-compute beside the copies of others and beside the
 // device's own updates. The device holds gradients until the place of their update. Of a parameter

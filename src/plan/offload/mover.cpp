@@ -76,6 +76,7 @@ Tier Mover::tier_of_states(const std::vector<StateGroup>& all) const {
 
 // The first to be updated.
 std::vector<StateGroup> Mover::those_with_room(std::vector<StateGroup> all) const {
+  if (state_tier_ == Tier::Host) all = for_host(program_, std::move(all));
   while (!all.empty() &&
          bytes_of_states(state_tier_, all) > below_.tiers.at(state_tier_).budget_bytes)
     all.pop_back();
@@ -211,8 +212,9 @@ std::optional<Program> Mover::with_activations(const Program& program, std::int6
 
 std::optional<Program> Mover::with_states(const Program& program, std::size_t count) const {
   // Others than in program_ may be in their places.
-  const std::vector<StateGroup> groups =
-      first_of(state_groups(program, below_.least_state_bytes), count);
+  std::vector<StateGroup> all = state_groups(program, below_.least_state_bytes);
+  if (state_tier_ == Tier::Host) all = for_host(program, std::move(all));
+  const std::vector<StateGroup> groups = first_of(std::move(all), count);
   const TierLinks& links = links_.at(state_tier_);
   if (state_tier_ != Tier::Host)
     return checked(with_states_below(program, groups, state_tier_, links, budget_bytes_));

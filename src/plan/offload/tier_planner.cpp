@@ -134,7 +134,9 @@ double least_seconds_of(const ModelGraph& graph, const StepShape& step, const Ti
   if (wish.below.states && wish.below.tiers.contains(Tier::Host)) {
     // Updates that the host does take none of the device's time.
     for (Instruction& instruction : program.instructions) {
-      if (instruction.operation == Operation::Update) instruction.seconds = 0;
+      if (instruction.operation == Operation::Update ||
+          instruction.operation == Operation::SumTensors)
+        instruction.seconds = 0;
     }
   }
   // What lasts and gradients come and go as if that took nothing.

@@ -110,6 +110,7 @@ Pipeline pipeline_of(const PlannerInputs& inputs, const std::vector<BlockCost>& 
         shape.data > 1 ? collective_seconds("all-reduce", gradients, shape.data, data) : 0;
     problem.after_seconds.push_back(reducing + static_cast<double>(elements[device]) *
                                                    (inputs.step.update_seconds_per_element +
+                                                    inputs.step.sums_seconds_per_element +
                                                     inputs.step.norm_seconds_per_element));
   }
   problem.schedule = std::move(schedule);

@@ -379,8 +379,39 @@ class ImpliedModel {
 
 }  // namespace
 
+namespace {
+
+// Of what updates take of whole parameters tensor ranks add up what each has a part of; what is
+// equal on all of them only the first adds.
+void mark_replicated(const Program& program, ModelGraph& graph) {
+  std::set<int> over_tensor;              // buffers
+  std::map<int, std::vector<int>> added;  // pieces, by buffer
+  for (const Instruction& instruction : program.instructions) {
+    const Arguments& arguments = instruction.arguments;
+    if (instruction.operation == Operation::SumTensors) added[arguments.output] = arguments.pieces;
+    if (instruction.operation == Operation::AllReduce && instruction.channel &&
+        instruction.channel->group == GroupAxis::Tensor)
+      over_tensor.insert(arguments.inputs.begin(), arguments.inputs.end());
+  }
+  for (std::size_t id = 0; id < program.pieces.size(); ++id) {
+    const Piece& piece = program.pieces[id];
+    const auto sums = added.find(piece.sums.buffer);
+    if (sums == added.end() || piece.parameter < 0 ||
+        index(piece.parameter) >= graph.parameters.size())
+      continue;
+    const auto& pieces = sums->second;
+    const bool adds = std::find(pieces.begin(), pieces.end(), static_cast<int>(id)) != pieces.end();
+    if (!over_tensor.contains(piece.sums.buffer) || !adds)
+      graph.parameters[index(piece.parameter)].replicated = true;
+  }
+}
+
+}  // namespace
+
 ModelGraph implied_model(const Program& program) {
-  return ImpliedModel(program).take();
+  ModelGraph graph = ImpliedModel(program).take();
+  mark_replicated(program, graph);
+  return graph;
 }
 
 }  // namespace garonne::plan

@@ -148,7 +148,9 @@ class ModelCheck {
       case Operation::UpdateHost:
         says(program_.buckets.empty() || is_of(instruction_->bucket, program_.buckets),
              "updates no bucket");
-        [[fallthrough]];
+        takes_one_and_sums();
+        break;
+      case Operation::SumTensors:
       case Operation::EmitLoss:
       case Operation::KeepShard:
       case Operation::Norm:
@@ -170,6 +172,14 @@ class ModelCheck {
       default:
         break;
     }
+  }
+
+  void takes_one_and_sums() const {
+    const auto& inputs = instruction_->arguments.inputs;
+    says((inputs.size() == 1 || inputs.size() == 2) &&
+             std::all_of(inputs.begin(), inputs.end(),
+                         [&](int id) { return is_of(id, program_.buffers); }),
+         "takes one input, and sums of parameters where there are any");
   }
 
   void takes_one() const {

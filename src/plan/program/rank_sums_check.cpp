@@ -66,6 +66,9 @@ class RankSumsCheck {
                            over_data_.contains(buffer) ? "" : "not ", grid_.data));
         }
         return;
+      case Operation::Update:
+        if (arguments.inputs.size() > 1) expect_sums_over_data(arguments.inputs[1]);
+        return;
       case Operation::Norm:
         says(over_all_ == (grid_.ranks() > 1),
              fmt::format("the sums of the step are {}those of all ranks, which are {}",
@@ -74,6 +77,16 @@ class RankSumsCheck {
       default:
         return;
     }
+  }
+
+  // Of whole parameters: where data ranks have parts of them.
+  void expect_sums_over_data(int sums) const {
+    const int bucket = instruction_->bucket;
+    const bool in_shards = bucket >= 0 && index(bucket) < program_.buckets.size() &&
+                           program_.buckets[index(bucket)].shard.elements > 0;
+    says(over_data_.contains(sums) == (in_shards && grid_.data > 1),
+         fmt::format("{} is {}summed over the data group", program_.buffers[index(sums)].name,
+                     over_data_.contains(sums) ? "" : "not "));
   }
 
   const Program& program_;

@@ -123,6 +123,7 @@ void RoleCheck::check_tables() const {
       hold_numbers(piece.states[k], "state", true, blocks.count(elements));
     }
     if (piece.compute_copy.buffer >= 0) hold(piece.compute_copy, "compute copy", true);
+    if (piece.sums.buffer >= 0) inside(piece.sums, "sums");
   }
   std::sort(held.begin(), held.end());
   for (std::size_t k = 1; k < held.size(); ++k) {
@@ -178,6 +179,7 @@ void RoleCheck::check(int number, const Instruction& instruction) {
   // What is made new holds nothing of what it was before.
   for (const int freed : instruction.frees) {
     contents_.erase(freed);
+    tensor_sums_.erase(freed);
     trained_.forget(freed);
   }
 }
@@ -351,13 +353,21 @@ void RoleCheck::check_copy() {
 void RoleCheck::check_pieces() {
   const bool sums = instruction_->operation == Operation::SumSquares;
   const bool updates = is_update(instruction_->operation);
+  const bool tensors = instruction_->operation == Operation::SumTensors;
+  if (tensors) {
+    const int output = instruction_->arguments.output;
+    expect_role(output >= 0 && writes(output) && !reads(output) &&
+                    program_.buffers[index(output)].kind == BufferKind::Scalar,
+                "does not make the sums of parameters anew");
+    tensor_sums_.insert(output);
+  }
   if (instruction_->operation == Operation::UpdateHost) {
     check_update_on_host();
   } else if (!instruction_->arguments.stand_ins.empty()) {
     fail("has stand-ins on the host and is no update there");
   }
   for (const int id : instruction_->arguments.pieces) {
-    if (!sums && !updates) fail("has pieces and trains nothing");
+    if (!sums && !updates && !tensors) fail("has pieces and trains nothing");
     if (id < 0 || index(id) >= program_.pieces.size())
       fail(fmt::format("no piece has the number {}", id));
     const Piece piece = piece_of(program_, *instruction_, id);
@@ -370,6 +380,8 @@ void RoleCheck::check_pieces() {
       last_summed_ = id;
       ++summed_[index(id)];
     }
+    if (tensors) sum_tensor(id);
+    if (updates) expect_sums_of(id);
     if (updates) update_piece(id);
   }
 }
@@ -396,7 +408,9 @@ void RoleCheck::check_sums() {
       reduced_.insert(buffer);
     // What all ranks sum are the sums of the step.
     const bool of_all = instruction_->channel && instruction_->channel->group == GroupAxis::World;
-    expect_role(of_all == (kind == BufferKind::Scalar) && (!of_all || buffer == sums_),
+    const bool of_tensors = tensor_sums_.contains(buffer);
+    expect_role(of_tensors ? !of_all
+                           : of_all == (kind == BufferKind::Scalar) && (!of_all || buffer == sums_),
                 "sums " + name(buffer) + " over another group than its own");
   }
   if (is_backward(instruction_->operation)) {
@@ -437,6 +451,8 @@ void RoleCheck::check_scalars() {
       if (arguments.output < 0) return;
       is(sums_, input(0), "the sums");
       return is(norm_, arguments.output, "the norm");
+    case Operation::SumTensors:
+      return is(norm_, input(0), "the norm");
     case Operation::Update:
       if (arguments.pieces.empty()) return;
       return is(norm_, input(0), "the norm");

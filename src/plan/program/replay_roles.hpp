@@ -52,6 +52,8 @@ class RoleCheck {
   void check_pieces();
   void check_update_on_host();
   void update_piece(int number);
+  void sum_tensor(int number) const;
+  void expect_sums_of(int number) const;
   void check_made();
   void check_sums();
   void check_scalars();
@@ -67,6 +69,7 @@ class RoleCheck {
   TrainedContents trained_;
   std::map<int, Contents> contents_;  // by buffer of gradients
   std::set<int> reduced_;             // buffers of gradients: summed over the data group
+  std::set<int> tensor_sums_;         // buffers of sums of whole parameters
   int sums_ = -1;                     // the buffer of loss and squares
   int norm_ = -1;
   std::set<int> norms_on_host_;  // copies of it

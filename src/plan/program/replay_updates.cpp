@@ -70,4 +70,26 @@ void RoleCheck::update_piece(int number) {
   trained_.remake(piece.compute_copy.buffer, own.compute_copy.buffer, number);
 }
 
+// Of what its update will be given.
+void RoleCheck::sum_tensor(int number) const {
+  const Piece& piece = program_.pieces[index(number)];
+  expect_role(piece.sums.buffer == instruction_->arguments.output && piece.sums.elements > 0,
+              fmt::format("has no room for the sums of piece {}", number));
+  expect_role(updated_[index(number)] == 0,
+              fmt::format("sums of piece {} what is updated already", number));
+  read_range(piece.trained, "trained");
+  for (const Range& state : piece.states) read_range(state, "state");
+}
+
+// On the host the update makes them itself.
+void RoleCheck::expect_sums_of(int number) const {
+  const int sums = program_.pieces[index(number)].sums.buffer;
+  const auto& inputs = instruction_->arguments.inputs;
+  const bool made_here = sums < 0 || instruction_->operation == Operation::UpdateHost;
+  expect_role(inputs.size() == (made_here ? 1U : 2U),
+              fmt::format("takes {} inputs for piece {}", inputs.size(), number));
+  expect_role(made_here || (inputs[1] == sums && reads(sums) && tensor_sums_.contains(sums)),
+              fmt::format("takes something else for the sums of piece {}", number));
+}
+
 }  // namespace garonne::plan

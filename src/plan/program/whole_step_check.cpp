@@ -37,6 +37,9 @@ class WholeStepCheck {
         squared_(program.pieces.size()) {
     for (const Instruction& instruction : program.instructions) {
       if (is_backward(instruction.operation)) trains_ = true;
+      const auto& channel = instruction.channel;
+      if (channel && channel->group == GroupAxis::Tensor && channel->members.size() > 1)
+        in_tensor_group_ = true;
       if (is_forward(instruction.operation))
         micro_batches_of_[index(instruction.node_index)].insert(instruction.micro_batch);
     }
@@ -158,9 +161,15 @@ class WholeStepCheck {
         says(has_squares_, "makes the norm of no squares");
         expect_sums();
         break;
+      case Operation::SumTensors:
+        for (const int id : arguments.pieces) expect_complete(program_.pieces[index(id)]);
+        tensor_sums_[arguments.output] = {arguments.pieces, {}};
+        break;
       case Operation::UpdateHost:
-        for (const int id : arguments.pieces)
+        for (const int id : arguments.pieces) {
           expect_complete(piece_of(program_, *instruction_, id));
+          expect_whole(program_.pieces[index(id)]);
+        }
         [[fallthrough]];
       case Operation::Update:
         update();
@@ -203,6 +212,11 @@ class WholeStepCheck {
       return;
     }
     const int buffer = instruction_->arguments.inputs[0];
+    if (const auto sums = tensor_sums_.find(buffer); sums != tensor_sums_.end()) {
+      says(sums->second.over.insert(group).second,
+           fmt::format("adds up {} over the {} group twice", name(buffer), to_string(group)));
+      return;
+    }
     says(gradients_[buffer].summed_over.insert(group).second,
          fmt::format("sums {} over the {} group twice", name(buffer), to_string(group)));
   }
@@ -265,7 +279,43 @@ class WholeStepCheck {
          "the squares of a gradient are not in the sums of the step");
   }
 
+  bool is_cut(int p) const { return in_tensor_group_ && !graph_.parameters[index(p)].replicated; }
+
+  // Where an update makes the sums of its parameter itself.
+  void expect_whole(const Piece& piece) const {
+    const ParameterSpec& spec = graph_.parameters[index(piece.parameter)];
+    says(piece.sums.buffer < 0 ||
+             (piece.trained.elements == spec.elements && !is_cut(piece.parameter)),
+         "sums a part of " + spec.name + " where it wants the whole");
+  }
+
+  // What an update takes of whole parameters is of all tensor ranks that have parts of them, and of
+  // each element once.
+  void expect_sums_of_tensors() const {
+    const Arguments& arguments = instruction_->arguments;
+    if (arguments.inputs.size() < 2) return;
+    const auto sums = tensor_sums_.find(arguments.inputs[1]);
+    says(sums != tensor_sums_.end(), "takes sums of parameters that nobody has made");
+    const auto& [pieces, over] = sums->second;
+    std::vector<int> parameters;
+    if (instruction_->bucket >= 0 && index(instruction_->bucket) < program_.buckets.size())
+      parameters = program_.buckets[index(instruction_->bucket)].parameters;
+    for (const int id : arguments.pieces)
+      parameters.push_back(program_.pieces[index(id)].parameter);
+    const bool over_tensor =
+        std::any_of(parameters.begin(), parameters.end(), [&](int p) { return is_cut(p); });
+    says(over.contains(GroupAxis::Tensor) == over_tensor,
+         fmt::format("takes {}, which is {}summed over the tensor group", name(sums->first),
+                     over_tensor ? "not " : ""));
+    std::vector<int> counted = arguments.pieces;
+    if (over_tensor && program_.coordinates.tensor != 0) {
+      std::erase_if(counted, [&](int id) { return !is_cut(program_.pieces[index(id)].parameter); });
+    }
+    says(counted == pieces, "takes sums of other pieces than it updates");
+  }
+
   void update() {
+    expect_sums_of_tensors();
     for (const int id : instruction_->arguments.pieces)
       updated_[index(program_.pieces[index(id)].parameter)] = true;
     // Of a bucket in shards the other ranks update the rest at the same time.
@@ -293,9 +343,15 @@ class WholeStepCheck {
   std::set<int> losses_;                         // micro-batches that have one on this stage
   std::map<int, Passes> wanted_;                 // by parameter
   std::map<int, Accumulated> gradients_;         // by buffer
-  std::set<int> emitted_;                        // micro-batches
-  std::vector<bool> updated_;                    // by parameter
-  std::vector<bool> squared_;                    // by piece
+  struct TensorSums {
+    std::vector<int> pieces;
+    std::set<GroupAxis> over;
+  };
+  std::map<int, TensorSums> tensor_sums_;  // by buffer
+  bool in_tensor_group_ = false;           // with others
+  std::set<int> emitted_;                  // micro-batches
+  std::vector<bool> updated_;              // by parameter
+  std::vector<bool> squared_;              // by piece
   bool has_squares_ = false;
   bool summed_over_ranks_ = false;
 };

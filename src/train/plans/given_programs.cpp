@@ -75,6 +75,12 @@ void expect_states(const std::string& path, const GivenStage& stage) {
       refuse(path, fmt::format("has {} states of the optimizer where {} has {}",
                                piece.states.size(), optimizer, states.size()));
     }
+    const bool sums = piece.sums.buffer >= 0;
+    if (piece.sums.elements != stage.setup.step.tensor_sums ||
+        sums != (stage.setup.step.tensor_sums > 0)) {
+      refuse(path, fmt::format("sums {} numbers of each parameter where {} takes {}",
+                               piece.sums.elements, optimizer, stage.setup.step.tensor_sums));
+    }
     if ((piece.compute_copy.buffer >= 0) != (wanted.master > 0))
       refuse(path, "is of another train.precision");
   }
