@@ -156,9 +156,9 @@ class GridsTest(ProgramTest):
             return GRIDS[first:last]
         return GRIDS if ALL else quick
 
-    def compare(self, grids, precision, gradient_tolerance, loss_tolerance, norm_tolerance):
+    def compare(self, grids, precision, gradient_tolerance, loss_tolerance, norm_tolerance, *more):
         arguments = ("--train.precision", precision, "--train.steps", STEPS, "--model.layers", 6,
-                     "--train.global_batch", 16, "--train.micro_batch", 2)
+                     "--train.global_batch", 16, "--train.micro_batch", 2, *more)
         one = self.directory("one")
         self.train(one, *arguments, "--gradients", one / "gradients")
         gradients = checkpoint_tensors(one / "gradients/checkpoints/step-1")
@@ -183,6 +183,10 @@ class GridsTest(ProgramTest):
 
     def test_float64(self):
         self.compare(self.grids(GRIDS[:QUICK]), "float64", 1e-12, 1e-9, 1e-9)
+
+    def test_dropout_of_attention(self):
+        quick = [*QUICK_OF_AXES, (2, 2, 2, {"zero": 3, "sequence_parallel": "true"}), (1, 2, 1, {"schedule": "chimera"})]
+        self.compare(self.grids(quick), "float64", 1e-12, 1e-9, 1e-9, "--model.attention_dropout", 0.2)
 
     def test_float32(self):
         self.compare(self.grids(QUICK_OF_AXES), "float32", 1e-5, 1e-4, 1e-3)

@@ -164,7 +164,8 @@ class LlamaTest(ProgramTest):
     def test_what_does_not_fit_is_named(self):
         for keys, named in ((("--model.kv_heads", 3), "model.kv_heads"), (("--model.heads", 16, "--model.kv_heads", 16),
                                                                          "model.heads"),
-                            (("--grid.tensor", 4), "grid.tensor"), (("--model.dropout", 0.1), "model.dropout")):
+                            (("--grid.tensor", 4), "grid.tensor"), (("--model.dropout", 0.1), "model.dropout"),
+                            (("--model.attention_dropout", 0.1), "model.attention_dropout")):
             with self.subTest(named):
                 refused = run("plan", self.config, *MODEL, *keys, check=2).stderr
                 self.assertIn(named, refused)

@@ -33,6 +33,47 @@ class MemoryTest(ProgramTest):
             self.assertEqual(self.tensor_files(kept, 6), self.tensor_files(recomputed, 6))
             self.assertLess(metrics(recomputed)[0]["peak_bytes"], metrics(kept)[0]["peak_bytes"])
 
+    def test_attention_is_dropped_in_training_alone(self):
+        dropped = ("--model.dropout", 0, "--model.attention_dropout", 0.3)
+        kept, recomputed, plain = (self.directory(name) for name in ("kept", "recomputed", "plain"))
+        self.train(kept, *dropped, "--memory.plan", "keep-all")
+        self.train(recomputed, *dropped, "--memory.plan", "full")
+        self.assertEqual(series(kept, "loss"), series(recomputed, "loss"))
+        self.assertEqual(self.tensor_files(kept, 6), self.tensor_files(recomputed, 6))
+        self.train(plain, "--model.dropout", 0, "--train.steps", 1)
+        self.assertNotEqual(series(plain, "loss")[0], series(kept, "loss")[0])
+        for row in metrics(kept) + metrics(recomputed):
+            self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
+            self.assertGreaterEqual(row["peak_bytes"], 0.99 * row["planned_peak_bytes"])
+        # The same weights, evaluated by a run without it.
+        exported = self.folder / "dropped"
+        run("checkpoint", "export", kept, "--to", "huggingface", exported)
+        self.assertEqual(json.loads((exported / "config.json").read_text())["attn_pdrop"], 0.3)
+        losses = []
+        for name, probability in (("with", 0.3), ("without", 0)):
+            imported, directory = self.directory(f"imported-{name}"), self.directory(name)
+            run("checkpoint", "import", "--from", "huggingface", exported, "--output", imported)
+            self.train(directory, "--model.dropout", 0, "--model.attention_dropout", probability, "--init-from", imported,
+                       "--optimizer.learning_rate", 0, "--optimizer.minimum_learning_rate", 0, "--optimizer.weight_decay", 0,
+                       "--train.steps", 1)
+            losses.append(json.loads(run("eval", directory, "--json").stdout)["validation_loss"])
+        self.assertAlmostEqual(losses[0], losses[1], delta=1e-6)
+
+    def test_long_sequences_have_no_room_for_all_scores(self):
+        keys = ("--model.sequence", 2048, "--model.hidden", 16, "--model.heads", 2, "--model.attention_dropout", 0.1,
+                "--train.micro_batch", 1, "--train.global_batch", 1, "--train.steps", 1, "--evaluation.batches", 0)
+        directory = self.directory("long")
+        self.train(directory, *keys)
+        program = json.loads((directory / "program" / "rank_0.json").read_text())
+        seen = 0
+        for instruction in program["instructions"]:
+            self.assertLessEqual(instruction["measured_peak_bytes"], program["peak_bytes"])
+            # A matrix of scores has 2048 · 2048 · 4 bytes, and a sequence two of them.
+            if instruction.get("transient_bytes"):
+                self.assertLess(instruction["transient_bytes"], 2048 * 2048 * 4 / 2)
+                seen += 1
+        self.assertGreater(seen, 0)
+
     def test_smallest_budget_works_and_one_byte_less_does_not(self):
         plan = json.loads(run("plan", self.config, "--json").stdout)
         least = plan["minimum_budget_bytes"]

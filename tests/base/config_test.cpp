@@ -187,6 +187,8 @@ TEST(Config, OutOfRange) {
   expect_file_refused("[train]\nseed = -1\n", "train.seed", {">= 0"});
   expect_file_refused("[model]\ndropout = 1.0\n", "model.dropout", {"< 1"});
   expect_file_refused("[model]\ndropout = -0.1\n", "model.dropout", {">= 0"});
+  expect_file_refused("[model]\nattention_dropout = 1.0\n", "model.attention_dropout", {"< 1"});
+  expect_file_refused("[model]\nattention_dropout = -0.1\n", "model.attention_dropout", {">= 0"});
   expect_file_refused("[optimizer]\nlearning_rate = nan\n", "optimizer.learning_rate", {">= 0"});
   expect_file_refused("[optimizer]\nlearning_rate = inf\n", "optimizer.learning_rate", {">= 0"});
   expect_file_refused("[train]\nprecision = \"float23\"\n", "train.precision",

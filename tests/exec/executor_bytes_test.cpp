@@ -18,6 +18,9 @@ std::vector<Setting> all_settings() {
         setting.micro_batches = micro_batches;
         setting.plan = plan;
         settings.push_back(setting);
+        if (micro_batches != 2) continue;
+        setting.attention_dropout = 0.2;
+        settings.push_back(setting);
       }
     }
   }

@@ -19,10 +19,12 @@ namespace {
 
 TEST(Executor, RecomputingGivesTheSameBits) {
   for (const Precision precision : precisions) {
-    for (const int micro_batches : {1, 2, 4}) {
+    // The last one with dropout of attention.
+    for (const int micro_batches : {1, 2, 4, 3}) {
       Setting setting;
       setting.precision = precision;
       setting.micro_batches = micro_batches;
+      if (micro_batches == 3) setting.attention_dropout = 0.3;
       SCOPED_TRACE(setting.text());
       Rank keeping(setting);
       std::vector<std::unique_ptr<Rank>> recomputing;
@@ -146,10 +148,25 @@ TEST(Executor, DropoutActsAndChangesFromStepToStep) {
   EXPECT_EQ(plain.step(1, 0).loss, plain.step(2, 0).loss);
 }
 
+TEST(Executor, DropoutOfAttentionActsInTrainingOnly) {
+  Setting setting;
+  setting.precision = Precision::Float64;
+  setting.dropout = 0;
+  Rank plain(setting);
+  setting.attention_dropout = 0.4;
+  Rank rank(setting);
+  const double first = rank.step(1, 0).loss;
+  EXPECT_EQ(rank.step(1, 0).loss, first) << "a step can be done again";
+  EXPECT_NE(rank.step(2, 0).loss, first);
+  EXPECT_GT(std::abs(plain.step(1, 0).loss - first), 1e-6);
+  EXPECT_NEAR(rank.evaluate().report.at(0), plain.evaluate().report.at(0), 1e-13);
+}
+
 // How a batch is cut is a matter of rounding only, dropout included.
 TEST(Executor, CuttingTheBatchOtherwiseGivesTheSameGradients) {
   Setting setting;
   setting.precision = Precision::Float64;
+  setting.attention_dropout = 0.2;
   setting.batch = 4;
   Rank whole(setting);
   setting.batch = 2;

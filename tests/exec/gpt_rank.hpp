@@ -40,6 +40,7 @@ struct Setting {
   std::string plan = "keep-all";
   double budget_share = -1;  // from the smallest budget (0) to keep-all (1); else `plan`
   double dropout = 0.25;
+  double attention_dropout = 0;
   std::int64_t sequence = 24;
   std::int64_t hidden = 32;
   // Another model than the GPT of these sizes.
@@ -54,7 +55,8 @@ struct Setting {
 
   std::string text() const {
     return std::string(precision_name(precision)) + " " + plan + ", micro-batches " +
-           std::to_string(micro_batches) + " of " + std::to_string(batch);
+           std::to_string(micro_batches) + " of " + std::to_string(batch) +
+           (attention_dropout > 0 ? ", dropout of attention" : "");
   }
 };
 
@@ -93,7 +95,13 @@ class Rank {
     if (setting.model) {
       model_ = setting.model(setting, declaration_);
     } else {
-      const nn::GptSizes sizes{3, setting.hidden, 4, setting.sequence, vocabulary, setting.dropout};
+      const nn::GptSizes sizes{3,
+                               setting.hidden,
+                               4,
+                               setting.sequence,
+                               vocabulary,
+                               setting.dropout,
+                               setting.attention_dropout};
       model_ = nn::make_gpt(sizes, setting.batch, declaration_);
     }
     profile();

@@ -22,6 +22,7 @@ struct Setting {
   std::string plan = "keep-all";
   std::int64_t vocabulary = 61;
   double dropout = 0.2;
+  double attention_dropout = 0;
   // What puts collectives of nodes beside compute; on a device whose lanes are late, or on the CPU.
   plan::Program (*beside_compute)(plan::Program) = nullptr;
   bool late = true;
@@ -30,7 +31,7 @@ struct Setting {
 
   CutModel cut() const {
     constexpr std::int64_t batch = 2;
-    const nn::GptSizes sizes{2, 32, 4, 24, vocabulary, dropout};
+    const nn::GptSizes sizes{2, 32, 4, 24, vocabulary, dropout, attention_dropout};
     CutModel cut;
     cut.name = sequence_parallel ? "sequence parallel" : "tensor parallel";
     cut.make = [sizes, parallel = sequence_parallel, wire = compute_wire](
@@ -102,6 +103,13 @@ TEST_F(TensorAxis, VocabularyWithoutARowForTheLastRank) {
 TEST_F(TensorAxis, WithoutDropout) {
   for (const bool sequence_parallel : {false, true})
     compare({Precision::Float64, sequence_parallel, "keep-all", 64, 0});
+}
+
+TEST_F(TensorAxis, WithDropoutOfAttention) {
+  for (const bool sequence_parallel : {false, true}) {
+    for (const char* plan : {"keep-all", "full"})
+      compare({Precision::Float64, sequence_parallel, plan, 61, 0.2, 0.3});
+  }
 }
 
 TEST_F(TensorAxis, OtherPrecisions) {

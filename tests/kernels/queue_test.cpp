@@ -2,6 +2,7 @@
 #include "kernels/arrays.hpp"
 
 #include "base/error.hpp"
+#include "kernels/attention_tile.hpp"
 #include "kernels/bias.hpp"
 #include "kernels/convert.hpp"
 #include "kernels/cross_entropy.hpp"
@@ -61,6 +62,12 @@ const Refusal refusals[] = {
      }},
     {"dropout_add",
      [](const Queue& q) { dropout_add(q, type, nullptr, nullptr, nullptr, {}, nullptr, 0, 1); }},
+    {"attention_weights",
+     [](const Queue& q) { attention_weights(q, type, {}, nullptr, nullptr, {}, nullptr); }},
+    {"attention_weights_gradient",
+     [](const Queue& q) {
+       attention_weights_gradient(q, type, {}, nullptr, nullptr, nullptr, {}, nullptr);
+     }},
     {"embedding_forward",
      [](const Queue& q) {
        embedding_forward(q, type, nullptr, nullptr, nullptr, nullptr, {}, nullptr, 0, 1, 1);

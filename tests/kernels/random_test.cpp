@@ -2,6 +2,7 @@
 #include "kernels/arrays.hpp"
 
 #include "kernels/dropout.hpp"
+#include "kernels/dropout_mask.hpp"
 #include "kernels/embedding.hpp"
 
 #include <cmath>
@@ -22,15 +23,6 @@ std::vector<std::int64_t> some_samples(std::int64_t batch) {
   return samples;
 }
 
-// The slow obvious mask: 0 or 1 / (1 - probability).
-double factor(const Dropout& dropout, std::int64_t sample, std::int64_t element) {
-  if (dropout.threshold == 0) return 1;
-  const auto index = static_cast<std::uint64_t>(element);
-  const PhiloxBlock block =
-      philox_at(dropout.key, dropout.step, static_cast<std::uint64_t>(sample), index / 4);
-  return block.word[index % 4] >= dropout.threshold ? dropout.scale : 0;
-}
-
 }  // namespace
 
 TEST(DropoutAdd, FollowsTheCounters) {
@@ -46,7 +38,7 @@ TEST(DropoutAdd, FollowsTheCounters) {
         std::vector<double> added;
         for (std::int64_t i = 0; i < batch * per_sample; ++i) {
           const std::int64_t sample = samples[static_cast<std::size_t>(i / per_sample)];
-          alone.push_back(x[i] * factor(dropout, sample, i % per_sample));
+          alone.push_back(x[i] * dropout_factor(dropout, sample, i % per_sample));
           added.push_back(residual[i] + alone.back());
         }
         Array out(type, batch * per_sample);
@@ -119,8 +111,8 @@ TEST(Embedding, ForwardAndBackward) {
           const std::int64_t token = tokens[static_cast<std::size_t>(row)];
           const std::int64_t position = row % sequence;
           for (std::int64_t j = 0; j < hidden; ++j) {
-            const double mask = factor(dropout, samples[static_cast<std::size_t>(row / sequence)],
-                                       position * hidden + j);
+            const double mask = dropout_factor(
+                dropout, samples[static_cast<std::size_t>(row / sequence)], position * hidden + j);
             wanted.push_back(
                 (token_table[token * hidden + j] + position_table[position * hidden + j]) * mask);
             for_tokens[static_cast<std::size_t>(token * hidden + j)] +=

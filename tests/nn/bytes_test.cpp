@@ -73,15 +73,22 @@ nlohmann::json products_of(const Model& model, Precision precision, const Produc
 }
 
 void check_declared(const Shape& shape, Precision precision, int threads, double dropout,
-                    const std::string& name) {
+                    const std::string& name, double attention_dropout = 0) {
   const ProductLibrary& library = *find_product_library(name);
   SCOPED_TRACE(describe(shape) + " " + precision_name(precision) + " threads " +
-               std::to_string(threads) + " dropout " + std::to_string(dropout) + " " + name);
+               std::to_string(threads) + " dropout " + std::to_string(dropout) + " and " +
+               std::to_string(attention_dropout) + " " + name);
   garonne::test::use_threads(threads);
   Declaration declaration;
   declaration.precision = precision;
   declaration.threads = threads;
-  const GptSizes sizes{1, shape.heads * shape.head_size, shape.heads, shape.sequence, 53, dropout};
+  const GptSizes sizes{1,
+                       shape.heads * shape.head_size,
+                       shape.heads,
+                       shape.sequence,
+                       53,
+                       dropout,
+                       attention_dropout};
   const Model model = make_gpt(sizes, shape.batch, declaration);
   plan::CostTable table;
   table.products = products_of(model, precision, library);
@@ -145,6 +152,16 @@ TEST(DeclaredBytes, OfOddShapes) {
   for (const auto& shape : shapes) {
     for (const Precision precision : precisions) {
       for (const int threads : {1, 2}) check_declared(shape, precision, threads, 0.1, "MKL");
+    }
+  }
+}
+
+// A plan of long sequences has no room for all scores, of which there would be 16 MiB a head.
+TEST(DeclaredBytes, WithDropoutOfAttention) {
+  const Shape shapes[] = {{31, 3, 7, 2}, {130, 2, 16, 2}, {1, 2, 5, 1}, {2048, 2, 8, 1}};
+  for (const auto& shape : shapes) {
+    for (const Precision precision : precisions) {
+      for (const int threads : {1, 2}) check_declared(shape, precision, threads, 0.1, "MKL", 0.2);
     }
   }
 }

@@ -34,12 +34,15 @@ struct Kind {
 };
 
 std::vector<Kind> kinds() {
-  const GptSizes gpt{2, 24, 3, sequence, vocabulary, 0.1};
-  std::vector<Kind> result = {
-      {"gpt", [=](const Declaration& declaration) { return make_gpt(gpt, 1, declaration); },
-       [=](const Declaration& declaration, const GeneratorRows& rows) {
-         return make_gpt_generator(gpt, declaration, rows);
-       }}};
+  std::vector<Kind> result;
+  for (const double attention_dropout : {0.0, 0.2}) {
+    const GptSizes gpt{2, 24, 3, sequence, vocabulary, 0.1, attention_dropout};
+    result.push_back({attention_dropout > 0 ? "gpt with dropout of attention" : "gpt",
+                      [=](const Declaration& declaration) { return make_gpt(gpt, 1, declaration); },
+                      [=](const Declaration& declaration, const GeneratorRows& rows) {
+                        return make_gpt_generator(gpt, declaration, rows);
+                      }});
+  }
   for (const std::int64_t kv_heads : {1, 2, 4}) {
     LlamaSizes llama;
     llama.layers = 2;
