@@ -22,8 +22,9 @@ class CudaExecutor : public testing::TestWithParam<std::uint64_t> {
 };
 
 TEST_P(CudaExecutor, StepsHaveTheBitsOfTheCpu) {
-  for (const Setting& setting : {Setting{}, Setting{Precision::BFloat16, "full"},
-                                 Setting{Precision::Float64, "selective"}}) {
+  for (const Setting& setting :
+       {Setting{}, Setting{Precision::BFloat16, "full"}, Setting{Precision::Float64, "selective"},
+        Setting{Precision::Float32, "full", dropping_text_model}}) {
     SCOPED_TRACE(setting.plan);
     CpuRank cpu(setting);
     GpuRank gpu(setting, late());

@@ -27,8 +27,9 @@ double rate_of(std::int64_t number) {
 class CudaGraphSteps : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(CudaGraphSteps, HaveTheBitsOfTheCpu) {
-  for (const Setting& setting : {Setting{}, Setting{Precision::BFloat16, "full"},
-                                 Setting{Precision::Float64, "selective"}}) {
+  for (const Setting& setting :
+       {Setting{}, Setting{Precision::BFloat16, "full"}, Setting{Precision::Float64, "selective"},
+        Setting{Precision::Float32, "full", dropping_text_model}}) {
     SCOPED_TRACE(setting.plan);
     CpuRank cpu(setting);
     cpu.watches = false;

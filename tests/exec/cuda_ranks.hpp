@@ -204,6 +204,12 @@ inline nn::Model small_text_model(const nn::Declaration& declaration) {
   return nn::make_gpt({2, 32, 4, text_sequence, text_vocabulary, 0.25}, text_batch, declaration);
 }
 
+// With dropout of attention, too.
+inline nn::Model dropping_text_model(const nn::Declaration& declaration) {
+  return nn::make_gpt({2, 32, 4, text_sequence, text_vocabulary, 0.25, 0.2}, text_batch,
+                      declaration);
+}
+
 inline HostBatch small_text_batch(std::int64_t number) {
   return token_batch(number * text_batch, text_batch, text_sequence, text_vocabulary);
 }

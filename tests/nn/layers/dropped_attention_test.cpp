@@ -2,7 +2,7 @@
 // nothing of tiles, in double and loop by loop.
 #include "nn/layers/dropped_attention.hpp"
 
-#include <ATen/Functions.h>
+#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
