@@ -66,7 +66,10 @@ RunConfig::Model gpt2_keys(const JsonPlace& config) {
   keys.sequence = config.key("n_positions").integer(1, most_huggingface_size);
   keys.vocabulary = config.key("vocab_size").integer(1, most_huggingface_size);
   const auto probability = [&](const char* key) {
-    return is_default(config, key) ? 0.1 : config.key(key).number(0, 1);
+    if (is_default(config, key)) return 0.1;
+    const double given = config.key(key).number(0, 1);
+    if (given == 1) config.key(key).refuse("must be below 1");
+    return given;
   };
   keys.dropout = probability("resid_pdrop");
   keys.attention_dropout = probability("attn_pdrop");
