@@ -9,6 +9,7 @@
 #include "plan/model/device_facts.hpp"
 #include "plan/model/product_efficiency.hpp"
 #include "plan/model/rate_curve.hpp"
+#include "plan/model/software.hpp"
 
 namespace garonne::plan {
 
@@ -97,6 +98,7 @@ struct Cluster {
   CopyRates copies;
   DiskRates disk;
   HostFacts host;
+  Software software;
 
   int devices() const { return devices_per_node * nodes; }
   // Throws ConfigError (device.flops) where the device has no such type.
