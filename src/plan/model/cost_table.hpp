@@ -72,6 +72,7 @@ struct NominalRates {
   // Products reach so much of the peak, operations_per_second being `efficiency` of it.
   double efficiency = 1;
   ProductEfficiency products = {};
+  Software software = {};
 };
 
 // Of the cluster's devices. Throws ConfigError as Cluster::flops.
