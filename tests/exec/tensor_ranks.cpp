@@ -14,6 +14,7 @@
 #include "nn/compute_session.hpp"
 #include "plan/model/cost_table.hpp"
 #include "plan/program/proofs.hpp"
+#include "plan/program/rank_sums_check.hpp"
 #include "plan/stage/stage_solver.hpp"
 #include "plan/step/generator.hpp"
 #include "plan/step/rank_program.hpp"
@@ -30,6 +31,7 @@ plan::StepShape step_of(Precision precision, const optim::Optimizer& optimizer, 
   step.element_bytes.master = has_master(precision) ? state_bytes(precision) : 0;
   step.element_bytes.gradient = step.element_bytes.state = state_bytes(precision);
   step.optimizer_states = optimizer.states();
+  step.tensor_sums = optimizer.sums();
   step.data_group = {0};
   step.tensor_group.resize(static_cast<std::size_t>(ranks));
   std::iota(step.tensor_group.begin(), step.tensor_group.end(), 0);
@@ -79,6 +81,9 @@ TensorRank::TensorRank(const CutModel& cut, dist::Session& session, dist::Transp
   profile(session, declaration);
   RunConfig config;
   config.optimizer.weight_decay = 0.1;
+  config.optimizer.name = cut.optimizer;
+  // A rate that learns in a few steps.
+  if (cut.optimizer == "lars") config.optimizer.trust_coefficient = 1;
   optimizer_ = optim::make_optimizer(config);
   plan::StepShape step = step_of(cut.precision, *optimizer_, ranks);
   if (cut.sums_again) {
@@ -93,6 +98,10 @@ TensorRank::TensorRank(const CutModel& cut, dist::Session& session, dist::Transp
   program_ =
       plan::program_of_rank(std::move(program_), model_.graph,
                             {member, {0, 0, member}, step.data_group, step.tensor_group, {}, {}});
+  if (optimizer_->sums() > 0) {
+    plan::prove(program_, model_.graph);
+    plan::check_rank_sums(program_, {1, 1, ranks});
+  }
   if (cut.beside_compute) {
     program_ = cut.beside_compute(std::move(program_));
     EXPECT_EQ(plan::replay(program_).peak_bytes, prediction_.peak_bytes);
@@ -103,8 +112,7 @@ TensorRank::TensorRank(const CutModel& cut, dist::Session& session, dist::Transp
       std::make_unique<DeviceTier>(std::numeric_limits<std::int64_t>::max() / 2, device_->kind());
   const DeviceScope scope(*tier_);
   state_ =
-      initial_state(device_->queue(Lane::Compute), model_, cut.precision, 11,
-                    std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
+      initial_state(device_->queue(Lane::Compute), model_, cut.precision, 11, optimizer_->states());
 }
 
 StepOutputs TensorRank::step(std::int64_t number, const plan::Program& program, bool training) {

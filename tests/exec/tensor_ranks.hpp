@@ -27,6 +27,7 @@ struct CutModel {
   std::string name;
   Precision precision = Precision::Float64;
   std::string plan = "keep-all";
+  std::string optimizer = "adamw";
   // What puts collectives of nodes beside compute, if anything does.
   plan::Program (*beside_compute)(plan::Program) = nullptr;
   // Gradients are summed over the group once more, as if it were the data group, too.

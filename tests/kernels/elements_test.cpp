@@ -5,6 +5,7 @@
 #include "base/philox.hpp"
 #include "kernels/convert.hpp"
 #include "kernels/initialise.hpp"
+#include "kernels/lamb_update.hpp"
 #include "kernels/momentum_update.hpp"
 #include "kernels/optimizer_update.hpp"
 #include "kernels/reduction.hpp"
@@ -260,6 +261,109 @@ TEST(MomentumUpdate, FollowsTheFormula) {
   }
   EXPECT_THROW(momentum_update(host, ElementType::BFloat16, nullptr, nullptr, nullptr, 0, {},
                                {.value = 1}, {.value = 1}, nullptr),
+               InternalError);
+}
+
+// Of a matrix of which these are all elements.
+TEST(MomentumUpdate, FollowsTheFormulaOfLars) {
+  const double rate = 0.5;
+  const double scale = 0.25;
+  for (const double limit : {0.0, 1e-3}) {
+    for (const ElementType type : wide_types) {
+      for (const std::int64_t n : odd_sizes) {
+        Array parameter = random_array(type, n, 7);
+        Array moment = random_array(type, n, 8, 0.1);
+        const Array gradient = random_array(type, n, 10);
+        double squares[2] = {0, 0};
+        for (std::int64_t i = 0; i < n; ++i) {
+          squares[0] += parameter[i] * parameter[i];
+          squares[1] += gradient[i] * gradient[i];
+        }
+        Momentum options{MomentumRule::Lars, 0.9, 0, 0.1, 0.03};
+        options.squares = squares;
+        options.trust_coefficient = 0.02;
+        options.trust_limit = limit;
+        options.epsilon = 1e-3;
+        const double norm = std::sqrt(squares[0]);
+        double trust = 0.02 * norm / (std::sqrt(squares[1]) * scale + 0.03 * norm + 1e-3);
+        if (limit > 0) trust = std::min(trust, limit);
+        std::vector<double> parameters;
+        std::vector<double> moments;
+        for (std::int64_t i = 0; i < n; ++i) {
+          const double slope = gradient[i] * scale + options.l2 * parameter[i];
+          moments.push_back(options.beta1 * moment[i] + rate * trust * slope);
+          parameters.push_back(parameter[i] * (1 - rate * options.weight_decay) - moments.back());
+        }
+        momentum_update(host, type, parameter.data(), moment.data(), gradient.data(), n, options,
+                        {.value = rate}, {.value = scale}, nullptr);
+        const double unit = rounding(type);
+        expect_near(parameter, parameters, 4 * unit, 4 * unit, "parameter");
+        expect_near(moment, moments, 4 * unit, unit, "moment");
+      }
+    }
+  }
+}
+
+// Of a matrix of which these are all elements.
+TEST(LambUpdate, FollowsTheFormula) {
+  const double scale = 0.25;
+  for (const double limit : {0.0, 0.1}) {
+    for (const ElementType type : wide_types) {
+      for (const std::int64_t n : odd_sizes) {
+        Array parameter = random_array(type, n, 7);
+        Array first = random_array(type, n, 8, 0.1);
+        Array second(type, n);
+        for (std::int64_t i = 0; i < n; ++i) second.set(i, first[i] * first[i] + 0.25);
+        const Array gradient = random_array(type, n, 10);
+        double squares[2] = {0, 1.0};
+        Lamb options;
+        options.rates = {.learning_rate = 0.01, .correction = 3.0, .root = 2.0};
+        options.weight_decay = 0.1;
+        options.l2 = 0.03;
+        options.trust_limit = limit;
+        std::vector<double> directions;
+        std::vector<double> firsts;
+        std::vector<double> seconds;
+        double wanted = 1.0;
+        for (std::int64_t i = 0; i < n; ++i) {
+          const double slope = gradient[i] * scale + options.l2 * parameter[i];
+          firsts.push_back(options.beta1 * first[i] + (1 - options.beta1) * slope);
+          seconds.push_back(options.beta2 * second[i] + (1 - options.beta2) * slope * slope);
+          directions.push_back(firsts.back() * 3.0 /
+                                   (std::sqrt(seconds.back()) * 2.0 + options.epsilon) +
+                               0.1 * parameter[i]);
+          squares[0] += parameter[i] * parameter[i];
+          wanted += directions.back() * directions.back();
+        }
+        add_lamb_squares(host, type, parameter.data(), first.data(), second.data(), gradient.data(),
+                         n, options, {.value = scale}, &squares[1]);
+        const double unit = rounding(type);
+        EXPECT_NEAR(squares[1], wanted, 32 * unit * wanted);
+        double nothing = 2.0;
+        add_lamb_squares(host, type, parameter.data(), first.data(), second.data(), gradient.data(),
+                         n, options, {.value = std::nan("")}, &nothing);
+        EXPECT_EQ(nothing, 2.0);
+        options.squares = squares;
+        double trust = std::sqrt(squares[0] / squares[1]);
+        if (limit > 0) trust = std::min(trust, limit);
+        std::vector<double> parameters;
+        for (std::int64_t i = 0; i < n; ++i)
+          parameters.push_back(parameter[i] -
+                               0.01 * trust * directions[static_cast<std::size_t>(i)]);
+        Array copy(ElementType::BFloat16, n);
+        lamb_update(host, type, parameter.data(), first.data(), second.data(), gradient.data(), n,
+                    options, {.value = scale}, n % 2 == 0 ? copy.data() : nullptr);
+        expect_near(parameter, parameters, 16 * unit, 16 * unit, "parameter");
+        expect_near(first, firsts, 4 * unit, 4 * unit, "first moment");
+        expect_near(second, seconds, 4 * unit, 4 * unit, "second moment");
+        Array rounded(ElementType::BFloat16, n);
+        for (std::int64_t i = 0; n % 2 == 0 && i < n; ++i) rounded.set(i, parameter[i]);
+        EXPECT_TRUE(copy.same_bits(rounded));
+      }
+    }
+  }
+  EXPECT_THROW(lamb_update(host, ElementType::BFloat16, nullptr, nullptr, nullptr, nullptr, 0, {},
+                           {.value = 1}, nullptr),
                InternalError);
 }
 

@@ -3,12 +3,14 @@
 
 #include "kernels/device/dropout.hpp"
 #include "kernels/device/initialise.hpp"
+#include "kernels/device/lamb_update.hpp"
 #include "kernels/device/momentum_update.hpp"
 #include "kernels/device/optimizer_update.hpp"
 #include "kernels/device/reduction.hpp"
 #include "kernels/device/scalar.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/initialise.hpp"
+#include "kernels/lamb_update.hpp"
 #include "kernels/momentum_update.hpp"
 #include "kernels/optimizer_update.hpp"
 #include "kernels/reduction.hpp"
@@ -162,9 +164,13 @@ TEST(DeviceMomentum, HasTheBitsOfCpus) {
   for (const device::Place& place : places()) {
     for (const ElementType type : wide_types) {
       for (const std::int64_t n : odd_sizes) {
-        for (const MomentumRule rule : {MomentumRule::Sgd, MomentumRule::Lion}) {
+        for (const MomentumRule rule :
+             {MomentumRule::Sgd, MomentumRule::Lion, MomentumRule::Lars}) {
           for (const double scale : {0.37, std::numeric_limits<double>::quiet_NaN()}) {
-            const Momentum options{rule, 0.9, 0.95, 0.1, n % 2 == 0 ? 0.01 : 0.0};
+            Momentum options{rule, 0.9, 0.95, 0.1, n % 2 == 0 ? 0.01 : 0.0};
+            const std::vector<double> squares = {3.7, 0.29};
+            options.squares = squares.data();
+            options.epsilon = 1e-3;
             const Array gradient = random_array(type, n, 4);
             Updated wanted(type, n);
             Updated got(type, n);
@@ -174,6 +180,8 @@ TEST(DeviceMomentum, HasTheBitsOfCpus) {
             {
               const std::vector<double> rates = {3e-3};
               const std::vector<double> scales = {scale};
+              const OnPlace norms(place, squares);
+              options.squares = norms.as<double>();
               OnPlace parameter(place, got.parameter);
               OnPlace first(place, got.first);
               OnPlace copy(place, got.copy);
@@ -185,6 +193,61 @@ TEST(DeviceMomentum, HasTheBitsOfCpus) {
             }
             got.expect_same(wanted, name_of(place) + ", " + std::to_string(n));
           }
+        }
+      }
+    }
+  }
+}
+
+// The rates by value and where the kernel reads them.
+TEST(DeviceLamb, HasTheBitsOfCpus) {
+  for (const device::Place& place : places()) {
+    for (const ElementType type : wide_types) {
+      for (const std::int64_t n : odd_sizes) {
+        for (const double scale : {0.37, std::numeric_limits<double>::quiet_NaN()}) {
+          Lamb options;
+          options.rates = {.learning_rate = 3e-3, .correction = 3.7, .root = 2.9};
+          options.weight_decay = n % 3 == 0 ? 0.0 : 0.1;
+          options.l2 = n % 2 == 0 ? 0.01 : 0.0;
+          const std::vector<double> squares = {3.7, 0.29};
+          options.squares = squares.data();
+          const Array gradient = random_array(type, n, 4);
+          Updated wanted(type, n);
+          Updated got(type, n);
+          double sum = 1.0;
+          add_lamb_squares(host, type, wanted.parameter.data(), wanted.first.data(),
+                           wanted.second.data(), gradient.data(), n, options, {.value = scale},
+                           &sum);
+          lamb_update(host, type, wanted.parameter.data(), wanted.first.data(),
+                      wanted.second.data(), gradient.data(), n, options, {.value = scale},
+                      n % 3 == 0 ? nullptr : wanted.copy.data());
+          std::vector<double> total = {1.0};
+          {
+            const std::vector<double> rates = {3e-3, 3.7, 2.9};
+            const std::vector<double> scales = {scale};
+            const OnPlace norms(place, squares);
+            const OnPlace numbers(place, rates);
+            const OnPlace factor(place, scales);
+            const OnPlace slopes(place, gradient);
+            options.squares = norms.as<double>();
+            if (n % 2 == 0) {
+              options.rates = {};
+              options.rates_place = reinterpret_cast<const LambRates*>(numbers.as<double>());
+            }
+            OnPlace parameter(place, got.parameter);
+            OnPlace first(place, got.first);
+            OnPlace second(place, got.second);
+            OnPlace copy(place, got.copy);
+            OnPlace square(place, total);
+            device::add_lamb_squares(place, type, parameter.data(), first.data(), second.data(),
+                                     slopes.data(), n, options, {.place = factor.as<double>()},
+                                     square.as<double>());
+            device::lamb_update(place, type, parameter.data(), first.data(), second.data(),
+                                slopes.data(), n, options, {.place = factor.as<double>()},
+                                n % 3 == 0 ? nullptr : copy.data());
+          }
+          got.expect_same(wanted, name_of(place) + ", " + std::to_string(n));
+          EXPECT_NEAR(total[0], sum, 1e-13 * sum);
         }
       }
     }

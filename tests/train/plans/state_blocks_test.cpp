@@ -1,13 +1,17 @@
-// Optimizers whose states are no tensor of the parameter's shape (tests/optim/) and those with one
-// moment: planned, replayed, run on one rank and in shards, saved and continued.
+// Optimizers whose states are no tensor of the parameter's shape (tests/optim/), those with one
+// moment and those that take norms of whole parameters: planned, replayed, run on one rank and in
+// shards, saved and continued.
 #include "plan/program/program.hpp"
+#include "plan/program/proofs.hpp"
+#include "plan/program/rank_sums_check.hpp"
 #include "plan/program/replay.hpp"
 #include "train/plans/zero_rank.hpp"
 
 namespace garonne::train {
 namespace {
 
-const std::vector<const char*> optimizers = {"eight-bit", "factored", "lion", "sgd"};
+const std::vector<const char*> optimizers = {"eight-bit", "factored", "lamb",
+                                             "lars",      "lion",     "sgd"};
 
 Variant variant_of(int stage, const char* optimizer, Precision precision = Precision::Float64) {
   Variant variant{stage, precision};
@@ -16,13 +20,18 @@ Variant variant_of(int stage, const char* optimizer, Precision precision = Preci
 }
 
 bool has_one_moment(const std::string& optimizer) {
-  return optimizer == "lion" || optimizer == "sgd";
+  return optimizer == "lars" || optimizer == "lion" || optimizer == "sgd";
+}
+
+bool has_blocks(const std::string& optimizer) {
+  return optimizer == "eight-bit" || optimizer == "factored";
 }
 
 // Bytes of the states of so many elements, by hand.
 std::int64_t state_bytes_by_hand(const std::string& optimizer, std::int64_t elements,
                                  std::int64_t number) {
   if (has_one_moment(optimizer)) return elements * number;
+  if (optimizer == "lamb") return 2 * elements * number;
   const std::int64_t blocks = (elements + 255) / 256;
   if (optimizer == "factored") return blocks * 32 * number;
   return elements * number + elements + blocks * 4;
@@ -69,10 +78,10 @@ TEST_F(StateBlocksTest, ShardsAreCutBetweenBlocksAndTrainAsOneRank) {
     const auto reference = alone(Precision::Float64, optimizer);
     std::vector<double> losses;
     for (std::int64_t step = 1; step <= 6; ++step) losses.push_back(reference->step(step).loss);
-    for (const int stage : {1, 3}) {
+    for (const int stage : {1, 2, 3}) {
       SCOPED_TRACE(std::string(optimizer) + " stage " + std::to_string(stage));
       const auto here = rank(variant_of(stage, optimizer));
-      const std::int64_t block = has_one_moment(optimizer) ? 1 : 256;
+      const std::int64_t block = has_blocks(optimizer) ? 256 : 1;
       for (const plan::Piece& piece : here->program().pieces) EXPECT_EQ(piece.first % block, 0);
       std::int64_t shards = 0;
       for (const plan::Bucket& bucket : here->program().buckets)
@@ -83,6 +92,58 @@ TEST_F(StateBlocksTest, ShardsAreCutBetweenBlocksAndTrainAsOneRank) {
         EXPECT_NEAR(outputs.loss, losses[static_cast<std::size_t>(step - 1)], 1e-9);
         EXPECT_LE(outputs.peak_bytes, here->prediction().peak_bytes);
       }
+    }
+  }
+}
+
+// Norms of parameters that no rank has as a whole, and of such that all have.
+TEST_F(StateBlocksTest, SumsOfWholeParametersAreProved) {
+  for (const char* optimizer : {"lamb", "lars"}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      SCOPED_TRACE(std::string(optimizer) + " stage " + std::to_string(stage));
+      const auto here = rank(variant_of(stage, optimizer, Precision::BFloat16));
+      const GridShape grid{session_.size(), 1, 1};
+      const auto proved = [&](const plan::Program& program) {
+        plan::prove(program, here->model().graph);
+        plan::check_rank_sums(program, grid);
+      };
+      ASSERT_NO_THROW(proved(here->program()));
+      int sums = 0;
+      for (std::size_t i = 0; i < here->program().instructions.size(); ++i) {
+        const plan::Instruction& one = here->program().instructions[i];
+        const bool over_ranks = one.operation == plan::Operation::AllReduce &&
+                                one.node.ends_with(".sums") &&
+                                one.channel->group == plan::GroupAxis::Data;
+        sums += over_ranks ? 1 : 0;
+        if (one.operation == plan::Operation::SumTensors && !one.arguments.pieces.empty()) {
+          plan::Program less = here->program();
+          less.instructions[i].arguments.pieces.pop_back();
+          EXPECT_THROW(proved(less), plan::ReplayError);
+        }
+        if (one.operation == plan::Operation::Update && !one.arguments.pieces.empty()) {
+          plan::Program none = here->program();
+          none.instructions[i].arguments.inputs.pop_back();
+          EXPECT_THROW(proved(none), plan::ReplayError);
+        }
+        if (!over_ranks) continue;
+        // Over other ranks than have the rest of the parameters.
+        plan::Program other = here->program();
+        other.instructions[i].channel->group = plan::GroupAxis::Tensor;
+        EXPECT_THROW(proved(other), plan::ReplayError);
+      }
+      EXPECT_EQ(sums > 0, stage > 0);
+    }
+  }
+}
+
+// Without shards every rank has whole parameters: no sum depends on how many there are.
+TEST_F(StateBlocksTest, TheyTrainAlikeWithoutShards) {
+  for (const char* optimizer : {"lamb", "lars"}) {
+    SCOPED_TRACE(optimizer);
+    const auto reference = alone(Precision::Float64, optimizer);
+    const auto here = rank(variant_of(0, optimizer));
+    for (std::int64_t step = 1; step <= 6; ++step) {
+      EXPECT_NEAR(here->step(step).loss, reference->step(step).loss, 1e-9);
     }
   }
 }
@@ -133,7 +194,7 @@ TEST_F(StateBlocksTest, CheckpointsFitAnyLayout) {
 
 // On ranks that have the same and on those that share it, which may be less than a block.
 TEST_F(StateBlocksTest, TheCopyThatIsSavedHasTheBytesThatWerePlanned) {
-  for (const char* optimizer : {"adamw", "eight-bit", "factored", "lion"}) {
+  for (const char* optimizer : {"adamw", "eight-bit", "factored", "lamb", "lion"}) {
     for (const int stage : {0, 1, 3}) {
       SCOPED_TRACE(std::string(optimizer) + " stage " + std::to_string(stage));
       for (const Precision precision : {Precision::Float64, Precision::BFloat16}) {

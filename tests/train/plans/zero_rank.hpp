@@ -89,6 +89,8 @@ class Rank {
     RunConfig config;
     config.optimizer.weight_decay = 0.1;
     config.optimizer.name = variant.optimizer;
+    // Rates that learn in a few steps.
+    if (config.optimizer.name == "lars") config.optimizer.trust_coefficient = 1;
     optimizer_ = optim::make_optimizer(config, optim::exercise_kinds());
     plan::StepShape step;
     step.micro_batches = micro_batches_of_step / ranks;
@@ -96,6 +98,7 @@ class Rank {
     step.element_bytes.master = has_master(variant.precision) ? state_bytes(variant.precision) : 0;
     step.element_bytes.gradient = step.element_bytes.state = state_bytes(variant.precision);
     step.optimizer_states = optimizer_->states();
+    step.tensor_sums = optimizer_->sums();
     step.data_group.resize(static_cast<std::size_t>(ranks));
     std::iota(step.data_group.begin(), step.data_group.end(), 0);
     step.world_group = step.data_group;
@@ -179,6 +182,7 @@ class Rank {
     return bytes;
   }
 
+  const nn::Model& model() const { return model_; }
   plan::Program& program() { return program_; }
   const plan::Program& program() const { return program_; }
   const plan::Prediction& prediction() const { return prediction_; }

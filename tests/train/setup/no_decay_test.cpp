@@ -52,6 +52,46 @@ TEST(NoDecay, RefusesWhatIsInNoName) {
   EXPECT_NE(refusal("qkv,,down").find("empty part"), std::string::npos);
 }
 
+std::string decays_of(const std::string& groups, const std::string& no_decay = "") {
+  std::vector<plan::ParameterSpec> parameters = some_parameters();
+  apply_no_decay(no_decay, parameters);
+  apply_weight_decays(groups, no_decay, parameters);
+  std::string text;
+  for (const auto& parameter : parameters) {
+    text += parameter.weight_decay ? std::to_string(*parameter.weight_decay).substr(0, 4) : "-";
+    text += parameter.decays ? "d " : "  ";
+  }
+  return text;
+}
+
+TEST(WeightDecays, AreOfParametersByTheFirstPartThatFits) {
+  EXPECT_EQ(decays_of(""), "-d -d -d -d -  ");
+  EXPECT_EQ(decays_of("qkv=0.5"), "-d 0.50d 0.50d -d -  ");
+  EXPECT_EQ(decays_of("layer.1.qkv=0.25 , qkv = 0"), "-d 0.00  0.25d -d -  ");
+  EXPECT_EQ(decays_of("norm=0.01"), "-d -d -d -d 0.01d ") << "also what decays by nothing else";
+  EXPECT_EQ(decays_of("layer=0.5", "qkv"), "-d -  -  0.50d -  ");
+}
+
+TEST(WeightDecays, RefuseWhatSaysNothing) {
+  const auto refusal = [](const std::string& groups, const std::string& no_decay = "") {
+    try {
+      decays_of(groups, no_decay);
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.key(), "optimizer.weight_decays");
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refusal("qvk=1").find("did you mean qkv?"), std::string::npos);
+  for (const char* text : {"qkv", "qkv=0.1,down"})
+    EXPECT_NE(refusal(text).find("embedding=0.01"), std::string::npos) << text;
+  for (const char* text : {"qkv=", "qkv=x", "qkv=-1", "qkv=1x", "qkv=nan", "qkv=inf"})
+    EXPECT_NE(refusal(text).find("number >= 0"), std::string::npos) << text;
+  EXPECT_NE(refusal("=1").find("empty part"), std::string::npos);
+  EXPECT_NE(refusal("qkv=1,layer.0.qkv=2").find("put it first"), std::string::npos);
+  EXPECT_NE(refusal("qkv=1", "qkv").find("optimizer.no_decay"), std::string::npos);
+}
+
 // Of every stage of a pipeline, since each is cut from the whole.
 TEST(NoDecay, HoldsInAllStages) {
   RunConfig config;

@@ -1,0 +1,79 @@
+// Optimizers that take norms of whole parameters, of which each tensor rank has a part.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "exec/tensor_ranks.hpp"
+#include "exec/token_batch.hpp"
+#include "nn/gpt/gpt.hpp"
+#include "plan/program/proofs.hpp"
+
+namespace garonne::exec {
+namespace {
+
+CutModel cut_of(const std::string& optimizer, bool sequence_parallel) {
+  constexpr std::int64_t batch = 2;
+  const nn::GptSizes sizes{2, 32, 4, 24, 61, 0.2};
+  CutModel cut;
+  cut.name = optimizer;
+  cut.optimizer = optimizer;
+  cut.make = [sizes, sequence_parallel](const nn::Declaration& declaration, int member, int ranks) {
+    nn::GptPart part;
+    part.tensor = member;
+    part.tensor_ranks = ranks;
+    part.sequence_parallel = sequence_parallel && ranks > 1;
+    return nn::make_gpt(sizes, batch, declaration, part);
+  };
+  cut.load = [sizes](const nn::Model&, std::int64_t number) {
+    return token_batch(number * batch, batch, sizes.sequence, sizes.vocabulary);
+  };
+  return cut;
+}
+
+class LargeBatchTensor : public TensorRanks {};
+
+TEST_F(LargeBatchTensor, TrainsAsOneRank) {
+  for (const char* optimizer : {"lamb", "lars"}) {
+    for (const bool sequence_parallel : {false, true})
+      compare(cut_of(optimizer, sequence_parallel), 0);
+  }
+}
+
+// What is equal on all ranks is summed by the first alone, and what is cut by all of them together.
+TEST_F(LargeBatchTensor, SumsOfTheGroupAreProved) {
+  const TensorRank rank(cut_of("lamb", false), session_, transport_.get());
+  const plan::Program& program = rank.program();
+  const plan::ModelGraph& graph = rank.model().graph;
+  ASSERT_NO_THROW(plan::prove(program, graph));
+  int sums = 0;
+  int left_out = 0;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const plan::Instruction& one = program.instructions[i];
+    if (one.operation == plan::Operation::AllReduce && one.node.ends_with(".sums")) {
+      EXPECT_EQ(one.channel->group, plan::GroupAxis::Tensor);
+      ++sums;
+      plan::Program other = program;
+      other.instructions[i].channel->group = plan::GroupAxis::Data;
+      EXPECT_THROW(plan::prove(other, graph), plan::ReplayError);
+    }
+    if (one.operation != plan::Operation::Update) continue;
+    const auto summed =
+        std::find_if(program.instructions.begin(), program.instructions.end(), [&](const auto& o) {
+          return o.operation == plan::Operation::SumTensors && o.bucket == one.bucket;
+        });
+    ASSERT_NE(summed, program.instructions.end());
+    for (const int id : one.arguments.pieces) {
+      const auto& pieces = summed->arguments.pieces;
+      if (std::find(pieces.begin(), pieces.end(), id) != pieces.end()) continue;
+      ++left_out;
+      const int p = program.pieces[static_cast<std::size_t>(id)].parameter;
+      EXPECT_TRUE(graph.parameters[static_cast<std::size_t>(p)].replicated);
+    }
+  }
+  EXPECT_GT(sums, 4);
+  if (session_.rank() == 0) EXPECT_EQ(left_out, 0);
+}
+
+}  // namespace
+}  // namespace garonne::exec
