@@ -126,6 +126,9 @@ struct NodeSpec : KeepOption {
     return !forward_collective.kind.empty() || !backward_collective.kind.empty();
   }
   bool measured = false;  // seconds from a profile of this machine, else zero
+  // Numbers that software without its kernel would have in memory between the operations that it
+  // is of: scores of attention.
+  std::int64_t scores = 0;
 
   // The ways to be kept, from 0 on; throws std::out_of_range for a number beyond.
   int keep_options() const { return 1 + static_cast<int>(further_options.size()); }
