@@ -21,6 +21,7 @@ void set_attention_operations(plan::NodeSpec& spec, Rows rows, std::int64_t head
   const double product = product_operations(rows.sequence, rows.sequence, head_size) *
                          static_cast<double>(rows.batch * heads) / 2;
   set_operations(spec, 2 * product, 5 * product);
+  spec.scores = rows.batch * heads * rows.sequence * rows.sequence;
 }
 
 class Attention : public Node {
