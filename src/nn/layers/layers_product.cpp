@@ -102,6 +102,7 @@ class LossHead : public Node {
     set_operations(spec, operations, 2 * operations);
     spec.forward.product = spec.forward_keep.product = {rows_.count(), vocabulary_, hidden_};
     spec.backward.product = {rows_.count(), hidden_, vocabulary_};
+    spec.scores = rows_.count() * vocabulary_;
     // The product, the losses of rows, and their sum.
     set_kernels(spec, 3, 2);
     return spec;

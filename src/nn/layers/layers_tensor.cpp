@@ -172,6 +172,7 @@ class LogitStatistics : public Node {
     spec.pins_output = true;
     const double elements = static_cast<double>(rows_.count() * piece_.width);
     set_operations(spec, 10 * elements, 10 * elements);
+    spec.scores = rows_.count() * piece_.width;
     return spec;
   }
 

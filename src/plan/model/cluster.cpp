@@ -170,6 +170,12 @@ std::string to_toml(const Cluster& cluster) {
   file.count("memory", cluster.host.memory_bytes);
   file.number("bytes_per_second", cluster.host.bytes_per_second);
   file.number("communication_seconds_per_byte", cluster.host.communication_seconds_per_byte);
+  file.table("software");
+  file.text("name", cluster.software.name);
+  if (cluster.software.stores_scores) file.text("attention", "stored");
+  if (cluster.software.unfused_loss) file.text("loss", "unfused");
+  if (!cluster.software.balances_stages) file.text("stages", "blocks");
+  file.number("block_issue_seconds", cluster.software.block_issue_seconds);
   return file.take();
 }
 

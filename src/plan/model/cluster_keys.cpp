@@ -227,6 +227,31 @@ void add_first_keys(KeyTable& table) {
   }
 }
 
+// How another framework works, by what it does as Garonne does not.
+void add_software_keys(KeyTable& table) {
+  table.add("software.name", false, [](Cluster& cluster, const TomlEntry& entry) {
+    cluster.software.name = text_of(entry);
+  });
+  const auto choice = [&](const char* name, const char* ours, const char* other,
+                          const std::function<void(Software&, bool)>& set) {
+    table.add(name, false, [=](Cluster& cluster, const TomlEntry& entry) {
+      const std::string text = text_of(entry);
+      if (text != ours && text != other)
+        refuse(entry, fmt::format("must be \"{}\" or \"{}\"", ours, other));
+      set(cluster.software, text == other);
+    });
+  };
+  choice("software.attention", "fused", "stored",
+         [](Software& software, bool other) { software.stores_scores = other; });
+  choice("software.loss", "fused", "unfused",
+         [](Software& software, bool other) { software.unfused_loss = other; });
+  choice("software.stages", "seconds", "blocks",
+         [](Software& software, bool other) { software.balances_stages = !other; });
+  constexpr double most_block_seconds = 60;
+  table.number("software.block_issue_seconds", false,
+               at(&Cluster::software, &Software::block_issue_seconds), true, most_block_seconds);
+}
+
 void add_second_keys(KeyTable& table) {
   constexpr std::int64_t most_architecture = 1000;
   constexpr std::int64_t most_multiprocessors = 1 << 16;
@@ -266,6 +291,7 @@ void add_second_keys(KeyTable& table) {
   table.number("host.bytes_per_second", false, at(&Cluster::host, &HostFacts::bytes_per_second));
   table.number("host.communication_seconds_per_byte", false,
                at(&Cluster::host, &HostFacts::communication_seconds_per_byte), true);
+  add_software_keys(table);
 }
 
 const std::vector<ClusterKey>& cluster_keys() {

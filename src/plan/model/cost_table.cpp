@@ -174,10 +174,26 @@ NominalRates rates_of(const Cluster& cluster, Precision precision, ProductRoundi
   rates.issue_seconds = cluster.issue_seconds;
   rates.efficiency = cluster.efficiency;
   rates.products = cluster.products;
+  rates.software = cluster.software;
   return rates;
 }
 
+namespace {
+
+// Of each block: the nodes that compute.
+std::vector<int> computing_nodes(const ModelGraph& graph) {
+  std::vector<int> nodes(static_cast<std::size_t>(graph.blocks()), 0);
+  for (const NodeSpec& node : graph.nodes) {
+    if (!node.communicates()) ++nodes[static_cast<std::size_t>(node.block)];
+  }
+  return nodes;
+}
+
+}  // namespace
+
 void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
+  const Software& software = rates.software;
+  const std::vector<int> nodes_of_block = computing_nodes(graph);
   for (auto& node : graph.nodes) {
     // Its seconds are those of the link: set_collective_seconds.
     if (node.communicates()) continue;
@@ -185,27 +201,37 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
     for (const int input : node.inputs)
       bytes += graph.values[static_cast<std::size_t>(input)].bytes;
     const double moving = static_cast<double>(bytes) / rates.bytes_per_second;
-    const auto computing = [&](const OperationCost& cost) {
+    const ValueSpec& read = graph.values[static_cast<std::size_t>(
+        node.inputs.empty() ? node.output : node.inputs.front())];
+    const auto number = static_cast<double>(number_bytes(read.type));
+    const SoftwarePass forward = software_forward(software, node, number);
+    const SoftwarePass backward = software_backward(software, node, number);
+    const auto computing = [&](const OperationCost& cost, const SoftwarePass& pass) {
       const double share = rates.products.of(cost.product, rates.efficiency) / rates.efficiency;
-      return cost.floating_point_operations / (rates.operations_per_second * share);
+      return cost.floating_point_operations * pass.operations /
+                 (rates.operations_per_second * share) +
+             pass.bytes / rates.bytes_per_second;
     };
-    const auto launch = [&](OperationCost& cost) {
+    const auto launch = [&](OperationCost& cost, double share_of_pass) {
       cost.seconds = std::max(cost.seconds, cost.kernels * rates.least_seconds);
-      cost.issue_seconds = cost.kernels * rates.issue_seconds;
+      cost.issue_seconds = software.block_issue_seconds > 0
+                               ? software.block_issue_seconds * share_of_pass
+                               : cost.kernels * rates.issue_seconds;
     };
-    node.forward.seconds = computing(node.forward) + moving;
-    launch(node.forward);
+    const double share_of_block = 1.0 / nodes_of_block[static_cast<std::size_t>(node.block)];
+    node.forward.seconds = computing(node.forward, forward) + moving;
+    launch(node.forward, share_of_block);
     for (int k = 0; k < node.keep_options(); ++k) {
       KeepOption& option = node.keep_option(k);
-      option.forward_keep.seconds = computing(option.forward_keep) + moving;
+      option.forward_keep.seconds = computing(option.forward_keep, forward) + moving;
       // A backward reads what the forward read and made, and makes as much again.
       option.backward.seconds =
-          computing(option.backward) + (node.splits_backward ? 1 : 2) * moving;
+          computing(option.backward, backward) + (node.splits_backward ? 1 : 2) * moving;
       option.backward_weight.seconds =
-          node.splits_backward ? computing(option.backward_weight) + moving : 0;
-      launch(option.forward_keep);
-      launch(option.backward);
-      if (node.splits_backward) launch(option.backward_weight);
+          node.splits_backward ? computing(option.backward_weight, SoftwarePass()) + moving : 0;
+      launch(option.forward_keep, share_of_block);
+      launch(option.backward, node.splits_backward ? share_of_block / 2 : share_of_block);
+      if (node.splits_backward) launch(option.backward_weight, share_of_block / 2);
     }
   }
 }

@@ -30,11 +30,15 @@ bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, S
   const plan::GridLinks links(cluster, whole.grid);
   plan::set_collective_seconds(whole.grid.shape().tensor, links.tensor(), graph);
   whole.step.kernels = {cluster.least_seconds, cluster.issue_seconds};
+  // Blocks have all that the host takes.
+  if (cluster.software.block_issue_seconds > 0) whole.step.kernels.issue = 0;
   whole.ranks_on_node = std::min(cluster.devices_per_node, whole.grid.ranks());
   set_disk_rates(cluster.disk.known() ? cluster.disk : nominal_disk, whole);
   set_copy_rates(cluster.copies.out > 0 ? cluster.copies : nominal_copies, whole);
   use_host_of(cluster, whole);
   const bool measured = apply_costs(costs, whole);
+  if (!cluster.software.balances_stages)
+    whole.cut_by = std::make_shared<const plan::ModelGraph>(plan::with_equal_blocks(graph));
   // Of an element: what the update reads and writes.
   plan::StepShape& step = whole.step;
   const plan::ElementBytes& bytes = step.element_bytes;

@@ -177,8 +177,9 @@ Setup setup_of_stage(const Setup& whole, int stage, Cut cut) {
   Setup setup = whole;
   if (whole.config.grid.pipeline == 1) return setup;
   check_parts(whole);
+  const plan::ModelGraph& by_seconds = whole.cut_by ? *whole.cut_by : whole.model.graph;
   plan::PipelineStage mine = plan::make_pipeline_stage(
-      whole.model.graph, cut == Cut::AsDeclared ? *whole.declared : whole.model.graph,
+      whole.model.graph, cut == Cut::AsDeclared ? *whole.declared : by_seconds,
       pipeline_schedule_of(whole), stage);
   setup.model = nn::cut_model(whole.model, mine.cut);
   setup.step.pipeline = place_in_grid(std::move(mine.place), setup.grid);

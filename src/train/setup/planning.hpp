@@ -34,6 +34,8 @@ struct Setup {
   // The graph of the whole model before any costs were applied: bytes are those that nodes declare,
   // seconds follow from declared operations and round numbers for machine and links.
   std::shared_ptr<const plan::ModelGraph> declared;
+  // Of a cluster whose software deals out blocks otherwise than by their seconds; null: by those.
+  std::shared_ptr<const plan::ModelGraph> cut_by;
   // Below the device, for each rank (train/setup/lower_tiers.hpp). The disk is shared by the ranks
   // of a node: all of them are on one where nobody says otherwise.
   plan::LowerTiers below;
