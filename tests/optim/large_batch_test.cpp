@@ -122,7 +122,9 @@ TEST(Lamb, TwentyStepsByTheFormulaHoweverItIsCut) {
                 << decay << ", step " << step;
           }
         }
-        if (matrix && limit == 0) EXPECT_GT(wanted.largest, 0.5) << "the limit is one";
+        if (matrix && limit == 0) {
+          EXPECT_GT(wanted.largest, 0.5) << "the limit is one";
+        }
       }
     }
   }

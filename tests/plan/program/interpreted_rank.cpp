@@ -120,6 +120,8 @@ void InterpretedRank::compute() {
       const Hash squares = memory(arguments.inputs.at(0)).at(1);
       return make(arguments.output, mix(hash_of("norm"), squares));
     }
+    case Operation::SumTensors:
+      return sum_tensors();
     case Operation::Update:
       return update();
     case Operation::Report:
@@ -313,12 +315,43 @@ void InterpretedRank::sum_squares() {
   if (arguments.drops_loss) sums.at(0) = nought;
 }
 
+Contents InterpretedRank::sums_of_piece(const Piece& piece, Hash norm,
+                                        const std::function<Hash*(const Range& range)>& part) {
+  Hash all = mix(hash_of("tensor"), norm);
+  const auto more = [&](const Range& range) {
+    const Hash* const first = part(range);
+    for (std::int64_t e = 0; e < range.elements; ++e) all = mix(all, first[e]);
+  };
+  more(piece.gradient);
+  more(piece.trained);
+  for (const Range& state : piece.states) more(state);
+  Contents sums;
+  for (std::int64_t k = 0; k < piece.sums.elements; ++k)
+    sums.push_back(add(nought, mix(all, static_cast<int>(k))));
+  return sums;
+}
+
+void InterpretedRank::sum_tensors() {
+  const Arguments& arguments = instruction().arguments;
+  const Hash norm = whole(arguments.inputs.at(0));
+  const auto elements = program_.buffers.at(at(arguments.output)).elements;
+  make(arguments.output)->assign(static_cast<std::size_t>(elements), nought);
+  for (const int id : arguments.pieces) {
+    const Piece& piece = program_.pieces.at(at(id));
+    const Contents more =
+        sums_of_piece(piece, norm, [&](const Range& range) { return part(range); });
+    Hash* const sums = part(piece.sums);
+    for (std::size_t k = 0; k < more.size(); ++k) sums[k] = add(sums[k], more[k]);
+  }
+}
+
 void InterpretedRank::update() {
   const Arguments& arguments = instruction().arguments;
   const Hash norm = whole(arguments.inputs.at(0));
   for (const int id : arguments.pieces) {
     const Piece& piece = program_.pieces.at(at(id));
-    update_piece(piece, part(piece.gradient), norm,
+    const Hash given = arguments.inputs.size() > 1 ? mix(norm, digest_of(piece.sums)) : norm;
+    update_piece(piece, part(piece.gradient), given,
                  [&](const Range& range) { return part(range); });
   }
 }
@@ -363,20 +396,28 @@ std::shared_ptr<IssuedUpdate> InterpretedRank::issued_update() {
   };
   const auto gradients = std::make_shared<std::vector<Contents>>();
   const auto norm = std::make_shared<Hash>();
-  return std::make_shared<IssuedUpdate>(
-      IssuedUpdate{[=, input = now.arguments.inputs[0]] {
-                     const Storage storage = found.at(input).lock();
-                     if (!storage) throw Impossible("a norm that was given back");
-                     *norm = digest(*storage);
-                     for (const Piece& piece : pieces) {
-                       const Hash* const first = part(piece.gradient);
-                       gradients->emplace_back(first, first + piece.gradient.elements);
-                     }
-                   },
-                   [=] {
-                     for (std::size_t k = 0; k < pieces.size(); ++k)
-                       update_piece(pieces[k], (*gradients)[k].data(), *norm, part);
-                   }});
+  return std::make_shared<IssuedUpdate>(IssuedUpdate{
+      [=, input = now.arguments.inputs[0]] {
+        const Storage storage = found.at(input).lock();
+        if (!storage) throw Impossible("a norm that was given back");
+        *norm = digest(*storage);
+        for (const Piece& piece : pieces) {
+          const Hash* const first = part(piece.gradient);
+          gradients->emplace_back(first, first + piece.gradient.elements);
+        }
+      },
+      [=] {
+        for (std::size_t k = 0; k < pieces.size(); ++k) {
+          // The host makes the sums of whole parameters itself.
+          const auto read = [&](const Range& range) -> Hash* {
+            return range == pieces[k].gradient ? (*gradients)[k].data() : part(range);
+          };
+          const Hash given = pieces[k].sums.buffer < 0
+                                 ? *norm
+                                 : mix(*norm, digest(sums_of_piece(pieces[k], *norm, read)));
+          update_piece(pieces[k], (*gradients)[k].data(), given, part);
+        }
+      }});
 }
 
 }  // namespace garonne::plan::test

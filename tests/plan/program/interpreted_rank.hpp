@@ -79,9 +79,12 @@ class InterpretedRank {
   void emit_loss();
   void keep_shard();
   void sum_squares();
+  void sum_tensors();
   void update();
   std::shared_ptr<IssuedUpdate> issued_update();
-  // `part`: a range's first element.
+  // What a piece adds to each of the sums of its parameter. `part`: a range's first element.
+  static Contents sums_of_piece(const Piece& piece, Hash norm,
+                                const std::function<Hash*(const Range& range)>& part);
   static void update_piece(const Piece& piece, const Hash* gradient, Hash norm,
                            const std::function<Hash*(const Range& range)>& part);
 
