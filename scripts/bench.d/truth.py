@@ -82,6 +82,12 @@ def eager(point):
     return point["attention"] == "unfused"
 
 
+# How these frameworks work, by their source code, as cluster files say it.
+EAGER = {"software.attention": "stored", "software.loss": "unfused", "software.stages": "blocks"}
+# Their gradients are summed in one piece, after the backward.
+ONE_BUCKET = "4096GiB"
+
+
 def holds_for(constant, point, architecture):
     kind = "eager" if eager(point) else "compiled"
     return (constant["of"] in ("all", kind) and constant.get("machine", point["machine"]) == point["machine"]
@@ -92,7 +98,7 @@ def changes_of(point, machine, constants):
     """What the constants make of a machine's cluster file, for the software that a point was measured with."""
     named = re.search(r"^architecture = ([0-9]+)", machine, re.MULTILINE)
     architecture = int(named[1]) if named else None
-    changes = {}
+    changes = dict(EAGER) if eager(point) else {}
     for constant in constants:
         if not holds_for(constant, point, architecture):
             continue
@@ -146,7 +152,8 @@ def plan_with(point, cluster, global_batch):
         "grid.data": point["data"], "grid.pipeline": point["pipeline"], "grid.tensor": point["tensor"],
         "grid.sequence_parallel": point["sequence_parallel"], "grid.schedule": point["schedule"],
         "grid.chunks": point["chunks"] if point["schedule"] == "interleaved" else 0,
-        "grid.zero": point["zero"] if point["data"] > 1 else 0, "grid.bucket": "64MiB",
+        "grid.zero": point["zero"] if point["data"] > 1 else 0, "grid.bucket": ONE_BUCKET if eager(point) else "64MiB",
+        "grid.gradient_wire": "compute" if point["gradient_bytes"] == 2 else "float32",
         "train.micro_batch": point["micro_batch"], "train.global_batch": global_batch, "train.precision": "bfloat16",
         "memory.budget": ROOM, "memory.plan": PLANS[point["recompute"]], "evaluation.batches": 0,
     }

@@ -1,0 +1,194 @@
+// What another framework does otherwise: seconds of passes by hand, and what cluster files say.
+#include "plan/model/software.hpp"
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "plan/grid/block_table.hpp"
+#include "plan/model/cluster.hpp"
+#include "plan/model/cost_table.hpp"
+#include "plan/model/model_graph.hpp"
+#include "plan/pipeline/stage_cut.hpp"
+
+namespace garonne::plan {
+namespace {
+
+constexpr std::int64_t scores = 1000;
+
+// Tokens, an embedding, `layers` of an attention and a product, and a head with 4 times the
+// operations of a product.
+ModelGraph text_model(int layers) {
+  ModelGraph graph;
+  const auto value = [&](bool loaded) {
+    graph.values.push_back({"v" + std::to_string(graph.values.size()),
+                            640,
+                            !loaded,
+                            loaded,
+                            NumberType::BFloat16,
+                            {320}});
+    return static_cast<int>(graph.values.size()) - 1;
+  };
+  int x = value(true);
+  const auto node = [&](const char* kind, int block, double operations) {
+    NodeSpec made;
+    made.name = std::string(kind) + std::to_string(graph.nodes.size());
+    made.kind = kind;
+    made.block = block;
+    made.inputs = {x};
+    made.gradient_aliases = {false};
+    made.forward.floating_point_operations = made.forward_keep.floating_point_operations =
+        operations;
+    made.backward.floating_point_operations = 2 * operations;
+    made.output = x = value(false);
+    graph.nodes.push_back(made);
+    return graph.nodes.size() - 1;
+  };
+  node("embedding", 0, 0);
+  for (int layer = 1; layer <= layers; ++layer) {
+    graph.nodes[node("attention", layer, 5e5)].scores = scores;
+    node("linear", layer, 1e6);
+  }
+  graph.nodes[node("loss_head", layers + 1, 4e6)].scores = scores;
+  graph.loss = x;
+  return graph;
+}
+
+NominalRates rates_of_gpu() {
+  NominalRates rates;
+  rates.operations_per_second = 1e9;
+  rates.bytes_per_second = 1e6;
+  rates.issue_seconds = 1e-6;
+  return rates;
+}
+
+ModelGraph timed(const Software& software, int layers = 2) {
+  ModelGraph graph = text_model(layers);
+  NominalRates rates = rates_of_gpu();
+  rates.software = software;
+  estimate_seconds(rates, graph);
+  return graph;
+}
+
+const NodeSpec& first_of(const ModelGraph& graph, const std::string& kind) {
+  for (const NodeSpec& node : graph.nodes) {
+    if (node.kind == kind) return node;
+  }
+  throw std::logic_error("no " + kind);
+}
+
+TEST(Software, WritesScoresBetweenTheOperationsOfAttention) {
+  const ModelGraph ours = timed({});
+  const ModelGraph graph = timed({.stores_scores = true});
+  const NodeSpec& fused = first_of(ours, "attention");
+  const NodeSpec& stored = first_of(graph, "attention");
+  // Two products over all scores in place of half of them: as many operations again.
+  const double product = 5e5 / 1e9;
+  // 6 times 2 bytes forward, 9 times 2 bytes backward, and a mask of a byte each way.
+  EXPECT_NEAR(stored.forward.seconds - fused.forward.seconds, product + 13 * scores / 1e6, 1e-9);
+  EXPECT_NEAR(stored.forward_keep.seconds - fused.forward_keep.seconds, product + 13 * scores / 1e6,
+              1e-9);
+  EXPECT_NEAR(stored.backward.seconds - fused.backward.seconds,
+              (2 * 4.0 / 5 - 1) * 2 * product + 19 * scores / 1e6, 1e-9);
+  for (const char* kind : {"embedding", "linear", "loss_head"})
+    EXPECT_EQ(first_of(graph, kind).forward.seconds, first_of(ours, kind).forward.seconds);
+}
+
+TEST(Software, MakesLogitsFloat32AndPassesOverThem) {
+  const ModelGraph ours = timed({});
+  const ModelGraph graph = timed({.unfused_loss = true});
+  const NodeSpec& fused = first_of(ours, "loss_head");
+  const NodeSpec& unfused = first_of(graph, "loss_head");
+  EXPECT_NEAR(unfused.forward.seconds - fused.forward.seconds, (2 + 9 * 4) * scores / 1e6, 1e-9);
+  EXPECT_NEAR(unfused.backward.seconds - fused.backward.seconds, (3 * 4 + 2) * scores / 1e6, 1e-9);
+  EXPECT_EQ(first_of(graph, "attention").forward.seconds,
+            first_of(ours, "attention").forward.seconds);
+}
+
+TEST(Software, IssuesBlocksInTheSameTimeWhateverTheirKernels) {
+  const ModelGraph graph = timed({.block_issue_seconds = 3e-3});
+  std::vector<double> forward(static_cast<std::size_t>(graph.blocks()), 0);
+  std::vector<double> backward = forward;
+  for (const NodeSpec& node : graph.nodes) {
+    forward[static_cast<std::size_t>(node.block)] += node.forward.issue_seconds;
+    backward[static_cast<std::size_t>(node.block)] += node.backward.issue_seconds;
+  }
+  for (const double seconds : forward) EXPECT_NEAR(seconds, 3e-3, 1e-12);
+  for (const double seconds : backward) EXPECT_NEAR(seconds, 3e-3, 1e-12);
+  EXPECT_EQ(first_of(timed({}), "linear").forward.issue_seconds, 1e-6);
+}
+
+TEST(Software, DealsOutEquallyManyBlocks) {
+  const ModelGraph graph = timed({}, 8);
+  const auto blocks_of = [&](const ModelGraph& cut_by) {
+    std::vector<int> blocks;
+    for (const NodeRange& part : balanced_parts(cut_by, 4)) {
+      blocks.push_back(graph.nodes[static_cast<std::size_t>(part.last) - 1].block -
+                       graph.nodes[static_cast<std::size_t>(part.first)].block + 1);
+    }
+    return blocks;
+  };
+  // Beside two layers each: the embedding with the first, and the head with the last.
+  EXPECT_EQ(blocks_of(with_equal_blocks(graph)), (std::vector<int>{3, 2, 2, 3}));
+  EXPECT_LT(blocks_of(graph).back(), 3);
+
+  std::vector<BlockCost> costs = block_costs(graph);
+  cut_equally(costs);
+  std::vector<double> seconds;
+  for (const BlockCost& cost : costs) seconds.push_back(cost.cut_seconds);
+  EXPECT_EQ(seconds, (std::vector<double>{0, 1, 1, 1, 1, 1, 1, 1, 1, 0}));
+}
+
+constexpr const char* cluster_text = R"(version = 2
+devices_per_node = 8
+nodes = 1
+[device]
+memory = "80 GB"
+bytes_per_second = 2e12
+[device.flops]
+bfloat16 = 3e14
+[link.inside_node]
+latency_seconds = 1e-6
+bytes_per_second = 3e11
+[link.between_nodes]
+latency_seconds = 1e-6
+bytes_per_second = 1e11
+)";
+
+TEST(Software, IsATableOfClusterFiles) {
+  EXPECT_EQ(parse_cluster(cluster_text, "c").software, Software());
+  const Cluster cluster = parse_cluster(std::string(cluster_text) + R"([software]
+name = "a framework of 2021"
+attention = "stored"
+loss = "unfused"
+stages = "blocks"
+block_issue_seconds = 1e-3
+)",
+                                        "c");
+  const Software expected{.name = "a framework of 2021",
+                          .stores_scores = true,
+                          .unfused_loss = true,
+                          .balances_stages = false,
+                          .block_issue_seconds = 1e-3};
+  EXPECT_EQ(cluster.software, expected);
+  EXPECT_EQ(parse_cluster(to_toml(cluster), "again").software, expected);
+  EXPECT_EQ(rates_of(cluster, Precision::BFloat16).software, expected);
+}
+
+TEST(Software, IsRefusedByKeyWhereItIsNone) {
+  const auto refused = [](const std::string& line, const std::string& key) {
+    try {
+      parse_cluster(std::string(cluster_text) + "[software]\n" + line + "\n", "c");
+    } catch (const ConfigError& error) {
+      return std::string(error.what()).find(key) != std::string::npos;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refused("attention = \"flash\"", "\"fused\" or \"stored\""));
+  EXPECT_TRUE(refused("loss = true", "software.loss"));
+  EXPECT_TRUE(refused("stages = \"layers\"", "\"seconds\" or \"blocks\""));
+  EXPECT_TRUE(refused("block_issue_seconds = -1", "software.block_issue_seconds"));
+  EXPECT_TRUE(refused("atention = \"stored\"", "software.attention"));
+}
+
+}  // namespace
+}  // namespace garonne::plan
