@@ -375,7 +375,7 @@ std::vector<optim::ParameterUpdate> Executor::updates_on_device(
     if (sums < 0) continue;
     const plan::Range& own = program_.pieces[index(instruction.arguments.pieces[k])].sums;
     expect_of(instruction, own.buffer == sums, "takes the sums of other parameters");
-    updates[k].sums = running.buffers[index(sums)].data_ptr<double>() + own.offset;
+    updates[k].sums = part(own, running);
   }
   return updates;
 }

@@ -140,11 +140,9 @@ void Executor::update_on_host(const plan::Instruction& instruction, std::size_t 
     const at::NoGradGuard no_gradients;
     const kernels::Scalar scale{.place = norm + 1};
     // Parameters are here as a whole.
-    std::vector<double> sums(static_cast<std::size_t>(optimizer->sums()));
     for (optim::ParameterUpdate update : updates) {
-      if (!sums.empty()) {
-        std::fill(sums.begin(), sums.end(), 0.0);
-        update.sums = sums.data();
+      if (optimizer->sums() > 0) {
+        update.sums = at::zeros({optimizer->sums()}, nn::host_tensor_options(at::kDouble));
         optimizer->add_sums(queue, update, step, rate, scale);
       }
       optimizer->update(queue, update, step, rate, scale);

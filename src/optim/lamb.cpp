@@ -33,11 +33,12 @@ class Lamb final : public Optimizer {
     const kernels::ElementType type = type_of(update);
     const std::int64_t elements = update.parameter.numel();
     kernels::add_sum_of_squares(queue, type, update.parameter.const_data_ptr(), elements,
-                                update.sums);
-    kernels::add_lamb_squares(
-        queue, type, update.parameter.const_data_ptr(), update.states[0].const_data_ptr(),
-        update.states[1].const_data_ptr(), update.gradient.const_data_ptr(), elements,
-        options_of(update, step, learning_rate), gradient_scale, update.sums + 1);
+                                update.sums.data_ptr<double>());
+    kernels::add_lamb_squares(queue, type, update.parameter.const_data_ptr(),
+                              update.states[0].const_data_ptr(), update.states[1].const_data_ptr(),
+                              update.gradient.const_data_ptr(), elements,
+                              options_of(update, step, learning_rate), gradient_scale,
+                              update.sums.data_ptr<double>() + 1);
   }
 
   void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
@@ -65,6 +66,8 @@ class Lamb final : public Optimizer {
   kernels::Lamb options_of(const ParameterUpdate& update, std::int64_t step,
                            double learning_rate) const {
     kernels::Lamb options;
+    if (update.matrix && update.sums.defined())
+      options = kernels::Lamb{.squares = update.sums.const_data_ptr<double>()};
     options.rates = rates_of(step, learning_rate);
     static_assert(std::is_standard_layout_v<kernels::LambRates> &&
                   sizeof(kernels::LambRates) == 3 * sizeof(double));
@@ -75,7 +78,6 @@ class Lamb final : public Optimizer {
     (keys_.decay == "l2" ? options.l2 : options.weight_decay) =
         weight_decay_of(update, keys_.weight_decay);
     options.trust_limit = keys_.trust_limit;
-    options.squares = update.matrix ? update.sums : nullptr;
     return options;
   }
 

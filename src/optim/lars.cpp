@@ -19,20 +19,25 @@ class Lars final : public MomentumOptimizer {
   void add_sums(const Queue& queue, const ParameterUpdate& update, std::int64_t, double,
                 const kernels::Scalar&) const override {
     if (!update.matrix) return;
-    double* squares = update.sums;
-    for (const at::Tensor& values : {update.parameter, update.gradient}) {
+    const auto add = [&](const at::Tensor& values, int number) {
       const auto type = values.scalar_type() == at::kDouble ? kernels::ElementType::Float64
                                                             : kernels::ElementType::Float32;
-      kernels::add_sum_of_squares(queue, type, values.const_data_ptr(), values.numel(), squares++);
-    }
+      kernels::add_sum_of_squares(queue, type, values.const_data_ptr(), values.numel(),
+                                  update.sums.data_ptr<double>() + number);
+    };
+    add(update.parameter, 0);
+    add(update.gradient, 1);
   }
 
  protected:
-  void set_options(const ParameterUpdate& update, kernels::Momentum& options) const override {
-    options.squares = update.matrix ? update.sums : nullptr;
+  kernels::Momentum options_of(const ParameterUpdate& update) const override {
+    kernels::Momentum options;
+    if (update.matrix && update.sums.defined())
+      options = kernels::Momentum{.squares = update.sums.const_data_ptr<double>()};
     options.trust_coefficient = keys().trust_coefficient;
     options.trust_limit = keys().trust_limit;
     options.epsilon = keys().epsilon;
+    return options;
   }
 };
 

@@ -7,13 +7,12 @@ MomentumOptimizer::MomentumOptimizer(const RunConfig::Optimizer& keys, kernels::
 
 void MomentumOptimizer::update(const Queue& queue, const ParameterUpdate& update, std::int64_t,
                                double learning_rate, const kernels::Scalar& gradient_scale) const {
-  kernels::Momentum options;
+  kernels::Momentum options = options_of(update);
   options.rule = rule_;
   options.beta1 = keys_.beta1;
   options.beta2 = keys_.beta2;
   (keys_.decay == "l2" ? options.l2 : options.weight_decay) =
       weight_decay_of(update, keys_.weight_decay);
-  set_options(update, options);
   const auto type = update.parameter.scalar_type() == at::kDouble ? kernels::ElementType::Float64
                                                                   : kernels::ElementType::Float32;
   kernels::momentum_update(

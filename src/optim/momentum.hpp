@@ -17,8 +17,8 @@ class MomentumOptimizer : public Optimizer {
 
  protected:
   const RunConfig::Optimizer& keys() const { return keys_; }
-  // What is the rule's own.
-  virtual void set_options(const ParameterUpdate&, kernels::Momentum&) const {}
+  // With what is the rule's own.
+  virtual kernels::Momentum options_of(const ParameterUpdate&) const { return {}; }
 
  private:
   RunConfig::Optimizer keys_;

@@ -28,9 +28,9 @@ struct ParameterUpdate {
   std::optional<double> weight_decay = {};  // of its own, in place of the run's; where it decays
   bool complex = false;                     // pairs of elements are complex numbers; n is even
   bool matrix = false;  // of two or more dimensions: what adapts rates by norms adapts its
-  // Of all of the parameter, whoever has parts of it: Optimizer::sums() numbers, in the memory of
-  // the queue's device; null where there are none.
-  double* sums = nullptr;
+  // Of all of the parameter, whoever has parts of it: float64 [Optimizer::sums()]; undefined where
+  // there are none.
+  at::Tensor sums;
   // What rates() gives for the step, in the memory of the queue's device; null: step and learning
   // rate are taken as they are given.
   const double* rates = nullptr;

@@ -39,7 +39,7 @@ class Parts {
   // With sums that are added up from those of the parts.
   void update(const at::Tensor& gradient, std::int64_t step, double rate, double scale,
               bool matrix) {
-    std::vector<double> sums(static_cast<std::size_t>(optimizer_.sums()), 0.0);
+    const at::Tensor sums = at::zeros({optimizer_.sums()}, at::kDouble);
     for (const bool updates : {false, true}) {
       for (std::size_t k = 0; k + 1 < firsts_.size(); ++k) {
         const auto part = [&](const at::Tensor& of) {
@@ -51,7 +51,7 @@ class Parts {
         update.gradient = part(gradient);
         update.decays = true;
         update.matrix = matrix;
-        update.sums = sums.data();
+        update.sums = sums;
         if (updates) {
           optimizer_.update(Queue(), update, step, rate, {.value = scale});
         } else {
@@ -208,17 +208,18 @@ TEST(LargeBatch, SumsChangeNothingAndAreAdded) {
     update.matrix = update.decays = true;
     const at::Tensor parameter = update.parameter.clone();
     const at::Tensor state = update.states[0].clone();
-    std::vector<double> sums(static_cast<std::size_t>(optimizer->sums()), 1.0);
-    update.sums = sums.data();
+    update.sums = at::ones({optimizer->sums()}, at::kDouble);
+    const auto sums = [&](int k) { return update.sums[k].item<double>(); };
     optimizer->add_sums(Queue(), update, 3, 0.1, {.value = 1.0});
     EXPECT_TRUE(at::equal(update.parameter, parameter));
     EXPECT_TRUE(at::equal(update.states[0], state));
-    const std::vector<double> once = sums;
+    const std::vector<double> once = {sums(0), sums(1)};
     EXPECT_NEAR(once[0], 1 + std::pow(norm_of(parameter.to(at::kDouble)), 2), 1e-10);
     optimizer->add_sums(Queue(), update, 3, 0.1, {.value = 1.0});
-    for (std::size_t k = 0; k < sums.size(); ++k) {
-      EXPECT_GT(once[k], 1.0) << name;
-      EXPECT_NEAR(sums[k] - once[k], once[k] - 1, 1e-10) << name;
+    for (const int k : {0, 1}) {
+      const double first = once[static_cast<std::size_t>(k)];
+      EXPECT_GT(first, 1.0) << name;
+      EXPECT_NEAR(sums(k) - first, first - 1, 1e-10) << name;
     }
   }
   EXPECT_EQ(make_optimizer(RunConfig())->sums(), 0);

@@ -426,9 +426,7 @@ void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const s
     update.compute_copy = update.parameter.to(nn::compute_scalar_type(precision));
   }
   update.decays = update.matrix = true;
-  const at::Tensor sums =
-      at::zeros({std::max(1, optimizer.sums())}, nn::tensor_options(queue, at::kDouble));
-  update.sums = sums.data_ptr<double>();
+  update.sums = at::zeros({std::max(1, optimizer.sums())}, nn::tensor_options(queue, at::kDouble));
   plan::CostRow norm;
   const at::Tensor total = at::zeros({1}, nn::tensor_options(queue, at::kDouble));
   const WorkSeconds of_norm = shortest_seconds(
