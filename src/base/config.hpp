@@ -33,6 +33,7 @@ struct RunConfig {
     std::vector<std::int64_t> modes;
     std::string spectral_weights = "centred";
     std::int64_t padding = 0;
+    std::int64_t levels = 2;
     bool coordinates = true;
     std::string factorization = "tucker";
     double rank = 0.1;
