@@ -67,7 +67,8 @@ class Lamb final : public Optimizer {
                            double learning_rate) const {
     kernels::Lamb options;
     if (update.matrix && update.sums.defined())
-      options = kernels::Lamb{.squares = update.sums.const_data_ptr<double>()};
+      options.squares =
+          kernels::Scalar{.place = update.sums.const_data_ptr<double>(), .value = 0}.place;
     options.rates = rates_of(step, learning_rate);
     static_assert(std::is_standard_layout_v<kernels::LambRates> &&
                   sizeof(kernels::LambRates) == 3 * sizeof(double));

@@ -33,7 +33,8 @@ class Lars final : public MomentumOptimizer {
   kernels::Momentum options_of(const ParameterUpdate& update) const override {
     kernels::Momentum options;
     if (update.matrix && update.sums.defined())
-      options = kernels::Momentum{.squares = update.sums.const_data_ptr<double>()};
+      options.squares =
+          kernels::Scalar{.place = update.sums.const_data_ptr<double>(), .value = 0}.place;
     options.trust_coefficient = keys().trust_coefficient;
     options.trust_limit = keys().trust_limit;
     options.epsilon = keys().epsilon;
