@@ -66,9 +66,10 @@ class Lamb final : public Optimizer {
   kernels::Lamb options_of(const ParameterUpdate& update, std::int64_t step,
                            double learning_rate) const {
     kernels::Lamb options;
-    if (update.matrix && update.sums.defined())
+    if (update.matrix && update.sums.defined()) {
       options.squares =
           kernels::Scalar{.place = update.sums.const_data_ptr<double>(), .value = 0}.place;
+    }
     options.rates = rates_of(step, learning_rate);
     static_assert(std::is_standard_layout_v<kernels::LambRates> &&
                   sizeof(kernels::LambRates) == 3 * sizeof(double));

@@ -32,9 +32,10 @@ class Lars final : public MomentumOptimizer {
  protected:
   kernels::Momentum options_of(const ParameterUpdate& update) const override {
     kernels::Momentum options;
-    if (update.matrix && update.sums.defined())
+    if (update.matrix && update.sums.defined()) {
       options.squares =
           kernels::Scalar{.place = update.sums.const_data_ptr<double>(), .value = 0}.place;
+    }
     options.trust_coefficient = keys().trust_coefficient;
     options.trust_limit = keys().trust_limit;
     options.epsilon = keys().epsilon;

@@ -170,6 +170,7 @@ ordered_json to_json(const PlanAnswer& answer) {
     json["weights"].push_back({{"name", parameter.name},
                                {"shape", whole.model.boxes[k].global},
                                {"decays", parameter.decays}});
+    if (parameter.weight_decay) json["weights"].back()["weight_decay"] = *parameter.weight_decay;
   }
   if (choice.least_seconds > 0 && knows_seconds(answer))
     json["least_seconds"] = choice.least_seconds;
