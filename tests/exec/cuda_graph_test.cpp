@@ -29,8 +29,10 @@ class CudaGraphSteps : public testing::TestWithParam<std::uint64_t> {};
 TEST_P(CudaGraphSteps, HaveTheBitsOfTheCpu) {
   for (const Setting& setting :
        {Setting{}, Setting{Precision::BFloat16, "full"}, Setting{Precision::Float64, "selective"},
-        Setting{Precision::Float32, "full", dropping_text_model}}) {
-    SCOPED_TRACE(setting.plan);
+        Setting{Precision::Float32, "full", dropping_text_model},
+        Setting{.precision = Precision::BFloat16, .optimizer = "lamb"},
+        Setting{.precision = Precision::Float32, .optimizer = "lars"}}) {
+    SCOPED_TRACE(setting.plan + " " + setting.optimizer);
     CpuRank cpu(setting);
     cpu.watches = false;
     GpuRank gpu(setting, {.delay_seed = GetParam()});

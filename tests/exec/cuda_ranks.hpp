@@ -223,6 +223,7 @@ struct Setting {
   std::function<plan::RankPlace(nn::Model& model, plan::StepShape& step)> share = nullptr;
   // Changes the step's Program before it runs.
   std::function<plan::Program(plan::Program)> change = nullptr;
+  std::string optimizer = "adamw";
 };
 
 // What a step on either device needs, and what came of it.
@@ -240,6 +241,7 @@ class Rank {
     model_ = setting.make(declaration);
     RunConfig config;
     config.optimizer.weight_decay = 0.1;
+    config.optimizer.name = setting.optimizer;
     optimizer_ = optim::make_optimizer(config);
     plan::StepShape step;
     step.granularity = granularity;
@@ -248,6 +250,7 @@ class Rank {
     step.element_bytes.master = has_master(setting.precision) ? state_bytes(setting.precision) : 0;
     step.element_bytes.gradient = step.element_bytes.state = state_bytes(setting.precision);
     step.optimizer_states = optimizer_->states();
+    step.tensor_sums = optimizer_->sums();
     step.data_group = {0};
     plan::RankPlace place;
     if (setting.share) {

@@ -52,10 +52,11 @@ struct Setting {
   std::optional<std::uint64_t> emulated_seed = std::nullopt;
   std::string disk_folder = "";  // of the tier below the host; none where empty
   double clip_norm = 0;
+  std::string optimizer = "adamw";
 
   std::string text() const {
     return std::string(precision_name(precision)) + " " + plan + ", micro-batches " +
-           std::to_string(micro_batches) + " of " + std::to_string(batch) +
+           std::to_string(micro_batches) + " of " + std::to_string(batch) + ", " + optimizer +
            (attention_dropout > 0 ? ", dropout of attention" : "");
   }
 };
@@ -107,6 +108,7 @@ class Rank {
     profile();
     RunConfig config;
     config.optimizer.weight_decay = 0.1;
+    config.optimizer.name = setting.optimizer;
     optimizer_ = optim::make_optimizer(config);
     plan::StepShape step;
     step.micro_batches = setting.micro_batches;
@@ -114,6 +116,7 @@ class Rank {
     step.element_bytes.master = has_master(setting.precision) ? state_bytes(setting.precision) : 0;
     step.element_bytes.gradient = step.element_bytes.state = state_bytes(setting.precision);
     step.optimizer_states = optimizer_->states();
+    step.tensor_sums = optimizer_->sums();
     step.data_group = {0};
     if (setting.budget_share >= 0) {
       const plan::StagePlan most = plan::plan_stage(model_.graph, step, {no_limit});
@@ -151,9 +154,8 @@ class Rank {
       evaluation_ = plan::with_lasting_as(std::move(evaluation_), program_, {}, no_limit).value();
       return;
     }
-    state_ =
-        initial_state(device_->queue(Lane::Compute), model_, setting.precision, 11,
-                      std::vector<StateSpec>{{.name = "first_moment"}, {.name = "second_moment"}});
+    state_ = initial_state(device_->queue(Lane::Compute), model_, setting.precision, 11,
+                           optimizer_->states());
   }
 
   StepOutputs step(std::int64_t number = 1, double learning_rate = 1e-3) {
