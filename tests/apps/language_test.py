@@ -165,12 +165,14 @@ class Language(ProgramTest):
     def test_in_and_out_of_hugging_face(self):
         directory = self.directory("run")
         keys = ("--data.path", self.tokens, "--model.vocabulary", 645)
-        self.train(directory, *keys, "--train.steps", 3)
+        self.train(directory, *keys, "--model.attention_dropout", 0.3, "--train.steps", 3)
         exported = self.exported(directory)
         folder = pathlib.Path(f"{directory}-export-None")
+        self.assertEqual(json.loads((folder / "config.json").read_text())["attn_pdrop"], 0.3)
         imported = self.directory("imported")
         shown = run("checkpoint", "import", "--from", "huggingface", folder, "--output", imported).stdout
         self.assertIn("layers = 2", shown)
+        self.assertIn("attention_dropout = 0.3", shown)
         # Byte for byte there and back, and the tokenizer with it.
         fresh = self.directory("fresh")
         done = self.train(fresh, *keys, "--train.steps", 2, "--init-from", imported, "--optimizer.warmup_steps", 0,
@@ -200,6 +202,7 @@ class Language(ProgramTest):
             "--optimizer.minimum_learning_rate", 0, "--optimizer.weight_decay", 0, ranks=2)
         self.assertEqual(self.exported(self.directory("grid")), exported)
         for change, text in (({"model_type": "bert"}, "model_type"), ({"n_inner": 5}, "n_inner"), ({"n_layer": 3}, "no tensor"),
+                             ({"attn_pdrop": 1}, "attn_pdrop"),
                              ({"n_embd": 64, "n_inner": None}, "shape"), ({"activation_function": "relu"}, "activation_function")):
             config = json.loads((folder / "config.json").read_text()) | change
             other = self.directory("other")

@@ -46,14 +46,10 @@ class MemoryTest(ProgramTest):
             self.assertLessEqual(row["peak_bytes"], row["planned_peak_bytes"])
             self.assertGreaterEqual(row["peak_bytes"], 0.99 * row["planned_peak_bytes"])
         # The same weights, evaluated by a run without it.
-        exported = self.folder / "dropped"
-        run("checkpoint", "export", kept, "--to", "huggingface", exported)
-        self.assertEqual(json.loads((exported / "config.json").read_text())["attn_pdrop"], 0.3)
         losses = []
         for name, probability in (("with", 0.3), ("without", 0)):
-            imported, directory = self.directory(f"imported-{name}"), self.directory(name)
-            run("checkpoint", "import", "--from", "huggingface", exported, "--output", imported)
-            self.train(directory, "--model.dropout", 0, "--model.attention_dropout", probability, "--init-from", imported,
+            directory = self.directory(name)
+            self.train(directory, "--model.dropout", 0, "--model.attention_dropout", probability, "--init-from", kept,
                        "--optimizer.learning_rate", 0, "--optimizer.minimum_learning_rate", 0, "--optimizer.weight_decay", 0,
                        "--train.steps", 1)
             losses.append(json.loads(run("eval", directory, "--json").stdout)["validation_loss"])
