@@ -71,7 +71,8 @@ inline const plan::CostTable& costs_of(Precision precision) {
   const auto found = tables.find(precision);
   if (found != tables.end()) return found->second;
   const nn::Declaration declaration = declaration_of(precision);
-  const nn::Model model = nn::make_gpt({2, 27, 3, sequence, vocabulary, 0.2}, batch, declaration);
+  const nn::Model model =
+      nn::make_gpt({2, 27, 3, sequence, vocabulary, 0.2, 0.1}, batch, declaration);
   exec::profile_model(Queue(), model, declaration, tables[precision], [](int, int) {});
   return tables[precision];
 }
@@ -83,7 +84,7 @@ class Rank {
        std::unique_ptr<device::Device> device = std::make_unique<device::CpuDevice>())
       : ranks_(ranks), rank_(rank), transport_(transport), device_(std::move(device)) {
     const nn::Declaration declaration = declaration_of(variant.precision);
-    model_ = nn::make_gpt({2, 27, 3, sequence, vocabulary, 0.2}, batch, declaration);
+    model_ = nn::make_gpt({2, 27, 3, sequence, vocabulary, 0.2, 0.1}, batch, declaration);
     plan::apply_costs(costs_of(variant.precision), model_.graph);
     products_ = nn::Products::from_json(costs_of(variant.precision).products);
     RunConfig config;
