@@ -20,7 +20,7 @@ GRIDS = {
     "zero3": (("--grid.data", 2, "--grid.zero", 3, "--grid.bucket", "8 KiB"), 2),
     "tensor": (("--grid.tensor", 2, "--grid.sequence_parallel", "true"), 2),
     "pipeline": (("--grid.pipeline", 2), 2),
-    "all": (("--grid.data", 2, "--grid.pipeline", 2, "--grid.tensor", 2, "--grid.zero", 3), 8),
+    "all": (("--grid.data", 2, "--grid.tensor", 2, "--grid.zero", 3), 4),
 }
 # Of those whose updates are of each element by itself.
 FEW = ("zero3", "tensor")

@@ -1,11 +1,14 @@
 // Optimizers of large batches, which take norms of whole parameters, against their formulas written
 // out, and what else belongs to the recipe: rates by the batch, decays of parameters' own.
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
