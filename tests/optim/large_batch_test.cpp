@@ -95,7 +95,7 @@ struct LambByHand {
                            ((second / (1 - std::pow(keys.beta2, steps))).sqrt() + keys.epsilon);
     if (!l2) direction = direction + keys.weight_decay * parameter;
     double trust = matrix ? norm_of(parameter) / norm_of(direction) : 1;
-    if (keys.trust_limit > 0) trust = std::min(trust, keys.trust_limit);
+    if (matrix && keys.trust_limit > 0) trust = std::min(trust, keys.trust_limit);
     largest = std::max(largest, trust);
     parameter = parameter - rate * trust * direction;
   }

@@ -327,7 +327,7 @@ Contents InterpretedRank::sums_of_piece(const Piece& piece, Hash norm,
   for (const Range& state : piece.states) more(state);
   Contents sums;
   for (std::int64_t k = 0; k < piece.sums.elements; ++k)
-    sums.push_back(add(nought, mix(all, static_cast<int>(k))));
+    sums.push_back(mix(all, static_cast<int>(k)));
   return sums;
 }
 
