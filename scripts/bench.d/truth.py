@@ -83,7 +83,7 @@ def eager(point):
 
 
 # How these frameworks work, by their source code, as cluster files say it.
-EAGER = {"software.attention": "stored", "software.loss": "unfused", "software.stages": "blocks"}
+EAGER = {"software.attention": "stored", "software.loss": "unfused", "software.stages": "blocks", "software.host": "waits"}
 # Their gradients are summed in one piece, after the backward.
 ONE_BUCKET = "4096GiB"
 

@@ -175,6 +175,7 @@ std::string to_toml(const Cluster& cluster) {
   if (cluster.software.stores_scores) file.text("attention", "stored");
   if (cluster.software.unfused_loss) file.text("loss", "unfused");
   if (!cluster.software.balances_stages) file.text("stages", "blocks");
+  if (cluster.software.waits_for_messages) file.text("host", "waits");
   file.number("block_issue_seconds", cluster.software.block_issue_seconds);
   return file.take();
 }

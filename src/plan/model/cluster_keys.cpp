@@ -247,6 +247,8 @@ void add_software_keys(KeyTable& table) {
          [](Software& software, bool other) { software.unfused_loss = other; });
   choice("software.stages", "seconds", "blocks",
          [](Software& software, bool other) { software.balances_stages = !other; });
+  choice("software.host", "ahead", "waits",
+         [](Software& software, bool other) { software.waits_for_messages = other; });
   constexpr double most_block_seconds = 60;
   table.number("software.block_issue_seconds", false,
                at(&Cluster::software, &Software::block_issue_seconds), true, most_block_seconds);

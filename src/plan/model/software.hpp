@@ -22,6 +22,9 @@ struct Software {
   // That the host takes to issue the forward of a block, and as much for its backward, with all
   // that they communicate; the host takes nothing else then. 0: all by kernels.
   double block_issue_seconds = 0;
+  // The host issues nothing before a message between stages has come, or gone, that is waited for;
+  // else it is ahead of the device.
+  bool waits_for_messages = false;
 
   bool operator==(const Software&) const = default;
 };

@@ -31,6 +31,8 @@ class LaneClock {
     issued_ += seconds;
     return std::max(now_, issued_);
   }
+  // The host issues what follows no sooner.
+  void hold_host(double until) { issued_ = std::max(issued_, until); }
   // Of one that was issued last. Compute stands still until it is.
   void compute(double seconds) {
     launch_ += std::max(0.0, issued_ - now_);

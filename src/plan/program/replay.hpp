@@ -73,9 +73,13 @@ Prediction replay(const Program& program);
 // needs what another has not made yet waits. `programs[r]` is rank r's.
 std::vector<Prediction> replay_together(const std::vector<Program>& programs);
 
+// What the host does where its rank waits for a message of the pipeline.
+enum class HostAtMessages { IssuesAhead, Waits };
+
 // The stages of one pipeline of a grid, in their order, as if the other pipelines kept step with
 // them: collectives over other axes meet at once.
-std::vector<Prediction> replay_pipeline(std::vector<Program> stages);
+std::vector<Prediction> replay_pipeline(std::vector<Program> stages,
+                                        HostAtMessages host = HostAtMessages::IssuesAhead);
 
 // For transports without tags: throws ReplayError where the messages of a lane (PipelinePlace) are
 // received in another order than they are sent in. Ranks are those of the Programs.

@@ -107,8 +107,8 @@ struct Walk {
 // rank to another.
 class Meetings {
  public:
-  explicit Meetings(const std::vector<Program>& programs)
-      : programs_(programs), walks_(programs.size()) {
+  Meetings(const std::vector<Program>& programs, HostAtMessages host)
+      : programs_(programs), host_(host), walks_(programs.size()) {
     for (std::size_t rank = 0; rank < programs.size(); ++rank)
       walks_[rank].meeting_of.assign(programs[rank].instructions.size(), -1);
     enrol();
@@ -340,6 +340,8 @@ class Meetings {
     walk.clock.issue(instruction.issue_seconds);
     walk.clock.compute(instruction.seconds);
     const double seconds = walk.clock.wait(*end);
+    if (host_ == HostAtMessages::Waits && is_message(instruction_of(rank, waited)))
+      walk.clock.hold_host(*end);
     const int number = walk.meeting_of[index(waited)];
     if (number < 0) return true;
     // What queues behind others of its lane waits for the link, too.
@@ -349,18 +351,17 @@ class Meetings {
   }
 
   const std::vector<Program>& programs_;
+  const HostAtMessages host_;
   std::vector<Walk> walks_;  // by rank
   std::vector<Meeting> meetings_;
   std::vector<Line> links_;  // from a rank to another
 };
 
-}  // namespace
-
-std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
+std::vector<Prediction> replay_all(const std::vector<Program>& programs, HostAtMessages host) {
   std::vector<Prediction> predictions;
   for (const auto& program : programs) predictions.push_back(replay(program));
   check_collectives(programs);
-  Meetings meetings(programs);
+  Meetings meetings(programs, host);
   meetings.run();
   for (std::size_t rank = 0; rank < programs.size(); ++rank) {
     predictions[rank].seconds = meetings.seconds(rank);
@@ -368,6 +369,12 @@ std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
     predictions[rank].waited = meetings.waited(rank);
   }
   return predictions;
+}
+
+}  // namespace
+
+std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
+  return replay_all(programs, HostAtMessages::IssuesAhead);
 }
 
 void check_lanes(const std::vector<Program>& programs, int lane_numbers) {
@@ -399,7 +406,7 @@ void check_lanes(const std::vector<Program>& programs, int lane_numbers) {
   }
 }
 
-std::vector<Prediction> replay_pipeline(std::vector<Program> stages) {
+std::vector<Prediction> replay_pipeline(std::vector<Program> stages, HostAtMessages host) {
   const int count = static_cast<int>(stages.size());
   std::map<int, int> stage_by_rank;
   for (int stage = 0; stage < count; ++stage)
@@ -421,7 +428,7 @@ std::vector<Prediction> replay_pipeline(std::vector<Program> stages) {
         channel.members = std::move(members);
     }
   }
-  return replay_together(stages);
+  return replay_all(stages, host);
 }
 
 }  // namespace garonne::plan

@@ -129,7 +129,10 @@ void CandidatePlanner::replay(const plan::GridLinks& links, plan::GridOutcome& o
     outcome.peak_bytes.push_back(program.peak_bytes);
     outcome.plans.push_back(program.name);
   }
-  const std::vector<plan::Prediction> predictions = plan::replay_pipeline(std::move(programs_));
+  const std::vector<plan::Prediction> predictions =
+      plan::replay_pipeline(std::move(programs_), wish_.cluster.software.waits_for_messages
+                                                      ? plan::HostAtMessages::Waits
+                                                      : plan::HostAtMessages::IssuesAhead);
   for (const auto& prediction : predictions)
     outcome.seconds = std::max(outcome.seconds, prediction.seconds);
   StepParts parts = stages.of(predictions);

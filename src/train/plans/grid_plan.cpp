@@ -158,7 +158,9 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
       plan::prove(planned.choice.evaluation, planned.setup.model.graph);
     }
   }
-  std::vector<plan::Prediction> predictions = plan::replay_pipeline(std::move(programs));
+  const bool waits = cluster != nullptr && cluster->software.waits_for_messages;
+  std::vector<plan::Prediction> predictions = plan::replay_pipeline(
+      std::move(programs), waits ? plan::HostAtMessages::Waits : plan::HostAtMessages::IssuesAhead);
   grid.parts = parts.of(predictions);
   for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
     grid.stages[stage].prediction = std::move(predictions[stage]);

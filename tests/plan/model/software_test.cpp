@@ -161,6 +161,7 @@ name = "a framework of 2021"
 attention = "stored"
 loss = "unfused"
 stages = "blocks"
+host = "waits"
 block_issue_seconds = 1e-3
 )",
                                         "c");
@@ -168,7 +169,8 @@ block_issue_seconds = 1e-3
                           .stores_scores = true,
                           .unfused_loss = true,
                           .balances_stages = false,
-                          .block_issue_seconds = 1e-3};
+                          .block_issue_seconds = 1e-3,
+                          .waits_for_messages = true};
   EXPECT_EQ(cluster.software, expected);
   EXPECT_EQ(parse_cluster(to_toml(cluster), "again").software, expected);
   EXPECT_EQ(rates_of(cluster, Precision::BFloat16).software, expected);
@@ -186,6 +188,7 @@ TEST(Software, IsRefusedByKeyWhereItIsNone) {
   EXPECT_TRUE(refused("attention = \"flash\"", "\"fused\" or \"stored\""));
   EXPECT_TRUE(refused("loss = true", "software.loss"));
   EXPECT_TRUE(refused("stages = \"layers\"", "\"seconds\" or \"blocks\""));
+  EXPECT_TRUE(refused("host = \"behind\"", "\"ahead\" or \"waits\""));
   EXPECT_TRUE(refused("block_issue_seconds = -1", "software.block_issue_seconds"));
   EXPECT_TRUE(refused("atention = \"stored\"", "software.attention"));
 }

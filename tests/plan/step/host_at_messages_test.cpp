@@ -1,0 +1,87 @@
+// A host that issues ahead of its device, beside one that waits for each message of the pipeline.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/pipeline/pipeline_stage.hpp"
+#include "plan/pipeline/schedule_registry.hpp"
+#include "plan/program/replay.hpp"
+#include "plan/step/graphs.hpp"
+#include "plan/step/program_within.hpp"
+
+namespace garonne::plan {
+namespace {
+
+using namespace test;
+
+constexpr double issue = 1.0;  // of a pass of a node
+
+// A node for each stage, the last of them the loss, that take the device no time.
+ModelGraph slow_to_issue(int stages) {
+  ModelGraph graph = chain(std::max(1, stages - 1), 1);
+  for (NodeSpec& node : graph.nodes) {
+    for (OperationCost* cost : {&node.forward, &node.forward_keep, &node.backward}) {
+      cost->seconds = 0;
+      cost->issue_seconds = issue;
+    }
+  }
+  return graph;
+}
+
+double seconds_of(int stages, int micro_batches, const std::string& schedule_name,
+                  HostAtMessages host) {
+  const ModelGraph whole = slow_to_issue(stages);
+  PipelineRequest request;
+  request.stages = stages;
+  request.micro_batches = micro_batches;
+  const PipelineSchedule schedule = make_pipeline_schedule(schedule_name, request);
+  std::vector<Program> programs;
+  for (int stage = 0; stage < stages; ++stage) {
+    PipelineStage cut = make_pipeline_stage(whole, schedule, stage);
+    StepShape step = step_shape(micro_batches, 1, 0);
+    step.world_group.clear();
+    for (int rank = 0; rank < stages; ++rank) step.world_group.push_back(rank);
+    step.data_group = {stage};
+    step.update_seconds_per_element = step.norm_seconds_per_element = 0;
+    step.pipeline = std::move(cut.place);
+    step.pipeline.group = step.world_group;
+    const ModelGraph& graph = cut.cut.graph;
+    const NodeSchedule kept = recompute_on_demand(graph, keep_everything(graph));
+    programs.push_back(make_training_program(graph, step, same_for_all(kept, micro_batches)));
+    programs.back().rank = stage;
+    for (Instruction& instruction : programs.back().instructions) instruction.seconds = 0;
+  }
+  double seconds = 0;
+  for (const Prediction& prediction : replay_pipeline(std::move(programs), host))
+    seconds = std::max(seconds, prediction.seconds);
+  return seconds;
+}
+
+TEST(HostAtMessages, IssuesAheadOfWhatItsDeviceWaitsFor) {
+  // All hosts issue at once: a forward and a backward for each micro-batch.
+  for (const int stages : {2, 4}) {
+    EXPECT_NEAR(seconds_of(stages, 1, "gpipe", HostAtMessages::IssuesAhead), 2 * issue, 1e-6);
+    EXPECT_NEAR(seconds_of(stages, 3, "gpipe", HostAtMessages::IssuesAhead), 6 * issue, 1e-6);
+  }
+}
+
+TEST(HostAtMessages, WaitsForThemBeforeItGoesOn) {
+  // As if it were the device that takes so long: (micro-batches + stages - 1) of both passes.
+  for (const int stages : {2, 4}) {
+    for (const int micro_batches : {1, 4}) {
+      for (const char* schedule : {"gpipe", "1f1b"}) {
+        EXPECT_NEAR(seconds_of(stages, micro_batches, schedule, HostAtMessages::Waits),
+                    2 * (micro_batches + stages - 1) * issue, 1e-6)
+            << schedule << " " << stages << " stages, " << micro_batches << " micro-batches";
+      }
+    }
+  }
+}
+
+TEST(HostAtMessages, IsNoMatterOfOneStage) {
+  EXPECT_EQ(seconds_of(1, 3, "gpipe", HostAtMessages::Waits),
+            seconds_of(1, 3, "gpipe", HostAtMessages::IssuesAhead));
+}
+
+}  // namespace
+}  // namespace garonne::plan
