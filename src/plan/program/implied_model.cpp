@@ -386,9 +386,13 @@ namespace {
 void mark_replicated(const Program& program, ModelGraph& graph) {
   std::set<int> over_tensor;              // buffers
   std::map<int, std::vector<int>> added;  // pieces, by buffer
+  std::map<int, int> bucket_of;           // by buffer
   for (const Instruction& instruction : program.instructions) {
     const Arguments& arguments = instruction.arguments;
-    if (instruction.operation == Operation::SumTensors) added[arguments.output] = arguments.pieces;
+    if (instruction.operation == Operation::SumTensors) {
+      added[arguments.output] = arguments.pieces;
+      bucket_of[arguments.output] = instruction.bucket;
+    }
     if (instruction.operation == Operation::AllReduce && instruction.channel &&
         instruction.channel->group == GroupAxis::Tensor)
       over_tensor.insert(arguments.inputs.begin(), arguments.inputs.end());
@@ -403,6 +407,15 @@ void mark_replicated(const Program& program, ModelGraph& graph) {
     const bool adds = std::find(pieces.begin(), pieces.end(), static_cast<int>(id)) != pieces.end();
     if (!over_tensor.contains(piece.sums.buffer) || !adds)
       graph.parameters[index(piece.parameter)].replicated = true;
+  }
+  // Other ranks may have all of a parameter.
+  for (const auto& [sums, bucket] : bucket_of) {
+    if (over_tensor.contains(sums) || bucket < 0 || index(bucket) >= program.buckets.size())
+      continue;
+    for (const int p : program.buckets[index(bucket)].parameters) {
+      if (p >= 0 && index(p) < graph.parameters.size())
+        graph.parameters[index(p)].replicated = true;
+    }
   }
 }
 

@@ -396,28 +396,32 @@ std::shared_ptr<IssuedUpdate> InterpretedRank::issued_update() {
   };
   const auto gradients = std::make_shared<std::vector<Contents>>();
   const auto norm = std::make_shared<Hash>();
-  return std::make_shared<IssuedUpdate>(IssuedUpdate{
-      [=, input = now.arguments.inputs[0]] {
-        const Storage storage = found.at(input).lock();
-        if (!storage) throw Impossible("a norm that was given back");
-        *norm = digest(*storage);
-        for (const Piece& piece : pieces) {
-          const Hash* const first = part(piece.gradient);
-          gradients->emplace_back(first, first + piece.gradient.elements);
-        }
-      },
-      [=] {
-        for (std::size_t k = 0; k < pieces.size(); ++k) {
-          // The host makes the sums of whole parameters itself.
-          const auto read = [&](const Range& range) -> Hash* {
-            return range == pieces[k].gradient ? (*gradients)[k].data() : part(range);
-          };
-          const Hash given = pieces[k].sums.buffer < 0
-                                 ? *norm
-                                 : mix(*norm, digest(sums_of_piece(pieces[k], *norm, read)));
-          update_piece(pieces[k], (*gradients)[k].data(), given, part);
-        }
-      }});
+  return std::make_shared<IssuedUpdate>(
+      IssuedUpdate{[=, input = now.arguments.inputs[0]] {
+                     const Storage storage = found.at(input).lock();
+                     if (!storage) throw Impossible("a norm that was given back");
+                     *norm = digest(*storage);
+                     for (const Piece& piece : pieces) {
+                       const Hash* const first = part(piece.gradient);
+                       gradients->emplace_back(first, first + piece.gradient.elements);
+                     }
+                   },
+                   [=] {
+                     for (std::size_t k = 0; k < pieces.size(); ++k) {
+                       // The host makes the sums of whole parameters itself.
+                       const auto read = [&](const Range& range) -> Hash* {
+                         return range == pieces[k].gradient ? (*gradients)[k].data() : part(range);
+                       };
+                       Hash given = *norm;
+                       if (pieces[k].sums.buffer >= 0) {
+                         Hash sums = 17;
+                         for (const Hash sum : sums_of_piece(pieces[k], *norm, read))
+                           sums = mix(sums, add(nought, sum));
+                         given = mix(given, sums);
+                       }
+                       update_piece(pieces[k], (*gradients)[k].data(), given, part);
+                     }
+                   }});
 }
 
 }  // namespace garonne::plan::test
