@@ -94,16 +94,20 @@ std::vector<KeySpec> operator_keys() {
           "li (the paper of 2020); sfno: makani (auto) or torch-harmonics (its smaller "
           "example)"),
       list_key("model.modes", GARONNE_MEMBER(model, modes), 1, most_width, most_modes_axes,
-               "fno, tfno: Fourier modes kept along each axis"),
+               "fno, tfno, ufno: Fourier modes kept along each axis"),
       text_key("model.spectral_weights", GARONNE_MEMBER(model, spectral_weights),
                {"centred", "corners"},
-               "fno, tfno: centred = n modes are the frequencies -n/2 to n/2-1, on the last axis 0 "
-               "to n/2; corners = m modes are -m to m-1, on the last axis 0 to m-1"),
-      integer_key("model.padding", GARONNE_MEMBER(model, padding), 0, most_width,
-                  "fno, tfno: zeros appended to the far end of every axis, for fields that are not "
-                  "periodic"),
+               "fno, tfno, ufno: centred = n modes are the frequencies -n/2 to n/2-1, on the last "
+               "axis 0 to n/2; corners = m modes are -m to m-1, on the last axis 0 to m-1"),
+      integer_key(
+          "model.padding", GARONNE_MEMBER(model, padding), 0, most_width,
+          "fno, tfno, ufno: zeros appended to the far end of every axis, for fields that are "
+          "not periodic"),
+      integer_key("model.levels", GARONNE_MEMBER(model, levels), 1, most_levels,
+                  "ufno: how often the points of every axis are halved on the way down and doubled "
+                  "on the way up; points + padding are a multiple of 2^levels"),
       switch_key("model.coordinates", GARONNE_MEMBER(model, coordinates),
-                 "fno, tfno: the coordinates of a point are input channels too"),
+                 "fno, tfno, ufno: the coordinates of a point are input channels too"),
       text_key("model.factorization", GARONNE_MEMBER(model, factorization), {"tucker", "cp"},
                "tfno: form of the spectral weights"),
       real_key("model.rank", GARONNE_MEMBER(model, rank), 0, most_ratio,

@@ -14,6 +14,7 @@ inline constexpr std::int64_t most_width = std::int64_t{1} << 24;  // hidden, he
 inline constexpr std::int64_t most_sequence = std::int64_t{1} << 30;
 inline constexpr std::int64_t most_vocabulary = std::int64_t{1} << 32;
 inline constexpr std::size_t most_modes_axes = 8;
+inline constexpr std::int64_t most_levels = 20;
 inline constexpr std::int64_t most_samples = std::int64_t{1} << 30;  // of a batch
 inline constexpr std::int64_t most_rollout = 10'000;
 inline constexpr std::int64_t most_members = 1'000;         // of an ensemble

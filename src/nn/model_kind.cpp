@@ -40,6 +40,7 @@ const std::vector<ModelKind>& model_kinds() {
     GARONNE_MODEL_KIND(llama_kind);
     GARONNE_MODEL_KIND(fno_kind);
     GARONNE_MODEL_KIND(tfno_kind);
+    GARONNE_MODEL_KIND(ufno_kind);
     GARONNE_MODEL_KIND(afno_kind);
     GARONNE_MODEL_KIND(sfno_kind);
     return kinds;

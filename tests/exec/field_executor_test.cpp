@@ -75,6 +75,17 @@ std::vector<Setting> settings() {
     padded.keys.padding = 3;
     padded.shape.points = {13, 11};
     all.push_back(padded);
+
+    Setting u_shaped = rollout;
+    u_shaped.name = "u-shaped, rollout of 2 steps";
+    u_shaped.keys = RunConfig::Model();
+    u_shaped.keys.kind = "ufno";
+    u_shaped.keys.hidden = 12;
+    u_shaped.keys.modes = {8, 6};
+    u_shaped.keys.padding = 3;
+    u_shaped.shape.points = {13, 9};
+    u_shaped.shape.rollout = 2;
+    all.push_back(u_shaped);
   }
   return all;
 }

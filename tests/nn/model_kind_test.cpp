@@ -11,12 +11,17 @@
 namespace garonne::nn {
 namespace {
 
+bool has_key(const ModelKind& kind, const std::string& key) {
+  return std::find(kind.keys.begin(), kind.keys.end(), key) != kind.keys.end();
+}
+
 RunConfig small_config(const ModelKind& kind) {
   RunConfig config;
   config.model.kind = kind.name;
-  config.model.layers = 2;
+  // Those of levels are not asked for.
+  if (has_key(kind, "layers")) config.model.layers = 2;
   config.model.hidden = 8;
-  if (kind.name == "fno" || kind.name == "tfno") config.model.modes = {4, 4};
+  if (has_key(kind, "modes")) config.model.modes = {4, 4};
   if (kind.name == "afno") config.model.patch = 2;
   config.train.micro_batch = 1;
   return config;
@@ -60,7 +65,9 @@ TEST_P(EveryKind, IsMadeAndDescribed) {
   EXPECT_GE(model.graph.loss, 0);
   EXPECT_EQ(model.batch, 1);
   const std::string text = kind_.describe(request);
-  EXPECT_NE(text.find("2 layers, hidden 8"), std::string::npos) << text;
+  const std::string sizes =
+      kind_.name == "ufno" ? "2 levels, 5 layers, hidden 8" : "2 layers, hidden 8";
+  EXPECT_NE(text.find(sizes), std::string::npos) << text;
   const bool tokens = kind_.learns_from == LearnsFrom::Tokens;
   EXPECT_NE(text.find(tokens ? "vocabulary 31" : "8 x 16 points"), std::string::npos) << text;
 }
@@ -70,7 +77,7 @@ TEST_P(EveryKind, RefusesTheKeysOfOthers) {
   for (const KeySpec& key : config_keys()) {
     if (key.name.rfind("model.", 0) != 0 || key.name == "model.kind") continue;
     const std::string name = key.name.substr(6);
-    if (std::find(kind_.keys.begin(), kind_.keys.end(), name) != kind_.keys.end()) continue;
+    if (has_key(kind_, name)) continue;
     RunConfig config = small_config(kind_);
     const std::string before = key.get(config);
     switch (key.type) {

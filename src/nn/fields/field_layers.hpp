@@ -33,6 +33,10 @@ std::unique_ptr<Node> make_exact_gelu(std::int64_t rows, std::int64_t channels);
 // x [rows, channels], skip [rows, channels], gate [channels] -> x + gate · skip
 std::unique_ptr<Node> make_gated_add(std::int64_t rows, std::int64_t channels);
 
+// x [rows, first], y [rows, second] -> [rows, first + second], the channels of x and then of y
+std::unique_ptr<Node> make_joined_channels(std::int64_t rows, std::int64_t first,
+                                           std::int64_t second);
+
 // x [batch · points, channels] -> [batch · more points, channels], with zeros at the far end of
 // each axis; and back.
 // Of a cut field, `rows` are those of the field without padding: the slots are the same before and

@@ -9,6 +9,7 @@
 #include "nn/fields/field_layers.hpp"
 #include "nn/layers/layers.hpp"
 #include "nn/operators/field_network.hpp"
+#include "nn/operators/fourier_modes.hpp"
 #include "nn/spectral/spectral_layer.hpp"
 #include "nn/spectral/spectral_parts.hpp"
 #include "nn/spectral/spectrum_collectives.hpp"
@@ -17,30 +18,6 @@ namespace garonne::nn {
 namespace {
 
 constexpr std::int64_t li_projection_width = 128;
-
-// The frequencies that `modes` stands for along one axis of `points` points.
-std::vector<std::int64_t> frequencies_of(const RunConfig::Model& keys, std::int64_t modes,
-                                         std::int64_t points, bool last) {
-  const bool corners = keys.spectral_weights == "corners";
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-  if (last) {
-    count = corners ? modes : modes / 2 + 1;
-  } else {
-    first = corners ? -modes : -(modes / 2);
-    count = corners ? 2 * modes : modes;
-  }
-  const std::int64_t there = last ? points / 2 + 1 : points;
-  if (count > there) {
-    throw ConfigError("model.modes", fmt::format("{}", fmt::join(keys.modes, ",")),
-                      fmt::format("keeps {} frequencies of an axis of {} points (padding included) "
-                                  "that has {}; give fewer modes",
-                                  count, points, there));
-  }
-  std::vector<std::int64_t> frequencies;
-  for (std::int64_t k = 0; k < count; ++k) frequencies.push_back(first + k);
-  return frequencies;
-}
 
 class FourierNetwork : public FieldNetwork {
  public:

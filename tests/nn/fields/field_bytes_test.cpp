@@ -92,6 +92,28 @@ TEST(DeclaredFieldBytes, OfFactorisedWeights) {
   }
 }
 
+TEST(DeclaredFieldBytes, OfLevels) {
+  RunConfig::Model keys;
+  keys.kind = "ufno";
+  keys.hidden = 12;
+  for (const Precision precision : precisions) {
+    for (const int threads : {1, 2}) {
+      keys.levels = 2;
+      keys.padding = 0;
+      keys.modes = {6, 8};
+      check_declared(keys, "h1", shape_of({16, 24}, 2, 1), 3, precision, threads);
+      keys.levels = 3;
+      keys.padding = 7;
+      keys.modes = {40};
+      check_declared(keys, "auto", shape_of({33}, 1, 2), 1, precision, threads);
+      keys.levels = 1;
+      keys.padding = 1;
+      keys.modes = {6, 3, 4};
+      check_declared(keys, "squared-l2", shape_of({5, 7, 9}, 3, 1, 2), 2, precision, threads);
+    }
+  }
+}
+
 TEST(DeclaredFieldBytes, OfPartsOfACutField) {
   for (const Precision precision : precisions) {
     for (const int member : {0, 2}) {
