@@ -53,7 +53,14 @@ std::vector<Operator> operators() {
   afno.keys.spectral_blocks = 2;
   afno.shape = fno.shape;
   afno.shape.points = {8, 12};
-  return {fno, sfno, afno};
+
+  Operator ufno{"ufno", {}, {}};
+  ufno.keys.kind = "ufno";
+  ufno.keys.hidden = 8;
+  ufno.keys.modes = {4, 4};
+  ufno.shape = fno.shape;
+  ufno.shape.points = {8, 12};
+  return {fno, sfno, afno, ufno};
 }
 
 // Waves, and the target a slower wave of the same phase.
