@@ -30,7 +30,9 @@ void check_levels(const RunConfig::Model& keys, const std::vector<std::int64_t>&
   if (all_halve(points, keys.padding, keys.levels)) return;
   const std::int64_t factor = std::int64_t{1} << keys.levels;
   std::vector<std::string> ways;
-  for (std::int64_t padding = 0; padding < 2 * factor; ++padding) {
+  // More would be mostly zeros.
+  const std::int64_t most = *std::min_element(points.begin(), points.end());
+  for (std::int64_t padding = 0; padding <= most; ++padding) {
     if (!all_halve(points, padding, keys.levels)) continue;
     ways.push_back(fmt::format("model.padding = {}", padding));
     break;

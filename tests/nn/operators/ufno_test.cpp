@@ -302,6 +302,8 @@ TEST(UShapedOperators, RefuseWhatTheyCannotDo) {
            "or model.levels = 1"});
   refused(case_of("", 3, {17, 17}, {4, 4}), {}, "model.levels", {"model.padding = 7"});
   refused(case_of("", 1, {7, 8}, {4, 4}), {}, "model.levels", {"model.kind = fno"});
+  refused(case_of("", 6, {17, 17}, {4, 4}), {}, "model.levels",
+          {"multiple of 64", "model.kind = fno"});
   // One point would be left.
   refused(case_of("", 2, {4, 8}, {4, 4}), {}, "model.levels", {"at least 8", "model.levels = 1"});
   refused(case_of("", 1, {8, 8}, {4}), {}, "model.modes", {"2 axes"});

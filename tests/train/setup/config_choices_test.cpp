@@ -29,7 +29,8 @@ TEST(ConfigChoices, HaveEveryDefaultAndAreRead) {
 TEST(ConfigChoices, AreThoseOfTheDocuments) {
   const Choices choices = config_choices();
   using Names = std::vector<std::string>;
-  EXPECT_EQ(choices.at("model.kind"), (Names{"gpt", "llama", "fno", "tfno", "ufno", "afno", "sfno"}));
+  EXPECT_EQ(choices.at("model.kind"),
+            (Names{"gpt", "llama", "fno", "tfno", "ufno", "afno", "sfno"}));
   EXPECT_EQ(choices.at("grid.transport"), (Names{"auto", "mpi", "nccl"}));
   EXPECT_EQ(choices.at("train.loss"),
             (Names{"auto", "cross-entropy", "relative-l2", "relative-l2-channels", "h1",
