@@ -353,7 +353,9 @@ std::vector<optim::ParameterUpdate> Executor::updates_of(
     update.parameter = part(piece.trained);
     for (const plan::Range& state : piece.states) update.states.push_back(part(state));
     update.gradient = part(piece.gradient);
-    if (piece.compute_copy.buffer >= 0) update.compute_copy = part(piece.compute_copy);
+    // Sums read what is trained; the copy may be elsewhere.
+    if (piece.compute_copy.buffer >= 0 && plan::is_update(instruction.operation))
+      update.compute_copy = part(piece.compute_copy);
     update.decays = spec.decays;
     update.weight_decay = spec.weight_decay;
     update.complex = spec.complex;
