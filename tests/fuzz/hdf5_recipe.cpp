@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -613,7 +614,9 @@ void Maker::make_virtual() {
 void write_beside(const std::string& folder, const std::string& name, const std::string& text) {
   const bool nested = name.rfind("metadata/", 0) == 0;
   if (!is_plain_name(nested ? name.substr(9) : name)) return;
-  if (nested) std::filesystem::create_directory(folder + "/metadata");
+  // There may be a file of that name; then nothing is written.
+  std::error_code ignored;
+  if (nested) std::filesystem::create_directory(folder + "/metadata", ignored);
   write_file(folder + "/" + name, text);
 }
 
