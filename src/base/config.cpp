@@ -131,15 +131,17 @@ void check_together(const RunConfig& config) {
 
 RunConfig parse_config(const std::string& toml_text, const std::string& name,
                        const Overrides& overrides, const Choices& choices) {
-  const Keys keys = config_keys(choices);
-  RunConfig config;
   check_toml_limits(toml_text, name);
+  toml::table table;
   try {
-    read_table(toml::parse(toml_text, name), "", keys, config);
+    table = toml::parse(toml_text, name);
   } catch (const toml::parse_error& error) {
     throw ConfigError(fmt::format("{}:{}:{}: {}", name, error.source().begin.line,
                                   error.source().begin.column, error.description()));
   }
+  const Keys keys = config_keys(choices);
+  RunConfig config;
+  read_table(table, "", keys, config);
   std::set<std::string> seen;
   for (const auto& [key, value] : overrides) {
     if (!seen.insert(key).second)

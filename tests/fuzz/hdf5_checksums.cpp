@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
+#include <string_view>
 
 namespace garonne::fuzz {
 namespace {
@@ -14,6 +14,7 @@ constexpr std::size_t most_bytes = 640;
 constexpr std::array signatures = {"OHDR", "OCHK", "BTHD", "BTIN", "BTLF", "FRHP", "FHDB",
                                    "FHIB", "FSHD", "FSSE", "FAHD", "FADB", "EAHD", "EAIB",
                                    "EASB", "EADB", "TREE", "SNOD", "HEAP", "GCOL"};
+constexpr std::string_view first_letters = "OBFETSHG";
 
 std::uint32_t rotated(std::uint32_t value, int bits) {
   return value << bits | value >> (32 - bits);
@@ -58,13 +59,25 @@ std::uint32_t checksum(const char* bytes, std::size_t count) {
   return (c ^ b) - rotated(b, 24);
 }
 
+// The length that an object header says for itself; 0 = nothing that can be.
+std::size_t said_bytes(const std::string& file, std::size_t begin) {
+  if (begin + 32 > file.size() || file.compare(begin, 4, "OHDR") != 0) return 0;
+  const auto flags = static_cast<unsigned char>(file[begin + 5]);
+  const std::size_t size = std::size_t{1} << (flags & 3U);
+  const std::size_t before = 6 + ((flags & 0x20U) != 0 ? 16 : 0) + ((flags & 0x10U) != 0 ? 4 : 0);
+  return before + size + word_at(file.data() + begin + before, size);
+}
+
 // The length after which the checksum of all bytes before it stands; 0 = none.
 std::size_t checked_bytes(const std::string& file, std::size_t begin) {
   const std::size_t most = std::min(most_bytes, file.size() - begin);
+  const auto fits = [&](std::size_t bytes) {
+    return word_at(file.data() + begin + bytes, 4) == checksum(file.data() + begin, bytes);
+  };
+  const std::size_t said = said_bytes(file, begin);
+  if (said >= 8 && said + 4 <= file.size() - begin && fits(said)) return said;
   for (std::size_t bytes = 8; bytes + 4 <= most; ++bytes) {
-    if (word_at(file.data() + begin + bytes, 4) == checksum(file.data() + begin, bytes)) {
-      return bytes;
-    }
+    if (fits(bytes)) return bytes;
   }
   return 0;
 }
@@ -74,9 +87,14 @@ std::size_t checked_bytes(const std::string& file, std::size_t begin) {
 std::vector<Hdf5Structure> find_structures(const std::string& file) {
   std::vector<Hdf5Structure> found = {{"HDF", 0, checked_bytes(file, 0)}};
   for (std::size_t place = 8; place + 8 <= file.size();) {
-    const char* const* name = std::find_if(
-        signatures.begin(), signatures.end(),
-        [&](const char* signature) { return std::memcmp(file.data() + place, signature, 4) == 0; });
+    if (first_letters.find(file[place]) == std::string_view::npos) {
+      ++place;
+      continue;
+    }
+    const char* const* name =
+        std::find_if(signatures.begin(), signatures.end(), [&](const char* signature) {
+          return word_at(file.data() + place, 4) == word_at(signature, 4);
+        });
     if (name == signatures.end()) {
       ++place;
       continue;

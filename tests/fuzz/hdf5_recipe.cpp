@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -613,7 +614,9 @@ void Maker::make_virtual() {
 void write_beside(const std::string& folder, const std::string& name, const std::string& text) {
   const bool nested = name.rfind("metadata/", 0) == 0;
   if (!is_plain_name(nested ? name.substr(9) : name)) return;
-  if (nested) std::filesystem::create_directory(folder + "/metadata");
+  // There may be a file of that name; then nothing is written.
+  std::error_code ignored;
+  if (nested) std::filesystem::create_directory(folder + "/metadata", ignored);
   write_file(folder + "/" + name, text);
 }
 
@@ -621,6 +624,10 @@ void write_beside(const std::string& folder, const std::string& name, const std:
 
 MadeFiles make_hdf5_files(std::string_view recipe, const std::string& folder) {
   const data::LibraryLock lock;
+  // Each open file has a table of half a megabyte, which the library else asks for anew.
+  constexpr int most_free = 1 << 26;
+  [[maybe_unused]] static const herr_t kept =
+      H5set_free_list_limits(most_free, most_free, most_free, most_free, most_free, most_free);
   // HDF5 makes no dataset of a filter that it knows to be for reading only.
   H5Zunregister(data::lzf_filter);
   MadeFiles made{folder + "/input.h5", false};

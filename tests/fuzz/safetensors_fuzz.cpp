@@ -16,7 +16,10 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       next = tensor.end;
       std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.end - tensor.begin));
       tensors.read(tensor, 0, bytes);
+      fuzz::hold(tensors.find(tensor.name).begin == tensor.begin, "a tensor is found by its name");
+      fuzz::take_or_refuse([&] { tensors.read(tensor, 1, bytes); });
     }
+    fuzz::take_or_refuse([&] { tensors.find("a"); });
     fuzz::hold(next <= static_cast<std::int64_t>(size), "tensors are in the file");
   });
 }

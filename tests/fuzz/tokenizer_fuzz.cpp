@@ -1,4 +1,8 @@
-// Descriptions of tokenizers: tokenizer.json, or vocab.json with merges.txt.
+// Descriptions of tokenizers: tokenizer.json, vocab.json with merges.txt, or tokenizer.model, and
+// the name of a kind of them, as files of tokens have it.
+#include <fstream>
+#include <string>
+
 #include "data/tokenizers/tokenizer.hpp"
 #include "fuzz/folder_input.hpp"
 
@@ -19,5 +23,9 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const auto again = data::make_tokenizer(tokenizer->name(), tokenizer->description(), "again");
     fuzz::hold(again->vocabulary() == tokenizer->vocabulary(), "a tokenizer is made again");
     data::huggingface_tokenizer(*tokenizer);
+    fuzz::hold(tokenizer->special_tokens().size() <= 64, "special tokens are few");
+    std::string kind;
+    if (std::getline(std::ifstream(input.file("kind")), kind))
+      data::make_tokenizer(kind, tokenizer->description(), "kind");
   });
 }
