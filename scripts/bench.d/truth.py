@@ -128,7 +128,10 @@ def micro_batches_of(point):
 def plan_of(point, machines, constants, folder):
     text = (machines / f"{point['machine']}.toml").read_text()
     cluster = folder / (re.sub(r"[^A-Za-z0-9]", "-", point["id"]) + ".toml")
-    cluster.write_text(merged(text, changes_of(point, text, constants)))
+    changes = changes_of(point, text, constants)
+    # Files of the first version have no table for them.
+    version = "" if re.search(r"^version *=", text, re.MULTILINE) or not changes else "version = 2\n"
+    cluster.write_text(version + merged(text, changes))
     samples = point["data"] * point["micro_batch"]
     planned = []
     counts = micro_batches_of(point)
