@@ -34,7 +34,7 @@ struct ParameterSpec {
   std::string name;
   std::vector<std::int64_t> shape;
   std::int64_t elements = 0;
-  bool decays = false;  // matrices, embeddings included, take weight decay
+  bool decays = false;                      // matrices, embeddings included, take weight decay
   std::optional<double> weight_decay = {};  // of its own, in place of that of the run
   // Pairs of neighbouring elements are complex numbers. What cuts a parameter keeps them together.
   bool complex = false;
