@@ -13,13 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "data/hdf5/guarded_memory.hpp"
 #include "data/hdf5/hdf5_reason.hpp"
 #include "data/hdf5/hdf5_wire.hpp"
 
 namespace garonne::data {
 namespace {
 
-constexpr rlim_t most_memory = 1U << 30;
+constexpr rlim_t most_memory = (rlim_t{1} << 30) + guarded_address_bytes;
 // Of processor time, for what is asked at once.
 constexpr int most_seconds = 2;
 constexpr int most_seconds_of_structure = 20;
@@ -49,6 +50,7 @@ void prepare() {
   H5set_free_list_limits(0, 0, 0, 0, 0, 0);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);
+  guard_memory();
 }
 
 // Ends the process by SIGPROF after so many seconds of processor time; 0 = never.
@@ -297,6 +299,8 @@ Answer try_structure(hid_t file) {
     const std::string path = paths[next];
     const Owned object(H5Oopen(file, path.c_str(), H5P_DEFAULT), H5Oclose);
     if (object.identifier < 0) continue;
+    // Looks at all of them, also where their number is not known.
+    H5Aexists(object.identifier, "?");
     const hsize_t attributes = attributes_of(object.identifier);
     for (hsize_t number = 0; number < attributes; ++number) {
       try_attribute(object.identifier, number);
