@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/optimizer_update.hpp"
-#include "optim/optimizer.hpp"
+#include "optim/update_parts.hpp"
 
 namespace garonne::optim {
 namespace {
@@ -29,11 +29,10 @@ class AdamW : public Optimizer {
     static_assert(std::is_standard_layout_v<kernels::AdamWRates> &&
                   sizeof(kernels::AdamWRates) == 3 * sizeof(double));
     options.rates = reinterpret_cast<const kernels::AdamWRates*>(update.rates);
-    const auto type = update.parameter.scalar_type() == at::kDouble ? kernels::ElementType::Float64
-                                                                    : kernels::ElementType::Float32;
-    kernels::adamw_update(queue, type, update.parameter.data_ptr(), update.states[0].data_ptr(),
-                          update.states[1].data_ptr(), update.gradient.const_data_ptr(),
-                          update.parameter.numel(), options, gradient_scale,
+    kernels::adamw_update(queue, update_type(update.parameter), update.parameter.data_ptr(),
+                          update.states[0].data_ptr(), update.states[1].data_ptr(),
+                          update.gradient.const_data_ptr(), update.parameter.numel(), options,
+                          gradient_scale,
                           update.compute_copy.defined() ? update.compute_copy.data_ptr() : nullptr);
   }
 

@@ -6,15 +6,10 @@
 
 #include "kernels/lamb_update.hpp"
 #include "kernels/reduction.hpp"
-#include "optim/optimizer.hpp"
+#include "optim/update_parts.hpp"
 
 namespace garonne::optim {
 namespace {
-
-kernels::ElementType type_of(const ParameterUpdate& update) {
-  return update.parameter.scalar_type() == at::kDouble ? kernels::ElementType::Float64
-                                                       : kernels::ElementType::Float32;
-}
 
 class Lamb final : public Optimizer {
  public:
@@ -30,7 +25,7 @@ class Lamb final : public Optimizer {
   void add_sums(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
                 double learning_rate, const kernels::Scalar& gradient_scale) const override {
     if (!update.matrix) return;
-    const kernels::ElementType type = type_of(update);
+    const kernels::ElementType type = update_type(update.parameter);
     const std::int64_t elements = update.parameter.numel();
     kernels::add_sum_of_squares(queue, type, update.parameter.const_data_ptr(), elements,
                                 update.sums.data_ptr<double>());
@@ -43,7 +38,7 @@ class Lamb final : public Optimizer {
 
   void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
               double learning_rate, const kernels::Scalar& gradient_scale) const override {
-    kernels::lamb_update(queue, type_of(update), update.parameter.data_ptr(),
+    kernels::lamb_update(queue, update_type(update.parameter), update.parameter.data_ptr(),
                          update.states[0].data_ptr(), update.states[1].data_ptr(),
                          update.gradient.const_data_ptr(), update.parameter.numel(),
                          options_of(update, step, learning_rate), gradient_scale,
@@ -66,10 +61,7 @@ class Lamb final : public Optimizer {
   kernels::Lamb options_of(const ParameterUpdate& update, std::int64_t step,
                            double learning_rate) const {
     kernels::Lamb options;
-    if (update.matrix && update.sums.defined()) {
-      options.squares =
-          kernels::Scalar{.place = update.sums.const_data_ptr<double>(), .value = 0}.place;
-    }
+    options.squares = adapting_sums(update).place;
     options.rates = rates_of(step, learning_rate);
     static_assert(std::is_standard_layout_v<kernels::LambRates> &&
                   sizeof(kernels::LambRates) == 3 * sizeof(double));

@@ -4,6 +4,7 @@
 // by SGD.
 #include "kernels/reduction.hpp"
 #include "optim/momentum.hpp"
+#include "optim/update_parts.hpp"
 
 namespace garonne::optim {
 namespace {
@@ -20,10 +21,8 @@ class Lars final : public MomentumOptimizer {
                 const kernels::Scalar&) const override {
     if (!update.matrix) return;
     const auto add = [&](const at::Tensor& values, int number) {
-      const auto type = values.scalar_type() == at::kDouble ? kernels::ElementType::Float64
-                                                            : kernels::ElementType::Float32;
-      kernels::add_sum_of_squares(queue, type, values.const_data_ptr(), values.numel(),
-                                  update.sums.data_ptr<double>() + number);
+      kernels::add_sum_of_squares(queue, update_type(values), values.const_data_ptr(),
+                                  values.numel(), update.sums.data_ptr<double>() + number);
     };
     add(update.parameter, 0);
     add(update.gradient, 1);
@@ -32,10 +31,7 @@ class Lars final : public MomentumOptimizer {
  protected:
   kernels::Momentum options_of(const ParameterUpdate& update) const override {
     kernels::Momentum options;
-    if (update.matrix && update.sums.defined()) {
-      options.squares =
-          kernels::Scalar{.place = update.sums.const_data_ptr<double>(), .value = 0}.place;
-    }
+    options.squares = adapting_sums(update).place;
     options.trust_coefficient = keys().trust_coefficient;
     options.trust_limit = keys().trust_limit;
     options.epsilon = keys().epsilon;

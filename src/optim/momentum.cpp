@@ -1,5 +1,7 @@
 #include "optim/momentum.hpp"
 
+#include "optim/update_parts.hpp"
+
 namespace garonne::optim {
 
 MomentumOptimizer::MomentumOptimizer(const RunConfig::Optimizer& keys, kernels::MomentumRule rule)
@@ -13,12 +15,10 @@ void MomentumOptimizer::update(const Queue& queue, const ParameterUpdate& update
   options.beta2 = keys_.beta2;
   (keys_.decay == "l2" ? options.l2 : options.weight_decay) =
       weight_decay_of(update, keys_.weight_decay);
-  const auto type = update.parameter.scalar_type() == at::kDouble ? kernels::ElementType::Float64
-                                                                  : kernels::ElementType::Float32;
   kernels::momentum_update(
-      queue, type, update.parameter.data_ptr(), update.states[0].data_ptr(),
-      update.gradient.const_data_ptr(), update.parameter.numel(), options,
-      {.place = update.rates, .value = learning_rate}, gradient_scale,
+      queue, update_type(update.parameter), update.parameter.data_ptr(),
+      update.states[0].data_ptr(), update.gradient.const_data_ptr(), update.parameter.numel(),
+      options, {.place = update.rates, .value = learning_rate}, gradient_scale,
       update.compute_copy.defined() ? update.compute_copy.data_ptr() : nullptr);
 }
 

@@ -130,9 +130,7 @@ void CandidatePlanner::replay(const plan::GridLinks& links, plan::GridOutcome& o
     outcome.plans.push_back(program.name);
   }
   const std::vector<plan::Prediction> predictions =
-      plan::replay_pipeline(std::move(programs_), wish_.cluster.software.waits_for_messages
-                                                      ? plan::HostAtMessages::Waits
-                                                      : plan::HostAtMessages::IssuesAhead);
+      plan::replay_pipeline(std::move(programs_), host_at_messages(&wish_.cluster));
   for (const auto& prediction : predictions)
     outcome.seconds = std::max(outcome.seconds, prediction.seconds);
   StepParts parts = stages.of(predictions);

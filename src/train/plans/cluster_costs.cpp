@@ -65,6 +65,12 @@ bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, S
   return measured;
 }
 
+plan::HostAtMessages host_at_messages(const plan::Cluster* cluster) {
+  return cluster != nullptr && cluster->software.waits_for_messages
+             ? plan::HostAtMessages::Waits
+             : plan::HostAtMessages::IssuesAhead;
+}
+
 void set_links(const plan::GridLinks& links, int stage, Setup& setup) {
   std::vector<int> tied;
   for (const int rank : setup.step.pipeline.tied_group)

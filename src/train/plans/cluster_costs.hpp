@@ -6,6 +6,7 @@
 #include "plan/model/cluster.hpp"
 #include "plan/model/cost_table.hpp"
 #include "plan/model/group_links.hpp"
+#include "plan/program/replay.hpp"
 #include "train/setup/planning.hpp"
 
 namespace garonne::train {
@@ -18,6 +19,9 @@ plan::Cluster this_machine(const RunConfig& config, const plan::CostTable& costs
 // Puts the cluster's rates into the nodes and the step, measured costs over them where `costs` has
 // them, and the links of rank 0's groups into what communicates. True when all nodes were measured.
 bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, Setup& whole);
+
+// What hosts do by the cluster's software; null: this program's.
+plan::HostAtMessages host_at_messages(const plan::Cluster* cluster);
 
 // The links of one stage (setup_of_stage).
 void set_links(const plan::GridLinks& links, int stage, Setup& setup);

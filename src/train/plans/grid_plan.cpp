@@ -158,9 +158,8 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
       plan::prove(planned.choice.evaluation, planned.setup.model.graph);
     }
   }
-  const bool waits = cluster != nullptr && cluster->software.waits_for_messages;
-  std::vector<plan::Prediction> predictions = plan::replay_pipeline(
-      std::move(programs), waits ? plan::HostAtMessages::Waits : plan::HostAtMessages::IssuesAhead);
+  std::vector<plan::Prediction> predictions =
+      plan::replay_pipeline(std::move(programs), host_at_messages(cluster));
   grid.parts = parts.of(predictions);
   for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
     grid.stages[stage].prediction = std::move(predictions[stage]);
