@@ -122,6 +122,10 @@ struct RunConfig {
     std::string batch_scaling = "linear";
     double trust_coefficient = 1e-3;
     double trust_limit = 10.0;
+    double beta2_power = 0.8;
+    double square_epsilon = 1e-30;
+    double update_limit = 1.0;
+    double smallest_scale = 1e-3;
   } optimizer;
   struct Evaluation {
     std::int64_t every = 100;
