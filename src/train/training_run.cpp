@@ -305,8 +305,7 @@ ExitCode TrainingRun::run() {
     say(start_text({config_, whole_, setup_, choice_, program_, products_, *workload_, threads_,
                     session_.ranks_on_node()}));
   }
-  say(describe_memory(setup_, choice_, budget_,
-                      saving_.asynchronous && !saving_.on_host ? saving_.copy_bytes : 0, session_));
+  say(describe_memory(setup_, choice_, budget_, saving_, session_));
   say(describe_saving(saving_));
   say(describe_lower_tiers(whole_));
   if (const std::string sums = axes_->data_sums(); !sums.empty())

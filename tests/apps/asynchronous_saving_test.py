@@ -126,6 +126,42 @@ class AsynchronousSavingTest(ProgramTest):
         for row in metrics(directory):
             self.assertLessEqual(row["peak_bytes"], least)
 
+    def test_of_a_device_the_copy_is_on_the_host(self):
+        emulated = ["--run.device", "emulated"]
+        options = ["--checkpoint.every", 2, "--checkpoint.keep", 9, "--train.steps", 5, "--evaluation.batches", 0]
+        for name in ("one rank", "shards"):
+            ranks, grid = GRIDS[name]
+            directories = {}
+            for kind, keys in (("cpu", ["--checkpoint.saving", "synchronous"]), ("emulated", emulated)):
+                directories[kind] = self.directory(f"{name}-{kind}")
+                said = self.train(directories[kind], *options, *grid, *keys, ranks=ranks).stdout
+            self.assertIn(BESIDE, said)
+            self.assertIn("a rank in the memory of the host", said)
+            for step in (2, 4, 5):
+                self.assertTrue(self.tensor_files(directories["cpu"], step) == self.tensor_files(directories["emulated"], step))
+            for rank in range(max(1, ranks)):
+                self.check_copy(said, rank, directories["emulated"] / f"checkpoints/step-5/rank_{rank}.safetensors")
+        # It is within what the host may hold, beside what the plan has there; the device's budget has none of it.
+        model = ["--model.layers", 3, "--model.hidden", 128, "--model.sequence", 128, "--train.micro_batch", 16, "--train.global_batch", 32]
+        given = [*options, *model, *emulated, "--memory.allow", "offload-states", "--memory.host_budget"]
+        plan = lambda *keys: json.loads(run("plan", self.config, *given, *keys, "--json").stdout)
+        least = plan("256 MiB")["minimum_budget_bytes"]
+        planned = plan("256 MiB", "--memory.budget", least)
+        copy, held = planned["memory"]["host_saved_copy"], planned["memory"]["host"]
+        self.assertGreater(held, 0)
+        self.assertEqual(planned["saving"], {"asynchronous": True, "copy_bytes": copy, "missing_bytes": 0})
+        self.assertNotIn("saved_copy", planned["memory"])
+        for budget, missing in ((held + copy, 0), (held + copy - 1, 1)):
+            keys = [budget, "--memory.budget", least]
+            again = plan(*keys)
+            self.assertEqual((again["memory"]["host"], again["saving"]["missing_bytes"]), (held, missing))
+            self.assertEqual("host_saved_copy" in again["memory"], missing == 0)
+            directory = self.directory(f"host-{missing}")
+            said = self.train(directory, *given, *keys).stdout
+            self.assertEqual([BESIDE in said, "host copy" in said], [missing == 0] * 2, said)
+            if missing:
+                self.assertIn("1 B (1 B) more than this plan leaves of the host's memory", said)
+
     def test_nothing_is_copied_where_only_the_end_is_saved(self):
         for options in (["--checkpoint.every", 0], ["--checkpoint.every", 6]):
             said = self.train(self.directory(options[-1]), *options, "--checkpoint.saving", "asynchronous").stdout

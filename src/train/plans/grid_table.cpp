@@ -207,9 +207,11 @@ std::string format_grid_table(const Grid& grid, const std::vector<GridRow>& rows
 }
 
 std::string describe_memory(const Setup& setup, const Choice& choice, std::int64_t budget_bytes,
-                            std::int64_t saved_copy_bytes, dist::Session& session) {
-  const MemoryTable memory = memory_table(choice.prediction, budget_bytes, saved_copy_bytes);
-  const std::vector<TierRow> below = tier_rows(choice.program, choice.prediction);
+                            const Saving& saving, dist::Session& session) {
+  const MemoryTable memory =
+      memory_table(choice.prediction, budget_bytes, saving.bytes_in_budget());
+  const std::vector<TierRow> below =
+      tier_rows(choice.program, choice.prediction, saving.bytes_on_host());
   if (setup.grid.ranks() == 1)
     return format_memory_table(memory, budget_bytes) + format_tier_rows(below);
   const std::vector<std::string> texts = session.gather(to_text(

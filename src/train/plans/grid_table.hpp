@@ -8,6 +8,7 @@
 
 #include "base/grid.hpp"
 #include "dist/session.hpp"
+#include "train/plans/saving_plan.hpp"
 #include "train/setup/planning.hpp"
 
 namespace garonne::train {
@@ -32,6 +33,6 @@ std::string format_grid_table(const Grid& grid, const std::vector<GridRow>& rows
 // The table of one rank alone, or that of the grid; empty on other ranks than the first.
 // Collective.
 std::string describe_memory(const Setup& setup, const Choice& choice, std::int64_t budget_bytes,
-                            std::int64_t saved_copy_bytes, dist::Session& session);
+                            const Saving& saving, dist::Session& session);
 
 }  // namespace garonne::train

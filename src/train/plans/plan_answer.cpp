@@ -44,16 +44,26 @@ ordered_json memory_json(const MemoryTable& table, const std::vector<TierRow>& b
                          {"gathered", table.gathered},     {"peak", table.peak}};
   if (table.libraries > 0) memory["libraries"] = table.libraries;
   if (table.saved_copy > 0) memory["saved_copy"] = table.saved_copy;
-  for (const TierRow& row : below) memory[std::string(to_string(row.tier))] = row.peak_bytes;
+  for (const TierRow& row : below) {
+    const std::string name(to_string(row.tier));
+    if (row.peak_bytes > 0) memory[name] = row.peak_bytes;
+    if (row.saved_copy_bytes > 0) memory[name + "_saved_copy"] = row.saved_copy_bytes;
+  }
   return memory;
 }
 
 // Of the largest stage.
 MemoryTable memory_of(const PlanAnswer& answer) {
   const Choice& choice = answer.plan.stages[answer.plan.largest].choice;
-  const Saving saving = saving_of(answer.plan, answer.budget_bytes);
-  const bool counts = saving.asynchronous && !saving.on_host;
-  return memory_table(choice.prediction, answer.budget_bytes, counts ? saving.copy_bytes : 0);
+  return memory_table(choice.prediction, answer.budget_bytes,
+                      saving_of(answer.plan, answer.budget_bytes).bytes_in_budget());
+}
+
+// The same below the device.
+std::vector<TierRow> tiers_of(const PlanAnswer& answer) {
+  const Choice& choice = answer.plan.stages[answer.plan.largest].choice;
+  return tier_rows(choice.program, choice.prediction,
+                   saving_of(answer.plan, answer.budget_bytes).bytes_on_host());
 }
 
 ordered_json saving_json(const Saving& saving) {
@@ -150,21 +160,20 @@ ordered_json to_json(const PlanAnswer& answer) {
     row["seconds"] = seconds_json(answer, candidate.seconds);
     candidates.push_back(std::move(row));
   }
-  ordered_json json = {
-      {"format", "garonne.plan"},
-      {"version", 1},
-      {"ranks", whole.grid.ranks()},
-      {"plan", choice.program.name},
-      {"budget_bytes", answer.budget_bytes},
-      {"peak_bytes", choice.prediction.peak_bytes},
-      {"evaluation_peak_bytes", choice.evaluation.peak_bytes},
-      {"minimum_budget_bytes", plan.minimum_budget_bytes},
-      {"parameters", whole.model.graph.parameter_elements()},
-      {"micro_batches", whole.step.micro_batches},
-      {"costs", name_of(answer.costs)},
-      {"memory", memory_json(memory_of(answer), tier_rows(choice.program, choice.prediction))},
-      {"saving", saving_json(saving_of(plan, answer.budget_bytes))},
-      {"candidates", std::move(candidates)}};
+  ordered_json json = {{"format", "garonne.plan"},
+                       {"version", 1},
+                       {"ranks", whole.grid.ranks()},
+                       {"plan", choice.program.name},
+                       {"budget_bytes", answer.budget_bytes},
+                       {"peak_bytes", choice.prediction.peak_bytes},
+                       {"evaluation_peak_bytes", choice.evaluation.peak_bytes},
+                       {"minimum_budget_bytes", plan.minimum_budget_bytes},
+                       {"parameters", whole.model.graph.parameter_elements()},
+                       {"micro_batches", whole.step.micro_batches},
+                       {"costs", name_of(answer.costs)},
+                       {"memory", memory_json(memory_of(answer), tiers_of(answer))},
+                       {"saving", saving_json(saving_of(plan, answer.budget_bytes))},
+                       {"candidates", std::move(candidates)}};
   for (std::size_t k = 0; k < whole.model.graph.parameters.size(); ++k) {
     const plan::ParameterSpec& parameter = whole.model.graph.parameters[k];
     json["weights"].push_back({{"name", parameter.name},
@@ -213,7 +222,7 @@ std::string format_plan(const PlanAnswer& answer) {
   text += format_stages(answer);
   text += format_candidates(answer, choice);
   text += format_memory_table(memory_of(answer), answer.budget_bytes);
-  text += format_tier_rows(tier_rows(choice.program, choice.prediction));
+  text += format_tier_rows(tiers_of(answer));
   text += describe_saving(saving_of(plan, answer.budget_bytes));
   text += format_copy_traffic(choice.program, knows_seconds(answer) ? plan.seconds : 0);
   const int peak = choice.prediction.peak_instruction;

@@ -44,6 +44,10 @@ struct Saving {
   std::int64_t missing_bytes = 0;
   // The copy is in the host's memory and not in that of the device, which the budget is about.
   bool on_host = false;
+
+  // Of this rank, where there is a copy.
+  std::int64_t bytes_in_budget() const { return asynchronous && !on_host ? copy_bytes : 0; }
+  std::int64_t bytes_on_host() const { return asynchronous && on_host ? copy_bytes : 0; }
 };
 
 // As planned, of the ranks that write and lack most. What is free on a host without

@@ -8,13 +8,15 @@
 
 namespace garonne::train {
 
-std::vector<TierRow> tier_rows(const plan::Program& program, const plan::Prediction& prediction) {
+std::vector<TierRow> tier_rows(const plan::Program& program, const plan::Prediction& prediction,
+                               std::int64_t saved_copy_bytes) {
   std::vector<TierRow> rows;
   for (const Tier tier : {Tier::Host, Tier::Disk}) {
     const std::int64_t peak = prediction.of(tier).peak_bytes;
     // As much as there is, on a machine that nobody has seen, is no figure.
     const std::int64_t budget = program.tier(tier).budget_bytes;
-    if (peak > 0) rows.push_back({tier, peak, budget < most_key_bytes ? budget : 0});
+    const std::int64_t copy = tier == Tier::Host ? saved_copy_bytes : 0;
+    if (peak + copy > 0) rows.push_back({tier, peak, budget < most_key_bytes ? budget : 0, copy});
   }
   return rows;
 }
@@ -27,7 +29,10 @@ std::string format_tier_rows(const std::vector<TierRow>& rows) {
   };
   for (const TierRow& row : rows) {
     const std::string name(to_string(row.tier));
-    line(name, row.peak_bytes, row.budget_bytes > 0 ? row.budget_bytes : row.peak_bytes);
+    const std::int64_t whole =
+        row.budget_bytes > 0 ? row.budget_bytes : row.peak_bytes + row.saved_copy_bytes;
+    if (row.peak_bytes > 0) line(name, row.peak_bytes, whole);
+    if (row.saved_copy_bytes > 0) line(name + " copy", row.saved_copy_bytes, whole);
     if (row.budget_bytes > 0) line(name + " budget", row.budget_bytes, row.budget_bytes);
   }
   return text;

@@ -17,8 +17,11 @@ struct TierRow {
   Tier tier = Tier::Host;
   std::int64_t peak_bytes = 0;
   std::int64_t budget_bytes = 0;
+  std::int64_t saved_copy_bytes = 0;  // beside the peak: what checkpoints are written from
 };
-std::vector<TierRow> tier_rows(const plan::Program& program, const plan::Prediction& prediction);
+// `saved_copy_bytes`: of that on the host (train/plans/saving_plan.hpp); 0 where there is none.
+std::vector<TierRow> tier_rows(const plan::Program& program, const plan::Prediction& prediction,
+                               std::int64_t saved_copy_bytes = 0);
 
 // To stand below format_memory_table(); empty where there are none.
 std::string format_tier_rows(const std::vector<TierRow>& rows);

@@ -103,6 +103,11 @@ TEST(ReportProgram, ShowsTiersBelowTheDeviceOnlyWhereSomethingIsThere) {
             "  host                       192 B        192 B   50.0 %\n"
             "  host budget                384 B        384 B  100.0 %\n"
             "  disk                       256 B        256 B  100.0 %\n");
+  EXPECT_EQ(format_tier_rows(tier_rows(rank.program, rank.prediction, 96)),
+            "  host                       192 B        192 B   50.0 %\n"
+            "  host copy                   96 B         96 B   25.0 %\n"
+            "  host budget                384 B        384 B  100.0 %\n"
+            "  disk                       256 B        256 B  100.0 %\n");
   const RankProgram plain = copying_rank(false);
   EXPECT_EQ(format_tier_rows(tier_rows(plain.program, plain.prediction)), "");
 }
