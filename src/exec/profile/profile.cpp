@@ -3,36 +3,27 @@
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
-#include <torch/version.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <optional>
 #include <set>
 
 #include "base/bytes.hpp"
-#include "base/cache_folder.hpp"
 #include "base/device.hpp"
 #include "base/error.hpp"
-#include "base/hash.hpp"
-#include "base/json_input.hpp"
-#include "base/printable.hpp"
 #include "exec/device_tables.hpp"
 #include "exec/device_tier.hpp"
 #include "exec/model_state.hpp"
+#include "exec/profile/product_choice.hpp"
 #include "exec/profile/timing.hpp"
 #include "kernels/reduction.hpp"
-#include "kernels/session.hpp"
 #include "nn/element_type.hpp"
 #include "nn/tensor_options.hpp"
 #include "plan/model/step_costs.hpp"
 
 namespace garonne::exec {
 namespace {
-
-// A table has many rows, and is kept for good.
-constexpr double enough_seconds = 0.03;
 
 // More fits no core's part of a cache, and no GPU's cache.
 constexpr std::int64_t most_swept = std::int64_t{32} << 20;
@@ -60,78 +51,6 @@ class CacheSweep {
  private:
   at::Tensor swept_;
 };
-
-at::Tensor random_tensor(const Queue& queue, std::vector<std::int64_t> shape, at::ScalarType type) {
-  return at::randn(shape, nn::tensor_options(queue, at::kFloat)).mul_(0.1).to(type);
-}
-
-std::vector<nn::ProductShape> product_shapes(const nn::Model& model, Precision precision) {
-  std::vector<nn::ProductShape> shapes;
-  std::set<std::string> seen;
-  for (const auto& node : model.graph.nodes) {
-    const bool multiplies =
-        node.kind == "linear" || node.kind == "loss_head" || node.kind == "logits_head";
-    if (!multiplies) continue;
-    const auto& weight = model.graph.parameters[static_cast<std::size_t>(node.parameters[0])].shape;
-    const auto& output = model.graph.values[static_cast<std::size_t>(node.output)];
-    // A loss has none of its own.
-    const std::int64_t rows =
-        node.kind == "linear" ? output.shape[0] : model.batch * model.sequence;
-    for (const auto form : {nn::ProductForm::Forward, nn::ProductForm::InputGradient,
-                            nn::ProductForm::WeightGradient}) {
-      if (node.kind == "logits_head" && form != nn::ProductForm::Forward) continue;
-      const nn::ProductShape shape{form, rows, weight[0], weight[1], precision};
-      if (seen.insert(nn::product_key(shape)).second) shapes.push_back(shape);
-    }
-  }
-  return shapes;
-}
-
-// The fastest library that takes no more than nodes declare for it.
-void choose_product(const Queue& queue, const nn::ProductShape& shape,
-                    const nn::Declaration& declaration, DeviceTier& tier, nn::Products& products,
-                    double& roof) {
-  const auto type = nn::compute_scalar_type(shape.precision);
-  const at::Tensor x = random_tensor(queue, {shape.rows, shape.inputs}, type);
-  const at::Tensor dy = random_tensor(queue, {shape.rows, shape.outputs}, type);
-  const at::Tensor weight = random_tensor(queue, {shape.outputs, shape.inputs}, type);
-  const at::Tensor target =
-      at::empty({shape.outputs * shape.inputs},
-                nn::tensor_options(queue, nn::state_scalar_type(shape.precision)));
-  const double operations = 2.0 * static_cast<double>(shape.rows) *
-                            static_cast<double>(shape.outputs) * static_cast<double>(shape.inputs);
-  const nn::ProductTransients declared =
-      nn::product_transients(declaration, shape.rows, shape.outputs, shape.inputs);
-  const auto keeps_to_declared = [&](const nn::Products& candidate) {
-    if (shape.form != nn::ProductForm::Forward) return true;
-    tier.reset_peak();
-    const at::Tensor y = candidate.forward(queue, x, weight, at::Tensor());
-    return tier.peak_bytes() - tier.live_bytes() <= declared.forward_bytes;
-  };
-  double best = std::numeric_limits<double>::infinity();
-  for (const nn::ProductLibrary* library : nn::product_candidates(shape)) {
-    nn::Products candidate;
-    candidate.choose(shape, *library);
-    if (library->workspace_is_estimated() && !keeps_to_declared(candidate)) continue;
-    const WorkSeconds taken = shortest_seconds(enough_seconds, [&] {
-      switch (shape.form) {
-        case nn::ProductForm::Forward:
-          candidate.forward(queue, x, weight, at::Tensor());
-          break;
-        case nn::ProductForm::InputGradient:
-          candidate.input_gradient(queue, dy, weight);
-          break;
-        case nn::ProductForm::WeightGradient:
-          candidate.weight_gradient(queue, dy, x, target, false);
-          break;
-      }
-    });
-    roof = std::max(roof, operations / taken.seconds);
-    if (taken.seconds >= best) continue;
-    best = taken.seconds;
-    products.choose(shape, *library);
-  }
-}
 
 // One node with made-up inputs, run as the executor would.
 class NodeProbe {
@@ -308,45 +227,7 @@ class NodeProbe {
   std::vector<nn::ParameterGradient> gradients_;
 };
 
-// Of a GPU, where one library makes all products: floating-point operations a second of the fastest
-// forward product of the model.
-double fastest_product(const Queue& queue, const nn::Model& model, Precision precision,
-                       const nn::Products& products, const MeasuredGpu& gpu) {
-  const Stopwatch stopwatch = stopwatch_of(*gpu.device);
-  double fastest = 0;
-  for (const nn::ProductShape& shape : product_shapes(model, precision)) {
-    if (shape.form != nn::ProductForm::Forward) continue;
-    const at::ScalarType type = nn::compute_scalar_type(shape.precision);
-    const at::Tensor x = random_tensor(queue, {shape.rows, shape.inputs}, type);
-    const at::Tensor weight = random_tensor(queue, {shape.outputs, shape.inputs}, type);
-    const WorkSeconds shortest = shortest_seconds(
-        enough_seconds,
-        [&] { static_cast<void>(products.forward(queue, x, weight, at::Tensor())); }, stopwatch);
-    const double operations = 2.0 * static_cast<double>(shape.rows) *
-                              static_cast<double>(shape.outputs) *
-                              static_cast<double>(shape.inputs);
-    fastest = std::max(fastest, operations / shortest.seconds);
-  }
-  return fastest;
-}
-
 }  // namespace
-
-std::string machine_text(int threads) {
-  std::string processor = "unknown processor";
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) != 0) continue;
-    processor = line.substr(line.find(':') + 2);
-    break;
-  }
-  return fmt::format("{}, {}, {} threads, torch {}, profile 9", processor,
-                     kernels::instruction_set(), threads, TORCH_VERSION);
-}
-
-std::string gpu_machine_text(const std::string& name) {
-  return fmt::format("{}, torch {}, profile 8", name, TORCH_VERSION);
-}
 
 std::vector<std::string> product_keys(const nn::Model& model, Precision precision) {
   std::vector<std::string> keys;
@@ -456,64 +337,12 @@ void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const s
   table.rows[plan::step_cost_key(plan::sums_of(name), precision_name(precision))] = summing;
 }
 
-namespace {
-
-std::string cost_table_name(const std::string& machine) {
-  return fmt::format("costs-{}.json", hash_text(machine).substr(0, 16));
-}
-
-}  // namespace
-
 void compute_a_while(const Queue& queue) {
   constexpr std::int64_t side = 512;
   const at::TensorOptions options = nn::tensor_options(queue, at::kFloat);
   const at::Tensor matrix = at::ones({side, side}, options);
   at::Tensor product = at::empty({side, side}, options);
   at::mm_out(product, matrix, matrix);
-}
-
-std::string cost_table_path(const std::string& machine) {
-  return cache_folder() + "/" + cost_table_name(machine);
-}
-
-plan::CostTable load_cached_costs(int threads,
-                                  const std::function<void(const std::string&)>& warn) {
-  return load_cached_costs(machine_text(threads), warn);
-}
-
-plan::CostTable load_cached_costs(const std::string& machine,
-                                  const std::function<void(const std::string&)>& warn) {
-  plan::CostTable empty;
-  empty.machine = machine;
-  const std::string folder = cache_folder();
-  if (const std::string refusal = cache_refusal(folder); !refusal.empty()) {
-    warn(
-        fmt::format("{} {}: no profile is read from there or kept there; GARONNE_CACHE names "
-                    "another folder",
-                    printable(folder), refusal));
-    return empty;
-  }
-  const std::string path = cost_table_path(empty.machine);
-  const auto text = read_cache_file(folder, cost_table_name(empty.machine));
-  if (!text) return empty;
-  try {
-    const nlohmann::json json = parse_json(*text, path);
-    // A table of another version is no mistake.
-    if (json.is_object() && json.contains("version") && json["version"].is_number_integer() &&
-        json["version"] != plan::cost_table_version)
-      return empty;
-    plan::CostTable table = plan::cost_table_from_json(json, path);
-    nn::Products::from_json(table.products);
-    return table.machine == empty.machine ? table : empty;
-  } catch (const ConfigError& damaged) {
-    warn(fmt::format("the profile {} is ignored: {}", printable(path), damaged.what()));
-    return empty;
-  }
-}
-
-bool save_cached_costs(const plan::CostTable& table) {
-  return write_cache_file(cache_folder(), cost_table_name(table.machine),
-                          plan::to_json(table).dump(1) + "\n");
 }
 
 }  // namespace garonne::exec

@@ -16,11 +16,6 @@
 
 namespace garonne::exec {
 
-// Processor, threads and versions: a table measured on another machine text is stale here.
-std::string machine_text(int threads);
-// The same for a GPU: its name and versions.
-std::string gpu_machine_text(const std::string& name);
-
 // A GPU that nodes are measured on. Its tier has room for a node with all that it reads.
 struct MeasuredGpu {
   device::Device* device = nullptr;
@@ -46,17 +41,5 @@ void profile_step(const Queue& queue, const optim::Optimizer& optimizer, const s
 
 // A product of matrices, of some milliseconds: beside what is measured while a run computes.
 void compute_a_while(const Queue& queue);
-
-// Where the table of a machine text is kept, in the cache folder.
-std::string cost_table_path(const std::string& machine);
-
-// The cached table of a machine text, or an empty one when there is none. `warn` is told, in a
-// sentence, of a table that is not understood and of a folder that is not used.
-plan::CostTable load_cached_costs(const std::string& machine,
-                                  const std::function<void(const std::string&)>& warn);
-// That of this machine's processor.
-plan::CostTable load_cached_costs(int threads, const std::function<void(const std::string&)>& warn);
-// A cache that cannot be written is no error: returns false.
-bool save_cached_costs(const plan::CostTable& table);
 
 }  // namespace garonne::exec

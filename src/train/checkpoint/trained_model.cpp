@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "exec/profile/cached_costs.hpp"
 #include "exec/profile/profile.hpp"
 #include "nn/element_type.hpp"
 #include "nn/tensor_options.hpp"

@@ -14,6 +14,7 @@
 #include "device/disk_probe.hpp"
 #include "dist/sum_order.hpp"
 #include "dist/transports.hpp"
+#include "exec/profile/cached_costs.hpp"
 #include "exec/profile/profile.hpp"
 #include "optim/optimizer.hpp"
 #include "train/plans/layout_check.hpp"

@@ -23,6 +23,7 @@
 #include "dist/rank_devices.hpp"
 #include "exec/gpu_library.hpp"
 #include "exec/product_switches.hpp"
+#include "exec/profile/cached_costs.hpp"
 #include "exec/profile/profile.hpp"
 #include "train/setup/rank_agreement.hpp"
 
