@@ -11,7 +11,7 @@
 #include "command.hpp"
 #include "counts.hpp"
 #include "device/cuda_budget.hpp"
-#include "exec/profile/profile.hpp"
+#include "exec/profile/cached_costs.hpp"
 #include "nn/model_kind.hpp"
 #include "plan/chain/chain_json.hpp"
 #include "plan/graph/graph_json.hpp"

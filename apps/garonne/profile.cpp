@@ -1,3 +1,4 @@
+#include "exec/profile/cached_costs.hpp"
 #include "exec/profile/profile.hpp"
 
 #include <fmt/format.h>
