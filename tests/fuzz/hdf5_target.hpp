@@ -62,7 +62,7 @@ inline int read_fields(const std::uint8_t* data, std::size_t size, const std::st
     query.path = input.path();
     query.layout = layout;
     query.windows = false;
-    const data::FieldDataset dataset = data::FieldDataset::open(query);
+    const data::FieldDataset dataset = data::FieldDataset::open(query, foreign_reader());
     hold(!describe(dataset.info()).empty(), "a dataset can be described");
     data::field_dataset_json(dataset.info()).dump();
     dataset.identity();
