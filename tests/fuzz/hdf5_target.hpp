@@ -20,10 +20,10 @@
 
 namespace garonne::fuzz {
 
-// One process for all inputs, that need not start one each. It may take its time where the machine
-// is busy, but not for ever.
+// One program for all inputs, that need not start one each. It ends what takes more than a second by
+// itself; by the clock that may be long where the machine is busy.
 inline const std::shared_ptr<data::ForeignReader>& foreign_reader() {
-  static const auto reader = std::make_shared<data::ForeignReader>("", 4.0);
+  static const auto reader = std::make_shared<data::ForeignReader>("", 60.0);
   return reader;
 }
 

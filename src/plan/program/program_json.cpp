@@ -18,7 +18,7 @@ using nlohmann::ordered_json;
 constexpr std::int64_t most_block_elements = std::int64_t{1} << 20;
 // What one number of a file may be, and all buffers or messages, so that sums are numbers too.
 constexpr std::int64_t most_file_bytes = std::int64_t{1} << 48;
-constexpr std::int64_t most_bytes_in_all = std::int64_t{1} << 60;
+constexpr std::int64_t most_bytes_in_all = std::int64_t{1} << 62;
 constexpr double most_file_seconds = 1e12;
 constexpr std::int64_t most_granularity_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t most_keep_options = 256;
@@ -113,7 +113,7 @@ std::int64_t bytes_of(const JsonPlace& place) {
 // Adds to what others of the file have.
 void add_bytes(std::int64_t bytes, std::int64_t& in_all, const JsonPlace& place) {
   in_all += bytes;
-  if (in_all > most_bytes_in_all) place.refuse("makes more than 2^60 in all");
+  if (in_all > most_bytes_in_all) place.refuse("makes more than 2^62 in all");
 }
 
 double seconds_of(const JsonPlace& place) {

@@ -180,18 +180,18 @@ TEST(ProgramJson, SizesWhoseSumIsTooLarge) {
   };
   const std::size_t there = program_of(3).buffers.size();
   nlohmann::json most = nlohmann::json::parse(to_json(program_of(3), {0, 1}, {}).dump());
-  add(most, 4095);
+  add(most, 16383);
   EXPECT_NO_THROW(program_from_json(most, "p.json"));
-  expect_refused(fmt::format("buffers[{}].bytes", there + 4095),
-                 [&](auto& json) { add(json, 4096); });
-  expect_refused("2^60", [&](auto& json) { add(json, 40000); });
+  expect_refused(fmt::format("buffers[{}].bytes", there + 16383),
+                 [&](auto& json) { add(json, 16384); });
+  expect_refused("2^62", [&](auto& json) { add(json, 40000); });
 
   const nlohmann::json channel = {
       {"kind", "c"}, {"group", "data"}, {"members", {0, 1}}, {"bytes", largest}};
   expect_refused("channel.bytes", [&](auto& json) {
     nlohmann::json message = json["instructions"][1];
     message["channel"] = channel;
-    for (int i = 0; i < 4097; ++i) json["instructions"].push_back(message);
+    for (int i = 0; i < 16385; ++i) json["instructions"].push_back(message);
   });
 }
 
