@@ -64,7 +64,15 @@ std::vector<std::string> shown_characters(std::string_view text, bool keeps_line
   return shown;
 }
 
+// Nearly all texts: nothing to change in them.
+bool is_plain(std::string_view text, bool keeps_lines) {
+  return std::all_of(text.begin(), text.end(), [&](char byte) {
+    return (byte >= ' ' && byte <= '~') || (keeps_lines && (byte == '\n' || byte == '\t'));
+  });
+}
+
 std::string shown_text(std::string_view text, std::size_t most, bool keeps_lines) {
+  if (text.size() <= most && is_plain(text, keeps_lines)) return std::string(text);
   // Of a long text only the ends are looked at, for it may have any length.
   std::string_view end;
   if (text.size() > 2 * most) {

@@ -3,213 +3,25 @@
 #include <hdf5.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "data/hdf5/hdf5_internal.hpp"
-#include "fuzz/hdf5_checksums.hpp"
+#include "fuzz/hdf5_damage.hpp"
+#include "fuzz/hdf5_types.hpp"
+#include "fuzz/hdf5_words.hpp"
 
 namespace garonne::fuzz {
 namespace {
 
 constexpr std::size_t most_lines = 200;
 constexpr std::size_t most_elements = 1 << 14;  // that are written
-constexpr std::size_t most_attribute_elements = 200000;
-constexpr std::size_t most_bytes = 1 << 20;  // likewise
+constexpr std::size_t most_bytes = 1 << 20;     // likewise
 constexpr std::size_t most_chunks = 1024;
-constexpr std::size_t most_rank = 33;  // one more than HDF5 has
-constexpr std::size_t most_text = 4096;
-
-using Words = std::vector<std::string>;
-using Extent = std::vector<hsize_t>;
-
-// Closes what it holds.
-class Owned {
- public:
-  Owned(hid_t identifier, herr_t (*close)(hid_t)) : identifier_(identifier), close_(close) {}
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  ~Owned() {
-    if (identifier_ >= 0) close_(identifier_);
-  }
-  operator hid_t() const { return identifier_; }  // NOLINT: as the library's functions take it
-
- private:
-  hid_t identifier_;
-  herr_t (*close_)(hid_t);
-};
-
-Words words_of(std::string_view line) {
-  Words words;
-  std::size_t begin = 0;
-  while ((begin = line.find_first_not_of(' ', begin)) != std::string_view::npos) {
-    const std::size_t end = std::min(line.find(' ', begin), line.size());
-    words.emplace_back(line.substr(begin, std::min(end - begin, most_text)));
-    begin = end;
-  }
-  return words;
-}
-
-// After so many words.
-std::string rest_of(std::string_view line, int words) {
-  std::size_t begin = 0;
-  for (int word = 0; word < words; ++word) {
-    begin = line.find_first_not_of(' ', begin);
-    begin = std::min(line.find(' ', begin), line.size());
-  }
-  return begin < line.size() ? std::string(line.substr(begin + 1)) : "";
-}
-
-std::uint64_t number_of(std::string_view word, std::uint64_t otherwise = 0) {
-  std::uint64_t number = otherwise;
-  std::from_chars(word.data(), word.data() + word.size(), number);
-  return number;
-}
-
-double real_of(const std::string& word) {
-  return std::strtod(word.c_str(), nullptr);
-}
-
-std::string bytes_of(std::string_view hex) {
-  std::string bytes;
-  for (std::size_t at = 0; at + 2 <= hex.size(); at += 2) {
-    unsigned value = 0;
-    std::from_chars(hex.data() + at, hex.data() + at + 2, value, 16);
-    bytes += static_cast<char>(value);
-  }
-  return bytes;
-}
-
-std::vector<std::string> split(const std::string& text, char mark) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(mark, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-// Sizes with commas; `growing` gets the greatest ones.
-Extent extent_of(const std::string& word, Extent* growing = nullptr) {
-  Extent extent;
-  for (const std::string& part : split(word, ',')) {
-    if (extent.size() == most_rank) break;
-    extent.push_back(number_of(part));
-    if (growing != nullptr)
-      growing->push_back(part.find('*') == std::string::npos ? extent.back() : H5S_UNLIMITED);
-  }
-  return extent;
-}
-
-std::size_t elements_of(const Extent& extent) {
-  std::size_t elements = 1;
-  for (const hsize_t size : extent) {
-    if (size != 0 && elements > most_attribute_elements / size) return most_attribute_elements + 1;
-    elements *= size;
-  }
-  return elements;
-}
-
-hid_t integer_type(bool is_signed, std::size_t bytes, bool big) {
-  const hid_t type = H5Tcopy(is_signed ? H5T_STD_I64LE : H5T_STD_U64LE);
-  H5Tset_size(type, std::clamp<std::size_t>(bytes, 1, 16));
-  if (big) H5Tset_order(type, H5T_ORDER_BE);
-  return type;
-}
-
-hid_t float_type(std::size_t bytes, bool big) {
-  if (bytes == 16) return H5Tcopy(H5T_NATIVE_LDOUBLE);
-  const hid_t type = H5Tcopy(bytes == 8 ? H5T_IEEE_F64LE : H5T_IEEE_F32LE);
-  if (bytes == 2) {
-    H5Tset_fields(type, 15, 10, 5, 0, 10);
-    H5Tset_ebias(type, 15);
-    H5Tset_size(type, 2);
-  }
-  if (big) H5Tset_order(type, H5T_ORDER_BE);
-  return type;
-}
-
-hid_t enumeration(std::size_t bytes) {
-  const hid_t type = H5Tenum_create(bytes == 1 ? H5T_NATIVE_INT8 : H5T_NATIVE_INT32);
-  for (std::int32_t value : {0, 1}) {
-    const auto narrow = static_cast<std::int8_t>(value);
-    H5Tenum_insert(type, value == 0 ? "FALSE" : "TRUE",
-                   bytes == 1 ? static_cast<const void*>(&narrow) : &value);
-  }
-  return type;
-}
-
-hid_t text_type(std::size_t bytes) {
-  const hid_t type = H5Tcopy(H5T_C_S1);
-  H5Tset_size(type, bytes == 0 ? H5T_VARIABLE : bytes);
-  return type;
-}
-
-hid_t type_of(const std::string& word) {
-  if (word.empty()) return -1;
-  const std::size_t bytes = number_of(std::string_view(word).substr(1));
-  const bool big = word.back() == 'b';
-  switch (word[0]) {
-    case 'f':
-      return float_type(bytes, big);
-    case 'i':
-    case 'u':
-      return integer_type(word[0] == 'i', bytes, big);
-    case 'e':
-      return enumeration(bytes);
-    case 'b':
-      return H5Tcopy(H5T_STD_B8LE);
-    case 's':
-      return text_type(std::min(bytes, most_text));
-    case 'o':
-      return H5Tcreate(H5T_OPAQUE, std::clamp<std::size_t>(bytes, 1, most_text));
-    case 'c': {
-      const hid_t type = H5Tcreate(H5T_COMPOUND, 8);
-      H5Tinsert(type, "one", 0, H5T_IEEE_F32LE);
-      H5Tinsert(type, "two", 4, H5T_STD_I32LE);
-      return type;
-    }
-    case 'r':
-      return H5Tcopy(H5T_STD_REF_OBJ);
-    case 'v':
-      return H5Tvlen_create(H5T_STD_I32LE);
-    case 'a': {
-      const hsize_t two = 2;
-      return H5Tarray_create2(H5T_IEEE_F32LE, 1, &two);
-    }
-    default:
-      return -1;
-  }
-}
-
-hid_t space_of(const std::string& word) {
-  if (word == "scalar") return H5Screate(H5S_SCALAR);
-  if (word == "null") return H5Screate(H5S_NULL);
-  Extent most;
-  const Extent extent = extent_of(word, &most);
-  return H5Screate_simple(static_cast<int>(extent.size()), extent.data(), most.data());
-}
-
-bool holds_numbers(hid_t type) {
-  const H5T_class_t kind = H5Tget_class(type);
-  return kind == H5T_INTEGER || kind == H5T_FLOAT;
-}
-
-bool has_heap(hid_t type) {
-  const H5T_class_t kind = H5Tget_class(type);
-  return kind == H5T_REFERENCE || kind == H5T_VLEN || H5Tis_variable_str(type) > 0;
-}
 
 // A literal run after the other, as LZF has them.
 std::string lzf_of(const std::string& bytes) {
@@ -222,88 +34,12 @@ std::string lzf_of(const std::string& bytes) {
   return packed;
 }
 
-// start:stride:count:block of each dimension; several with +.
-hid_t selection_of(const std::string& word, const Extent& extent) {
-  const hid_t space = H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr);
-  if (word == "all") return space;
-  bool first = true;
-  for (const std::string& one : split(word, '+')) {
-    std::array<Extent, 4> parts;
-    for (const std::string& along : split(one, ',')) {
-      std::vector<std::string> numbers = split(along, ':');
-      numbers.resize(4, "1");
-      for (std::size_t part = 0; part < 4; ++part)
-        parts[part].push_back(numbers[part] == "*" ? H5S_UNLIMITED : number_of(numbers[part]));
-    }
-    for (Extent& part : parts) part.resize(std::max(extent.size(), part.size()), 1);
-    H5Sselect_hyperslab(space, first ? H5S_SELECT_SET : H5S_SELECT_OR, parts[0].data(),
-                        parts[1].data(), parts[2].data(), parts[3].data());
-    first = false;
-  }
-  return space;
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-void write_file(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
 // Names of files beside the first one: nothing is written elsewhere.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name.size() < 100 && name[0] != '.' &&
          name.find_first_not_of(
              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
              std::string::npos;
-}
-
-struct Damage {
-  std::string kind;  // put, spoil or cut
-  std::string place;
-  std::string bytes;
-};
-
-std::size_t place_of(const std::string& word, const std::vector<Hdf5Structure>& structures,
-                     std::size_t size) {
-  const std::size_t dot = word.find('.');
-  if (dot == std::string::npos) return number_of(word) % size;
-  const std::size_t plus = std::min(word.find('+', dot), word.size());
-  std::vector<const Hdf5Structure*> like;
-  for (const Hdf5Structure& structure : structures) {
-    if (structure.signature == word.substr(0, dot)) like.push_back(&structure);
-  }
-  if (like.empty()) return number_of(word.substr(dot + 1)) % size;
-  const std::size_t number = number_of(word.substr(dot + 1, plus - dot - 1)) % like.size();
-  const std::size_t offset = plus < word.size() ? number_of(word.substr(plus + 1)) : 0;
-  return (like[number]->begin + offset) % size;
-}
-
-void do_damage(const std::string& path, const std::vector<Damage>& damages) {
-  if (damages.empty()) return;
-  std::string file = read_file(path);
-  if (file.empty()) return;
-  const std::vector<Hdf5Structure> structures = find_structures(file);
-  const auto change = [&](const Damage& damage) {
-    const std::size_t place = place_of(damage.place, structures, file.size());
-    file.replace(place, std::min(damage.bytes.size(), file.size() - place), damage.bytes, 0,
-                 file.size() - place);
-  };
-  bool mended = false;
-  for (const Damage& damage : damages) {
-    if (damage.kind != "put") continue;
-    change(damage);
-    mended = true;
-  }
-  if (mended) mend_checksums(file, structures);
-  for (const Damage& damage : damages) {
-    if (damage.kind == "spoil") change(damage);
-    if (damage.kind == "cut") file.resize(std::min(file.size(), number_of(damage.place)));
-    if (file.empty()) break;
-  }
-  write_file(path, file);
 }
 
 // One HDF5 file, made line by line.

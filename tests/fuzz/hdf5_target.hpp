@@ -20,10 +20,10 @@
 
 namespace garonne::fuzz {
 
-// One process for all inputs, that need not start one each. It may take its time where the machine
-// is busy, but not for ever.
+// One program for all inputs, that need not start one each. It ends what takes more than a second by
+// itself; by the clock that may be long where the machine is busy.
 inline const std::shared_ptr<data::ForeignReader>& foreign_reader() {
-  static const auto reader = std::make_shared<data::ForeignReader>("", 4.0);
+  static const auto reader = std::make_shared<data::ForeignReader>("", 60.0);
   return reader;
 }
 
@@ -62,7 +62,7 @@ inline int read_fields(const std::uint8_t* data, std::size_t size, const std::st
     query.path = input.path();
     query.layout = layout;
     query.windows = false;
-    const data::FieldDataset dataset = data::FieldDataset::open(query);
+    const data::FieldDataset dataset = data::FieldDataset::open(query, foreign_reader());
     hold(!describe(dataset.info()).empty(), "a dataset can be described");
     data::field_dataset_json(dataset.info()).dump();
     dataset.identity();

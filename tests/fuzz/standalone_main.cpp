@@ -1,6 +1,7 @@
 // Runs a fuzz target without libFuzzer: every file of a folder, then so many inputs that are made
 // of them by seeded random changes.
-//   fuzz_NAME FOLDER [--runs N] [--seed S] [--input FILE]
+//   fuzz_NAME FOLDER [--runs N] [--seed S]
+//   fuzz_NAME --input FILE      that file alone
 // What a target ends with is the end of the process; the input is then in crash-NAME. A target that
 // brings a mutator of its own is given changes of that.
 #include <fcntl.h>
@@ -139,6 +140,17 @@ std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t m
 
 int main(int count, char** arguments) {
   if (count < 2) return 2;
+  if (count == 3 && std::strcmp(arguments[1], "--input") == 0) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(arguments[2], error)) {
+      std::fprintf(stderr, "%s is no file\n", arguments[2]);
+      return 2;
+    }
+    const Input input = read_file(arguments[2]);
+    LLVMFuzzerTestOneInput(input.data(), input.size());
+    std::printf("%zu bytes: no finding\n", input.size());
+    return 0;
+  }
   std::uint64_t runs = 0;
   std::uint64_t seed = 1;
   for (int k = 2; k + 1 < count; k += 2) {

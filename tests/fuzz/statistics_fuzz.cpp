@@ -13,7 +13,8 @@ void read_statistics(const std::string& path) {
   info.channels = info.input_channels = info.target_channels = {"u10", "v_x", "v_y"};
   info.points = {4, 8};
   fuzz::take_or_refuse([&] {
-    const data::FieldSummaries summaries = data::load_field_summaries(path, info);
+    const data::FieldSummaries summaries =
+        data::load_field_summaries(path, info, 1, fuzz::foreign_reader());
     for (const char* mode : {"channel", "pointwise"}) {
       fuzz::take_or_refuse([&] {
         const data::FieldStatistics chosen = data::choose_statistics(summaries, mode, info, path);

@@ -37,6 +37,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       read_tokens(file, info, name);
   });
   if (!input.by_path()) return 0;
-  fuzz::take_or_refuse([&] { data::verify_token_file(input.path()); });
-  return fuzz::take_or_refuse([&] { data::read_tokenizer(input.path()); });
+  fuzz::take_or_refuse(
+      [&] { data::verify_token_file(input.path(), false, fuzz::foreign_reader()); });
+  return fuzz::take_or_refuse([&] { data::read_tokenizer(input.path(), fuzz::foreign_reader()); });
 }

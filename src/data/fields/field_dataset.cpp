@@ -215,12 +215,12 @@ std::int64_t FieldDatasetInfo::target_values(std::int64_t rows) const {
 
 // --- opening ---
 
-FieldDataset FieldDataset::open(const FieldQuery& query) {
+FieldDataset FieldDataset::open(const FieldQuery& query, std::shared_ptr<ForeignReader> foreign) {
   check_query(query);
   const auto description = std::make_shared<Description>();
   Description& made = *description;
   made.query = query;
-  made.index = index_field_files(query.path, query.layout, query.period);
+  made.index = index_field_files(query.path, query.layout, query.period, std::move(foreign));
   const FieldFile& first = made.index.files[0];
   made.info = describe(query, made.index);
   const std::vector<FieldPlace>& targets = first.pairs() ? first.targets : first.channels;

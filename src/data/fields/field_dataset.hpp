@@ -20,6 +20,7 @@
 
 namespace garonne::data {
 
+class ForeignReader;  // data/hdf5/foreign_reader.hpp
 struct FileIdentity;  // data/file_identity.hpp
 
 // What to open.
@@ -109,7 +110,9 @@ class FieldDataset {
   // swapped axes, times that do not ascend or overlap, a channel that is not there, files of
   // different channels that cannot be joined (data/fields/field_join.hpp), or no window that fits.
   // ConfigError with the period's key for a period of files without dates, or without a frame.
-  static FieldDataset open(const FieldQuery& query);
+  // `foreign` as Hdf5File::open takes it.
+  static FieldDataset open(const FieldQuery& query,
+                           std::shared_ptr<ForeignReader> foreign = nullptr);
   // The same dataset with files of its own to open; nothing is described again. Any thread may call
   // this and info() while one reads.
   FieldDataset again() const;

@@ -54,6 +54,18 @@ void append_text(std::string& bytes, const std::string& text) {
   bytes += text;
 }
 
+// Of a process that ended, as waitpid says.
+[[noreturn]] void refuse(const std::string& path, const std::string& label, int status,
+                         bool out_of_time) {
+  std::string how = "HDF5 ended";
+  if (out_of_time || (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)) {
+    how = "HDF5 found no end";
+  } else if (WIFSIGNALED(status)) {
+    how = fmt::format("HDF5 crashed with signal {}", WTERMSIG(status));
+  }
+  throw IoError(path, fmt::format("{} cannot be read: {} in it; the file is damaged", label, how));
+}
+
 }  // namespace
 
 void ForeignReader::start(const std::string& path) {
@@ -110,13 +122,7 @@ void ForeignReader::fail(const std::string& path, const std::string& label, bool
   }
   process_ = -1;
   stop();
-  std::string how = "HDF5 ended";
-  if (out_of_time || (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)) {
-    how = "HDF5 found no end";
-  } else if (WIFSIGNALED(status)) {
-    how = fmt::format("HDF5 crashed with signal {}", WTERMSIG(status));
-  }
-  throw IoError(path, fmt::format("{} cannot be read: {} in it; the file is damaged", label, how));
+  refuse(path, label, status, out_of_time);
 }
 
 void ForeignReader::send(const std::string& bytes, const std::string& path,
@@ -169,13 +175,16 @@ std::vector<std::string> ForeignReader::ask(ForeignKind kind, const std::string&
   if (request.size() > most_request_bytes) throw IoError(path, label + " has too long a name");
   send(request, path, label);
 
-  // Own files, too, depend on the walk: its processor time is limited, and a machine that is busy
+  // Own files, too, depend on the walk: processor time is limited there, and a machine that is busy
   // is no reason to refuse one.
   const double deadline =
       now() + (kind == ForeignKind::Structure ? busy_machine : 1) * patience_seconds_;
   const auto state = static_cast<ForeignState>(receive_number(deadline, path, label));
   if (state == ForeignState::TooLong) {
     throw IoError(path, fmt::format("{} is longer than {} MiB", label, most_answer_bytes >> 20));
+  }
+  if (state == ForeignState::Ended) {
+    refuse(path, label, static_cast<int>(receive_number(deadline, path, label)), false);
   }
   if (state != ForeignState::Done) {
     throw IoError(path, fmt::format("{} cannot be read; the file is damaged", label));

@@ -6,7 +6,7 @@
 // and those of later can be made with right ones. So texts are read, and all files tried, by a
 // process of its own with little time and memory: the program `garonne-hdf5-reader` beside the
 // running one, or in bin/ beside its folder. It is started when something is asked for the first
-// time.
+// time, and has a process for each file (data/hdf5/foreign_keeper.hpp).
 #pragma once
 
 #include <sys/types.h>

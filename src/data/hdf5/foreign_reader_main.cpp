@@ -3,16 +3,18 @@
 // HDF5 does to it, the other process goes on.
 #include <hdf5.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <cmath>
 #include <cstdint>
-#include <cstring>
+#include <ctime>
 #include <string>
 #include <vector>
 
+#include "data/hdf5/foreign_keeper.hpp"
 #include "data/hdf5/guarded_memory.hpp"
 #include "data/hdf5/hdf5_reason.hpp"
 #include "data/hdf5/hdf5_wire.hpp"
@@ -21,9 +23,11 @@ namespace garonne::data {
 namespace {
 
 constexpr rlim_t most_memory = (rlim_t{1} << 30) + guarded_address_bytes;
-// Of processor time, for what is asked at once.
-constexpr int most_seconds = 2;
-constexpr int most_seconds_of_structure = 20;
+// Of processor time, for a question or an object of a walk: what a file holds is read in a tenth of
+// it, and who waits for a loop to end is told soon. And for a walk.
+constexpr double least_seconds = 1;
+constexpr double seconds_per_byte = 1e-7;
+constexpr double most_seconds = 20;
 // Of a file of thousands of like groups the first ones tell enough.
 constexpr std::size_t most_objects = 4096;
 // Of groups in groups: a group may be in itself.
@@ -37,7 +41,8 @@ void set_limit(int what, rlim_t value) {
   setrlimit(static_cast<__rlimit_resource_t>(what), &limit);
 }
 
-void prepare() {
+// Once: what it takes is there for all processes of files.
+void prepare_program() {
   // What the other process has open is none of its business.
   for (int descriptor = 3; descriptor < 1024; ++descriptor) close(descriptor);
   set_limit(RLIMIT_CORE, 0);
@@ -50,46 +55,32 @@ void prepare() {
   H5set_free_list_limits(0, 0, 0, 0, 0, 0);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);
-  guard_memory();
 }
 
 // Ends the process by SIGPROF after so many seconds of processor time; 0 = never.
-void set_alarm(int seconds) {
-  const itimerval alarm = {{0, 0}, {seconds, 0}};
+void set_alarm(double seconds) {
+  itimerval alarm = {};
+  alarm.it_value.tv_sec = static_cast<time_t>(seconds);
+  alarm.it_value.tv_usec = static_cast<suseconds_t>((seconds - std::floor(seconds)) * 1e6);
   setitimer(ITIMER_PROF, &alarm, nullptr);
 }
 
-// False at the end of what is asked.
-bool read_bytes(void* bytes, std::size_t count) {
-  auto* next = static_cast<char*>(bytes);
-  while (count > 0) {
-    const ssize_t got = read(0, next, count);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    next += got;
-    count -= static_cast<std::size_t>(got);
+// What remains of the time for a question, which has parts that each have their own.
+class TimeLeft {
+ public:
+  explicit TimeLeft(double seconds_of_part)
+      : seconds_of_part_(seconds_of_part), end_(now() + most_seconds) {}
+  void begin_part() const {
+    // A microsecond at least: none would be for ever.
+    set_alarm(std::clamp(end_ - now(), 1e-3, seconds_of_part_));
   }
-  return true;
-}
 
-bool write_bytes(const void* bytes, std::size_t count) {
-  const auto* next = static_cast<const char*>(bytes);
-  while (count > 0) {
-    const ssize_t put = write(0, next, count);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return false;
-    next += put;
-    count -= static_cast<std::size_t>(put);
-  }
-  return true;
-}
+ private:
+  static double now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-bool read_text(std::string& text) {
-  std::uint32_t length = 0;
-  if (!read_bytes(&length, sizeof length) || length > most_request_bytes) return false;
-  text.resize(length);
-  return read_bytes(text.data(), length);
-}
+  double seconds_of_part_;
+  double end_;
+};
 
 struct Answer {
   ForeignState state = ForeignState::Failed;
@@ -104,7 +95,7 @@ struct Answer {
   }
 };
 
-bool write_answer(const Answer& answer) {
+std::string bytes_of(const Answer& answer) {
   std::string bytes;
   const auto append = [&](std::uint32_t number) {
     bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
@@ -117,7 +108,7 @@ bool write_answer(const Answer& answer) {
       bytes += text;
     }
   }
-  return write_bytes(bytes.data(), bytes.size());
+  return bytes;
 }
 
 // Closes what it holds.
@@ -293,16 +284,18 @@ herr_t note_name(hid_t, const char* name, const H5L_info_t* link, void* names) {
 }
 
 // Walks through groups from the root, level by level.
-Answer try_structure(hid_t file) {
+Answer try_structure(hid_t file, const TimeLeft& time) {
   std::vector<std::string> paths = {"/"};
   for (std::size_t next = 0; next < paths.size() && next < most_objects; ++next) {
     const std::string path = paths[next];
+    time.begin_part();
     const Owned object(H5Oopen(file, path.c_str(), H5P_DEFAULT), H5Oclose);
     if (object.identifier < 0) continue;
     // Looks at all of them, also where their number is not known.
     H5Aexists(object.identifier, "?");
     const hsize_t attributes = attributes_of(object.identifier);
     for (hsize_t number = 0; number < attributes; ++number) {
+      time.begin_part();
       try_attribute(object.identifier, number);
     }
     const H5I_type_t kind = H5Iget_type(object.identifier);
@@ -341,50 +334,83 @@ hid_t open_file(const std::string& path) {
   return H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.identifier);
 }
 
-int serve() {
-  prepare();
-  std::string open_path;
-  std::string refused;  // why it is not open
-  hid_t file = -1;
-  ForeignKind kind = {};
-  while (read_bytes(&kind, sizeof kind)) {
-    std::string path;
-    std::string name;
-    std::string attribute;
-    if (!read_text(path) || !read_text(name) || !read_text(attribute)) return 1;
-    set_alarm(kind == ForeignKind::Structure ? most_seconds_of_structure : most_seconds);
-    if (path != open_path) {
-      if (file >= 0) H5Fclose(file);
-      file = open_file(path);
-      refused = file < 0 ? why_refused() : "";
-      open_path = path;
-    }
-    const Owned object(H5Oopen(file, name.c_str(), H5P_DEFAULT), H5Oclose);
+// The file that is asked about.
+class OpenFile {
+ public:
+  std::string answer(const ForeignQuestion& question) {
+    const TimeLeft time(seconds_of_part(question.path));
+    time.begin_part();
     Answer answer;
-    if (kind == ForeignKind::Structure && file < 0) {
-      answer.state = ForeignState::Done;
-      answer.add(refused.c_str());
-    } else if (kind == ForeignKind::Structure) {
-      answer = try_structure(file);
-    } else if (kind == ForeignKind::Opening) {
-      answer = try_opening(object.identifier);
-    } else if (object.identifier >= 0 && kind == ForeignKind::AttributeTexts) {
-      answer = attribute_texts(object.identifier, attribute);
-    } else if (object.identifier >= 0 && kind == ForeignKind::DatasetTexts) {
-      answer = dataset_texts(object.identifier);
-    } else if (object.identifier >= 0 && kind == ForeignKind::Scales) {
-      answer = scales(object.identifier, attribute);
+    if (question.kind == ForeignKind::Closing) {
+      close_file();
+    } else {
+      if (file_ < 0) file_ = open_file(question.path);
+      answer = question.kind == ForeignKind::Structure ? walk(time) : answer_about_object(question);
     }
     set_alarm(0);
-    if (!write_answer(answer)) return 1;
+    return bytes_of(answer);
   }
-  return 0;
-}
+
+ private:
+  static double seconds_of_part(const std::string& path) {
+    struct stat status = {};
+    if (stat(path.c_str(), &status) != 0) return least_seconds;
+    const double seconds = least_seconds + seconds_per_byte * static_cast<double>(status.st_size);
+    return std::min(seconds, most_seconds);
+  }
+
+  Answer walk(const TimeLeft& time) {
+    Answer answer;
+    if (file_ < 0) {
+      answer.state = ForeignState::Done;
+      answer.add(why_refused().c_str());
+      return answer;
+    }
+    answer = try_structure(file_, time);
+    // That, too, is done by who reads it then.
+    time.begin_part();
+    close_file();
+    return answer;
+  }
+
+  void close_file() {
+    if (file_ >= 0) H5Fclose(file_);
+    file_ = -1;
+  }
+
+  Answer answer_about_object(const ForeignQuestion& question) const {
+    const Owned object(H5Oopen(file_, question.object.c_str(), H5P_DEFAULT), H5Oclose);
+    switch (question.kind) {
+      case ForeignKind::Opening:
+        return try_opening(object.identifier);
+      case ForeignKind::AttributeTexts:
+        if (object.identifier >= 0) return attribute_texts(object.identifier, question.attribute);
+        break;
+      case ForeignKind::DatasetTexts:
+        if (object.identifier >= 0) return dataset_texts(object.identifier);
+        break;
+      case ForeignKind::Scales:
+        if (object.identifier >= 0) return scales(object.identifier, question.attribute);
+        break;
+      case ForeignKind::Structure:
+      case ForeignKind::Closing:
+        break;
+    }
+    return {};
+  }
+
+  hid_t file_ = -1;
+};
 
 }  // namespace
 }  // namespace garonne::data
 
 int main() {
-  // Without what HDF5 and others do at an end, which damaged files may upset.
-  _exit(garonne::data::serve());
+  using namespace garonne::data;
+  prepare_program();
+  OpenFile file;  // of each process its own
+  const int code = keep_answering(
+      guard_memory, [&](const ForeignQuestion& question) { return file.answer(question); });
+  // Without what HDF5 and others do at an end.
+  _exit(code);
 }

@@ -12,18 +12,21 @@ namespace garonne::data {
 
 // What is asked for: the texts of an attribute, those of a one-dimensional dataset, the name of the
 // first scale of each dimension ("" = none) from the attribute that lists them, or nothing but a
-// walk through the objects of the file (a text where it does not open: why) or the opening of one of
-// them, with the list of sources where it is a virtual dataset.
+// walk through the objects of the file (a text where it does not open: why) or the opening of one
+// of them, with the list of sources where it is a virtual dataset. Within the program only: its
+// closing.
 enum class ForeignKind : std::uint32_t {
   AttributeTexts = 1,
   DatasetTexts = 2,
   Scales = 3,
   Structure = 4,
-  Opening = 5
+  Opening = 5,
+  Closing = 6
 };
 
-// Failed: the file is damaged; TooLong: the texts are.
-enum class ForeignState : std::uint32_t { Done = 0, Failed = 1, TooLong = 2 };
+// Failed: the file is damaged; TooLong: the texts are; Ended: the process that read it, and instead
+// of texts comes how, as waitpid says it.
+enum class ForeignState : std::uint32_t { Done = 0, Failed = 1, TooLong = 2, Ended = 3 };
 
 // Of a request, and of all texts of an answer with their lengths.
 inline constexpr std::uint32_t most_request_bytes = 64 << 10;

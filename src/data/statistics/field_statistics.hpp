@@ -87,8 +87,9 @@ FieldStatistics choose_statistics(const FieldSummaries& summaries, const std::st
 // of .npy files (means of all times only if pointwise). IoError.
 void save_field_summaries(const std::string& path, const FieldSummaries& summaries);
 // Reads either, or The Well's stats.yaml. Arrays without names are those of `info.channels`;
-// IoError where their numbers differ, with both.
+// IoError where their numbers differ, with both. `foreign` as Hdf5File::open takes it.
 FieldSummaries load_field_summaries(const std::string& path, const FieldDatasetInfo& info,
-                                    std::int64_t lead = 1);
+                                    std::int64_t lead = 1,
+                                    std::shared_ptr<ForeignReader> foreign = nullptr);
 
 }  // namespace garonne::data

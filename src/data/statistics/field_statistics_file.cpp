@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -109,8 +110,8 @@ void save_file(const std::string& path, const FieldSummaries& summaries) {
   partial.publish();
 }
 
-FieldSummaries load_file(const std::string& path) {
-  const Hdf5File file = Hdf5File::open(path);
+FieldSummaries load_file(const std::string& path, std::shared_ptr<ForeignReader> foreign) {
+  const Hdf5File file = Hdf5File::open(path, std::move(foreign));
   const std::string format = file.string_attribute("format");
   const std::int64_t version = file.integer_attribute("format_version");
   if (format != file_format || version != file_version) {
@@ -308,7 +309,7 @@ void save_field_summaries(const std::string& path, const FieldSummaries& summari
 }
 
 FieldSummaries load_field_summaries(const std::string& path, const FieldDatasetInfo& info,
-                                    std::int64_t lead) {
+                                    std::int64_t lead, std::shared_ptr<ForeignReader> foreign) {
   if (!std::filesystem::exists(path)) {
     throw IoError(path,
                   "no such file or folder of statistics; `garonne data statistics` makes one");
@@ -316,7 +317,7 @@ FieldSummaries load_field_summaries(const std::string& path, const FieldDatasetI
   if (std::filesystem::is_directory(path)) return load_folder(path, info, lead);
   const std::string suffix = std::filesystem::path(path).extension().string();
   if (suffix == ".yaml" || suffix == ".yml") return load_yaml(path, info, lead);
-  FieldSummaries summaries = load_file(path);
+  FieldSummaries summaries = load_file(path, std::move(foreign));
   if (summaries.lead != lead) {
     // Changes over another time say nothing about these.
     for (FieldSummary* summary : {&summaries.inputs, &summaries.targets}) {

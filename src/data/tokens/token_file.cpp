@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -11,6 +12,7 @@
 #include "base/json_input.hpp"
 #include "base/printable.hpp"
 #include "base/progress.hpp"
+#include "data/hdf5/foreign_reader.hpp"
 #include "data/hdf5/hdf5.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "data/tokens/foreign_tokens.hpp"
@@ -117,9 +119,10 @@ TokenFileInfo inspect_open_file(const Hdf5File& file) {
   return info;
 }
 
-std::unique_ptr<Tokenizer> read_tokenizer(const std::string& path) {
+std::unique_ptr<Tokenizer> read_tokenizer(const std::string& path,
+                                          std::shared_ptr<ForeignReader> foreign) {
   if (find_foreign_tokens(path)) return nullptr;
-  const Hdf5File file = Hdf5File::open(path);
+  const Hdf5File file = Hdf5File::open(path, std::move(foreign));
   const TokenFileInfo info = inspect_open_file(file);
   if (!file.has_dataset(tokenizer_dataset)) return make_tokenizer(info.tokenizer, {}, path);
   const std::vector<std::uint8_t> bytes =
@@ -127,13 +130,15 @@ std::unique_ptr<Tokenizer> read_tokenizer(const std::string& path) {
   return make_tokenizer(info.tokenizer, std::string(bytes.begin(), bytes.end()), path);
 }
 
-TokenFileInfo inspect_token_file(const std::string& path) {
-  if (const auto foreign = find_foreign_tokens(path)) return info_of(*foreign);
-  return inspect_open_file(Hdf5File::open(path));
+TokenFileInfo inspect_token_file(const std::string& path, std::shared_ptr<ForeignReader> foreign) {
+  if (const auto tokens = find_foreign_tokens(path)) return info_of(*tokens);
+  return inspect_open_file(Hdf5File::open(path, std::move(foreign)));
 }
 
-std::int64_t verify_token_file(const std::string& path, bool show_progress) {
-  const TokenFileInfo info = inspect_token_file(path);
+std::int64_t verify_token_file(const std::string& path, bool show_progress,
+                               std::shared_ptr<ForeignReader> foreign) {
+  if (!foreign) foreign = std::make_shared<ForeignReader>();
+  const TokenFileInfo info = inspect_token_file(path, foreign);
   Progress progress("verify", info.tokens + info.validation_tokens, !show_progress);
   std::int64_t done = 0;
   std::int64_t largest = -1;
@@ -141,7 +146,7 @@ std::int64_t verify_token_file(const std::string& path, bool show_progress) {
   for (const char* name : {training_dataset, validation_dataset}) {
     const std::int64_t count = info.tokens_of(name);
     if (count == 0) continue;
-    const auto input = open_token_input(path, name, 0, 0);
+    const auto input = open_token_input(path, name, 0, 0, foreign);
     for (std::int64_t first = 0; first < count; first += token_file_chunk) {
       tokens.resize(static_cast<std::size_t>(std::min(token_file_chunk, count - first)));
       input->copy(first, tokens);

@@ -13,6 +13,7 @@
 
 namespace garonne::data {
 
+class ForeignReader;
 class Hdf5Dataset;
 class Hdf5File;
 class Tokenizer;
@@ -61,16 +62,20 @@ constexpr std::int64_t windows(std::int64_t tokens, std::int64_t sequence) {
 
 // Reads the description, not the tokens. IoError naming file and dataset or attribute when the file
 // is missing, truncated, not HDF5, of another format or a newer version, or not of this schema; for
-// files of other programs as find_foreign_tokens.
-TokenFileInfo inspect_token_file(const std::string& path);
+// files of other programs as find_foreign_tokens. `foreign` as Hdf5File::open takes it, here and
+// below.
+TokenFileInfo inspect_token_file(const std::string& path,
+                                 std::shared_ptr<ForeignReader> foreign = nullptr);
 
 // The tokenizer that a tokens file was made with; null where the format does not say it. IoError
 // where it is damaged or not there; ConfigError for one of a kind that is not known.
-std::unique_ptr<Tokenizer> read_tokenizer(const std::string& path);
+std::unique_ptr<Tokenizer> read_tokenizer(const std::string& path,
+                                          std::shared_ptr<ForeignReader> foreign = nullptr);
 
 // Reads every token of every dataset: IoError for a wrong checksum or a token outside the
 // vocabulary. Returns the largest token; -1 where there is none.
-std::int64_t verify_token_file(const std::string& path, bool show_progress = false);
+std::int64_t verify_token_file(const std::string& path, bool show_progress = false,
+                               std::shared_ptr<ForeignReader> foreign = nullptr);
 
 // The same facts for people (several lines, the last one ended) and for programs.
 std::string describe(const TokenFileInfo& info);

@@ -1,5 +1,7 @@
 #include "data/tokens/token_input.hpp"
 
+#include <utility>
+
 #include "data/hdf5/hdf5.hpp"
 #include "data/tokens/foreign_tokens.hpp"
 #include "data/tokens/token_file.hpp"
@@ -11,8 +13,8 @@ namespace {
 class Hdf5Input final : public TokenInput {
  public:
   Hdf5Input(const std::string& path, const std::string& dataset, std::int64_t vocabulary,
-            std::int64_t kept_bytes)
-      : file_(Hdf5File::open(path)),
+            std::int64_t kept_bytes, std::shared_ptr<ForeignReader> foreign)
+      : file_(Hdf5File::open(path, std::move(foreign))),
         pages_(file_, dataset, vocabulary > 0 ? vocabulary : inspect_open_file(file_).vocabulary,
                kept_bytes) {}
 
@@ -29,10 +31,11 @@ class Hdf5Input final : public TokenInput {
 }  // namespace
 
 std::unique_ptr<TokenInput> open_token_input(const std::string& path, const std::string& dataset,
-                                             std::int64_t vocabulary, std::int64_t kept_bytes) {
-  if (const auto foreign = find_foreign_tokens(path))
-    return open_foreign_tokens(*foreign, vocabulary, kept_bytes);
-  return std::make_unique<Hdf5Input>(path, dataset, vocabulary, kept_bytes);
+                                             std::int64_t vocabulary, std::int64_t kept_bytes,
+                                             std::shared_ptr<ForeignReader> foreign) {
+  if (const auto tokens = find_foreign_tokens(path))
+    return open_foreign_tokens(*tokens, vocabulary, kept_bytes);
+  return std::make_unique<Hdf5Input>(path, dataset, vocabulary, kept_bytes, std::move(foreign));
 }
 
 }  // namespace garonne::data

@@ -8,6 +8,8 @@
 
 namespace garonne::data {
 
+class ForeignReader;
+
 // For one thread.
 class TokenInput {
  public:
@@ -21,8 +23,9 @@ class TokenInput {
 
 // `dataset`: "tokens" or "validation". `vocabulary`: of which the tokens have to be; 0 = that of
 // the file, or any token where the file does not say it. About `kept_bytes` of what was read stay
-// in memory. IoError as inspect_token_file.
+// in memory. `foreign` as Hdf5File::open takes it. IoError as inspect_token_file.
 std::unique_ptr<TokenInput> open_token_input(const std::string& path, const std::string& dataset,
-                                             std::int64_t vocabulary, std::int64_t kept_bytes);
+                                             std::int64_t vocabulary, std::int64_t kept_bytes,
+                                             std::shared_ptr<ForeignReader> foreign = nullptr);
 
 }  // namespace garonne::data

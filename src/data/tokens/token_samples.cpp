@@ -6,9 +6,11 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 
 #include "base/error.hpp"
 #include "base/printable.hpp"
+#include "data/hdf5/foreign_reader.hpp"
 
 namespace garonne::data {
 namespace {
@@ -61,8 +63,9 @@ TokenSamples::TokenSamples(const std::string& key, const std::vector<WeightedPat
     throw ConfigError("sequence", fmt::format("{}", sequence), "must be at least 1");
   const std::string* said = nullptr;  // whose vocabulary it is
   double sum = 0;
+  const auto foreign = std::make_shared<ForeignReader>();
   for (const WeightedPath& file : files) {
-    TokenPart part{.file = inspect_token_file(file.path), .dataset = dataset};
+    TokenPart part{.file = inspect_token_file(file.path, foreign), .dataset = dataset};
     const TokenFileInfo& info = part.file;
     const std::int64_t tokens = info.tokens_of(dataset);
     part.windows = windows(tokens, sequence);

@@ -1,7 +1,9 @@
 #include "data/tokens/token_stream.hpp"
 
+#include <memory>
 #include <utility>
 
+#include "data/hdf5/foreign_reader.hpp"
 #include "data/sample_order.hpp"
 #include "data/tokens/token_input.hpp"
 
@@ -16,11 +18,12 @@ constexpr std::int64_t kept_bytes = 64 << 20;
 class OpenSamples {
  public:
   explicit OpenSamples(TokenSamples samples) : samples_(std::move(samples)) {
+    const auto foreign = std::make_shared<ForeignReader>();
     for (const TokenPart& part : samples_.parts()) {
       const double share =
           static_cast<double>(part.samples) / static_cast<double>(samples_.samples());
       inputs_.push_back(open_token_input(part.file.path, part.dataset, samples_.vocabulary(),
-                                         static_cast<std::int64_t>(share * kept_bytes)));
+                                         static_cast<std::int64_t>(share * kept_bytes), foreign));
     }
   }
 

@@ -16,8 +16,9 @@ using nlohmann::ordered_json;
 
 // So that no count of numbers overflows.
 constexpr std::int64_t most_block_elements = std::int64_t{1} << 20;
-// What one number of a file may be, so that sums over a file are numbers too.
+// What one number of a file may be, and all buffers or messages, so that sums are numbers too.
 constexpr std::int64_t most_file_bytes = std::int64_t{1} << 48;
+constexpr std::int64_t most_bytes_in_all = std::int64_t{1} << 62;
 constexpr double most_file_seconds = 1e12;
 constexpr std::int64_t most_granularity_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t most_keep_options = 256;
@@ -107,6 +108,12 @@ int index_or_none(const JsonPlace& place, std::string_view key) {
 
 std::int64_t bytes_of(const JsonPlace& place) {
   return place.integer(0, most_file_bytes);
+}
+
+// Adds to what others of the file have.
+void add_bytes(std::int64_t bytes, std::int64_t& in_all, const JsonPlace& place) {
+  in_all += bytes;
+  if (in_all > most_bytes_in_all) place.refuse("makes more than 2^62 in all");
 }
 
 double seconds_of(const JsonPlace& place) {
@@ -463,8 +470,11 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
   program.peak_bytes = root.key("peak_bytes").integer(0);
   program.seconds = seconds_of(root.key("seconds"));
   program.micro_batches = static_cast<int>(root.key("micro_batches").integer(1, INT32_MAX));
-  for (const JsonPlace& buffer : root.key("buffers").elements())
+  std::int64_t buffer_bytes = 0;
+  for (const JsonPlace& buffer : root.key("buffers").elements()) {
     program.buffers.push_back(buffer_from_json(buffer));
+    add_bytes(program.buffers.back().bytes, buffer_bytes, buffer.key("bytes"));
+  }
   for (const JsonPlace& bucket : root.key("buckets").elements())
     program.buckets.push_back(bucket_from_json(bucket));
   for (const JsonPlace& piece : root.key("pieces").elements())
@@ -473,8 +483,12 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
     for (const JsonPlace& blocks : root.key("state_blocks").elements())
       program.state_blocks.push_back(state_blocks_from_json(blocks));
   }
-  for (const JsonPlace& instruction : root.key("instructions").elements())
+  std::int64_t message_bytes = 0;
+  for (const JsonPlace& instruction : root.key("instructions").elements()) {
     program.instructions.push_back(instruction_from_json(instruction));
+    if (const auto& channel = program.instructions.back().channel)
+      add_bytes(channel->bytes, message_bytes, instruction.key("channel").key("bytes"));
+  }
   return program;
 }
 

@@ -6,7 +6,6 @@
 
 #include "data/fields/apart.hpp"
 #include "data/hdf5/foreign_files.hpp"
-#include "data/hdf5/foreign_reader.hpp"
 #include "data/hdf5/whole_file.hpp"
 #include "data/scratch.hpp"
 #include "data/statistics/npy.hpp"
@@ -323,33 +322,6 @@ TEST(ForeignFiles, DamagedTextsDoNotTakeTheProgramWithThem) {
     spoil_heaps(scratch.path("whole.h5"), scratch.path("well.h5"), value);
     expect_refused(scratch.path("well.h5"), {"\"spatial_dims\""});
   }
-}
-
-TEST(ForeignReader, SaysHowItsProgramEnded) {
-  const Scratch scratch;
-  const auto program = [&](const std::string& name, const std::string& script) {
-    const std::string path = scratch.write(name, "#!/bin/sh\n" + script + "\n");
-    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-    return path;
-  };
-  const auto ask = [](ForeignReader& reader) {
-    reader.ask(ForeignKind::AttributeTexts, "x.h5", "/", "name", "attribute \"name\"");
-  };
-  ForeignReader crashes(program("crash", "kill -SEGV $$"));
-  testing::expect_io_error("x.h5", "attribute \"name\" cannot be read: HDF5 crashed with signal 11",
-                           [&] { ask(crashes); });
-  // And again: the next one is started.
-  testing::expect_io_error("x.h5", "signal 11", [&] { ask(crashes); });
-  ForeignReader hangs(program("hang", "exec sleep 1000"), 0.2);
-  testing::expect_io_error("x.h5", "HDF5 found no end", [&] { ask(hangs); });
-  ForeignReader leaves(program("leave", "exit 3"));
-  testing::expect_io_error("x.h5", "HDF5 ended", [&] { ask(leaves); });
-  ForeignReader absent(scratch.path("absent"));
-  testing::expect_io_error("x.h5", "cannot start", [&] { ask(absent); });
-  // Answers that are too long are not believed.
-  ForeignReader lies(
-      program("lie", "printf '\\000\\000\\000\\000\\377\\377\\377\\377\\377\\377\\377\\377' >&0"));
-  testing::expect_io_error("x.h5", "cannot be read", [&] { ask(lies); });
 }
 
 // --- what is missing ---

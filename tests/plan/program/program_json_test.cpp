@@ -1,4 +1,5 @@
 // Program files: what is written is read and replayed alike, what is not understood is named.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -166,6 +167,32 @@ TEST(ProgramJson, MissingOrMistypedKeys) {
   expect_refused("p.json", [](auto& json) { json["buffers"][1]["bytes"] = "many"; });
   expect_refused("p.json", [](auto& json) { json["buffers"] = 3; });
   expect_refused("p.json", [](auto& json) { json = nlohmann::json::array(); });
+}
+
+// Each is a size that may be, but sums of them would be no numbers.
+TEST(ProgramJson, SizesWhoseSumIsTooLarge) {
+  const auto buffer = [](std::int64_t bytes) {
+    return nlohmann::json{{"name", "large"}, {"kind", "value"}, {"bytes", bytes}};
+  };
+  const std::int64_t largest = std::int64_t{1} << 48;
+  const auto add = [&](nlohmann::json& json, int count) {
+    for (int i = 0; i < count; ++i) json["buffers"].push_back(buffer(largest));
+  };
+  const std::size_t there = program_of(3).buffers.size();
+  nlohmann::json most = nlohmann::json::parse(to_json(program_of(3), {0, 1}, {}).dump());
+  add(most, 16383);
+  EXPECT_NO_THROW(program_from_json(most, "p.json"));
+  expect_refused(fmt::format("buffers[{}].bytes", there + 16383),
+                 [&](auto& json) { add(json, 16384); });
+  expect_refused("2^62", [&](auto& json) { add(json, 40000); });
+
+  const nlohmann::json channel = {
+      {"kind", "c"}, {"group", "data"}, {"members", {0, 1}}, {"bytes", largest}};
+  expect_refused("channel.bytes", [&](auto& json) {
+    nlohmann::json message = json["instructions"][1];
+    message["channel"] = channel;
+    for (int i = 0; i < 16385; ++i) json["instructions"].push_back(message);
+  });
 }
 
 // A reader refuses what it does not know and says which key.
