@@ -15,8 +15,8 @@ inline kernels::ElementType update_type(const at::Tensor& values) {
 
 // By which rates are adapted to whole matrices; no place where they are not.
 inline kernels::Scalar adapting_sums(const ParameterUpdate& update) {
-  if (!update.matrix || !update.sums.defined()) return {};
-  return kernels::Scalar{.place = update.sums.const_data_ptr<double>()};
+  if (!update.matrix || update.sums.empty()) return {};
+  return kernels::Scalar{.place = update.sums[0].const_data_ptr<double>()};
 }
 
 }  // namespace garonne::optim

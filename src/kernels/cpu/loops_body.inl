@@ -1,15 +1,15 @@
 // All inner loops and their table; included inside the namespace of an instruction set.
 // clang-format off: each file uses those above it
+#include "kernels/cpu/loops_attention.inl"
+#include "kernels/cpu/loops_elements.inl"
 #include "kernels/cpu/loops_exponential.inl"
+#include "kernels/cpu/loops_instance.inl"
+#include "kernels/cpu/loops_llama.inl"
+#include "kernels/cpu/loops_losses.inl"
+#include "kernels/cpu/loops_norm.inl"
 #include "kernels/cpu/loops_philox.inl"
 #include "kernels/cpu/loops_random.inl"
-#include "kernels/cpu/loops_norm.inl"
-#include "kernels/cpu/loops_elements.inl"
-#include "kernels/cpu/loops_losses.inl"
-#include "kernels/cpu/loops_instance.inl"
 #include "kernels/cpu/loops_rms_norm.inl"
-#include "kernels/cpu/loops_llama.inl"
-#include "kernels/cpu/loops_attention.inl"
 // clang-format on
 
 // Compiled apart: without contraction of products and sums, what is compiled with it being other
@@ -18,6 +18,7 @@ extern const Loop<AdamWArguments> adamw_loops;
 extern const Loop<MomentumArguments> momentum_loops;
 extern const Loop<LambArguments> lamb_loops;
 extern const Loop<LambSquaresArguments> lamb_squares_loops;
+extern const AdafactorLoops adafactor_loops;
 extern const Loop<FillNormalArguments> fill_normal_loops;
 // Compiled apart: they are long to compile.
 extern const SphereLoops sphere_loops;
@@ -52,6 +53,7 @@ extern const Loops table = {
     &momentum_loops,
     &lamb_loops,
     &lamb_squares_loops,
+    &adafactor_loops,
     {{combine<float, float>, combine<double, double>, combine<BFloat16, BFloat16>}},
     {{combine<float, float>, combine<double, double>, combine<BFloat16, float>}},
     {{combine<float, BFloat16>, nullptr, nullptr}},

@@ -38,7 +38,9 @@ ordered_json to_json(const Piece& piece) {
                          {"gradient", to_json(piece.gradient)}, {"trained", to_json(piece.trained)},
                          {"states", to_json(piece.states)},     {"counted", piece.counted}};
   if (piece.compute_copy.buffer >= 0) result["compute_copy"] = to_json(piece.compute_copy);
-  if (piece.sums.buffer >= 0) result["sums"] = to_json(piece.sums);
+  if (!piece.sums.empty()) result["sums"] = to_json(piece.sums.front());
+  if (piece.sums.size() > 1)
+    result["later_sums"] = to_json(std::vector<Range>(piece.sums.begin() + 1, piece.sums.end()));
   return result;
 }
 
@@ -149,7 +151,7 @@ std::vector<Range> ranges_of(const JsonPlace& source, std::string_view key) {
 
 Piece piece_from_json(const JsonPlace& source) {
   source.expect_keys({"parameter", "first", "gradient", "trained", "states", "counted"},
-                     {"compute_copy", "sums"});
+                     {"compute_copy", "sums", "later_sums"});
   Piece piece;
   piece.parameter = index_of(source.key("parameter"));
   piece.first = bytes_of(source.key("first"));
@@ -158,14 +160,37 @@ Piece piece_from_json(const JsonPlace& source) {
   piece.states = ranges_of(source, "states");
   piece.counted = source.key("counted").truth();
   if (source.has("compute_copy")) piece.compute_copy = range_of(source.key("compute_copy"));
-  if (source.has("sums")) piece.sums = range_of(source.key("sums"));
+  if (source.has("sums")) piece.sums = {range_of(source.key("sums"))};
+  for (const Range& later : ranges_of(source, "later_sums")) piece.sums.push_back(later);
   return piece;
+}
+
+constexpr std::string_view of_rows = "rows";
+constexpr std::string_view of_columns = "columns";
+
+ordered_json to_json(const StateBlocks& blocks) {
+  ordered_json numbers = ordered_json::array({blocks.elements, blocks.numbers});
+  if (blocks.of_whole()) numbers.push_back(blocks.side == MatrixSide::Rows ? of_rows : of_columns);
+  return numbers;
 }
 
 StateBlocks state_blocks_from_json(const JsonPlace& source) {
   const std::vector<JsonPlace> numbers = source.elements();
+  if (numbers.size() == 3) {
+    const std::string side = numbers[2].text();
+    if (side != of_rows && side != of_columns) numbers[2].refuse("is neither rows nor columns");
+    numbers[0].integer(1, 1);
+    numbers[1].integer(0, 0);
+    return StateBlocks::of_side(side == of_rows ? MatrixSide::Rows : MatrixSide::Columns);
+  }
   if (numbers.size() != 2) source.refuse("is not [elements of a block, numbers of a block]");
   return {numbers[0].integer(1, most_block_elements), numbers[1].integer(1, most_block_elements)};
+}
+
+TensorSums tensor_sums_from_json(const JsonPlace& source) {
+  const std::vector<JsonPlace> parts = source.elements();
+  if (parts.size() != 2) source.refuse("is not [numbers of a parameter, whether of its sides too]");
+  return {parts[0].integer(0, most_block_elements), parts[1].truth()};
 }
 
 Bucket bucket_from_json(const JsonPlace& source) {
@@ -397,7 +422,9 @@ ordered_json body_to_json(const Program& program) {
                          {"pieces", std::move(pieces)},
                          {"instructions", std::move(instructions)}};
   for (const StateBlocks& blocks : program.state_blocks)
-    result["state_blocks"].push_back({blocks.elements, blocks.numbers});
+    result["state_blocks"].push_back(to_json(blocks));
+  for (const TensorSums& sums : program.tensor_sums)
+    result["tensor_sums"].push_back(ordered_json::array({sums.numbers, sums.sides}));
   return result;
 }
 
@@ -445,7 +472,7 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
   root.expect_keys({"format", "version", "rank", "coordinates", "budget_bytes", "peak_bytes",
                     "seconds", "micro_batches", "buckets", "buffers", "pieces", "instructions"},
                    {"name", "model", "ranks", "host_budget_bytes", "disk_budget_bytes",
-                    "granularity", "state_blocks"});
+                    "granularity", "state_blocks", "tensor_sums"});
   Program program;
   if (root.has("name")) program.name = root.key("name").text();
   if (root.has("model")) program.model = root.key("model").text();
@@ -472,6 +499,10 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
   if (root.has("state_blocks")) {
     for (const JsonPlace& blocks : root.key("state_blocks").elements())
       program.state_blocks.push_back(state_blocks_from_json(blocks));
+  }
+  if (root.has("tensor_sums")) {
+    for (const JsonPlace& sums : root.key("tensor_sums").elements())
+      program.tensor_sums.push_back(tensor_sums_from_json(sums));
   }
   for (const JsonPlace& instruction : root.key("instructions").elements())
     program.instructions.push_back(instruction_from_json(instruction));
