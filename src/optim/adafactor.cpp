@@ -39,7 +39,7 @@ class Adafactor final : public Optimizer {
                                   gradient_scale, update.sums[0].data_ptr<double>());
       return;
     }
-    options.sums = update.sums[0].const_data_ptr<double>();
+    options.sums = sums_of(update, 0).place;
     kernels::add_adafactor_squares(
         queue, type, update.parameter.const_data_ptr(), update.states[0].const_data_ptr(),
         update.states[1].const_data_ptr(), update.gradient.const_data_ptr(), update.part, options,
@@ -49,8 +49,8 @@ class Adafactor final : public Optimizer {
   void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
               double learning_rate, const kernels::Scalar& gradient_scale) const override {
     kernels::Adafactor options = options_of(update, step, learning_rate);
-    options.sums = update.sums[0].const_data_ptr<double>();
-    options.squares = update.sums[1].const_data_ptr<double>();
+    options.sums = sums_of(update, 0).place;
+    options.squares = sums_of(update, 1).place;
     kernels::adafactor_update(
         queue, update_type(update.parameter), update.parameter.data_ptr(),
         update.states[0].data_ptr(), update.states[1].data_ptr(), update.gradient.const_data_ptr(),
