@@ -7,7 +7,7 @@ from offload_runs import OffloadRuns
 from support import ProgramTest, check_peaks_of_ranks, metrics, run, series
 
 OPTIMIZERS = {
-    "adafactor": ("--optimizer.learning_rate", 1e-1, "--optimizer.smallest_scale", 1e-2),
+    "adafactor": ("--optimizer.learning_rate", 3e-2, "--optimizer.smallest_scale", 1e-2),
     "lamb": ("--optimizer.learning_rate", 1e-2),
     "lars": ("--optimizer.learning_rate", 1, "--optimizer.trust_coefficient", 1e-2, "--optimizer.decay", "l2"),
     "lion": ("--optimizer.learning_rate", 1e-3),

@@ -6,6 +6,7 @@
 #include "kernels/device/reduction.hpp"
 #include "kernels/device/single.hpp"
 #include "kernels/device/spaces.hpp"
+#include "kernels/device/write_parameters.hpp"
 
 namespace garonne::kernels::device {
 
@@ -71,11 +72,7 @@ struct Update {
           p[i], step.direction(slope, factor, column_moments[column], step.column_sums[column]));
       walk.advance();
     }
-    write<count>(parameter + first, p);
-    if (copy == nullptr) return;
-    Values<float, count> rounded;
-    for (int i = 0; i < count; ++i) rounded[i] = static_cast<float>(p[i]);
-    write<count>(copy + first, rounded);
+    write_parameters<count>(parameter, copy, first, p);
   }
 };
 
