@@ -1,15 +1,15 @@
 // All inner loops and their table; included inside the namespace of an instruction set.
 // clang-format off: each file uses those above it
-#include "kernels/cpu/loops_attention.inl"
-#include "kernels/cpu/loops_elements.inl"
 #include "kernels/cpu/loops_exponential.inl"
-#include "kernels/cpu/loops_instance.inl"
-#include "kernels/cpu/loops_llama.inl"
-#include "kernels/cpu/loops_losses.inl"
-#include "kernels/cpu/loops_norm.inl"
 #include "kernels/cpu/loops_philox.inl"
 #include "kernels/cpu/loops_random.inl"
+#include "kernels/cpu/loops_norm.inl"
+#include "kernels/cpu/loops_elements.inl"
+#include "kernels/cpu/loops_losses.inl"
+#include "kernels/cpu/loops_instance.inl"
 #include "kernels/cpu/loops_rms_norm.inl"
+#include "kernels/cpu/loops_llama.inl"
+#include "kernels/cpu/loops_attention.inl"
 // clang-format on
 
 // Compiled apart: without contraction of products and sums, what is compiled with it being other
