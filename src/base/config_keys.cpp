@@ -277,6 +277,9 @@ std::vector<KeySpec> train_keys(RegisteredKeys& registered_key) {
   };
 }
 
+// In float32 its root is a number to divide by.
+constexpr double least_square_epsilon = 1e-37;
+
 std::vector<KeySpec> optimizer_keys(RegisteredKeys& registered_key) {
   const double infinity = Limits::infinity();
   return {
@@ -302,7 +305,7 @@ std::vector<KeySpec> optimizer_keys(RegisteredKeys& registered_key) {
                   "last steps, in which warmup-stable-decay goes down; 0 = a tenth of those after "
                   "the warm-up"),
       real_key("optimizer.beta1", GARONNE_MEMBER(optimizer, beta1), 0, 1,
-               "decay of the first moment; the momentum of sgd and lars"),
+               "decay of the first moment; the momentum of sgd and lars; adafactor has none"),
       real_key("optimizer.beta2", GARONNE_MEMBER(optimizer, beta2), 0, 1,
                "decay of the second moment; of lion: of its moment between steps"),
       real_key("optimizer.epsilon", GARONNE_MEMBER(optimizer, epsilon), 0, infinity,
@@ -329,6 +332,17 @@ std::vector<KeySpec> optimizer_keys(RegisteredKeys& registered_key) {
       real_key("optimizer.trust_limit", GARONNE_MEMBER(optimizer, trust_limit), 0, infinity,
                "of lars and lamb: the most that the learning rate of a matrix is multiplied with; "
                "0 = no limit"),
+      real_key(
+          "optimizer.beta2_power", GARONNE_MEMBER(optimizer, beta2_power), 0, infinity,
+          "of adafactor: in step t its moments keep 1 - 1 / t to this power of what they were"),
+      real_key("optimizer.square_epsilon", GARONNE_MEMBER(optimizer, square_epsilon),
+               least_square_epsilon, infinity, "of adafactor: added to the squares of gradients"),
+      real_key("optimizer.update_limit", GARONNE_MEMBER(optimizer, update_limit), 0, infinity,
+               "of adafactor: largest root mean square of the update of a parameter, before it is "
+               "multiplied with the learning rate; 0 = no limit"),
+      real_key("optimizer.smallest_scale", GARONNE_MEMBER(optimizer, smallest_scale), 0, infinity,
+               "of adafactor: learning rates are shares of a parameter's root mean square, which "
+               "counts as at least this; 0 = they are as they are given"),
       real_key("optimizer.clip_norm", GARONNE_MEMBER(optimizer, clip_norm), 0, infinity,
                "largest global gradient norm; 0 = no clipping"),
   };

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "exec/executor_running.hpp"
 #include "exec/host_access.hpp"
+#include "exec/matrix_part.hpp"
 #include "kernels/reduction.hpp"
 #include "kernels/scalar.hpp"
 #include "nn/element_type.hpp"
@@ -360,13 +361,15 @@ std::vector<optim::ParameterUpdate> Executor::updates_of(
     update.weight_decay = spec.weight_decay;
     update.complex = spec.complex;
     update.matrix = spec.shape.size() > 1;
+    update.part = matrix_part(model_.boxes[index(piece.parameter)], spec, piece.first,
+                              piece.trained.elements);
     updates.push_back(std::move(update));
   }
   return updates;
 }
 
 std::vector<optim::ParameterUpdate> Executor::updates_on_device(
-    const plan::Instruction& instruction, int sums, const Running& running) const {
+    const plan::Instruction& instruction, std::span<const int> sums, const Running& running) const {
   std::vector<optim::ParameterUpdate> updates =
       updates_of(instruction, [&](const plan::Range& range) { return part(range, running); });
   for (std::size_t k = 0; k < updates.size(); ++k) {
@@ -374,10 +377,12 @@ std::vector<optim::ParameterUpdate> Executor::updates_on_device(
       updates[k].rates =
           reinterpret_cast<const double*>(machine_.step_numbers + sizeof(std::uint64_t));
     }
-    if (sums < 0) continue;
-    const plan::Range& own = program_.pieces[index(instruction.arguments.pieces[k])].sums;
-    expect_of(instruction, own.buffer == sums, "takes the sums of other parameters");
-    updates[k].sums = part(own, running);
+    const auto& own = program_.pieces[index(instruction.arguments.pieces[k])].sums;
+    for (std::size_t round = 0; round < sums.size(); ++round) {
+      expect_of(instruction, round < own.size() && own[round].buffer == sums[round],
+                "takes the sums of other parameters");
+      updates[k].sums.push_back(part(own[round], running));
+    }
   }
   return updates;
 }
@@ -387,11 +392,15 @@ void Executor::sum_tensors(const plan::Instruction& instruction, Running& runnin
   const int sums = instruction.arguments.output;
   make(instruction, sums, at::zeros({program_.buffers[index(sums)].elements}, options(at::kDouble)),
        running);
-  const at::Tensor& norm = running.buffers[index(instruction.arguments.inputs[0])];
+  const std::vector<int>& inputs = instruction.arguments.inputs;
+  const at::Tensor& norm = running.buffers[index(inputs[0])];
   const kernels::Scalar scale = kernels::Scalar{.place = norm.const_data_ptr<double>() + 1};
-  for (const optim::ParameterUpdate& update : updates_on_device(instruction, sums, running)) {
-    machine_.optimizer->add_sums(queue(), update, running.inputs.step, running.inputs.learning_rate,
-                                 scale);
+  const std::size_t round = inputs.size() - 1;
+  std::vector<int> rounds(inputs.begin() + 1, inputs.end());
+  rounds.push_back(sums);
+  for (const optim::ParameterUpdate& update : updates_on_device(instruction, rounds, running)) {
+    machine_.optimizer->add_sums(queue(), update, round, running.inputs.step,
+                                 running.inputs.learning_rate, scale);
   }
 }
 
@@ -401,10 +410,10 @@ void Executor::update(const plan::Instruction& instruction, Running& running) {
   const std::vector<int>& inputs = instruction.arguments.inputs;
   const at::Tensor& norm = running.buffers[index(inputs[0])];
   const kernels::Scalar scale = kernels::Scalar{.place = norm.const_data_ptr<double>() + 1};
-  expect_of(instruction, (inputs.size() > 1) == (machine_.optimizer->sums() > 0),
-            "has sums of whole parameters where the optimizer takes none, or the reverse");
+  expect_of(instruction, inputs.size() - 1 == machine_.optimizer->sums().size(),
+            "has sums of whole parameters of other rounds than the optimizer takes");
   for (const optim::ParameterUpdate& update :
-       updates_on_device(instruction, inputs.size() > 1 ? inputs[1] : -1, running)) {
+       updates_on_device(instruction, std::span(inputs).subspan(1), running)) {
     machine_.optimizer->update(queue(), update, running.inputs.step, running.inputs.learning_rate,
                                scale);
   }

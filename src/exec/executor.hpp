@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -215,9 +216,10 @@ class Executor {
   std::vector<optim::ParameterUpdate> updates_of(
       const plan::Instruction& instruction,
       const std::function<at::Tensor(const plan::Range& range)>& part) const;
-  // `sums`: the buffer in which those of their parameters are (SumTensors); -1: none.
+  // `sums`: the buffers in which those of their parameters are (SumTensors), of some first rounds.
   std::vector<optim::ParameterUpdate> updates_on_device(const plan::Instruction& instruction,
-                                                        int sums, const Running& running) const;
+                                                        std::span<const int> sums,
+                                                        const Running& running) const;
   void make(const plan::Instruction& instruction, int buffer, const at::Tensor& tensor,
             Running& running) const;
   void check_made(const plan::Instruction& instruction, const Running& running) const;

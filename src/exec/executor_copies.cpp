@@ -141,9 +141,10 @@ void Executor::update_on_host(const plan::Instruction& instruction, std::size_t 
     const kernels::Scalar scale{.place = norm + 1};
     // Parameters are here as a whole.
     for (optim::ParameterUpdate update : updates) {
-      if (optimizer->sums() > 0) {
-        update.sums = at::zeros({optimizer->sums()}, nn::host_tensor_options(at::kDouble));
-        optimizer->add_sums(queue, update, step, rate, scale);
+      for (const TensorSums& sums : optimizer->sums()) {
+        update.sums.push_back(at::zeros({sums.count({update.part.rows, update.part.columns})},
+                                        nn::host_tensor_options(at::kDouble)));
+        optimizer->add_sums(queue, update, update.sums.size() - 1, step, rate, scale);
       }
       optimizer->update(queue, update, step, rate, scale);
     }

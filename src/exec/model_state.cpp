@@ -195,7 +195,7 @@ ModelState initial_state(const Queue& queue, const nn::Model& model, Precision p
     if (has_master(precision))
       piece.master = make(spec.name + ".master", spec.shape, nn::state_scalar_type(precision));
     for (const StateSpec& kept : states) {
-      const std::vector<std::int64_t> flat = {kept.blocks.count(spec.elements)};
+      const std::vector<std::int64_t> flat = {kept.blocks.count(spec.elements, spec.sides())};
       piece.states.push_back(make(spec.name + "." + kept.name,
                                   kept.blocks.elementwise() ? spec.shape : flat,
                                   scalar_type_of(kept, precision)));

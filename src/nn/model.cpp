@@ -33,6 +33,19 @@ int ModelBuilder::add_field_input(const std::string& name, TensorShape shape) {
   return add_loaded(value_of(name, compute_type(declaration_.precision), std::move(shape)));
 }
 
+namespace {
+
+// What has one or two dimensions here is stored with more of them where heads are fused: they are
+// rows.
+MatrixSides stored_sides(const Box& box, std::size_t dimensions) {
+  if (dimensions > 2) return plan::sides_of_shape(box.global);
+  const std::int64_t elements = whole_box(box.global).elements();
+  const std::int64_t columns = dimensions == 2 ? box.global.back() : 1;
+  return {columns == 0 ? 0 : elements / columns, columns};
+}
+
+}  // namespace
+
 int ModelBuilder::add_parameter(const std::string& name, TensorShape shape,
                                 Initialisation initialisation, Box box) {
   plan::ParameterSpec parameter;
@@ -41,6 +54,7 @@ int ModelBuilder::add_parameter(const std::string& name, TensorShape shape,
       std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
   parameter.decays = shape.size() >= 2;
   model_.boxes.push_back(box.global.empty() ? whole_box(shape) : std::move(box));
+  parameter.stored_sides = stored_sides(model_.boxes.back(), shape.size());
   parameter.shape = std::move(shape);
   model_.graph.parameters.push_back(std::move(parameter));
   model_.initialisations.push_back(initialisation);

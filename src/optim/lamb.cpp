@@ -20,20 +20,21 @@ class Lamb final : public Optimizer {
   }
 
   // Squares of the parameter and of its direction.
-  int sums() const override { return 2; }
+  std::vector<TensorSums> sums() const override { return {{.numbers = 2}}; }
 
-  void add_sums(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
-                double learning_rate, const kernels::Scalar& gradient_scale) const override {
+  void add_sums(const Queue& queue, const ParameterUpdate& update, std::size_t round,
+                std::int64_t step, double learning_rate,
+                const kernels::Scalar& gradient_scale) const override {
     if (!update.matrix) return;
     const kernels::ElementType type = update_type(update.parameter);
     const std::int64_t elements = update.parameter.numel();
     kernels::add_sum_of_squares(queue, type, update.parameter.const_data_ptr(), elements,
-                                update.sums.data_ptr<double>());
+                                update.sums[round].data_ptr<double>());
     kernels::add_lamb_squares(queue, type, update.parameter.const_data_ptr(),
                               update.states[0].const_data_ptr(), update.states[1].const_data_ptr(),
                               update.gradient.const_data_ptr(), elements,
                               options_of(update, step, learning_rate), gradient_scale,
-                              update.sums.data_ptr<double>() + 1);
+                              update.sums[round].data_ptr<double>() + 1);
   }
 
   void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,

@@ -15,14 +15,14 @@ class Lars final : public MomentumOptimizer {
       : MomentumOptimizer(keys, kernels::MomentumRule::Lars) {}
 
   // Squares of the parameter and of its gradient before it is scaled.
-  int sums() const override { return 2; }
+  std::vector<TensorSums> sums() const override { return {{.numbers = 2}}; }
 
-  void add_sums(const Queue& queue, const ParameterUpdate& update, std::int64_t, double,
-                const kernels::Scalar&) const override {
+  void add_sums(const Queue& queue, const ParameterUpdate& update, std::size_t round, std::int64_t,
+                double, const kernels::Scalar&) const override {
     if (!update.matrix) return;
     const auto add = [&](const at::Tensor& values, int number) {
       kernels::add_sum_of_squares(queue, update_type(values), values.const_data_ptr(),
-                                  values.numel(), update.sums.data_ptr<double>() + number);
+                                  values.numel(), update.sums[round].data_ptr<double>() + number);
     };
     add(update.parameter, 0);
     add(update.gradient, 1);

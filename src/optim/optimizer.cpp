@@ -22,10 +22,15 @@ void refuse_other_keys(const RunConfig::Optimizer& given, const OptimizerKind& k
         fmt::format("is nothing that optimizer.name = {} has; leave it out", kind.name));
   };
   check("optimizer.complex", given.complex, plain.complex);
+  check("optimizer.beta1", given.beta1, plain.beta1);
   check("optimizer.beta2", given.beta2, plain.beta2);
   check("optimizer.epsilon", given.epsilon, plain.epsilon);
   check("optimizer.trust_coefficient", given.trust_coefficient, plain.trust_coefficient);
   check("optimizer.trust_limit", given.trust_limit, plain.trust_limit);
+  check("optimizer.beta2_power", given.beta2_power, plain.beta2_power);
+  check("optimizer.square_epsilon", given.square_epsilon, plain.square_epsilon);
+  check("optimizer.update_limit", given.update_limit, plain.update_limit);
+  check("optimizer.smallest_scale", given.smallest_scale, plain.smallest_scale);
 }
 
 }  // namespace
@@ -38,14 +43,17 @@ void refuse_other_keys(const RunConfig::Optimizer& given, const OptimizerKind& k
 const std::vector<OptimizerKind>& optimizer_kinds() {
   static const std::vector<OptimizerKind> registry = [] {
     std::vector<OptimizerKind> kinds;
-    GARONNE_OPTIMIZER("adamw", make_adamw, "optimizer.beta2", "optimizer.epsilon",
-                      "optimizer.complex");
-    GARONNE_OPTIMIZER("lamb", make_lamb, "optimizer.beta2", "optimizer.epsilon",
+    GARONNE_OPTIMIZER("adafactor", make_adafactor, "optimizer.beta2_power",
+                      "optimizer.square_epsilon", "optimizer.update_limit",
+                      "optimizer.smallest_scale");
+    GARONNE_OPTIMIZER("adamw", make_adamw, "optimizer.beta1", "optimizer.beta2",
+                      "optimizer.epsilon", "optimizer.complex");
+    GARONNE_OPTIMIZER("lamb", make_lamb, "optimizer.beta1", "optimizer.beta2", "optimizer.epsilon",
                       "optimizer.trust_limit");
-    GARONNE_OPTIMIZER("lars", make_lars, "optimizer.epsilon", "optimizer.trust_coefficient",
-                      "optimizer.trust_limit");
-    GARONNE_OPTIMIZER("lion", make_lion, "optimizer.beta2");
-    GARONNE_OPTIMIZER("sgd", make_sgd);
+    GARONNE_OPTIMIZER("lars", make_lars, "optimizer.beta1", "optimizer.epsilon",
+                      "optimizer.trust_coefficient", "optimizer.trust_limit");
+    GARONNE_OPTIMIZER("lion", make_lion, "optimizer.beta1", "optimizer.beta2");
+    GARONNE_OPTIMIZER("sgd", make_sgd, "optimizer.beta1");
     return kinds;
   }();
   return registry;
@@ -57,7 +65,7 @@ double weight_decay_of(const ParameterUpdate& update, double of_run) {
   return update.decays ? update.weight_decay.value_or(of_run) : 0.0;
 }
 
-void Optimizer::add_sums(const Queue&, const ParameterUpdate&, std::int64_t, double,
+void Optimizer::add_sums(const Queue&, const ParameterUpdate&, std::size_t, std::int64_t, double,
                          const kernels::Scalar&) const {}
 
 std::vector<double> Optimizer::rates(std::int64_t, double) const {

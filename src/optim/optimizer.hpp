@@ -13,6 +13,7 @@
 #include "base/config.hpp"
 #include "base/device.hpp"
 #include "base/state_spec.hpp"
+#include "kernels/matrix_part.hpp"
 #include "kernels/scalar.hpp"
 
 namespace garonne::optim {
@@ -28,9 +29,10 @@ struct ParameterUpdate {
   std::optional<double> weight_decay = {};  // of its own, in place of the run's; where it decays
   bool complex = false;                     // pairs of elements are complex numbers; n is even
   bool matrix = false;  // of two or more dimensions: what adapts rates by norms adapts its
-  // Of all of the parameter, whoever has parts of it: float64 [Optimizer::sums()]; undefined where
-  // there are none.
-  at::Tensor sums;
+  kernels::MatrixPart part = {};  // of the whole parameter: what these elements are
+  // Of all of the parameter, whoever has parts of it: by round of Optimizer::sums() its numbers, in
+  // float64. add_sums() has those of the rounds before its own, and its own.
+  std::vector<at::Tensor> sums;
   // What rates() gives for the step, in the memory of the queue's device; null: step and learning
   // rate are taken as they are given.
   const double* rates = nullptr;
@@ -49,11 +51,14 @@ class Optimizer {
   virtual void update(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
                       double learning_rate, const kernels::Scalar& gradient_scale) const = 0;
   // Numbers that update() takes of each whole parameter, as norms: sums over its elements, so that
-  // ranks add up those of their parts. They are made before any part is updated.
-  virtual int sums() const { return 0; }
-  // Adds those of this part to update.sums, of what update() would be given; changes nothing else.
-  virtual void add_sums(const Queue& queue, const ParameterUpdate& update, std::int64_t step,
-                        double learning_rate, const kernels::Scalar& gradient_scale) const;
+  // ranks add up those of their parts. They are made before any part is updated, in rounds: those
+  // of a round take what the rounds before came to for the whole parameter.
+  virtual std::vector<TensorSums> sums() const { return {}; }
+  // Adds those of `round` of this part to update.sums[round], of what update() would be given;
+  // changes nothing else.
+  virtual void add_sums(const Queue& queue, const ParameterUpdate& update, std::size_t round,
+                        std::int64_t step, double learning_rate,
+                        const kernels::Scalar& gradient_scale) const;
   // All that an update takes from step and learning rate, at most `most_rates` numbers: for updates
   // that are recorded once and carried out in many steps. Empty: there are none such.
   virtual std::vector<double> rates(std::int64_t step, double learning_rate) const;

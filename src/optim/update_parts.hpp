@@ -1,6 +1,8 @@
 // What the optimizers take out of an update for their kernels.
 #pragma once
 
+#include <cstddef>
+
 #include "kernels/element_type.hpp"
 #include "kernels/scalar.hpp"
 #include "optim/optimizer.hpp"
@@ -13,10 +15,14 @@ inline kernels::ElementType update_type(const at::Tensor& values) {
                                              : kernels::ElementType::Float32;
 }
 
+// Of a round.
+inline kernels::Scalar sums_of(const ParameterUpdate& update, std::size_t round) {
+  return kernels::Scalar{.place = update.sums[round].const_data_ptr<double>()};
+}
+
 // By which rates are adapted to whole matrices; no place where they are not.
 inline kernels::Scalar adapting_sums(const ParameterUpdate& update) {
-  if (!update.matrix || !update.sums.defined()) return {};
-  return kernels::Scalar{.place = update.sums.const_data_ptr<double>()};
+  return update.matrix && !update.sums.empty() ? sums_of(update, 0) : kernels::Scalar();
 }
 
 }  // namespace garonne::optim

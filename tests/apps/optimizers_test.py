@@ -7,6 +7,7 @@ from offload_runs import OffloadRuns
 from support import ProgramTest, check_peaks_of_ranks, metrics, run, series
 
 OPTIMIZERS = {
+    "adafactor": ("--optimizer.learning_rate", 3e-2, "--optimizer.smallest_scale", 1e-2),
     "lamb": ("--optimizer.learning_rate", 1e-2),
     "lars": ("--optimizer.learning_rate", 1, "--optimizer.trust_coefficient", 1e-2, "--optimizer.decay", "l2"),
     "lion": ("--optimizer.learning_rate", 1e-3),
@@ -22,6 +23,8 @@ GRIDS = {
     "pipeline": (("--grid.pipeline", 2), 2),
     "all": (("--grid.data", 2, "--grid.tensor", 2, "--grid.zero", 3), 4),
 }
+# Those that take sums of whole parameters.
+ADAPTING = ("adafactor", "lamb", "lars")
 # Of those whose updates are of each element by itself.
 FEW = ("zero3", "tensor")
 
@@ -31,7 +34,7 @@ def keys_of(optimizer):
 
 
 def adapts(optimizer):
-    return optimizer in ("lamb", "lars")
+    return optimizer in ADAPTING
 
 
 class OptimizersTest(ProgramTest):
@@ -72,7 +75,7 @@ class OptimizersTest(ProgramTest):
                         self.assertLessEqual(abs(mine - wanted), (1e-2 if name == "zero2" else 1e-9) * abs(wanted))
 
     def test_a_tight_budget_holds_and_changes_no_bit(self):
-        for optimizer in ("lamb", "lars"):
+        for optimizer in ADAPTING:
             for name in ("zero3", "tensor"):
                 with self.subTest(optimizer, grid=name):
                     grid, ranks = GRIDS[name]
@@ -92,24 +95,25 @@ class OptimizersTest(ProgramTest):
                     self.train(self.directory("less"), *keys, "--memory.budget", least - 1, ranks=ranks, check=3)
 
     def test_programs_are_checked_and_run_again_with_the_same_bits(self):
-        for name in ("zero3", "tensor"):
-            with self.subTest(name):
+        for optimizer, rounds, name in (("lamb", 1, "zero3"), ("lamb", 1, "tensor"), ("adafactor", 2, "zero3"),
+                                        ("adafactor", 2, "tensor")):
+            with self.subTest(optimizer, grid=name):
                 grid, ranks = GRIDS[name]
-                plain, again = self.directory(f"{name} plain"), self.directory(f"{name} again")
-                self.train(plain, *keys_of("lamb"), *grid, ranks=ranks)
+                plain, again = (self.directory(f"{optimizer} {name} {what}") for what in ("plain", "again"))
+                self.train(plain, *keys_of(optimizer), *grid, ranks=ranks)
                 programs = sorted((plain / "program").glob("rank_*.json"))
                 self.assertEqual(run("check", plain / "program").stdout.count(" legal "), ranks)
                 operations = [one["operation"] for one in json.loads(programs[1].read_text())["instructions"]]
-                self.assertEqual(operations.count("sum-tensors"), operations.count("update"))
-                self.train(again, *keys_of("lamb"), *grid, "--run-program", plain / "program", ranks=ranks)
+                self.assertEqual(operations.count("sum-tensors"), rounds * operations.count("update"))
+                self.train(again, *keys_of(optimizer), *grid, "--run-program", plain / "program", ranks=ranks)
                 self.assertEqual(series(again, "loss"), series(plain, "loss"))
                 self.assertTrue(self.tensor_files(again, 6) == self.tensor_files(plain, 6), "states differ")
-                # Of an optimizer with the same states and no norms.
+                # Of an optimizer with as many states and no sums.
                 refused = self.train(self.directory("no"), *grid, "--run-program", plain / "program", ranks=ranks, check=2)
                 self.assertIn("adamw takes 0", refused.stderr)
 
     def test_late_lanes_change_no_bit(self):
-        for optimizer in ("lamb", "lars"):
+        for optimizer in ADAPTING:
             plain, late = self.directory(f"{optimizer} plain"), self.directory(f"{optimizer} late")
             grid, ranks = GRIDS["zero1"]
             self.train(plain, *keys_of(optimizer), *grid, ranks=ranks)
@@ -147,6 +151,8 @@ class OptimizersTest(ProgramTest):
                 (("--optimizer.trust_limit", 5), ("optimizer.trust_limit", "adamw")),
                 (("--optimizer.trust_coefficient", 1, "--optimizer.name", "lamb"), ("optimizer.trust_coefficient", "lamb")),
                 (("--optimizer.beta2", 0.9, "--optimizer.name", "sgd"), ("optimizer.beta2", "sgd")),
+                (("--optimizer.beta1", 0.8, "--optimizer.name", "adafactor"), ("optimizer.beta1", "adafactor")),
+                (("--optimizer.update_limit", 2), ("optimizer.update_limit", "adamw")),
                 (("--optimizer.batch_scaling", "root"), ("optimizer.batch_scaling", "optimizer.base_batch")),
                 (("--optimizer.weight_decays", "qvk=1"), ("optimizer.weight_decays", "did you mean qkv?")),
         ):
@@ -158,11 +164,13 @@ class OptimizersTest(ProgramTest):
 
 class BelowTheDeviceTest(OffloadRuns):
     def test_states_on_the_disk_have_the_bits_of_those_on_the_device(self):
-        for optimizer in ("lamb", "lars"):
+        for optimizer in ADAPTING:
             for name in ("alone", "zero1"):
                 with self.subTest(optimizer, grid=name):
                     grid, ranks = GRIDS.get(name, ((), 0))
-                    keys = (*keys_of(optimizer), *grid)
+                    # What adafactor keeps is little: masters go there, too.
+                    precision = "bfloat16" if optimizer == "adafactor" else "float32"
+                    keys = (*keys_of(optimizer), *grid, "--train.precision", precision)
                     plain = self.directory(f"{optimizer} {name} plain")
                     self.train(plain, *self.model(*keys), ranks=ranks)
                     small, budget = self.only_moved(*keys, way="offload-states")
@@ -173,9 +181,10 @@ class BelowTheDeviceTest(OffloadRuns):
 
     def test_updates_on_the_host_have_the_bits_of_those_on_the_device(self):
         host = ("--run.device", "emulated", "--memory.host_budget", "256 MiB", "--memory.allow", "offload-states")
-        for optimizer in ("lamb", "lars"):
+        for optimizer in ADAPTING:
             with self.subTest(optimizer):
-                keys = (*keys_of(optimizer), "--train.micro_batch", 32)
+                precision = "bfloat16" if optimizer == "adafactor" else "float32"
+                keys = (*keys_of(optimizer), "--train.micro_batch", 32, "--train.precision", precision)
                 plain, moved = self.directory(f"{optimizer} plain"), self.directory(f"{optimizer} host")
                 self.train(plain, *self.model(*keys))
                 least = json.loads(run("plan", self.config, *self.model(*keys), *host, "--json").stdout)["minimum_budget_bytes"]
@@ -183,7 +192,8 @@ class BelowTheDeviceTest(OffloadRuns):
                 self.same_training(plain, moved)
                 operations = [one["operation"] for one in self.programs(moved)[0]["instructions"]]
                 self.assertIn("update-host", operations)
-                self.assertEqual(operations.count("sum-tensors"), operations.count("update"))
+                rounds = 2 if optimizer == "adafactor" else 1
+                self.assertEqual(operations.count("sum-tensors"), rounds * operations.count("update"))
 
 
 if __name__ == "__main__":

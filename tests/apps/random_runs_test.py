@@ -12,7 +12,7 @@ from support import check_peaks_of_ranks, run, series
 # Seeds whose runs once went wrong.
 FOUND_DEFECTS = [129, 344, 373]
 GLOBAL_BATCH = 24
-OPTIMIZERS = ("adamw", "lamb", "lars", "sgd", "lion")
+OPTIMIZERS = ("adamw", "lamb", "lars", "sgd", "lion", "adafactor")
 
 
 def with_optimizer(keys, seed):

@@ -31,7 +31,8 @@ TEST_P(CudaGraphSteps, HaveTheBitsOfTheCpu) {
        {Setting{}, Setting{Precision::BFloat16, "full"}, Setting{Precision::Float64, "selective"},
         Setting{Precision::Float32, "full", dropping_text_model},
         Setting{.precision = Precision::BFloat16, .optimizer = "lamb"},
-        Setting{.precision = Precision::Float32, .optimizer = "lars"}}) {
+        Setting{.precision = Precision::Float32, .optimizer = "lars"},
+        Setting{.precision = Precision::BFloat16, .optimizer = "adafactor"}}) {
     SCOPED_TRACE(setting.plan + " " + setting.optimizer);
     CpuRank cpu(setting);
     cpu.watches = false;

@@ -36,11 +36,12 @@ class LargeBatchTensor : public TensorRanks {};
 TEST_F(LargeBatchTensor, TrainsAsOneRank) {
   compare(cut_of("lamb", false), 0);
   compare(cut_of("lars", true), 0);
+  compare(cut_of("adafactor", false), 0);
+  compare(cut_of("adafactor", true), 0);
 }
 
 // What is equal on all ranks is summed by the first alone, and what is cut by all of them together.
-TEST_F(LargeBatchTensor, SumsOfTheGroupAreProved) {
-  const TensorRank rank(cut_of("lamb", false), session_, transport_.get());
+void expect_proved_sums(const TensorRank& rank) {
   const plan::Program& program = rank.program();
   const plan::ModelGraph& graph = rank.model().graph;
   ASSERT_NO_THROW(plan::prove(program, graph));
@@ -68,6 +69,13 @@ TEST_F(LargeBatchTensor, SumsOfTheGroupAreProved) {
     }
   }
   EXPECT_GT(sums, 4);
+}
+
+TEST_F(LargeBatchTensor, SumsOfTheGroupAreProved) {
+  for (const char* optimizer : {"lamb", "adafactor"}) {
+    SCOPED_TRACE(optimizer);
+    expect_proved_sums(TensorRank(cut_of(optimizer, false), session_, transport_.get()));
+  }
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ TensorRank::TensorRank(const CutModel& cut, dist::Session& session, dist::Transp
   program_ =
       plan::program_of_rank(std::move(program_), model_.graph,
                             {member, {0, 0, member}, step.data_group, step.tensor_group, {}, {}});
-  if (optimizer_->sums() > 0) {
+  if (!optimizer_->sums().empty()) {
     plan::prove(program_, model_.graph);
     plan::check_rank_sums(program_, {1, 1, ranks});
   }

@@ -31,8 +31,8 @@ std::unique_ptr<Optimizer> make_factored(const RunConfig& config);
 
 inline std::vector<OptimizerKind> exercise_kinds() {
   std::vector<OptimizerKind> kinds = optimizer_kinds();
-  kinds.push_back({"eight-bit", make_eight_bit});
-  kinds.push_back({"factored", make_factored});
+  kinds.push_back({"eight-bit", make_eight_bit, {"optimizer.beta1", "optimizer.beta2"}});
+  kinds.push_back({"factored", make_factored, {"optimizer.beta2"}});
   return kinds;
 }
 

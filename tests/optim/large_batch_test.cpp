@@ -42,7 +42,8 @@ class Parts {
   // With sums that are added up from those of the parts.
   void update(const at::Tensor& gradient, std::int64_t step, double rate, double scale,
               bool matrix) {
-    const at::Tensor sums = at::zeros({optimizer_.sums()}, at::kDouble);
+    const TensorSums numbers = optimizer_.sums().at(0);
+    const at::Tensor sums = at::zeros({numbers.numbers}, at::kDouble);
     for (const bool updates : {false, true}) {
       for (std::size_t k = 0; k + 1 < firsts_.size(); ++k) {
         const auto part = [&](const at::Tensor& of) {
@@ -54,11 +55,11 @@ class Parts {
         update.gradient = part(gradient);
         update.decays = true;
         update.matrix = matrix;
-        update.sums = sums;
+        update.sums = {sums};
         if (updates) {
           optimizer_.update(Queue(), update, step, rate, {.value = scale});
         } else {
-          optimizer_.add_sums(Queue(), update, step, rate, {.value = scale});
+          optimizer_.add_sums(Queue(), update, 0, step, rate, {.value = scale});
         }
       }
     }
@@ -211,21 +212,22 @@ TEST(LargeBatch, SumsChangeNothingAndAreAdded) {
     update.matrix = update.decays = true;
     const at::Tensor parameter = update.parameter.clone();
     const at::Tensor state = update.states[0].clone();
-    update.sums = at::ones({optimizer->sums()}, at::kDouble);
-    const auto sums = [&](int k) { return update.sums[k].item<double>(); };
-    optimizer->add_sums(Queue(), update, 3, 0.1, {.value = 1.0});
+    ASSERT_EQ(optimizer->sums(), (std::vector<TensorSums>{{.numbers = 2}}));
+    update.sums = {at::ones({2}, at::kDouble)};
+    const auto sums = [&](int k) { return update.sums[0][k].item<double>(); };
+    optimizer->add_sums(Queue(), update, 0, 3, 0.1, {.value = 1.0});
     EXPECT_TRUE(at::equal(update.parameter, parameter));
     EXPECT_TRUE(at::equal(update.states[0], state));
     const std::vector<double> once = {sums(0), sums(1)};
     EXPECT_NEAR(once[0], 1 + std::pow(norm_of(parameter.to(at::kDouble)), 2), 1e-10);
-    optimizer->add_sums(Queue(), update, 3, 0.1, {.value = 1.0});
+    optimizer->add_sums(Queue(), update, 0, 3, 0.1, {.value = 1.0});
     for (const int k : {0, 1}) {
       const double first = once[static_cast<std::size_t>(k)];
       EXPECT_GT(first, 1.0) << name;
       EXPECT_NEAR(sums(k) - first, first - 1, 1e-10) << name;
     }
   }
-  EXPECT_EQ(make_optimizer(RunConfig())->sums(), 0);
+  EXPECT_TRUE(make_optimizer(RunConfig())->sums().empty());
 }
 
 TEST(LargeBatch, NothingChangesWithoutAFiniteScale) {
@@ -241,13 +243,18 @@ TEST(LargeBatch, NothingChangesWithoutAFiniteScale) {
 TEST(WeightDecay, IsTheParametersOwnWhereItHasOne) {
   for (const OptimizerKind& kind : optimizer_kinds()) {
     RunConfig config = config_of(kind.name, "decoupled");
+    if (kind.name == "adafactor") config.optimizer.beta1 = RunConfig().optimizer.beta1;
     const auto updated = [&](double of_run, std::optional<double> own, bool decays) {
       config.optimizer.weight_decay = of_run;
       const auto optimizer = make_optimizer(config);
       ParameterUpdate update;
       update.parameter = at::ones({130});
-      for (std::size_t k = 0; k < optimizer->states().size(); ++k)
-        update.states.push_back(at::zeros({130}));
+      const MatrixSides sides{130, 1};
+      for (const StateSpec& state : optimizer->states())
+        update.states.push_back(at::zeros({state.blocks.count(130, sides)}));
+      for (const TensorSums& sums : optimizer->sums())
+        update.sums.push_back(at::ones({sums.count(sides)}, at::kDouble));
+      update.part = kernels::whole_matrix(130, 1);
       update.gradient = at::full({130}, 0.5);
       update.decays = decays;
       update.weight_decay = own;
@@ -268,6 +275,13 @@ TEST(Keys, OnesThatAnOptimizerHasNotAreRefusedByName) {
   };
   const std::vector<Case> cases = {
       {"optimizer.complex", [](auto& keys) { keys.complex = "joint"; }, {"adamw"}},
+      {"optimizer.beta1",
+       [](auto& keys) { keys.beta1 = 0.5; },
+       {"adamw", "lamb", "lars", "lion", "sgd"}},
+      {"optimizer.beta2_power", [](auto& keys) { keys.beta2_power = 0.5; }, {"adafactor"}},
+      {"optimizer.square_epsilon", [](auto& keys) { keys.square_epsilon = 0.5; }, {"adafactor"}},
+      {"optimizer.update_limit", [](auto& keys) { keys.update_limit = 0; }, {"adafactor"}},
+      {"optimizer.smallest_scale", [](auto& keys) { keys.smallest_scale = 0; }, {"adafactor"}},
       {"optimizer.beta2", [](auto& keys) { keys.beta2 = 0.5; }, {"adamw", "lamb", "lion"}},
       {"optimizer.epsilon", [](auto& keys) { keys.epsilon = 0.5; }, {"adamw", "lamb", "lars"}},
       {"optimizer.trust_coefficient", [](auto& keys) { keys.trust_coefficient = 2; }, {"lars"}},

@@ -3,6 +3,7 @@
 // axis that the kernel is cut along and knows nothing of threads.
 #pragma once
 
+#include "kernels/adafactor_update.hpp"
 #include "kernels/attention_tile.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/element_type.hpp"
@@ -230,6 +231,57 @@ struct LambSquaresArguments {
   double* block_sums;
 };
 
+// Cut along elements, those of the padding included. The options of these and the following have
+// the rates by value.
+struct AdafactorArguments {
+  void* parameter;
+  const void* row_moments;
+  const void* column_moments;
+  const void* gradient;
+  MatrixPart part;
+  Adafactor options;
+  double gradient_scale;
+  void* bfloat16_copy;
+};
+
+// Cut along blocks of sum_block elements from `first` on; block b writes block_sums[b].
+struct AdafactorSquaresArguments {
+  const void* parameter;
+  const void* row_moments;
+  const void* column_moments;
+  const void* gradient;
+  MatrixPart part;
+  Adafactor options;
+  double gradient_scale;
+  std::int64_t first;
+  double* block_sums;
+};
+
+// Cut along the rows here that the part has elements of, or along all columns here; adds to the
+// sums of all rows, or of all columns, of the whole.
+struct AdafactorSumsArguments {
+  const void* parameter;
+  const void* gradient;
+  MatrixPart part;
+  double l2;
+  double gradient_scale;
+  double* sums;
+};
+
+// Not cut.
+struct PlainSumArguments {
+  const void* values;
+  double* total;
+};
+
+// Cut along the side.
+struct AdafactorMomentsArguments {
+  void* moments;
+  bool of_rows;
+  MatrixPart part;
+  Adafactor options;
+};
+
 struct CombineArguments {
   const void* source;
   void* destination;
@@ -297,6 +349,15 @@ struct Loop {
   Function operator[](ElementType type) const { return of_type[static_cast<std::size_t>(type)]; }
 };
 
+struct AdafactorLoops {
+  Loop<AdafactorArguments> update;
+  Loop<AdafactorSquaresArguments> squares;
+  Loop<AdafactorSumsArguments> rows;
+  Loop<AdafactorSumsArguments> columns;
+  Loop<AdafactorMomentsArguments> moments;
+  Loop<PlainSumArguments> sum;
+};
+
 struct SphereLoops {
   Loop<SphereLoopArguments> fourier_analysis;
   Loop<SphereLoopArguments> fourier_synthesis;
@@ -334,6 +395,7 @@ struct Loops {
   const Loop<MomentumArguments>* momentum;         // likewise
   const Loop<LambArguments>* lamb;                 // likewise
   const Loop<LambSquaresArguments>* lamb_squares;  // likewise
+  const AdafactorLoops* adafactor;                 // likewise
   Loop<CombineArguments> add_into;
   Loop<CombineArguments> accumulate_from;
   Loop<CombineArguments> to_bfloat16;

@@ -18,6 +18,7 @@ extern const Loop<AdamWArguments> adamw_loops;
 extern const Loop<MomentumArguments> momentum_loops;
 extern const Loop<LambArguments> lamb_loops;
 extern const Loop<LambSquaresArguments> lamb_squares_loops;
+extern const AdafactorLoops adafactor_loops;
 extern const Loop<FillNormalArguments> fill_normal_loops;
 // Compiled apart: they are long to compile.
 extern const SphereLoops sphere_loops;
@@ -52,6 +53,7 @@ extern const Loops table = {
     &momentum_loops,
     &lamb_loops,
     &lamb_squares_loops,
+    &adafactor_loops,
     {{combine<float, float>, combine<double, double>, combine<BFloat16, BFloat16>}},
     {{combine<float, float>, combine<double, double>, combine<BFloat16, float>}},
     {{combine<float, BFloat16>, nullptr, nullptr}},

@@ -1,5 +1,6 @@
 // What has the same bits everywhere, for x86-64 with AVX-512 (F, BW, DQ, VL); compiled without
 // contraction.
+#include "kernels/adafactor_step.hpp"
 #include "kernels/adamw_step.hpp"
 #include "kernels/cpu/loops_prelude.hpp"
 #include "kernels/lamb_step.hpp"

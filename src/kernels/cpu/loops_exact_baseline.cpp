@@ -1,4 +1,5 @@
 // What has the same bits everywhere, for any processor; compiled without contraction.
+#include "kernels/adafactor_step.hpp"
 #include "kernels/adamw_step.hpp"
 #include "kernels/cpu/loops_prelude.hpp"
 #include "kernels/lamb_step.hpp"

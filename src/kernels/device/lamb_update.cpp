@@ -5,6 +5,7 @@
 #include "kernels/device/reduction.hpp"
 #include "kernels/device/single.hpp"
 #include "kernels/device/spaces.hpp"
+#include "kernels/device/write_parameters.hpp"
 #include "kernels/lamb_step.hpp"
 
 namespace garonne::kernels::device {
@@ -42,13 +43,9 @@ struct Update {
       const T direction = step.direction(slopes[i], static_cast<T>(scale), p[i], m[i], v[i]);
       p[i] = p[i] - step.rate * direction;
     }
-    write<count>(parameter + first, p);
+    write_parameters<count>(parameter, copy, first, p);
     write<count>(first_moment + first, m);
     write<count>(second_moment + first, v);
-    if (copy == nullptr) return;
-    Values<float, count> rounded;
-    for (int i = 0; i < count; ++i) rounded[i] = static_cast<float>(p[i]);
-    write<count>(copy + first, rounded);
   }
 };
 

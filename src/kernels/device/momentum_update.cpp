@@ -3,6 +3,7 @@
 #include "kernels/device/elementwise.hpp"
 #include "kernels/device/single.hpp"
 #include "kernels/device/spaces.hpp"
+#include "kernels/device/write_parameters.hpp"
 #include "kernels/momentum_step.hpp"
 
 namespace garonne::kernels::device {
@@ -31,12 +32,8 @@ struct Update {
     read<count>(moment + first, m);
     read<count>(gradient + first, slopes);
     for (int i = 0; i < count; ++i) step.update(slopes[i], static_cast<T>(scale), p[i], m[i]);
-    write<count>(parameter + first, p);
+    write_parameters<count>(parameter, copy, first, p);
     write<count>(moment + first, m);
-    if (copy == nullptr) return;
-    Values<float, count> rounded;
-    for (int i = 0; i < count; ++i) rounded[i] = static_cast<float>(p[i]);
-    write<count>(copy + first, rounded);
   }
 };
 

@@ -4,6 +4,7 @@
 #include "kernels/device/elementwise.hpp"
 #include "kernels/device/single.hpp"
 #include "kernels/device/spaces.hpp"
+#include "kernels/device/write_parameters.hpp"
 
 namespace garonne::kernels::device {
 
@@ -53,13 +54,9 @@ struct Update {
         squares[i] = squares[i + 1] = squares[i] + squares[i + 1];
     }
     for (int i = 0; i < count; ++i) step.update(slopes[i], squares[i], p[i], m[i], v[i]);
-    write<count>(parameter + first, p);
+    write_parameters<count>(parameter, copy, first, p);
     write<count>(first_moment + first, m);
     write<count>(second_moment + first, v);
-    if (copy == nullptr) return;
-    Values<float, count> rounded;
-    for (int i = 0; i < count; ++i) rounded[i] = static_cast<float>(p[i]);
-    write<count>(copy + first, rounded);
   }
 };
 

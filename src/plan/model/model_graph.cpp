@@ -13,6 +13,25 @@ std::int64_t ValueSpec::elements() const {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+MatrixSides sides_of_shape(const std::vector<std::int64_t>& shape) {
+  const std::int64_t elements =
+      std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  MatrixSides best{elements, 1};
+  if (elements == 0) return best;
+  std::int64_t rows = 1;
+  for (std::size_t k = 1; k < shape.size(); ++k) {
+    rows *= shape[k - 1];
+    const MatrixSides sides{rows, elements / rows};
+    if (k == 1 || sides.rows + sides.columns < best.rows + best.columns) best = sides;
+  }
+  return best;
+}
+
+MatrixSides ParameterSpec::sides() const {
+  if (stored_sides != MatrixSides()) return stored_sides;
+  return shape.empty() ? MatrixSides{elements, 1} : sides_of_shape(shape);
+}
+
 std::int64_t ModelGraph::parameter_elements() const {
   std::int64_t elements = 0;
   for (const auto& parameter : parameters) elements += parameter.elements;

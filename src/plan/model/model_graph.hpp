@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/number_type.hpp"
+#include "base/state_spec.hpp"
 #include "plan/model/product_efficiency.hpp"
 
 namespace garonne::plan {
@@ -30,6 +31,10 @@ struct ValueSpec {
   std::int64_t elements() const;
 };
 
+// A tensor of this shape as a matrix: of three and more dimensions the first so many are its rows
+// that it has the fewest rows and columns together.
+MatrixSides sides_of_shape(const std::vector<std::int64_t>& shape);
+
 struct ParameterSpec {
   std::string name;
   std::vector<std::int64_t> shape;
@@ -45,6 +50,10 @@ struct ParameterSpec {
   bool replicated = false;  // equal on all tensor ranks
   // Each tensor rank has a part of its gradient only: the step sums them over the tensor group.
   bool sums_over_tensor = false;
+  // Of the stored whole; none: of what is here.
+  MatrixSides stored_sides = {};
+
+  MatrixSides sides() const;
 };
 
 // What one execution of an operation costs.

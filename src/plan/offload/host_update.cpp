@@ -55,8 +55,8 @@ class HostUpdateWriter {
 
  private:
   struct Moved {
-    int place = -1;       // of the update
-    int sums_place = -1;  // of what is summed for it, which the host does itself
+    int place = -1;                // of the update
+    std::vector<int> sums_places;  // of what is summed for it, which the host does itself
     int gradient = -1;
     std::vector<int> parameters;
     std::vector<StandIn> lasting;   // masters and states
@@ -74,8 +74,12 @@ class HostUpdateWriter {
   Moved moved(const StateGroup& group) {
     Moved one;
     one.place = group.update;
-    if (group.first != group.update) one.sums_place = group.first;
     const Instruction instruction = update(one);
+    for (int place = group.first; place < group.update; ++place) {
+      const Instruction& sums = program_.instructions[index(place)];
+      if (sums.operation == Operation::SumTensors && sums.bucket == instruction.bucket)
+        one.sums_places.push_back(place);
+    }
     bool has_masters = false;
     for (const int id : instruction.reads) {
       const BufferKind kind = program_.buffers[index(id)].kind;
@@ -160,9 +164,9 @@ class HostUpdateWriter {
   // In the place of the device's update, and with what that frees.
   void await(const Moved& one, ProgramEdit& edit) {
     std::vector<int> freed = update(one).frees;
-    if (one.sums_place >= 0) {
-      std::erase(freed, program_.instructions[index(one.sums_place)].arguments.output);
-      edit.remove(one.sums_place);
+    for (const int place : one.sums_places) {
+      std::erase(freed, program_.instructions[index(place)].arguments.output);
+      edit.remove(place);
     }
     for (std::size_t k = 0; k < one.down.size(); ++k)
       edit.insert_before(one.place, wait(one.down[k], k == 0 ? freed : std::vector<int>()));

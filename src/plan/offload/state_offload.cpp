@@ -174,7 +174,7 @@ std::vector<StateGroup> state_groups(const Program& program, std::int64_t least_
     if (instruction.operation == Operation::Update)
       update_of[instruction.bucket] = static_cast<int>(i);
     if (instruction.operation == Operation::SumTensors)
-      sums_of[instruction.bucket] = static_cast<int>(i);
+      sums_of.try_emplace(instruction.bucket, static_cast<int>(i));
   }
   const auto place_of = [&](std::size_t i) {
     const Instruction& instruction = program.instructions[i];

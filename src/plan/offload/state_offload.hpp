@@ -15,7 +15,7 @@ namespace garonne::plan {
 // What lasts, is used by one update only, and so is idle for the rest of the step.
 struct StateGroup {
   int update = -1;           // its place in the list
-  int first = -1;            // that of what is summed for it (SumTensors), or its own
+  int first = -1;            // that of what is first summed for it (SumTensors), or its own
   std::vector<int> buffers;  // of the device
   std::int64_t bytes = 0;
 };

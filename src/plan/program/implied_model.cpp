@@ -399,13 +399,14 @@ void mark_replicated(const Program& program, ModelGraph& graph) {
   }
   for (std::size_t id = 0; id < program.pieces.size(); ++id) {
     const Piece& piece = program.pieces[id];
-    const auto sums = added.find(piece.sums.buffer);
+    const int first_round = piece.sums.empty() ? -1 : piece.sums.front().buffer;
+    const auto sums = added.find(first_round);
     if (sums == added.end() || piece.parameter < 0 ||
         index(piece.parameter) >= graph.parameters.size())
       continue;
     const auto& pieces = sums->second;
     const bool adds = std::find(pieces.begin(), pieces.end(), static_cast<int>(id)) != pieces.end();
-    if (!over_tensor.contains(piece.sums.buffer) || !adds)
+    if (!over_tensor.contains(first_round) || !adds)
       graph.parameters[index(piece.parameter)].replicated = true;
   }
   // Other ranks may have all of a parameter.
@@ -419,11 +420,31 @@ void mark_replicated(const Program& program, ModelGraph& graph) {
   }
 }
 
+// Of parameters that have states or sums of their sides.
+void find_sides(const Program& program, ModelGraph& graph) {
+  for (const Piece& piece : program.pieces) {
+    if (piece.parameter < 0 || index(piece.parameter) >= graph.parameters.size()) continue;
+    MatrixSides& sides = graph.parameters[index(piece.parameter)].stored_sides;
+    for (std::size_t k = 0; k < std::min(piece.states.size(), program.state_blocks.size()); ++k) {
+      const MatrixSide side = program.state_blocks[k].side;
+      if (side == MatrixSide::Rows) sides.rows = piece.states[k].elements;
+      if (side == MatrixSide::Columns) sides.columns = piece.states[k].elements;
+    }
+    for (std::size_t k = 0; k < std::min(piece.sums.size(), program.tensor_sums.size()); ++k) {
+      if (!program.tensor_sums[k].sides) continue;
+      const std::int64_t both = piece.sums[k].elements - program.tensor_sums[k].numbers;
+      if (sides.columns == 0) sides.columns = sides.rows > 0 ? both - sides.rows : 1;
+      if (sides.rows == 0) sides.rows = both - sides.columns;
+    }
+  }
+}
+
 }  // namespace
 
 ModelGraph implied_model(const Program& program) {
   ModelGraph graph = ImpliedModel(program).take();
   mark_replicated(program, graph);
+  find_sides(program, graph);
   return graph;
 }
 

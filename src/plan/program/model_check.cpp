@@ -78,7 +78,26 @@ class ModelCheck {
       says(piece.first <=
                graph_.parameters[index(piece.parameter)].elements - piece.trained.elements,
            "a piece goes beyond its parameter");
+      check_sides(piece);
     }
+  }
+
+  // What is of whole parameters has the numbers of their sides.
+  void check_sides(const Piece& piece) const {
+    const MatrixSides sides = graph_.parameters[index(piece.parameter)].sides();
+    const auto counts = [&](const Range& range, std::int64_t wanted, const char* what) {
+      says(range.elements == wanted,
+           fmt::format("has {} numbers for the {} of {} where they are {}", range.elements, what,
+                       graph_.parameters[index(piece.parameter)].name, wanted));
+    };
+    for (std::size_t k = 0; k < piece.states.size(); ++k) {
+      const StateBlocks blocks = blocks_of(program_, k);
+      if (blocks.of_whole()) counts(piece.states[k], blocks.count(0, sides), "state");
+    }
+    if (program_.tensor_sums.empty()) return;
+    says(piece.sums.size() == program_.tensor_sums.size(), "a piece has sums of other rounds");
+    for (std::size_t round = 0; round < piece.sums.size(); ++round)
+      counts(piece.sums[round], program_.tensor_sums[round].count(sides), "sums");
   }
 
   // What any instruction may have.
@@ -151,6 +170,8 @@ class ModelCheck {
         takes_one_and_sums();
         break;
       case Operation::SumTensors:
+        takes_one_and_sums();
+        break;
       case Operation::EmitLoss:
       case Operation::KeepShard:
       case Operation::Norm:
@@ -176,9 +197,8 @@ class ModelCheck {
 
   void takes_one_and_sums() const {
     const auto& inputs = instruction_->arguments.inputs;
-    says((inputs.size() == 1 || inputs.size() == 2) &&
-             std::all_of(inputs.begin(), inputs.end(),
-                         [&](int id) { return is_of(id, program_.buffers); }),
+    says(!inputs.empty() && std::all_of(inputs.begin(), inputs.end(),
+                                        [&](int id) { return is_of(id, program_.buffers); }),
          "takes one input, and sums of parameters where there are any");
   }
 

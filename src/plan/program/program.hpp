@@ -59,7 +59,8 @@ enum class Operation {
   Wait,            // for the instruction named by `completes`
   SumSquares,      // of the gradients of `pieces` that this rank counts, beside the loss sum
   Norm,            // global norm of all gradients, from the sums
-  SumTensors,      // of `pieces`: what their update goes by of all of their parameters
+  SumTensors,      // of `pieces`: what their update goes by of all of their parameters. In rounds:
+                   // a later one has the sums of those before it as further inputs
   Update,          // optimizer on `pieces`, by the norm and, where there are, those sums
   UpdateHost,      // the same on the host, on what stands there for the device's: `stand_ins`
   Report,          // hands out the sums of the step and the norm, or the value of a forward
@@ -138,7 +139,7 @@ struct LoadedValue {
 };
 
 // What a rank trains of one parameter; everything of it has as many elements, but the states as
-// many as Program::state_blocks says.
+// many as Program::state_blocks says, of a side of the whole parameter all.
 struct Piece {
   int parameter = -1;
   std::int64_t first = 0;  // element of the parameter that it starts with
@@ -146,7 +147,7 @@ struct Piece {
   Range trained;              // the master, or the parameter where it is its own
   std::vector<Range> states;  // of the optimizer, in its order
   Range compute_copy;         // of the master in the compute type; no buffer where there is none
-  Range sums;                 // of the whole parameter (SumTensors); no buffer where there are none
+  std::vector<Range> sums;    // of the whole parameter, by round (SumTensors)
   bool counted = true;        // enters this rank's sum of squares: once in the model
 };
 
@@ -268,6 +269,8 @@ struct Program {
   std::vector<Piece> pieces;  // ascending by parameter; none where nothing is trained
   // By state of the optimizer; none where each has a number for every element.
   std::vector<StateBlocks> state_blocks;
+  // By round of SumTensors; none where all parameters have equally many numbers.
+  std::vector<TensorSums> tensor_sums;
   std::vector<Instruction> instructions;
   // How gradients and shards were laid out, from which the pieces of the other ranks of the stage
   // follow (plan/step/rank_program.hpp). Nothing that runs goes by it.

@@ -7,6 +7,7 @@
 #include "base/hash.hpp"
 #include "base/lane.hpp"
 #include "plan/program/program.hpp"
+#include "plan/program/trained_json.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -14,49 +15,12 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// So that no count of numbers overflows.
-constexpr std::int64_t most_block_elements = std::int64_t{1} << 20;
-// What one number of a file may be, and all buffers or messages, so that sums are numbers too.
-constexpr std::int64_t most_file_bytes = std::int64_t{1} << 48;
+// Of all buffers or messages, so that sums of what a file says are numbers too.
 constexpr std::int64_t most_bytes_in_all = std::int64_t{1} << 62;
+// As most_file_bytes is.
 constexpr double most_file_seconds = 1e12;
 constexpr std::int64_t most_granularity_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t most_keep_options = 256;
-
-// Ranges are many, so they are short: [buffer, first element, elements].
-ordered_json to_json(const Range& range) {
-  return {range.buffer, range.offset, range.elements};
-}
-
-ordered_json to_json(const std::vector<Range>& ranges) {
-  ordered_json list = ordered_json::array();
-  for (const Range& range : ranges) list.push_back(to_json(range));
-  return list;
-}
-
-ordered_json to_json(const Piece& piece) {
-  ordered_json result = {{"parameter", piece.parameter},        {"first", piece.first},
-                         {"gradient", to_json(piece.gradient)}, {"trained", to_json(piece.trained)},
-                         {"states", to_json(piece.states)},     {"counted", piece.counted}};
-  if (piece.compute_copy.buffer >= 0) result["compute_copy"] = to_json(piece.compute_copy);
-  if (piece.sums.buffer >= 0) result["sums"] = to_json(piece.sums);
-  return result;
-}
-
-ordered_json to_json(const Bucket& bucket) {
-  ordered_json result = {{"buffer", bucket.buffer},
-                         {"parameters", bucket.parameters},
-                         {"offsets", bucket.offsets},
-                         {"elements", bucket.elements}};
-  const BucketShard& shard = bucket.shard;
-  if (shard.elements == 0) return result;
-  ordered_json& in_shards = result["shard"] = {
-      {"elements", shard.elements}, {"parameter", shard.parameter}, {"states", shard.states}};
-  if (shard.master >= 0) in_shards["master"] = shard.master;
-  if (shard.gathered >= 0) in_shards["gathered"] = shard.gathered;
-  if (shard.gradient >= 0) in_shards["gradient"] = shard.gradient;
-  return result;
-}
 
 ordered_json arguments_to_json(const Arguments& arguments) {
   ordered_json result = ordered_json::object();
@@ -97,19 +61,6 @@ ordered_json arguments_to_json(const Arguments& arguments) {
   return result;
 }
 
-int index_of(const JsonPlace& place) {
-  return static_cast<int>(place.integer(0, INT32_MAX));
-}
-
-// An index, or -1 where there is none.
-int index_or_none(const JsonPlace& place, std::string_view key) {
-  return place.has(key) ? static_cast<int>(place.key(key).integer(-1, INT32_MAX)) : -1;
-}
-
-std::int64_t bytes_of(const JsonPlace& place) {
-  return place.integer(0, most_file_bytes);
-}
-
 // Adds to what others of the file have.
 void add_bytes(std::int64_t bytes, std::int64_t& in_all, const JsonPlace& place) {
   in_all += bytes;
@@ -139,62 +90,6 @@ Lane lane_of(const JsonPlace& place) {
     if (kind.name == text) return kind.lane;
   }
   place.refuse("is not known to this version");
-}
-
-Range range_of(const JsonPlace& place) {
-  const std::vector<JsonPlace> numbers = place.elements();
-  if (numbers.size() != 3) place.refuse("is not [buffer, first element, elements]");
-  return {index_of(numbers[0]), bytes_of(numbers[1]), bytes_of(numbers[2])};
-}
-
-std::vector<Range> ranges_of(const JsonPlace& source, std::string_view key) {
-  std::vector<Range> ranges;
-  if (!source.has(key)) return ranges;
-  for (const JsonPlace& range : source.key(key).elements()) ranges.push_back(range_of(range));
-  return ranges;
-}
-
-Piece piece_from_json(const JsonPlace& source) {
-  source.expect_keys({"parameter", "first", "gradient", "trained", "states", "counted"},
-                     {"compute_copy", "sums"});
-  Piece piece;
-  piece.parameter = index_of(source.key("parameter"));
-  piece.first = bytes_of(source.key("first"));
-  piece.gradient = range_of(source.key("gradient"));
-  piece.trained = range_of(source.key("trained"));
-  piece.states = ranges_of(source, "states");
-  piece.counted = source.key("counted").truth();
-  if (source.has("compute_copy")) piece.compute_copy = range_of(source.key("compute_copy"));
-  if (source.has("sums")) piece.sums = range_of(source.key("sums"));
-  return piece;
-}
-
-StateBlocks state_blocks_from_json(const JsonPlace& source) {
-  const std::vector<JsonPlace> numbers = source.elements();
-  if (numbers.size() != 2) source.refuse("is not [elements of a block, numbers of a block]");
-  return {numbers[0].integer(1, most_block_elements), numbers[1].integer(1, most_block_elements)};
-}
-
-Bucket bucket_from_json(const JsonPlace& source) {
-  source.expect_keys({"buffer", "parameters", "offsets", "elements"}, {"shard"});
-  Bucket bucket;
-  bucket.buffer = index_of(source.key("buffer"));
-  bucket.parameters = source.key("parameters").indices();
-  for (const JsonPlace& offset : source.key("offsets").elements())
-    bucket.offsets.push_back(bytes_of(offset));
-  if (bucket.offsets.size() != bucket.parameters.size() || bucket.parameters.empty())
-    source.key("offsets").refuse("has another length than parameters, or none");
-  bucket.elements = bytes_of(source.key("elements"));
-  if (!source.has("shard")) return bucket;
-  const JsonPlace shard = source.key("shard");
-  shard.expect_keys({"elements", "parameter", "states"}, {"master", "gathered", "gradient"});
-  bucket.shard.elements = bytes_of(shard.key("elements"));
-  bucket.shard.parameter = index_of(shard.key("parameter"));
-  bucket.shard.states = shard.key("states").indices();
-  bucket.shard.master = index_or_none(shard, "master");
-  bucket.shard.gathered = index_or_none(shard, "gathered");
-  bucket.shard.gradient = index_or_none(shard, "gradient");
-  return bucket;
 }
 
 Arguments arguments_from_json(const JsonPlace& source) {
@@ -404,7 +299,8 @@ ordered_json body_to_json(const Program& program) {
                          {"pieces", std::move(pieces)},
                          {"instructions", std::move(instructions)}};
   for (const StateBlocks& blocks : program.state_blocks)
-    result["state_blocks"].push_back({blocks.elements, blocks.numbers});
+    result["state_blocks"].push_back(to_json(blocks));
+  for (const TensorSums& sums : program.tensor_sums) result["tensor_sums"].push_back(to_json(sums));
   return result;
 }
 
@@ -452,7 +348,7 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
   root.expect_keys({"format", "version", "rank", "coordinates", "budget_bytes", "peak_bytes",
                     "seconds", "micro_batches", "buckets", "buffers", "pieces", "instructions"},
                    {"name", "model", "ranks", "host_budget_bytes", "disk_budget_bytes",
-                    "granularity", "state_blocks"});
+                    "granularity", "state_blocks", "tensor_sums"});
   Program program;
   if (root.has("name")) program.name = root.key("name").text();
   if (root.has("model")) program.model = root.key("model").text();
@@ -482,6 +378,10 @@ Program program_from_json(const json& source, const std::string& path, FileOwner
   if (root.has("state_blocks")) {
     for (const JsonPlace& blocks : root.key("state_blocks").elements())
       program.state_blocks.push_back(state_blocks_from_json(blocks));
+  }
+  if (root.has("tensor_sums")) {
+    for (const JsonPlace& sums : root.key("tensor_sums").elements())
+      program.tensor_sums.push_back(tensor_sums_from_json(sums));
   }
   std::int64_t message_bytes = 0;
   for (const JsonPlace& instruction : root.key("instructions").elements()) {

@@ -66,8 +66,10 @@ class RankSumsCheck {
                            over_data_.contains(buffer) ? "" : "not ", grid_.data));
         }
         return;
+      case Operation::SumTensors:
       case Operation::Update:
-        if (arguments.inputs.size() > 1) expect_sums_over_data(arguments.inputs[1]);
+        for (std::size_t k = 1; k < arguments.inputs.size(); ++k)
+          expect_sums_over_data(arguments.inputs[k]);
         return;
       case Operation::Norm:
         says(over_all_ == (grid_.ranks() > 1),

@@ -120,10 +120,13 @@ void RoleCheck::check_tables() const {
       const StateBlocks blocks = blocks_of(program_, k);
       expect_role(blocks.elements > 0 && blocks.numbers > 0 && piece.first % blocks.elements == 0,
                   "a piece starts within a block of a state");
-      hold_numbers(piece.states[k], "state", true, blocks.count(elements));
+      // How many a side has is the model's to say.
+      hold_numbers(piece.states[k], "state", true,
+                   blocks.of_whole() ? std::max<std::int64_t>(piece.states[k].elements, 1)
+                                     : blocks.count(elements));
     }
     if (piece.compute_copy.buffer >= 0) hold(piece.compute_copy, "compute copy", true);
-    if (piece.sums.buffer >= 0) inside(piece.sums, "sums");
+    for (const Range& sums : piece.sums) inside(sums, "sums");
   }
   std::sort(held.begin(), held.end());
   for (std::size_t k = 1; k < held.size(); ++k) {
@@ -359,6 +362,7 @@ void RoleCheck::check_pieces() {
     expect_role(output >= 0 && writes(output) && !reads(output) &&
                     program_.buffers[index(output)].kind == BufferKind::Scalar,
                 "does not make the sums of parameters anew");
+    expect_role(!instruction_->arguments.inputs.empty(), "lacks an input");
     tensor_sums_.insert(output);
   }
   if (instruction_->operation == Operation::UpdateHost) {
@@ -381,7 +385,7 @@ void RoleCheck::check_pieces() {
       ++summed_[index(id)];
     }
     if (tensors) sum_tensor(id);
-    if (updates) expect_sums_of(id);
+    if (updates) expect_sums_of(id, program_.pieces[index(id)].sums.size());
     if (updates) update_piece(id);
   }
 }

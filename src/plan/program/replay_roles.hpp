@@ -2,6 +2,7 @@
 // and write, and that every gradient that is summed and applied is the one of its parameter.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -53,7 +54,7 @@ class RoleCheck {
   void check_update_on_host();
   void update_piece(int number);
   void sum_tensor(int number) const;
-  void expect_sums_of(int number) const;
+  void expect_sums_of(int number, std::size_t rounds) const;
   void check_made();
   void check_sums();
   void check_scalars();

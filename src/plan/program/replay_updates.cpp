@@ -73,8 +73,12 @@ void RoleCheck::update_piece(int number) {
 // Of what its update will be given.
 void RoleCheck::sum_tensor(int number) const {
   const Piece& piece = program_.pieces[index(number)];
-  expect_role(piece.sums.buffer == instruction_->arguments.output && piece.sums.elements > 0,
+  const std::size_t round = instruction_->arguments.inputs.size() - 1;
+  expect_role(round < piece.sums.size() &&
+                  piece.sums[round].buffer == instruction_->arguments.output &&
+                  piece.sums[round].elements > 0,
               fmt::format("has no room for the sums of piece {}", number));
+  expect_sums_of(number, round);
   expect_role(updated_[index(number)] == 0,
               fmt::format("sums of piece {} what is updated already", number));
   read_range(piece.trained, "trained");
@@ -82,14 +86,17 @@ void RoleCheck::sum_tensor(int number) const {
 }
 
 // On the host the update makes them itself.
-void RoleCheck::expect_sums_of(int number) const {
-  const int sums = program_.pieces[index(number)].sums.buffer;
+void RoleCheck::expect_sums_of(int number, std::size_t rounds) const {
+  const std::vector<Range>& sums = program_.pieces[index(number)].sums;
   const auto& inputs = instruction_->arguments.inputs;
-  const bool made_here = sums < 0 || instruction_->operation == Operation::UpdateHost;
-  expect_role(inputs.size() == (made_here ? 1U : 2U),
+  const std::size_t wanted = instruction_->operation == Operation::UpdateHost ? 0 : rounds;
+  expect_role(inputs.size() == 1 + wanted,
               fmt::format("takes {} inputs for piece {}", inputs.size(), number));
-  expect_role(made_here || (inputs[1] == sums && reads(sums) && tensor_sums_.contains(sums)),
-              fmt::format("takes something else for the sums of piece {}", number));
+  for (std::size_t round = 0; round < wanted; ++round) {
+    const int buffer = sums[round].buffer;
+    expect_role(inputs[1 + round] == buffer && reads(buffer) && tensor_sums_.contains(buffer),
+                fmt::format("takes something else for the sums of piece {}", number));
+  }
 }
 
 }  // namespace garonne::plan

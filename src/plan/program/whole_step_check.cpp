@@ -163,6 +163,7 @@ class WholeStepCheck {
         break;
       case Operation::SumTensors:
         for (const int id : arguments.pieces) expect_complete(program_.pieces[index(id)]);
+        expect_sums_of_tensors(false);
         tensor_sums_[arguments.output] = {arguments.pieces, {}};
         break;
       case Operation::UpdateHost:
@@ -284,17 +285,21 @@ class WholeStepCheck {
   // Where an update makes the sums of its parameter itself.
   void expect_whole(const Piece& piece) const {
     const ParameterSpec& spec = graph_.parameters[index(piece.parameter)];
-    says(piece.sums.buffer < 0 ||
-             (piece.trained.elements == spec.elements && !is_cut(piece.parameter)),
-         "sums a part of " + spec.name + " where it wants the whole");
+    says(
+        piece.sums.empty() || (piece.trained.elements == spec.elements && !is_cut(piece.parameter)),
+        "sums a part of " + spec.name + " where it wants the whole");
   }
 
   // What an update takes of whole parameters is of all tensor ranks that have parts of them, and of
   // each element once.
-  void expect_sums_of_tensors() const {
+  void expect_sums_of_tensors(bool updates) const {
+    const auto& inputs = instruction_->arguments.inputs;
+    for (std::size_t k = 1; k < inputs.size(); ++k) expect_sums_of_tensors(inputs[k], updates);
+  }
+
+  void expect_sums_of_tensors(int buffer, bool updates) const {
     const Arguments& arguments = instruction_->arguments;
-    if (arguments.inputs.size() < 2) return;
-    const auto sums = tensor_sums_.find(arguments.inputs[1]);
+    const auto sums = tensor_sums_.find(buffer);
     says(sums != tensor_sums_.end(), "takes sums of parameters that nobody has made");
     const auto& [pieces, over] = sums->second;
     std::vector<int> parameters;
@@ -308,14 +313,14 @@ class WholeStepCheck {
          fmt::format("takes {}, which is {}summed over the tensor group", name(sums->first),
                      over_tensor ? "not " : ""));
     std::vector<int> counted = arguments.pieces;
-    if (over_tensor && program_.coordinates.tensor != 0) {
+    if (updates && over_tensor && program_.coordinates.tensor != 0) {
       std::erase_if(counted, [&](int id) { return !is_cut(program_.pieces[index(id)].parameter); });
     }
     says(counted == pieces, "takes sums of other pieces than it updates");
   }
 
   void update() {
-    expect_sums_of_tensors();
+    expect_sums_of_tensors(true);
     for (const int id : instruction_->arguments.pieces)
       updated_[index(program_.pieces[index(id)].parameter)] = true;
     // Of a bucket in shards the other ranks update the rest at the same time.

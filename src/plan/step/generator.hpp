@@ -95,9 +95,9 @@ struct StepShape {
   KernelSeconds kernels;
   std::vector<LibraryWorkspace> workspaces;  // live all the time
   std::vector<StateSpec> optimizer_states;
-  // Numbers that the optimizer takes of each whole parameter before it updates it, summed over the
-  // ranks that have parts of it; 0 = it updates each element by itself.
-  int tensor_sums = 0;
+  // By round: numbers that the optimizer takes of each whole parameter before it updates it, summed
+  // over the ranks that have parts of it; none = it updates each element by itself.
+  std::vector<TensorSums> tensor_sums;
 
   std::int64_t gradient_wire_bytes() const {
     return gradient_wire ? number_bytes(*gradient_wire) : element_bytes.gradient;

@@ -7,6 +7,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "plan/step/rank_program.hpp"
 #include "plan/step/workspace_buffer.hpp"
 
 namespace garonne::plan {
@@ -35,6 +36,9 @@ ProgramBuilder::ProgramBuilder(const ModelGraph& graph, const StepShape& step)
   const auto& blocks = program_.state_blocks;
   if (std::all_of(blocks.begin(), blocks.end(), [](const auto& b) { return b.elementwise(); }))
     program_.state_blocks.clear();
+  if (std::any_of(step.tensor_sums.begin(), step.tensor_sums.end(),
+                  [](const TensorSums& sums) { return sums.sides; }))
+    program_.tensor_sums = step.tensor_sums;
 }
 
 int ProgramBuilder::new_buffer(std::string name, BufferKind kind, std::int64_t bytes) {
@@ -83,9 +87,9 @@ void ProgramBuilder::add_parameters() {
                                 bytes.master);
     }
     for (const StateSpec& state : step_.optimizer_states) {
-      whole.states.push_back(add_static(parameter.name + "." + state.name,
-                                        BufferKind::OptimizerState, state.blocks.count(elements),
-                                        state.element_bytes(bytes.state)));
+      whole.states.push_back(add_static(
+          parameter.name + "." + state.name, BufferKind::OptimizerState,
+          state.blocks.count(elements, parameter.sides()), state.element_bytes(bytes.state)));
     }
     whole_.push_back(std::move(whole));
   }
@@ -119,9 +123,15 @@ void ProgramBuilder::add_flat_parameters() {
                                 bytes.master);
     }
     for (const StateSpec& state : step_.optimizer_states) {
-      shard.states.push_back(
-          add_static(name + "." + state.name + ".shard", BufferKind::OptimizerState,
-                     state.blocks.count(shard.elements), state.element_bytes(bytes.state)));
+      const bool of_whole = state.blocks.of_whole();
+      const std::int64_t numbers = of_whole ? numbers_before(bucket, graph_, -1,
+                                                             [&](const MatrixSides& sides) {
+                                                               return state.blocks.count(0, sides);
+                                                             })
+                                            : state.blocks.count(shard.elements);
+      shard.states.push_back(add_static(name + "." + state.name + (of_whole ? "" : ".shard"),
+                                        BufferKind::OptimizerState, numbers,
+                                        state.element_bytes(bytes.state)));
     }
     if (!whole) {
       shard.gathered =

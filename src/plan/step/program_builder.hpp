@@ -95,9 +95,11 @@ class ProgramBuilder {
   void finish_tied(int number);
   int micro_batches_of(int chunk) const;
   void keep_shard(const Instruction& reduced);
-  // What the updates of the bucket take of whole parameters; -1: nothing.
-  int sum_tensors(std::size_t number);
-  void update(const Bucket& bucket, std::size_t number, int sums);
+  // What the updates of the bucket take of whole parameters: buffers, by round.
+  std::vector<int> sum_tensors(std::size_t number);
+  // Given those of the rounds before.
+  int sum_tensors(std::size_t number, const std::vector<int>& before);
+  void update(const Bucket& bucket, std::size_t number, const std::vector<int>& sums);
   bool is_cut_over_tensor(const Bucket& bucket) const;
   void add_flat_parameters();
   void add_workspaces();
@@ -122,10 +124,10 @@ class ProgramBuilder {
   std::vector<Whole> whole_;         // by parameter
   int loss_sum_ = -1;                // scalars: [loss, sum of squared gradients]
   int gradient_norm_ = -1;
-  std::vector<int> sums_of_;             // by bucket, as sum_tensors() says
-  std::vector<int> bucket_of_;           // by parameter
-  std::vector<std::int64_t> offset_of_;  // elements, by parameter
-  std::vector<bool> written_;            // this parameter's gradient has its first contribution
+  std::vector<std::vector<int>> sums_of_;  // by bucket, as sum_tensors() says
+  std::vector<int> bucket_of_;             // by parameter
+  std::vector<std::int64_t> offset_of_;    // elements, by parameter
+  std::vector<bool> written_;              // this parameter's gradient has its first contribution
   std::vector<bool> bucket_live_;
   std::vector<bool> bucket_reduced_;  // its buffer is a reduction's: the next sum needs another
   std::vector<bool> shard_live_;

@@ -96,8 +96,8 @@ void ProgramBuilder::add_pieces() {
     for (const int state : whole.states)
       piece.states.push_back({state, 0, program_.buffers[index(state)].elements});
     if (whole.master >= 0) piece.compute_copy = parameter_of_[p];
-    piece.sums = sums_of_parameter(bucket, piece.parameter, sums_of_[index(bucket_of_[p])],
-                                   step_.tensor_sums);
+    piece.sums = sums_of_parameter(program_, bucket, graph_, piece.parameter,
+                                   sums_of_[index(bucket_of_[p])]);
     program_.pieces.push_back(std::move(piece));
   }
 }
@@ -108,20 +108,32 @@ bool ProgramBuilder::is_cut_over_tensor(const Bucket& bucket) const {
                      [&](int p) { return !graph_.parameters[index(p)].replicated; });
 }
 
-int ProgramBuilder::sum_tensors(std::size_t number) {
-  if (step_.tensor_sums == 0) return -1;
+std::vector<int> ProgramBuilder::sum_tensors(std::size_t number) {
+  std::vector<int> sums;
+  for (std::size_t round = 0; round < step_.tensor_sums.size(); ++round)
+    sums.push_back(sum_tensors(number, sums));
+  return sums;
+}
+
+int ProgramBuilder::sum_tensors(std::size_t number, const std::vector<int>& before) {
   const Bucket bucket = program_.buckets[number];
-  const std::string name = program_.buffers[index(bucket.buffer)].name + ".sums";
-  const auto numbers = static_cast<std::int64_t>(bucket.parameters.size()) * step_.tensor_sums;
+  const std::string name =
+      program_.buffers[index(bucket.buffer)].name + (before.empty() ? ".sums" : ".later.sums");
+  const TensorSums& each = step_.tensor_sums[before.size()];
+  const std::int64_t numbers = numbers_before(
+      bucket, graph_, -1, [&](const MatrixSides& sides) { return each.count(sides); });
   const int sums = new_range(name, BufferKind::Scalar, numbers, scalar_bytes);
   Instruction instruction;
   instruction.operation = Operation::SumTensors;
   instruction.node = name;
   instruction.bucket = static_cast<int>(number);
   instruction.arguments.inputs = {gradient_norm_};
+  instruction.arguments.inputs.insert(instruction.arguments.inputs.end(), before.begin(),
+                                      before.end());
   instruction.arguments.output = sums;
   const BucketShard& shard = bucket.shard;
-  instruction.reads = {gradient_norm_, shard.gradient >= 0 ? shard.gradient : bucket.buffer};
+  instruction.reads = instruction.arguments.inputs;
+  instruction.reads.push_back(shard.gradient >= 0 ? shard.gradient : bucket.buffer);
   const auto reads = [&](const std::vector<int>& states, int trained) {
     instruction.reads.insert(instruction.reads.end(), states.begin(), states.end());
     instruction.reads.push_back(trained);
@@ -151,7 +163,8 @@ int ProgramBuilder::sum_tensors(std::size_t number) {
   return sums;
 }
 
-void ProgramBuilder::update(const Bucket& bucket, std::size_t number, int sums) {
+void ProgramBuilder::update(const Bucket& bucket, std::size_t number,
+                            const std::vector<int>& sums) {
   Instruction instruction;
   instruction.operation = Operation::Update;
   instruction.node = program_.buffers[index(bucket.buffer)].name;
@@ -159,9 +172,9 @@ void ProgramBuilder::update(const Bucket& bucket, std::size_t number, int sums) 
   const BucketShard& shard = bucket.shard;
   instruction.arguments.inputs = {gradient_norm_};
   instruction.reads = {gradient_norm_, shard.gradient >= 0 ? shard.gradient : bucket.buffer};
-  if (sums >= 0) {
-    instruction.arguments.inputs.push_back(sums);
-    instruction.reads.push_back(sums);
+  for (const int of_round : sums) {
+    instruction.arguments.inputs.push_back(of_round);
+    instruction.reads.push_back(of_round);
   }
   if (in_shards()) {
     instruction.seconds = static_cast<double>(shard.elements) * step_.update_seconds_per_element;

@@ -16,18 +16,18 @@ std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
 
-// What is summed for each bucket (SumTensors), or -1.
-std::vector<int> sums_of_buckets(const Program& program) {
-  std::vector<int> sums(program.buckets.size(), -1);
+// What is summed for each bucket (SumTensors), by round.
+std::vector<std::vector<int>> sums_of_buckets(const Program& program) {
+  std::vector<std::vector<int>> sums(program.buckets.size());
   for (const Instruction& instruction : program.instructions) {
     if (instruction.operation == Operation::SumTensors)
-      sums[index(instruction.bucket)] = instruction.arguments.output;
+      sums[index(instruction.bucket)].push_back(instruction.arguments.output);
   }
   return sums;
 }
 
-Piece piece_of_shard(const Program& program, const Bucket& bucket, const ShardPiece& part,
-                     int member, int sums) {
+Piece piece_of_shard(const Program& program, const ModelGraph& graph, const Bucket& bucket,
+                     const ShardPiece& part, int member, const std::vector<int>& sums) {
   const BucketShard& shard = bucket.shard;
   const auto in_shard = [&](int buffer) { return Range{buffer, part.offset, part.elements}; };
   // Of what may be held whole or as the own shard.
@@ -43,30 +43,30 @@ Piece piece_of_shard(const Program& program, const Bucket& bucket, const ShardPi
   if (shard.master >= 0) piece.compute_copy = in_either(shard.parameter);
   for (std::size_t k = 0; k < shard.states.size(); ++k) {
     const StateBlocks blocks = blocks_of(program, k);
+    const auto of_sides = [&](const MatrixSides& sides) { return blocks.count(0, sides); };
     piece.states.push_back(
-        {shard.states[k], blocks.count(part.offset), blocks.count(part.elements)});
+        blocks.of_whole()
+            ? Range{shard.states[k], numbers_before(bucket, graph, part.parameter, of_sides),
+                    of_sides(graph.parameters[index(part.parameter)].sides())}
+            : Range{shard.states[k], blocks.count(part.offset), blocks.count(part.elements)});
   }
-  if (sums >= 0) {
-    const std::int64_t each =
-        program.buffers[index(sums)].elements / static_cast<std::int64_t>(bucket.parameters.size());
-    piece.sums = sums_of_parameter(bucket, part.parameter, sums, static_cast<int>(each));
-  }
+  piece.sums = sums_of_parameter(program, bucket, graph, part.parameter, sums);
   return piece;
 }
 
 // The pieces of the rank, and which of them each bucket has.
-std::vector<std::vector<int>> place_pieces(Program& program, int member) {
+std::vector<std::vector<int>> place_pieces(Program& program, const ModelGraph& graph, int member) {
   struct Placed {
     Piece piece;
     std::size_t bucket = 0;
   };
   std::vector<Placed> placed;
-  const std::vector<int> sums = sums_of_buckets(program);
+  const std::vector<std::vector<int>> sums = sums_of_buckets(program);
   for (std::size_t number = 0; number < program.buckets.size(); ++number) {
-    for (const ShardPiece& part : shard_pieces(program.buckets[number], member)) {
+    const Bucket& bucket = program.buckets[number];
+    for (const ShardPiece& part : shard_pieces(bucket, member))
       placed.push_back(
-          {piece_of_shard(program, program.buckets[number], part, member, sums[number]), number});
-    }
+          {piece_of_shard(program, graph, bucket, part, member, sums[number]), number});
   }
   std::sort(placed.begin(), placed.end(),
             [](const Placed& a, const Placed& b) { return a.piece.parameter < b.piece.parameter; });
@@ -131,10 +131,31 @@ std::vector<ShardPiece> shard_pieces(const Bucket& bucket, int member) {
   return pieces;
 }
 
-Range sums_of_parameter(const Bucket& bucket, int parameter, int sums, int each) {
-  if (sums < 0) return {};
-  const auto place = std::find(bucket.parameters.begin(), bucket.parameters.end(), parameter);
-  return {sums, (place - bucket.parameters.begin()) * each, each};
+std::int64_t numbers_before(const Bucket& bucket, const ModelGraph& graph, int parameter,
+                            const std::function<std::int64_t(const MatrixSides&)>& numbers) {
+  std::int64_t all = 0;
+  for (const int p : bucket.parameters) {
+    if (p == parameter) break;
+    all += numbers(graph.parameters[index(p)].sides());
+  }
+  return all;
+}
+
+std::vector<Range> sums_of_parameter(const Program& program, const Bucket& bucket,
+                                     const ModelGraph& graph, int parameter,
+                                     const std::vector<int>& sums) {
+  std::vector<Range> ranges;
+  for (std::size_t round = 0; round < sums.size(); ++round) {
+    const std::int64_t all = program.buffers[index(sums[round])].elements;
+    const TensorSums each =
+        program.tensor_sums.empty()
+            ? TensorSums{all / static_cast<std::int64_t>(bucket.parameters.size()), false}
+            : program.tensor_sums.at(round);
+    const auto count = [&](const MatrixSides& sides) { return each.count(sides); };
+    ranges.push_back({sums[round], numbers_before(bucket, graph, parameter, count),
+                      count(graph.parameters[index(parameter)].sides())});
+  }
+  return ranges;
 }
 
 void place_shards(Program& program, const ModelGraph& graph, const Coordinates& place) {
@@ -144,7 +165,7 @@ void place_shards(Program& program, const ModelGraph& graph, const Coordinates& 
       std::any_of(program.instructions.begin(), program.instructions.end(),
                   [](const Instruction& instruction) { return is_update(instruction.operation); });
   std::vector<std::vector<int>> pieces_of;
-  if (sharded && trains) pieces_of = place_pieces(program, place.data);
+  if (sharded && trains) pieces_of = place_pieces(program, graph, place.data);
   for (Piece& piece : program.pieces) {
     const ParameterSpec& parameter = graph.parameters[index(piece.parameter)];
     // Shards are counted by who has them, whole gradients by the first of those that have the same.

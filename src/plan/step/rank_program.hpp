@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "base/grid.hpp"
@@ -34,9 +35,16 @@ struct ShardPiece {
 // What the shard of data rank `member` holds, in ascending order; the rest of it is padding.
 std::vector<ShardPiece> shard_pieces(const Bucket& bucket, int member);
 
-// Where the numbers of a parameter are in what is summed for its bucket (SumTensors): `each` a
-// parameter, in the order of the bucket. No buffer where `sums` is none.
-Range sums_of_parameter(const Bucket& bucket, int parameter, int sums, int each);
+// The sum of `numbers` of the sides of the bucket's parameters, in its order, before this one; of
+// parameter -1, which is in none: of all of them.
+std::int64_t numbers_before(const Bucket& bucket, const ModelGraph& graph, int parameter,
+                            const std::function<std::int64_t(const MatrixSides&)>& numbers);
+
+// Where the numbers of a parameter are in what is summed for its bucket (SumTensors), by round:
+// those of its parameters in its order. `sums`: buffers.
+std::vector<Range> sums_of_parameter(const Program& program, const Bucket& bucket,
+                                     const ModelGraph& graph, int parameter,
+                                     const std::vector<int>& sums);
 
 // Of a stage's Program, what the rank at `place` trains, keeps and counts. Generators do so for the
 // first rank. `graph` is the stage's.

@@ -33,13 +33,18 @@ struct Stored {
   std::int64_t first = 0;                // element of the box; what is beyond the box is padding
   std::int64_t elements = 0;
   bool in_shards = false;
+  // All of it is with everybody who has a part of the parameter; in shards the first of them writes
+  // it.
+  bool of_whole = false;
+  bool writes = true;
 };
 
-// Of a state that is not elementwise: the numbers of its blocks, in a row. It is of whole
-// parameters.
-nn::Box box_of_blocks(const StateBlocks& blocks, const nn::Box& box) {
-  expect(box.shape == box.global, "blocks of a state are of a parameter that is cut");
-  return nn::whole_box({blocks.count(box.elements())});
+// Of a state that is not elementwise: the numbers of its blocks, in a row, which are of whole
+// parameters, or those of a side.
+nn::Box box_of_blocks(const StateBlocks& blocks, const nn::Box& box, const MatrixSides& sides) {
+  expect(blocks.of_whole() || box.shape == box.global,
+         "blocks of a state are of a parameter that is cut");
+  return nn::whole_box({blocks.count(box.elements(), sides)});
 }
 
 std::vector<Stored> stored_tensors(const nn::Model& model, const std::vector<StateSpec>& states,
@@ -57,12 +62,14 @@ std::vector<Stored> stored_tensors(const nn::Model& model, const std::vector<Sta
     const plan::ParameterSpec& spec = model.graph.parameters[p];
     for (std::size_t k = 0; k < kinds; ++k) {
       const std::string name = k == 0 ? spec.name : spec.name + "." + states[k - 1].name;
-      const nn::Box box =
-          blocks_of(k).elementwise() ? model.boxes[p] : box_of_blocks(blocks_of(k), model.boxes[p]);
+      const nn::Box box = blocks_of(k).elementwise()
+                              ? model.boxes[p]
+                              : box_of_blocks(blocks_of(k), model.boxes[p], spec.sides());
       Stored& entry = stored.emplace_back();
       entry.global = {name, type_of(k), box.global};
       entry.box = box;
-      entry.replicated = spec.replicated;
+      entry.of_whole = blocks_of(k).of_whole();
+      entry.replicated = spec.replicated || entry.of_whole;
       entry.in_shards = state.in_shards;
     }
   }
@@ -74,6 +81,7 @@ std::vector<Stored> stored_tensors(const nn::Model& model, const std::vector<Sta
       entry.first = blocks_of(k).count(piece.first);
       const std::int64_t in_box = std::max<std::int64_t>(0, entry.box.elements() - entry.first);
       entry.elements = std::min(entry.here->elements(), in_box);
+      entry.writes = !entry.of_whole || piece.first == 0;
     }
   }
   return stored;
@@ -125,8 +133,10 @@ std::vector<RankTensor> rank_tensors(const std::vector<Stored>& stored, const nn
   for (const Stored& tensor : stored) {
     if (tensor.replicated && !together.writes_replicated) continue;
     if (is_copy(model, tensor.global.name, states)) continue;
+    const auto in_shard =
+        tensor.writes ? range_of(tensor) : std::pair<std::int64_t, std::int64_t>();
     const auto [begin, end] =
-        tensor.in_shards ? range_of(tensor) : share_of(tensor.box.elements(), replica, replicas);
+        tensor.in_shards ? in_shard : share_of(tensor.box.elements(), replica, replicas);
     RankTensor& part = tensors.emplace_back(RankTensor{tensor.global, tensor.box, begin, end, {}});
     if (!tensor.in_shards || begin < end) part.source = source_of(tensor, begin, end);
   }

@@ -52,8 +52,8 @@ bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, S
       static_cast<double>(bytes.master > 0 ? bytes.parameter : 2 * bytes.parameter);
   if (step.update_seconds_per_element <= 0)
     step.update_seconds_per_element = updated / cluster.bytes_per_second;
-  // What is summed of whole parameters is read once before.
-  if (step.sums_seconds_per_element <= 0 && step.tensor_sums > 0) {
+  // What is summed of whole parameters is read once before, in each round.
+  if (step.sums_seconds_per_element <= 0 && !step.tensor_sums.empty()) {
     const std::int64_t trained = bytes.master > 0 ? bytes.master : bytes.parameter;
     step.sums_seconds_per_element =
         (static_cast<double>(bytes.gradient + trained) + states) / cluster.bytes_per_second;

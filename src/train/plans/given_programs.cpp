@@ -70,16 +70,22 @@ void expect_states(const std::string& path, const GivenStage& stage) {
   const plan::ElementBytes& wanted = stage.setup.step.element_bytes;
   const std::vector<StateSpec>& states = stage.setup.step.optimizer_states;
   const std::string& optimizer = stage.setup.config.optimizer.name;
+  const std::vector<TensorSums>& tensor_sums = stage.setup.step.tensor_sums;
+  const plan::ModelGraph& graph = stage.setup.model.graph;
   for (const plan::Piece& piece : program.pieces) {
     if (piece.states.size() != states.size()) {
       refuse(path, fmt::format("has {} states of the optimizer where {} has {}",
                                piece.states.size(), optimizer, states.size()));
     }
-    const bool sums = piece.sums.buffer >= 0;
-    if (piece.sums.elements != stage.setup.step.tensor_sums ||
-        sums != (stage.setup.step.tensor_sums > 0)) {
-      refuse(path, fmt::format("sums {} numbers of each parameter where {} takes {}",
-                               piece.sums.elements, optimizer, stage.setup.step.tensor_sums));
+    const MatrixSides sides =
+        graph.parameters.at(static_cast<std::size_t>(piece.parameter)).sides();
+    std::int64_t has = 0;
+    std::int64_t takes = 0;
+    for (const plan::Range& sums : piece.sums) has += sums.elements;
+    for (const TensorSums& sums : tensor_sums) takes += sums.count(sides);
+    if (has != takes || piece.sums.size() != tensor_sums.size()) {
+      refuse(path, fmt::format("sums {} numbers of a parameter where {} takes {}", has, optimizer,
+                               takes));
     }
     if ((piece.compute_copy.buffer >= 0) != (wanted.master > 0))
       refuse(path, "is of another train.precision");

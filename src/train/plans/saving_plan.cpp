@@ -75,21 +75,24 @@ std::int64_t bytes_of_copy(const plan::ModelGraph& graph, const plan::StepShape&
                            const std::vector<plan::Bucket>& buckets, const Coordinates& place) {
   const std::int64_t of_run = step.element_bytes.state;
   std::int64_t bytes = 0;
-  const auto writes = [&](const plan::ParameterSpec& parameter) {
-    return parameter.counted && (!parameter.replicated || place.tensor == 0);
+  // What all tensor ranks have the first of them writes.
+  const auto writes = [&](const plan::ParameterSpec& parameter, bool of_whole) {
+    return parameter.counted && (!(parameter.replicated || of_whole) || place.tensor == 0);
   };
   // `numbers_in`: how many of them are in a copy of what each rank has, or of its shard.
-  const auto add = [&](const auto& numbers_in) {
-    bytes += bytes_in_copy(numbers_in(StateBlocks()) * of_run);
-    for (const StateSpec& state : step.optimizer_states)
-      bytes += bytes_in_copy(numbers_in(state.blocks) * state.element_bytes(of_run));
+  const auto add = [&](const plan::ParameterSpec& parameter, const auto& numbers_in) {
+    if (writes(parameter, false)) bytes += bytes_in_copy(numbers_in(StateBlocks()) * of_run);
+    for (const StateSpec& state : step.optimizer_states) {
+      if (writes(parameter, state.blocks.of_whole()))
+        bytes += bytes_in_copy(numbers_in(state.blocks) * state.element_bytes(of_run));
+    }
   };
   if (!in_shards(step)) {
     const auto ranks = static_cast<int>(step.data_group.size());
     for (const plan::ParameterSpec& parameter : graph.parameters) {
-      if (!writes(parameter)) continue;
-      add([&](const StateBlocks& blocks) {
-        const auto [begin, end] = share_of(blocks.count(parameter.elements), place.data, ranks);
+      add(parameter, [&](const StateBlocks& blocks) {
+        const auto [begin, end] =
+            share_of(blocks.count(parameter.elements, parameter.sides()), place.data, ranks);
         return end - begin;
       });
     }
@@ -99,9 +102,9 @@ std::int64_t bytes_of_copy(const plan::ModelGraph& graph, const plan::StepShape&
     for (const plan::ShardPiece& piece : plan::shard_pieces(bucket, place.data)) {
       const plan::ParameterSpec& parameter =
           graph.parameters[static_cast<std::size_t>(piece.parameter)];
-      if (!writes(parameter)) continue;
       // What is beyond the parameter is padding.
-      add([&](const StateBlocks& blocks) {
+      add(parameter, [&](const StateBlocks& blocks) {
+        if (blocks.of_whole()) return piece.first == 0 ? blocks.count(0, parameter.sides()) : 0;
         const std::int64_t left = blocks.count(parameter.elements) - blocks.count(piece.first);
         return std::clamp<std::int64_t>(blocks.count(piece.elements), 0,
                                         std::max<std::int64_t>(0, left));

@@ -63,7 +63,7 @@ void check_products(const RunConfig& config, const nn::Declaration& declaration)
 // Blocks are counted in what a rank holds, and a checkpoint has to fit other grids.
 void check_state_blocks(const RunConfig& config, const std::vector<StateSpec>& states) {
   for (const StateSpec& state : states) {
-    if (state.blocks.elementwise() || config.grid.tensor == 1) continue;
+    if (state.blocks.elementwise() || state.blocks.of_whole() || config.grid.tensor == 1) continue;
     throw ConfigError(
         "grid.tensor", fmt::format("{}", config.grid.tensor),
         fmt::format("cuts parameters, and optimizer.name = {} keeps {} of blocks of {} elements; "

@@ -1,6 +1,9 @@
 // A step of a small model, by seed, whose buffers may be below the device.
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "plan/step/graphs.hpp"
 
 namespace garonne::plan::test {
@@ -12,13 +15,14 @@ struct TieredCase {
 };
 
 // Of one data rank, or two under ZeRO; `tier` allocates pages of 4 KiB.
-inline TieredCase tiered_case(unsigned seed, Tier tier, int zero = 0, int tensor_sums = 0) {
+inline TieredCase tiered_case(unsigned seed, Tier tier, int zero = 0,
+                              std::vector<TensorSums> tensor_sums = {}) {
   TieredCase made;
   made.graph = seed % 3 == 0 ? chain(4, 2) : random_graph(seed);
   const int micro_batches = 1 + static_cast<int>(seed % 3);
   made.step = step_shape(micro_batches, zero > 0 ? 2 : 1, seed % 4 == 0 ? 0 : 1000 * (seed % 4));
   made.step.zero = zero;
-  made.step.tensor_sums = tensor_sums;
+  made.step.tensor_sums = std::move(tensor_sums);
   made.step.gathers_ahead = static_cast<int>(seed % 2);
   if (seed % 2 == 1) made.step.element_bytes = {2, 4, 4, 4};
   const auto all = policy_schedules(made.graph);

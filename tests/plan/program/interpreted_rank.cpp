@@ -315,9 +315,9 @@ void InterpretedRank::sum_squares() {
   if (arguments.drops_loss) sums.at(0) = nought;
 }
 
-Contents InterpretedRank::sums_of_piece(const Piece& piece, Hash norm,
+Contents InterpretedRank::sums_of_piece(const Piece& piece, std::size_t round, Hash given,
                                         const std::function<Hash*(const Range& range)>& part) {
-  Hash all = mix(hash_of("tensor"), norm);
+  Hash all = mix(hash_of("tensor"), given);
   const auto more = [&](const Range& range) {
     const Hash* const first = part(range);
     for (std::int64_t e = 0; e < range.elements; ++e) all = mix(all, first[e]);
@@ -326,32 +326,37 @@ Contents InterpretedRank::sums_of_piece(const Piece& piece, Hash norm,
   more(piece.trained);
   for (const Range& state : piece.states) more(state);
   Contents sums;
-  for (std::int64_t k = 0; k < piece.sums.elements; ++k)
+  for (std::int64_t k = 0; k < piece.sums.at(round).elements; ++k)
     sums.push_back(mix(all, static_cast<int>(k)));
   return sums;
 }
 
+Hash InterpretedRank::given_for(const Piece& piece) const {
+  const std::vector<int>& inputs = instruction().arguments.inputs;
+  Hash given = whole(inputs.at(0));
+  for (std::size_t round = 0; round + 1 < inputs.size(); ++round)
+    given = mix(given, digest_of(piece.sums.at(round)));
+  return given;
+}
+
 void InterpretedRank::sum_tensors() {
   const Arguments& arguments = instruction().arguments;
-  const Hash norm = whole(arguments.inputs.at(0));
+  const std::size_t round = arguments.inputs.size() - 1;
   const auto elements = program_.buffers.at(at(arguments.output)).elements;
   make(arguments.output)->assign(static_cast<std::size_t>(elements), nought);
   for (const int id : arguments.pieces) {
     const Piece& piece = program_.pieces.at(at(id));
-    const Contents more =
-        sums_of_piece(piece, norm, [&](const Range& range) { return part(range); });
-    Hash* const sums = part(piece.sums);
+    const Contents more = sums_of_piece(piece, round, given_for(piece),
+                                        [&](const Range& range) { return part(range); });
+    Hash* const sums = part(piece.sums.at(round));
     for (std::size_t k = 0; k < more.size(); ++k) sums[k] = add(sums[k], more[k]);
   }
 }
 
 void InterpretedRank::update() {
-  const Arguments& arguments = instruction().arguments;
-  const Hash norm = whole(arguments.inputs.at(0));
-  for (const int id : arguments.pieces) {
+  for (const int id : instruction().arguments.pieces) {
     const Piece& piece = program_.pieces.at(at(id));
-    const Hash given = arguments.inputs.size() > 1 ? mix(norm, digest_of(piece.sums)) : norm;
-    update_piece(piece, part(piece.gradient), given,
+    update_piece(piece, part(piece.gradient), given_for(piece),
                  [&](const Range& range) { return part(range); });
   }
 }
@@ -413,9 +418,9 @@ std::shared_ptr<IssuedUpdate> InterpretedRank::issued_update() {
                          return range == pieces[k].gradient ? (*gradients)[k].data() : part(range);
                        };
                        Hash given = *norm;
-                       if (pieces[k].sums.buffer >= 0) {
+                       for (std::size_t round = 0; round < pieces[k].sums.size(); ++round) {
                          Hash sums = 17;
-                         for (const Hash sum : sums_of_piece(pieces[k], *norm, read))
+                         for (const Hash sum : sums_of_piece(pieces[k], round, given, read))
                            sums = mix(sums, add(nought, sum));
                          given = mix(given, sums);
                        }

@@ -82,9 +82,12 @@ class InterpretedRank {
   void sum_tensors();
   void update();
   std::shared_ptr<IssuedUpdate> issued_update();
-  // What a piece adds to each of the sums of its parameter. `part`: a range's first element.
-  static Contents sums_of_piece(const Piece& piece, Hash norm,
+  // What a piece adds to each of the sums of its parameter in a round. `given`: the norm, and the
+  // sums of the rounds before; `part`: a range's first element.
+  static Contents sums_of_piece(const Piece& piece, std::size_t round, Hash given,
                                 const std::function<Hash*(const Range& range)>& part);
+  // The norm and the sums of the parameter, of as many rounds as the instruction takes.
+  Hash given_for(const Piece& piece) const;
   static void update_piece(const Piece& piece, const Hash* gradient, Hash norm,
                            const std::function<Hash*(const Range& range)>& part);
 

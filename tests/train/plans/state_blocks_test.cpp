@@ -10,8 +10,10 @@
 namespace garonne::train {
 namespace {
 
-const std::vector<const char*> optimizers = {"eight-bit", "factored", "lamb",
-                                             "lars",      "lion",     "sgd"};
+const std::vector<const char*> optimizers = {"adafactor", "eight-bit", "factored", "lamb",
+                                             "lars",      "lion",      "sgd"};
+// Those that take sums of whole parameters.
+const std::vector<const char*> summing = {"adafactor", "lamb", "lars"};
 
 Variant variant_of(int stage, const char* optimizer, Precision precision = Precision::Float64) {
   Variant variant{stage, precision};
@@ -25,6 +27,12 @@ bool has_one_moment(const std::string& optimizer) {
 
 bool has_blocks(const std::string& optimizer) {
   return optimizer == "eight-bit" || optimizer == "factored";
+}
+
+// What adafactor keeps, of matrices and vectors.
+std::int64_t numbers_of_sides(const std::vector<std::int64_t>& shape) {
+  EXPECT_LE(shape.size(), 2U);
+  return shape.size() == 2 ? shape[0] + shape[1] : shape[0] + 1;
 }
 
 // Bytes of the states of so many elements, by hand.
@@ -56,7 +64,9 @@ TEST_F(StateBlocksTest, OneRankHoldsTheBytesThatWerePlanned) {
     std::int64_t held = 0;
     for (std::size_t k = 0; k < here->state().pieces.size(); ++k) {
       const exec::ParameterState parameter = here->state().parameter(k);
-      wanted += state_bytes_by_hand(optimizer, parameter.parameter.numel(), 8);
+      wanted += optimizer == std::string("adafactor")
+                    ? 8 * numbers_of_sides(parameter.parameter.sizes().vec())
+                    : state_bytes_by_hand(optimizer, parameter.parameter.numel(), 8);
       for (const at::Tensor& state : parameter.states)
         held += state.numel() * static_cast<std::int64_t>(state.element_size());
     }
@@ -84,8 +94,17 @@ TEST_F(StateBlocksTest, ShardsAreCutBetweenBlocksAndTrainAsOneRank) {
       const std::int64_t block = has_blocks(optimizer) ? 256 : 1;
       for (const plan::Piece& piece : here->program().pieces) EXPECT_EQ(piece.first % block, 0);
       std::int64_t shards = 0;
-      for (const plan::Bucket& bucket : here->program().buckets)
-        shards += state_bytes_by_hand(optimizer, bucket.shard.elements, 8);
+      for (const plan::Bucket& bucket : here->program().buckets) {
+        if (optimizer != std::string("adafactor")) {
+          shards += state_bytes_by_hand(optimizer, bucket.shard.elements, 8);
+          continue;
+        }
+        // Every rank has those of all of its parameters.
+        for (const int p : bucket.parameters) {
+          const auto& shape = here->model().graph.parameters[static_cast<std::size_t>(p)].shape;
+          shards += 8 * numbers_of_sides(shape);
+        }
+      }
       EXPECT_EQ(planned_state_bytes(here->program()), shards);
       for (std::int64_t step = 1; step <= 6; ++step) {
         const exec::StepOutputs outputs = here->step(step);
@@ -98,7 +117,7 @@ TEST_F(StateBlocksTest, ShardsAreCutBetweenBlocksAndTrainAsOneRank) {
 
 // Norms of parameters that no rank has as a whole, and of such that all have.
 TEST_F(StateBlocksTest, SumsOfWholeParametersAreProved) {
-  for (const char* optimizer : {"lamb", "lars"}) {
+  for (const char* optimizer : summing) {
     for (const int stage : {0, 1, 2, 3}) {
       SCOPED_TRACE(std::string(optimizer) + " stage " + std::to_string(stage));
       const auto here = rank(variant_of(stage, optimizer, Precision::BFloat16));
@@ -139,7 +158,7 @@ TEST_F(StateBlocksTest, SumsOfWholeParametersAreProved) {
 
 // Without shards every rank has whole parameters: no sum depends on how many there are.
 TEST_F(StateBlocksTest, TheyTrainAlikeWithoutShards) {
-  for (const char* optimizer : {"lamb", "lars"}) {
+  for (const char* optimizer : summing) {
     SCOPED_TRACE(optimizer);
     const auto reference = alone(Precision::Float64, optimizer);
     const auto here = rank(variant_of(0, optimizer));
@@ -195,7 +214,7 @@ TEST_F(StateBlocksTest, CheckpointsFitAnyLayout) {
 
 // On ranks that have the same and on those that share it, which may be less than a block.
 TEST_F(StateBlocksTest, TheCopyThatIsSavedHasTheBytesThatWerePlanned) {
-  for (const char* optimizer : {"adamw", "eight-bit", "factored", "lamb", "lion"}) {
+  for (const char* optimizer : {"adafactor", "adamw", "eight-bit", "factored", "lamb", "lion"}) {
     for (const int stage : {0, 1, 3}) {
       SCOPED_TRACE(std::string(optimizer) + " stage " + std::to_string(stage));
       for (const Precision precision : {Precision::Float64, Precision::BFloat16}) {

@@ -35,7 +35,8 @@ TEST(ConfigChoices, AreThoseOfTheDocuments) {
   EXPECT_EQ(choices.at("train.loss"),
             (Names{"auto", "cross-entropy", "relative-l2", "relative-l2-channels", "h1",
                    "squared-l2", "area-l2", "crps"}));
-  EXPECT_EQ(choices.at("optimizer.name"), (Names{"adamw", "lamb", "lars", "lion", "sgd"}));
+  EXPECT_EQ(choices.at("optimizer.name"),
+            (Names{"adafactor", "adamw", "lamb", "lars", "lion", "sgd"}));
   EXPECT_EQ(choices.at("optimizer.schedule"),
             (Names{"cosine", "linear", "constant", "warmup-stable-decay"}));
   EXPECT_EQ(choices.at("memory.plan").front(), "auto");
