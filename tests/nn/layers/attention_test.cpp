@@ -6,6 +6,7 @@
 
 #include "nn/layers/layers.hpp"
 #include "nn/layers/tiled_attention.hpp"
+#include "plan/model/attention_core.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -54,6 +55,23 @@ TEST(Attention, GivesAutogradsBitsFromWhatItKept) {
     arguments.record = &record;
     qkv.fill_(1e9);
     EXPECT_TRUE(at::equal(node->backward(context, arguments)[0], wanted));
+  }
+}
+
+// Of every form, whatever the precision; what is beside it is not.
+TEST(Attention, IsTheCoreThatSelectiveRecomputationRunsAgain) {
+  const Rows rows{2, 70};
+  const auto core = [&](const std::unique_ptr<Node>& node, Precision precision) {
+    Declaration declaration;
+    declaration.precision = precision;
+    return plan::is_attention_core(node->declare(declaration));
+  };
+  for (const auto precision : {Precision::Float32, Precision::Float64, Precision::BFloat16}) {
+    EXPECT_TRUE(core(make_attention(rows, 3, 8), precision));
+    EXPECT_TRUE(core(make_attention(rows, 3, 8, {0.1, "attention", 0}), precision));
+    EXPECT_TRUE(core(make_grouped_attention(rows, 3, 2, 8), precision));
+    EXPECT_FALSE(core(make_linear(rows, 24, 24), precision));
+    EXPECT_FALSE(core(make_rotary(rows, 70, {3, 3, 2, 8}, 1e4), precision));
   }
 }
 
