@@ -23,7 +23,7 @@ inline constexpr std::int64_t most_frames = 1'000'000'000;  // from one to anoth
 inline constexpr std::int64_t most_steps = 1'000'000'000'000'000;
 inline constexpr std::int64_t most_key_bytes = std::int64_t{1} << 60;  // of a budget or bucket
 inline constexpr std::int64_t most_wait_seconds = 1'000'000'000;       // of waiting
-inline constexpr std::int64_t most_minutes = 1'000'000'000;             // of keeping
+inline constexpr std::int64_t most_minutes = 1'000'000'000;            // of keeping
 inline constexpr double most_ratio = 1e6;                              // of one width to another
 
 }  // namespace garonne

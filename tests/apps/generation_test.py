@@ -73,14 +73,32 @@ class Generation(ProgramTest):
         self.assertEqual(json.loads(shown)["generated"], alone["generated"])
         self.assertEqual(json.loads(shown)["prompt"], "the ")
 
-    def with_budget(self, directory, name, budget):
+    def with_key(self, directory, name, key, value):
         other = self.directory(name)
         shutil.copytree(directory, other)
         config = other / "config.toml"
-        text, count = re.subn(r"(?m)^budget = .*$", f"budget = {budget}", config.read_text(), count=1)
+        text, count = re.subn(rf"(?m)^{key} = .*$", f"{key} = {value}", config.read_text(), count=1)
         self.assertEqual(count, 1)
         config.write_text(text)
         return other
+
+    def with_budget(self, directory, name, budget):
+        return self.with_key(directory, name, "budget", budget)
+
+    # Whose lanes are late, and which spoils what was not written or is freed.
+    def test_an_emulated_device_says_the_same(self):
+        text = ("--generate", "the quick brown", "--tokens", 24, "--temperature", 0.7, "--continuations", 2)
+        for kind in MODELS:
+            directory = self.trained(kind)
+            emulated = self.with_key(directory, f"emulated-{kind}", "device", '"emulated"')
+            wanted, here = self.shown(directory, *text), self.shown(emulated, *text)
+            for key in ("generated", "continuations", "validation_loss"):
+                self.assertEqual(here[key], wanted[key])
+            for key in ("kept_bytes", "peak_bytes", "planned_peak_bytes"):
+                self.assertEqual(here["generation"][key], wanted["generation"][key])
+            self.assertGreater(here["generation"]["kept_bytes"], 0)
+            cut = self.shown(emulated, *text, "--grid.pipeline", 2, ranks=2)
+            self.assertEqual(cut["continuations"], wanted["continuations"])
 
     def test_budgets(self):
         for kind in MODELS:

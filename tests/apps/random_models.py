@@ -41,6 +41,12 @@ def random_tensorised(pick, folder):
         "model.implementation": pick(["factorized", "reconstructed"])}
 
 
+def random_u_shaped(pick, folder):
+    keys = random_fourier(pick, folder) | {"model.levels": pick([1, 1, 2])}
+    del keys["model.block"]
+    return keys | {"model.padding": pick([3, 15] if "data.normalisation" in keys else [0, 2])}
+
+
 def random_adaptive(pick, folder):
     blocks = pick([1, 2, 4])
     return {"data.path": folder / "sphere/train", "model.patch": 2, "model.spectral_blocks": blocks,
@@ -57,6 +63,9 @@ def random_spherical(pick, folder):
 
 FAMILIES = {"gpt": random_gpt, "fno": random_fourier, "tfno": random_tensorised, "afno": random_adaptive,
             "sfno": random_spherical}
+# That came later, so that seeds of before draw what they drew: in place of what a seed draws, one in so many.
+FURTHER_FAMILIES = {"ufno": random_u_shaped}
+ONE_IN = 6
 
 
 def random_run(seed, folder):
@@ -64,6 +73,12 @@ def random_run(seed, folder):
     pick = random.Random(seed).choice
     kind = pick(sorted(FAMILIES))
     keys = {"model.kind": kind, "model.layers": pick([1, 2, 3, 4, 5])} | FAMILIES[kind](pick, folder)
+    further = random.Random(f"further {seed}").choice
+    if further(range(ONE_IN)) == 0:
+        kind = further(sorted(FURTHER_FAMILIES))
+        keys = {"model.kind": kind} | FURTHER_FAMILIES[kind](further, folder)
+    if kind == "gpt":
+        keys |= {"model.attention_dropout": further([0, 0, 0.2])}
     keys |= {"train.micro_batch": pick([1, 2, 4]), "train.precision": pick(["float64", "float64", "float32"]),
              "train.seed": pick(range(100))}
     grid = dict(zip(("grid.data", "grid.pipeline", "grid.tensor"), pick(GRIDS), strict=True))
@@ -121,6 +136,7 @@ def model_refusals(keys):
     """The keys for one of which the model is refused on any grid; empty where it works."""
     if "model.modes" not in keys:
         return set()
+    refused = set()
     points = (17, 17) if str(keys["data.path"]).endswith("darcy.h5") else (18, 32)
     points = [count + keys["model.padding"] for count in points]
     modes = list(map(int, keys["model.modes"].split(",")))
@@ -128,7 +144,29 @@ def model_refusals(keys):
     corners = keys["model.spectral_weights"] == "corners"
     wanted = [2 * modes[0], modes[1]] if corners else [modes[0], modes[1] // 2 + 1]
     there = [points[0], points[1] // 2 + 1]
-    return {"model.modes"} if any(w > t for w, t in zip(wanted, there, strict=True)) else set()
+    if any(w > t for w, t in zip(wanted, there, strict=True)):
+        refused.add("model.modes")
+    factor = 2 ** keys.get("model.levels", 0)
+    if any(count % factor != 0 or count < 2 * factor for count in points):
+        refused.add("model.levels")
+    return refused
+
+
+def blocks_of_a_step(keys):
+    """What is before the layers, the layers, and what is after them. Levels are layers on the way down and up, and one at
+    the bottom."""
+    return 2 + (2 * keys["model.levels"] + 1 if "model.levels" in keys else keys["model.layers"])
+
+
+def layer_of(name, keys):
+    """The number of the layer that a node's name says, or None."""
+    found = re.match(r"(?:step\.\d+\.)?(block|layer|down|up|bottom)\.(?:(\d+)\.)?", name)
+    if not found:
+        return None
+    way, number = found[1], int(found[2] or 0)
+    if way == "bottom":
+        return keys["model.levels"]
+    return 2 * keys["model.levels"] - number if way == "up" else number
 
 
 def blocks_of_steps(keys):
@@ -136,7 +174,7 @@ def blocks_of_steps(keys):
     come first, and are one with the step after them."""
     without = keys.get("train.push_forward", 0)
     steps = without + keys.get("train.rollout", 1)
-    return [(max(0, step - without), block) for step in range(steps) for block in range(keys["model.layers"] + 2)]
+    return [(max(0, step - without), block) for step in range(steps) for block in range(blocks_of_a_step(keys))]
 
 
 def beginnings(keys):
@@ -178,15 +216,15 @@ def seconds_of_blocks(config, keys, tensor):
     path = config.parent / "graph.json"
     run("plan", config, *arguments_of(keys), "--grid.tensor", tensor, "--memory.budget", "64GiB", "--graph", path)
     tasks = [(task["name"].split()[1], task["options"][0]["seconds"]) for task in json.loads(path.read_text())["tasks"]]
-    in_step = keys["model.layers"] + 2
+    in_step = blocks_of_a_step(keys)
     block_of = {}
     block = 0
     for name, _ in tasks:
-        step, inner = re.match(r"(?:step\.(\d+)\.)?(?:(?:block|layer)\.(\d+)\.)?", name).groups()
+        step, inner = re.match(r"(?:step\.(\d+)\.)?", name)[1], layer_of(name, keys)
         if name in block_of:  # its backward
             continue
         if inner is not None:
-            block = in_step * int(step or 0) + 1 + int(inner)
+            block = in_step * int(step or 0) + 1 + inner
         elif step is not None and int(step) > block // in_step:
             block = in_step * int(step)
         elif block % in_step != 0:  # after the last layer
@@ -234,6 +272,8 @@ def grid_refusals(config, keys, grid, global_batch):
     stages, tensor = grid["grid.pipeline"], grid["grid.tensor"]
     if global_batch % (grid["grid.data"] * keys["train.micro_batch"]) != 0:
         must.add("train.global_batch")
+    if tensor > 1 and keys["model.kind"] == "ufno":
+        return must | {"grid.tensor"}, {"grid.pipeline"}
     if stages > 1:
         works = cuts_that_work(keys, stages, grid["grid.schedule"])
         some_do = any(works.values()) and not all(works.values())

@@ -11,6 +11,8 @@ from support import check_peaks_of_ranks, run, series
 
 # Seeds whose runs once went wrong.
 FOUND_DEFECTS = [129, 344, 373]
+# A U-shaped operator in a pipeline, and dropout of attention on two tensor ranks.
+FURTHER = [8, 186]
 GLOBAL_BATCH = 24
 OPTIMIZERS = ("adamw", "lamb", "lars", "sgd", "lion", "adafactor")
 
@@ -55,7 +57,7 @@ class RandomRunsTest(RandomModelsTest):
         return True
 
     def test_bytes_and_losses(self):
-        seeds = seeds_of("GARONNE_RANDOM_RUNS", [*range(8), *FOUND_DEFECTS])
+        seeds = seeds_of("GARONNE_RANDOM_RUNS", [*range(8), *FURTHER, *FOUND_DEFECTS])
         trained = 0
         for seed in seeds:
             keys, grid, *memory = random_run(seed, self.folder)

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/error.hpp"
 #include "base/precision.hpp"
 #include "nn/gemm/onednn_workspace.hpp"
 #include "nn/gemm/product.hpp"
@@ -77,7 +76,7 @@ Attended causal_attention(const Queue& queue, const AttentionParts& parts) {
 }
 
 at::Tensor attention_to_all(const Queue& queue, const AttentionParts& parts) {
-  expect(queue.device != DeviceKind::Cuda, "attention to kept keys runs on processors");
+  if (queue.device == DeviceKind::Cuda) return gpu_attention_to_all(parts);
   return std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(
       parts[0], parts[1], parts[2], /*dropout_p=*/0.0, /*is_causal=*/false));
 }
@@ -94,6 +93,7 @@ AttentionParts causal_attention_backward(const Queue& queue, const AttentionPart
 
 std::int64_t attention_to_all_bytes(const Declaration& declaration,
                                     const AttentionToAllSizes& sizes) {
+  if (declaration.device.is_gpu()) return gpu_attention_to_all_bytes(declaration, sizes);
   // As processor_bytes(), of rows and columns that are not equally many.
   const std::int64_t rows = std::min<std::int64_t>(32, sizes.queries);
   const std::int64_t columns = std::min<std::int64_t>(512, sizes.keys);

@@ -13,8 +13,7 @@ namespace garonne::nn {
 // On GPUs as gpu_attention.hpp says.
 Attended causal_attention(const Queue& queue, const AttentionParts& parts);
 // Queries [1, heads, queries, head size], all of one position, to keys and values [1, heads, keys,
-// head size] up to it, in any layout with whole heads -> [1, heads, queries, head size]. On
-// processors; InternalError elsewhere.
+// head size] up to it, in any layout with whole heads -> [1, heads, queries, head size].
 at::Tensor attention_to_all(const Queue& queue, const AttentionParts& parts);
 // Gradients of queries, keys and values, in this order and of their shapes, each in a storage of
 // its own.
@@ -30,12 +29,6 @@ struct AttentionBytes {
 };
 AttentionBytes attention_bytes(const Declaration& declaration, const AttentionSizes& sizes);
 
-struct AttentionToAllSizes {
-  std::int64_t queries = 0;
-  std::int64_t keys = 0;  // at most
-  std::int64_t heads = 0;
-  std::int64_t head_size = 0;
-};
 // Of attention_to_all, beside the result.
 std::int64_t attention_to_all_bytes(const Declaration& declaration,
                                     const AttentionToAllSizes& sizes);

@@ -107,6 +107,25 @@ Attended gpu_attention(const AttentionParts& parts) {
   return by_products(parts);
 }
 
+at::Tensor gpu_attention_to_all(const AttentionParts& given) {
+  const AttentionParts parts = widened(given);
+  const auto& [query, key, value] = parts;
+  const at::Tensor scores = at::matmul(query, key.transpose(2, 3)).mul_(score_scale(parts));
+  return at::matmul(at::softmax(scores, /*dim=*/3), value).to(given[0].scalar_type());
+}
+
+std::int64_t gpu_attention_to_all_bytes(const Declaration& declaration,
+                                        const AttentionToAllSizes& sizes) {
+  const std::int64_t state = state_bytes(declaration.precision);
+  const auto values = [&](std::int64_t rows, std::int64_t columns) {
+    return declaration.allocation(sizes.heads * rows * columns * state);
+  };
+  const std::int64_t rows = values(sizes.queries, sizes.head_size);
+  // Of queries, keys and values there are copies in a wider type, or for a product that wants them
+  // one after the other; the sums before they are rounded.
+  return 2 * values(sizes.keys, sizes.head_size) + 2 * rows + 2 * values(sizes.queries, sizes.keys);
+}
+
 AttentionParts gpu_attention_backward(const AttentionParts& parts, const at::Tensor& gradient,
                                       const Attended& forward) {
   const auto& [query, key, value] = parts;

@@ -34,8 +34,22 @@ Attended gpu_attention(const AttentionParts& parts);
 AttentionParts gpu_attention_backward(const AttentionParts& parts, const at::Tensor& gradient,
                                       const Attended& forward);
 
-// What they take, as bytes of allocations: upper bounds by shape, from the sources of the kernels.
-// The result is not among them, nor the three gradients.
+struct AttentionToAllSizes {
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;  // at most
+  std::int64_t heads = 0;
+  std::int64_t head_size = 0;
+};
+// Queries [1, heads, queries, head size], all of one position, to keys and values [1, heads, keys,
+// head size] up to it, in any layout with whole heads -> [1, heads, queries, head size]. By
+// products in every type, since there are few scores; their sums are in float32 or better.
+at::Tensor gpu_attention_to_all(const AttentionParts& parts);
+// Bytes of its allocations beside the result, an upper bound.
+std::int64_t gpu_attention_to_all_bytes(const Declaration& declaration,
+                                        const AttentionToAllSizes& sizes);
+
+// What the others take, as bytes of allocations: upper bounds by shape, from the sources of the
+// kernels. The result is not among them, nor the three gradients.
 struct GpuAttentionBytes {
   std::int64_t log_sums = 0;
   std::int64_t forward = 0;

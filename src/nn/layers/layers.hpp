@@ -62,8 +62,8 @@ struct AttentionDropout {
 };
 
 // qkv [rows, 3 · heads · head size] -> causal self-attention [rows, heads · head size]
-// A probability above 0 takes other kernels than none, outside of training, too, where nothing is
-// dropped.
+// A probability above 0 takes tiles (nn/layers/tiled_attention.hpp), outside of training, too,
+// where nothing is dropped; without it they are taken where attends_in_tiles().
 std::unique_ptr<Node> make_attention(Rows rows, std::int64_t heads, std::int64_t head_size,
                                      AttentionDropout dropout = {});
 

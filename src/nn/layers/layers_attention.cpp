@@ -7,8 +7,8 @@
 
 #include "nn/element_type.hpp"
 #include "nn/layers/causal_attention.hpp"
-#include "nn/layers/dropped_attention.hpp"
 #include "nn/layers/layers.hpp"
+#include "nn/layers/tiled_attention.hpp"
 #include "nn/node_dropout.hpp"
 #include "nn/node_operations.hpp"
 
@@ -24,20 +24,91 @@ void set_attention_operations(plan::NodeSpec& spec, Rows rows, std::int64_t head
   spec.scores = rows.batch * heads * rows.sequence * rows.sequence;
 }
 
+// What nodes do where attention goes in tiles: always with dropout of the weights, else where
+// attends_in_tiles().
+class InTiles {
+ public:
+  explicit InTiles(TiledAttentionSizes sizes, AttentionDropout dropout = {})
+      : sizes_(sizes), dropout_(std::move(dropout)) {}
+
+  bool used(const Declaration& declaration) const {
+    return used(declaration.precision, declaration.device.kind);
+  }
+  bool used(const Context& context) const { return used(context.precision, context.queue.device); }
+
+  // Of a spec that has kind and key otherwise: key, record, transients and kernels.
+  void declare(const Declaration& declaration, plan::NodeSpec& spec) const {
+    spec.cost_key += dropout_.probability > 0 ? " tiled dropout true" : " tiled";
+    const TiledAttentionBytes bytes = tiled_attention_bytes(declaration, sizes_);
+    spec.private_slot_bytes = {bytes.log_sums};
+    // The sums that its result would give are made of weights and their gradients.
+    spec.pins_inputs = {true};
+    spec.forward.transient_bytes = bytes.forward + bytes.log_sums;
+    spec.forward_keep.transient_bytes = bytes.forward;
+    spec.backward.transient_bytes = bytes.backward;
+    const TiledAttentionKernels kernels = tiled_attention_kernels(declaration, sizes_);
+    set_kernels(spec, kernels.forward, kernels.backward);
+  }
+
+  // Of queries, keys and values as tiled_attention() takes them; [rows, heads · head size].
+  at::Tensor forward(const Context& context, const at::Tensor& qkv, Record* record) const {
+    const at::Tensor log_sums =
+        at::empty({sizes_.batch, sizes_.heads(), sizes_.sequence},
+                  qkv.options().dtype(state_scalar_type(context.precision)));
+    if (record != nullptr) record->slots = {log_sums};
+    at::Tensor result = at::empty(
+        {sizes_.batch * sizes_.sequence, sizes_.heads() * sizes_.head_size}, qkv.options());
+    tiled_attention(context, sizes_, mask(context), qkv, view_heads(result), log_sums);
+    return result;
+  }
+
+  // `of_qkv` is written.
+  void backward(const Context& context, const at::Tensor& qkv, const BackwardArguments& arguments,
+                const at::Tensor& of_qkv) const {
+    tiled_attention_backward(context, sizes_, mask(context), qkv, arguments.record->slots[0],
+                             view_heads(arguments.output_gradient), of_qkv);
+  }
+
+ private:
+  bool used(Precision precision, DeviceKind device) const {
+    return dropout_.probability > 0 || attends_in_tiles(precision, device);
+  }
+  at::Tensor view_heads(const at::Tensor& rows) const {
+    return rows.view(
+        {sizes_.batch, sizes_.sequence, sizes_.groups, sizes_.members, sizes_.head_size});
+  }
+  AttentionMask mask(const Context& context) const {
+    return {dropout_of(context, dropout_.name, dropout_.probability), dropout_.first_head,
+            context.samples};
+  }
+
+  TiledAttentionSizes sizes_;
+  AttentionDropout dropout_;
+};
+
 class Attention : public Node {
  public:
-  Attention(Rows rows, std::int64_t heads, std::int64_t head_size)
-      : rows_(rows), heads_(heads), head_size_(head_size) {}
+  Attention(Rows rows, std::int64_t heads, std::int64_t head_size, AttentionDropout dropout)
+      : rows_(rows),
+        heads_(heads),
+        head_size_(head_size),
+        in_tiles_({rows.batch, rows.sequence, heads, /*members=*/1, head_size},
+                  std::move(dropout)) {}
 
   plan::NodeSpec declare(const Declaration& declaration) const override {
     plan::NodeSpec spec;
     spec.kind = "attention";
     spec.cost_key =
         fmt::format("attention {}x{}x{}x{}", rows_.batch, rows_.sequence, heads_, head_size_);
+    spec.gradient_aliases = {false};
+    set_attention_operations(spec, rows_, heads_, head_size_);
+    if (in_tiles_.used(declaration)) {
+      in_tiles_.declare(declaration, spec);
+      return spec;
+    }
     const AttentionBytes bytes =
         attention_bytes(declaration, {rows_.batch, rows_.sequence, heads_, head_size_});
     spec.private_slot_bytes = {bytes.log_sums};
-    spec.gradient_aliases = {false};
     spec.pins_inputs = {true};
     spec.pins_output = true;
     // A recorded forward makes the log-sum-exp its slot; an unrecorded one drops it.
@@ -48,7 +119,6 @@ class Attention : public Node {
     const std::int64_t apart = 3 * declaration.tensor(rows_.count() * heads_ * head_size_);
     const std::int64_t stacked = declaration.tensor(3 * rows_.count() * heads_ * head_size_);
     spec.backward.transient_bytes = apart + std::max<std::int64_t>(0, bytes.backward - stacked);
-    set_attention_operations(spec, rows_, heads_, head_size_);
     // Sums of rows, the gradients, queries' in their type, and the three side by side.
     set_kernels(spec, 1, 4);
     return spec;
@@ -56,6 +126,8 @@ class Attention : public Node {
 
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record* record) const override {
+    if (in_tiles_.used(context))
+      return in_tiles_.forward(context, by_part(inputs[0]).transpose(2, 3), record);
     const auto [result, log_sums] = causal_attention(context.queue, parts(inputs[0]));
     if (record != nullptr) record->slots = {log_sums};
     // Detached, since a view would hold the tensor that it is one of.
@@ -64,6 +136,12 @@ class Attention : public Node {
 
   std::vector<at::Tensor> backward(const Context& context,
                                    BackwardArguments& arguments) const override {
+    if (in_tiles_.used(context)) {
+      at::Tensor gradient = at::empty_like(arguments.inputs[0]);
+      in_tiles_.backward(context, by_part(arguments.inputs[0]).transpose(2, 3), arguments,
+                         by_part(gradient).transpose(2, 3));
+      return {gradient};
+    }
     const auto [of_query, of_key, of_value] = causal_attention_backward(
         context.queue, parts(arguments.inputs[0]), by_head(arguments.output_gradient),
         {by_head(arguments.output), arguments.record->slots[0]});
@@ -78,9 +156,13 @@ class Attention : public Node {
     return rows.view({rows_.batch, rows_.sequence, heads_, head_size_}).transpose(1, 2);
   }
 
-  // Queries, keys and values, the same.
+  // Queries, keys and values side by side: [batch, sequence, 3, heads, head size].
+  at::Tensor by_part(const at::Tensor& x) const {
+    return x.view({rows_.batch, rows_.sequence, 3, heads_, head_size_});
+  }
+  // The same as [batch, heads, sequence, head size] each.
   AttentionParts parts(const at::Tensor& x) const {
-    const at::Tensor all = x.view({rows_.batch, rows_.sequence, 3, heads_, head_size_});
+    const at::Tensor all = by_part(x);
     const auto part = [&](std::int64_t which) { return all.select(2, which).transpose(1, 2); };
     return {part(0), part(1), part(2)};
   }
@@ -88,78 +170,34 @@ class Attention : public Node {
   Rows rows_;
   std::int64_t heads_;
   std::int64_t head_size_;
+  InTiles in_tiles_;
 };
 
-// With dropout of the weights, of which no sequence has all in memory at once.
-class DroppedAttention : public Node {
- public:
-  DroppedAttention(Rows rows, std::int64_t heads, std::int64_t head_size, AttentionDropout dropout)
-      : rows_(rows),
-        sizes_{rows.batch, rows.sequence, heads, head_size},
-        dropout_(std::move(dropout)) {}
-
-  plan::NodeSpec declare(const Declaration& declaration) const override {
-    plan::NodeSpec spec;
-    spec.kind = "attention";
-    spec.cost_key = fmt::format("attention {}x{}x{}x{} dropout true", sizes_.batch, sizes_.sequence,
-                                sizes_.heads, sizes_.head_size);
-    const DroppedAttentionBytes bytes = dropped_attention_bytes(declaration, sizes_);
-    spec.private_slot_bytes = {bytes.log_sums};
-    spec.gradient_aliases = {false};
-    // The sums that its result would give are made of weights and their gradients.
-    spec.pins_inputs = {true};
-    spec.forward.transient_bytes = bytes.forward + bytes.log_sums;
-    spec.forward_keep.transient_bytes = bytes.forward;
-    spec.backward.transient_bytes = bytes.backward;
-    set_attention_operations(spec, rows_, sizes_.heads, sizes_.head_size);
-    const DroppedAttentionKernels kernels =
-        dropped_attention_kernels(sizes_, declaration.device.kind);
-    set_kernels(spec, kernels.forward, kernels.backward);
-    return spec;
-  }
-
-  at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
-                     const std::vector<at::Tensor>&, Record* record) const override {
-    const at::Tensor log_sums =
-        at::empty({sizes_.batch, sizes_.heads, sizes_.sequence},
-                  inputs[0].options().dtype(state_scalar_type(context.precision)));
-    if (record != nullptr) record->slots = {log_sums};
-    return dropped_attention(context, sizes_, mask(context), inputs[0], log_sums);
-  }
-
-  std::vector<at::Tensor> backward(const Context& context,
-                                   BackwardArguments& arguments) const override {
-    return {dropped_attention_backward(context, sizes_, mask(context), arguments.inputs[0],
-                                       arguments.record->slots[0], arguments.output_gradient)};
-  }
-
- private:
-  AttentionMask mask(const Context& context) const {
-    return {dropout_of(context, dropout_.name, dropout_.probability), dropout_.first_head,
-            context.samples};
-  }
-
-  Rows rows_;
-  AttentionSizes sizes_;
-  AttentionDropout dropout_;
-};
-
-// One call for each member of the groups: its queries in all groups, with the groups' keys and
-// values, which are then nowhere repeated.
+// Without tiles one call for each member of the groups: its queries in all groups, with the groups'
+// keys and values, which are then nowhere repeated.
 class GroupedAttention : public Node {
  public:
   GroupedAttention(Rows rows, std::int64_t groups, std::int64_t members, std::int64_t head_size)
-      : rows_(rows), groups_(groups), members_(members), head_size_(head_size) {}
+      : rows_(rows),
+        groups_(groups),
+        members_(members),
+        head_size_(head_size),
+        in_tiles_({rows.batch, rows.sequence, groups, members, head_size}) {}
 
   plan::NodeSpec declare(const Declaration& declaration) const override {
     plan::NodeSpec spec;
     spec.kind = "grouped_attention";
     spec.cost_key = fmt::format("grouped_attention {}x{}x{}x{}x{}", rows_.batch, rows_.sequence,
                                 groups_, members_, head_size_);
+    spec.gradient_aliases = {false};
+    set_attention_operations(spec, rows_, groups_ * members_, head_size_);
+    if (in_tiles_.used(declaration)) {
+      in_tiles_.declare(declaration, spec);
+      return spec;
+    }
     const AttentionBytes bytes =
         attention_bytes(declaration, {rows_.batch, rows_.sequence, groups_, head_size_});
     spec.private_slot_bytes.assign(static_cast<std::size_t>(members_), bytes.log_sums);
-    spec.gradient_aliases = {false};
     spec.pins_inputs = {true};
     spec.pins_output = true;
     // Results of a member, or its gradients, are made apart and put into their places.
@@ -174,7 +212,6 @@ class GroupedAttention : public Node {
     // converted to the type of the sums before it is added.
     const std::int64_t copied = members_ > 1 ? part : 0;
     spec.backward.transient_bytes = 3 * part + 2 * total + std::max(copied + bytes.backward, total);
-    set_attention_operations(spec, rows_, groups_ * members_, head_size_);
     const int members = static_cast<int>(members_);
     set_kernels(spec, 2 * members, 6 * members);
     return spec;
@@ -182,6 +219,7 @@ class GroupedAttention : public Node {
 
   at::Tensor forward(const Context& context, const std::vector<at::Tensor>& inputs,
                      const std::vector<at::Tensor>&, Record* record) const override {
+    if (in_tiles_.used(context)) return in_tiles_.forward(context, by_group(inputs[0]), record);
     at::Tensor out =
         at::empty({rows_.count(), groups_ * members_ * head_size_}, inputs[0].options());
     if (record != nullptr) record->slots.clear();
@@ -197,6 +235,10 @@ class GroupedAttention : public Node {
                                    BackwardArguments& arguments) const override {
     const at::Tensor& x = arguments.inputs[0];
     at::Tensor gradient = at::empty_like(x);
+    if (in_tiles_.used(context)) {
+      in_tiles_.backward(context, by_group(x), arguments, by_group(gradient));
+      return {gradient};
+    }
     // Of keys and of values: over the members in their order, in the type of sums.
     at::Tensor totals[2];
     for (std::int64_t member = 0; member < members_; ++member) {
@@ -229,6 +271,11 @@ class GroupedAttention : public Node {
     return members_ > 1 && precision == Precision::BFloat16;
   }
 
+  // [batch, sequence, groups, members + 2, head size]
+  at::Tensor by_group(const at::Tensor& x) const {
+    return x.view({rows_.batch, rows_.sequence, groups_, members_ + 2, head_size_});
+  }
+
   // Head `member` of each of the groups of `heads` in a row, as [batch, groups, sequence, head
   // size].
   at::Tensor of_member(const at::Tensor& rows, std::int64_t heads, std::int64_t member) const {
@@ -245,15 +292,14 @@ class GroupedAttention : public Node {
   std::int64_t groups_;
   std::int64_t members_;
   std::int64_t head_size_;
+  InTiles in_tiles_;
 };
 
 }  // namespace
 
 std::unique_ptr<Node> make_attention(Rows rows, std::int64_t heads, std::int64_t head_size,
                                      AttentionDropout dropout) {
-  if (dropout.probability > 0)
-    return std::make_unique<DroppedAttention>(rows, heads, head_size, std::move(dropout));
-  return std::make_unique<Attention>(rows, heads, head_size);
+  return std::make_unique<Attention>(rows, heads, head_size, std::move(dropout));
 }
 std::unique_ptr<Node> make_grouped_attention(Rows rows, std::int64_t groups, std::int64_t members,
                                              std::int64_t head_size) {

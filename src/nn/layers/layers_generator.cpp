@@ -48,6 +48,8 @@ class KeptAttention : public GeneratorNode {
       const double product = product_operations(1, positions_, heads_.head_size) *
                              static_cast<double>(heads_.groups * heads_.members);
       spec.forward.floating_point_operations = 2 * product;
+      // Keys and values into their places, both products, the scale and the softmax, the result.
+      spec.forward.kernels = 7;
     }
     spec.forward_keep = spec.forward;
     return spec;

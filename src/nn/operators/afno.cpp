@@ -8,6 +8,7 @@
 #include "nn/fields/field_layers.hpp"
 #include "nn/fields/field_window.hpp"
 #include "nn/layers/layers.hpp"
+#include "nn/operators/channel_maps.hpp"
 #include "nn/operators/field_network.hpp"
 #include "nn/spectral/afno_layers.hpp"
 #include "nn/spectral/spectrum_collectives.hpp"
@@ -35,6 +36,7 @@ class AdaptiveNetwork : public FieldNetwork {
  public:
   explicit AdaptiveNetwork(const FieldNetworkArguments& arguments)
       : builder_(arguments.builder),
+        maps_(arguments.builder),
         keys_(arguments.keys),
         shape_(arguments.shape),
         batch_(arguments.batch) {
@@ -59,7 +61,7 @@ class AdaptiveNetwork : public FieldNetwork {
     int x = builder_.add_node(prefix + "patches",
                               make_window_patches(shape_, batch_, window, keys_.patch),
                               window.values, {}, {batch_ * tokens_, patch_elements});
-    x = linear(prefix + "patch", patch_, x);
+    x = maps_.apply(prefix + "patch", patch_, {batch_, tokens_}, x);
     x = builder_.add_node(prefix + "position", make_bias({batch_, 1}, tokens_ * keys_.hidden), {x},
                           {position_}, shape());
     for (std::size_t number = 0; number < layers_.size(); ++number) {
@@ -67,7 +69,7 @@ class AdaptiveNetwork : public FieldNetwork {
       x = block(prefix + fmt::format("block.{}.", number), layers_[number], x);
     }
     builder_.next_block();
-    x = linear(prefix + "head", head_, x);
+    x = maps_.apply(prefix + "head", head_, {batch_, tokens_}, x);
     return builder_.add_node(
         prefix + "prediction",
         make_field_of_patches(shape_, batch_, keys_.patch, shape_.target_channels), {x}, {},
@@ -75,12 +77,6 @@ class AdaptiveNetwork : public FieldNetwork {
   }
 
  private:
-  struct Linear {
-    int weight = -1;
-    int bias = -1;  // or none
-    std::int64_t outputs = 0;
-    std::int64_t inputs = 0;
-  };
   struct Pair {
     int weight = -1;
     int bias = -1;
@@ -90,8 +86,8 @@ class AdaptiveNetwork : public FieldNetwork {
     Pair filter1;
     Pair filter2;
     Pair norm2;
-    Linear up;
-    Linear down;
+    ChannelMap up;
+    ChannelMap down;
   };
 
   bool cuts() const { return shape_.cut.cuts(); }
@@ -130,13 +126,6 @@ class AdaptiveNetwork : public FieldNetwork {
   // Of a spectrum, whole or a member's piece.
   TensorShape spectrum_shape(std::int64_t modes) const { return {batch_, 2, modes, keys_.hidden}; }
 
-  Linear add_linear(const std::string& name, std::int64_t outputs, std::int64_t inputs,
-                    bool bias = true) {
-    Linear layer{builder_.add_parameter(name + ".weight", {outputs, inputs}, {deviation, 0}), -1,
-                 outputs, inputs};
-    if (bias) layer.bias = builder_.add_parameter(name + ".bias", {outputs}, {0, 0});
-    return layer;
-  }
   Pair add_norm(const std::string& name) {
     return {builder_.add_parameter(name + ".weight", {keys_.hidden}, {0, 1}),
             builder_.add_parameter(name + ".bias", {keys_.hidden}, {0, 0})};
@@ -151,7 +140,7 @@ class AdaptiveNetwork : public FieldNetwork {
   void add_parameters() {
     const std::int64_t hidden = keys_.hidden;
     const std::int64_t square = keys_.patch * keys_.patch;
-    patch_ = add_linear("patch", hidden, shape_.input_channels * square);
+    patch_ = maps_.add("patch", hidden, shape_.input_channels * square, deviation);
     // A member has those of its rows.
     Box box = even_box({rows_, hidden}, shape_.cut);
     for (auto* const lengths : {&box.global, &box.offset, &box.shape}) (*lengths)[0] *= columns_;
@@ -169,20 +158,13 @@ class AdaptiveNetwork : public FieldNetwork {
       layer.filter1 = add_filter(prefix, 1);
       layer.filter2 = add_filter(prefix, 2);
       layer.norm2 = add_norm(prefix + "norm2");
-      layer.up = add_linear(prefix + "mlp.up", width, hidden);
-      layer.down = add_linear(prefix + "mlp.down", hidden, width);
+      layer.up = maps_.add(prefix + "mlp.up", width, hidden, deviation);
+      layer.down = maps_.add(prefix + "mlp.down", hidden, width, deviation);
       layers_.push_back(layer);
     }
-    head_ = add_linear("head", square * shape_.target_channels, hidden, /*bias=*/false);
+    head_ = maps_.add("head", square * shape_.target_channels, hidden, deviation, /*bias=*/false);
   }
 
-  int linear(const std::string& name, const Linear& layer, int x) {
-    std::vector<int> parameters = {layer.weight};
-    if (layer.bias >= 0) parameters.push_back(layer.bias);
-    return builder_.add_node(
-        name, make_linear({batch_, tokens_}, layer.inputs, layer.outputs, layer.bias >= 0), {x},
-        std::move(parameters), {batch_ * tokens_, layer.outputs});
-  }
   int norm(const std::string& name, const Pair& parameters, int x) {
     return builder_.add_node(name, make_layer_norm({batch_, tokens_}, keys_.hidden, norm_epsilon),
                              {x}, {parameters.weight, parameters.bias}, shape());
@@ -221,14 +203,14 @@ class AdaptiveNetwork : public FieldNetwork {
         {y, normal}, {}, shape());
     x = add(prefix + "sum1", x, y);
     y = norm(prefix + "norm2", layer.norm2, x);
-    y = linear(prefix + "mlp.up", layer.up, y);
-    y = builder_.add_node(prefix + "mlp.gelu", make_exact_gelu(batch_ * tokens_, layer.up.outputs),
-                          {y}, {}, {batch_ * tokens_, layer.up.outputs});
-    y = linear(prefix + "mlp.down", layer.down, y);
+    y = maps_.apply(prefix + "mlp.up", layer.up, {batch_, tokens_}, y);
+    y = maps_.gelu(prefix + "mlp.gelu", batch_ * tokens_, layer.up.outputs, y);
+    y = maps_.apply(prefix + "mlp.down", layer.down, {batch_, tokens_}, y);
     return add(prefix + "sum2", x, y);
   }
 
   ModelBuilder& builder_;
+  ChannelMaps maps_;
   RunConfig::Model keys_;
   FieldShape shape_;
   std::int64_t batch_;
@@ -238,10 +220,10 @@ class AdaptiveNetwork : public FieldNetwork {
   SpectrumCut spectrum_;
   std::shared_ptr<const SpectralTransform> transform_;
   SpectralBlocks blocks_;
-  Linear patch_;
+  ChannelMap patch_;
   int position_ = -1;
   std::vector<Layer> layers_;
-  Linear head_;
+  ChannelMap head_;
 };
 
 FieldRows adaptive_rows(const RunConfig::Model& keys, const FieldShape& whole,

@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "nn/fields/field_layers.hpp"
-#include "nn/layers/layers.hpp"
+#include "nn/operators/channel_maps.hpp"
 #include "nn/operators/field_network.hpp"
 #include "nn/operators/fourier_modes.hpp"
 #include "nn/spectral/spectral_layer.hpp"
@@ -23,6 +23,7 @@ class FourierNetwork : public FieldNetwork {
  public:
   explicit FourierNetwork(const FieldNetworkArguments& arguments)
       : builder_(arguments.builder),
+        maps_(arguments.builder),
         keys_(arguments.keys),
         shape_(arguments.shape),
         batch_(arguments.batch),
@@ -71,34 +72,12 @@ class FourierNetwork : public FieldNetwork {
   }
 
  private:
-  struct Linear {
-    int weight = -1;
-    int bias = -1;
-    std::int64_t outputs = 0;
-    std::int64_t inputs = 0;
-  };
   struct Layer {
     std::vector<int> spectral;  // skip, bias, those of the contraction
-    Linear up;
-    Linear down;
+    ChannelMap up;
+    ChannelMap down;
     int gate = -1;
   };
-
-  // PyTorch draws weight and bias uniformly up to 1/√inputs; normal with that variance here.
-  Linear add_linear(const std::string& name, std::int64_t outputs, std::int64_t inputs) {
-    const double deviation = 1 / std::sqrt(3.0 * static_cast<double>(inputs));
-    return {builder_.add_parameter(name + ".weight", {outputs, inputs}, {deviation, 0}),
-            builder_.add_parameter(name + ".bias", {outputs}, {deviation, 0}), outputs, inputs};
-  }
-
-  int linear(const std::string& name, const Linear& parameters, std::int64_t rows, int x) {
-    return builder_.add_node(name, make_linear({rows, 1}, parameters.inputs, parameters.outputs),
-                             {x}, {parameters.weight, parameters.bias}, {rows, parameters.outputs});
-  }
-
-  int gelu(const std::string& name, std::int64_t rows, std::int64_t channels, int x) {
-    return builder_.add_node(name, make_exact_gelu(rows, channels), {x}, {}, {rows, channels});
-  }
 
   bool cuts() const { return shape_.cut.cuts(); }
 
@@ -137,15 +116,15 @@ class FourierNetwork : public FieldNetwork {
     if (keys_.coordinates) features += static_cast<std::int64_t>(shape_.points.size());
     contraction_ = make_contraction();
     if (li_) {
-      lift_ = add_linear("lift", hidden, features);
+      lift_ = maps_.add_default("lift", hidden, features);
     } else {
-      lift_ = add_linear("lift.up", 2 * hidden, features);
-      lift_down_ = add_linear("lift.down", hidden, 2 * hidden);
+      lift_ = maps_.add_default("lift.up", 2 * hidden, features);
+      lift_down_ = maps_.add_default("lift.down", hidden, 2 * hidden);
     }
     for (std::int64_t number = 0; number < keys_.layers; ++number) add_layer(number);
     const std::int64_t inner = li_ ? li_projection_width : 2 * hidden;
-    project_up_ = add_linear("project.up", inner, hidden);
-    project_down_ = add_linear("project.down", shape_.target_channels, inner);
+    project_up_ = maps_.add_default("project.up", inner, hidden);
+    project_down_ = maps_.add_default("project.down", shape_.target_channels, inner);
   }
 
   void add_layer(std::int64_t number) {
@@ -177,8 +156,8 @@ class FourierNetwork : public FieldNetwork {
         throw ConfigError("model.mlp_ratio", fmt::format("{}", ratio),
                           fmt::format("leaves no channel of model.hidden = {}", hidden));
       }
-      layer.up = add_linear(prefix + "mlp.up", inner, hidden);
-      layer.down = add_linear(prefix + "mlp.down", hidden, inner);
+      layer.up = maps_.add_default(prefix + "mlp.up", inner, hidden);
+      layer.down = maps_.add_default(prefix + "mlp.down", hidden, inner);
       layer.gate = builder_.add_parameter(prefix + "gate", {hidden}, {0, 1});
     }
     layers_.push_back(std::move(layer));
@@ -193,8 +172,8 @@ class FourierNetwork : public FieldNetwork {
         builder_.add_node(name, make_field_lift(shape_, batch_, window, coordinates, lift_.outputs),
                           window.values, {lift_.weight, lift_.bias}, {rows_, lift_.outputs});
     if (!li_) {
-      x = gelu(prefix + "lift.gelu", rows_, lift_.outputs, x);
-      x = linear(prefix + "lift.down", lift_down_, rows_, x);
+      x = maps_.gelu(prefix + "lift.gelu", rows_, lift_.outputs, x);
+      x = maps_.apply(prefix + "lift.down", lift_down_, {rows_, 1}, x);
     }
     if (keys_.padding == 0) return x;
     return builder_.add_node(
@@ -237,14 +216,14 @@ class FourierNetwork : public FieldNetwork {
                                        make_spectral_layer(batch_, padded_, frequencies_, hidden,
                                                            hidden, contraction_),
                                        {x}, parameters.spectral, {padded_rows_, hidden});
-    if (!last) y = gelu(prefix + "gelu", padded_rows_, hidden, y);
+    if (!last) y = maps_.gelu(prefix + "gelu", padded_rows_, hidden, y);
     if (li_) return y;
-    y = linear(prefix + "mlp.up", parameters.up, padded_rows_, y);
-    y = gelu(prefix + "mlp.gelu", padded_rows_, parameters.up.outputs, y);
-    y = linear(prefix + "mlp.down", parameters.down, padded_rows_, y);
+    y = maps_.apply(prefix + "mlp.up", parameters.up, {padded_rows_, 1}, y);
+    y = maps_.gelu(prefix + "mlp.gelu", padded_rows_, parameters.up.outputs, y);
+    y = maps_.apply(prefix + "mlp.down", parameters.down, {padded_rows_, 1}, y);
     y = builder_.add_node(prefix + "gated", make_gated_add(padded_rows_, hidden), {y, x},
                           {parameters.gate}, {padded_rows_, hidden});
-    return last ? y : gelu(prefix + "gelu_after", padded_rows_, hidden, y);
+    return last ? y : maps_.gelu(prefix + "gelu_after", padded_rows_, hidden, y);
   }
 
   int project(const std::string& prefix, int x) {
@@ -254,12 +233,13 @@ class FourierNetwork : public FieldNetwork {
           make_field_crop(batch_, shape_.points, keys_.padding, keys_.hidden, shape_.rows), {x}, {},
           {rows_, keys_.hidden});
     }
-    x = linear(prefix + "project.up", project_up_, rows_, x);
-    x = gelu(prefix + "project.gelu", rows_, project_up_.outputs, x);
-    return linear(prefix + "project.down", project_down_, rows_, x);
+    x = maps_.apply(prefix + "project.up", project_up_, {rows_, 1}, x);
+    x = maps_.gelu(prefix + "project.gelu", rows_, project_up_.outputs, x);
+    return maps_.apply(prefix + "project.down", project_down_, {rows_, 1}, x);
   }
 
   ModelBuilder& builder_;
+  ChannelMaps maps_;
   RunConfig::Model keys_;
   FieldShape shape_;
   std::int64_t batch_;
@@ -270,11 +250,11 @@ class FourierNetwork : public FieldNetwork {
   std::int64_t padded_rows_ = 0;
   std::shared_ptr<const SpectralTransform> transform_;  // of a cut field
   std::shared_ptr<const SpectralContraction> contraction_;
-  Linear lift_;
-  Linear lift_down_;
+  ChannelMap lift_;
+  ChannelMap lift_down_;
   std::vector<Layer> layers_;
-  Linear project_up_;
-  Linear project_down_;
+  ChannelMap project_up_;
+  ChannelMap project_down_;
 };
 
 FieldRows fourier_rows(const RunConfig::Model& keys, const FieldShape& whole, const FieldCut& cut) {

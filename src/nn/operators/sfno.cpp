@@ -12,6 +12,7 @@
 #include "nn/layers/instance_norm.hpp"
 #include "nn/layers/instance_norm_parts.hpp"
 #include "nn/layers/layers.hpp"
+#include "nn/operators/channel_maps.hpp"
 #include "nn/operators/field_network.hpp"
 #include "nn/spectral/spectrum_collectives.hpp"
 #include "nn/spectral/sphere_layers.hpp"
@@ -57,17 +58,6 @@ InnerSizes inner_sizes(const RunConfig::Model& keys, std::int64_t rows, std::int
   return inner;
 }
 
-struct Linear {
-  int weight = -1;
-  int bias = -1;  // or none
-  std::int64_t outputs = 0;
-  std::int64_t inputs = 0;
-
-  std::vector<int> parameters() const {
-    return bias < 0 ? std::vector<int>{weight} : std::vector<int>{weight, bias};
-  }
-};
-
 struct Norm {
   int gain = -1;
   int bias = -1;
@@ -76,16 +66,17 @@ struct Norm {
 struct Block {
   int spectral = -1;
   Norm norm0;
-  Linear up;
-  Linear down;
-  Norm norm1;   // makani
-  Linear skip;  // makani
+  ChannelMap up;
+  ChannelMap down;
+  Norm norm1;       // makani
+  ChannelMap skip;  // makani
 };
 
 class SphericalNetwork : public FieldNetwork {
  public:
   explicit SphericalNetwork(const FieldNetworkArguments& arguments)
       : builder_(arguments.builder),
+        maps_(arguments.builder),
         keys_(arguments.keys),
         shape_(arguments.shape),
         batch_(arguments.batch),
@@ -104,18 +95,18 @@ class SphericalNetwork : public FieldNetwork {
                                               encoder_.outputs, encoder_.bias >= 0),
                               window.values, encoder_.parameters(), {rows, encoder_.outputs});
     if (makani_) {
-      x = gelu(prefix + "encoder.gelu", rows, keys_.hidden, x);
-      x = linear(prefix + "encoder.1", encoder_out_, rows, x);
+      x = maps_.gelu(prefix + "encoder.gelu", rows, keys_.hidden, x);
+      x = maps_.apply(prefix + "encoder.1", encoder_out_, {rows, 1}, x);
     }
     for (std::size_t number = 0; number < blocks_.size(); ++number) {
       builder_.next_block();
       x = block(prefix + fmt::format("block.{}.", number), number, x);
     }
     builder_.next_block();
-    x = linear(prefix + "decoder.0", decoder_, rows, x);
+    x = maps_.apply(prefix + "decoder.0", decoder_, {rows, 1}, x);
     if (makani_) {
-      x = gelu(prefix + "decoder.gelu", rows, keys_.hidden, x);
-      x = linear(prefix + "decoder.1", decoder_out_, rows, x);
+      x = maps_.gelu(prefix + "decoder.gelu", rows, keys_.hidden, x);
+      x = maps_.apply(prefix + "decoder.1", decoder_out_, {rows, 1}, x);
     }
     return keys_.big_skip ? skip_over_all(prefix, window, x) : x;
   }
@@ -154,13 +145,9 @@ class SphericalNetwork : public FieldNetwork {
   }
   std::int64_t rows_of(const Basis& basis) const { return batch_ * basis->shape().points(); }
 
-  Linear add_linear(const std::string& name, std::int64_t outputs, std::int64_t inputs, bool bias,
-                    double gain) {
-    Linear layer{builder_.add_parameter(name + ".weight", {outputs, inputs},
-                                        {std::sqrt(gain / static_cast<double>(inputs)), 0}),
-                 -1, outputs, inputs};
-    if (bias) layer.bias = builder_.add_parameter(name + ".bias", {outputs}, {0, 0});
-    return layer;
+  ChannelMap add_map(const std::string& name, std::int64_t outputs, std::int64_t inputs, bool bias,
+                     double gain) {
+    return maps_.add(name, outputs, inputs, std::sqrt(gain / static_cast<double>(inputs)), bias);
   }
 
   Norm add_norm(const std::string& name) {
@@ -174,16 +161,16 @@ class SphericalNetwork : public FieldNetwork {
     const std::int64_t hidden = keys_.hidden;
     const std::int64_t inputs = shape_.input_channels;
     const std::int64_t outputs = shape_.target_channels;
-    encoder_ = add_linear("encoder.0", hidden, inputs, makani_, makani_ ? 2 : 1);
-    if (makani_) encoder_out_ = add_linear("encoder.1", hidden, hidden, false, 1);
+    encoder_ = add_map("encoder.0", hidden, inputs, makani_, makani_ ? 2 : 1);
+    if (makani_) encoder_out_ = add_map("encoder.1", hidden, hidden, false, 1);
     for (std::int64_t number = 0; number < keys_.layers; ++number)
       blocks_.push_back(add_block(fmt::format("block.{}.", number)));
     const double last_gain = makani_ && keys_.big_skip ? 0.5 : 1;
-    decoder_ = add_linear("decoder.0", makani_ ? hidden : outputs, hidden, makani_,
-                          makani_ ? 2 : last_gain);
-    if (makani_) decoder_out_ = add_linear("decoder.1", outputs, hidden, false, last_gain);
+    decoder_ =
+        add_map("decoder.0", makani_ ? hidden : outputs, hidden, makani_, makani_ ? 2 : last_gain);
+    if (makani_) decoder_out_ = add_map("decoder.1", outputs, hidden, false, last_gain);
     if (keys_.big_skip && (makani_ || inputs != outputs))
-      big_skip_ = add_linear("big_skip", outputs, inputs, false, makani_ ? 0.5 : 1);
+      big_skip_ = add_map("big_skip", outputs, inputs, false, makani_ ? 0.5 : 1);
   }
 
   Block add_block(const std::string& prefix) {
@@ -205,23 +192,15 @@ class SphericalNetwork : public FieldNetwork {
         prefix + "spectral.weight", {groups_.weights, hidden, hidden, 2}, initialisation, box);
     builder_.set_complex(block.spectral);
     block.norm0 = add_norm(prefix + "norm0");
-    block.up = add_linear(prefix + "mlp.up", width, hidden, true, 2);
-    block.down = add_linear(prefix + "mlp.down", hidden, width, makani_, makani_ ? 0.5 : 1);
+    block.up = add_map(prefix + "mlp.up", width, hidden, true, 2);
+    block.down = add_map(prefix + "mlp.down", hidden, width, makani_, makani_ ? 0.5 : 1);
     if (makani_) {
       block.norm1 = add_norm(prefix + "norm1");
-      block.skip = add_linear(prefix + "skip", hidden, hidden, true, 0.5);
+      block.skip = add_map(prefix + "skip", hidden, hidden, true, 0.5);
     }
     return block;
   }
 
-  int linear(const std::string& name, const Linear& layer, std::int64_t rows, int x) {
-    return builder_.add_node(name,
-                             make_linear({rows, 1}, layer.inputs, layer.outputs, layer.bias >= 0),
-                             {x}, layer.parameters(), {rows, layer.outputs});
-  }
-  int gelu(const std::string& name, std::int64_t rows, std::int64_t channels, int x) {
-    return builder_.add_node(name, make_exact_gelu(rows, channels), {x}, {}, {rows, channels});
-  }
   int norm(const std::string& name, const Norm& parameters, const Basis& basis, int x) {
     if (!normalises_) return x;
     if (cuts()) return cut_norm(name, parameters, basis, x);
@@ -294,13 +273,13 @@ class SphericalNetwork : public FieldNetwork {
                                     {spectrum}, {block.spectral}, {cut.slots(), batch_, hidden, 2});
     y = synthesis(prefix + "synthesis", after, gathered("gathered_spectrum", y));
     y = norm(prefix + "norm0", block.norm0, after, y);
-    if (makani_) y = gelu(prefix + "gelu", rows, hidden, y);
-    y = linear(prefix + "mlp.up", block.up, rows, y);
-    y = gelu(prefix + "mlp.gelu", rows, block.up.outputs, y);
-    y = linear(prefix + "mlp.down", block.down, rows, y);
+    if (makani_) y = maps_.gelu(prefix + "gelu", rows, hidden, y);
+    y = maps_.apply(prefix + "mlp.up", block.up, {rows, 1}, y);
+    y = maps_.gelu(prefix + "mlp.gelu", rows, block.up.outputs, y);
+    y = maps_.apply(prefix + "mlp.down", block.down, {rows, 1}, y);
     if (!makani_) return add(prefix + "sum", rows, hidden, residual, y);
     y = norm(prefix + "norm1", block.norm1, after, y);
-    const int skip = linear(prefix + "skip", block.skip, rows, residual);
+    const int skip = maps_.apply(prefix + "skip", block.skip, {rows, 1}, residual);
     return add(prefix + "sum", rows, hidden, skip, y);
   }
 
@@ -318,6 +297,7 @@ class SphericalNetwork : public FieldNetwork {
   }
 
   ModelBuilder& builder_;
+  ChannelMaps maps_;
   RunConfig::Model keys_;
   FieldShape shape_;
   std::int64_t batch_;
@@ -327,12 +307,12 @@ class SphericalNetwork : public FieldNetwork {
   Basis outer_;
   Basis inner_;
   SphereGroups groups_;  // that this member contracts
-  Linear encoder_;
-  Linear encoder_out_;
+  ChannelMap encoder_;
+  ChannelMap encoder_out_;
   std::vector<Block> blocks_;
-  Linear decoder_;
-  Linear decoder_out_;
-  Linear big_skip_;
+  ChannelMap decoder_;
+  ChannelMap decoder_out_;
+  ChannelMap big_skip_;
 };
 
 FieldRows spherical_rows(const RunConfig::Model& keys, const FieldShape& whole,

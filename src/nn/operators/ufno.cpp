@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "nn/fields/field_layers.hpp"
-#include "nn/layers/layers.hpp"
+#include "nn/operators/channel_maps.hpp"
 #include "nn/operators/field_network.hpp"
 #include "nn/operators/fourier_modes.hpp"
 #include "nn/spectral/spectral_layer.hpp"
@@ -60,6 +60,7 @@ class UShapedNetwork : public FieldNetwork {
  public:
   explicit UShapedNetwork(const FieldNetworkArguments& arguments)
       : builder_(arguments.builder),
+        maps_(arguments.builder),
         keys_(arguments.keys),
         shape_(arguments.shape),
         batch_(arguments.batch),
@@ -100,12 +101,6 @@ class UShapedNetwork : public FieldNetwork {
   }
 
  private:
-  struct Linear {
-    int weight = -1;
-    int bias = -1;
-    std::int64_t outputs = 0;
-    std::int64_t inputs = 0;
-  };
   struct Block {
     std::int64_t inputs = 0;
     std::shared_ptr<const SpectralContraction> contraction;
@@ -130,12 +125,6 @@ class UShapedNetwork : public FieldNetwork {
   }
 
   // The deviations of model.kind = fno, of other numbers of inputs and outputs too.
-  Linear add_linear(const std::string& name, std::int64_t outputs, std::int64_t inputs) {
-    const double deviation = 1 / std::sqrt(3.0 * static_cast<double>(inputs));
-    return {builder_.add_parameter(name + ".weight", {outputs, inputs}, {deviation, 0}),
-            builder_.add_parameter(name + ".bias", {outputs}, {deviation, 0}), outputs, inputs};
-  }
-
   Block add_block(const std::string& prefix, std::int64_t level, std::int64_t inputs) {
     const std::int64_t hidden = keys_.hidden;
     ContractionSizes sizes;
@@ -161,24 +150,15 @@ class UShapedNetwork : public FieldNetwork {
     const std::int64_t hidden = keys_.hidden;
     std::int64_t features = shape_.input_channels;
     if (keys_.coordinates) features += static_cast<std::int64_t>(shape_.points.size());
-    lift_up_ = add_linear("lift.up", 2 * hidden, features);
-    lift_down_ = add_linear("lift.down", hidden, 2 * hidden);
+    lift_up_ = maps_.add_default("lift.up", 2 * hidden, features);
+    lift_down_ = maps_.add_default("lift.down", hidden, 2 * hidden);
     for (std::int64_t level = 0; level < keys_.levels; ++level)
       down_.push_back(add_block(fmt::format("down.{}.", level), level, hidden));
     bottom_ = add_block("bottom.", keys_.levels, hidden);
     for (std::int64_t level = 0; level < keys_.levels; ++level)
       up_.push_back(add_block(fmt::format("up.{}.", level), level, 2 * hidden));
-    project_up_ = add_linear("project.up", 2 * hidden, hidden);
-    project_down_ = add_linear("project.down", shape_.target_channels, 2 * hidden);
-  }
-
-  int linear(const std::string& name, const Linear& parameters, int x) {
-    return builder_.add_node(name, make_linear({rows_, 1}, parameters.inputs, parameters.outputs),
-                             {x}, {parameters.weight, parameters.bias},
-                             {rows_, parameters.outputs});
-  }
-  int gelu(const std::string& name, std::int64_t rows, std::int64_t channels, int x) {
-    return builder_.add_node(name, make_exact_gelu(rows, channels), {x}, {}, {rows, channels});
+    project_up_ = maps_.add_default("project.up", 2 * hidden, hidden);
+    project_down_ = maps_.add_default("project.down", shape_.target_channels, 2 * hidden);
   }
 
   int lift(const std::string& prefix, const FieldWindow& window) {
@@ -186,8 +166,8 @@ class UShapedNetwork : public FieldNetwork {
     int x = builder_.add_node(
         prefix + "lift.up", make_field_lift(shape_, batch_, window, coordinates, lift_up_.outputs),
         window.values, {lift_up_.weight, lift_up_.bias}, {rows_, lift_up_.outputs});
-    x = gelu(prefix + "lift.gelu", rows_, lift_up_.outputs, x);
-    x = linear(prefix + "lift.down", lift_down_, x);
+    x = maps_.gelu(prefix + "lift.gelu", rows_, lift_up_.outputs, x);
+    x = maps_.apply(prefix + "lift.down", lift_down_, {rows_, 1}, x);
     if (keys_.padding == 0) return x;
     return builder_.add_node(prefix + "pad",
                              make_field_pad(batch_, shape_.points, keys_.padding, keys_.hidden),
@@ -201,7 +181,7 @@ class UShapedNetwork : public FieldNetwork {
                           make_spectral_layer(batch_, grid.points, grid.frequencies, block.inputs,
                                               hidden, block.contraction),
                           {x}, block.parameters, {grid.rows, hidden});
-    return gelu(prefix + "gelu", grid.rows, hidden, x);
+    return maps_.gelu(prefix + "gelu", grid.rows, hidden, x);
   }
 
   int resample(const std::string& name, std::size_t from, std::size_t to, int x) {
@@ -216,12 +196,13 @@ class UShapedNetwork : public FieldNetwork {
                             make_field_crop(batch_, shape_.points, keys_.padding, keys_.hidden),
                             {x}, {}, {rows_, keys_.hidden});
     }
-    x = linear(prefix + "project.up", project_up_, x);
-    x = gelu(prefix + "project.gelu", rows_, project_up_.outputs, x);
-    return linear(prefix + "project.down", project_down_, x);
+    x = maps_.apply(prefix + "project.up", project_up_, {rows_, 1}, x);
+    x = maps_.gelu(prefix + "project.gelu", rows_, project_up_.outputs, x);
+    return maps_.apply(prefix + "project.down", project_down_, {rows_, 1}, x);
   }
 
   ModelBuilder& builder_;
+  ChannelMaps maps_;
   RunConfig::Model keys_;
   FieldShape shape_;
   std::int64_t batch_;
@@ -230,10 +211,10 @@ class UShapedNetwork : public FieldNetwork {
   std::vector<Block> down_;  // by level
   Block bottom_;
   std::vector<Block> up_;  // by level
-  Linear lift_up_;
-  Linear lift_down_;
-  Linear project_up_;
-  Linear project_down_;
+  ChannelMap lift_up_;
+  ChannelMap lift_down_;
+  ChannelMap project_up_;
+  ChannelMap project_down_;
 };
 
 FieldRows refused_rows(const RunConfig::Model& keys, const FieldShape&, const FieldCut& cut) {

@@ -3,9 +3,8 @@
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -82,8 +81,7 @@ class FactorisedContraction : public SpectralContraction {
       : sizes_(std::move(sizes)), factorized_(factorized) {}
 
   at::Tensor forward(const at::Tensor& x, const Tensors& parameters) const override {
-    const at::NoGradGuard no_gradients;
-    const at::Tensor weights = made_of(complex_parameters(parameters));
+    const at::Tensor weights = steps_of(complex_parameters(parameters)).back();
     if (!factorized_) return spectral::multiply_by_mode(x, at::view_as_real(weights));
     return matrix_product(apply(matrix_product(x, input_matrix(parameters)), weights),
                           parameters.back());
@@ -92,31 +90,26 @@ class FactorisedContraction : public SpectralContraction {
   at::Tensor backward(const at::Tensor& x, const at::Tensor& gradient, const Tensors& parameters,
                       const ParameterGradient* gradients) const override {
     const std::size_t count = parameters.size();
-    Tensors leaves = complex_parameters(parameters);
-    at::Tensor weights;
-    {
-      const at::AutoGradMode with_gradients(true);
-      for (auto& leaf : leaves) leaf.requires_grad_(true);
-      weights = made_of(leaves);
-    }
-    const at::Tensor fixed = weights.detach();
-    at::Tensor of_weights = at::empty_like(fixed);
+    const Tensors factors = complex_parameters(parameters);
+    const Tensors steps = steps_of(factors);
+    const at::Tensor& weights = steps.back();
+    at::Tensor of_weights = at::empty_like(weights);
     at::Tensor of_x;
     if (factorized_) {
       const at::Tensor entered = matrix_product(x, input_matrix(parameters));
-      const at::Tensor applied = apply(entered, fixed);
+      const at::Tensor applied = apply(entered, weights);
       const at::Tensor of_applied =
           matrix_product_backward(applied, gradient, parameters.back(), gradients[count - 1]);
-      const at::Tensor of_entered = apply_backward(entered, of_applied, fixed, of_weights);
+      const at::Tensor of_entered = apply_backward(entered, of_applied, weights, of_weights);
       of_x = matrix_product_backward(x, of_entered, input_matrix(parameters), gradients[count - 2]);
     } else {
-      of_x = spectral::multiply_by_mode_backward(x, gradient, at::view_as_real(fixed),
+      of_x = spectral::multiply_by_mode_backward(x, gradient, at::view_as_real(weights),
                                                  at::view_as_real(of_weights).view({-1}),
                                                  /*accumulate=*/false);
     }
-    const auto of_leaves = torch::autograd::grad({weights}, leaves, {of_weights});
-    for (std::size_t p = 0; p < of_leaves.size(); ++p)
-      write(gradients[p], at::view_as_real(of_leaves[p]));
+    steps_backward(factors, steps, of_weights, [&](std::size_t factor, const at::Tensor& made) {
+      write(gradients[factor], at::view_as_real(made));
+    });
     return of_x;
   }
 
@@ -138,23 +131,47 @@ class FactorisedContraction : public SpectralContraction {
   }
 
  protected:
-  // Of complex parameters, without the two matrices where those are applied apart: weights by mode
-  // [modes, …].
-  virtual at::Tensor made_of(const Tensors& parameters) const = 0;
+  // Of complex parameters, without the two matrices where those are applied apart: what making
+  // weights by mode comes to step by step; the last are the weights, [modes, …].
+  virtual Tensors steps_of(const Tensors& factors) const = 0;
+  // Hands out the gradient of each of the parameters, of its shape, by that of the weights. With
+  // complex numbers a gradient is the derivative by the real part plus i times that by the
+  // imaginary one, so that what was multiplied is multiplied by the conjugate.
+  using Receiver = std::function<void(std::size_t factor, const at::Tensor& gradient)>;
+  virtual void steps_backward(const Tensors& factors, const Tensors& steps,
+                              const at::Tensor& of_weights, const Receiver& receive) const = 0;
   // x [batch, 2, modes, input rank] through weights by mode that were made without the matrices.
   virtual at::Tensor apply(const at::Tensor& x, const at::Tensor& weights) const = 0;
   virtual at::Tensor apply_backward(const at::Tensor& x, const at::Tensor& gradient,
                                     const at::Tensor& weights, at::Tensor& of_weights) const = 0;
   virtual std::int64_t input_rank() const = 0;
   virtual std::int64_t output_rank() const = 0;
-  // Complex numbers of all intermediate results of made_of.
+  // Complex numbers of all results of steps_of.
   virtual std::int64_t made_numbers() const = 0;
 
   // [kept along an axis, rank] to be multiplied into the axis after `before` others.
   static at::Tensor multiply_axis(const at::Tensor& factor, const at::Tensor& tensor,
                                   std::int64_t before) {
-    const at::Tensor matrices = tensor.reshape({before, factor.size(1), -1});
-    return at::matmul(factor, matrices);
+    return at::matmul(factor, tensor.reshape({before, factor.size(1), -1}));
+  }
+  // Of `gradient` of what multiply_axis made: that of the factor, and that of the tensor, in the
+  // shape that it was multiplied in.
+  static at::Tensor of_factor(const at::Tensor& gradient, const at::Tensor& tensor,
+                              std::int64_t rank) {
+    const std::int64_t before = gradient.size(0);
+    return at::sum(at::matmul(gradient, tensor.reshape({before, rank, -1}).mH()), {0});
+  }
+  static at::Tensor of_multiplied(const at::Tensor& gradient, const at::Tensor& factor) {
+    return at::matmul(factor.mH(), gradient);
+  }
+
+  // Of [modes, inputs, ranks] times one matrix [ranks, outputs]: that of the matrix, and that of
+  // the others.
+  static at::Tensor of_matrix(const at::Tensor& gradient, const at::Tensor& left) {
+    return at::mm(left.reshape({-1, left.size(2)}).mH(), gradient.reshape({-1, gradient.size(2)}));
+  }
+  static at::Tensor of_left(const at::Tensor& gradient, const at::Tensor& matrix) {
+    return at::matmul(gradient, matrix.mH());
   }
 
   const ContractionSizes& sizes() const { return sizes_; }
@@ -251,17 +268,43 @@ class TuckerContraction : public FactorisedContraction {
   }
 
  protected:
-  at::Tensor made_of(const Tensors& parameters) const override {
-    at::Tensor made = parameters[0];
+  Tensors steps_of(const Tensors& factors) const override {
+    Tensors steps;
+    at::Tensor made = factors[0];
     std::int64_t before = 1;
     for (std::size_t axis = 0; axis < axes(); ++axis) {
-      made = multiply_axis(parameters[1 + axis], made, before);
+      made = multiply_axis(factors[1 + axis], made, before);
       before *= sizes().kept[axis];
+      steps.push_back(made);
     }
-    made = made.reshape({sizes().modes(), ranks_.inputs, ranks_.outputs});
-    if (factorized()) return made;
-    made = at::matmul(parameters[1 + axes()], made);
-    return at::matmul(made, parameters[2 + axes()]);
+    steps.back() = made.reshape({sizes().modes(), ranks_.inputs, ranks_.outputs});
+    if (factorized()) return steps;
+    steps.push_back(at::matmul(factors[1 + axes()], steps.back()));
+    steps.push_back(at::matmul(steps.back(), factors[2 + axes()]));
+    return steps;
+  }
+
+  void steps_backward(const Tensors& factors, const Tensors& steps, const at::Tensor& of_weights,
+                      const Receiver& receive) const override {
+    at::Tensor given = of_weights;
+    if (!factorized()) {
+      const at::Tensor& inputs = factors[1 + axes()];
+      const at::Tensor& outputs = factors[2 + axes()];
+      receive(2 + axes(), of_matrix(given, steps[axes()]));
+      given = of_left(given, outputs);
+      receive(1 + axes(), of_factor(given, steps[axes() - 1], ranks_.inputs));
+      given = of_multiplied(given, inputs);
+    }
+    std::int64_t before = sizes().modes();
+    for (std::size_t axis = axes(); axis-- > 0;) {
+      const std::int64_t kept = sizes().kept[axis];
+      before /= kept;
+      given = given.reshape({before, kept, -1});
+      const at::Tensor& multiplied = axis == 0 ? factors[0] : steps[axis - 1];
+      receive(1 + axis, of_factor(given, multiplied, ranks_.axes[axis]));
+      given = of_multiplied(given, factors[1 + axis]);
+    }
+    receive(0, given);
   }
 
   at::Tensor apply(const at::Tensor& x, const at::Tensor& weights) const override {
@@ -331,14 +374,38 @@ class CpContraction : public FactorisedContraction {
   }
 
  protected:
-  at::Tensor made_of(const Tensors& parameters) const override {
-    at::Tensor made = parameters[0].reshape({1, rank_});
+  Tensors steps_of(const Tensors& factors) const override {
+    Tensors steps;
+    at::Tensor made = factors[0].reshape({1, rank_});
     for (std::size_t axis = 0; axis < axes(); ++axis) {
-      made = (made.unsqueeze(1) * parameters[1 + axis].unsqueeze(0)).reshape({-1, rank_});
+      made = (made.unsqueeze(1) * factors[1 + axis].unsqueeze(0)).reshape({-1, rank_});
+      steps.push_back(made);
     }
-    if (factorized()) return made;
-    return at::matmul(made.unsqueeze(1) * parameters[1 + axes()].unsqueeze(0),
-                      parameters[2 + axes()]);
+    if (factorized()) return steps;
+    steps.push_back(made.unsqueeze(1) * factors[1 + axes()].unsqueeze(0));
+    steps.push_back(at::matmul(steps.back(), factors[2 + axes()]));
+    return steps;
+  }
+
+  void steps_backward(const Tensors& factors, const Tensors& steps, const at::Tensor& of_weights,
+                      const Receiver& receive) const override {
+    at::Tensor given = of_weights;
+    // Of the products of each row of `left` with each row of `right`, [rows, columns, rank].
+    const auto multiplied_back = [&](std::size_t factor, const at::Tensor& left) {
+      const at::Tensor& right = factors[factor];
+      receive(factor, at::sum(given * at::conj(left).unsqueeze(1), {0}));
+      given = at::sum(given * at::conj(right).unsqueeze(0), {1});
+    };
+    if (!factorized()) {
+      receive(2 + axes(), of_matrix(given, steps[axes()]));
+      given = of_left(given, factors[2 + axes()]);
+      multiplied_back(1 + axes(), steps[axes() - 1]);
+    }
+    for (std::size_t axis = axes(); axis-- > 0;) {
+      given = given.reshape({-1, sizes().kept[axis], rank_});
+      multiplied_back(1 + axis, axis == 0 ? factors[0].reshape({1, rank_}) : steps[axis - 1]);
+    }
+    receive(0, given);
   }
 
   at::Tensor apply(const at::Tensor& x, const at::Tensor& weights) const override {
@@ -382,56 +449,7 @@ class CpContraction : public FactorisedContraction {
   double deviation_ = 0;
 };
 
-// TensorLy rounds halves to even, as the processor does.
-std::int64_t rounded(double value) {
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::nearbyint(value)));
-}
-
-std::vector<double> dense_shape(const ContractionSizes& sizes) {
-  std::vector<double> shape = {static_cast<double>(sizes.inputs),
-                               static_cast<double>(sizes.outputs)};
-  for (const std::int64_t kept : sizes.whole()) shape.push_back(static_cast<double>(kept));
-  return shape;
-}
-
 }  // namespace
-
-// Ranks in proportion c to the shape n, with c^d · ∏n + c · Σn² = rank · ∏n.
-TuckerRanks tucker_ranks(const ContractionSizes& sizes, double rank) {
-  const std::vector<double> shape = dense_shape(sizes);
-  double dense = 1;
-  double squares = 0;
-  for (const double size : shape) {
-    dense *= size;
-    squares += size * size;
-  }
-  const auto excess = [&](double share) {
-    return dense * std::pow(share, static_cast<double>(shape.size())) + squares * share -
-           rank * dense;
-  };
-  double low = 0;
-  double high = std::max(rank, 1.0);
-  for (int halvings = 0; halvings < 200; ++halvings) {
-    const double middle = (low + high) / 2;
-    (excess(middle) < 0 ? low : high) = middle;
-  }
-  TuckerRanks ranks;
-  ranks.inputs = rounded(shape[0] * high);
-  ranks.outputs = rounded(shape[1] * high);
-  for (std::size_t axis = 2; axis < shape.size(); ++axis)
-    ranks.axes.push_back(rounded(shape[axis] * high));
-  return ranks;
-}
-
-std::int64_t cp_rank(const ContractionSizes& sizes, double rank) {
-  double dense = 1;
-  double sum = 0;
-  for (const double size : dense_shape(sizes)) {
-    dense *= size;
-    sum += size;
-  }
-  return rounded(dense * rank / sum);
-}
 
 std::unique_ptr<SpectralContraction> make_tucker_contraction(const ContractionSizes& sizes,
                                                              double rank, double deviation,

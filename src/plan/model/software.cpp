@@ -1,5 +1,6 @@
 #include "plan/model/software.hpp"
 
+#include "plan/model/attention_core.hpp"
 #include "plan/model/model_graph.hpp"
 
 namespace garonne::plan {
@@ -32,10 +33,6 @@ double logit_bytes_backward(double number_bytes) {
   return (2 + 1) * float32_bytes + number_bytes;
 }
 
-bool is_attention(const NodeSpec& node) {
-  return node.kind == "attention" || node.kind == "grouped_attention";
-}
-
 }  // namespace
 
 ModelGraph with_equal_blocks(const ModelGraph& graph) {
@@ -52,7 +49,7 @@ ModelGraph with_equal_blocks(const ModelGraph& graph) {
 
 SoftwarePass software_forward(const Software& software, const NodeSpec& node, double number_bytes) {
   const auto scores = static_cast<double>(node.scores);
-  if (is_attention(node))
+  if (is_attention_core(node))
     return software.stores_scores ? SoftwarePass{scores * score_bytes_forward(number_bytes), 2}
                                   : SoftwarePass{};
   return software.unfused_loss ? SoftwarePass{scores * logit_bytes_forward(number_bytes), 1}
@@ -63,7 +60,7 @@ SoftwarePass software_backward(const Software& software, const NodeSpec& node,
                                double number_bytes) {
   const auto scores = static_cast<double>(node.scores);
   // Of five products over half of the scores four are left, over all of them.
-  if (is_attention(node)) {
+  if (is_attention_core(node)) {
     return software.stores_scores
                ? SoftwarePass{scores * score_bytes_backward(number_bytes), 2 * 4.0 / 5}
                : SoftwarePass{};

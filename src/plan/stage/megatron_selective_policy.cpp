@@ -2,21 +2,18 @@
 #include <string>
 #include <vector>
 
+#include "plan/model/attention_core.hpp"
 #include "plan/stage/policy.hpp"
 
 namespace garonne::plan {
 namespace {
-
-bool is_attention(const NodeSpec& node) {
-  return node.kind == "attention";
-}
 
 // Stages without a layer of attention keep everything; a model without one has nothing to select.
 std::string refusal_without_attention(const ModelGraph& graph) {
   const bool whole =
       graph.loss >= 0 && std::none_of(graph.values.begin(), graph.values.end(),
                                       [](const auto& v) { return v.received_by >= 0; });
-  if (!whole || std::any_of(graph.nodes.begin(), graph.nodes.end(), is_attention)) return "";
+  if (!whole || std::any_of(graph.nodes.begin(), graph.nodes.end(), is_attention_core)) return "";
   return "runs attention again, and the model has none";
 }
 
@@ -27,7 +24,7 @@ std::vector<NodeSchedule> all_but_attention(const ModelGraph& graph) {
   if (!refusal_without_attention(graph).empty()) return {};
   Fates fates = keep_everything(graph);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (!is_attention(graph.nodes[n])) continue;
+    if (!is_attention_core(graph.nodes[n])) continue;
     set_fate(graph, static_cast<int>(n), {Fate::Recompute}, fates);
   }
   // Else one block's recomputation would reach into the one before.

@@ -55,9 +55,7 @@ TextPasses::TextPasses(const Setup& setup, const exec::Machine& machine, std::in
   const std::int64_t window = setup.config.model.sequence;
   expect(prompt >= 1 && longest >= prompt, "a text begins with its prompt");
   std::string why;
-  if (machine_.device->kind() == DeviceKind::Cuda) {
-    why = "on a GPU";
-  } else if (prompt >= window) {
+  if (prompt >= window) {
     why = fmt::format("the text is as long as model.sequence = {}", window);
   } else if (longest == prompt) {
     why = "a single token is asked for";

@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "nn/layers/layers.hpp"
+#include "nn/layers/tiled_attention.hpp"
+#include "plan/model/attention_core.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -15,6 +17,8 @@ TEST(Attention, GivesAutogradsBitsFromWhatItKept) {
   const std::int64_t head = 8;
   const auto node = make_attention(rows, heads, head);
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    // tiled_attention_test.cpp looks at those.
+    if (type == at::kBFloat16 && attends_in_tiles(Precision::BFloat16, DeviceKind::Cpu)) continue;
     at::manual_seed(9);
     at::Tensor qkv = at::randn({rows.count(), 3 * heads * head}).to(type);
     const at::Tensor seed = at::randn({rows.count(), heads * head}).to(type);
@@ -51,6 +55,23 @@ TEST(Attention, GivesAutogradsBitsFromWhatItKept) {
     arguments.record = &record;
     qkv.fill_(1e9);
     EXPECT_TRUE(at::equal(node->backward(context, arguments)[0], wanted));
+  }
+}
+
+// Of every form, whatever the precision; what is beside it is not.
+TEST(Attention, IsTheCoreThatSelectiveRecomputationRunsAgain) {
+  const Rows rows{2, 70};
+  const auto core = [&](const std::unique_ptr<Node>& node, Precision precision) {
+    Declaration declaration;
+    declaration.precision = precision;
+    return plan::is_attention_core(node->declare(declaration));
+  };
+  for (const auto precision : {Precision::Float32, Precision::Float64, Precision::BFloat16}) {
+    EXPECT_TRUE(core(make_attention(rows, 3, 8), precision));
+    EXPECT_TRUE(core(make_attention(rows, 3, 8, {0.1, "attention", 0}), precision));
+    EXPECT_TRUE(core(make_grouped_attention(rows, 3, 2, 8), precision));
+    EXPECT_FALSE(core(make_linear(rows, 24, 24), precision));
+    EXPECT_FALSE(core(make_rotary(rows, 70, {3, 3, 2, 8}, 1e4), precision));
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/bytes.hpp"
 #include "exec/device_tier.hpp"
+#include "nn/layers/causal_attention.hpp"
 
 namespace garonne::nn {
 namespace {
@@ -87,6 +88,39 @@ TEST_P(ByProducts, TakesNoMoreThanItSays) {
   tier.reset_peak();
   const AttentionParts back = gpu_attention_backward(parts, gradient, made);
   EXPECT_LE(tier.peak_bytes() - tier.live_bytes(), said.backward);
+}
+
+// Kept keys and values as generators have them, and all heads of queries of one position.
+TEST_P(ByProducts, OnePositionSeesAllKeys) {
+  Declaration declaration;
+  declaration.precision = GetParam();
+  declaration.device = {DeviceKind::Cuda, 90, 132};
+  for (const AttentionToAllSizes& one :
+       {AttentionToAllSizes{1, 1, 1, 8}, AttentionToAllSizes{1, 37, 3, 10},
+        AttentionToAllSizes{4, 50, 2, 16}}) {
+    at::manual_seed(3);
+    const auto random = [&](at::IntArrayRef shape) {
+      return at::randn(shape, at::TensorOptions().dtype(at::kDouble)).to(type());
+    };
+    const at::Tensor kept = random({2, one.keys + 3, one.heads, one.head_size});
+    const auto until_here = [&](std::int64_t which) {
+      return kept.select(0, which).narrow(0, 0, one.keys).transpose(0, 1).unsqueeze(0);
+    };
+    const at::Tensor asked = random({1, one.heads, one.queries + 2, one.head_size});
+    const AttentionParts parts = {asked.narrow(2, 0, one.queries), until_here(0), until_here(1)};
+    const at::Tensor wanted = std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(
+        parts[0], parts[1], parts[2], 0.0, /*is_causal=*/false));
+    exec::DeviceTier tier(std::numeric_limits<std::int64_t>::max() / 2);
+    const exec::DeviceScope scope(tier);
+    const at::Tensor made = gpu_attention_to_all(parts);
+    EXPECT_LE(tier.peak_bytes() - tier.live_bytes(), gpu_attention_to_all_bytes(declaration, one));
+    EXPECT_EQ(attention_to_all_bytes(declaration, one),
+              gpu_attention_to_all_bytes(declaration, one));
+    EXPECT_EQ(made.scalar_type(), type());
+    ASSERT_EQ(made.sizes(), wanted.sizes());
+    EXPECT_LE(made.to(at::kDouble).sub(wanted.to(at::kDouble)).abs().max().item<double>(),
+              tolerance());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, ByProducts,

@@ -208,8 +208,9 @@ TEST(Generators, MegatronSelectiveRunsAttentionAgainAndNothingElse) {
     SCOPED_TRACE(seed);
     ModelGraph graph = random_graph(seed);
     EXPECT_TRUE(policy.schedules(graph).empty());
+    // Heads of their own, and heads that share keys and values.
     for (std::size_t n = seed % 3; n + 1 < graph.nodes.size(); n += 3)
-      graph.nodes[n].kind = "attention";
+      graph.nodes[n].kind = (n + seed) % 2 == 0 ? "attention" : "grouped_attention";
     const auto schedules = policy.schedules(graph);
     ASSERT_EQ(schedules.size(), 1U);
     check_program(graph, step_shape(2, 2, 500), schedules[0]);
@@ -217,7 +218,7 @@ TEST(Generators, MegatronSelectiveRunsAttentionAgainAndNothingElse) {
     for (const NodeStep& one : schedules[0]) runs[at(one.node)] += one.forward() ? 1 : 0;
     for (std::size_t n = 0; n < runs.size(); ++n) {
       const NodeSpec& node = graph.nodes[n];
-      const bool core = node.kind == "attention";
+      const bool core = node.kind == "attention" || node.kind == "grouped_attention";
       EXPECT_LE(runs[n], core ? 2 : 1) << node.name;
       if (core && !node.private_slot_bytes.empty()) {
         EXPECT_EQ(runs[n], 2) << node.name;

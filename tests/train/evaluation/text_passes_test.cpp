@@ -12,35 +12,11 @@
 #include "base/error.hpp"
 #include "nn/compute_session.hpp"
 #include "nn/gemm/product_library.hpp"
+#include "train/evaluation/small_texts.hpp"
 #include "train/setup/cluster.hpp"
 
 namespace garonne::train {
 namespace {
-
-constexpr std::int64_t vocabulary = 37;
-constexpr std::int64_t window = 12;
-constexpr std::int64_t any_budget = std::int64_t{1} << 40;
-
-RunConfig config_of(const std::string& kind, const std::string& precision, const GridShape& grid) {
-  RunConfig config;
-  config.model.kind = kind;
-  config.model.layers = 3;
-  config.model.hidden = 32;
-  config.model.heads = 4;
-  if (kind == "llama") {
-    config.model.kv_heads = 2;
-    config.model.inner = 24;
-  }
-  config.model.sequence = window;
-  config.train.precision = precision;
-  config.train.micro_batch = 2;
-  config.train.global_batch = std::int64_t{2} * grid.data * grid.pipeline;
-  config.grid.data = grid.data;
-  config.grid.pipeline = grid.pipeline;
-  config.grid.tensor = grid.tensor;
-  config.memory.budget = any_budget;
-  return config;
-}
 
 // A rank with its part of the model.
 class Part {
@@ -55,12 +31,7 @@ class Part {
       const exec::DeviceScope scope(*tier_);
       state_ = exec::initial_state(device_.compute(), setup.model, setup.declaration.precision, 7,
                                    std::vector<StateSpec>());
-      // So large that positions and tokens tell.
-      for (std::size_t p = 0; p < state_.pieces.size(); ++p) {
-        const at::Tensor trained = state_.parameter(p).trained();
-        if (trained.dim() > 1) trained.mul_(8);
-      }
-      exec::refresh_compute_copies(state_);
+      make_parameters_tell(state_);
     }
     axes_ = std::make_unique<Axes>(setup, plan::Program(), device_, session);
     machine.device = &device_.device();
@@ -83,27 +54,6 @@ class Part {
   exec::ModelState state_;
   std::unique_ptr<Axes> axes_;
 };
-
-std::vector<std::uint32_t> some_text(std::size_t tokens) {
-  std::vector<std::uint32_t> text;
-  for (std::size_t i = 0; i < tokens; ++i)
-    text.push_back(static_cast<std::uint32_t>((7 * i * i + 3 * i + 5) % vocabulary));
-  return text;
-}
-
-// Of every text from the prompt to the longest; on the last stage.
-std::vector<std::vector<double>> all_logits(TextPasses& passes, std::size_t prompt,
-                                            std::size_t longest) {
-  std::vector<std::vector<double>> all;
-  const std::vector<std::uint32_t> text = some_text(longest);
-  for (std::size_t tokens = prompt; tokens <= longest; ++tokens) {
-    std::vector<double> logits =
-        passes.logits_after({text.begin(), text.begin() + static_cast<std::ptrdiff_t>(tokens)});
-    if (!logits.empty()) logits.resize(vocabulary);
-    all.push_back(std::move(logits));
-  }
-  return all;
-}
 
 void expect_near(const std::vector<std::vector<double>>& mine,
                  const std::vector<std::vector<double>>& wanted, double tolerance) {
