@@ -84,6 +84,44 @@ class OffloadHostTest(ProgramTest):
         self.compare("pages", {}, 0, KINDS[3:], (False,))
         self.compare("states", {"--train.precision": "bfloat16", "--train.micro_batch": 32}, 0, KINDS[1:2], (False,))
 
+    def with_policy(self, policy, name, keys, ranks):
+        """A policy's smallest budget trains as the processor does that keeps everything; a byte less is refused with it."""
+        plain = self.directory(f"{policy}-{name}-plain")
+        self.train(plain, *self.words(keys), ranks=ranks)
+        small = self.least(keys, self.EMULATED, {"--memory.plan": policy})
+        directory = self.directory(f"{policy}-{name}")
+        done = self.train(directory, *self.words(small), ranks=ranks)
+        self.same_training(plain, directory)
+        self.assertGreater(self.check_bytes(directory, done, small["--memory.budget"]), 0)
+        program = json.loads((directory / "program" / "rank_0.json").read_text())
+        self.assertTrue(program["name"].startswith(policy))
+        updates = [one["operation"] for one in program["instructions"] if one["operation"].startswith("update")]
+        if policy == "zero-offload":
+            self.assertIn("update-host", updates)
+        states = [one for one in program["buffers"] if one["kind"] in ("optimizer-state", "master-parameter") and one.get("live_at_start")]
+        large = [one for one in states if one["bytes"] >= 1 << 16]
+        self.assertTrue(large)
+        self.assertTrue(all(one.get("tier") == "host" for one in large))
+        less = self.plan(small, {"--memory.budget": small["--memory.budget"] - 1}, check=3)
+        self.assertIn(str(small["--memory.budget"]), less.stderr)
+        return program
+
+    @unittest.skipIf(LONG, "part of the whole product")
+    def test_policies_have_the_bits_of_plain_training(self):
+        self.with_policy("zero-offload", "alone", {}, 0)
+        self.with_policy("zero-offload", "shards", {"--grid.data": 2, "--grid.zero": 2, "--train.precision": "bfloat16"}, 2)
+        again = self.with_policy("zero-infinity", "shards", {"--grid.data": 2, "--grid.zero": 3}, 2)
+        self.assertTrue(any(one.get("recompute") for one in again["instructions"]))
+
+    @unittest.skipUnless(LONG, "minutes")
+    def test_policies_on_all_grids(self):
+        for policy, zero, precision in itertools.product(("zero-offload", "zero-infinity"), range(4), ("float32", "bfloat16")):
+            with self.subTest(policy, zero=zero, precision=precision):
+                keys = {"--grid.data": 2, "--grid.zero": zero, "--train.precision": precision}
+                self.with_policy(policy, f"zero{zero}-{precision}", keys, 2)
+        for policy in ("zero-offload", "zero-infinity"):
+            self.with_policy(policy, "pipeline", {"--grid.pipeline": 2}, 2)
+
     @unittest.skipUnless(LONG, "minutes")
     def test_the_whole_product(self):
         grids = {"alone": ({}, 0), "pipeline": ({"--grid.pipeline": 2}, 2)}
@@ -128,6 +166,12 @@ class OffloadHostTest(ProgramTest):
         refused({"--memory.allow": "offload-states", "--run.device": "emulated"}, "memory.allow", "memory.host_budget")
         refused({**self.EMULATED, "--memory.host_budget": "1000000 TiB"}, "memory.host_budget", "each rank of this node")
         refused({**self.EMULATED, "--memory.host_budget": "much"}, "memory.host_budget", "must be bytes")
+        refused({"--memory.plan": "zero-offload"}, "memory.plan", "zero-offload", "memory.host_budget")
+        refused({"--memory.plan": "zero-infinity"}, "memory.plan", "zero-infinity", "memory.disk")
+        refused({**self.EMULATED, "--memory.plan": "zero-infinity", "--memory.allow": "offload-states"}, "memory.plan", "recompute",
+                "memory.allow")
+        refused({**self.EMULATED, "--memory.plan": "zero-offload", "--memory.host_budget": "1 MiB"}, "memory.host_budget",
+                "zero-offload", "has there")
 
     def test_what_is_free_is_shared(self):
         auto = {**self.EMULATED, "--memory.host_budget": "auto"}

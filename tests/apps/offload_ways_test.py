@@ -11,7 +11,7 @@ class OffloadWaysTest(OffloadRuns):
     # Further keys and ranks; of two micro-batches, between which gradients are idle. Then the ways that are tried by
     # themselves; offload_product_test.py has all of them on all grids.
     RUNS = {
-        "alone": ((), 0, ("between", "moved", "states", "weights", "gradients")),
+        "alone": ((), 0, ("between", "moved", "states", "weights", "gradients", "zero-infinity")),
         "bfloat16": (("--train.precision", "bfloat16", "--train.micro_batch", 32, "--train.global_batch", 64), 0, ("states",)),
         # Two micro-batches a rank, between which gradients are in shards.
         "shards": (("--grid.data", 2, "--grid.zero", 3, "--train.global_batch", 64), 2, ("gradients",)),
@@ -42,6 +42,11 @@ class OffloadWaysTest(OffloadRuns):
         if way in ("smallest", "between"):
             budget = least if way == "smallest" else least + (most - least) // 3
             return [*self.with_budget(budget, *keys), "--memory.disk", self.disk], budget
+        if way == "zero-infinity":
+            keys = (*keys, "--memory.plan", way)
+            least, without, _ = self.budgets(*keys)
+            self.assertLess(least, without)
+            return [*self.with_budget(least, *keys), "--memory.disk", self.disk], least
         # Weights and gradients beside what runs again, or these would not be at the peak.
         allowed, bound = {"moved": ("offload-activations", most), "states": ("offload-states", most),
                           "weights": ("recompute,offload-weights", without),

@@ -28,12 +28,13 @@ int stand_in_on_host(Program& program, int buffer) {
 class HostUpdateWriter {
  public:
   HostUpdateWriter(Program& program, const std::vector<StateGroup>& groups, const TierLinks& links,
-                   double bytes_per_second, GradientCopies when)
+                   double bytes_per_second, GradientCopies when, const std::map<int, int>& pages)
       : program_(program),
         groups_(groups),
         links_(links),
         bytes_per_second_(bytes_per_second),
-        when_(when) {
+        when_(when),
+        pages_(pages) {
     for (const StateGroup& group : groups) moved_.push_back(moved(group));
   }
 
@@ -63,9 +64,17 @@ class HostUpdateWriter {
     std::vector<StandIn> passing;   // gradient and parameters
     bool makes_parameters = false;  // whole ones, of masters
     std::vector<int> down;          // numbers of copies
+    int paged = -1;                 // the last one of those that brought its gradient before
     int update = -1;
-    std::vector<int> up;
+    std::vector<std::pair<int, int>> up;  // and what it comes from
   };
+
+  bool is_paged(const StandIn& one) const { return pages_.contains(one.buffer); }
+
+  int on_host_for_now(int buffer) const {
+    const auto page = pages_.find(buffer);
+    return page == pages_.end() ? stand_in_on_host(program_, buffer) : page->second;
+  }
 
   const Instruction& update(const Moved& one) const {
     return program_.instructions[index(one.place)];
@@ -94,9 +103,9 @@ class HostUpdateWriter {
     const auto number = index(instruction.bucket);
     const bool in_shards = number < buckets.size() && buckets[number].shard.elements > 0;
     one.makes_parameters = has_masters && !in_shards;
-    one.passing.push_back({one.gradient, stand_in_on_host(program_, one.gradient)});
+    one.passing.push_back({one.gradient, on_host_for_now(one.gradient)});
     for (const int parameter : one.parameters)
-      one.passing.push_back({parameter, stand_in_on_host(program_, parameter)});
+      one.passing.push_back({parameter, on_host_for_now(parameter)});
     return one;
   }
 
@@ -112,12 +121,22 @@ class HostUpdateWriter {
     throw InternalError("a gradient that nobody writes");
   }
 
+  int last_copy_to(int on_host, int before) const {
+    for (int i = before - 1; i >= 0; --i) {
+      const Instruction& instruction = program_.instructions[index(i)];
+      if (is_copy(instruction.operation) && instruction.arguments.output == on_host) return i;
+    }
+    throw InternalError("a gradient that nobody brings to the host");
+  }
+
   void bring_down(Moved& one, int first, ProgramEdit& edit) {
-    const int complete = complete_at(one.gradient, one.place);
+    if (is_paged(one.passing[0])) one.paged = last_copy_to(one.passing[0].on_host, first);
+    const int complete = one.paged >= 0 ? -1 : complete_at(one.gradient, one.place);
     for (const StandIn& down : one.passing) {
+      if (is_paged(down)) continue;
       if (one.makes_parameters && down.buffer != one.gradient) continue;
       Instruction copy = copy_instruction(program_, down.buffer, down.on_host, links_.out);
-      one.down.push_back(when_ == GradientCopies::WhenComplete
+      one.down.push_back(when_ == GradientCopies::WhenComplete && complete >= 0
                              ? edit.insert_after(complete, std::move(copy))
                              : edit.insert_before(first, std::move(copy)));
     }
@@ -133,6 +152,7 @@ class HostUpdateWriter {
     host.lane = Lane::HostCompute;
     host.after = one.down;
     host.after.push_back(norm_copy);
+    if (one.paged >= 0) host.after.push_back(one.paged);
     std::sort(host.after.begin(), host.after.end());
     host.arguments.inputs = {norm_on_host};
     host.arguments.pieces = device.arguments.pieces;
@@ -142,7 +162,8 @@ class HostUpdateWriter {
     host.reads = {norm_on_host};
     std::int64_t bytes = 0;
     for (const StandIn& stand_in : host.arguments.stand_ins) {
-      const bool made = one.makes_parameters && contains(one.parameters, stand_in.buffer);
+      const bool made =
+          one.makes_parameters && contains(one.parameters, stand_in.buffer) && !is_paged(stand_in);
       if (!made) host.reads.push_back(stand_in.on_host);
       if (stand_in.buffer != one.gradient) host.writes.push_back(stand_in.on_host);
       const bool both = !made && stand_in.buffer != one.gradient;
@@ -151,13 +172,13 @@ class HostUpdateWriter {
     host.seconds = static_cast<double>(bytes) / bytes_per_second_;
     one.update = edit.insert_before(first, std::move(host));
     for (const StandIn& up : one.passing) {
-      if (up.buffer == one.gradient) continue;
+      if (up.buffer == one.gradient || is_paged(up)) continue;
       Instruction copy = copy_instruction(program_, up.on_host, up.buffer, links_.in);
       copy.reads.push_back(up.buffer);  // over what is there
       copy.after = one.down;
       copy.after.push_back(one.update);
       std::sort(copy.after.begin(), copy.after.end());
-      one.up.push_back(edit.insert_before(first, std::move(copy)));
+      one.up.emplace_back(edit.insert_before(first, std::move(copy)), up.on_host);
     }
   }
 
@@ -168,11 +189,13 @@ class HostUpdateWriter {
       std::erase(freed, program_.instructions[index(place)].arguments.output);
       edit.remove(place);
     }
-    for (std::size_t k = 0; k < one.down.size(); ++k)
-      edit.insert_before(one.place, wait(one.down[k], k == 0 ? freed : std::vector<int>()));
-    edit.insert_before(one.place, wait(one.update, {one.passing[0].on_host}));
-    for (std::size_t k = 0; k < one.up.size(); ++k)
-      edit.insert_before(one.place, wait(one.up[k], {one.passing[k + 1].on_host}));
+    std::erase_if(freed, [&](int id) { return pages_.contains(id); });
+    for (const int number : one.down)
+      edit.insert_before(one.place, wait(number, std::exchange(freed, {})));
+    freed.push_back(one.passing[0].on_host);
+    edit.insert_before(one.place, wait(one.update, std::move(freed)));
+    for (const auto& [number, on_host] : one.up)
+      edit.insert_before(one.place, wait(number, {on_host}));
     edit.remove(one.place);
   }
 
@@ -190,6 +213,7 @@ class HostUpdateWriter {
   const TierLinks& links_;
   const double bytes_per_second_;
   const GradientCopies when_;
+  const std::map<int, int>& pages_;
   std::vector<Moved> moved_;
 };
 
@@ -208,8 +232,9 @@ std::vector<StateGroup> for_host(const Program& program, std::vector<StateGroup>
 }
 
 Program with_updates_on_host(Program program, const std::vector<StateGroup>& groups,
-                             const TierLinks& links, double bytes_per_second, GradientCopies when) {
-  HostUpdateWriter(program, groups, links, bytes_per_second, when).write();
+                             const TierLinks& links, double bytes_per_second, GradientCopies when,
+                             const std::map<int, int>& pages) {
+  HostUpdateWriter(program, groups, links, bytes_per_second, when, pages).write();
   set_replayed(program);
   return program;
 }

@@ -4,6 +4,7 @@
 // without the delay of a step.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "plan/offload/state_offload.hpp"
@@ -27,7 +28,12 @@ std::vector<StateGroup> for_host(const Program& program, std::vector<StateGroup>
 // that is its own master, or that ranks share, the device's content goes along: only what the rank
 // trains of it changes. `bytes_per_second`: that updates read and write there. Peak and seconds are
 // those of its replay; whether the tier has room is for the caller to say.
+// `pages`: lower buffers by those of the device that the host has anyway, as
+// with_paging_for_updates() leaves them: parameters that last there, and gradients that have been
+// copied there when the norm is known and are freed by the update. The Program need not be legal
+// before.
 Program with_updates_on_host(Program program, const std::vector<StateGroup>& groups,
-                             const TierLinks& links, double bytes_per_second, GradientCopies when);
+                             const TierLinks& links, double bytes_per_second, GradientCopies when,
+                             const std::map<int, int>& pages = {});
 
 }  // namespace garonne::plan

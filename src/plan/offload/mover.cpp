@@ -9,6 +9,7 @@
 #include "plan/offload/host_update.hpp"
 #include "plan/offload/offload.hpp"
 #include "plan/offload/offload_search.hpp"
+#include "plan/offload/paged_update.hpp"
 #include "plan/offload/paging.hpp"
 #include "plan/offload/weight_offload.hpp"
 #include "plan/program/replay.hpp"
@@ -112,28 +113,58 @@ std::vector<Mover::Unit> Mover::units_of(bool gradients_first) const {
 }
 
 std::int64_t Mover::least_bytes() const {
-  if (!is_paged()) {
-    const std::int64_t without = below_.activations
-                                     ? bytes_without_the_idle(program_, below_.least_bytes)
-                                     : program_.peak_bytes;
-    return without - bytes_of(program_, buffers_of(groups_));
+  if (is_paged()) {
+    const std::int64_t on_device = least_bytes_of_pages(false);
+    return can_update_pages() ? std::min(on_device, least_bytes_of_pages(true)) : on_device;
   }
-  const Program& program = below_.gradients ? divided_ : program_;
+  const std::int64_t without = below_.activations
+                                   ? bytes_without_the_idle(program_, below_.least_bytes)
+                                   : program_.peak_bytes;
+  return without - bytes_of(program_, buffers_of(groups_));
+}
+
+std::int64_t Mover::least_bytes_of_pages(bool updates_on_host) const {
   const std::vector<Unit> units = units_of(true);
-  const std::vector<std::int64_t> idle = idle_bytes(program, buffers_of(units, units.size()));
+  const Choice choice{units, units.size(), -1, updates_on_host};
+  const Program& program = start_of(choice);
+  const std::vector<std::int64_t> idle = idle_bytes_of(program, choice);
   if (below_.activations) return bytes_without_the_idle(program, below_.least_bytes, idle);
   std::vector<std::int64_t> during = replay(program).during_bytes;
   for (std::size_t place = 0; place < idle.size(); ++place) during[place] -= idle[place];
   return during.empty() ? 0 : *std::max_element(during.begin(), during.end());
 }
 
+// By place: what the units of a choice make room for.
+std::vector<std::int64_t> Mover::idle_bytes_of(const Program& program, const Choice& choice) const {
+  if (!choice.updates_on_host) return idle_bytes(program, buffers_of(choice.units, choice.count));
+  return idle_bytes_of_updates(program, pages_of(choice),
+                               for_host(program, state_groups(program, below_.least_state_bytes)));
+}
+
+// Without states, which the host updates.
+std::vector<int> Mover::pages_of(const Choice& choice) const {
+  std::vector<int> pages = buffers_of(choice.units, choice.count);
+  std::erase_if(pages, [&](int id) {
+    const BufferKind kind = program_.buffers[static_cast<std::size_t>(id)].kind;
+    return kind != BufferKind::Parameter && kind != BufferKind::Gradient;
+  });
+  return pages;
+}
+
 bool Mover::can() const {
   if (!groups_.empty() && with_states(program_, groups_.size())) return true;
+  if (with_states_on_both()) return true;
   if (below_.activations && checked(with_activations(program_, budget_bytes_, {}, {}))) return true;
   if (with_states_too(groups_.size()) || with_states_too(groups_.size() / 2)) return true;
   if (!is_paged()) return false;
   const std::vector<Unit> units = units_of(true);
-  return with_units({units, units.size(), -1}) || with_units({units, units.size(), 1});
+  for (const bool on_host : {false, true}) {
+    if (on_host && !can_update_pages()) continue;
+    if (with_units({units, units.size(), -1, on_host}) ||
+        with_units({units, units.size(), 1, on_host}))
+      return true;
+  }
+  return false;
 }
 
 std::vector<MovedProgram> Mover::run() const {
@@ -141,15 +172,43 @@ std::vector<MovedProgram> Mover::run() const {
   if (below_.activations) add(with_activations(program_, budget_bytes_, {}, {}), " + offload", all);
   if (!groups_.empty()) {
     add_fewest_states(all);
+    add(with_states_on_both(), " + states", all);
     for (const std::size_t count : {groups_.size(), groups_.size() / 2})
       add(with_states_too(count), " + offload + states", all);
   }
   if (!is_paged()) return all;
   const std::vector<Unit> units = units_of(true);
-  for (const double share : {-1.0, 0.5, 1.0}) {
-    if (share < 0 || below_.activations) add_fewest(units, share, all);
+  const std::vector<Unit> weights_first = units_of(false);
+  for (const bool on_host : {false, true}) {
+    if (on_host && !can_update_pages()) continue;
+    for (const double share : {-1.0, 0.5, 1.0}) {
+      if (share < 0 || below_.activations) add_fewest({units, units.size(), share, on_host}, all);
+    }
+    if (below_.gradients && below_.weights)
+      add_fewest({weights_first, weights_first.size(), -1, on_host}, all);
   }
-  if (below_.gradients && below_.weights) add_fewest(units_of(false), -1, all);
+  return all;
+}
+
+std::vector<MovedProgram> Mover::with_all_updates_on_host() const {
+  std::vector<MovedProgram> all;
+  if (all_groups_.empty()) add(program_, "", all);
+  const bool has_room =
+      state_tier_ == Tier::Host && groups_.size() == for_host(program_, all_groups_).size();
+  if (!groups_.empty() && has_room) add(with_states(program_, groups_.size()), "", all);
+  const std::vector<Unit> units = units_of(true);
+  if (can_update_pages()) add(with_units({units, units.size(), -1, true}), "", all);
+  return all;
+}
+
+std::vector<MovedProgram> Mover::with_everything_below() const {
+  std::vector<MovedProgram> all;
+  const std::vector<Unit> units = units_of(true);
+  for (const bool on_host : {false, true}) {
+    if (on_host && !can_update_pages()) continue;
+    for (const double share : {-1.0, 0.5, 1.0})
+      add(with_units({units, units.size(), share, on_host}), "", all);
+  }
   return all;
 }
 
@@ -227,6 +286,25 @@ std::optional<Program> Mover::with_states(const Program& program, std::size_t co
   return std::nullopt;
 }
 
+// As many as the host has room for, where they are updated, the rest on the tier below it.
+std::optional<Program> Mover::with_states_on_both() const {
+  const auto host = below_.tiers.find(Tier::Host);
+  if (host == below_.tiers.end() || state_tier_ == Tier::Host) return std::nullopt;
+  std::vector<StateGroup> groups = for_host(program_, all_groups_);
+  while (!groups.empty() && bytes_of_states(Tier::Host, groups) > host->second.budget_bytes)
+    groups.pop_back();
+  if (groups.empty()) return std::nullopt;
+  const double rate = host->second.update_bytes_per_second;
+  for (const GradientCopies when : {GradientCopies::WhenComplete, GradientCopies::AtTheEnd}) {
+    Program moved = with_updates_on_host(program_, groups, links_.at(Tier::Host), rate, when);
+    const std::vector<StateGroup> rest = state_groups(moved, below_.least_state_bytes);
+    if (auto fits = checked(with_states_below(std::move(moved), rest, state_tier_,
+                                              links_.at(state_tier_), budget_bytes_)))
+      return fits;
+  }
+  return std::nullopt;
+}
+
 // The first to be updated, whose way back others hide.
 void Mover::add_fewest_states(std::vector<MovedProgram>& all) const {
   std::size_t too_few = 0;
@@ -252,48 +330,70 @@ std::optional<Program> Mover::with_states_too(std::size_t count) const {
   return program ? with_states(*program, count) : std::nullopt;
 }
 
-std::optional<Program> Mover::with_units(const Choice& choice) const {
-  const std::vector<int> buffers = buffers_of(choice.units, choice.count);
+bool Mover::can_update_pages() const {
+  const auto host = below_.tiers.find(Tier::Host);
+  if (!is_paged() || host == below_.tiers.end()) return false;
+  const std::vector<StateGroup> groups = for_host(program_, all_groups_);
+  return !groups.empty() && bytes_of(program_, buffers_of(groups)) <= host->second.budget_bytes;
+}
+
+// Where gradients move, the one that needs not all of them at once.
+const Program& Mover::start_of(const Choice& choice) const {
   const auto moves_gradients = [&](const Unit& unit) {
     return !unit.buffers.empty() &&
            program_.buffers[static_cast<std::size_t>(unit.buffers[0])].kind == BufferKind::Gradient;
   };
   const auto last = choice.units.begin() + static_cast<std::ptrdiff_t>(choice.count);
-  const Program& start =
-      std::any_of(choice.units.begin(), last, moves_gradients) ? divided_ : program_;
-  const Tier tier = tier_of_pages(buffers);
-  std::optional<Program> lean;
-  if (choice.share >= 0) {
-    std::vector<std::int64_t> idle = idle_bytes(start, buffers);
-    for (std::int64_t& bytes : idle)
-      bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * choice.share);
-    lean = with_activations(start, budget_bytes_, {{tier, bytes_below(tier, buffers)}},
-                            std::move(idle));
-    if (!lean) return std::nullopt;
+  return std::any_of(choice.units.begin(), last, moves_gradients) ? divided_ : program_;
+}
+
+std::optional<Program> Mover::with_units(const Choice& choice) const {
+  const Program& start = start_of(choice);
+  const std::vector<int> buffers = buffers_of(choice.units, choice.count);
+  const Tier tier = choice.updates_on_host ? Tier::Host : tier_of_pages(buffers);
+  if (choice.share < 0) return checked(with_pages(start, choice, tier));
+  std::vector<std::int64_t> idle = idle_bytes_of(start, choice);
+  for (std::int64_t& bytes : idle)
+    bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * choice.share);
+  const std::optional<Program> lean =
+      with_activations(start, budget_bytes_, {{tier, bytes_below(tier, buffers)}}, std::move(idle));
+  return lean ? checked(with_pages(*lean, choice, tier)) : std::nullopt;
+}
+
+std::optional<Program> Mover::with_pages(const Program& program, const Choice& choice,
+                                         Tier tier) const {
+  const TierLinks& links = links_.at(tier);
+  if (!choice.updates_on_host) {
+    const std::vector<int> buffers = buffers_of(choice.units, choice.count);
+    return with_paging(program, buffers, tier, links, budget_bytes_);
   }
-  return checked(with_paging(lean ? *lean : start, buffers, tier, links_.at(tier), budget_bytes_));
+  auto moved = with_paged_updates(
+      program, pages_of(choice), for_host(program, state_groups(program, below_.least_state_bytes)),
+      links, below_.tiers.at(tier).update_bytes_per_second, budget_bytes_);
+  if (moved && moved->peak_bytes > budget_bytes_) return std::nullopt;
+  return moved;
 }
 
 // The first of the units that are enough.
-void Mover::add_fewest(const std::vector<Unit>& units, double share,
-                       std::vector<MovedProgram>& all) const {
+void Mover::add_fewest(const Choice& choice, std::vector<MovedProgram>& all) const {
   std::size_t too_few = all_groups_.size();  // these alone are another way
-  std::size_t enough = units.size();
+  std::size_t enough = choice.units.size();
   if (enough <= too_few) return;
-  std::optional<Program> best = with_units({units, enough, share});
+  std::optional<Program> best = with_units(choice);
   if (!best) return;
   // Each takes as long as a plan: to a sixteenth, and not at all where others are the point.
-  const std::size_t least_step = share < 0 ? 1 + (enough - too_few) / 16 : enough;
+  const std::size_t least_step = choice.share < 0 ? 1 + (enough - too_few) / 16 : enough;
   while (enough - too_few > least_step) {
     const std::size_t middle = too_few + (enough - too_few) / 2;
-    std::optional<Program> fewer = with_units({units, middle, share});
+    std::optional<Program> fewer =
+        with_units({choice.units, middle, choice.share, choice.updates_on_host});
     (fewer ? enough : too_few) = middle;
     if (fewer) best = std::move(fewer);
   }
-  std::string how = share < 0 ? "" : " + offload";
+  std::string how = choice.share < 0 ? "" : " + offload";
   std::set<std::string> named;
   for (std::size_t k = 0; k < enough; ++k) {
-    if (named.insert(units[k].kind).second) how += std::string(" + ") + units[k].kind;
+    if (named.insert(choice.units[k].kind).second) how += std::string(" + ") + choice.units[k].kind;
   }
   add(std::move(best), how, all);
 }

@@ -43,6 +43,16 @@ class Mover {
   // None where nothing has to move, or where that is not enough.
   std::vector<MovedProgram> run() const;
 
+  // What policies do (plan/offload/offload_policy.hpp), whether it has to be or not; none where a
+  // tier or the budget has no room for it.
+  //
+  // All masters and states whose updates the host can take are there; gradients stay on the device
+  // until then, or leave when they are complete.
+  std::vector<MovedProgram> with_all_updates_on_host() const;
+  // All that lasts, and gradients, are on one tier between their uses; of values and records what
+  // the budget has no room for.
+  std::vector<MovedProgram> with_everything_below() const;
+
  private:
   // What leaves together, and what it is called.
   struct Unit {
@@ -56,18 +66,25 @@ class Mover {
     // Of what the units can make room for, how much activations leave to them; none of these where
     // negative.
     double share = -1;
+    // The states never move: the host updates them, from the pages that it has.
+    bool updates_on_host = false;
   };
 
   void add(std::optional<Program> program, const std::string& how,
            std::vector<MovedProgram>& all) const;
   void add_fewest_states(std::vector<MovedProgram>& all) const;
-  void add_fewest(const std::vector<Unit>& units, double share,
-                  std::vector<MovedProgram>& all) const;
+  void add_fewest(const Choice& choice, std::vector<MovedProgram>& all) const;
   Tier lowest() const { return below_.tiers.rbegin()->first; }
   Tier tier_of_states(const std::vector<StateGroup>& all) const;
   std::vector<StateGroup> those_with_room(std::vector<StateGroup> all) const;
   std::int64_t bytes_of_states(Tier tier, const std::vector<StateGroup>& groups) const;
   bool is_paged() const { return below_.weights || below_.gradients; }
+  // Whether the host may have pages and update states beside them.
+  bool can_update_pages() const;
+  const Program& start_of(const Choice& choice) const;
+  std::vector<int> pages_of(const Choice& choice) const;
+  std::vector<std::int64_t> idle_bytes_of(const Program& program, const Choice& choice) const;
+  std::int64_t least_bytes_of_pages(bool updates_on_host) const;
   std::vector<Unit> units_of(bool gradients_first) const;
   std::int64_t bytes_below(Tier tier, const std::vector<int>& buffers) const;
   Tier tier_of_pages(const std::vector<int>& buffers) const;
@@ -80,7 +97,9 @@ class Mover {
                                           std::vector<std::int64_t> more_bytes) const;
   std::optional<Program> with_states(const Program& program, std::size_t count) const;
   std::optional<Program> with_states_too(std::size_t count) const;
+  std::optional<Program> with_states_on_both() const;
   std::optional<Program> with_units(const Choice& choice) const;
+  std::optional<Program> with_pages(const Program& program, const Choice& choice, Tier tier) const;
 
   const Program& program_;
   const LowerTiers& below_;

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/contains.hpp"
 #include "plan/offload/buffer_uses.hpp"
 #include "plan/offload/lower_buffers.hpp"
 #include "plan/program/program_edit.hpp"
@@ -19,10 +20,23 @@ std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
 
+// The uses of buffers that are left to the device where the host takes updates of them.
+Program without_uses_of(Program program, const std::vector<int>& buffers,
+                        const std::vector<StateGroup>& groups) {
+  for (const StateGroup& group : groups) {
+    for (const int place : {group.first, group.update}) {
+      Instruction& instruction = program.instructions[index(place)];
+      for (auto* const ids : {&instruction.reads, &instruction.writes, &instruction.frees})
+        std::erase_if(*ids, [&](int id) { return contains(buffers, id); });
+    }
+  }
+  return program;
+}
+
 class Pager {
  public:
   Pager(Program& program, const std::vector<int>& buffers, Tier tier, const TierLinks& links,
-        std::int64_t budget_bytes)
+        std::int64_t budget_bytes, const std::vector<StateGroup>& groups)
       : program_(program),
         tier_(tier),
         links_(links),
@@ -30,19 +44,22 @@ class Pager {
         spans_(spans_of(program)),
         fixed_(replay(program).during_bytes),
         places_(static_cast<int>(program.instructions.size())) {
-    std::vector<std::vector<Use>> uses = uses_of(program, buffers);
+    const std::vector<std::vector<Use>> all = uses_of(program, buffers);
+    std::vector<std::vector<Use>> uses =
+        groups.empty() ? all : uses_of(without_uses_of(program, buffers, groups), buffers);
     items_.resize(buffers.size());
     for (std::size_t k = 0; k < buffers.size(); ++k) {
       Item& item = items_[k];
       const Buffer& buffer = program.buffers[index(buffers[k])];
       item.uses = std::move(uses[k]);
-      add_live_bytes(buffer, item.uses, -1, fixed_);
+      add_live_bytes(buffer, all[k], -1, fixed_);
       item.buffer = buffers[k];
       item.bytes = buffer.bytes;
       item.lasts = item.valid_below = buffer.live_at_start;
       item.out_seconds = message_seconds(buffer.bytes, links.out);
       item.in_seconds = message_seconds(buffer.bytes, links.in);
     }
+    for (const StateGroup& group : groups) note_update(group);
     for (std::size_t k = 0; k < items_.size(); ++k) {
       Item& item = items_[k];
       if (item.lasts) item.below = put_below(program, item.buffer, tier);
@@ -56,6 +73,7 @@ class Pager {
 
   bool run() {
     for (int place = 0; place < places_; ++place) {
+      hand_over_to_update(place);
       if (!make_room_for_uses(place)) return false;
       begin_uses(place);
       read_ahead(place);
@@ -98,7 +116,34 @@ class Pager {
     std::size_t stay = 0;
     std::size_t write = 0;  // where it is leaving
     double there_at = 0;    // moment, where it is coming
+    int updated_at = -1;    // by the host; -1 = by nobody
   };
+
+  void note_update(const StateGroup& group) {
+    const Instruction& update = program_.instructions[index(group.update)];
+    for (std::size_t k = 0; k < items_.size(); ++k) {
+      if (!contains(update.reads, items_[k].buffer)) continue;
+      items_[k].updated_at = group.update;
+      updates_[group.update].push_back(k);
+    }
+  }
+
+  // What the device has of a parameter is of the step before from here on, and the host has the
+  // gradient.
+  void hand_over_to_update(int place) {
+    const auto found = updates_.find(place);
+    if (found == updates_.end()) return;
+    for (const std::size_t k : found->second) {
+      if (items_[k].lasts && items_[k].where == Where::Here) leave(k);
+      while (!items_[k].lasts && items_[k].where == Where::Leaving) let_go(place);
+    }
+  }
+
+  // Between its update and its next use; before it the host has another one.
+  bool may_come(const Item& item, int place) const {
+    return !item.lasts || item.updated_at < 0 || next_begin(item) < item.updated_at ||
+           place > item.updated_at;
+  }
 
   double now(int place) const { return spans_[index(place)].begin + lost_; }
 
@@ -288,8 +333,12 @@ class Pager {
 
   void read_ahead(int place) {
     const double until = spans_[index(place)].end + lost_;
-    while (in_free_at_ < until && !missing_.empty()) {
-      const auto [begin, k] = *missing_.begin();
+    while (in_free_at_ < until) {
+      const auto next = std::find_if(missing_.begin(), missing_.end(), [&](const auto& one) {
+        return may_come(items_[one.second], place);
+      });
+      if (next == missing_.end()) return;
+      const auto [begin, k] = *next;
       while (!has_room(place, items_[k].bytes)) {
         if (oldest_has_gone(place)) {
           let_go(place);
@@ -326,7 +375,8 @@ class Pager {
     instruction.operation = Operation::Wait;
     instruction.node = program_.buffers[index(item.buffer)].name;
     instruction.completes = copy;
-    if (!item.lasts && last_below_[k] == std::pair(place, !out)) instruction.frees = {item.below};
+    const bool is_last = item.updated_at < 0 && last_below_[k] == std::pair(place, !out);
+    if (!item.lasts && is_last) instruction.frees = {item.below};
     return instruction;
   }
 
@@ -382,7 +432,8 @@ class Pager {
   std::vector<Item> items_;
   std::map<int, std::vector<std::size_t>> begins_;  // by place: items
   std::map<int, std::vector<std::size_t>> ends_;
-  std::set<std::pair<int, std::size_t>> missing_;  // place of the next use, item
+  std::map<int, std::vector<std::size_t>> updates_;  // on the host
+  std::set<std::pair<int, std::size_t>> missing_;    // place of the next use, item
   std::deque<std::size_t> leaving_;
   std::vector<Stay> stays_;
   std::vector<Write> writes_;
@@ -396,11 +447,19 @@ class Pager {
 }  // namespace
 
 std::vector<std::int64_t> idle_bytes(const Program& program, const std::vector<int>& buffers) {
+  return idle_bytes_for_updates(program, buffers, {});
+}
+
+std::vector<std::int64_t> idle_bytes_for_updates(const Program& program,
+                                                 const std::vector<int>& buffers,
+                                                 const std::vector<StateGroup>& groups) {
   std::vector<std::int64_t> bytes(program.instructions.size(), 0);
-  const std::vector<std::vector<Use>> uses = uses_of(program, buffers);
+  const std::vector<std::vector<Use>> all = uses_of(program, buffers);
+  const std::vector<std::vector<Use>> uses =
+      groups.empty() ? all : uses_of(without_uses_of(program, buffers, groups), buffers);
   for (std::size_t k = 0; k < buffers.size(); ++k) {
     const Buffer& buffer = program.buffers[index(buffers[k])];
-    add_live_bytes(buffer, uses[k], 1, bytes);
+    add_live_bytes(buffer, all[k], 1, bytes);
     for (const Use& use : uses[k]) {
       for (int place = use.begin; place <= use.end; ++place) bytes[index(place)] -= buffer.bytes;
     }
@@ -410,8 +469,16 @@ std::vector<std::int64_t> idle_bytes(const Program& program, const std::vector<i
 
 std::optional<Program> with_paging(Program program, const std::vector<int>& buffers, Tier tier,
                                    const TierLinks& links, std::int64_t budget_bytes) {
-  if (!Pager(program, buffers, tier, links, budget_bytes).run()) return std::nullopt;
+  if (!Pager(program, buffers, tier, links, budget_bytes, {}).run()) return std::nullopt;
   set_replayed(program);
+  return program;
+}
+
+std::optional<Program> with_paging_for_updates(Program program, const std::vector<int>& buffers,
+                                               const std::vector<StateGroup>& groups,
+                                               const TierLinks& links, std::int64_t budget_bytes) {
+  for (const StateGroup& group : groups) budget_bytes += group.bytes;
+  if (!Pager(program, buffers, Tier::Host, links, budget_bytes, groups).run()) return std::nullopt;
   return program;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/offload/offload.hpp"
+#include "plan/offload/state_offload.hpp"
 #include "plan/program/program.hpp"
 
 namespace garonne::plan {
@@ -25,5 +26,19 @@ std::vector<std::int64_t> idle_bytes(const Program& program, const std::vector<i
 // Peak and seconds are those of its replay; whether the tier has room is for the caller to say.
 std::optional<Program> with_paging(Program program, const std::vector<int>& buffers, Tier tier,
                                    const TierLinks& links, std::int64_t budget_bytes);
+
+// The same on the host, but for what the updates of `groups`, and what is summed for them, use of
+// `buffers`. Of a gradient the host has a copy when the update begins, which nobody frees; a
+// parameter that lasts on the host is on the device no more then, and comes back behind the update
+// only. These instructions are left as they are: the Program is legal when others have taken their
+// place. What lasts of the groups is nowhere on the device.
+std::optional<Program> with_paging_for_updates(Program program, const std::vector<int>& buffers,
+                                               const std::vector<StateGroup>& groups,
+                                               const TierLinks& links, std::int64_t budget_bytes);
+
+// By place, with what such updates do not use there.
+std::vector<std::int64_t> idle_bytes_for_updates(const Program& program,
+                                                 const std::vector<int>& buffers,
+                                                 const std::vector<StateGroup>& groups);
 
 }  // namespace garonne::plan

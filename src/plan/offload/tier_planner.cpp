@@ -12,9 +12,10 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "plan/model/communication_shape.hpp"
-#include "plan/offload/bandwidth_bound.hpp"
 #include "plan/offload/mover.hpp"
-#include "plan/program/replay.hpp"
+#include "plan/offload/offload_policy.hpp"
+#include "plan/offload/policy_planner.hpp"
+#include "plan/offload/tier_selection.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -23,86 +24,13 @@ namespace {
 // is moved are mixed in so many ways.
 constexpr int mixtures = 6;
 
-std::pair<double, std::int64_t> key(const StagePlan& plan) {
-  return {plan.prediction.seconds, plan.prediction.peak_bytes};
-}
-
-void set_tiers(const std::map<Tier, LowerTier>& tiers, Program& program) {
-  for (const auto& [tier, below] : tiers) {
-    program.tier(tier).budget_bytes = below.budget_bytes;
-    program.tier(tier).granularity = below.granularity;
-  }
-}
-
-// A lean schedule in one of its shapes.
-StagePlan lean_plan(const ModelGraph& graph, const CommunicationShape& shape,
-                    const LeanPlans::Entry& entry) {
-  StagePlan plan;
-  plan.program = make_training_program(graph, shape.step, entry.schedule);
-  plan.prediction = replay(plan.program);
-  plan.program.name = entry.solver->name + shape.text;
-  plan.program.peak_bytes = plan.prediction.peak_bytes;
-  plan.program.seconds = plan.prediction.seconds;
-  return plan;
-}
-
 // With all that is idle away, or with as much as a small tier has room for.
 std::int64_t least_bytes_of(const Program& program, std::int64_t at_least, const LowerTiers& below,
                             const Program* forward) {
-  const auto fits = [&](std::int64_t bytes) { return Mover(program, below, bytes, forward).can(); };
-  if (fits(at_least)) return at_least;
-  std::int64_t too_little = at_least;
-  std::int64_t enough = std::max(program.peak_bytes, forward == nullptr ? 0 : forward->peak_bytes);
-  while (enough - too_little > cpu_allocation_granularity) {
-    const std::int64_t middle =
-        too_little + round_up((enough - too_little) / 2, cpu_allocation_granularity);
-    (fits(middle) ? enough : too_little) = middle;
-  }
-  return enough;
+  return least_that_fits(at_least, whole_bytes(program, forward), [&](std::int64_t bytes) {
+    return Mover(program, below, bytes, forward).can();
+  });
 }
-
-// The candidates of a stage with tiers below it, and the best of them.
-class TierSelection {
- public:
-  explicit TierSelection(const TierWish& wish) : wish_(wish) {}
-
-  void start(StagePlan plan) { best_ = std::move(plan); }
-
-  void consider(StagePlan without) {
-    set_tiers(wish_.below.tiers, without.program);
-    const std::string name = without.program.name;
-    for (MovedProgram& moved :
-         Mover(without.program, wish_.below, wish_.stage.budget_bytes, wish_.forward).run()) {
-      StagePlan plan;
-      plan.program = std::move(moved.program);
-      plan.program.name = name + moved.how;
-      plan.program.tier(Tier::Device).budget_bytes = wish_.stage.budget_bytes;
-      plan.prediction = replay(plan.program);
-      consider(std::move(plan), moved.reserved_bytes);
-    }
-  }
-
-  bool found() const { return best_.has_value(); }
-  StagePlan take() {
-    best_->candidates.insert(best_->candidates.end(), candidates_.begin(), candidates_.end());
-    return std::move(*best_);
-  }
-
- private:
-  void consider(StagePlan plan, std::int64_t reserved_bytes) {
-    const std::int64_t needed = std::max(plan.prediction.peak_bytes, reserved_bytes);
-    const StageCandidate candidate{plan.program.name, plan.prediction.peak_bytes,
-                                   plan.prediction.seconds, needed <= wish_.stage.budget_bytes};
-    note_candidate(candidate, candidates_);
-    if (!candidate.fits || (best_ && key(*best_) <= key(plan))) return;
-    plan.candidates = best_ ? std::move(best_->candidates) : std::vector<StageCandidate>();
-    best_ = std::move(plan);
-  }
-
-  const TierWish& wish_;
-  std::optional<StagePlan> best_;
-  std::vector<StageCandidate> candidates_;
-};
 
 // Of plans that are to be made smaller by what they move: between what is given and what keeps
 // everything, and so much that what lasts is enough.
@@ -122,27 +50,6 @@ std::set<std::int64_t> lasting_bytes(const Program& program, LowerTiers below) {
   below.weights = below.gradients = false;
   bytes.insert(movable_bytes(program, below));
   return bytes;
-}
-
-// Of a rank by itself: what waits for others is another matter.
-double least_seconds_of(const ModelGraph& graph, const StepShape& step, const TierWish& wish) {
-  if (step.world_group.size() > 1) return 0;
-  Program program = make_training_program(
-      graph, step,
-      same_for_all(stage_solvers().front().schedules(graph).front(), step.micro_batches));
-  set_tiers(wish.below.tiers, program);
-  if (wish.below.states && wish.below.tiers.contains(Tier::Host)) {
-    // Updates that the host does take none of the device's time.
-    for (Instruction& instruction : program.instructions) {
-      if (instruction.operation == Operation::Update ||
-          instruction.operation == Operation::SumTensors)
-        instruction.seconds = 0;
-    }
-  }
-  // What lasts and gradients come and go as if that took nothing.
-  const std::int64_t budget_bytes = wish.stage.budget_bytes + movable_bytes(program, wish.below);
-  return least_step_seconds(program, {budget_bytes, wish.below.tiers, wish.below.least_bytes},
-                            &graph);
 }
 
 }  // namespace
@@ -178,6 +85,8 @@ TierFloor find_tier_floor(const ModelGraph& declared, const StepShape& step, con
 
 StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
                               const TierWish& given) {
+  if (const OffloadPolicy* const policy = offload_policy(given.stage.plan))
+    return plan_by_policy(*policy, graph, step, given);
   TierWish wish = given;
   const std::int64_t budget = wish.stage.budget_bytes;
   if (wish.below.empty() ||
@@ -220,8 +129,11 @@ StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
       // Not even that is enough to run anything twice.
     }
   }
-  selection.consider(lean_plan(graph, communication_shapes(step).at(wish.floor->shape),
-                               wish.stage.lean->entries.at(wish.floor->entry)));
+  const StagePlan leanest = lean_plan(graph, communication_shapes(step).at(wish.floor->shape),
+                                      wish.stage.lean->entries.at(wish.floor->entry));
+  selection.consider(leanest);
+  // What fits less fits, however the choices for more come out.
+  if (!selection.found()) selection.consider(leanest, wish.floor->bytes);
   if (!selection.found()) std::rethrow_exception(refusal);
   StagePlan plan = selection.take();
   plan.minimum_budget_bytes = least;

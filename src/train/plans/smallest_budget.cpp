@@ -10,6 +10,7 @@
 #include "base/cache_folder.hpp"
 #include "base/error.hpp"
 #include "plan/offload/memory_ways.hpp"
+#include "plan/offload/policy_planner.hpp"
 #include "plan/offload/weight_offload.hpp"
 #include "train/plans/saving_plan.hpp"
 #include "train/setup/option_folder.hpp"
@@ -95,16 +96,22 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
     return floor;
   }
   OptionFolder cache(cache_folder());
-  floor.lean = plan::find_lean_plans(graph, step, wanted, &cache);
+  floor.lean = plan::find_lean_plans(graph, step, plan::schedule_of_plan(wanted), &cache);
   floor.bytes = std::max(floor.lean->bytes, validation);
   if (!setup.below.empty()) {
     floor.on_device_bytes = floor.bytes;
+    const plan::OffloadPolicy* const policy = plan::offload_policy(wanted);
     const auto floor_with = [&](const plan::LowerTiers& below) {
-      return plan::find_tier_floor(graph, step, *floor.lean, below, forward ? &*forward : nullptr);
+      const plan::Program* const beside = forward ? &*forward : nullptr;
+      if (policy != nullptr)
+        return plan::find_policy_floor(*policy, graph, step, *floor.lean, below, beside);
+      return plan::find_tier_floor(graph, step, *floor.lean, below, beside);
     };
     floor.tiers = floor_with(room.below);
     floor.bytes = floor.tiers->bytes;
-    const std::vector<plan::MemoryWay> ways = plan::ways_of(room.below);
+    // A policy takes all of its ways.
+    std::vector<plan::MemoryWay> ways;
+    if (policy == nullptr) ways = plan::ways_of(room.below);
     for (const plan::MemoryWay way : ways) {
       if (effort == Effort::All && ways.size() > 1)
         floor.bytes_by_way[plan::name_of(way)] = floor_with(plan::only(way, room.below)).bytes;

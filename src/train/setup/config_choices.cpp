@@ -5,8 +5,8 @@
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "plan/offload/memory_ways.hpp"
+#include "plan/offload/offload_policy.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
-#include "plan/stage/stage_planner.hpp"
 
 namespace garonne::train {
 namespace {
@@ -27,7 +27,7 @@ std::vector<std::string> auto_or(std::vector<std::string> names) {
 
 Choices config_choices() {
   std::vector<std::string> plans;
-  for (const auto& [name, help] : plan::plan_names()) plans.push_back(name);
+  for (const auto& [name, help] : plan::plans_with_offload()) plans.push_back(name);
   // It is what the others come to where there is nobody to talk to.
   std::vector<std::string> transports = dist::transport_names();
   std::erase(transports, "self");

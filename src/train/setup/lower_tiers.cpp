@@ -14,6 +14,7 @@
 #include "base/key_limits.hpp"
 #include "exec/tier_room.hpp"
 #include "plan/offload/memory_ways.hpp"
+#include "plan/offload/offload_policy.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/step/workspace_buffer.hpp"
 
@@ -31,6 +32,26 @@ bool allows(const RunConfig& config, plan::MemoryWay way) {
          });
 }
 
+void check_policy(const RunConfig& config, const plan::OffloadPolicy& policy) {
+  if (policy.on_host ? config.memory.host_budget == 0
+                     : config.memory.host_budget == 0 && config.memory.disk.empty()) {
+    throw ConfigError(
+        "memory.plan", policy.name,
+        policy.on_host
+            ? "has a part of the training on the host of a device with memory of its own: set "
+              "run.device to such a device and memory.host_budget to bytes"
+            : "has nowhere to go: set memory.disk to a folder on a disk of the node, or, for a "
+              "device with memory of its own, memory.host_budget");
+  }
+  for (const plan::MemoryWay way : policy.ways) {
+    if (allows(config, way)) continue;
+    throw ConfigError("memory.plan", policy.name,
+                      fmt::format("takes \"{0}\", which memory.allow leaves out; add it there, or "
+                                  "leave memory.plan at \"auto\"",
+                                  plan::name_of(way)));
+  }
+}
+
 void check_ways(const RunConfig& config) {
   for (const std::string& name : config.memory.allow) {
     const plan::MemoryWayRow* const row = plan::memory_way(name);
@@ -42,6 +63,8 @@ void check_ways(const RunConfig& config) {
     }
   }
   const std::string& plan = config.memory.plan;
+  if (const plan::OffloadPolicy* const policy = plan::offload_policy(plan))
+    return check_policy(config, *policy);
   if (!allows(config, plan::MemoryWay::Recompute) && plan != "auto" && plan != "keep-all") {
     throw ConfigError("memory.plan", plan,
                       "runs operations again, which memory.allow leaves out; add \"recompute\" "
@@ -116,7 +139,8 @@ std::string widest_plan(const RunConfig& config) {
 void add_lower_tiers(Setup& setup) {
   RunConfig& config = setup.config;
   check_ways(config);
-  if (!allows(config, plan::MemoryWay::Recompute)) config.memory.plan = widest_plan(config);
+  if (!allows(config, plan::MemoryWay::Recompute) && !plan::offload_policy(config.memory.plan))
+    config.memory.plan = widest_plan(config);
   if (config.memory.host_budget == 0 && config.memory.disk.empty()) return;
   for (const plan::MemoryWayRow& row : plan::memory_ways()) {
     if (row.needs_lower_tier) setup.below.*plan::switch_of(row.way) = allows(config, row.way);

@@ -1,0 +1,94 @@
+#include "plan/offload/tier_selection.hpp"
+
+#include <utility>
+
+#include "plan/offload/bandwidth_bound.hpp"
+#include "plan/program/replay.hpp"
+
+namespace garonne::plan {
+namespace {
+
+std::pair<double, std::int64_t> key(const StagePlan& plan) {
+  return {plan.prediction.seconds, plan.prediction.peak_bytes};
+}
+
+}  // namespace
+
+void set_tiers(const std::map<Tier, LowerTier>& tiers, Program& program) {
+  for (const auto& [tier, below] : tiers) {
+    program.tier(tier).budget_bytes = below.budget_bytes;
+    program.tier(tier).granularity = below.granularity;
+  }
+}
+
+// A lean schedule in one of its shapes.
+StagePlan lean_plan(const ModelGraph& graph, const CommunicationShape& shape,
+                    const LeanPlans::Entry& entry) {
+  StagePlan plan;
+  plan.program = make_training_program(graph, shape.step, entry.schedule);
+  plan.prediction = replay(plan.program);
+  plan.program.name = entry.solver->name + shape.text;
+  plan.program.peak_bytes = plan.prediction.peak_bytes;
+  plan.program.seconds = plan.prediction.seconds;
+  return plan;
+}
+
+// Of a Program and what the same rank runs with it, on the device.
+std::int64_t whole_bytes(const Program& program, const Program* forward) {
+  return std::max(program.peak_bytes, forward == nullptr ? 0 : forward->peak_bytes);
+}
+
+// Of a rank by itself: what waits for others is another matter.
+double least_seconds_of(const ModelGraph& graph, const StepShape& step, const TierWish& wish) {
+  if (step.world_group.size() > 1) return 0;
+  Program program = make_training_program(
+      graph, step,
+      same_for_all(stage_solvers().front().schedules(graph).front(), step.micro_batches));
+  set_tiers(wish.below.tiers, program);
+  if (wish.below.states && wish.below.tiers.contains(Tier::Host)) {
+    // Updates that the host does take none of the device's time.
+    for (Instruction& instruction : program.instructions) {
+      if (instruction.operation == Operation::Update ||
+          instruction.operation == Operation::SumTensors)
+        instruction.seconds = 0;
+    }
+  }
+  // What lasts and gradients come and go as if that took nothing.
+  const std::int64_t budget_bytes = wish.stage.budget_bytes + movable_bytes(program, wish.below);
+  return least_step_seconds(program, {budget_bytes, wish.below.tiers, wish.below.least_bytes},
+                            &graph);
+}
+
+void TierSelection::consider(StagePlan without, std::int64_t budget_bytes) {
+  set_tiers(wish_.below.tiers, without.program);
+  const std::string name = without.program.name;
+  add(name, Mover(without.program, wish_.below, budget_bytes, wish_.forward).run());
+}
+
+void TierSelection::add(const std::string& name, std::vector<MovedProgram> all) {
+  for (MovedProgram& moved : all) {
+    StagePlan plan;
+    plan.program = std::move(moved.program);
+    plan.program.name = name + moved.how;
+    plan.program.tier(Tier::Device).budget_bytes = wish_.stage.budget_bytes;
+    plan.prediction = replay(plan.program);
+    choose(std::move(plan), moved.reserved_bytes);
+  }
+}
+
+StagePlan TierSelection::take() {
+  best_->candidates.insert(best_->candidates.end(), candidates_.begin(), candidates_.end());
+  return std::move(*best_);
+}
+
+void TierSelection::choose(StagePlan plan, std::int64_t reserved_bytes) {
+  const std::int64_t needed = std::max(plan.prediction.peak_bytes, reserved_bytes);
+  const StageCandidate candidate{plan.program.name, plan.prediction.peak_bytes,
+                                 plan.prediction.seconds, needed <= wish_.stage.budget_bytes};
+  note_candidate(candidate, candidates_);
+  if (!candidate.fits || (best_ && key(*best_) <= key(plan))) return;
+  plan.candidates = best_ ? std::move(best_->candidates) : std::vector<StageCandidate>();
+  best_ = std::move(plan);
+}
+
+}  // namespace garonne::plan

@@ -1,0 +1,67 @@
+// The candidates of a stage with tiers below it, and the best of them; what planners of such stages
+// share.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "plan/model/communication_shape.hpp"
+#include "plan/offload/mover.hpp"
+#include "plan/offload/tier_planner.hpp"
+
+namespace garonne::plan {
+
+void set_tiers(const std::map<Tier, LowerTier>& tiers, Program& program);
+
+// A lean schedule in one of its shapes.
+StagePlan lean_plan(const ModelGraph& graph, const CommunicationShape& shape,
+                    const LeanPlans::Entry& entry);
+
+// Of a Program and what the same rank runs with it, on the device.
+std::int64_t whole_bytes(const Program& program, const Program* forward);
+
+// No plan of the wish takes less; 0 of ranks that wait for others, which is another matter.
+double least_seconds_of(const ModelGraph& graph, const StepShape& step, const TierWish& wish);
+
+// The least with which it fits, where `enough` is, and less than `at_least` is not.
+template <typename Fits>
+std::int64_t least_that_fits(std::int64_t at_least, std::int64_t enough, const Fits& fits) {
+  if (fits(at_least)) return at_least;
+  std::int64_t too_little = at_least;
+  while (enough - too_little > cpu_allocation_granularity) {
+    const std::int64_t middle =
+        too_little + round_up((enough - too_little) / 2, cpu_allocation_granularity);
+    (fits(middle) ? enough : too_little) = middle;
+  }
+  return enough;
+}
+
+class TierSelection {
+ public:
+  // The wish outlives the selection.
+  explicit TierSelection(const TierWish& wish) : wish_(wish) {}
+
+  void start(StagePlan plan) { best_ = std::move(plan); }
+  // All that the mover makes of a plan, for the wish's budget or a smaller one.
+  void consider(StagePlan without) { consider(std::move(without), wish_.stage.budget_bytes); }
+  void consider(StagePlan without, std::int64_t budget_bytes);
+  // Called `name` and how they were moved.
+  void add(const std::string& name, std::vector<MovedProgram> all);
+
+  bool found() const { return best_.has_value(); }
+  StagePlan take();
+
+ private:
+  void choose(StagePlan plan, std::int64_t reserved_bytes);
+
+  const TierWish& wish_;
+  std::optional<StagePlan> best_;
+  std::vector<StageCandidate> candidates_;
+};
+
+}  // namespace garonne::plan
