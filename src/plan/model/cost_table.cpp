@@ -189,6 +189,15 @@ std::vector<int> computing_nodes(const ModelGraph& graph) {
   return nodes;
 }
 
+void issue_collectives(double seconds, NodeSpec& node) {
+  node.forward.issue_seconds = node.forward_collective.kind.empty() ? 0 : seconds;
+  for (int k = 0; k < node.keep_options(); ++k) {
+    KeepOption& option = node.keep_option(k);
+    option.forward_keep.issue_seconds = node.forward.issue_seconds;
+    option.backward.issue_seconds = node.backward_collective.kind.empty() ? 0 : seconds;
+  }
+}
+
 }  // namespace
 
 void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
@@ -196,7 +205,10 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
   const std::vector<int> nodes_of_block = computing_nodes(graph);
   for (auto& node : graph.nodes) {
     // Its seconds are those of the link: set_collective_seconds.
-    if (node.communicates()) continue;
+    if (node.communicates()) {
+      issue_collectives(software.collective_issue_seconds, node);
+      continue;
+    }
     std::int64_t bytes = graph.values[static_cast<std::size_t>(node.output)].bytes;
     for (const int input : node.inputs)
       bytes += graph.values[static_cast<std::size_t>(input)].bytes;
@@ -218,6 +230,11 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
                                ? software.block_issue_seconds * share_of_pass
                                : cost.kernels * rates.issue_seconds;
     };
+    double sums = 0;
+    for (const int parameter : node.parameters) {
+      sums += static_cast<double>(graph.parameters[static_cast<std::size_t>(parameter)].elements) *
+              gradient_sum_bytes(software, number) / rates.bytes_per_second;
+    }
     const double share_of_block = 1.0 / nodes_of_block[static_cast<std::size_t>(node.block)];
     node.forward.seconds = computing(node.forward, forward) + moving;
     launch(node.forward, share_of_block);
@@ -225,10 +242,11 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
       KeepOption& option = node.keep_option(k);
       option.forward_keep.seconds = computing(option.forward_keep, forward) + moving;
       // A backward reads what the forward read and made, and makes as much again.
-      option.backward.seconds =
-          computing(option.backward, backward) + (node.splits_backward ? 1 : 2) * moving;
+      option.backward.seconds = computing(option.backward, backward) +
+                                (node.splits_backward ? moving : 2 * moving + sums);
       option.backward_weight.seconds =
-          node.splits_backward ? computing(option.backward_weight, SoftwarePass()) + moving : 0;
+          node.splits_backward ? computing(option.backward_weight, SoftwarePass()) + moving + sums
+                               : 0;
       launch(option.forward_keep, share_of_block);
       launch(option.backward, node.splits_backward ? share_of_block / 2 : share_of_block);
       if (node.splits_backward) launch(option.backward_weight, share_of_block / 2);
