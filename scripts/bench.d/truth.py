@@ -149,7 +149,8 @@ def changes_of(point, machine, constants):
     architecture = int(named[1]) if named else None
     changes = software_of(point)
     for constant in constants:
-        if not holds_for(constant, point, architecture):
+        # Some are in the program's code.
+        if "code" in constant or not holds_for(constant, point, architecture):
             continue
         if "scale" in constant:
             key, value = scaled(constant, machine)
@@ -304,7 +305,7 @@ def constants_lines(constants, fitted):
                  None if constant["of"] == "all" else f"{constant['of']} software"]
         value = f"{constant['scale']} times the file's" if "scale" in constant else f"{constant['value']:g}"
         lines.append(f"  {constant['key']:<42}" + (f"{value:<22}{', '.join(filter(None, where)) or 'all'}; fitted on "
-                     f"{constant['fitted_on']}" if fitted else constant["published"]))
+                     f"{constant['fitted_on']}{', in ' + constant['code'] if 'code' in constant else ''}" if fitted else constant["published"]))
     return lines
 
 

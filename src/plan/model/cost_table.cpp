@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/error.hpp"
@@ -189,6 +190,21 @@ std::vector<int> computing_nodes(const ModelGraph& graph) {
   return nodes;
 }
 
+// Of what a forward takes the host of another framework: its backward is issued by the engine of
+// automatic differentiation, without the language that models are written in.
+constexpr double backward_issue_share = 0.25;
+
+// For each time that there are twice as many tensor ranks: they wait for the slowest of their
+// hosts.
+void issue_collectives_for(int members, NodeSpec& node) {
+  const double doublings = std::log2(members);
+  node.forward.issue_seconds *= doublings;
+  for (int k = 0; k < node.keep_options(); ++k) {
+    node.keep_option(k).forward_keep.issue_seconds *= doublings;
+    node.keep_option(k).backward.issue_seconds *= doublings;
+  }
+}
+
 void issue_collectives(double seconds, NodeSpec& node) {
   node.forward.issue_seconds = node.forward_collective.kind.empty() ? 0 : seconds;
   for (int k = 0; k < node.keep_options(); ++k) {
@@ -248,8 +264,9 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
           node.splits_backward ? computing(option.backward_weight, SoftwarePass()) + moving + sums
                                : 0;
       launch(option.forward_keep, share_of_block);
-      launch(option.backward, node.splits_backward ? share_of_block / 2 : share_of_block);
-      if (node.splits_backward) launch(option.backward_weight, share_of_block / 2);
+      const double backward_share = share_of_block * backward_issue_share;
+      launch(option.backward, node.splits_backward ? backward_share / 2 : backward_share);
+      if (node.splits_backward) launch(option.backward_weight, backward_share / 2);
     }
   }
 }
@@ -261,6 +278,7 @@ void set_collective_seconds(int members, const GroupLink& group, ModelGraph& gra
   };
   for (auto& node : graph.nodes) {
     if (!node.communicates()) continue;
+    issue_collectives_for(members, node);
     node.forward.seconds = seconds(node.forward_collective);
     for (int k = 0; k < node.keep_options(); ++k) {
       node.keep_option(k).forward_keep.seconds = node.forward.seconds;
