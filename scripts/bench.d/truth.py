@@ -84,28 +84,77 @@ def eager(point):
 
 # How these frameworks work, by their source code, as cluster files say it.
 EAGER = {"software.attention": "stored", "software.loss": "unfused", "software.stages": "blocks", "software.host": "waits"}
+# The product of a weight's gradient adds it to those of earlier micro-batches since Megatron-LM's release of 2022
+# (--no-gradient-accumulation-fusion), with which Korthikanti et al. measured; before, a kernel by itself did.
+FUSED_GRADIENT_SUMS = ("korthikanti_22",)
+# Jean Zay hung otherwise, so that BLOOM's runs had CUDA_LAUNCH_BLOCKING=1 (bigscience, chronicles-prequel.md and
+# tr11-176B-ml.slurm): the host waits for each operation.
+BLOCKING = ("bloom_jean_zay",)
+# Until its nodes were repaired on 25 February 2022 ("PCI-Express/NUMA was improved", ibidem) they were slower; by the tables that
+# points are from.
+BEFORE_REPAIR = re.compile("bloom_jean_zay/(first|contender|final|heads)")
+# DeepSpeed's --pp-partition-method 'type:transformer|embedding'; in points.json by its note.
+ENDS_ARE_BLOCKS = "embeddings have a pipeline place of their own"
+# Megatron-LM pads the vocabulary, so that each tensor rank has a multiple of this (--make-vocab-size-divisible-by).
+VOCABULARY_MULTIPLE = 128
 # Their gradients are summed in one piece, after the backward.
 ONE_BUCKET = "4096GiB"
+
+
+def state_of(point):
+    """Of its machine, where that changed."""
+    return "before its repair" if BEFORE_REPAIR.match(point["id"]) else None
 
 
 def holds_for(constant, point, architecture):
     kind = "eager" if eager(point) else "compiled"
     return (constant["of"] in ("all", kind) and constant.get("machine", point["machine"]) == point["machine"]
+            and constant.get("state", state_of(point)) == state_of(point)
             and architecture in constant.get("architectures", [architecture]))
+
+
+def scaled(constant, machine):
+    """The list of a machine's cluster file, or where that has none the rate of its link."""
+    table, _, key = constant["key"].rpartition(".")
+    section = machine.partition(f"\n[{table}]\n")[2].partition("\n[")[0]
+    for name in (key, "bytes_per_second"):
+        given = re.search(rf"^{name} = (\[.*?\]|[0-9.e+]+)", section, re.MULTILINE | re.DOTALL)
+        if given:
+            numbers = [constant["scale"] * float(number) for number in given[1].strip("[]").split(",")]
+            return f"{table}.{name}", numbers if given[1].startswith("[") else numbers[0]
+    sys.exit(f"no {constant['key']} in the machine's file")
+
+
+def software_of(point):
+    if not eager(point):
+        return {}
+    software = dict(EAGER)
+    if point["source"] not in FUSED_GRADIENT_SUMS:
+        software["software.gradient_sums"] = "compute" if point["gradient_bytes"] == 2 else "float32"
+    if point["source"] in BLOCKING:
+        software["software.host"] = "blocks"
+    if ENDS_ARE_BLOCKS in point["note"]:
+        software["software.stages"] = "all-blocks"
+    return software
+
+
+def vocabulary_of(point):
+    multiple = VOCABULARY_MULTIPLE * point["tensor"] if eager(point) else 1
+    return -(-point["vocabulary"] // multiple) * multiple
 
 
 def changes_of(point, machine, constants):
     """What the constants make of a machine's cluster file, for the software that a point was measured with."""
     named = re.search(r"^architecture = ([0-9]+)", machine, re.MULTILINE)
     architecture = int(named[1]) if named else None
-    changes = dict(EAGER) if eager(point) else {}
+    changes = software_of(point)
     for constant in constants:
-        if not holds_for(constant, point, architecture):
+        # Some are in the program's code.
+        if "code" in constant or not holds_for(constant, point, architecture):
             continue
         if "scale" in constant:
-            table, _, key = constant["key"].rpartition(".")
-            given = re.search(rf"^\[{re.escape(table)}\]$.*?^{key} = (\[.*?\])", machine, re.MULTILINE | re.DOTALL)[1]
-            changes[constant["key"]] = [constant["scale"] * float(number) for number in given.strip("[]").split(",")]
+            key, value = scaled(constant, machine)
+            changes[key] = value
         else:
             changes[constant["key"]] = constant["value"]
     return changes
@@ -150,7 +199,7 @@ def plan_of(point, machines, constants, folder):
 def plan_with(point, cluster, global_batch):
     keys = {
         "model.layers": point["layers"], "model.hidden": point["hidden"], "model.heads": point["heads"],
-        "model.sequence": point["sequence"], "model.vocabulary": point["vocabulary"],
+        "model.sequence": point["sequence"], "model.vocabulary": vocabulary_of(point),
         "model.dropout": 0.1 if eager(point) else 0,
         "grid.data": point["data"], "grid.pipeline": point["pipeline"], "grid.tensor": point["tensor"],
         "grid.sequence_parallel": point["sequence_parallel"], "grid.schedule": point["schedule"],
@@ -252,11 +301,11 @@ def memory_lines(rows):
 def constants_lines(constants, fitted):
     lines = [f"{len(constants)} fitted constants" + ("" if fitted else ", published figures in their place:")]
     for constant in constants:
-        where = [*(f"architecture {number}" for number in constant.get("architectures", [])), constant.get("machine"),
+        where = [*(f"architecture {number}" for number in constant.get("architectures", [])), constant.get("machine"), constant.get("state"),
                  None if constant["of"] == "all" else f"{constant['of']} software"]
         value = f"{constant['scale']} times the file's" if "scale" in constant else f"{constant['value']:g}"
         lines.append(f"  {constant['key']:<42}" + (f"{value:<22}{', '.join(filter(None, where)) or 'all'}; fitted on "
-                     f"{constant['fitted_on']}" if fitted else constant["published"]))
+                     f"{constant['fitted_on']}{', in ' + constant['code'] if 'code' in constant else ''}" if fitted else constant["published"]))
     return lines
 
 

@@ -81,11 +81,6 @@ std::vector<BlockOption> options_of(const ModelGraph& graph, const Uses& uses,
 
 }  // namespace
 
-void cut_equally(std::vector<BlockCost>& blocks) {
-  for (std::size_t b = 0; b < blocks.size(); ++b)
-    blocks[b].cut_seconds = b > 0 && b + 1 < blocks.size() ? 1 : 0;
-}
-
 std::vector<BlockCost> block_costs(const ModelGraph& graph) {
   const Uses uses(graph);
   const auto ranges = block_ranges(graph);

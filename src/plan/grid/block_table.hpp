@@ -53,8 +53,6 @@ struct BlockCost {
 
 // By block.
 std::vector<BlockCost> block_costs(const ModelGraph& graph);
-// For stages of equally many blocks: with_equal_blocks (plan/model/software.hpp).
-void cut_equally(std::vector<BlockCost>& blocks);
 
 // What a device holds between forwards and backwards, at most, where a micro-batch holds
 // `saved_bytes` of each chunk. An empty order is one micro-batch after the other.

@@ -9,7 +9,9 @@
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
 #include "plan/grid/block_passes.hpp"
+#include "plan/grid/pipeline_hosts.hpp"
 #include "plan/model/group_links.hpp"
+#include "plan/pipeline/one_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/pipeline/simulation.hpp"
 #include "plan/pipeline/stage_cut.hpp"
@@ -37,25 +39,13 @@ bool gathers_after_update(const GridCandidate& candidate) {
   return candidate.zero == 1 || candidate.zero == 2;
 }
 
-// A micro-batch after the other.
-PipelineSchedule one_stage(int micro_batches) {
-  PipelineSchedule schedule;
-  schedule.micro_batches = micro_batches;
-  schedule.order.resize(1);
-  for (int m = 0; m < micro_batches; ++m) {
-    schedule.order[0].push_back({PipelineWork::Forward, 0, m});
-    schedule.order[0].push_back({PipelineWork::Backward, 0, m});
-  }
-  return schedule;
-}
-
 }  // namespace
 
 struct GridEstimator::Model {
   std::vector<BlockCost> blocks;
   std::map<int, std::vector<int>> firsts;  // by number of parts: first block of each
 
-  const std::vector<int>& firsts_of(int parts) {
+  const std::vector<int>& firsts_of(int parts, const Software& software) {
     auto& found = firsts[parts];
     if (found.empty()) {
       std::vector<double> seconds;
@@ -63,6 +53,9 @@ struct GridEstimator::Model {
       for (const auto& block : blocks) {
         seconds.push_back(block.cut_seconds);
         may_begin.push_back(block.may_begin_part);
+      }
+      if (!software.balances_stages) {
+        seconds = equal_block_seconds(static_cast<int>(blocks.size()), software.counts_ends, parts);
       }
       found = balanced_blocks(seconds, may_begin, parts);
     }
@@ -83,8 +76,9 @@ struct GridEstimator::Device {
     double forward = 0;  // seconds of a micro-batch, collectives included
     double backward = 0;
     double weight = 0;
-    double issue = 0;  // of the host, for all of them
+    PassIssue issue;  // of the host
     std::int64_t input_bytes = 0;
+    std::int64_t sent_bytes = 0;  // kept until the gradient comes back
   };
   std::vector<Chunk> chunks;
   std::int64_t elements = 0;
@@ -102,14 +96,14 @@ struct GridEstimator::Device {
   }
   double issue() const {
     double sum = 0;
-    for (const auto& chunk : chunks) sum += chunk.issue;
+    for (const auto& chunk : chunks) sum += chunk.issue.forward + chunk.issue.backward;
     return sum;
   }
 };
 
 // What a device keeps of its blocks between their passes.
 struct GridEstimator::Kept {
-  std::vector<double> again_seconds;        // by chunk: what runs a second time
+  std::vector<PassSeconds> again;           // by chunk: what runs a second time
   std::vector<const BlockOption*> options;  // by block of the device
   std::int64_t peak_bytes = 0;
 };
@@ -169,7 +163,7 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
                                                              Model& model) const {
   const int stages = candidate.shape.pipeline;
   std::vector<Device> devices(at(stages));
-  const std::vector<int>& firsts = model.firsts_of(candidate.parts());
+  const std::vector<int>& firsts = model.firsts_of(candidate.parts(), cluster_.software);
   const ChunkPlacement placement =
       stages == 1 ? ChunkPlacement::Looped : traits_of(candidate.schedule).placement;
   const auto routes = pipeline_routes(placement, stages, candidate.chunks);
@@ -185,6 +179,8 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
     chunk.first = firsts[part];
     chunk.last = firsts[part + 1];
     chunk.input_bytes = model.blocks[at(chunk.first)].input_bytes;
+    if (part + 1 < routes.front().size())
+      chunk.sent_bytes = model.blocks[at(chunk.last)].input_bytes;
     for (int b = chunk.first; b < chunk.last; ++b) {
       const BlockCost& block = model.blocks[at(b)];
       const PassSeconds forward_of_block = forward_pass(block, step_.kernels);
@@ -192,7 +188,8 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
       chunk.forward += forward_of_block.device;
       chunk.backward += backward_of_block.device - block.weight_seconds;
       chunk.weight += block.weight_seconds;
-      chunk.issue += forward_of_block.host + backward_of_block.host;
+      chunk.issue.forward += forward_of_block.host;
+      chunk.issue.backward += backward_of_block.host;
       device.parameters += block.first_used_parameters;
       std::int64_t elements = block.first_used_elements;
       for (const auto& [first_user, shared] : block.used_again) {
@@ -382,18 +379,19 @@ GridEstimator::Kept GridEstimator::keep_within_budget(const Model& model, const 
   }
   const auto kept_at = [&](std::size_t index) {
     Kept kept;
-    kept.again_seconds.assign(device.chunks.size(), 0);
-    kept.options.reserve(blocks.size());
+    kept.again.resize(device.chunks.size());
     std::vector<std::int64_t> saved(device.chunks.size(), 0);
     std::int64_t remade = 0;
     std::size_t number = 0;
     for (std::size_t c = 0; c < device.chunks.size(); ++c) {
+      saved[c] = device.chunks[c].sent_bytes;
       for (int b = device.chunks[c].first; b < device.chunks[c].last; ++b, ++number) {
         const BlockCost& block = *blocks[number];
         const BlockOption& option =
             block.options[option_at_index(index, number, blocks.size(), block.options.size())];
         saved[c] += block.input_bytes + option.saved_bytes;
-        kept.again_seconds[c] += option.again_seconds;
+        kept.again[c].device += option.again_seconds;
+        kept.again[c].host += option.again_issue_seconds;
         kept.options.push_back(&option);
         remade = std::max(remade, block.options.front().saved_bytes - option.saved_bytes);
       }
@@ -442,7 +440,7 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
   const Shape& shape = shape_of(candidate);
   const bool piped = candidate.shape.pipeline > 1;
   const PipelineSchedule alone =
-      piped ? PipelineSchedule() : one_stage(static_cast<int>(candidate.micro_batches));
+      piped ? PipelineSchedule() : one_stage_schedule(static_cast<int>(candidate.micro_batches));
   const PipelineSchedule& schedule = piped ? schedule_of(candidate) : alone;
   GridEstimate estimate;
   estimate.fits = true;
@@ -458,7 +456,6 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
         keep_within_budget(model, device, schedule.order[r], held_bytes(candidate, device));
     estimate.bytes = std::max(estimate.bytes, kept.peak_bytes);
     estimate.fits = estimate.fits && kept.peak_bytes <= budget_bytes_;
-
     issued = std::max(issued, issued_seconds(candidate, device, kept));
     const double gathering = candidate.zero == 3 ? gather_seconds(candidate, device) /
                                                        static_cast<double>(device.chunks.size())
@@ -466,10 +463,12 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
     double backward = 0;
     for (std::size_t c = 0; c < device.chunks.size(); ++c) {
       const auto& chunk = device.chunks[c];
-      const double again = kept.again_seconds[c];
+      const double again = kept.again[c].device;
       costs.chunks.push_back({std::max(chunk.forward, gathering),
                               std::max(chunk.backward + again, gathering - chunk.weight),
                               chunk.weight});
+      if (piped && cluster_.software.waits_for_messages)
+        wait_for_host(chunk.issue, kept.again[c].host, costs.chunks.back());
       backward += chunk.backward + again + chunk.weight;
     }
     exposed.push_back(
@@ -486,6 +485,7 @@ GridEstimate GridEstimator::estimate(const GridCandidate& candidate) {
     reduced = static_cast<double>(candidate.micro_batches) * costs.chunks[0].sum() + exposed[0];
   } else {
     costs.hop_seconds = message_seconds(devices.back().chunks[0].input_bytes, shape.hop);
+    if (cluster_.software.waits_for_messages) send_before_going_on(schedule, costs);
     const PipelineOutcome outcome = simulate_pipeline(schedule, costs);
     for (std::size_t r = 0; r < devices.size(); ++r)
       reduced = std::max(reduced, outcome.timeline[r].back().end + exposed[r]);

@@ -174,9 +174,16 @@ std::string to_toml(const Cluster& cluster) {
   file.text("name", cluster.software.name);
   if (cluster.software.stores_scores) file.text("attention", "stored");
   if (cluster.software.unfused_loss) file.text("loss", "unfused");
-  if (!cluster.software.balances_stages) file.text("stages", "blocks");
-  if (cluster.software.waits_for_messages) file.text("host", "waits");
+  if (!cluster.software.balances_stages)
+    file.text("stages", cluster.software.counts_ends ? "all-blocks" : "blocks");
+  if (cluster.software.gradient_sums != GradientSums::Fused) {
+    file.text("gradient_sums",
+              cluster.software.gradient_sums == GradientSums::Compute ? "compute" : "float32");
+  }
+  if (cluster.software.waits_for_messages)
+    file.text("host", cluster.software.waits_for_operations ? "blocks" : "waits");
   file.number("block_issue_seconds", cluster.software.block_issue_seconds);
+  file.number("collective_issue_seconds", cluster.software.collective_issue_seconds);
   return file.take();
 }
 

@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -232,26 +235,40 @@ void add_software_keys(KeyTable& table) {
   table.add("software.name", false, [](Cluster& cluster, const TomlEntry& entry) {
     cluster.software.name = text_of(entry);
   });
-  const auto choice = [&](const char* name, const char* ours, const char* other,
-                          const std::function<void(Software&, bool)>& set) {
+  // The first of the words is ours.
+  const auto choice = [&](const char* name, const std::vector<std::string>& words,
+                          const std::function<void(Software&, std::size_t)>& set) {
     table.add(name, false, [=](Cluster& cluster, const TomlEntry& entry) {
-      const std::string text = text_of(entry);
-      if (text != ours && text != other)
-        refuse(entry, fmt::format("must be \"{}\" or \"{}\"", ours, other));
-      set(cluster.software, text == other);
+      const auto found = std::find(words.begin(), words.end(), text_of(entry));
+      if (found == words.end())
+        refuse(entry, fmt::format("must be one of \"{}\"", fmt::join(words, "\", \"")));
+      set(cluster.software, static_cast<std::size_t>(found - words.begin()));
     });
   };
-  choice("software.attention", "fused", "stored",
-         [](Software& software, bool other) { software.stores_scores = other; });
-  choice("software.loss", "fused", "unfused",
-         [](Software& software, bool other) { software.unfused_loss = other; });
-  choice("software.stages", "seconds", "blocks",
-         [](Software& software, bool other) { software.balances_stages = !other; });
-  choice("software.host", "ahead", "waits",
-         [](Software& software, bool other) { software.waits_for_messages = other; });
+  choice("software.attention", {"fused", "stored"},
+         [](Software& software, std::size_t word) { software.stores_scores = word == 1; });
+  choice("software.loss", {"fused", "unfused"},
+         [](Software& software, std::size_t word) { software.unfused_loss = word == 1; });
+  choice("software.stages", {"seconds", "blocks", "all-blocks"},
+         [](Software& software, std::size_t word) {
+           software.balances_stages = word == 0;
+           software.counts_ends = word == 2;
+         });
+  choice("software.gradient_sums", {"fused", "compute", "float32"},
+         [](Software& software, std::size_t word) {
+           software.gradient_sums =
+               std::array{GradientSums::Fused, GradientSums::Compute, GradientSums::Float32}[word];
+         });
+  choice("software.host", {"ahead", "waits", "blocks"}, [](Software& software, std::size_t word) {
+    software.waits_for_messages = word > 0;
+    software.waits_for_operations = word == 2;
+  });
   constexpr double most_block_seconds = 60;
   table.number("software.block_issue_seconds", false,
                at(&Cluster::software, &Software::block_issue_seconds), true, most_block_seconds);
+  table.number("software.collective_issue_seconds", false,
+               at(&Cluster::software, &Software::collective_issue_seconds), true,
+               most_block_seconds);
 }
 
 void add_second_keys(KeyTable& table) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/error.hpp"
@@ -189,6 +190,30 @@ std::vector<int> computing_nodes(const ModelGraph& graph) {
   return nodes;
 }
 
+// Of what a forward takes the host of another framework: its backward is issued by the engine of
+// automatic differentiation, without the language that models are written in.
+constexpr double backward_issue_share = 0.25;
+
+// For each time that there are twice as many tensor ranks: they wait for the slowest of their
+// hosts.
+void issue_collectives_for(int members, NodeSpec& node) {
+  const double doublings = std::log2(members);
+  node.forward.issue_seconds *= doublings;
+  for (int k = 0; k < node.keep_options(); ++k) {
+    node.keep_option(k).forward_keep.issue_seconds *= doublings;
+    node.keep_option(k).backward.issue_seconds *= doublings;
+  }
+}
+
+void issue_collectives(double seconds, NodeSpec& node) {
+  node.forward.issue_seconds = node.forward_collective.kind.empty() ? 0 : seconds;
+  for (int k = 0; k < node.keep_options(); ++k) {
+    KeepOption& option = node.keep_option(k);
+    option.forward_keep.issue_seconds = node.forward.issue_seconds;
+    option.backward.issue_seconds = node.backward_collective.kind.empty() ? 0 : seconds;
+  }
+}
+
 }  // namespace
 
 void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
@@ -196,7 +221,10 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
   const std::vector<int> nodes_of_block = computing_nodes(graph);
   for (auto& node : graph.nodes) {
     // Its seconds are those of the link: set_collective_seconds.
-    if (node.communicates()) continue;
+    if (node.communicates()) {
+      issue_collectives(software.collective_issue_seconds, node);
+      continue;
+    }
     std::int64_t bytes = graph.values[static_cast<std::size_t>(node.output)].bytes;
     for (const int input : node.inputs)
       bytes += graph.values[static_cast<std::size_t>(input)].bytes;
@@ -218,6 +246,11 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
                                ? software.block_issue_seconds * share_of_pass
                                : cost.kernels * rates.issue_seconds;
     };
+    double sums = 0;
+    for (const int parameter : node.parameters) {
+      sums += static_cast<double>(graph.parameters[static_cast<std::size_t>(parameter)].elements) *
+              gradient_sum_bytes(software, number) / rates.bytes_per_second;
+    }
     const double share_of_block = 1.0 / nodes_of_block[static_cast<std::size_t>(node.block)];
     node.forward.seconds = computing(node.forward, forward) + moving;
     launch(node.forward, share_of_block);
@@ -225,13 +258,15 @@ void estimate_seconds(const NominalRates& rates, ModelGraph& graph) {
       KeepOption& option = node.keep_option(k);
       option.forward_keep.seconds = computing(option.forward_keep, forward) + moving;
       // A backward reads what the forward read and made, and makes as much again.
-      option.backward.seconds =
-          computing(option.backward, backward) + (node.splits_backward ? 1 : 2) * moving;
+      option.backward.seconds = computing(option.backward, backward) +
+                                (node.splits_backward ? moving : 2 * moving + sums);
       option.backward_weight.seconds =
-          node.splits_backward ? computing(option.backward_weight, SoftwarePass()) + moving : 0;
+          node.splits_backward ? computing(option.backward_weight, SoftwarePass()) + moving + sums
+                               : 0;
       launch(option.forward_keep, share_of_block);
-      launch(option.backward, node.splits_backward ? share_of_block / 2 : share_of_block);
-      if (node.splits_backward) launch(option.backward_weight, share_of_block / 2);
+      const double backward_share = share_of_block * backward_issue_share;
+      launch(option.backward, node.splits_backward ? backward_share / 2 : backward_share);
+      if (node.splits_backward) launch(option.backward_weight, backward_share / 2);
     }
   }
 }
@@ -243,6 +278,7 @@ void set_collective_seconds(int members, const GroupLink& group, ModelGraph& gra
   };
   for (auto& node : graph.nodes) {
     if (!node.communicates()) continue;
+    issue_collectives_for(members, node);
     node.forward.seconds = seconds(node.forward_collective);
     for (int k = 0; k < node.keep_options(); ++k) {
       node.keep_option(k).forward_keep.seconds = node.forward.seconds;

@@ -1,5 +1,8 @@
 #include "plan/model/software.hpp"
 
+#include <algorithm>
+#include <cstddef>
+
 #include "plan/model/attention_core.hpp"
 #include "plan/model/model_graph.hpp"
 
@@ -33,18 +36,60 @@ double logit_bytes_backward(double number_bytes) {
   return (2 + 1) * float32_bytes + number_bytes;
 }
 
+// One after the other.
+void add_issue(OperationCost& cost) {
+  cost.seconds += cost.issue_seconds;
+  cost.issue_seconds = 0;
+}
+
 }  // namespace
 
-ModelGraph with_equal_blocks(const ModelGraph& graph) {
+std::vector<double> equal_block_seconds(int blocks, bool counting_ends, int parts) {
+  std::vector<double> seconds(static_cast<std::size_t>(blocks), 1);
+  if (!counting_ends) seconds.front() = seconds.back() = 0;
+  const int dealt = counting_ends ? blocks : blocks - 2;
+  const int most = (dealt + parts - 1) / parts;
+  // So that the others are full.
+  seconds.back() += std::max(0, std::min(most * parts - dealt, most - 1));
+  return seconds;
+}
+
+ModelGraph with_equal_blocks(const ModelGraph& graph, bool counting_ends, int parts) {
   ModelGraph equal = graph;
-  int counted = 0;
+  const std::vector<double> seconds = equal_block_seconds(graph.blocks(), counting_ends, parts);
+  int before = -1;  // block
   for (NodeSpec& node : equal.nodes) {
-    const bool counts = node.block > counted && node.block < graph.blocks() - 1;
-    node.forward_keep.seconds = counts ? 1 : 0;
+    node.forward_keep.seconds =
+        node.block > before ? seconds[static_cast<std::size_t>(node.block)] : 0;
     node.backward.seconds = node.backward_weight.seconds = 0;
-    if (counts) counted = node.block;
+    before = node.block;
   }
   return equal;
+}
+
+double gradient_sum_bytes(const Software& software, double number_bytes) {
+  // What was made is read, and the sum is read and written.
+  switch (software.gradient_sums) {
+    case GradientSums::Fused:
+      return 0;
+    case GradientSums::Compute:
+      return 3 * number_bytes;
+    case GradientSums::Float32:
+      return number_bytes + 2 * float32_bytes;
+  }
+  return 0;
+}
+
+void wait_for_operations(ModelGraph& graph) {
+  for (NodeSpec& node : graph.nodes) {
+    add_issue(node.forward);
+    for (int k = 0; k < node.keep_options(); ++k) {
+      KeepOption& option = node.keep_option(k);
+      add_issue(option.forward_keep);
+      add_issue(option.backward);
+      add_issue(option.backward_weight);
+    }
+  }
 }
 
 SoftwarePass software_forward(const Software& software, const NodeSpec& node, double number_bytes) {

@@ -4,11 +4,19 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace garonne::plan {
 
 struct ModelGraph;
 struct NodeSpec;
+
+// How the gradients of a weight over the micro-batches of a step come together.
+enum class GradientSums {
+  Fused,    // the product that makes one adds it
+  Compute,  // a kernel by itself adds what was made, to a sum of the compute type
+  Float32,  // the same, to a sum of float32
+};
 
 struct Software {
   std::string name;  // for people
@@ -17,14 +25,22 @@ struct Software {
   bool stores_scores = false;
   // The loss is a kernel for each operation, on logits that become float32 first.
   bool unfused_loss = false;
-  // Stages have blocks by their seconds; else equally many.
+  // Stages have blocks by their seconds; else equally many, the last what is left, where the
+  // embedding and the head are two of them if `counts_ends`.
   bool balances_stages = true;
+  bool counts_ends = false;
+  GradientSums gradient_sums = GradientSums::Fused;
   // That the host takes to issue the forward of a block, and as much for its backward, with all
   // that they communicate; the host takes nothing else then. 0: all by kernels.
   double block_issue_seconds = 0;
-  // The host issues nothing before a message between stages has come, or gone, that is waited for;
-  // else it is ahead of the device.
+  // The same for a collective of the tensor ranks, beside its block, with what the slowest of their
+  // hosts takes longer than one.
+  double collective_issue_seconds = 0;
+  // The host issues nothing before a message between stages has come, or gone, and its device
+  // computes nothing meanwhile; else it is ahead of the device.
   bool waits_for_messages = false;
+  // Nor before the operation has ended that it issued last.
+  bool waits_for_operations = false;
 
   bool operator==(const Software&) const = default;
 };
@@ -35,9 +51,19 @@ struct SoftwarePass {
   double bytes = 0;
   double operations = 1;
 };
-// The graph with seconds by which balanced_parts deals out equally many blocks, the first and the
-// last of the model beside them.
-ModelGraph with_equal_blocks(const ModelGraph& graph);
+// Seconds by which balanced_blocks deals out equally many of `blocks` to so many parts, the first
+// and the last of the model beside them, or `counting_ends` among them. Where they do not divide,
+// the last part has what the others leave.
+std::vector<double> equal_block_seconds(int blocks, bool counting_ends, int parts);
+// The graph with these, for balanced_parts.
+ModelGraph with_equal_blocks(const ModelGraph& graph, bool counting_ends, int parts);
+
+// Bytes that the sums of gradients of weights move for each element, beside the products.
+double gradient_sum_bytes(const Software& software, double number_bytes);
+
+// Where the host waits for operations: all that it takes to issue them, the device computes
+// nothing, so that it is part of their seconds. Once the nodes have all of both.
+void wait_for_operations(ModelGraph& graph);
 
 SoftwarePass software_forward(const Software& software, const NodeSpec& node, double number_bytes);
 SoftwarePass software_backward(const Software& software, const NodeSpec& node, double number_bytes);

@@ -238,9 +238,12 @@ class Meetings {
     if (index(walk.next) == programs_[index(rank)].instructions.size()) return false;
     const Instruction& instruction = instruction_of(rank, walk.next);
     if (instruction.lane != Lane::Compute) {
-      walk.issued.push_back({walk.next, walk.clock.issue(instruction.issue_seconds)});
+      const double at = walk.clock.issue(instruction.issue_seconds);
+      walk.issued.push_back({walk.next, at});
       ++walk.next;
       start_issued(rank);
+      if (host_ == HostAtMessages::Waits && instruction.operation == Operation::Send)
+        stand_still(walk, at + instruction.seconds);
       return true;
     }
     const int meeting = walk.meeting_of[index(walk.next)];
@@ -254,6 +257,14 @@ class Meetings {
     }
     ++walk.next;
     return true;
+  }
+
+  // While a message is on its way that was sent, however late its receiver is: that is left out, so
+  // that two ranks that send to each other first do not wait in a circle.
+  static void stand_still(Walk& walk, double until) {
+    const double seconds = walk.clock.wait(until);
+    note_wait(walk.waited, GroupAxis::Pipeline, seconds, seconds);
+    walk.clock.hold_host(until);
   }
 
   // Starts what was issued and has all that it follows behind it; lanes keep their order.

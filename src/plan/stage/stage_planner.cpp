@@ -32,6 +32,7 @@ class Selection {
     const StageCandidate candidate{name, made.prediction.peak_bytes, made.prediction.seconds,
                                    needed <= budget_bytes_};
     note_candidate(candidate, plan_.candidates);
+    if (candidate.fits) note_schedule(name, made.prediction.seconds, schedule);
     if (!candidate.fits || (found_ && !better(made.prediction, plan_.prediction))) return replayed;
     found_ = true;
     made.program.name = name;
@@ -40,14 +41,17 @@ class Selection {
     made.program.seconds = made.prediction.seconds;
     plan_.program = std::move(made.program);
     plan_.prediction = std::move(made.prediction);
-    schedule_ = schedule;
     return replayed;
   }
 
   bool found() const { return found_; }
-  // The one of what was found.
-  const std::string& name() const { return plan_.program.name; }
-  const StepSchedule& schedule() const { return schedule_; }
+  // Of each name, the fastest that fits.
+  struct Fitting {
+    std::string name;
+    double seconds = 0;
+    StepSchedule schedule;
+  };
+  const std::vector<Fitting>& fitting() const { return fitting_; }
   StagePlan take() { return std::move(plan_); }
   // The lowest peak so far.
   std::int64_t least_bytes() const { return least_bytes_; }
@@ -57,12 +61,22 @@ class Selection {
     return std::make_pair(a.seconds, a.peak_bytes) < std::make_pair(b.seconds, b.peak_bytes);
   }
 
+  void note_schedule(const std::string& name, double seconds, const StepSchedule& schedule) {
+    const auto known = std::find_if(fitting_.begin(), fitting_.end(),
+                                    [&](const Fitting& other) { return other.name == name; });
+    if (known == fitting_.end()) {
+      fitting_.push_back({name, seconds, schedule});
+    } else if (seconds < known->seconds) {
+      *known = {name, seconds, schedule};
+    }
+  }
+
   const ModelGraph& graph_;
   const StepShape& step_;
   std::int64_t budget_bytes_;
   std::int64_t reserved_bytes_;
   StagePlan plan_;
-  StepSchedule schedule_;
+  std::vector<Fitting> fitting_;
   std::int64_t least_bytes_ = std::numeric_limits<std::int64_t>::max();
   bool found_ = false;
 };
@@ -104,20 +118,29 @@ void consider_in_pipeline(const StepPlanner& planner, const StageSolver& solver,
 }
 
 // Where not all micro-batches of a pipeline can keep everything some of them may: fewer are under
-// way at its ends. Each is a Program more to look at.
+// way at its ends. Each is a Program more to look at. What is fastest without them need not be with
+// them: a schedule that keeps less leaves room for more of them.
 constexpr int most_mixed_micro_batches = 16;
 
 void consider_some_kept(const ModelGraph& graph, const StepShape& step, std::int64_t budget_bytes,
                         Selection& selection) {
   const StageSolver& keeps = stage_solvers().front();
-  if (step.micro_batches > most_mixed_micro_batches || selection.name() == keeps.name) return;
-  const std::string name = selection.name();
-  StepSchedule mixed = selection.schedule();
-  const int kept = static_cast<int>(mixed.schedules.size());
-  mixed.schedules.push_back(keeps.schedules(graph).front());
-  for (auto which = mixed.of_micro_batch.rbegin(); which != mixed.of_micro_batch.rend(); ++which) {
-    const int before = std::exchange(*which, kept);
-    if (selection.consider(name, mixed).peak_bytes > budget_bytes) *which = before;
+  if (step.micro_batches > most_mixed_micro_batches) return;
+  const std::vector<Selection::Fitting> fitting = selection.fitting();
+  // Nothing is faster than running nothing twice.
+  for (const Selection::Fitting& beside : fitting) {
+    if (beside.name == keeps.name) return;
+  }
+  const NodeSchedule everything = keeps.schedules(graph).front();
+  for (const Selection::Fitting& beside : fitting) {
+    StepSchedule mixed = beside.schedule;
+    const int kept = static_cast<int>(mixed.schedules.size());
+    mixed.schedules.push_back(everything);
+    for (auto which = mixed.of_micro_batch.rbegin(); which != mixed.of_micro_batch.rend();
+         ++which) {
+      const int before = std::exchange(*which, kept);
+      if (selection.consider(beside.name, mixed).peak_bytes > budget_bytes) *which = before;
+    }
   }
 }
 

@@ -158,9 +158,7 @@ Setup setup_of_model(const GridSearchWish& wish, int tensor, bool sequence_paral
 plan::BlocksOf blocks_of(const GridSearchWish& wish) {
   return [&wish](int tensor, bool sequence_parallel, std::int64_t micro_batch) {
     const Setup setup = setup_of_model(wish, tensor, sequence_parallel, micro_batch);
-    std::vector<plan::BlockCost> blocks = plan::block_costs(setup.model.graph);
-    if (setup.cut_by) plan::cut_equally(blocks);
-    return blocks;
+    return plan::block_costs(setup.model.graph);
   };
 }
 

@@ -4,8 +4,18 @@
 
 #include "base/precision.hpp"
 #include "train/setup/lower_tiers.hpp"
+#include "train/setup/pipeline_schedule.hpp"
 
 namespace garonne::train {
+namespace {
+
+// That the model is cut into.
+int parts_of(const plan::PipelineSchedule& schedule) {
+  return static_cast<int>(
+      plan::pipeline_routes(schedule.placement, schedule.devices, schedule.chunks).front().size());
+}
+
+}  // namespace
 
 plan::Cluster this_machine(const RunConfig& config, const plan::CostTable& costs, int ranks,
                            int ranks_on_node) {
@@ -29,6 +39,7 @@ bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, S
   plan::estimate_seconds(plan::rates_of(cluster, precision, whole.declaration.products), graph);
   const plan::GridLinks links(cluster, whole.grid);
   plan::set_collective_seconds(whole.grid.shape().tensor, links.tensor(), graph);
+  if (cluster.software.waits_for_operations) plan::wait_for_operations(graph);
   whole.step.kernels = {cluster.least_seconds, cluster.issue_seconds};
   // Blocks have all that the host takes.
   if (cluster.software.block_issue_seconds > 0) whole.step.kernels.issue = 0;
@@ -37,8 +48,10 @@ bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, S
   set_copy_rates(cluster.copies.out > 0 ? cluster.copies : nominal_copies, whole);
   use_host_of(cluster, whole);
   const bool measured = apply_costs(costs, whole);
-  if (!cluster.software.balances_stages)
-    whole.cut_by = std::make_shared<const plan::ModelGraph>(plan::with_equal_blocks(graph));
+  if (!cluster.software.balances_stages && whole.grid.shape().pipeline > 1) {
+    whole.cut_by = std::make_shared<const plan::ModelGraph>(plan::with_equal_blocks(
+        graph, cluster.software.counts_ends, parts_of(pipeline_schedule_of(whole))));
+  }
   // Of an element: what the update reads and writes.
   plan::StepShape& step = whole.step;
   const plan::ElementBytes& bytes = step.element_bytes;

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "plan/grid/block_table.hpp"
 #include "plan/model/cluster.hpp"
 #include "plan/model/cost_table.hpp"
+#include "plan/model/group_links.hpp"
 #include "plan/model/model_graph.hpp"
 #include "plan/pipeline/stage_cut.hpp"
 
@@ -113,8 +113,91 @@ TEST(Software, IssuesBlocksInTheSameTimeWhateverTheirKernels) {
     backward[static_cast<std::size_t>(node.block)] += node.backward.issue_seconds;
   }
   for (const double seconds : forward) EXPECT_NEAR(seconds, 3e-3, 1e-12);
-  for (const double seconds : backward) EXPECT_NEAR(seconds, 3e-3, 1e-12);
+  // Of a backward, a quarter.
+  for (const double seconds : backward) EXPECT_NEAR(seconds, 0.75e-3, 1e-12);
   EXPECT_EQ(first_of(timed({}), "linear").forward.issue_seconds, 1e-6);
+}
+
+TEST(Software, AddsGradientsOfWeightsByThemselves) {
+  constexpr std::int64_t elements = 500;
+  const auto backward_of = [&](GradientSums sums, bool splits) {
+    ModelGraph graph = text_model(1);
+    graph.parameters.push_back({"weight", {elements}, elements});
+    for (NodeSpec& node : graph.nodes) {
+      if (node.kind != "linear") continue;
+      node.parameters = {0};
+      node.splits_backward = splits;
+    }
+    NominalRates rates = rates_of_gpu();
+    rates.software.gradient_sums = sums;
+    estimate_seconds(rates, graph);
+    const NodeSpec& node = first_of(graph, "linear");
+    EXPECT_EQ(node.forward.seconds, first_of(timed({}), "linear").forward.seconds);
+    return std::pair{node.backward.seconds, node.backward_weight.seconds};
+  };
+  // Two bytes that were made, and a sum that is read and written.
+  for (const auto& [sums, bytes] :
+       {std::pair{GradientSums::Compute, 2 + 2 * 2}, std::pair{GradientSums::Float32, 2 + 2 * 4}}) {
+    const double seconds = static_cast<double>(bytes * elements) / 1e6;
+    EXPECT_NEAR(backward_of(sums, false).first - backward_of(GradientSums::Fused, false).first,
+                seconds, 1e-9);
+    EXPECT_EQ(backward_of(sums, true).first, backward_of(GradientSums::Fused, true).first);
+    EXPECT_NEAR(backward_of(sums, true).second - backward_of(GradientSums::Fused, true).second,
+                seconds, 1e-9);
+  }
+}
+
+// A sum in the forward, and one in the backward of another node.
+ModelGraph on_tensor_ranks() {
+  ModelGraph graph = text_model(2);
+  NodeCollective sum;
+  sum.kind = "all-reduce";
+  sum.bytes = 640;
+  NodeSpec& forward = graph.nodes[1];
+  forward.kind = "all_reduce";
+  forward.forward_collective = sum;
+  graph.nodes[3].kind = "identity";
+  graph.nodes[3].backward_collective = sum;
+  return graph;
+}
+
+TEST(Software, IssuesCollectivesBesideBlocks) {
+  ModelGraph graph = on_tensor_ranks();
+  NominalRates rates = rates_of_gpu();
+  rates.software = {.block_issue_seconds = 3e-3, .collective_issue_seconds = 1e-3};
+  estimate_seconds(rates, graph);
+  EXPECT_EQ(graph.nodes[1].forward.issue_seconds, 1e-3);
+  EXPECT_EQ(graph.nodes[1].forward_keep.issue_seconds, 1e-3);
+  EXPECT_EQ(graph.nodes[1].backward.issue_seconds, 0);
+  EXPECT_EQ(graph.nodes[3].forward.issue_seconds, 0);
+  EXPECT_EQ(graph.nodes[3].backward.issue_seconds, 1e-3);
+  // The one other node of each of the two blocks.
+  EXPECT_EQ(graph.nodes[2].forward.issue_seconds, 3e-3);
+  EXPECT_EQ(graph.nodes[4].backward.issue_seconds, 0.75e-3);
+  // The slowest of eight hosts, by their doublings.
+  set_collective_seconds(8, GroupLink{Link{1e-5, 1e6}, false}, graph);
+  EXPECT_EQ(graph.nodes[1].forward.issue_seconds, 3e-3);
+  EXPECT_EQ(graph.nodes[1].forward_keep.issue_seconds, 3e-3);
+  EXPECT_EQ(graph.nodes[3].backward.issue_seconds, 3e-3);
+}
+
+TEST(Software, ComputesNothingWhileItIssues) {
+  ModelGraph graph = on_tensor_ranks();
+  NominalRates rates = rates_of_gpu();
+  rates.software = {.block_issue_seconds = 3e-3, .collective_issue_seconds = 1e-3};
+  estimate_seconds(rates, graph);
+  set_collective_seconds(2, GroupLink{Link{1e-5, 1e6}, false}, graph);
+  ModelGraph one_by_one = graph;
+  wait_for_operations(one_by_one);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (const auto pass : {&NodeSpec::forward_keep, &NodeSpec::backward}) {
+      const OperationCost& before = graph.nodes[n].*pass;
+      const OperationCost& after = one_by_one.nodes[n].*pass;
+      EXPECT_DOUBLE_EQ(after.seconds, before.seconds + before.issue_seconds);
+      EXPECT_EQ(after.issue_seconds, 0);
+    }
+  }
+  EXPECT_GT(graph.nodes[1].forward.issue_seconds, 0);
 }
 
 TEST(Software, DealsOutEquallyManyBlocks) {
@@ -128,14 +211,17 @@ TEST(Software, DealsOutEquallyManyBlocks) {
     return blocks;
   };
   // Beside two layers each: the embedding with the first, and the head with the last.
-  EXPECT_EQ(blocks_of(with_equal_blocks(graph)), (std::vector<int>{3, 2, 2, 3}));
+  EXPECT_EQ(blocks_of(with_equal_blocks(graph, false, 4)), (std::vector<int>{3, 2, 2, 3}));
   EXPECT_LT(blocks_of(graph).back(), 3);
+  // Ten of them, where these are two.
+  EXPECT_EQ(blocks_of(with_equal_blocks(graph, true, 4)), (std::vector<int>{3, 3, 3, 1}));
 
-  std::vector<BlockCost> costs = block_costs(graph);
-  cut_equally(costs);
-  std::vector<double> seconds;
-  for (const BlockCost& cost : costs) seconds.push_back(cost.cut_seconds);
-  EXPECT_EQ(seconds, (std::vector<double>{0, 1, 1, 1, 1, 1, 1, 1, 1, 0}));
+  EXPECT_EQ(equal_block_seconds(6, false, 2), (std::vector<double>{0, 1, 1, 1, 1, 0}));
+  EXPECT_EQ(equal_block_seconds(6, true, 3), (std::vector<double>{1, 1, 1, 1, 1, 1}));
+  // 13 over 4: 4, 4, 4 and the one that is left.
+  EXPECT_EQ(equal_block_seconds(15, false, 4).back(), 3);
+  // No more parts than blocks can be empty.
+  EXPECT_EQ(equal_block_seconds(7, false, 4).back(), 1);
 }
 
 constexpr const char* cluster_text = R"(version = 2
@@ -160,20 +246,35 @@ TEST(Software, IsATableOfClusterFiles) {
 name = "a framework of 2021"
 attention = "stored"
 loss = "unfused"
-stages = "blocks"
-host = "waits"
+stages = "all-blocks"
+gradient_sums = "float32"
+host = "blocks"
 block_issue_seconds = 1e-3
+collective_issue_seconds = 1e-4
 )",
                                         "c");
   const Software expected{.name = "a framework of 2021",
                           .stores_scores = true,
                           .unfused_loss = true,
                           .balances_stages = false,
+                          .counts_ends = true,
+                          .gradient_sums = GradientSums::Float32,
                           .block_issue_seconds = 1e-3,
-                          .waits_for_messages = true};
+                          .collective_issue_seconds = 1e-4,
+                          .waits_for_messages = true,
+                          .waits_for_operations = true};
   EXPECT_EQ(cluster.software, expected);
   EXPECT_EQ(parse_cluster(to_toml(cluster), "again").software, expected);
   EXPECT_EQ(rates_of(cluster, Precision::BFloat16).software, expected);
+  const auto software_of = [&](const std::string& lines) {
+    const Cluster read = parse_cluster(std::string(cluster_text) + "[software]\n" + lines, "c");
+    EXPECT_EQ(parse_cluster(to_toml(read), "again").software, read.software);
+    return read.software;
+  };
+  EXPECT_EQ(software_of("stages = \"blocks\"\nhost = \"waits\"\n"),
+            (Software{.balances_stages = false, .waits_for_messages = true}));
+  EXPECT_EQ(software_of("gradient_sums = \"compute\"\n"),
+            (Software{.gradient_sums = GradientSums::Compute}));
 }
 
 TEST(Software, IsRefusedByKeyWhereItIsNone) {
@@ -185,10 +286,12 @@ TEST(Software, IsRefusedByKeyWhereItIsNone) {
     }
     return false;
   };
-  EXPECT_TRUE(refused("attention = \"flash\"", "\"fused\" or \"stored\""));
+  EXPECT_TRUE(refused("attention = \"flash\"", "one of \"fused\", \"stored\""));
   EXPECT_TRUE(refused("loss = true", "software.loss"));
-  EXPECT_TRUE(refused("stages = \"layers\"", "\"seconds\" or \"blocks\""));
-  EXPECT_TRUE(refused("host = \"behind\"", "\"ahead\" or \"waits\""));
+  EXPECT_TRUE(refused("stages = \"layers\"", "\"seconds\", \"blocks\", \"all-blocks\""));
+  EXPECT_TRUE(refused("gradient_sums = \"float64\"", "\"compute\", \"float32\""));
+  EXPECT_TRUE(refused("host = \"behind\"", "\"ahead\", \"waits\", \"blocks\""));
+  EXPECT_TRUE(refused("collective_issue_seconds = -1", "software.collective_issue_seconds"));
   EXPECT_TRUE(refused("block_issue_seconds = -1", "software.block_issue_seconds"));
   EXPECT_TRUE(refused("atention = \"stored\"", "software.attention"));
 }

@@ -28,8 +28,9 @@ ModelGraph slow_to_issue(int stages) {
   return graph;
 }
 
+// Messages take `message` seconds.
 double seconds_of(int stages, int micro_batches, const std::string& schedule_name,
-                  HostAtMessages host) {
+                  HostAtMessages host, double message = 0) {
   const ModelGraph whole = slow_to_issue(stages);
   PipelineRequest request;
   request.stages = stages;
@@ -49,7 +50,11 @@ double seconds_of(int stages, int micro_batches, const std::string& schedule_nam
     const NodeSchedule kept = recompute_on_demand(graph, keep_everything(graph));
     programs.push_back(make_training_program(graph, step, same_for_all(kept, micro_batches)));
     programs.back().rank = stage;
-    for (Instruction& instruction : programs.back().instructions) instruction.seconds = 0;
+    for (Instruction& instruction : programs.back().instructions) {
+      const bool sent =
+          instruction.operation == Operation::Send || instruction.operation == Operation::Receive;
+      instruction.seconds = sent ? message : 0;
+    }
   }
   double seconds = 0;
   for (const Prediction& prediction : replay_pipeline(std::move(programs), host))
@@ -62,6 +67,17 @@ TEST(HostAtMessages, IssuesAheadOfWhatItsDeviceWaitsFor) {
   for (const int stages : {2, 4}) {
     EXPECT_NEAR(seconds_of(stages, 1, "gpipe", HostAtMessages::IssuesAhead), 2 * issue, 1e-6);
     EXPECT_NEAR(seconds_of(stages, 3, "gpipe", HostAtMessages::IssuesAhead), 6 * issue, 1e-6);
+  }
+}
+
+TEST(HostAtMessages, ComputesNothingWhileWhatItMadeIsOnItsWay) {
+  // Of two stages the first sends each micro-batch before it begins with the next; the last of
+  // gpipe's forwards is behind a pass and a message for each, the step behind as many backwards.
+  constexpr double message = 0.25;
+  for (const int micro_batches : {1, 2, 4}) {
+    EXPECT_NEAR(seconds_of(2, micro_batches, "gpipe", HostAtMessages::Waits, message),
+                2 * (micro_batches + 1) * issue + 2 * micro_batches * message, 1e-6)
+        << micro_batches << " micro-batches";
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -68,6 +69,83 @@ TEST(GridEstimate, IsTheProgramsOnOneRank) {
   EXPECT_LT(off[off.size() / 2], 0.01);
   std::printf("estimates of %zu grids: off by %.1f %% in the middle, %.1f %% at most\n", off.size(),
               100 * off[off.size() / 2], 100 * off.back());
+}
+
+// How far estimates of the grids of random wishes are from their Programs.
+std::vector<double> differences_of_pipelines(std::mt19937& random, int wishes, bool waits) {
+  std::vector<double> off;
+  for (int number = 0; number < wishes; ++number) {
+    GridSearchWish wish = random_wish(random, one_of({2, 4}, random));
+    wish.config.model.layers = one_of<std::int64_t>({4, 8}, random);
+    wish.config.train.global_batch = 8;
+    wish.cluster.issue_seconds = waits ? one_of({5e-6, 2e-5}, random) : 0;
+    wish.cluster.software.waits_for_messages = waits;
+    try {
+      for (const plan::RankedGrid& grid : search_grids(wish).search.best) {
+        EXPECT_GE(grid.outcome.seconds, grid.bounds.seconds * (1 - 1e-12));
+        if (grid.candidate.shape.pipeline == 1) continue;
+        off.push_back(std::abs(grid.estimate.seconds / grid.outcome.seconds - 1));
+        if (off.back() > 0.1) {
+          std::printf("%.1f %%: %s, of %d layers, hidden %d\n", 100 * off.back(),
+                      to_string(grid.candidate).c_str(), static_cast<int>(wish.config.model.layers),
+                      static_cast<int>(wish.config.model.hidden));
+        }
+      }
+    } catch (const PlanError&) {
+      continue;
+    }
+  }
+  std::sort(off.begin(), off.end());
+  std::printf(
+      "estimates of %zu pipelines: off by %.1f %% in the middle, %.1f %% at nine of ten, "
+      "%.1f %% at most\n",
+      off.size(), 100 * off[off.size() / 2], 100 * off[off.size() * 9 / 10], 100 * off.back());
+  return off;
+}
+
+TEST(GridEstimate, IsTheProgramsInPipelines) {
+  std::mt19937 random(23);
+  for (const bool waits : {false, true}) {
+    const std::vector<double> off = differences_of_pipelines(random, 6, waits);
+    ASSERT_GT(off.size(), 100U);
+    EXPECT_LT(off[off.size() / 2], 0.01) << (waits ? "hosts wait" : "hosts issue ahead");
+  }
+}
+
+// Everything that divides, planned, against what bounds leave.
+TEST(GridEstimate, TheSearchFindsWhatAllPlansWouldShow) {
+  const char* const given = std::getenv("GARONNE_RANDOM_GRIDS");
+  const int cases = given != nullptr ? std::atoi(given) : 4;
+  std::mt19937 random(29);
+  int compared = 0;
+  std::int64_t planned = 0;
+  std::int64_t all = 0;
+  for (int number = 0; compared < cases; ++number) {
+    GridSearchWish wish = random_wish(random, one_of({1, 2, 3, 4, 5, 6, 7, 8}, random));
+    wish.config.model.layers = one_of<std::int64_t>({2, 3, 4}, random);
+    wish.config.train.global_batch = one_of<std::int64_t>({2, 4, 6, 8}, random);
+    wish.cluster.devices_per_node = one_of({2, 4, 8}, random);
+    wish.budget_bytes = one_of<std::int64_t>({1, 2, 8}, random) << 30;
+    wish.options.best = 10;
+    try {
+      const GridSearchAnswer everything = search_grids(wish);
+      wish.options.exhaustive = false;
+      const GridSearchAnswer quick = search_grids(wish);
+      ++compared;
+      planned += quick.search.planned;
+      all += everything.search.planned;
+      ASSERT_EQ(quick.search.best.size(), everything.search.best.size()) << number;
+      EXPECT_TRUE(quick.search.proven) << number;
+      for (std::size_t k = 0; k < quick.search.best.size(); ++k) {
+        EXPECT_EQ(quick.search.best[k].outcome.seconds, everything.search.best[k].outcome.seconds)
+            << number << ", grid " << k;
+      }
+    } catch (const PlanError&) {
+      continue;
+    }
+  }
+  std::printf("%d searches planned %lld grids, of %lld\n", compared,
+              static_cast<long long>(planned), static_cast<long long>(all));
 }
 
 }  // namespace
