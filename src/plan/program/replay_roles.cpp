@@ -118,7 +118,8 @@ void RoleCheck::check_tables() const {
         "a piece has another number of states than there are blocks of");
     for (std::size_t k = 0; k < piece.states.size(); ++k) {
       const StateBlocks blocks = blocks_of(program_, k);
-      expect_role(blocks.elements > 0 && blocks.numbers > 0 && piece.first % blocks.elements == 0,
+      expect_role(blocks.elements > 0 && (blocks.numbers > 0 || blocks.of_whole()) &&
+                      piece.first % blocks.elements == 0,
                   "a piece starts within a block of a state");
       // How many a side has is the model's to say.
       hold_numbers(piece.states[k], "state", true,
