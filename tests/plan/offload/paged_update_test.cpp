@@ -78,11 +78,35 @@ std::int64_t least_budget(const Program& program, const std::vector<int>& pages,
   return *std::max_element(bytes.begin(), bytes.end());
 }
 
+std::vector<int> with_states(std::vector<int> pages, const std::vector<StateGroup>& groups) {
+  for (const StateGroup& group : groups)
+    pages.insert(pages.end(), group.buffers.begin(), group.buffers.end());
+  return pages;
+}
+
+// Where states come up for their updates.
+std::int64_t least_of_updates_on_device(const Program& program, const std::vector<int>& pages,
+                                        const std::vector<StateGroup>& groups) {
+  const std::vector<std::int64_t> idle = idle_bytes(program, with_states(pages, groups));
+  std::vector<std::int64_t> during = replay(program).during_bytes;
+  for (std::size_t place = 0; place < idle.size(); ++place) during[place] -= idle[place];
+  return *std::max_element(during.begin(), during.end());
+}
+
+std::int64_t copied_bytes(const Program& program) {
+  std::int64_t bytes = 0;
+  for (const Instruction& instruction : program.instructions) {
+    if (is_copy(instruction.operation))
+      bytes += program.buffers[at(instruction.arguments.output)].bytes;
+  }
+  return bytes;
+}
+
 TEST(PagedUpdates, TheStepIsTheSameWithinAnyBudget) {
   int cells = 0;
   int in_place = 0;
   int gradients_from_pages = 0;
-  int less_than_on_the_device = 0;
+  int copies_less = 0;
   for (unsigned seed = 0; seed < 24; ++seed) {
     const int zero = static_cast<int>(seed % 4);
     const TieredCase one = tiered_case(seed, Tier::Host, zero);
@@ -141,25 +165,42 @@ TEST(PagedUpdates, TheStepIsTheSameWithinAnyBudget) {
           }
         }
       }
-      // Updates on the device bring states there.
-      std::vector<int> items = pages;
-      for (const StateGroup& group : groups)
-        items.insert(items.end(), group.buffers.begin(), group.buffers.end());
-      const std::vector<std::int64_t> idle = idle_bytes(divided, items);
-      std::vector<std::int64_t> during = replay(divided).during_bytes;
-      for (std::size_t place = 0; place < idle.size(); ++place) during[place] -= idle[place];
-      const std::int64_t on_device = *std::max_element(during.begin(), during.end());
-      EXPECT_LE(least, on_device);
-      less_than_on_the_device += least < on_device;
+      if (kind == both) {
+        const auto moved = moved_within(least);
+        const auto on_device = with_paging(divided, with_states(pages, groups), Tier::Host, links,
+                                           least_of_updates_on_device(divided, pages, groups));
+        ASSERT_TRUE(moved && on_device);
+        EXPECT_LE(copied_bytes(*moved), copied_bytes(*on_device));
+        copies_less += copied_bytes(*moved) < copied_bytes(*on_device);
+      }
     }
   }
-  std::printf(
-      "%d Programs, %d parameters updated in place, %d gradients from pages, %d budgets "
-      "below those of updates on the device\n",
-      cells, in_place, gradients_from_pages, less_than_on_the_device);
+  std::printf("%d Programs, %d parameters updated in place, %d gradients from pages\n", cells,
+              in_place, gradients_from_pages);
+  EXPECT_GT(copies_less, 20);
   EXPECT_GT(in_place, 100);
   EXPECT_GT(gradients_from_pages, 100);
-  EXPECT_GT(less_than_on_the_device, 5);
+}
+
+// An update on the device has states, gradient and parameter there at once, a pass has less of
+// them.
+TEST(PagedUpdates, TheLargestUpdateNeedsNoRoom) {
+  ModelGraph graph = chain(4, 2);
+  graph.parameters.front().elements *= 256;
+  const StepShape step = step_shape(1, 1, 0);
+  Program program = make_training_program(graph, step, same_for_all(schedule_of(graph, "full"), 1));
+  program.tier(Tier::Host).granularity = 4096;
+  program = with_divided_squares(std::move(program));
+  const std::vector<int> pages = pages_of(program, both);
+  const std::vector<StateGroup> groups = state_groups(program, 0);
+  const std::int64_t least = least_budget(program, pages, groups);
+  const std::int64_t large = graph.parameters.front().elements * 4;
+  EXPECT_LT(least, 3 * large);
+  EXPECT_GT(least_of_updates_on_device(program, pages, groups), 4 * large);
+  const auto moved = with_paged_updates(program, pages, groups, links, updates_per_second, least);
+  ASSERT_TRUE(moved.has_value());
+  EXPECT_LE(moved->peak_bytes, least);
+  EXPECT_NO_THROW(prove(*moved, graph));
 }
 
 class PlantedPagedUpdates : public testing::Test {
