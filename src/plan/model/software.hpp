@@ -30,11 +30,11 @@ struct Software {
   bool balances_stages = true;
   bool counts_ends = false;
   GradientSums gradient_sums = GradientSums::Fused;
-  // That the host takes to issue the forward of a block, and as much for its backward, with all
-  // that they communicate; the host takes nothing else then. 0: all by kernels.
+  // That the host takes to issue the forward of a block, and a quarter of it for its backward; the
+  // host takes nothing else then, but for collectives. 0: all by kernels.
   double block_issue_seconds = 0;
-  // The same for a collective of the tensor ranks, beside its block, with what the slowest of their
-  // hosts takes longer than one.
+  // The same for a collective of two tensor ranks, and once more for each time that they are twice
+  // as many, since they wait for the slowest of their hosts.
   double collective_issue_seconds = 0;
   // The host issues nothing before a message between stages has come, or gone, and its device
   // computes nothing meanwhile; else it is ahead of the device.
