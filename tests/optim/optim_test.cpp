@@ -149,6 +149,10 @@ TEST(Optimizers, TakeTheirRatesFromTheirPlace) {
       for (std::size_t k = 0; k < optimizer->states().size(); ++k)
         update.states.push_back(at::rand({130}));
       update.gradient = at::randn({130});
+      update.matrix = true;
+      update.part = kernels::whole_matrix(13, 10);
+      for (const TensorSums& sums : optimizer->sums())
+        update.sums.push_back(at::rand({sums.count({13, 10})}, at::kDouble) + 0.5);
       const std::vector<double> rates = optimizer->rates(3, 0.1);
       EXPECT_LE(rates.size(), most_rates);
       if (by_place) update.rates = rates.data();
