@@ -3,7 +3,6 @@
 // bounded and, where optimizer.smallest_scale says so, as large as the parameter. What has one
 // dimension is a matrix of one column, of which that is the second moment itself.
 #include <cmath>
-#include <type_traits>
 #include <vector>
 
 #include "kernels/adafactor_update.hpp"
@@ -73,9 +72,7 @@ class Adafactor final : public Optimizer {
                                 double learning_rate) const {
     kernels::Adafactor options;
     options.rates = rates_of(step, learning_rate);
-    static_assert(std::is_standard_layout_v<kernels::AdafactorRates> &&
-                  sizeof(kernels::AdafactorRates) == 3 * sizeof(double));
-    options.rates_place = reinterpret_cast<const kernels::AdafactorRates*>(update.rates);
+    options.rates_place = rates_place<kernels::AdafactorRates>(update);
     options.square_epsilon = keys_.square_epsilon;
     options.update_limit = keys_.update_limit;
     options.smallest_scale = keys_.smallest_scale;

@@ -2,7 +2,6 @@
 // gradient; on matrices, embeddings and spectral weights only. A complex number is two real ones,
 // as in PyTorch, or has one second moment, of its magnitude, as in neuraloperator.
 #include <cmath>
-#include <type_traits>
 #include <vector>
 
 #include "kernels/optimizer_update.hpp"
@@ -26,9 +25,7 @@ class AdamW : public Optimizer {
     const double decay = weight_decay_of(update, keys_.weight_decay);
     (keys_.decay == "l2" ? options.l2 : options.weight_decay) = decay;
     options.pairs = update.complex && keys_.complex == "joint";
-    static_assert(std::is_standard_layout_v<kernels::AdamWRates> &&
-                  sizeof(kernels::AdamWRates) == 3 * sizeof(double));
-    options.rates = reinterpret_cast<const kernels::AdamWRates*>(update.rates);
+    options.rates = rates_place<kernels::AdamWRates>(update);
     kernels::adamw_update(queue, update_type(update.parameter), update.parameter.data_ptr(),
                           update.states[0].data_ptr(), update.states[1].data_ptr(),
                           update.gradient.const_data_ptr(), update.parameter.numel(), options,

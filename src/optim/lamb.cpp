@@ -1,7 +1,6 @@
 // LAMB (You et al., arXiv 1904.00962): AdamW's direction, of each matrix as long as the matrix
 // itself; what has one dimension is updated as by AdamW.
 #include <cmath>
-#include <type_traits>
 #include <vector>
 
 #include "kernels/lamb_update.hpp"
@@ -64,9 +63,7 @@ class Lamb final : public Optimizer {
     kernels::Lamb options;
     options.squares = adapting_sums(update).place;
     options.rates = rates_of(step, learning_rate);
-    static_assert(std::is_standard_layout_v<kernels::LambRates> &&
-                  sizeof(kernels::LambRates) == 3 * sizeof(double));
-    options.rates_place = reinterpret_cast<const kernels::LambRates*>(update.rates);
+    options.rates_place = rates_place<kernels::LambRates>(update);
     options.beta1 = keys_.beta1;
     options.beta2 = keys_.beta2;
     options.epsilon = keys_.epsilon;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include "kernels/element_type.hpp"
 #include "kernels/scalar.hpp"
@@ -13,6 +14,13 @@ namespace garonne::optim {
 inline kernels::ElementType update_type(const at::Tensor& values) {
   return values.scalar_type() == at::kDouble ? kernels::ElementType::Float64
                                              : kernels::ElementType::Float32;
+}
+
+// What rates() gives, as kernels take it; null where step and learning rate are taken as given.
+template <typename Rates>
+const Rates* rates_place(const ParameterUpdate& update) {
+  static_assert(std::is_standard_layout_v<Rates> && sizeof(Rates) == 3 * sizeof(double));
+  return reinterpret_cast<const Rates*>(update.rates);
 }
 
 // Of a round.

@@ -295,14 +295,12 @@ void add_adafactor_squares(const Place& place, ElementType type, const void* par
   own.squares = nullptr;
   with_wide_type_and_space(
       place, type, "add_adafactor_squares", [&]<typename T>(T, const auto& space) {
-        constexpr int groups = 8;
-        for_teams<groups>(
-            space, blocks, shared_bytes<double>(groups),
+        add_sum_of_blocks(
+            space, blocks,
             BlockSquares<T>{static_cast<const T*>(parameter), static_cast<const T*>(row_moments),
                             static_cast<const T*>(column_moments), static_cast<const T*>(gradient),
-                            part, own, gradient_scale, length, place.scratch});
-        for_teams<groups>(space, 1, shared_bytes<double>(groups),
-                          AddBlocks{place.scratch, blocks, total});
+                            part, own, gradient_scale, length, place.scratch},
+            place.scratch, total);
       });
 }
 

@@ -22,4 +22,14 @@ struct AddBlocks {
   }
 };
 
+// *total += the sum over blocks 0 to blocks - 1, each by a team of `kernel`, which leaves that of
+// its block in `sums` [blocks].
+template <typename Space, typename Kernel>
+void add_sum_of_blocks(const Space& space, std::int64_t blocks, const Kernel& kernel, double* sums,
+                       double* total) {
+  constexpr int groups = 8;
+  for_teams<groups>(space, blocks, shared_bytes<double>(groups), kernel);
+  for_teams<groups>(space, 1, shared_bytes<double>(groups), AddBlocks{sums, blocks, total});
+}
+
 }  // namespace garonne::kernels::device

@@ -108,14 +108,12 @@ void add_lamb_squares(const Place& place, ElementType type, const void* paramete
   const std::int64_t length = squares_block(n);
   const std::int64_t blocks = (n + length - 1) / length;
   with_wide_type_and_space(place, type, "add_lamb_squares", [&]<typename T>(T, const auto& space) {
-    constexpr int groups = 8;
-    for_teams<groups>(
-        space, blocks, shared_bytes<double>(groups),
+    add_sum_of_blocks(
+        space, blocks,
         BlockSquares<T>{static_cast<const T*>(parameter), static_cast<const T*>(first_moment),
                         static_cast<const T*>(second_moment), static_cast<const T*>(gradient),
-                        options, gradient_scale, n, length, place.scratch});
-    for_teams<groups>(space, 1, shared_bytes<double>(groups),
-                      AddBlocks{place.scratch, blocks, total});
+                        options, gradient_scale, n, length, place.scratch},
+        place.scratch, total);
   });
 }
 

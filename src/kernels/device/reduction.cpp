@@ -54,11 +54,9 @@ void add_sum_of_squares(const Place& place, ElementType type, const void* values
   const std::int64_t blocks = (n + length - 1) / length;
   with_wide_type_and_space(
       place, type, "add_sum_of_squares", [&]<typename T>(T, const auto& space) {
-        constexpr int groups = 8;
-        for_teams<groups>(space, blocks, shared_bytes<double>(groups),
-                          BlockSquares<T>{static_cast<const T*>(values), n, length, place.scratch});
-        for_teams<groups>(space, 1, shared_bytes<double>(groups),
-                          AddBlocks{place.scratch, blocks, total});
+        add_sum_of_blocks(space, blocks,
+                          BlockSquares<T>{static_cast<const T*>(values), n, length, place.scratch},
+                          place.scratch, total);
       });
 }
 
