@@ -1,6 +1,7 @@
 #include "data/hdf5/foreign_keeper.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -105,7 +106,7 @@ class Reader {
   // The bytes of its answer, or of how it ended.
   std::string ask(const ForeignQuestion& question) {
     std::string answer;
-    if (process_ > 0 && write_question(channel_, question) &&
+    if (process_ > 0 && write_question(channel_, question) && wait_for_answer() &&
         read_text(channel_, answer, most_message_bytes)) {
       return answer;
     }
@@ -115,6 +116,14 @@ class Reader {
     append_number(answer, static_cast<std::uint32_t>(ForeignState::Ended));
     append_number(answer, static_cast<std::uint32_t>(wait_for_end()));
     return answer;
+  }
+
+  // False where nobody waits for it any more.
+  bool wait_for_answer() const {
+    pollfd ends[2] = {{channel_, POLLIN, 0}, {asking, POLLRDHUP, 0}};
+    while (poll(ends, 2, -1) < 0 && errno == EINTR) {
+    }
+    return ends[1].revents == 0;
   }
 
   bool is_there() const { return process_ > 0; }

@@ -30,6 +30,7 @@ constexpr const char* filled_memory =
     "GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.perturb=165";
 
 constexpr double busy_machine = 10;
+constexpr double most_seconds_to_end = 0.5;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -107,17 +108,21 @@ void ForeignReader::start(const std::string& path) {
 void ForeignReader::stop() {
   if (socket_ >= 0) ::close(socket_);
   socket_ = -1;
-  if (process_ > 0) {
-    ::kill(process_, SIGKILL);
-    while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
-    }
+  // It ends by itself, and takes the one that reads with it: killed, it would leave that to others.
+  const double deadline = now() + most_seconds_to_end;
+  while (process_ > 0 && ::waitpid(process_, nullptr, WNOHANG) == 0) {
+    if (now() > deadline) ::kill(process_, SIGKILL);
+    ::usleep(200);
   }
   process_ = -1;
 }
 
 void ForeignReader::fail(const std::string& path, const std::string& label, bool out_of_time) {
   int status = 0;
-  if (out_of_time) ::kill(process_, SIGKILL);
+  if (out_of_time) {
+    stop();
+    refuse(path, label, status, out_of_time);
+  }
   while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
   }
   process_ = -1;

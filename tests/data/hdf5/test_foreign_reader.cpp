@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -87,6 +88,23 @@ TEST(ForeignReader, OutlivesACrash) {
   ASSERT_EQ(kill(children_of(programs[0])[0], SIGSEGV), 0);
   EXPECT_EQ(reader.try_structure(scratch.path("two.nc")), "");
   EXPECT_EQ(children_of(programs[0]).size(), 1U);
+}
+
+// Nothing is left to whoever takes what others leave, also where it is in the middle of an answer.
+TEST(ForeignReader, LeavesNoProcess) {
+  const Scratch scratch;
+  testing::write_foreign_netcdf(scratch.path("whole.nc"));
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  const std::vector<pid_t> before = children_of(getpid());
+  {
+    ForeignReader reader;
+    EXPECT_EQ(reader.try_structure(scratch.path("whole.nc")), "");
+    ForeignReader hurried("", 0.0);
+    testing::expect_io_error(scratch.path("whole.nc"), "HDF5 found no end",
+                             [&] { hurried.try_structure(scratch.path("whole.nc")); });
+  }
+  EXPECT_EQ(children_of(getpid()), before);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
 // As many as one process reads, and some more.
