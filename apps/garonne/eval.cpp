@@ -102,8 +102,9 @@ void evaluate_loss(train::TrainedModel& trained, train::Setup setup,
   result["planned_peak_bytes"] = peaks[1];
   if (quiet) return;
   fmt::print("step {}: validation loss {:.4f} {} over {} {}{} (peak {} of {} planned)\n",
-             trained.step, loss, workload.loss_unit(), items, workload.item(),
-             items == 1 ? "" : "s", format_bytes(peaks[0]), format_bytes(peaks[1]));
+             trained.step, loss, workload.loss_unit(), items,
+             workload.item() == train::token_item ? "token" : "sample", items == 1 ? "" : "s",
+             format_bytes(peaks[0]), format_bytes(peaks[1]));
 }
 
 // A whole file, or the standard input for "-". The line break that ends a file is no part of it.
@@ -159,9 +160,13 @@ ExitCode evaluate(EvalOptions options, const Given& given, dist::Session& sessio
       [&] { check_given(options, given, train::run_directory_config(options.run).model.kind); });
   train::TrainedModel trained = train::open_trained_model(options.run, options.step, session,
                                                           grid_of(options, given, session.size()));
+  // What was imported has seen no data, and writes texts without.
+  const bool without_data = given.generate && trained.config.data.path.empty();
   std::unique_ptr<train::Workload> workload;
-  session.agree([&] { workload = train::open_workload(trained.config); });
-  dist::agree_on(session, [&] { return workload->contents(); });
+  if (!without_data) {
+    session.agree([&] { workload = train::open_workload(trained.config); });
+    dist::agree_on(session, [&] { return workload->contents(); });
+  }
   std::unique_ptr<data::Tokenizer> tokenizer;
   session.agree([&] {
     if (!given.generate) return;
@@ -183,7 +188,14 @@ ExitCode evaluate(EvalOptions options, const Given& given, dist::Session& sessio
   train::Setup setup = trained.setup;
   // Where every rank has the whole model, the ranks are data ranks.
   if (given.of_grid.empty()) setup.grid = Grid({session.size(), 1, 1});
-  evaluate_loss(trained, setup, *workload, quiet, result, session);
+  if (without_data) {
+    result["validation_loss"] = nullptr;
+    if (!quiet)
+      fmt::print("step {}: no validation, since {} names no data.path\n", trained.step,
+                 options.run);
+  } else {
+    evaluate_loss(trained, setup, *workload, quiet, result, session);
+  }
   if (fields) result["skill"] = fields->run(quiet, session);
   if (given.generate) generate(options, setup, *tokenizer, trained, result, session);
   // A model in its first steps makes bytes that are no UTF-8.

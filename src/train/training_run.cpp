@@ -162,7 +162,9 @@ void TrainingRun::say_summary() {
         peaks[rank].below.push_back({tier, below[2 * rank], below[2 * rank + 1]});
     }
   }
-  const auto median = step_seconds_.begin() + static_cast<std::ptrdiff_t>(step_seconds_.size() / 2);
+  // Of two the shorter: the first step is not like others.
+  const auto median =
+      step_seconds_.begin() + static_cast<std::ptrdiff_t>((step_seconds_.size() - 1) / 2);
   std::nth_element(step_seconds_.begin(), median, step_seconds_.end());
   say(summary_text(peaks, budget_, program_, *median, outputs_));
 }
@@ -198,7 +200,6 @@ bool TrainingRun::train_step(std::int64_t step) {
   metrics.peak_bytes = together[0];
   metrics.data_seconds = static_cast<double>(together[2]) / nanoseconds;
   metrics.checkpoint_seconds = std::exchange(checkpoint_seconds_, 0);
-  metrics.validation_seconds = std::exchange(validation_seconds_, 0);
   if (step == start_.step + 1 && metrics_file_) {
     metrics.start = {seconds_since(started_) - step_seconds_.back(), metrics_file_->lost_steps(),
                      metrics_file_->lost_seconds()};
@@ -219,8 +220,8 @@ bool TrainingRun::train_step(std::int64_t step) {
   const auto before_validation = Clock::now();
   if (due || last) metrics.validation_loss = validate();
   if (metrics.validation_loss) {
-    validation_seconds_ = seconds_since(before_validation);
-    gauges_.validation_seconds += validation_seconds_;
+    metrics.validation_seconds = seconds_since(before_validation);
+    gauges_.validation_seconds += metrics.validation_seconds;
   }
   if (metrics.validation_loss)
     say(fmt::format("step {:>7}  validation loss {:.4f} {}\n", step, *metrics.validation_loss,
@@ -267,7 +268,7 @@ ExitCode TrainingRun::end() {
     if (first_rank_) show_state(true);
   });
   say_summary();
-  say(end_text(config_, running_step_, seconds_since(started_), workload_->item() == token_item));
+  say(end_text(config_, running_step_, seconds_since(started_), *workload_));
   const bool done = running_step_ == config_.train.steps;
   session_.agree([&] {
     if (first_rank_ && stopping_ && !done) note_stopped(config_.run.directory, running_step_);
@@ -296,14 +297,14 @@ ExitCode TrainingRun::run() {
     return ExitCode::Done;
   }
   if (first_rank_) forget_stopped(config_.run.directory);
+  if (first_rank_) say(model_text(config_, whole_, *workload_, threads_));
   plan();
   session_.agree([&] { device_->pin_recorded(setup_.model, program_); });
   pin_host_tier(program_, *device_);
   axes_ = std::make_unique<Axes>(setup_, program_, *device_, session_);
   make_state();
   if (first_rank_) {
-    say(start_text({config_, whole_, setup_, choice_, program_, products_, *workload_, threads_,
-                    session_.ranks_on_node()}));
+    say(plan_text({config_, whole_, choice_, program_, products_, session_.ranks_on_node()}));
   }
   say(describe_memory(setup_, choice_, budget_, saving_, session_));
   say(describe_saving(saving_));

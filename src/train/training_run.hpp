@@ -116,8 +116,7 @@ class TrainingRun {
   std::optional<SlowRankWatch> slow_ranks_;
   RunGauges gauges_;
   double checkpoint_seconds_ = 0;  // since the step before
-  double validation_seconds_ = 0;
-  Clock::time_point shown_;  // when what Prometheus collects was written
+  Clock::time_point shown_;        // when what Prometheus collects was written
   std::optional<Saver> saver_;
   bool told_of_long_waits_ = false;
   exec::StepOutputs outputs_;  // of the last step

@@ -28,16 +28,24 @@ namespace garonne::train {
 namespace {
 
 // A model knows the tokens that it was trained on.
-void expect_same_tokenizer(const Manifest& manifest, const Workload& workload,
+void expect_same_tokenizer(const StartingPoint& start, const Workload& workload,
                            const std::string& path) {
+  const Manifest& manifest = start.manifest;
   if (!manifest.data.is_object()) return;
   const std::string saved = manifest.data.value("tokenizer", std::string());
   const std::string& given = workload.facts().tokenizer;
   if (saved.empty() || saved == given) return;
-  throw ConfigError("data.path", path,
-                    fmt::format("has tokens of the tokenizer {}, and the checkpoint was trained on "
-                                "those of {}; make the data with the run's tokenizer",
-                                given, saved));
+  // In the run directory, of which a checkpoint is two folders below.
+  std::string tokenizer = "byte";
+  if (saved != tokenizer && data::is_known_tokenizer(saved)) {
+    const auto run = std::filesystem::path(start.checkpoint).parent_path().parent_path();
+    tokenizer = (run / data::tokenizer_file(saved)).string();
+  }
+  throw ConfigError(
+      "data.path", path,
+      fmt::format("has tokens of the tokenizer {}, and the checkpoint was trained on those of {}; "
+                  "make the data with the run's tokenizer, `garonne data text --tokenizer {} …`",
+                  given, saved, tokenizer));
 }
 
 // A verified checkpoint: `path` itself, or the newest of a run directory.
@@ -95,10 +103,10 @@ void TrainingRun::prepare() {
         as_saved, [&](const std::string& text) { warn(text); }, options_.allowed.any());
   });
   session_.agree([&] {
-    expect_same_tokenizer(start_.manifest, *workload_, config_.data.path);
+    expect_same_tokenizer(start_, *workload_, config_.data.path);
     if (options_.init_from.empty() || !start_.checkpoint.empty()) return;
     initial_ = initial_point(options_.init_from);
-    expect_same_tokenizer(initial_.manifest, *workload_, config_.data.path);
+    expect_same_tokenizer(initial_, *workload_, config_.data.path);
   });
   dist::agree_on(session_, [&] { return checkpoint_facts(start_); });
   dist::agree_on(session_, [&] { return checkpoint_facts(initial_); });
@@ -240,10 +248,10 @@ void TrainingRun::make_state() {
     say(fmt::format("continuing from {} (step {} of {})\n", start_.checkpoint, start_.step,
                     config_.train.steps));
     if (start_.manifest.threads != threads_) {
-      say(
-          fmt::format("note: the checkpoint was made with {} threads a rank, this run has {}: last "
-                      "bits may differ\n",
-                      start_.manifest.threads, threads_));
+      say(fmt::format(
+          "note: the checkpoint was made with {} thread{} a rank, this run has {}: last "
+          "bits may differ\n",
+          start_.manifest.threads, start_.manifest.threads == 1 ? "" : "s", threads_));
     }
     if (start_.manifest.sums != axes_->data_sums()) {
       say("note: the checkpoint's run summed over data ranks in another order or type: last bits "

@@ -8,6 +8,8 @@
 
 #include "base/bytes.hpp"
 #include "base/version.hpp"
+#include "data/tokenizers/tokenizer.hpp"
+#include "exec/profile/profile.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/tier_rows.hpp"
 #include "train/setup/available_memory.hpp"
@@ -20,7 +22,9 @@ namespace {
 // Between planned and measured seconds, beyond which the profile is doubted.
 constexpr double disagreement = 0.25;
 
-std::string products_text(const nn::Products& products, const nn::Declaration& declaration) {
+// Of the model's own: what was measured once stands beside them for other models.
+std::string products_text(const nn::Products& products, const nn::Model& model,
+                          const nn::Declaration& declaration) {
   if (declaration.device.is_gpu()) {
     // What there is to say of them: they are the tensor library's.
     return fmt::format("of the tensor library, rounded by train.products = {}",
@@ -28,7 +32,10 @@ std::string products_text(const nn::Products& products, const nn::Declaration& d
   }
   std::map<std::string, int> counts;
   const nlohmann::json chosen = products.to_json();
-  for (const auto& [key, library] : chosen.items()) ++counts[library.get<std::string>()];
+  for (const std::string& key : exec::product_keys(model, declaration.precision)) {
+    if (const auto library = chosen.find(key); library != chosen.end())
+      ++counts[library->get<std::string>()];
+  }
   std::string line;
   for (const auto& [name, count] : counts)
     line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, count);
@@ -73,24 +80,30 @@ std::string copies_text(const plan::Program& program, const CopyTraffic& traffic
 
 }  // namespace
 
-std::string start_text(const PlannedTraining& planned) {
+std::string model_text(const RunConfig& config, const Setup& whole, const Workload& workload,
+                       int threads) {
+  const std::int64_t micro_batches = micro_batches_per_rank(config);
+  std::string text =
+      fmt::format("build     {} (`garonne --version` names its libraries)\n", version_string());
+  text += fmt::format(
+      "model     {} · {} · {:.2f} M parameters, {}\n", config.model.kind, describe_sizes(whole),
+      static_cast<double>(whole_parameter_elements(whole.model)) / 1e6, describe_numbers(config));
+  text += fmt::format("data      {}\n", workload.summary());
+  text += fmt::format(
+      "grid      {} · {} thread{} a rank · {} micro-batch{} of {} sample{} a rank and step\n",
+      to_string(whole.grid.shape()), threads, threads == 1 ? "" : "s", micro_batches,
+      micro_batches == 1 ? "" : "es", config.train.micro_batch,
+      config.train.micro_batch == 1 ? "" : "s");
+  return text + describe_overlaps(whole);
+}
+
+std::string plan_text(const PlannedTraining& planned) {
   const RunConfig& config = planned.config;
   const plan::Program& program = planned.program;
   const std::int64_t least = planned.choice.minimum_budget_bytes;
-  std::string text = version_text();
-  if (!text.empty() && text.back() != '\n') text += '\n';
-  text += fmt::format("model     {} · {} · {:.2f} M parameters, {}\n", config.model.kind,
-                      describe_sizes(planned.whole),
-                      static_cast<double>(whole_parameter_elements(planned.whole.model)) / 1e6,
-                      describe_numbers(config));
-  text += fmt::format("data      {}\n", planned.workload.summary());
-  text += fmt::format(
-      "grid      {} · {} thread{} a rank · {} micro-batch{} of {} sample{} a rank and step\n",
-      to_string(planned.setup.grid.shape()), planned.threads, planned.threads == 1 ? "" : "s",
-      program.micro_batches, program.micro_batches == 1 ? "" : "es", config.train.micro_batch,
-      config.train.micro_batch == 1 ? "" : "s");
-  text += describe_overlaps(planned.whole);
-  text += fmt::format("products  {}\n", products_text(planned.products, planned.whole.declaration));
+  std::string text =
+      fmt::format("products  {}\n",
+                  products_text(planned.products, planned.whole.model, planned.whole.declaration));
   text += fmt::format(
       "plan      {} · predicted peak {} · {:.1f} ms a step{}\n", program.name,
       format_bytes(program.peak_bytes), 1e3 * program.seconds,
@@ -120,18 +133,23 @@ std::string step_text(const StepMetrics& metrics, std::int64_t steps, double sec
   std::string text = fmt::format(
       "step {:>7}/{}  loss {:>8.4f}  norm {:>8.3f}  lr {:.2e}  {:>8.1f} ms  {:>9.0f} {}/s",
       metrics.step, steps, metrics.loss, metrics.gradient_norm, metrics.learning_rate,
-      1e3 * metrics.seconds, metrics.items_per_second, metrics.item);
+      1e3 * metrics.seconds, metrics.items_per_second,
+      metrics.item == token_item ? "tok" : "samples");
   if (metrics.utilisation > 0) text += fmt::format("  mfu {:4.1f} %", 100 * metrics.utilisation);
   if (seconds_left >= 0) text += "  left " + duration_text(seconds_left);
   return text + "\n";
 }
 
-std::string end_text(const RunConfig& config, std::int64_t step, double seconds, bool of_text) {
+std::string end_text(const RunConfig& config, std::int64_t step, double seconds,
+                     const Workload& workload) {
   const std::string& run = config.run.directory;
   std::string text =
       fmt::format("step {} of {} after {}\n", step, config.train.steps, duration_text(seconds));
-  text += fmt::format("next      garonne report {0} · garonne eval {0}{1}\n", run,
-                      of_text ? " --generate TEXT" : "");
+  text += fmt::format("next      garonne report {0} · garonne eval {0}", run);
+  if (workload.item() == token_item) text += " --generate TEXT";
+  if (workload.item() == token_item && !data::is_known_tokenizer(workload.facts().tokenizer))
+    text += " --tokenizer FILE";
+  text += "\n";
   return text;
 }
 

@@ -20,17 +20,18 @@ namespace garonne::train {
 struct PlannedTraining {
   const RunConfig& config;
   const Setup& whole;  // of all stages
-  const Setup& setup;  // of this rank's stage
   const Choice& choice;
   const plan::Program& program;
   const nn::Products& products;
-  const Workload& workload;
-  int threads = 1;
   int ranks_on_node = 1;
 };
 
-// Some lines: version, model, data, grid, products, plan.
-std::string start_text(const PlannedTraining& planned);
+// Some lines, before there is a plan: version, model, data, grid. `whole` is of all stages.
+std::string model_text(const RunConfig& config, const Setup& whole, const Workload& workload,
+                       int threads);
+
+// Some lines: products, plan.
+std::string plan_text(const PlannedTraining& planned);
 
 // The first line, before anything is read or measured.
 std::string first_text(const RunConfig& config, int ranks);
@@ -43,7 +44,8 @@ std::string duration_text(double seconds);
 std::string step_text(const StepMetrics& metrics, std::int64_t steps, double seconds_left);
 
 // What was done in `seconds`, and what can be done next.
-std::string end_text(const RunConfig& config, std::int64_t step, double seconds, bool of_text);
+std::string end_text(const RunConfig& config, std::int64_t step, double seconds,
+                     const Workload& workload);
 
 // The largest bytes of one rank over a whole run, validation included.
 struct PeakBytes {

@@ -61,6 +61,8 @@ class Language(ProgramTest):
         run("data", "text", self.folder / "train.txt", "--output", tokens, "--tokenizer", other)
         refused = self.train(directory, "--data.path", tokens, "--train.steps", 3, check=2).stderr
         self.assertIn("tokenizer", refused)
+        refused = self.train(self.directory("second"), "--data.path", tokens, "--init-from", directory, check=2).stderr
+        self.assertIn(f"garonne data text --tokenizer {directory / 'tokenizer.json'}", refused)
 
     def test_bytes_export_a_tokenizer_too(self):
         directory = self.directory("run")
@@ -70,6 +72,15 @@ class Language(ProgramTest):
         run("checkpoint", "export", directory, "--to", "huggingface", target)
         model = json.loads((target / "tokenizer.json").read_text())["model"]
         self.assertEqual((len(model["vocab"]), model["vocab"]["a"], model["merges"]), (256, 97, []))
+        # And come back as bytes, with which the same data go on.
+        imported = self.directory("imported")
+        run("checkpoint", "import", "--from", "huggingface", target, "--output", imported)
+        self.train(self.directory("on"), "--train.steps", 1, "--init-from", imported)
+        # It saw no data, and writes texts.
+        shown = run("eval", imported, "--generate", "the quick", "--tokens", 3).stdout
+        self.assertIn("no validation", shown)
+        self.assertIn("3 tokens in", shown)
+        self.assertIn("no step yet", run("report", imported, check=5).stderr)
 
     def test_ways_to_sample(self):
         directory = self.directory("run")
@@ -133,6 +144,7 @@ class Language(ProgramTest):
         began = time.time()
         done = self.train(directory, "--train.steps", 9, "--checkpoint.every", 4, "--log-every", 5).stdout
         self.assertTrue(done.startswith(f"run       {directory}"), done[:200])
+        self.assertRegex(done, r"\nbuild  .*\nmodel  .*\ndata  .*\ngrid  .*\n(?s:.*)products  .*\nplan  ")
         steps = re.findall(r"^step +(\d+)/9 .* tok/s .* left (\d+:\d\d:\d\d)$", done, re.MULTILINE)
         self.assertEqual([int(step) for step, _ in steps], [1, 2, 3, 5, 9])
         self.assertEqual(steps[-1][1], "0:00:00")

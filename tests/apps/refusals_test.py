@@ -78,6 +78,10 @@ class UsageTest(ProgramTest):
     def test_global_batch_that_does_not_divide(self):
         self.refused("--train.global_batch", 9, words=["train.global_batch", "8 and 10"])
 
+    def test_keys_of_fields_say_nothing_about_texts(self):
+        for key, value in (("data.history", 2), ("data.layout", "zarr"), ("train.rollout", 2), ("data.period", "1990/1999")):
+            self.refused(f"--{key}", value, words=[key])
+
     def test_heads_that_do_not_divide(self):
         self.refused("--model.heads", 5, words=["model.heads"])
 

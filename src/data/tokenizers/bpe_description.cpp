@@ -212,6 +212,21 @@ std::string tokenizer_json_of(const std::string& vocab_file, const std::string& 
   return tokenizer_json(added, vocab, merges, /*splits=*/true);
 }
 
+bool is_of_bytes(const BpeDescription& description) {
+  if (!description.merges.empty() || !description.added.empty() || description.leading_space ||
+      description.normal_form_c || description.words.size() != 256)
+    return false;
+  for (const SplitRule& split : description.splits) {
+    if (!split.keeps_rest) return false;
+  }
+  for (const auto& [word, id] : description.words) {
+    if (id > 255) return false;
+    const char text = static_cast<char>(id);
+    if (word != to_byte_letters({&text, 1})) return false;
+  }
+  return true;
+}
+
 std::string tokenizer_json_of_bytes() {
   nlohmann::ordered_json vocab = nlohmann::ordered_json::object();
   for (unsigned byte = 0; byte < 256; ++byte) {

@@ -37,6 +37,9 @@ BpeDescription read_bpe(const std::string& json, const std::string& file,
 // where the vocabulary has it. ConfigError.
 std::string tokenizer_json_of(const std::string& vocab_file, const std::string& merges_file);
 
+// Whether it makes token b of byte b, and nothing else, of every text.
+bool is_of_bytes(const BpeDescription& description);
+
 // One token a byte, as a tokenizer.json: no merges, so that the letter of a byte is what is left.
 std::string tokenizer_json_of_bytes();
 

@@ -81,14 +81,21 @@ constexpr Row table[] = {
      }},
 };
 
-const Row& row_of(const std::string& name) {
+const Row* find_row(const std::string& name) {
   const std::string kind = name.substr(0, name.find(':'));
-  for (const Row& row : table) {
-    if (kind == row.kind) return row;
-  }
+  const Row* const row = std::find_if(std::begin(table), std::end(table),
+                                      [&](const Row& one) { return kind == one.kind; });
+  return row == std::end(table) ? nullptr : row;
+}
+
+const Row& row_of(const std::string& name) {
+  if (const Row* const row = find_row(name)) return *row;
   throw ConfigError("tokenizer", printable(name),
                     fmt::format("unknown; known are: {}", fmt::join(tokenizer_names(), ", ")));
 }
+
+// Larger than one of bytes is, by whatever program it was written.
+constexpr std::size_t most_bytes_of_bytes = std::size_t{1} << 17;
 
 }  // namespace
 
@@ -116,6 +123,10 @@ std::vector<std::string> tokenizer_names() {
   std::vector<std::string> names;
   for (const Row& row : table) names.emplace_back(row.kind);
   return names;
+}
+
+bool is_known_tokenizer(const std::string& name) {
+  return find_row(name) != nullptr;
 }
 
 std::string tokenizer_file(const std::string& name) {
@@ -168,9 +179,11 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& given) {
         read_file_of_key("tokenizer", path.string(), "give a model of SentencePiece"),
         path.string(), FileOwner::User);
   }
-  return make_bpe_tokenizer(
-      read_file_of_key("tokenizer", path.string(), "give a tokenizer.json of Hugging Face"),
-      path.string(), FileOwner::User);
+  std::string json =
+      read_file_of_key("tokenizer", path.string(), "give a tokenizer.json of Hugging Face");
+  if (json.size() <= most_bytes_of_bytes && is_of_bytes(read_bpe(json, path.string())))
+    return make_tokenizer("byte");
+  return make_bpe_tokenizer(std::move(json), path.string(), FileOwner::User);
 }
 
 }  // namespace garonne::data

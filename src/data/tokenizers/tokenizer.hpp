@@ -58,6 +58,10 @@ class Tokenizer {
 // Kinds that make_tokenizer knows. To add one: a class and a row of the table in tokenizer.cpp.
 std::vector<std::string> tokenizer_names();
 
+// Whether a name is of such a kind. A tokens file that another program wrote may say one that is
+// not: its tokens can be trained on, and texts need a tokenizer that the user names.
+bool is_known_tokenizer(const std::string& name);
+
 // The file that others expect the description of a tokenizer of this name in; empty where there is
 // none. ConfigError as make_tokenizer.
 std::string tokenizer_file(const std::string& name);
@@ -76,8 +80,9 @@ TokenizerFile huggingface_tokenizer(const Tokenizer& tokenizer);
 
 // By what a user gives: "byte"; a tokenizer.json of Hugging Face; a vocab.json with merges.txt
 // beside it; a model of SentencePiece, by its name that ends in .model; or a folder that has one of
-// them: tokenizer.model before the others, since it says more than what was made of it. ConfigError
-// (key "tokenizer") with the reason.
+// them: tokenizer.model before the others, since it says more than what was made of it. A
+// tokenizer.json that says one token a byte, as exports of models of bytes have it, is "byte".
+// ConfigError (key "tokenizer") with the reason.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& given);
 
 }  // namespace garonne::data

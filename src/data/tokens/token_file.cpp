@@ -124,7 +124,10 @@ std::unique_ptr<Tokenizer> read_tokenizer(const std::string& path,
   if (find_foreign_tokens(path)) return nullptr;
   const Hdf5File file = Hdf5File::open(path, std::move(foreign));
   const TokenFileInfo info = inspect_open_file(file);
-  if (!file.has_dataset(tokenizer_dataset)) return make_tokenizer(info.tokenizer, {}, path);
+  if (!file.has_dataset(tokenizer_dataset)) {
+    if (!is_known_tokenizer(info.tokenizer)) return nullptr;
+    return make_tokenizer(info.tokenizer, {}, path);
+  }
   const std::vector<std::uint8_t> bytes =
       file.dataset(tokenizer_dataset).read_all<std::uint8_t>(most_json_bytes);
   return make_tokenizer(info.tokenizer, std::string(bytes.begin(), bytes.end()), path);

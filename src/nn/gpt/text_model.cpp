@@ -20,8 +20,11 @@ void check_text_keys(const ModelRequest& request) {
   const RunConfig& config = request.config;
   const ModelKind& kind = model_kind(config.model.kind);
   refuse_unused_keys(config.model, kind);
-  refuse_meaningless_keys(config,
-                          {"train.push_forward", "train.noise", "train.members", "data.missing"});
+  refuse_meaningless_keys(
+      config, {"data.history", "data.inputs", "data.layout", "data.lead", "data.missing",
+               "data.normalisation", "data.period", "data.statistics", "data.stride",
+               "data.targets", "data.validation_period", "train.decode", "train.members",
+               "train.noise", "train.push_forward", "train.rollout"});
   if (config.train.loss != "auto" && config.train.loss != kind.losses.front()) {
     throw ConfigError("train.loss", config.train.loss,
                       "is no loss of tokens; give " + kind.losses.front());

@@ -58,7 +58,7 @@ TextPasses::TextPasses(const Setup& setup, const exec::Machine& machine, std::in
   if (prompt >= window) {
     why = fmt::format("the text is as long as model.sequence = {}", window);
   } else if (longest == prompt) {
-    why = "a single token is asked for";
+    why = "no more than one token is asked for";
   } else if (!plan_keeping(prompt, longest, session)) {
     why = fmt::format(
         "keys and values of {} positions would take the peak to {}, and the budget is {}",

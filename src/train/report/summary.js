@@ -90,7 +90,7 @@ function timeTable() {
   const rows = [
     ["steps", time.step_seconds - time.data_seconds],
     ["waiting for data", time.data_seconds],
-    ["checkpoints", time.checkpoint_seconds],
+    ["checkpoints, but for the last of each start", time.checkpoint_seconds],
     ["validations", time.validation_seconds],
     [time.starts === 1 ? "1 start" : `${time.starts} starts`, time.start_seconds],
     [`${time.lost_steps} steps done again`, time.lost_seconds],

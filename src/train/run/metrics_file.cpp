@@ -176,6 +176,9 @@ void MetricsFile::append(const StepMetrics& metrics) {
 
 std::vector<StepMetrics> read_metrics(const std::string& run_directory) {
   const std::string path = run_directory + "/metrics.jsonl";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error))
+    throw IoError(path, "is not there: the run has done no step yet");
   std::istringstream lines(read_text_file(path, most_metrics_bytes));
   std::vector<StepMetrics> rows;
   std::int64_t number = 0;

@@ -48,7 +48,8 @@ void refuse_changed_keys(const RunConfig& config, const Manifest& manifest,
     }
     throw ConfigError(
         key, now,
-        fmt::format("the run in {} was made with {}; set it back, or give another run.directory",
+        fmt::format("the run in {0} was made with {1}; set it back, or give another run.directory, "
+                    "with `--init-from {0}` to begin with its weights",
                     config.run.directory, before));
   }
 }

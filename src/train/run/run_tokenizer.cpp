@@ -14,7 +14,7 @@ std::unique_ptr<data::Tokenizer> tokenizer_of_run(const std::string& run_directo
                                                   const std::string& name,
                                                   const std::string& given) {
   if (!given.empty()) return data::open_tokenizer(given);
-  if (name.empty()) return nullptr;
+  if (!data::is_known_tokenizer(name)) return nullptr;
   const std::string file = data::tokenizer_file(name);
   if (file.empty()) return data::make_tokenizer(name);
   const std::string path = run_directory + "/" + file;

@@ -12,9 +12,10 @@ namespace garonne::train {
 // Writes its description under the name of its kind; nothing where the name says enough. IoError.
 void save_tokenizer(const std::string& run_directory, const data::Tokenizer& tokenizer);
 
-// By the name that a checkpoint or the data say; null where they say none, as files of tokens of
-// other programs. `given`: what the user names instead, as data::open_tokenizer; may be empty.
-// IoError where the directory lacks the description or has another's.
+// By the name that a checkpoint or the data say; null where they say none, or one that is not known
+// here, as files of tokens of other programs. `given`: what the user names instead, as
+// data::open_tokenizer; may be empty. IoError where the directory lacks the description or has
+// another's.
 std::unique_ptr<data::Tokenizer> tokenizer_of_run(const std::string& run_directory,
                                                   const std::string& name,
                                                   const std::string& given = {});

@@ -116,7 +116,11 @@ namespace {
 void measure(const Setup& setup, RunDevice& device, plan::CostTable& table) {
   std::unique_ptr<Progress> progress;
   const auto advance = [&](int done, int all) {
-    if (!progress) progress = std::make_unique<Progress>("profile", all);
+    if (!progress) {
+      progress = std::make_unique<Progress>("profile", all);
+      if (!progress->visible())
+        fmt::print(stderr, "profile: measuring {} nodes, once for this machine and model\n", all);
+    }
     progress->advance_to(done);
   };
   // On the processor, but where the run computes on a GPU.

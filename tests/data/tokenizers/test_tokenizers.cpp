@@ -9,6 +9,7 @@
 #include "data/hdf5/hdf5.hpp"
 #include "data/scratch.hpp"
 #include "data/tokenizers/bpe_description.hpp"
+#include "data/tokenizers/bpe_tokenizer.hpp"
 #include "data/tokenizers/byte_alphabet.hpp"
 #include "data/tokenizers/merge_table.hpp"
 #include "data/tokenizers/pattern.hpp"
@@ -297,11 +298,20 @@ TEST(Tokenizers, TwoFilesOfGpt2AreOne) {
 TEST(Tokenizers, BytesAreATokenizerOfHuggingFace) {
   const Scratch scratch;
   const auto bytes = make_tokenizer("byte");
-  const auto same =
-      open_tokenizer(scratch.write("bytes.json", huggingface_tokenizer(*bytes).content));
+  const std::string content = huggingface_tokenizer(*bytes).content;
+  const auto same = make_bpe_tokenizer(content, "bytes.json", FileOwner::User);
   EXPECT_EQ(same->vocabulary(), 256);
   const std::string text = "any text, größer\n\n\tand 日本";
   EXPECT_EQ(same->encode(text), bytes->encode(text));
+  // So a model of bytes that was exported goes on with data of bytes; with one token more it is
+  // another.
+  EXPECT_EQ(open_tokenizer(scratch.write("bytes.json", content))->name(), "byte");
+  nlohmann::json more = nlohmann::json::parse(content);
+  more["model"]["vocab"]["ab"] = 256;
+  EXPECT_NE(open_tokenizer(scratch.write("more.json", more.dump()))->name(), "byte");
+  more = nlohmann::json::parse(content);
+  std::swap(more["model"]["vocab"]["a"], more["model"]["vocab"]["b"]);
+  EXPECT_NE(open_tokenizer(scratch.write("swapped.json", more.dump()))->name(), "byte");
 }
 
 TEST(Tokenizers, RefuseByKeyWhatTheyDoNotKnow) {

@@ -4,6 +4,7 @@
 
 #include "data/hdf5/hdf5.hpp"
 #include "data/scratch.hpp"
+#include "data/tokenizers/tokenizer.hpp"
 #include "data/tokens/token_stream.hpp"
 
 namespace garonne::data {
@@ -207,6 +208,9 @@ TEST(TokenFile, Wide) {
   }
   file.close();
   EXPECT_EQ(inspect_token_file(path).bytes_per_token, 4);
+  // Tokens of what is not known here are tokens all the same.
+  EXPECT_EQ(inspect_token_file(path).tokenizer, "other");
+  EXPECT_EQ(read_tokenizer(path), nullptr);
   const std::vector<std::int64_t> samples = {19, 0};
   const MicroBatch batch = read_micro_batch(path, "tokens", 1000, samples);
   EXPECT_EQ(batch.tokens[0], 19000 * 4);
