@@ -85,8 +85,8 @@ void use_parameter(const ParameterSpec& parameter, int p, int node,
   const auto found =
       std::find_if(used.begin(), used.end(), [&](const auto& one) { return one.parameter == p; });
   if (found == used.end()) {
-    used.push_back({p, -1, node, parameter.elements, parameter.sides(), parameter.complex,
-                    parameter.sums_over_tensor});
+    used.push_back({p, -1, node, parameter.elements, parameter.sides(), parameter.shape.size() > 1,
+                    parameter.complex, parameter.sums_over_tensor});
   } else if (found->node < 0) {
     found->node = node;
   }

@@ -28,6 +28,7 @@ struct BlockParameter {
   int node = -1;           // the first of this block that uses it and has a backward
   std::int64_t elements = 0;
   MatrixSides sides = {};
+  bool matrix = false;  // of several dimensions
   bool complex = false;
   bool sums_over_tensor = false;
 };

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <map>
 
+#include "plan/step/launches.hpp"
+
 namespace garonne::plan {
 namespace {
 
@@ -34,7 +36,7 @@ std::vector<Used> used_on(const std::vector<BlockCost>& blocks,
         const auto [found, is_new] = place.try_emplace(one.parameter, used.size());
         if (is_new) {
           used.push_back({&one});
-          ++of_block.parameters;
+          ++(one.matrix ? of_block.matrices : of_block.vectors);
           of_block.elements += one.elements;
         }
         Used& here = used[found->second];
@@ -48,6 +50,10 @@ std::vector<Used> used_on(const std::vector<BlockCost>& blocks,
 }
 
 }  // namespace
+
+int DeviceParameters::InBlock::launches(const StepShape& step) const {
+  return matrices * launches_of_training(step, true) + vectors * launches_of_training(step, false);
+}
 
 std::vector<DeviceParameters> device_parameters(const std::vector<BlockCost>& blocks,
                                                 const PipelineRoute& route,

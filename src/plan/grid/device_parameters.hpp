@@ -13,8 +13,13 @@ namespace garonne::plan {
 
 struct DeviceParameters {
   struct InBlock {
-    int parameters = 0;
+    int matrices = 0;
+    int vectors = 0;
     std::int64_t elements = 0;
+
+    int parameters() const { return matrices + vectors; }
+    // What a device is given for their sums and updates.
+    int launches(const StepShape& step) const;
   };
   std::vector<InBlock> first_used;  // by block of the device: that none before it here uses
   // In the order in which the backward completes them, as in the graph of the stage

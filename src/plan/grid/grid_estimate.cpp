@@ -10,12 +10,12 @@
 #include "base/error.hpp"
 #include "plan/grid/block_passes.hpp"
 #include "plan/grid/device_parameters.hpp"
+#include "plan/grid/estimated_model.hpp"
 #include "plan/grid/pipeline_hosts.hpp"
 #include "plan/model/group_links.hpp"
 #include "plan/pipeline/one_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/pipeline/simulation.hpp"
-#include "plan/pipeline/stage_cut.hpp"
 #include "plan/step/launches.hpp"
 
 namespace garonne::plan {
@@ -42,38 +42,7 @@ bool gathers_after_update(const GridCandidate& candidate) {
 
 }  // namespace
 
-struct GridEstimator::Model {
-  std::vector<BlockCost> blocks;
-  std::map<int, std::vector<int>> firsts;  // by number of parts: first block of each
-  std::map<std::vector<int>, std::vector<DeviceParameters>> parameters;  // by devices of parts
-
-  const std::vector<int>& firsts_of(int parts, const Software& software) {
-    auto& found = firsts[parts];
-    if (found.empty()) {
-      std::vector<double> seconds;
-      std::vector<bool> may_begin;
-      for (const auto& block : blocks) {
-        seconds.push_back(block.cut_seconds);
-        may_begin.push_back(block.may_begin_part);
-      }
-      if (!software.balances_stages) {
-        seconds = equal_block_seconds(static_cast<int>(blocks.size()), software.counts_ends, parts);
-      }
-      found = balanced_blocks(seconds, may_begin, parts);
-    }
-    return found;
-  }
-
-  const std::vector<DeviceParameters>& parameters_of(const PipelineRoute& route,
-                                                     const std::vector<int>& beginnings,
-                                                     bool over_tensor) {
-    std::vector<int> key;
-    for (const ChunkPlace& place : route) key.push_back(place.device);
-    auto& found = parameters[key];
-    if (found.empty()) found = device_parameters(blocks, route, beginnings, over_tensor);
-    return found;
-  }
-};
+struct GridEstimator::Model : EstimatedModel {};
 
 struct GridEstimator::Shape {
   GroupLink data;
@@ -95,6 +64,7 @@ struct GridEstimator::Device {
   std::vector<Chunk> chunks;
   std::int64_t elements = 0;
   int parameters = 0;
+  int launches = 0;  // of their sums and updates
   std::int64_t static_bytes = 0;
   std::vector<PassSeconds> updates;  // by block
   std::int64_t working_bytes = 0;
@@ -188,6 +158,7 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
   double backward = 0;
   for (std::size_t part = 0; part < routes.front().size(); ++part) {
     Device& device = devices[at(routes.front()[part].device)];
+    const DeviceParameters& of_device = of_devices[at(routes.front()[part].device)];
     if (device.chunks.empty()) {
       device.before_forward = forward;
       device.before_backward = backward;
@@ -207,16 +178,17 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
       chunk.weight += block.weight_seconds;
       chunk.issue.forward += forward_of_block.host;
       chunk.issue.backward += backward_of_block.host;
-      const auto& [parameters, elements] =
-          of_devices[at(routes.front()[part].device)].first_used[device.updates.size()];
+      const auto& trains = of_device.first_used[device.updates.size()];
       const double trained =
-          static_cast<double>(elements) / (candidate.zero > 0 ? candidate.shape.data : 1);
+          static_cast<double>(trains.elements) / (candidate.zero > 0 ? candidate.shape.data : 1);
+      const int launches = trains.launches(step_);
       device.updates.push_back(
-          {std::max(trained * update_seconds_per_element(), parameters * step_.kernels.least),
-           parameters * step_.kernels.issue});
-      device.parameters += parameters;
-      device.elements += elements;
-      device.largest_block_elements = std::max(device.largest_block_elements, elements);
+          {std::max(trained * update_seconds_per_element(), launches * step_.kernels.least),
+           launches * step_.kernels.issue});
+      device.parameters += trains.parameters();
+      device.launches += launches;
+      device.elements += trains.elements;
+      device.largest_block_elements = std::max(device.largest_block_elements, trains.elements);
       device.working_bytes = std::max(device.working_bytes, block.working_bytes);
     }
     forward += chunk.forward;
@@ -245,7 +217,7 @@ double GridEstimator::issued_seconds(const GridCandidate& candidate, const Devic
   double again = 0;
   for (const BlockOption* const option : kept.options) again += option->again_issue_seconds;
   const double buckets = buckets_of(candidate, device);
-  double launches = buckets + device.parameters;
+  double launches = buckets + device.launches;
   if (candidate.shape.data > 1) {
     const bool all = candidate.zero == 0;
     launches +=
@@ -350,9 +322,9 @@ GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
     after = std::max(after, updating);
     const std::int64_t gradients =
         gradient_in_shards(candidate) ? device.elements / candidate.shape.data : device.elements;
-    const int updates =
-        candidate.zero > 0 ? 0 : device.parameters;  // shards may have no part of some
-    issued = std::max(issued, times * device.issue() + updates * step_.kernels.issue);
+    // Shards may have no part of some.
+    const int launches = candidate.zero > 0 ? 0 : device.launches;
+    issued = std::max(issued, times * device.issue() + launches * step_.kernels.issue);
     bounds.bytes =
         std::max(bounds.bytes, device.static_bytes + gradients * step_.element_bytes.gradient);
   }

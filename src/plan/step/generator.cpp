@@ -24,7 +24,7 @@ Program make_training_program(const ModelGraph& graph, const StepShape& step,
                               const StepSchedule& schedule) {
   Program program = make_undivided_program(graph, step, schedule);
   divide_passes(program, graph);
-  add_launches(program, graph, step.kernels);
+  add_launches(program, graph, step);
   return program;
 }
 
@@ -60,7 +60,7 @@ Program make_forward_program(const ModelGraph& graph, const StepShape& step, int
   if (gathers) place_gathers(program, step);
   assign_frees(program);
   divide_passes(program, graph);
-  add_launches(program, graph, step.kernels);
+  add_launches(program, graph, step);
   return program;
 }
 
