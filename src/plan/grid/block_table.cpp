@@ -79,6 +79,19 @@ std::vector<BlockOption> options_of(const ModelGraph& graph, const Uses& uses,
   return hull;
 }
 
+// `node`: that has a backward, or -1.
+void use_parameter(const ParameterSpec& parameter, int p, int node,
+                   std::vector<BlockParameter>& used) {
+  const auto found =
+      std::find_if(used.begin(), used.end(), [&](const auto& one) { return one.parameter == p; });
+  if (found == used.end()) {
+    used.push_back({p, -1, node, parameter.elements, parameter.sides(), parameter.shape.size() > 1,
+                    parameter.complex, parameter.sums_over_tensor});
+  } else if (found->node < 0) {
+    found->node = node;
+  }
+}
+
 }  // namespace
 
 std::vector<BlockCost> block_costs(const ModelGraph& graph) {
@@ -89,7 +102,6 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
   std::vector<BlockCost> blocks;
   for (std::size_t b = 0; b < ranges.size(); ++b) {
     BlockCost cost;
-    std::set<int> parameters;
     std::set<int> made;
     std::set<int> inputs;
     for (int n = ranges[b].first; n < ranges[b].second; ++n) {
@@ -105,8 +117,9 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
       }
       made.insert(node.output);
       cost.working_bytes = std::max(cost.working_bytes, working);
-      parameters.insert(node.parameters.begin(), node.parameters.end());
       const bool backward = graph.has_backward(node);
+      for (const int p : node.parameters)
+        use_parameter(graph.parameters[at(p)], p, backward ? n : -1, cost.parameters);
       const double backward_seconds = backward ? node.backward.seconds : 0;
       const double weight_seconds = backward ? node.backward_weight.seconds : 0;
       cost.cut_seconds += node.forward_keep.seconds + backward_seconds + weight_seconds;
@@ -132,15 +145,10 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
       }
     }
     for (const int value : inputs) cost.input_bytes += graph.values[at(value)].bytes;
-    for (const int p : parameters) {
-      const std::int64_t elements = graph.parameters[at(p)].elements;
-      if (first_block[at(p)] < 0) {
-        first_block[at(p)] = static_cast<int>(b);
-        cost.first_used_elements += elements;
-        ++cost.first_used_parameters;
-      } else {
-        cost.used_again.emplace_back(first_block[at(p)], elements);
-      }
+    for (BlockParameter& used : cost.parameters) {
+      int& first = first_block[at(used.parameter)];
+      used.earlier_block = first;
+      if (first < 0) first = static_cast<int>(b);
     }
     cost.may_begin_part = may_begin[b];
     cost.options = options_of(graph, uses, ranges[b]);

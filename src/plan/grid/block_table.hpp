@@ -21,6 +21,18 @@ struct BlockOption {
   double again_issue_seconds = 0;  // of the host
 };
 
+// A parameter that nodes of a block use.
+struct BlockParameter {
+  int parameter = 0;       // of the model
+  int earlier_block = -1;  // the first that uses it, where that is another one
+  int node = -1;           // the first of this block that uses it and has a backward
+  std::int64_t elements = 0;
+  MatrixSides sides = {};
+  bool matrix = false;  // of several dimensions
+  bool complex = false;
+  bool sums_over_tensor = false;
+};
+
 // Of one micro-batch. Seconds are those of the nodes, blocking collectives apart.
 struct BlockCost {
   double forward_seconds = 0;       // keeping records or not, whichever is less
@@ -39,13 +51,10 @@ struct BlockCost {
   int backward_link_kernels = 0;
   int forward_link_launches = 0;
   int backward_link_launches = 0;
-  std::int64_t input_bytes = 0;          // differentiable values that come into the block
-  bool may_begin_part = true;            // part_beginnings
-  std::int64_t working_bytes = 0;        // the most that one backward needs beside what is saved
-  std::int64_t first_used_elements = 0;  // of parameters that no earlier block uses
-  int first_used_parameters = 0;
-  // Parameters that an earlier block uses, too: (that block, elements).
-  std::vector<std::pair<int, std::int64_t>> used_again;
+  std::int64_t input_bytes = 0;            // differentiable values that come into the block
+  bool may_begin_part = true;              // part_beginnings
+  std::int64_t working_bytes = 0;          // the most that one backward needs beside what is saved
+  std::vector<BlockParameter> parameters;  // each once, in the order of their nodes
   // From everything kept to nothing, each costs more seconds and saves bytes; those in between
   // that two others beat together are left out.
   std::vector<BlockOption> options;

@@ -9,12 +9,13 @@
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
 #include "plan/grid/block_passes.hpp"
+#include "plan/grid/device_parameters.hpp"
+#include "plan/grid/estimated_model.hpp"
 #include "plan/grid/pipeline_hosts.hpp"
 #include "plan/model/group_links.hpp"
 #include "plan/pipeline/one_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
 #include "plan/pipeline/simulation.hpp"
-#include "plan/pipeline/stage_cut.hpp"
 #include "plan/step/launches.hpp"
 
 namespace garonne::plan {
@@ -41,27 +42,7 @@ bool gathers_after_update(const GridCandidate& candidate) {
 
 }  // namespace
 
-struct GridEstimator::Model {
-  std::vector<BlockCost> blocks;
-  std::map<int, std::vector<int>> firsts;  // by number of parts: first block of each
-
-  const std::vector<int>& firsts_of(int parts, const Software& software) {
-    auto& found = firsts[parts];
-    if (found.empty()) {
-      std::vector<double> seconds;
-      std::vector<bool> may_begin;
-      for (const auto& block : blocks) {
-        seconds.push_back(block.cut_seconds);
-        may_begin.push_back(block.may_begin_part);
-      }
-      if (!software.balances_stages) {
-        seconds = equal_block_seconds(static_cast<int>(blocks.size()), software.counts_ends, parts);
-      }
-      found = balanced_blocks(seconds, may_begin, parts);
-    }
-    return found;
-  }
-};
+struct GridEstimator::Model : EstimatedModel {};
 
 struct GridEstimator::Shape {
   GroupLink data;
@@ -83,6 +64,8 @@ struct GridEstimator::Device {
   std::vector<Chunk> chunks;
   std::int64_t elements = 0;
   int parameters = 0;
+  int launches = 0;  // of their sums and updates
+  std::int64_t static_bytes = 0;
   std::vector<PassSeconds> updates;  // by block
   std::int64_t working_bytes = 0;
   std::int64_t largest_block_elements = 0;
@@ -167,10 +150,15 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
   const ChunkPlacement placement =
       stages == 1 ? ChunkPlacement::Looped : traits_of(candidate.schedule).placement;
   const auto routes = pipeline_routes(placement, stages, candidate.chunks);
+  const auto& of_devices = model.parameters_of(routes.front(), firsts, candidate.shape.tensor > 1);
+  const StepShape step = step_of(step_, candidate);
+  for (std::size_t r = 0; r < devices.size(); ++r)
+    devices[r].static_bytes = static_bytes(of_devices[r].completed, step);
   double forward = 0;
   double backward = 0;
   for (std::size_t part = 0; part < routes.front().size(); ++part) {
     Device& device = devices[at(routes.front()[part].device)];
+    const DeviceParameters& of_device = of_devices[at(routes.front()[part].device)];
     if (device.chunks.empty()) {
       device.before_forward = forward;
       device.before_backward = backward;
@@ -190,21 +178,17 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
       chunk.weight += block.weight_seconds;
       chunk.issue.forward += forward_of_block.host;
       chunk.issue.backward += backward_of_block.host;
-      device.parameters += block.first_used_parameters;
-      std::int64_t elements = block.first_used_elements;
-      for (const auto& [first_user, shared] : block.used_again) {
-        const bool has_it = std::any_of(
-            device.chunks.begin(), device.chunks.end(),
-            [&, user = first_user](const auto& c) { return c.first <= user && user < c.last; });
-        if (!has_it && first_user < chunk.first) elements += shared;
-      }
+      const auto& trains = of_device.first_used[device.updates.size()];
       const double trained =
-          static_cast<double>(elements) / (candidate.zero > 0 ? candidate.shape.data : 1);
-      device.updates.push_back({std::max(trained * update_seconds_per_element(),
-                                         block.first_used_parameters * step_.kernels.least),
-                                block.first_used_parameters * step_.kernels.issue});
-      device.elements += elements;
-      device.largest_block_elements = std::max(device.largest_block_elements, elements);
+          static_cast<double>(trains.elements) / (candidate.zero > 0 ? candidate.shape.data : 1);
+      const int launches = trains.launches(step_);
+      device.updates.push_back(
+          {std::max(trained * update_seconds_per_element(), launches * step_.kernels.least),
+           launches * step_.kernels.issue});
+      device.parameters += trains.parameters();
+      device.launches += launches;
+      device.elements += trains.elements;
+      device.largest_block_elements = std::max(device.largest_block_elements, trains.elements);
       device.working_bytes = std::max(device.working_bytes, block.working_bytes);
     }
     forward += chunk.forward;
@@ -233,7 +217,7 @@ double GridEstimator::issued_seconds(const GridCandidate& candidate, const Devic
   double again = 0;
   for (const BlockOption* const option : kept.options) again += option->again_issue_seconds;
   const double buckets = buckets_of(candidate, device);
-  double launches = buckets + device.parameters;
+  double launches = buckets + device.launches;
   if (candidate.shape.data > 1) {
     const bool all = candidate.zero == 0;
     launches +=
@@ -276,18 +260,6 @@ double GridEstimator::reduction_seconds(const GridCandidate& candidate, std::int
                             shape_of(candidate).data);
 }
 
-std::int64_t GridEstimator::static_bytes(const GridCandidate& candidate,
-                                         std::int64_t elements) const {
-  const ElementBytes& bytes = step_.element_bytes;
-  const auto shard = [&](int from) {
-    return candidate.zero >= from ? elements / candidate.shape.data : elements;
-  };
-  std::int64_t held = shard(3) * bytes.parameter + shard(1) * bytes.master;
-  for (const LibraryWorkspace& workspace : step_.workspaces) held += workspace.bytes;
-  for (const StateSpec& state : step_.optimizer_states) held += state.bytes(shard(1), bytes.state);
-  return held;
-}
-
 std::int64_t GridEstimator::bucket_bytes(const GridCandidate& candidate,
                                          const Device& device) const {
   const std::int64_t of_element = step_.element_bytes.gradient;
@@ -307,7 +279,7 @@ std::int64_t GridEstimator::held_bytes(const GridCandidate& candidate, const Dev
   const auto members = static_cast<std::int64_t>(candidate.shape.data);
   const std::int64_t bucket = bucket_bytes(candidate, device);
   const std::int64_t gradients = device.elements * bytes.gradient;
-  std::int64_t held = static_bytes(candidate, device.elements) + device.working_bytes;
+  std::int64_t held = device.static_bytes + device.working_bytes;
   held += gradient_in_shards(candidate) ? gradients / members + bucket : gradients;
   if (members > 1) {
     held += bucket * (members - 1) / members;
@@ -350,11 +322,11 @@ GridBounds GridEstimator::bounds_of(const GridCandidate& candidate,
     after = std::max(after, updating);
     const std::int64_t gradients =
         gradient_in_shards(candidate) ? device.elements / candidate.shape.data : device.elements;
-    const int updates =
-        candidate.zero > 0 ? 0 : device.parameters;  // shards may have no part of some
-    issued = std::max(issued, times * device.issue() + updates * step_.kernels.issue);
-    bounds.bytes = std::max(bounds.bytes, static_bytes(candidate, device.elements) +
-                                              gradients * step_.element_bytes.gradient);
+    // Shards may have no part of some.
+    const int launches = candidate.zero > 0 ? 0 : device.launches;
+    issued = std::max(issued, times * device.issue() + launches * step_.kernels.issue);
+    bounds.bytes =
+        std::max(bounds.bytes, device.static_bytes + gradients * step_.element_bytes.gradient);
   }
   // Nothing is done before it is issued.
   bounds.seconds = std::max(busy + after, issued);

@@ -64,7 +64,6 @@ class GridEstimator {
   PassSeconds squares(const GridCandidate& candidate, const Device& device) const;
   double ending_seconds(const GridCandidate& candidate, const Device& device) const;
   double reduction_seconds(const GridCandidate& candidate, std::int64_t elements);
-  std::int64_t static_bytes(const GridCandidate& candidate, std::int64_t elements) const;
   std::int64_t bucket_bytes(const GridCandidate& candidate, const Device& device) const;
   double buckets_of(const GridCandidate& candidate, const Device& device) const;
   std::int64_t held_bytes(const GridCandidate& candidate, const Device& device) const;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "plan/step/launches.hpp"
+
 namespace garonne::plan {
 
 std::string sums_of(const std::string& optimizer) {
@@ -22,10 +24,10 @@ bool apply_costs(const CostTable& table, const std::string& optimizer, const std
   step.norm_seconds_per_element = seconds_per_element("norm");
   step.update_seconds_per_element = seconds_per_element(optimizer);
   step.sums_seconds_per_element = seconds_per_element(sums_of(optimizer));
-  // Of any kernel: the update is one.
+  // Of any kernel.
   const auto update = table.rows.find(step_cost_key(optimizer, precision));
   if (update != table.rows.end() && update->second.forward_issue_seconds > 0)
-    step.kernels.issue = update->second.forward_issue_seconds;
+    step.kernels.issue = update->second.forward_issue_seconds / launches_of_update(step);
   return apply_costs(table, graph);
 }
 

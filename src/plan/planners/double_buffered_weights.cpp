@@ -16,7 +16,8 @@ bool fits(const PlannerInputs& inputs, const std::vector<StageCost>& stages, boo
   const int number = static_cast<int>(stages.size());
   for (int s = 0; s < number; ++s) {
     const StageCost& stage = stages[static_cast<std::size_t>(s)];
-    const std::int64_t second_version = stage.elements * inputs.step.element_bytes.parameter;
+    const std::int64_t second_version =
+        stage.trained.elements * inputs.step.element_bytes.parameter;
     if (stage_bytes(inputs.step, stage, number - s, recomputes) + second_version >
         inputs.budget_bytes)
       return false;
@@ -33,7 +34,7 @@ double steady_seconds(const PlannerInputs& inputs, const GridShape& shape,
     double seconds = stages[s].seconds(recomputes);
     if (s > 0) seconds += message_seconds(stages[s].input_bytes, hop);
     if (s + 1 < stages.size()) seconds += message_seconds(stages[s + 1].input_bytes, hop);
-    const std::int64_t gradients = stages[s].elements * inputs.step.element_bytes.gradient;
+    const std::int64_t gradients = stages[s].trained.elements * inputs.step.element_bytes.gradient;
     const double reducing =
         shape.data > 1 ? collective_seconds("all-reduce", gradients, shape.data, data) : 0;
     slowest = std::max({slowest, seconds, reducing / static_cast<double>(micro_batches)});

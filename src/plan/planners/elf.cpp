@@ -33,20 +33,18 @@ struct Pipeline {
   std::vector<std::size_t> chunk;  // by part, as options
 };
 
-// Parameters that a device has with a part [first, last) beside the parts of `others`.
-std::int64_t elements_of(const std::vector<BlockCost>& blocks, int first, int last,
-                         const std::vector<std::pair<int, int>>& others) {
-  std::int64_t elements = 0;
+// Adds the parameters that a device has with a part [first, last) beside the parts of `others`.
+void add_trained(const std::vector<BlockCost>& blocks, int first, int last,
+                 const std::vector<std::pair<int, int>>& others, TrainedSize& trained) {
   for (int b = first; b < last; ++b) {
-    elements += blocks[at(b)].first_used_elements;
-    for (const auto& [user, shared] : blocks[at(b)].used_again) {
-      const bool has_it = std::any_of(
-          others.begin(), others.end(),
-          [user = user](const auto& other) { return other.first <= user && user < other.second; });
-      if (!has_it && user < first) elements += shared;
+    for (const BlockParameter& used : blocks[at(b)].parameters) {
+      const int user = used.earlier_block;
+      const bool has_it = std::any_of(others.begin(), others.end(), [&](const auto& other) {
+        return other.first <= user && user < other.second;
+      });
+      if (!has_it && user < first) trained.add(used);
     }
   }
-  return elements;
 }
 
 Pipeline pipeline_of(const PlannerInputs& inputs, const std::vector<BlockCost>& blocks,
@@ -65,7 +63,7 @@ Pipeline pipeline_of(const PlannerInputs& inputs, const std::vector<BlockCost>& 
   problem.costs.chunks.resize(chunks);
   problem.options.resize(chunks);
   std::vector<std::vector<std::pair<int, int>>> parts(at(schedule.devices));
-  std::vector<std::int64_t> elements(at(schedule.devices), 0);
+  std::vector<TrainedSize> trained(at(schedule.devices));
   std::vector<std::int64_t> working(at(schedule.devices), 0);
   std::vector<std::int64_t> ahead(at(schedule.devices), 0);
   const PipelineNeighbours neighbours(schedule);
@@ -85,7 +83,7 @@ Pipeline pipeline_of(const PlannerInputs& inputs, const std::vector<BlockCost>& 
       working[device] = std::max(working[device], block.working_bytes);
     }
     problem.options[chunk] = chunk_options(blocks, first, last);
-    elements[device] += elements_of(blocks, first, last, parts[device]);
+    add_trained(blocks, first, last, parts[device], trained[device]);
     parts[device].emplace_back(first, last);
     if (part == 0) continue;
     const std::int64_t comes_in = blocks[at(first)].input_bytes;
@@ -101,14 +99,15 @@ Pipeline pipeline_of(const PlannerInputs& inputs, const std::vector<BlockCost>& 
   }
   problem.costs.hop_seconds = message_seconds(message, hop_link(inputs.cluster, shape));
   const GroupLink data = GridLinks(inputs.cluster, Grid(shape)).data();
-  for (std::size_t device = 0; device < elements.size(); ++device) {
+  for (std::size_t device = 0; device < trained.size(); ++device) {
     problem.room_bytes.push_back(inputs.budget_bytes -
-                                 training_bytes(inputs.step, elements[device]) - working[device] -
+                                 training_bytes(inputs.step, trained[device]) - working[device] -
                                  ahead[device]);
-    const std::int64_t gradients = elements[device] * inputs.step.element_bytes.gradient;
+    const std::int64_t elements = trained[device].elements;
+    const std::int64_t gradients = elements * inputs.step.element_bytes.gradient;
     const double reducing =
         shape.data > 1 ? collective_seconds("all-reduce", gradients, shape.data, data) : 0;
-    problem.after_seconds.push_back(reducing + static_cast<double>(elements[device]) *
+    problem.after_seconds.push_back(reducing + static_cast<double>(elements) *
                                                    (inputs.step.update_seconds_per_element +
                                                     inputs.step.sums_seconds_per_element +
                                                     inputs.step.norm_seconds_per_element));

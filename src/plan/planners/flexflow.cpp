@@ -97,15 +97,18 @@ class Simulator {
 
   Task task_of(const std::vector<BlockCost>& costs, int b, std::size_t w) const {
     const StageCost cost = stage_cost(costs, b, b + 1);
-    const std::int64_t elements = costs[at(b)].first_used_elements;
+    TrainedSize trained;
+    for (const BlockParameter& used : costs[at(b)].parameters) {
+      if (used.earlier_block < 0) trained.add(used);
+    }
     const int data = widths_[w].data;
     Task task;
     task.forward = cost.forward;
     task.backward = cost.backward;
     if (data > 1)
-      task.sum = collective_seconds("all-reduce", elements * inputs_.step.element_bytes.gradient,
-                                    data, links_[w]);
-    task.bytes = training_bytes(inputs_.step, elements) + cost.kept_bytes;
+      task.sum = collective_seconds(
+          "all-reduce", trained.elements * inputs_.step.element_bytes.gradient, data, links_[w]);
+    task.bytes = training_bytes(inputs_.step, trained) + cost.kept_bytes;
     task.working_bytes = cost.working_bytes;
     task.batch_bytes = cost.input_bytes * data;
     return task;

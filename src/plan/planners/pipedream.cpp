@@ -45,7 +45,7 @@ Sums sums_of(const std::vector<BlockCost>& blocks, const StepShape& step) {
       const StageCost cost = stage_cost(blocks, i, j);
       sums.seconds[at(i)][at(j)] = cost.seconds(false);
       sums.activations[at(i)][at(j)] = cost.kept_bytes;
-      sums.parameters[at(i)][at(j)] = cost.elements * step.element_bytes.parameter;
+      sums.parameters[at(i)][at(j)] = cost.trained.elements * step.element_bytes.parameter;
     }
   }
   return sums;

@@ -167,7 +167,7 @@ class Piper {
     std::int64_t messages = first > 0 ? cost.input_bytes : 0;
     if (last < blocks_) messages += blocks[at(last)].input_bytes;
     const double gradients =
-        static_cast<double>(cost.elements * inputs_.step.element_bytes.gradient);
+        static_cast<double>(cost.trained.elements * inputs_.step.element_bytes.gradient);
     const double summed = 4.0 * (width.data - 1) * gradients /
                           (static_cast<double>(width.data) * static_cast<double>(micro_batches_));
     time.seconds = (seconds + 2 * static_cast<double>(messages) / bytes_per_second_) / width.data +

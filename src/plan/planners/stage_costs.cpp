@@ -39,9 +39,9 @@ StageCost stage_cost(const std::vector<BlockCost>& blocks, int first, int last) 
     cost.forward += block.forward_seconds + block.forward_link_seconds;
     cost.backward += block.backward_seconds + block.weight_seconds + block.backward_link_seconds;
     cost.again += least.again_seconds;
-    cost.elements += block.first_used_elements;
-    for (const auto& [first_user, shared] : block.used_again)
-      cost.elements += first_user < first ? shared : 0;
+    for (const BlockParameter& used : block.parameters) {
+      if (used.earlier_block < first) cost.trained.add(used);
+    }
     cost.kept_bytes += block.input_bytes + most.saved_bytes;
     cost.lean_bytes += block.input_bytes + least.saved_bytes;
     cost.working_bytes = std::max(cost.working_bytes, block.working_bytes);
@@ -50,11 +50,12 @@ StageCost stage_cost(const std::vector<BlockCost>& blocks, int first, int last) 
   return cost;
 }
 
-std::int64_t training_bytes(const StepShape& step, std::int64_t elements, int shards) {
+std::int64_t training_bytes(const StepShape& step, const TrainedSize& trained, int shards) {
   const ElementBytes& bytes = step.element_bytes;
-  const std::int64_t shard = elements / shards;
-  std::int64_t held = elements * (bytes.parameter + bytes.gradient) + shard * bytes.master;
-  for (const StateSpec& state : step.optimizer_states) held += state.bytes(shard, bytes.state);
+  const std::int64_t shard = trained.elements / shards;
+  std::int64_t held = trained.elements * (bytes.parameter + bytes.gradient) + shard * bytes.master;
+  for (const StateSpec& state : step.optimizer_states)
+    held += state.blocks.count(shard, trained.sides) * state.element_bytes(bytes.state);
   return held;
 }
 
@@ -62,7 +63,7 @@ std::int64_t stage_bytes(const StepShape& step, const StageCost& cost, std::int6
                          bool recomputes, int shards) {
   const std::int64_t activations =
       recomputes ? in_flight * cost.lean_bytes + cost.remade_bytes : in_flight * cost.kept_bytes;
-  return training_bytes(step, cost.elements, shards) + cost.working_bytes + activations;
+  return training_bytes(step, cost.trained, shards) + cost.working_bytes + activations;
 }
 
 std::int64_t in_flight_1f1b(int stage, int stages, std::int64_t micro_batches) {

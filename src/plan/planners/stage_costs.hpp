@@ -12,12 +12,24 @@
 
 namespace garonne::plan {
 
+// Of what a stage trains: elements, and rows and columns of all its parameters together.
+struct TrainedSize {
+  std::int64_t elements = 0;
+  MatrixSides sides = {};
+
+  void add(const BlockParameter& parameter) {
+    elements += parameter.elements;
+    sides.rows += parameter.sides.rows;
+    sides.columns += parameter.sides.columns;
+  }
+};
+
 // Of a run of blocks, one micro-batch; seconds with the collectives of the tensor group.
 struct StageCost {
   double forward = 0;
   double backward = 0;
   double again = 0;  // where everything is run again
-  std::int64_t elements = 0;
+  TrainedSize trained;
   std::int64_t kept_bytes = 0;  // from forward to backward, where nothing is run again
   std::int64_t lean_bytes = 0;  // where everything is
   std::int64_t working_bytes = 0;
@@ -28,8 +40,9 @@ struct StageCost {
 };
 StageCost stage_cost(const std::vector<BlockCost>& blocks, int first, int last);
 
-// Parameters, gradients, masters and optimizer states; the latter two on one of `shards` ranks.
-std::int64_t training_bytes(const StepShape& step, std::int64_t elements, int shards = 1);
+// Parameters, gradients, masters and optimizer states; the latter two on one of `shards` ranks, but
+// for states of rows and columns, which all of them have.
+std::int64_t training_bytes(const StepShape& step, const TrainedSize& trained, int shards = 1);
 
 // What a stage needs with so many micro-batches between their forwards and backwards.
 std::int64_t stage_bytes(const StepShape& step, const StageCost& cost, std::int64_t in_flight,

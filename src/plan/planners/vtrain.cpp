@@ -51,11 +51,12 @@ class Simulated {
     }
     double last = 0;
     for (std::size_t s = 0; s < stages.size(); ++s) {
-      const std::int64_t gradients = stages[s].elements * inputs_.step.element_bytes.gradient;
+      const std::int64_t gradients =
+          stages[s].trained.elements * inputs_.step.element_bytes.gradient;
       const double reducing =
           shape_.data > 1 ? collective_seconds("all-reduce", gradients, shape_.data, data_) : 0;
       const double updating =
-          static_cast<double>(stages[s].elements) * inputs_.step.update_seconds_per_element;
+          static_cast<double>(stages[s].trained.elements) * inputs_.step.update_seconds_per_element;
       last = std::max(last, done[s] + reducing + updating);
     }
     return last;

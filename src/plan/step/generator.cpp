@@ -9,6 +9,7 @@
 #include "plan/step/program_builder.hpp"
 #include "plan/step/rank_program.hpp"
 #include "plan/step/step_writer.hpp"
+#include "plan/step/trained_layout.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -23,7 +24,7 @@ Program make_training_program(const ModelGraph& graph, const StepShape& step,
                               const StepSchedule& schedule) {
   Program program = make_undivided_program(graph, step, schedule);
   divide_passes(program, graph);
-  add_launches(program, graph, step.kernels);
+  add_launches(program, graph, step);
   return program;
 }
 
@@ -59,18 +60,19 @@ Program make_forward_program(const ModelGraph& graph, const StepShape& step, int
   if (gathers) place_gathers(program, step);
   assign_frees(program);
   divide_passes(program, graph);
-  add_launches(program, graph, step.kernels);
+  add_launches(program, graph, step);
   return program;
 }
 
 std::int64_t static_bytes(const ModelGraph& graph, const StepShape& step) {
-  ProgramBuilder builder(graph, step);
-  if (builder.in_shards()) builder.make_buckets();
-  builder.add_parameters();
-  const Program program = builder.take();
-  std::int64_t bytes = 0;
-  for (const Buffer& buffer : program.buffers) bytes += buffer.live_at_end ? buffer.bytes : 0;
-  return bytes;
+  const std::vector<int> nodes = completing_nodes(graph);
+  std::vector<TrainedParameter> completed;
+  for (const int p : completion_order(nodes)) {
+    const int node = nodes[index(p)];
+    completed.push_back(trained_parameter(graph.parameters[index(p)],
+                                          node < 0 ? -1 : graph.nodes[index(node)].block, step));
+  }
+  return static_bytes(completed, step);
 }
 
 void assign_frees(Program& program) {

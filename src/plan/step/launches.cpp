@@ -5,8 +5,16 @@
 namespace garonne::plan {
 namespace {
 
+std::size_t index(int id) {
+  return static_cast<std::size_t>(id);
+}
+
 const NodeSpec& node_of(const Instruction& instruction, const ModelGraph& graph) {
-  return graph.nodes.at(static_cast<std::size_t>(instruction.node_index));
+  return graph.nodes.at(index(instruction.node_index));
+}
+
+bool is_matrix(const ParameterSpec& parameter) {
+  return parameter.shape.size() > 1;
 }
 
 // Of a node that meets other ranks in the other pass, whose seconds are no row of a cost table.
@@ -31,9 +39,21 @@ bool converts(const Instruction& instruction) {
   return instruction.channel && instruction.channel->wire && instruction.arguments.exchanged < 0;
 }
 
+int kernels_of_sums(const Instruction& instruction, const Program& program, const ModelGraph& graph,
+                    const StepShape& step) {
+  int kernels = 1;  // the sums are 0 first
+  for (const int piece : instruction.arguments.pieces) {
+    const int parameter = program.pieces.at(index(piece)).parameter;
+    kernels += launches_of_sums(step, instruction.arguments.inputs.size() - 1,
+                                is_matrix(graph.parameters.at(index(parameter))));
+  }
+  return kernels;
+}
+
 // That the host puts on a lane, copies and collectives included. Passes of nodes have theirs from
 // the nodes, where that is none, too.
-int kernels_of(const Instruction& instruction, const ModelGraph& graph) {
+int kernels_of(const Instruction& instruction, const Program& program, const ModelGraph& graph,
+               const StepShape& step) {
   const bool pass = is_forward(instruction.operation) || is_backward(instruction.operation);
   if (pass && instruction.arguments.exchanged < 0) return kernels_of_whole_pass(instruction, graph);
   if (pass || is_finish(instruction.operation)) return kernels_of_part(instruction, graph);
@@ -43,11 +63,11 @@ int kernels_of(const Instruction& instruction, const ModelGraph& graph) {
       return 0;
     case Operation::SumSquares:
       return std::max(1, static_cast<int>(instruction.reads.size()));
-    // Each sum is of blocks first.
     case Operation::SumTensors:
-      return 1 + 4 * static_cast<int>(instruction.arguments.pieces.size());
+      return kernels_of_sums(instruction, program, graph, step);
     case Operation::Update:
-      return std::max(1, static_cast<int>(instruction.arguments.pieces.size()));
+      return launches_of_update(step) *
+             std::max(1, static_cast<int>(instruction.arguments.pieces.size()));
     default:
       return launches_of_collective(instruction.operation, converts(instruction));
   }
@@ -104,10 +124,36 @@ PartKernels kernels_of_parts(const NodeSpec& node, bool forward) {
   return {all - after, after};
 }
 
-void add_launches(Program& program, const ModelGraph& graph, const KernelSeconds& kernels) {
+int launches_of_sums(const StepShape& step, std::size_t round, bool matrix) {
+  const TensorSums& sums = step.tensor_sums.at(round);
+  // Squares of the parameter, of blocks first; rows; columns; what the rows come to.
+  if (sums.sides) return 5;
+  // Norms are of matrices alone; what sums the sides of matrices takes vectors for columns.
+  const bool of_all = std::any_of(step.tensor_sums.begin(), step.tensor_sums.end(),
+                                  [](const TensorSums& one) { return one.sides; });
+  // Each sum is of blocks first.
+  return matrix || of_all ? 2 * static_cast<int>(sums.numbers) : 0;
+}
+
+int launches_of_update(const StepShape& step) {
+  // States of rows and columns are updated by a kernel of their own, behind the elements.
+  const bool of_sides = std::any_of(step.optimizer_states.begin(), step.optimizer_states.end(),
+                                    [](const StateSpec& state) { return state.blocks.of_whole(); });
+  return of_sides ? 2 : 1;
+}
+
+int launches_of_training(const StepShape& step, bool matrix) {
+  int launches = launches_of_update(step);
+  for (std::size_t round = 0; round < step.tensor_sums.size(); ++round)
+    launches += launches_of_sums(step, round, matrix);
+  return launches;
+}
+
+void add_launches(Program& program, const ModelGraph& graph, const StepShape& step) {
+  const KernelSeconds& kernels = step.kernels;
   if (kernels.least <= 0 && kernels.issue <= 0) return;
   for (Instruction& instruction : program.instructions) {
-    const int count = kernels_of(instruction, graph);
+    const int count = kernels_of(instruction, program, graph, step);
     if (count == 0) continue;
     if (instruction.issue_seconds <= 0) instruction.issue_seconds = count * kernels.issue;
     if (computes(instruction))

@@ -1,6 +1,8 @@
 // What kernels cost that belong to no node: sums, the norm, updates, parts of divided passes.
 #pragma once
 
+#include <cstddef>
+
 #include "plan/model/model_graph.hpp"
 #include "plan/program/program.hpp"
 #include "plan/step/generator.hpp"
@@ -23,9 +25,16 @@ int launches_of_collective(Operation operation, bool converts);
 int kernels_beside_meeting(const NodeSpec& node, bool forward);
 int launches_of_meeting(const NodeSpec& node, bool forward);
 
+// Of a parameter, or of the part of one that a rank has: what the optimizer puts on a device for
+// one round of its sums, and for its update. Of several dimensions: `matrix`.
+int launches_of_sums(const StepShape& step, std::size_t round, bool matrix);
+int launches_of_update(const StepShape& step);
+// Both, all rounds together.
+int launches_of_training(const StepShape& step, bool matrix);
+
 // Gives every instruction the issue seconds of its kernels, and on Compute their least seconds; but
 // what has issue seconds of its node keeps them, and passes that meet nobody are as their node
 // says. Nothing where both are 0.
-void add_launches(Program& program, const ModelGraph& graph, const KernelSeconds& kernels);
+void add_launches(Program& program, const ModelGraph& graph, const StepShape& step);
 
 }  // namespace garonne::plan

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "plan/step/rank_program.hpp"
+#include "plan/step/trained_layout.hpp"
 #include "plan/step/workspace_buffer.hpp"
 
 namespace garonne::plan {
@@ -16,8 +15,6 @@ namespace {
 std::size_t index(int id) {
   return static_cast<std::size_t>(id);
 }
-// Every byte count is a multiple of the granularity.
-constexpr std::int64_t shard_granularity_elements = 256;
 
 }  // namespace
 
@@ -29,10 +26,8 @@ ProgramBuilder::ProgramBuilder(const ModelGraph& graph, const StepShape& step)
       written_(graph.parameters.size(), false) {
   program_.micro_batches = step.micro_batches;
   program_.tier(Tier::Device).granularity = step.granularity;
-  for (const StateSpec& state : step.optimizer_states) {
-    state_granularity_ = std::lcm(state_granularity_, state.blocks.elements);
+  for (const StateSpec& state : step.optimizer_states)
     program_.state_blocks.push_back(state.blocks);
-  }
   const auto& blocks = program_.state_blocks;
   if (std::all_of(blocks.begin(), blocks.end(), [](const auto& b) { return b.elementwise(); }))
     program_.state_blocks.clear();
@@ -108,12 +103,11 @@ void ProgramBuilder::add_workspaces() {
 void ProgramBuilder::add_flat_parameters() {
   parameter_of_.resize(graph_.parameters.size());
   const ElementBytes& bytes = step_.element_bytes;
-  const auto ranks = static_cast<std::int64_t>(step_.data_group.size());
-  for (auto& bucket : program_.buckets) {
+  for (std::size_t number = 0; number < program_.buckets.size(); ++number) {
+    Bucket& bucket = program_.buckets[number];
     const std::string name = bucket_name(bucket);
     BucketShard& shard = bucket.shard;
-    shard.elements = round_up((bucket.elements + ranks - 1) / ranks,
-                              std::lcm(shard_granularity_elements, state_granularity_));
+    shard.elements = shard_elements(bucket.elements, step_);
     const std::int64_t padded = padded_elements(bucket);
     const bool whole = step_.zero < 3;
     shard.parameter = add_static(whole ? name : name + ".shard", BufferKind::Parameter,
@@ -124,13 +118,9 @@ void ProgramBuilder::add_flat_parameters() {
     }
     for (const StateSpec& state : step_.optimizer_states) {
       const bool of_whole = state.blocks.of_whole();
-      const std::int64_t numbers = of_whole ? numbers_before(bucket, graph_, -1,
-                                                             [&](const MatrixSides& sides) {
-                                                               return state.blocks.count(0, sides);
-                                                             })
-                                            : state.blocks.count(shard.elements);
       shard.states.push_back(add_static(name + "." + state.name + (of_whole ? "" : ".shard"),
-                                        BufferKind::OptimizerState, numbers,
+                                        BufferKind::OptimizerState,
+                                        state.blocks.count(shard.elements, bucket_sides_[number]),
                                         state.element_bytes(bytes.state)));
     }
     if (!whole) {
@@ -158,51 +148,27 @@ std::string ProgramBuilder::bucket_name(const Bucket& bucket) const {
 }
 
 void ProgramBuilder::make_buckets() {
-  const auto parameters = static_cast<int>(graph_.parameters.size());
-  // A parameter is complete when the first node of the list that uses it and has a backward has run
-  // it.
-  std::vector<int> first_user(index(parameters), -1);
-  for (int n = static_cast<int>(graph_.nodes.size()) - 1; n >= 0; --n) {
-    if (!graph_.has_backward(graph_.nodes[index(n)])) continue;
-    for (const int parameter : graph_.nodes[index(n)].parameters) first_user[index(parameter)] = n;
-  }
-  std::vector<int> order;
-  for (int p = 0; p < parameters; ++p) {
-    expect(first_user[index(p)] >= 0, graph_.parameters[index(p)].name + " is used by no node");
-    order.push_back(p);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return first_user[index(a)] > first_user[index(b)]; });
-  // What is gathered for one block is of use to that block only.
-  const bool by_block = in_shards() && step_.zero == 3;
-  const auto block_of = [&](int p) { return graph_.nodes[index(first_user[index(p)])].block; };
-  // Gradients that are summed over the tensor group first have buckets of their own.
-  int open[2] = {-1, -1};
+  const std::vector<int> nodes = completing_nodes(graph_);
+  for (std::size_t p = 0; p < nodes.size(); ++p)
+    expect(nodes[p] >= 0, graph_.parameters[p].name + " is used by no node");
+  const std::vector<int> order = completion_order(nodes);
+  std::vector<TrainedParameter> completed;
   for (const int p : order) {
-    const std::int64_t elements = graph_.parameters[index(p)].elements;
-    const bool sums = sums_over_tensor(p);
-    const std::int64_t target =
-        (sums ? step_.tensor_bucket_bytes : step_.bucket_bytes) / step_.element_bytes.gradient;
-    int& number = open[sums ? 1 : 0];
-    const bool fits =
-        number >= 0 && target > 0 &&
-        (!graph_.parameters[index(p)].complex ||
-         program_.buckets[index(number)].elements % 2 == 0) &&
-        // Shards are cut between blocks of states, which start where their parameter does.
-        (!in_shards() || program_.buckets[index(number)].elements % state_granularity_ == 0) &&
-        program_.buckets[index(number)].elements + elements <= target &&
-        !graph_.parameters[index(p)].tied && !is_tied(program_.buckets[index(number)]) &&
-        !(by_block && block_of(p) != block_of(program_.buckets[index(number)].parameters[0]));
-    if (!fits) {
-      number = static_cast<int>(program_.buckets.size());
-      program_.buckets.emplace_back();
+    completed.push_back(trained_parameter(graph_.parameters[index(p)],
+                                          graph_.nodes[index(nodes[index(p)])].block, step_));
+  }
+  for (const TrainedBucket& cut : cut_into_buckets(completed, step_)) {
+    Bucket bucket;
+    for (const int member : cut.members) {
+      const int p = order[index(member)];
+      bucket_of_[index(p)] = static_cast<int>(program_.buckets.size());
+      offset_of_[index(p)] = bucket.elements;
+      bucket.parameters.push_back(p);
+      bucket.offsets.push_back(bucket.elements);
+      bucket.elements += graph_.parameters[index(p)].elements;
     }
-    Bucket& bucket = program_.buckets[index(number)];
-    bucket_of_[index(p)] = number;
-    offset_of_[index(p)] = bucket.elements;
-    bucket.parameters.push_back(p);
-    bucket.offsets.push_back(bucket.elements);
-    bucket.elements += elements;
+    program_.buckets.push_back(std::move(bucket));
+    bucket_sides_.push_back(cut.sides);
   }
 }
 

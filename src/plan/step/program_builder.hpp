@@ -11,6 +11,7 @@
 
 #include "plan/program/program.hpp"
 #include "plan/step/generator.hpp"
+#include "plan/step/trained_layout.hpp"
 
 namespace garonne::plan {
 
@@ -58,7 +59,7 @@ class ProgramBuilder {
   // Hands `output` to the caller at the end of a forward-only Program; -1 = nothing.
   void report(int output);
   // ZeRO with more than one data rank.
-  bool in_shards() const { return step_.zero > 0 && reduces(); }
+  bool in_shards() const { return plan::in_shards(step_); }
   int loss_sum() const { return loss_sum_; }
   Program take() { return std::move(program_); }
 
@@ -143,8 +144,8 @@ class ProgramBuilder {
   std::int64_t in_flight_bytes_ = 0;  // that they hold
   std::size_t completed_buckets_ = 0;
   bool waits_held_ = false;
-  std::map<GroupAxis, int> tags_;       // by group: stages number what they share alike
-  std::int64_t state_granularity_ = 1;  // elements: whole blocks of every state
+  std::map<GroupAxis, int> tags_;  // by group: stages number what they share alike
+  std::vector<MatrixSides> bucket_sides_;
 };
 
 }  // namespace garonne::plan

@@ -5,7 +5,10 @@
 #include "kernels/adafactor_update.hpp"
 #include "kernels/device/places.hpp"
 
+#include <Kokkos_Core.hpp>
+
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -113,6 +116,61 @@ TEST(DeviceAdafactor, HasTheBitsOfCpus) {
         expect_bits_of_cpus(place, type, named, 0, std::numeric_limits<double>::quiet_NaN());
       }
     }
+  }
+}
+
+int launched = 0;
+
+int launches_of(const std::function<void()>& put) {
+  launched = 0;
+  Kokkos::Tools::Experimental::set_begin_parallel_for_callback(
+      [](const char*, std::uint32_t, std::uint64_t*) { ++launched; });
+  put();
+  Kokkos::Tools::Experimental::set_begin_parallel_for_callback(nullptr);
+  return launched;
+}
+
+// The planner counts on these (plan/step/launches.hpp).
+TEST(DeviceAdafactor, PutsAsManyKernelsAsThePlannerCountsOn) {
+  const NamedPart named = parts_of_matrices().front();
+  const MatrixPart& part = named.part;
+  const std::int64_t n = part.elements + named.padding;
+  Trained trained(ElementType::Float32, part, n);
+  const Array slopes = random_array(ElementType::Float32, n, 4);
+  std::vector<double> sums(static_cast<std::size_t>(3 + part.rows + part.columns), 1.0);
+  std::vector<double> squares = {1.0};
+  for (const device::Place& place : places()) {
+    const OnPlace gradient(place, slopes);
+    OnPlace parameter(place, trained.parameter);
+    OnPlace rows(place, trained.rows);
+    OnPlace columns(place, trained.columns);
+    OnPlace summed(place, sums);
+    OnPlace squared(place, squares);
+    const Scalar scale{.value = 1.0};
+    Adafactor options;
+    EXPECT_EQ(launches_of([&] {
+                device::add_adafactor_sums(place, ElementType::Float32, parameter.data(),
+                                           rows.data(), gradient.data(), part, options, scale,
+                                           summed.as<double>());
+              }),
+              5)
+        << name_of(place);
+    options.sums = summed.as<double>();
+    EXPECT_EQ(launches_of([&] {
+                device::add_adafactor_squares(place, ElementType::Float32, parameter.data(),
+                                              rows.data(), columns.data(), gradient.data(), part,
+                                              options, scale, squared.as<double>());
+              }),
+              2)
+        << name_of(place);
+    options.squares = squared.as<double>();
+    EXPECT_EQ(launches_of([&] {
+                device::adafactor_update(place, ElementType::Float32, parameter.data(), rows.data(),
+                                         columns.data(), gradient.data(), n, part, options, scale,
+                                         nullptr);
+              }),
+              2)
+        << name_of(place);
   }
 }
 

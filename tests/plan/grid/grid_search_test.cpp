@@ -134,7 +134,7 @@ std::vector<BlockCost> made_up_blocks(int tensor, std::int64_t micro_batch) {
     block.cut_seconds = 3 * block.forward_seconds + 2 * block.forward_link_seconds;
     block.input_bytes = b == 0 ? 0 : micro_batch << 20;
     block.working_bytes = 4 * block.input_bytes;
-    block.first_used_elements = (std::int64_t{4} << 20) / tensor;
+    block.parameters = {{.parameter = b, .node = b, .elements = (std::int64_t{4} << 20) / tensor}};
     const auto saved = static_cast<std::int64_t>(work * (20 << 20));
     block.options = {{-1, saved, 0}, {1, saved / 4, 0.3e-3 * work}, {2, 0, 1e-3 * work}};
     blocks.push_back(block);

@@ -217,10 +217,11 @@ Instance instance_of(const PlannerInputs& inputs, const std::vector<BlockCost>& 
       part.backward += block.backward_seconds;
       part.weight += block.weight_seconds;
       most[device] = std::max(most[device], static_cast<double>(block.working_bytes));
-      elements[device] += static_cast<double>(block.first_used_elements);
-      for (const auto& [user, shared] : block.used_again)
-        elements[device] +=
-            has[device][at(user)] || user >= first ? 0 : static_cast<double>(shared);
+      for (const BlockParameter& used : block.parameters) {
+        const int user = used.earlier_block;
+        const bool has_it = user >= first || (user >= 0 && has[device][at(user)]);
+        elements[device] += has_it ? 0 : static_cast<double>(used.elements);
+      }
     }
     for (int b = first; b < last; ++b) has[device][at(b)] = true;
     if (p > 0) largest = std::max(largest, static_cast<double>(blocks[at(first)].input_bytes));

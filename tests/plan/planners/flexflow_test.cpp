@@ -32,7 +32,9 @@ class EveryState {
                            {}});
         for (int b = 0; b < inputs.limits.blocks; ++b) {
           test::Stage one = test::stage(*blocks, b, b + 1);
-          one.parameters = static_cast<double>((*blocks)[at(b)].first_used_elements);
+          one.parameters = 0;
+          for (const BlockParameter& used : (*blocks)[at(b)].parameters)
+            one.parameters += used.earlier_block < 0 ? static_cast<double>(used.elements) : 0;
           widths_.back().stages.push_back(one);
         }
       }

@@ -73,10 +73,15 @@ PlannerInputs random_inputs(unsigned seed) {
       }
       block.input_bytes = blocks.empty() ? 0 : one.input * micro_batch;
       block.working_bytes = 3 * one.input * micro_batch;
-      block.first_used_elements = one.elements / tensor;
+      const auto number = static_cast<int>(blocks.size());
+      block.parameters = {{.parameter = number, .node = number, .elements = one.elements / tensor}};
       // The last shares parameters with the first, as tied embeddings do.
-      if (blocks.size() + 1 == drawn.size() && drawn.size() > 2)
-        block.used_again = {{0, drawn.front().elements / tensor / 2}};
+      if (blocks.size() + 1 == drawn.size() && drawn.size() > 2) {
+        block.parameters.push_back({.parameter = -1,
+                                    .earlier_block = 0,
+                                    .node = number,
+                                    .elements = drawn.front().elements / tensor / 2});
+      }
       const auto saved = static_cast<std::int64_t>(static_cast<double>(one.saved) * work);
       block.options = {
           {-1, saved, 0}, {1, saved / 3, 0.4 * one.forward * work}, {2, 0, block.forward_seconds}};
@@ -113,9 +118,8 @@ Stage stage(const std::vector<BlockCost>& blocks, int first, int last) {
     sum.lean += in + least;
     sum.working = std::max(sum.working, static_cast<double>(block.working_bytes));
     sum.remade = std::max(sum.remade, most - least);
-    sum.parameters += static_cast<double>(block.first_used_elements);
-    for (const auto& [user, shared] : block.used_again)
-      sum.parameters += user < first ? static_cast<double>(shared) : 0;
+    for (const BlockParameter& used : block.parameters)
+      sum.parameters += used.earlier_block < first ? static_cast<double>(used.elements) : 0;
   }
   return sum;
 }

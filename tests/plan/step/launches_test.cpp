@@ -52,7 +52,7 @@ TEST(Launches, NothingChangesWhereTheHostComputes) {
   const StepShape step = step_shape(2, 2, 4096);
   const Program program = program_of(graph, step);
   Program launched = program;
-  add_launches(launched, graph, {});
+  add_launches(launched, graph, step);
   EXPECT_EQ(program_hash(launched), program_hash(program));
   for (const Instruction& instruction : program.instructions)
     EXPECT_EQ(instruction.issue_seconds, 0);
@@ -91,6 +91,63 @@ TEST(Launches, EveryKernelIsIssued) {
   }
 }
 
+// What an optimizer puts on a device, as the tests of its kernels count it there.
+struct OptimizerLaunches {
+  std::vector<StateSpec> states;
+  std::vector<TensorSums> sums;
+  int update = 1;
+  std::vector<int> of_matrix = {};  // by round of its sums
+  std::vector<int> of_vector = {};
+};
+
+const std::vector<OptimizerLaunches> optimizers = {
+    {{{.name = "first_moment"}, {.name = "second_moment"}}, {}},
+    {{{.name = "first_moment"}, {.name = "second_moment"}}, {{.numbers = 2}}, 1, {4}, {0}},
+    {{{.name = "row_moment", .blocks = StateBlocks::of_side(MatrixSide::Rows)},
+      {.name = "column_moment", .blocks = StateBlocks::of_side(MatrixSide::Columns)}},
+     {{.numbers = 3, .sides = true}, {.numbers = 1}},
+     2,
+     {5, 2},
+     {5, 2}}};
+
+TEST(Launches, SumsAndUpdatesHaveThoseOfTheirOptimizer) {
+  ModelGraph graph = chain(3, 2);
+  for (std::size_t p = 0; p < graph.parameters.size(); ++p)
+    graph.parameters[p].shape =
+        p % 3 == 0 ? std::vector<std::int64_t>{10} : std::vector<std::int64_t>{5, 2};
+  int with_sums = 0;
+  for (const OptimizerLaunches& optimizer : optimizers) {
+    for (const int ranks : {1, 2}) {
+      StepShape step = on_a_gpu(step_shape(1, ranks, 4096));
+      step.zero = ranks == 1 ? 0 : 1;
+      step.kernels.least = 1e-3;
+      step.optimizer_states = optimizer.states;
+      step.tensor_sums = optimizer.sums;
+      const Program program = program_of(graph, step);
+      for (const Instruction& instruction : program.instructions) {
+        int launches = 0;
+        if (instruction.operation == Operation::SumTensors) {
+          const std::size_t round = instruction.arguments.inputs.size() - 1;
+          launches = 1;
+          for (const int piece : instruction.arguments.pieces) {
+            const int parameter = program.pieces[at(piece)].parameter;
+            launches +=
+                parameter % 3 == 0 ? optimizer.of_vector[round] : optimizer.of_matrix[round];
+          }
+          ++with_sums;
+        } else if (instruction.operation == Operation::Update) {
+          launches = optimizer.update * static_cast<int>(instruction.arguments.pieces.size());
+        } else {
+          continue;
+        }
+        EXPECT_NEAR(instruction.issue_seconds, 5e-6 * launches, 1e-12) << describe(instruction);
+        EXPECT_NEAR(instruction.seconds, 1e-3 * launches, 1e-9) << describe(instruction);
+      }
+    }
+  }
+  EXPECT_GT(with_sums, 0);
+}
+
 TEST(Launches, AMeasuredUpdateSaysWhatAKernelTakesToIssue) {
   ModelGraph graph = chain(1, 1);
   StepShape step = step_shape(1, 1, 0);
@@ -101,6 +158,11 @@ TEST(Launches, AMeasuredUpdateSaysWhatAKernelTakesToIssue) {
   costs.rows[step_cost_key("adamw", "bfloat16")].forward_issue_seconds = 4e-6;
   apply_costs(costs, "adamw", "bfloat16", graph, step);
   EXPECT_EQ(step.kernels.issue, 4e-6);
+  // Adafactor's are two.
+  step.optimizer_states = optimizers.back().states;
+  costs.rows[step_cost_key("adafactor", "bfloat16")].forward_issue_seconds = 7e-6;
+  apply_costs(costs, "adafactor", "bfloat16", graph, step);
+  EXPECT_EQ(step.kernels.issue, 3.5e-6);
 }
 
 // As of a residual whose gradient is the incoming one.

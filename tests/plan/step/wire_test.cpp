@@ -213,7 +213,8 @@ TEST(Wire, GridsAreSearchedByWhatTravels) {
     for (BlockCost& block : made) {
       block.forward_seconds = block.backward_seconds = block.weight_seconds = 1e-3;
       block.cut_seconds = 3e-3;
-      block.first_used_elements = std::int64_t{1} << 24;
+      const auto number = static_cast<int>(&block - made.data());
+      block.parameters = {{.parameter = number, .node = number, .elements = std::int64_t{1} << 24}};
       block.options = {{-1, 1 << 20, 0}};
     }
     return made;
