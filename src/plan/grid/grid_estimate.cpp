@@ -393,6 +393,11 @@ double GridEstimator::exposed_seconds(const GridCandidate& candidate, const Devi
   const double buckets = buckets_of(candidate, device);
   const double reducing =
       reduction_seconds(candidate, device.elements / static_cast<std::int64_t>(buckets)) * buckets;
+  // Nothing is hidden then; gradients that are kept in shards are summed by micro-batch.
+  if (!cluster_.software.overlaps_reductions) {
+    return gradient_in_shards(candidate) ? static_cast<double>(candidate.micro_batches) * reducing
+                                         : reducing;
+  }
   // The first bucket is whole after its part of the backward.
   double hidden = backward_seconds * (buckets - 1) / buckets;
   if (sends) {

@@ -182,6 +182,9 @@ std::string to_toml(const Cluster& cluster) {
   }
   if (cluster.software.waits_for_messages)
     file.text("host", cluster.software.waits_for_operations ? "blocks" : "waits");
+  if (!cluster.software.overlaps_reductions) file.line("overlap_reductions", "false");
+  if (!cluster.software.overlaps_collectives) file.line("overlap_collectives", "false");
+  if (!cluster.software.overlaps_copies) file.line("overlap_copies", "false");
   file.number("block_issue_seconds", cluster.software.block_issue_seconds);
   file.number("collective_issue_seconds", cluster.software.collective_issue_seconds);
   return file.take();

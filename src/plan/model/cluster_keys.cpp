@@ -263,6 +263,11 @@ void add_software_keys(KeyTable& table) {
     software.waits_for_messages = word > 0;
     software.waits_for_operations = word == 2;
   });
+  table.truth("software.overlap_reductions",
+              at(&Cluster::software, &Software::overlaps_reductions));
+  table.truth("software.overlap_collectives",
+              at(&Cluster::software, &Software::overlaps_collectives));
+  table.truth("software.overlap_copies", at(&Cluster::software, &Software::overlaps_copies));
   constexpr double most_block_seconds = 60;
   table.number("software.block_issue_seconds", false,
                at(&Cluster::software, &Software::block_issue_seconds), true, most_block_seconds);

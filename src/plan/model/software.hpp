@@ -41,6 +41,10 @@ struct Software {
   bool waits_for_messages = false;
   // Nor before the operation has ended that it issued last.
   bool waits_for_operations = false;
+  // What is on its way while the device computes; else that stands still until it has ended.
+  bool overlaps_reductions = true;   // sums of gradients over ranks, but tensor ranks
+  bool overlaps_collectives = true;  // over tensor ranks: sums of gradients that have parts there
+  bool overlaps_copies = true;       // between tiers of memory
 
   bool operator==(const Software&) const = default;
 };

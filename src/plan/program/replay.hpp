@@ -76,10 +76,18 @@ std::vector<Prediction> replay_together(const std::vector<Program>& programs);
 // What the host does where its rank waits for a message of the pipeline.
 enum class HostAtMessages { IssuesAhead, Waits };
 
+// What goes on beside what a rank computes. Where something does not, Compute stands still from
+// when it is issued until it has ended; Programs and bytes are the same.
+struct Overlap {
+  HostAtMessages host = HostAtMessages::IssuesAhead;
+  bool reductions = true;   // sums of gradients over ranks, but tensor ranks
+  bool collectives = true;  // sums over tensor ranks; those of divided passes are on Compute
+  bool copies = true;       // between tiers
+};
+
 // The stages of one pipeline of a grid, in their order, as if the other pipelines kept step with
 // them: collectives over other axes meet at once.
-std::vector<Prediction> replay_pipeline(std::vector<Program> stages,
-                                        HostAtMessages host = HostAtMessages::IssuesAhead);
+std::vector<Prediction> replay_pipeline(std::vector<Program> stages, const Overlap& overlap = {});
 
 // For transports without tags: throws ReplayError where the messages of a lane (PipelinePlace) are
 // received in another order than they are sent in. Ranks are those of the Programs.

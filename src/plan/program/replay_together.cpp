@@ -99,7 +99,8 @@ struct Walk {
   std::map<int, Started> started;  // by instruction
   std::vector<Issued> issued;
   WaitedSeconds waited;
-  int arrived = -1;  // the blocking instruction that it has come to last
+  int arrived = -1;     // the blocking instruction that it has come to last
+  int stands_for = -1;  // the instruction beside Compute that this stands still for
 };
 
 // Runs all ranks at once: a message or a collective goes on its way when all its ends are there.
@@ -107,8 +108,8 @@ struct Walk {
 // rank to another.
 class Meetings {
  public:
-  Meetings(const std::vector<Program>& programs, HostAtMessages host)
-      : programs_(programs), host_(host), walks_(programs.size()) {
+  Meetings(const std::vector<Program>& programs, const Overlap& overlap)
+      : programs_(programs), overlap_(overlap), walks_(programs.size()) {
     for (std::size_t rank = 0; rank < programs.size(); ++rank)
       walks_[rank].meeting_of.assign(programs[rank].instructions.size(), -1);
     enrol();
@@ -235,14 +236,20 @@ class Meetings {
   bool step(int rank) {
     Walk& walk = walks_[index(rank)];
     if (start_issued(rank)) return true;
+    if (walk.stands_for >= 0) {
+      if (!stand_until_end(rank, walk.stands_for)) return false;
+      walk.stands_for = -1;
+      return true;
+    }
     if (index(walk.next) == programs_[index(rank)].instructions.size()) return false;
     const Instruction& instruction = instruction_of(rank, walk.next);
     if (instruction.lane != Lane::Compute) {
       const double at = walk.clock.issue(instruction.issue_seconds);
       walk.issued.push_back({walk.next, at});
+      if (!goes_on_beside(instruction)) walk.stands_for = walk.next;
       ++walk.next;
       start_issued(rank);
-      if (host_ == HostAtMessages::Waits && instruction.operation == Operation::Send)
+      if (overlap_.host == HostAtMessages::Waits && instruction.operation == Operation::Send)
         stand_still(walk, at + instruction.seconds);
       return true;
     }
@@ -350,9 +357,17 @@ class Meetings {
     if (!end) return false;
     walk.clock.issue(instruction.issue_seconds);
     walk.clock.compute(instruction.seconds);
-    const double seconds = walk.clock.wait(*end);
-    if (host_ == HostAtMessages::Waits && is_message(instruction_of(rank, waited)))
+    if (overlap_.host == HostAtMessages::Waits && is_message(instruction_of(rank, waited)))
       walk.clock.hold_host(*end);
+    return stand_until_end(rank, waited);
+  }
+
+  // Whether it has an end so far.
+  bool stand_until_end(int rank, int waited) {
+    Walk& walk = walks_[index(rank)];
+    const std::optional<double> end = end_of(walk, rank, waited);
+    if (!end) return false;
+    const double seconds = walk.clock.wait(*end);
     const int number = walk.meeting_of[index(waited)];
     if (number < 0) return true;
     // What queues behind others of its lane waits for the link, too.
@@ -361,18 +376,38 @@ class Meetings {
     return true;
   }
 
+  bool goes_on_beside(const Instruction& instruction) const {
+    switch (instruction.lane) {
+      case Lane::CopyOut:
+      case Lane::CopyIn:
+      case Lane::DiskWrite:
+      case Lane::DiskRead:
+        return overlap_.copies;
+      case Lane::Collective:
+        // What gathers parameters goes on.
+        if (instruction.operation != Operation::AllReduce &&
+            instruction.operation != Operation::ReduceScatter)
+          return true;
+        return instruction.channel && instruction.channel->group == GroupAxis::Tensor
+                   ? overlap_.collectives
+                   : overlap_.reductions;
+      default:
+        return true;
+    }
+  }
+
   const std::vector<Program>& programs_;
-  const HostAtMessages host_;
+  const Overlap overlap_;
   std::vector<Walk> walks_;  // by rank
   std::vector<Meeting> meetings_;
   std::vector<Line> links_;  // from a rank to another
 };
 
-std::vector<Prediction> replay_all(const std::vector<Program>& programs, HostAtMessages host) {
+std::vector<Prediction> replay_all(const std::vector<Program>& programs, const Overlap& overlap) {
   std::vector<Prediction> predictions;
   for (const auto& program : programs) predictions.push_back(replay(program));
   check_collectives(programs);
-  Meetings meetings(programs, host);
+  Meetings meetings(programs, overlap);
   meetings.run();
   for (std::size_t rank = 0; rank < programs.size(); ++rank) {
     predictions[rank].seconds = meetings.seconds(rank);
@@ -385,7 +420,7 @@ std::vector<Prediction> replay_all(const std::vector<Program>& programs, HostAtM
 }  // namespace
 
 std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
-  return replay_all(programs, HostAtMessages::IssuesAhead);
+  return replay_all(programs, {});
 }
 
 void check_lanes(const std::vector<Program>& programs, int lane_numbers) {
@@ -417,7 +452,7 @@ void check_lanes(const std::vector<Program>& programs, int lane_numbers) {
   }
 }
 
-std::vector<Prediction> replay_pipeline(std::vector<Program> stages, HostAtMessages host) {
+std::vector<Prediction> replay_pipeline(std::vector<Program> stages, const Overlap& overlap) {
   const int count = static_cast<int>(stages.size());
   std::map<int, int> stage_by_rank;
   for (int stage = 0; stage < count; ++stage)
@@ -439,7 +474,7 @@ std::vector<Prediction> replay_pipeline(std::vector<Program> stages, HostAtMessa
         channel.members = std::move(members);
     }
   }
-  return replay_all(stages, host);
+  return replay_all(stages, overlap);
 }
 
 }  // namespace garonne::plan

@@ -130,7 +130,7 @@ void CandidatePlanner::replay(const plan::GridLinks& links, plan::GridOutcome& o
     outcome.plans.push_back(program.name);
   }
   const std::vector<plan::Prediction> predictions =
-      plan::replay_pipeline(std::move(programs_), host_at_messages(&wish_.cluster));
+      plan::replay_pipeline(std::move(programs_), overlap_of(&wish_.cluster));
   for (const auto& prediction : predictions)
     outcome.seconds = std::max(outcome.seconds, prediction.seconds);
   StepParts parts = stages.of(predictions);

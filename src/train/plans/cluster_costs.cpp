@@ -78,10 +78,12 @@ bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, S
   return measured;
 }
 
-plan::HostAtMessages host_at_messages(const plan::Cluster* cluster) {
-  return cluster != nullptr && cluster->software.waits_for_messages
-             ? plan::HostAtMessages::Waits
-             : plan::HostAtMessages::IssuesAhead;
+plan::Overlap overlap_of(const plan::Cluster* cluster) {
+  if (cluster == nullptr) return {};
+  const plan::Software& software = cluster->software;
+  return {
+      software.waits_for_messages ? plan::HostAtMessages::Waits : plan::HostAtMessages::IssuesAhead,
+      software.overlaps_reductions, software.overlaps_collectives, software.overlaps_copies};
 }
 
 void set_links(const plan::GridLinks& links, int stage, Setup& setup) {

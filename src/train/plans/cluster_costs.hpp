@@ -20,8 +20,8 @@ plan::Cluster this_machine(const RunConfig& config, const plan::CostTable& costs
 // them, and the links of rank 0's groups into what communicates. True when all nodes were measured.
 bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, Setup& whole);
 
-// What hosts do by the cluster's software; null: this program's.
-plan::HostAtMessages host_at_messages(const plan::Cluster* cluster);
+// What goes on at once by the cluster's software; null: this program's.
+plan::Overlap overlap_of(const plan::Cluster* cluster);
 
 // The links of one stage (setup_of_stage).
 void set_links(const plan::GridLinks& links, int stage, Setup& setup);

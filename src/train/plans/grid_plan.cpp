@@ -159,7 +159,7 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
     }
   }
   std::vector<plan::Prediction> predictions =
-      plan::replay_pipeline(std::move(programs), host_at_messages(cluster));
+      plan::replay_pipeline(std::move(programs), overlap_of(cluster));
   grid.parts = parts.of(predictions);
   for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
     grid.stages[stage].prediction = std::move(predictions[stage]);

@@ -273,6 +273,10 @@ collective_issue_seconds = 1e-4
   };
   EXPECT_EQ(software_of("stages = \"blocks\"\nhost = \"waits\"\n"),
             (Software{.balances_stages = false, .waits_for_messages = true}));
+  EXPECT_EQ(software_of("overlap_reductions = false\n"), (Software{.overlaps_reductions = false}));
+  EXPECT_EQ(software_of("overlap_collectives = false\noverlap_copies = true\n"),
+            (Software{.overlaps_collectives = false}));
+  EXPECT_EQ(software_of("overlap_copies = false\n"), (Software{.overlaps_copies = false}));
   EXPECT_EQ(software_of("gradient_sums = \"compute\"\n"),
             (Software{.gradient_sums = GradientSums::Compute}));
 }
@@ -288,6 +292,7 @@ TEST(Software, IsRefusedByKeyWhereItIsNone) {
   };
   EXPECT_TRUE(refused("attention = \"flash\"", "one of \"fused\", \"stored\""));
   EXPECT_TRUE(refused("loss = true", "software.loss"));
+  EXPECT_TRUE(refused("overlap_copies = \"no\"", "software.overlap_copies"));
   EXPECT_TRUE(refused("stages = \"layers\"", "\"seconds\", \"blocks\", \"all-blocks\""));
   EXPECT_TRUE(refused("gradient_sums = \"float64\"", "\"compute\", \"float32\""));
   EXPECT_TRUE(refused("host = \"behind\"", "\"ahead\", \"waits\", \"blocks\""));

@@ -97,9 +97,28 @@ TEST(Lanes, StartAfterWhatTheyFollow) {
   EXPECT_EQ(replay_together({program})[0].seconds, replay(program).seconds);
 }
 
+// From 1 s on out, from 4 s on in and on the host; or the device stands still from 1 to 5 s and
+// from 8 to 10 s, and the host has five seconds to go then.
+TEST(Lanes, ComputeMayStandStillForCopies) {
+  Program program;
+  program.instructions = {work(Lane::Compute, 1),
+                          work(Lane::CopyOut, 4),
+                          work(Lane::Compute, 3),
+                          work(Lane::CopyIn, 2),
+                          work(Lane::HostCompute, 5),
+                          work(Lane::Compute, 1),
+                          wait_for(1),
+                          wait_for(3),
+                          wait_for(4)};
+  EXPECT_EQ(replay_pipeline({program})[0].seconds, 9);
+  EXPECT_EQ(replay_pipeline({program}, {.reductions = false, .collectives = false})[0].seconds, 9);
+  EXPECT_EQ(replay_pipeline({program}, {.copies = false})[0].seconds, 15);
+}
+
 // The longest path: an instruction ends its seconds after the last of those before it has ended,
-// and after the host has issued all up to it.
-std::vector<Span> longest_paths(const Program& program) {
+// and after the host has issued all up to it. Compute stands still for what is on lanes of
+// `standing`.
+std::vector<Span> longest_paths(const Program& program, const std::vector<Lane>& standing = {}) {
   std::vector<Span> spans;
   double issued = 0;
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
@@ -111,6 +130,11 @@ std::vector<Span> longest_paths(const Program& program) {
         before.push_back(earlier);
         break;
       }
+    }
+    for (int earlier = 0; earlier < static_cast<int>(i); ++earlier) {
+      const Lane lane = program.instructions[at(earlier)].lane;
+      if (std::find(standing.begin(), standing.end(), lane) != standing.end())
+        before.push_back(earlier);
     }
     issued += instruction.issue_seconds;
     double begin = issued;
@@ -160,6 +184,9 @@ TEST(Lanes, TakeTheLongestPath) {
     }
     EXPECT_EQ(replay(program).seconds, wanted.back().end);
     EXPECT_EQ(replay_together({program})[0].seconds, wanted.back().end);
+    const std::vector<Lane> copies = {Lane::CopyOut, Lane::CopyIn, Lane::DiskWrite, Lane::DiskRead};
+    EXPECT_EQ(replay_pipeline({program}, {.copies = false})[0].seconds,
+              longest_paths(program, copies).back().end);
   }
   EXPECT_GT(waited, 500);
 }

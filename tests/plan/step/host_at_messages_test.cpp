@@ -57,7 +57,7 @@ double seconds_of(int stages, int micro_batches, const std::string& schedule_nam
     }
   }
   double seconds = 0;
-  for (const Prediction& prediction : replay_pipeline(std::move(programs), host))
+  for (const Prediction& prediction : replay_pipeline(std::move(programs), {host}))
     seconds = std::max(seconds, prediction.seconds);
   return seconds;
 }
