@@ -23,6 +23,7 @@
 #include "plan/program/live_bytes.hpp"
 #include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
+#include "plan/program/shared_disk.hpp"
 #include "plan/stage/chain_budgets.hpp"
 #include "plan/step/pipelines.hpp"
 
@@ -231,6 +232,7 @@ TEST_P(ChainPolicies, WhatIsBelowIsWhatTheSolverSays) {
 TEST_P(ChainPolicies, StagesOfPipelinesAreWithinTheirBudgets) {
   int plans = 0;
   int moved = 0;
+  int sooner = 0;
   for (const std::string name : {"gpipe", "1f1b", "zb-h1", "interleaved"}) {
     for (const int micro_batches : {2, 4}) {
       SCOPED_TRACE(name + ", " + std::to_string(micro_batches));
@@ -268,7 +270,16 @@ TEST_P(ChainPolicies, StagesOfPipelinesAreWithinTheirBudgets) {
         plan.program.rank = stage;
         programs.push_back(std::move(plan.program));
       }
-      EXPECT_NO_THROW(replay_together(programs));
+      // A disk that nobody shares changes nothing, one that two share is never slower than halves.
+      const std::vector<Prediction> together = replay_together(programs);
+      const auto own = replay_together(programs, SharedDisk{1, 1e-6, false, {{1, 0}, {0, 1}}});
+      const auto shared = replay_together(programs, SharedDisk{2, 1e-6, false, {{1, 1}, {1, 1}}});
+      for (std::size_t stage = 0; stage < programs.size(); ++stage) {
+        const double seconds = together[stage].seconds;
+        EXPECT_NEAR(own[stage].seconds, seconds, 1e-9 * seconds);
+        EXPECT_LE(shared[stage].seconds, seconds * (1 + 1e-9));
+        sooner += shared[stage].seconds < seconds * (1 - 1e-9);
+      }
       const auto outcome = [&](const std::vector<Program>& of, LaneTiming timing) {
         return interpret({{&plain.graphs[0], &of[0]}, {&plain.graphs[1], &of[1]}}, timing, 3);
       };
@@ -280,6 +291,7 @@ TEST_P(ChainPolicies, StagesOfPipelinesAreWithinTheirBudgets) {
   }
   std::printf("%d stages, %d buffers moved\n", plans, moved);
   EXPECT_EQ(plans, 16);
+  EXPECT_GT(sooner, 0);
 }
 
 // A tier with little room takes what it has room for; then the smallest budget is larger.
