@@ -16,6 +16,10 @@ KINDS = ("offload-activations", "offload-states", "offload-activations,offload-s
          "offload-gradients,offload-weights", "offload-activations,offload-gradients,offload-weights,offload-states")
 
 
+# Policies that move what forward passes leave, and nothing that lasts.
+OF_CHAINS = ("pofo", "offload-greedy", "offload-greedy-star")
+
+
 class OffloadHostTest(ProgramTest):
     # Values of a mebibyte and more: smaller ones stay.
     MODEL = {"--model.layers": 3, "--model.hidden": 128, "--model.sequence": 128, "--train.micro_batch": 16,
@@ -95,6 +99,10 @@ class OffloadHostTest(ProgramTest):
         self.assertGreater(self.check_bytes(directory, done, small["--memory.budget"]), 0)
         program = json.loads((directory / "program" / "rank_0.json").read_text())
         self.assertTrue(program["name"].startswith(policy))
+        less = self.plan(small, {"--memory.budget": small["--memory.budget"] - 1}, check=3)
+        self.assertIn(str(small["--memory.budget"]), less.stderr)
+        if policy in OF_CHAINS:
+            return program
         updates = [one["operation"] for one in program["instructions"] if one["operation"].startswith("update")]
         if policy == "zero-offload":
             self.assertIn("update-host", updates)
@@ -102,8 +110,6 @@ class OffloadHostTest(ProgramTest):
         large = [one for one in states if one["bytes"] >= 1 << 16]
         self.assertTrue(large)
         self.assertTrue(all(one.get("tier") == "host" for one in large))
-        less = self.plan(small, {"--memory.budget": small["--memory.budget"] - 1}, check=3)
-        self.assertIn(str(small["--memory.budget"]), less.stderr)
         return program
 
     @unittest.skipIf(LONG, "part of the whole product")
@@ -112,14 +118,18 @@ class OffloadHostTest(ProgramTest):
         self.with_policy("zero-offload", "shards", {"--grid.data": 2, "--grid.zero": 2, "--train.precision": "bfloat16"}, 2)
         again = self.with_policy("zero-infinity", "shards", {"--grid.data": 2, "--grid.zero": 3}, 2)
         self.assertTrue(any(one.get("recompute") for one in again["instructions"]))
+        self.with_policy("pofo", "shards", {"--grid.data": 2, "--grid.zero": 3, "--train.precision": "bfloat16", "--train.micro_batch": 32,
+                                            "--train.global_batch": 64}, 2)
+        kept = self.with_policy("offload-greedy", "pipeline", {"--grid.pipeline": 2}, 2)
+        self.assertFalse(any(one.get("recompute") for one in kept["instructions"]))
 
     @unittest.skipUnless(LONG, "minutes")
     def test_policies_on_all_grids(self):
-        for policy, zero, precision in itertools.product(("zero-offload", "zero-infinity"), range(4), ("float32", "bfloat16")):
+        for policy, zero, precision in itertools.product(("zero-offload", "zero-infinity", *OF_CHAINS), range(4), ("float32", "bfloat16")):
             with self.subTest(policy, zero=zero, precision=precision):
                 keys = {"--grid.data": 2, "--grid.zero": zero, "--train.precision": precision}
                 self.with_policy(policy, f"zero{zero}-{precision}", keys, 2)
-        for policy in ("zero-offload", "zero-infinity"):
+        for policy in ("zero-offload", "zero-infinity", *OF_CHAINS):
             self.with_policy(policy, "pipeline", {"--grid.pipeline": 2}, 2)
 
     @unittest.skipUnless(LONG, "minutes")
@@ -168,6 +178,10 @@ class OffloadHostTest(ProgramTest):
         refused({**self.EMULATED, "--memory.host_budget": "much"}, "memory.host_budget", "must be bytes")
         refused({"--memory.plan": "zero-offload"}, "memory.plan", "zero-offload", "memory.host_budget")
         refused({"--memory.plan": "zero-infinity"}, "memory.plan", "zero-infinity", "memory.disk")
+        for policy in OF_CHAINS:
+            refused({"--memory.plan": policy}, "memory.plan", policy, "memory.disk", "memory.host_budget")
+        refused({**self.EMULATED, "--memory.plan": "pofo", "--memory.allow": "offload-activations"}, "memory.plan", "recompute",
+                "memory.allow")
         refused({**self.EMULATED, "--memory.plan": "zero-infinity", "--memory.allow": "offload-states"}, "memory.plan", "recompute",
                 "memory.allow")
         refused({**self.EMULATED, "--memory.plan": "zero-offload", "--memory.host_budget": "1 MiB"}, "memory.host_budget",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The whole product: each kind that moves to a disk alone and all together, with what runs again and without, on one rank, in a
-pipeline, with tensor ranks, with ZeRO 0 to 3, in both precisions. Bits of the run without a disk, bytes of the plan."""
+pipeline, with tensor ranks, with ZeRO 0 to 3, in both precisions; and the solvers of chains. Bits of the run without a disk,
+bytes of the plan."""
 import os
 import unittest
 
@@ -41,6 +42,21 @@ class OffloadProductTest(OffloadRuns):
         for kinds in KINDS:
             self.assertGreater(copies[kinds], 0, kinds)
         print("copies out:", copies)
+
+    def test_every_solver_of_chains_on_every_grid(self):
+        for name, (grid, ranks) in GRIDS.items():
+            plain = self.directory(name)
+            self.train(plain, *self.model(*grid), ranks=ranks)
+            for policy in ("pofo", "offload-greedy", "offload-greedy-star"):
+                with self.subTest(policy, grid=name):
+                    keys = (*grid, "--memory.plan", policy)
+                    least, without, _ = self.budgets(*keys)
+                    self.assertLess(least, without)
+                    directory = self.directory(f"{name}-{policy}")
+                    done = self.train(directory, *self.with_budget(least, *keys), "--memory.disk", self.disk, ranks=ranks)
+                    self.same_training(plain, directory)
+                    self.assertGreater(self.check_bytes(directory, done, least), 0)
+                    self.assertEqual(os.listdir(self.disk), [])
 
 
 if __name__ == "__main__":

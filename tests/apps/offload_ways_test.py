@@ -7,15 +7,19 @@ import unittest
 from offload_runs import OffloadRuns
 
 
+POLICIES = ("zero-infinity", "pofo", "offload-greedy", "offload-greedy-star")
+
+
 class OffloadWaysTest(OffloadRuns):
     # Further keys and ranks; of two micro-batches, between which gradients are idle. Then the ways that are tried by
     # themselves; offload_product_test.py has all of them on all grids.
     RUNS = {
-        "alone": ((), 0, ("between", "moved", "states", "weights", "gradients", "zero-infinity")),
+        "alone": ((), 0, ("between", "moved", "states", "weights", "gradients", "zero-infinity", "pofo",
+                            "offload-greedy")),
         "bfloat16": (("--train.precision", "bfloat16", "--train.micro_batch", 32, "--train.global_batch", 64), 0, ("states",)),
         # Two micro-batches a rank, between which gradients are in shards.
-        "shards": (("--grid.data", 2, "--grid.zero", 3, "--train.global_batch", 64), 2, ("gradients",)),
-        "pipeline": (("--grid.pipeline", 2), 2, ("moved",)),
+        "shards": (("--grid.data", 2, "--grid.zero", 3, "--train.global_batch", 64), 2, ("gradients", "offload-greedy-star")),
+        "pipeline": (("--grid.pipeline", 2), 2, ("moved", "pofo")),
         "tensor": (("--grid.tensor", 2, "--grid.sequence_parallel", "true", "--train.micro_batch", 32,
                     "--train.global_batch", 64), 2, ("weights",)),
     }
@@ -34,6 +38,8 @@ class OffloadWaysTest(OffloadRuns):
                         done = self.train(directory, *options, ranks=ranks)
                         self.same_training(plain, directory)
                         moved = self.check_bytes(directory, done, budget)
+                        if way in POLICIES:
+                            self.assertTrue(all(one["name"].split(",")[0] == way for one in self.programs(directory)))
                         self.assertTrue(moved > 0 or way == "between")
                 self.assertEqual(os.listdir(self.disk), [])
 
@@ -42,7 +48,7 @@ class OffloadWaysTest(OffloadRuns):
         if way in ("smallest", "between"):
             budget = least if way == "smallest" else least + (most - least) // 3
             return [*self.with_budget(budget, *keys), "--memory.disk", self.disk], budget
-        if way == "zero-infinity":
+        if way in POLICIES:
             keys = (*keys, "--memory.plan", way)
             least, without, _ = self.budgets(*keys)
             self.assertLess(least, without)

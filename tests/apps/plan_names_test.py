@@ -7,7 +7,7 @@ from support import ProgramTest, check_peaks_of_ranks, run, series
 
 NOT_BUILT = "which this build does not have"
 # offload_host_test.py and offload_ways_test.py have these.
-WITH_TIERS = ("zero-offload", "zero-infinity")
+WITH_TIERS = ("zero-offload", "zero-infinity", "pofo", "offload-greedy", "offload-greedy-star")
 
 
 def plan_names(config):

@@ -38,6 +38,8 @@ struct ChainSolver {
   std::function<std::int64_t(const Chain&)> minimum_budget;
   // Why it has no answer to a chain, as "needs …"; empty where it applies. None: it always does.
   std::function<std::string(const Chain&)> refusal = {};
+  // Of those that move something: the passes that need least where all that is idle is below.
+  std::function<std::vector<ChainOperation>(const Chain&)> leanest = {};
 };
 
 // All leave weights where they are but those that say that they move them.

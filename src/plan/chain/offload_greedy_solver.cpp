@@ -30,6 +30,7 @@ ChainSolver make_solver(std::string name, std::string help, GapRule rule) {
   solver.minimum_budget = [](const Chain& chain) {
     return bytes_without_gaps(chain, keep_all_sequence(chain));
   };
+  solver.leanest = keep_all_sequence;
   return solver;
 }
 

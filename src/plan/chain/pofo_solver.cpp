@@ -68,6 +68,7 @@ ChainSolver pofo_solver() {
   solver.minimum_budget = [](const Chain& chain) {
     return std::min(leanest_pofo(chain).bytes, rotor_solver().minimum_budget(chain));
   };
+  solver.leanest = [](const Chain& chain) { return leanest_pofo(chain).skeleton.operations; };
   return solver;
 }
 

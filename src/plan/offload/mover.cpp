@@ -212,6 +212,15 @@ std::vector<MovedProgram> Mover::with_everything_below() const {
   return all;
 }
 
+std::vector<MovedProgram> Mover::with_idle_below(const std::vector<IdleTime>& idle) const {
+  std::vector<MovedProgram> all;
+  const auto offloads =
+      place_offloads(program_, {budget_bytes_, below_.tiers, below_.least_bytes}, idle);
+  if (offloads)
+    add(offloads->empty() ? program_ : with_offloads(program_, *offloads, links_), "", all);
+  return all;
+}
+
 void Mover::add(std::optional<Program> program, const std::string& how,
                 std::vector<MovedProgram>& all) const {
   if (!program || !fits_below(*program)) return;

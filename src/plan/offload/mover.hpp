@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/offload/offload.hpp"
 #include "plan/offload/state_offload.hpp"
 #include "plan/offload/tier_planner.hpp"
 #include "plan/program/program.hpp"
@@ -52,6 +53,8 @@ class Mover {
   // All that lasts, and gradients, are on one tier between their uses; of values and records what
   // the budget has no room for.
   std::vector<MovedProgram> with_everything_below() const;
+  // Of these idle times those that have to.
+  std::vector<MovedProgram> with_idle_below(const std::vector<IdleTime>& idle) const;
 
  private:
   // What leaves together, and what it is called.

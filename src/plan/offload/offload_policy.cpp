@@ -8,7 +8,9 @@
 namespace garonne::plan {
 
 const std::vector<OffloadPolicy>& offload_policies() {
-  static const std::vector<OffloadPolicy> rows = {zero_offload_policy(), zero_infinity_policy()};
+  static const std::vector<OffloadPolicy> rows = {zero_offload_policy(), zero_infinity_policy(),
+                                                  pofo_policy(), offload_greedy_policy(),
+                                                  offload_greedy_star_policy()};
   return rows;
 }
 

@@ -1,6 +1,7 @@
-// Published ways to train with memory below the device, as fixed policies by name: whose schedules
-// they take and what they have below. What `auto` finds is as fast or faster; these are there to be
-// compared with it. Adding one takes a file and a line of the registry.
+// Published ways to train with memory below the device, by name: fixed policies, with whose
+// schedules they take and what they have below, and solvers of chains that move something, which
+// choose both. They are there to be compared with what `auto` finds.
+// Adding one takes a file and a line of the registry.
 #pragma once
 
 #include <functional>
@@ -22,7 +23,10 @@ struct OffloadPolicy {
   std::vector<MemoryWay> ways;  // of memory.allow, all of which it takes
   bool on_host = false;         // the host does a part of it; else any tier will do
   // Programs of the mover's that are within its budget; none where that, or a tier, is too small.
-  std::function<std::vector<MovedProgram>(const Mover&)> place;
+  std::function<std::vector<MovedProgram>(const Mover&)> place = {};
+  // In place of both, a row of chain_solvers() that moves something. Its answer to a budget says
+  // what is run again, and what is below when the backward of a micro-batch begins.
+  std::string chain_solver = {};
 };
 
 const std::vector<OffloadPolicy>& offload_policies();
@@ -42,5 +46,8 @@ std::vector<std::pair<std::string, std::string>> plans_with_offload();
 // The members of the registry, each in a file of its own.
 OffloadPolicy zero_offload_policy();
 OffloadPolicy zero_infinity_policy();
+OffloadPolicy pofo_policy();
+OffloadPolicy offload_greedy_policy();
+OffloadPolicy offload_greedy_star_policy();
 
 }  // namespace garonne::plan

@@ -64,12 +64,21 @@ class OffloadSearch {
     while (is_over_budget()) {
       if (!take_best()) return std::nullopt;
     }
-    drop_the_needless();
-    for (Offload& offload : chosen_) shorten(offload);
-    std::sort(chosen_.begin(), chosen_.end(), [](const Offload& a, const Offload& b) {
-      return std::pair(a.out_behind, a.idle.buffer) < std::pair(b.out_behind, b.idle.buffer);
-    });
-    return chosen_;
+    return finish();
+  }
+
+  std::optional<std::vector<Offload>> place(const std::vector<IdleTime>& all) {
+    for (const IdleTime& idle : all) {
+      for (const auto& [tier, below] : request_.tiers) {
+        const Offload offload{idle, tier, idle.complete_at, idle.last_use + 1, idle.next_use};
+        if (bytes(offload) < request_.least_bytes || !fits_below(offload)) continue;
+        chosen_.push_back(offload);
+        count(offload, 1);
+        break;
+      }
+    }
+    if (is_over_budget()) return std::nullopt;
+    return finish();
   }
 
  private:
@@ -79,6 +88,15 @@ class OffloadSearch {
 
     bool operator<(const Choice& other) const { return score < other.score; }
   };
+
+  std::vector<Offload> finish() {
+    drop_the_needless();
+    for (Offload& offload : chosen_) shorten(offload);
+    std::sort(chosen_.begin(), chosen_.end(), [](const Offload& a, const Offload& b) {
+      return std::pair(a.out_behind, a.idle.buffer) < std::pair(b.out_behind, b.idle.buffer);
+    });
+    return chosen_;
+  }
 
   std::int64_t over(int place) const {
     return std::max<std::int64_t>(0, device_[index(place)] - request_.budget_bytes);
@@ -257,6 +275,12 @@ std::int64_t bytes_without_the_idle(const Program& program, std::int64_t least_b
 std::optional<std::vector<Offload>> choose_offloads(const Program& program,
                                                     const OffloadRequest& request) {
   return OffloadSearch(program, request).run();
+}
+
+std::optional<std::vector<Offload>> place_offloads(const Program& program,
+                                                   const OffloadRequest& request,
+                                                   const std::vector<IdleTime>& idle) {
+  return OffloadSearch(program, request).place(idle);
 }
 
 }  // namespace garonne::plan

@@ -48,4 +48,10 @@ std::int64_t bytes_without_the_idle(const Program& program, std::int64_t least_b
 std::optional<std::vector<Offload>> choose_offloads(const Program& program,
                                                     const OffloadRequest& request);
 
+// The same where somebody else has chosen: all of `idle` for which a tier has room, the first of
+// them in order, and none of them that is not needed.
+std::optional<std::vector<Offload>> place_offloads(const Program& program,
+                                                   const OffloadRequest& request,
+                                                   const std::vector<IdleTime>& idle);
+
 }  // namespace garonne::plan

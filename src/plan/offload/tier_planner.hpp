@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "base/device.hpp"
 #include "plan/offload/offload_search.hpp"
@@ -41,6 +42,8 @@ struct TierFloor {
   std::int64_t bytes = 0;
   std::size_t entry = 0;  // of LeanPlans::entries
   std::size_t shape = 0;  // of communication_shapes()
+  // In place of the entry's, of policies whose schedules are answers to a budget.
+  std::optional<StepSchedule> schedule = {};
 };
 
 // Of the plans in `lean`, which are those of `declared`. Looks at bytes only, so that it is the

@@ -6,8 +6,10 @@
 #include <optional>
 #include <tuple>
 
+#include "plan/program/disk_copies.hpp"
 #include "plan/program/lane_clock.hpp"
 #include "plan/program/replay.hpp"
+#include "plan/program/shared_disk.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -108,22 +110,27 @@ struct Walk {
 // rank to another.
 class Meetings {
  public:
-  Meetings(const std::vector<Program>& programs, const Overlap& overlap)
+  // `disk`: null where copies take the seconds of their instructions.
+  Meetings(const std::vector<Program>& programs, const Overlap& overlap, const SharedDisk* disk)
       : programs_(programs), overlap_(overlap), walks_(programs.size()) {
+    if (disk != nullptr) disk_copies_.emplace(*disk);
     for (std::size_t rank = 0; rank < programs.size(); ++rank)
       walks_[rank].meeting_of.assign(programs[rank].instructions.size(), -1);
     enrol();
   }
 
-  // Until all ranks are done.
+  // Until all ranks are done. How long copies take depends on who else copies: nobody waits for one
+  // before everybody has come so far as to wait for something.
   void run() {
-    bool moved = true;
-    while (moved) {
-      moved = false;
-      for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
-        while (step(rank)) moved = true;
+    do {
+      bool moved = true;
+      while (moved) {
+        moved = false;
+        for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
+          while (step(rank)) moved = true;
+        }
       }
-    }
+    } while (end_a_copy());
     for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
       const int next = walks_[index(rank)].next;
       if (index(next) == programs_[index(rank)].instructions.size()) continue;
@@ -288,10 +295,11 @@ class Meetings {
         lane_held = lane_held || !end;
         ready = std::max(ready, end.value_or(0));
       }
+      if (disk_copies_ && disk_copies_->is_under_way(rank, instruction.lane)) lane_held = true;
       if (lane_held) {
         rest.push_back(one);
       } else {
-        start(walk, one, instruction, ready);
+        start(walk, rank, one, instruction, ready);
       }
     }
     const bool moved = rest.size() < walk.issued.size();
@@ -299,7 +307,29 @@ class Meetings {
     return moved;
   }
 
-  void start(Walk& walk, const Issued& issued, const Instruction& instruction, double ready) {
+  static bool is_disk_copy(const Instruction& instruction) {
+    return instruction.operation == Operation::DiskWrite ||
+           instruction.operation == Operation::DiskRead;
+  }
+
+  // The copy that ends first; false where none is under way.
+  bool end_a_copy() {
+    if (!disk_copies_) return false;
+    const std::optional<DiskCopies::End> end = disk_copies_->next();
+    if (!end) return false;
+    Walk& walk = walks_[index(end->copy.program)];
+    walk.clock.line(end->copy.lane).take(end->seconds);
+    walk.started[end->copy.instruction] = {end->seconds, 0};
+    return true;
+  }
+
+  void start(Walk& walk, int rank, const Issued& issued, const Instruction& instruction,
+             double ready) {
+    if (disk_copies_ && is_disk_copy(instruction)) {
+      const double begin = walk.clock.line(instruction.lane).start(ready);
+      disk_copies_->begin({rank, issued.instruction, instruction.lane, begin, instruction.seconds});
+      return;
+    }
     const int meeting = walk.meeting_of[index(issued.instruction)];
     const double seconds = meeting >= 0 ? meetings_[index(meeting)].seconds : instruction.seconds;
     Started& started = walk.started[issued.instruction];
@@ -401,13 +431,15 @@ class Meetings {
   std::vector<Walk> walks_;  // by rank
   std::vector<Meeting> meetings_;
   std::vector<Line> links_;  // from a rank to another
+  std::optional<DiskCopies> disk_copies_;
 };
 
-std::vector<Prediction> replay_all(const std::vector<Program>& programs, const Overlap& overlap) {
+std::vector<Prediction> replay_all(const std::vector<Program>& programs, const Overlap& overlap,
+                                   const SharedDisk* disk) {
   std::vector<Prediction> predictions;
   for (const auto& program : programs) predictions.push_back(replay(program));
   check_collectives(programs);
-  Meetings meetings(programs, overlap);
+  Meetings meetings(programs, overlap, disk);
   meetings.run();
   for (std::size_t rank = 0; rank < programs.size(); ++rank) {
     predictions[rank].seconds = meetings.seconds(rank);
@@ -420,7 +452,12 @@ std::vector<Prediction> replay_all(const std::vector<Program>& programs, const O
 }  // namespace
 
 std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
-  return replay_all(programs, {});
+  return replay_all(programs, {}, nullptr);
+}
+
+std::vector<Prediction> replay_together(const std::vector<Program>& programs,
+                                        const SharedDisk& disk) {
+  return replay_all(programs, {}, &disk);
 }
 
 void check_lanes(const std::vector<Program>& programs, int lane_numbers) {
@@ -452,7 +489,10 @@ void check_lanes(const std::vector<Program>& programs, int lane_numbers) {
   }
 }
 
-std::vector<Prediction> replay_pipeline(std::vector<Program> stages, const Overlap& overlap) {
+namespace {
+
+// Programs of a whole grid, of which these are some: groups are of those that are there.
+std::vector<Program> among_themselves(std::vector<Program> stages) {
   const int count = static_cast<int>(stages.size());
   std::map<int, int> stage_by_rank;
   for (int stage = 0; stage < count; ++stage)
@@ -474,7 +514,18 @@ std::vector<Prediction> replay_pipeline(std::vector<Program> stages, const Overl
         channel.members = std::move(members);
     }
   }
-  return replay_all(stages, overlap);
+  return stages;
+}
+
+}  // namespace
+
+std::vector<Prediction> replay_pipeline(std::vector<Program> stages, const Overlap& overlap) {
+  return replay_all(among_themselves(std::move(stages)), overlap, nullptr);
+}
+
+std::vector<Prediction> replay_pipeline(std::vector<Program> stages, const Overlap& overlap,
+                                        const SharedDisk& disk) {
+  return replay_all(among_themselves(std::move(stages)), overlap, &disk);
 }
 
 }  // namespace garonne::plan

@@ -14,24 +14,6 @@
 namespace garonne::plan {
 namespace {
 
-// Every pass takes as long as any other; what hands over computes nothing.
-ModelGraph with_equal_seconds(ModelGraph model) {
-  for (auto& node : model.nodes) {
-    if (node.hands_over) continue;
-    node.forward.seconds = 1;
-    node.forward.issue_seconds = 0;
-    for (int k = 0; k < node.keep_options(); ++k) {
-      KeepOption& option = node.keep_option(k);
-      for (OperationCost* const cost :
-           {&option.forward_keep, &option.backward, &option.backward_weight}) {
-        cost->seconds = 1;
-        cost->issue_seconds = 0;
-      }
-    }
-  }
-  return model;
-}
-
 std::int64_t peak_of(const ModelGraph& graph, const StepShape& step, const StepSchedule& schedule) {
   return replay(make_training_program(graph, step, schedule)).peak_bytes;
 }
@@ -49,6 +31,23 @@ std::string what_applies(const StageSolver& solver, const StepPlanner& planner) 
 }
 
 }  // namespace
+
+ModelGraph with_equal_seconds(ModelGraph model) {
+  for (auto& node : model.nodes) {
+    if (node.hands_over) continue;
+    node.forward.seconds = 1;
+    node.forward.issue_seconds = 0;
+    for (int k = 0; k < node.keep_options(); ++k) {
+      KeepOption& option = node.keep_option(k);
+      for (OperationCost* const cost :
+           {&option.forward_keep, &option.backward, &option.backward_weight}) {
+        cost->seconds = 1;
+        cost->issue_seconds = 0;
+      }
+    }
+  }
+  return model;
+}
 
 LeanPlans find_lean_plans(const ModelGraph& declared, const StepShape& step,
                           const std::string& plan, TextCache* cache) {

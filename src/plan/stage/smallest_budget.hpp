@@ -23,6 +23,9 @@ struct LeanPlans {
   std::size_t shape = 0;   // in this one of communication_shapes()
 };
 
+// Every pass takes as long as any other; what hands over computes nothing.
+ModelGraph with_equal_seconds(ModelGraph model);
+
 // Of memory.plan = `plan`. Looks at bytes only, neither at seconds nor links, so that it is the
 // same before and after a profile as long as `declared` has the transient bytes that nodes
 // declare. Where no node takes more than it declares, the Program of that entry fits `bytes`.

@@ -11,6 +11,7 @@
 #include "plan/program/rank_sums_check.hpp"
 #include "train/plans/cluster_costs.hpp"
 #include "train/plans/layout_check.hpp"
+#include "train/plans/stage_replay.hpp"
 #include "train/setup/rank_agreement.hpp"
 
 namespace garonne::train {
@@ -159,7 +160,7 @@ GridPlan plan_grid(const Setup& whole, std::int64_t budget_bytes, const plan::Cl
     }
   }
   std::vector<plan::Prediction> predictions =
-      plan::replay_pipeline(std::move(programs), overlap_of(cluster));
+      replay_stages(whole, std::move(programs), overlap_of(cluster));
   grid.parts = parts.of(predictions);
   for (std::size_t stage = 0; stage < grid.stages.size(); ++stage) {
     grid.stages[stage].prediction = std::move(predictions[stage]);
@@ -244,7 +245,7 @@ double seconds_of_step(const Setup& setup, const plan::Program& program, dist::S
     }
     if (setup.config.grid.transport == "nccl")
       plan::check_lanes(stages, setup.step.pipeline.lane_numbers);
-    for (const auto& prediction : plan::replay_pipeline(std::move(stages)))
+    for (const auto& prediction : replay_stages(setup, std::move(stages), plan::Overlap{}))
       seconds = std::max(seconds, prediction.seconds);
   }
   return session.all_reduce_max(std::vector<double>{seconds})[0];

@@ -104,7 +104,7 @@ StageFloor floor_of_stage(const Setup& setup, int stage, std::int64_t budget_byt
     const auto floor_with = [&](const plan::LowerTiers& below) {
       const plan::Program* const beside = forward ? &*forward : nullptr;
       if (policy != nullptr)
-        return plan::find_policy_floor(*policy, graph, step, *floor.lean, below, beside);
+        return plan::find_policy_floor(*policy, graph, step, *floor.lean, below, beside, &cache);
       return plan::find_tier_floor(graph, step, *floor.lean, below, beside);
     };
     floor.tiers = floor_with(room.below);
