@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/version.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/tier_rows.hpp"
@@ -84,11 +85,10 @@ std::string start_text(const PlannedTraining& planned) {
                       static_cast<double>(whole_parameter_elements(planned.whole.model)) / 1e6,
                       describe_numbers(config));
   text += fmt::format("data      {}\n", planned.workload.summary());
-  text += fmt::format(
-      "grid      {} · {} thread{} a rank · {} micro-batch{} of {} sample{} a rank and step\n",
-      to_string(planned.setup.grid.shape()), planned.threads, planned.threads == 1 ? "" : "s",
-      program.micro_batches, program.micro_batches == 1 ? "" : "es", config.train.micro_batch,
-      config.train.micro_batch == 1 ? "" : "s");
+  text += fmt::format("grid      {} · {} a rank · {} of {} a rank and step\n",
+                      to_string(planned.setup.grid.shape()), counted(planned.threads, "thread"),
+                      counted(program.micro_batches, "micro-batch"),
+                      counted(config.train.micro_batch, "sample"));
   text += describe_overlaps(planned.whole);
   text += fmt::format("products  {}\n", products_text(planned.products, planned.whole.declaration));
   text += fmt::format(
@@ -99,13 +99,14 @@ std::string start_text(const PlannedTraining& planned) {
   // Of a GPU, the device has said so before.
   if (config.memory.budget == RunConfig::automatic_budget &&
       device_kind(config) != DeviceKind::Cuda)
-    text += describe_automatic_budget(planned.ranks_on_node);
+    text += describe_automatic_budget(planned.ranks_on_node,
+                                      program.budget_bytes() + planned.choice.reserved_bytes);
   return text;
 }
 
 std::string first_text(const RunConfig& config, int ranks) {
-  return fmt::format("run       {} · {} · {} steps · {} rank{}\n", config.run.directory,
-                     config.model.kind, config.train.steps, ranks, ranks == 1 ? "" : "s");
+  return fmt::format("run       {} · {} · {} · {}\n", config.run.directory, config.model.kind,
+                     counted(config.train.steps, "step"), counted(ranks, "rank"));
 }
 
 std::string duration_text(double seconds) {
