@@ -72,9 +72,14 @@ set_environment() {
   fi
 }
 
+# counted NUMBER WORD: "1 thread", "2 threads".
+counted() {
+  if [ "$1" = 1 ]; then printf '%s %s' "$1" "$2"; else printf '%s %ss' "$1" "$2"; fi
+}
+
 say_what_runs() {
   echo "== start $((${SLURM_RESTART_COUNT:-0} + 1)) of job $job on ${SLURM_JOB_NODELIST:-$(hostname)}, $(date)"
-  echo "== $ranks ranks of $threads threads: $garonne train $run_file ${options[*]}"
+  echo "== $(counted "$ranks" rank) of $(counted "$threads" thread): $garonne train $run_file ${options[*]}"
   # Only names that matter to the run, so that nothing private comes into the log.
   env | grep -E '^(SLURM_(JOB|ARRAY|NTASKS|NNODES|CPUS)|SRUN_|OMP_|OMPI_MCA_|UCX_|FI_|NCCL_|GARONNE_|CUDA_VISIBLE)' | sort || true
   command -v "$launcher"

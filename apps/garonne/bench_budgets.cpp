@@ -9,6 +9,7 @@ namespace garonne::apps {
 namespace {
 
 void print_rows(const std::vector<train::BudgetRow>& rows) {
+  fmt::print("{}", added_heading);
   fmt::print("{:>6} {:>11} {:>10}  {:<16} {:>11} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8}\n", "share",
              "budget", "wanted", "plan", "peak", "of plan", "planned", "step", "added", "planned",
              "planning");

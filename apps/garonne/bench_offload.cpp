@@ -9,6 +9,7 @@ namespace garonne::apps {
 namespace {
 
 void print_rows(const std::vector<train::BudgetRow>& rows) {
+  fmt::print("{}", added_heading);
   fmt::print("{:>6} {:>11} {:<10} {:<20} {:>11} {:>11} {:>11} {:>10} {:>10} {:>8} {:>10} {:>10}\n",
              "share", "budget", "may", "plan", "peak", "below", "copied", "planned", "step",
              "added", "copying", "waited");

@@ -15,6 +15,12 @@ struct BudgetTable {
   nlohmann::ordered_json (*to_json)(const std::vector<train::BudgetRow>& rows);
 };
 
+// Above tables with a column "added".
+constexpr const char* added_heading =
+    "step: the median of all turns. added: the median over turns of what a plan took beyond "
+    "keep-all "
+    "in the same turn,\nwhich is not the ratio of the medians; planned: as the plans say\n";
+
 // Adds --shares, --steps, --json and the run's options to a subcommand that measures what
 // `options` says, to which options of its own may still write, and shows it as `table` does.
 void set_budget_benchmark(CLI::App& command, std::shared_ptr<train::BudgetOptions> options,

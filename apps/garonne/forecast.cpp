@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/key_limits.hpp"
 #include "command.hpp"
 #include "counts.hpp"
@@ -24,9 +25,9 @@ struct ForecastOptions {
 
 void print_summary(const ForecastOptions& options, const train::FieldForecast& forecast) {
   const data::ForecastSetting& setting = forecast.setting();
-  const auto starts = setting.starts.size();
-  fmt::print("step {}: {} forecast{} of {} step{}", setting.step, starts, starts == 1 ? "" : "s",
-             setting.leads, setting.leads == 1 ? "" : "s");
+  const auto starts = static_cast<std::int64_t>(setting.starts.size());
+  fmt::print("step {}: {} of {}", setting.step, counted(starts, "forecast"),
+             counted(setting.leads, "step"));
   if (setting.members > 1) {
     fmt::print(", {} members with noise of {:g} deviations", setting.members, setting.noise);
   }

@@ -25,6 +25,7 @@
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/memory_sweep.hpp"
 #include "train/plans/plan_answer.hpp"
+#include "train/plans/step_rates.hpp"
 #include "train/setup/cluster.hpp"
 #include "train/setup/lower_tiers.hpp"
 #include "train/setup/planning.hpp"
@@ -235,6 +236,11 @@ ExitCode plan_one_grid(const RunConfig& config, const PlanOptions& options, cons
   answer.cluster = cluster ? &*cluster : nullptr;
   answer.threads = target.threads;
   answer.explains = options.explain;
+  if (answer.costs != train::CostSource::Declared) {
+    answer.work = train::model_work(
+        config, target.facts, target.threads, setup.declaration.device,
+        cluster ? train::device_flops_of(*cluster, setup) : target.costs.product_roof);
+  }
   PlannedJob planned;
   planned.config = config;
   planned.on_gpus = cluster ? train::device_facts(config, *cluster).is_gpu()

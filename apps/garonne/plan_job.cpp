@@ -6,9 +6,11 @@
 #include <type_traits>
 #include <variant>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/toml.hpp"
+#include "exec/gpu_library.hpp"
 #include "plan/job/job_script.hpp"
 #include "train/plans/grid_search.hpp"
 
@@ -117,12 +119,21 @@ std::string write_job(const JobOptions& options, const PlannedJob& planned) {
   job.checkpoint_bytes =
       (beside ? 2 : 1) * planned.parameter_elements * saved_bytes_per_element / job.ranks;
   job.minutes = given_minutes(options, job.facts);
-  const std::string text = plan::to_sbatch(job);
+  const std::string script = plan::to_sbatch(job);
   FileWriter file(options.path);
-  file.write(text.data(), text.size());
+  file.write(script.data(), script.size());
   file.finish();
-  return fmt::format("job: sbatch {} ({} of {} ranks on each node, at most {})\n", options.path,
-                     job.ranks, on_node, plan::format_time_limit(plan::job_minutes(job)));
+  std::string text =
+      fmt::format("job: sbatch {} ({}{}, at most {})\n", options.path, counted(job.ranks, "rank"),
+                  on_node < job.ranks ? fmt::format(", {} on each node", on_node) : " on one node",
+                  plan::format_time_limit(plan::job_minutes(job)));
+  if (job.on_gpus && !exec::built_with_cuda()) {
+    text += fmt::format(
+        "note: the job is for GPUs, and {}, which stands in it, is a build without CUDA; set "
+        "GARONNE to the path of one with CUDA when it is submitted\n",
+        job.garonne);
+  }
+  return text;
 }
 
 }  // namespace garonne::apps

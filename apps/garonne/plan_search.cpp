@@ -48,6 +48,7 @@ ExitCode search_plans(const RunConfig& config, const SearchOptions& options,
   wish.ranks = options.ranks;
   wish.most_tensor = options.most_tensor;
   wish.cluster = cluster;
+  wish.on_this_machine = !options.is_cluster_file;
   wish.costs = costs;
   wish.budget_bytes = budget_bytes;
   wish.options.exhaustive = options.exhaustive;

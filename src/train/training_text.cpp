@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/version.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "exec/profile/profile.hpp"
@@ -89,11 +90,10 @@ std::string model_text(const RunConfig& config, const Setup& whole, const Worklo
       "model     {} · {} · {:.2f} M parameters, {}\n", config.model.kind, describe_sizes(whole),
       static_cast<double>(whole_parameter_elements(whole.model)) / 1e6, describe_numbers(config));
   text += fmt::format("data      {}\n", workload.summary());
-  text += fmt::format(
-      "grid      {} · {} thread{} a rank · {} micro-batch{} of {} sample{} a rank and step\n",
-      to_string(whole.grid.shape()), threads, threads == 1 ? "" : "s", micro_batches,
-      micro_batches == 1 ? "" : "es", config.train.micro_batch,
-      config.train.micro_batch == 1 ? "" : "s");
+  text += fmt::format("grid      {} · {} a rank · {} of {} a rank and step\n",
+                      to_string(whole.grid.shape()), counted(threads, "thread"),
+                      counted(micro_batches, "micro-batch"),
+                      counted(config.train.micro_batch, "sample"));
   return text + describe_overlaps(whole);
 }
 
@@ -112,13 +112,14 @@ std::string plan_text(const PlannedTraining& planned) {
   // Of a GPU, the device has said so before.
   if (config.memory.budget == RunConfig::automatic_budget &&
       device_kind(config) != DeviceKind::Cuda)
-    text += describe_automatic_budget(planned.ranks_on_node);
+    text += describe_automatic_budget(planned.ranks_on_node,
+                                      program.budget_bytes() + planned.choice.reserved_bytes);
   return text;
 }
 
 std::string first_text(const RunConfig& config, int ranks) {
-  return fmt::format("run       {} · {} · {} steps · {} rank{}\n", config.run.directory,
-                     config.model.kind, config.train.steps, ranks, ranks == 1 ? "" : "s");
+  return fmt::format("run       {} · {} · {} · {}\n", config.run.directory, config.model.kind,
+                     counted(config.train.steps, "step"), counted(ranks, "rank"));
 }
 
 std::string duration_text(double seconds) {

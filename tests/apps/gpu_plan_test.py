@@ -46,6 +46,15 @@ class GpuPlanTest(ProgramTest):
         large = run("plan", GPT2, "--cluster", CLUSTERS / "dgx_a100.toml", "--memory.budget", "70GiB").stdout
         self.assertRegex(large, r"launches: the host takes [0-9.]+ ms to issue it, hidden")
 
+    def test_a_job_says_where_its_ranks_are_and_that_its_program_has_no_cuda(self):
+        script = self.folder / "job.sbatch"
+        for devices, words in ((16, "16 ranks, 8 on each node, at most "), (8, "8 ranks on one node, at most ")):
+            said = run("plan", GPT2, "--cluster", CLUSTERS / "dgx_h200.toml", "--grid.data", devices, "--train.global_batch", 16,
+                       "--train.micro_batch", 1, "--sbatch", script).stdout
+            self.assertIn(f"job: sbatch {script} ({words}", said)
+            without = "cuda: no" in run("--version").stdout
+            self.assertEqual("is a build without CUDA" in said, without)
+
     def test_the_smallest_budget_is_the_same_number(self):
         least = self.plan()["minimum_budget_bytes"]
         self.assertLessEqual(self.plan("--memory.budget", least)["peak_bytes"], least)

@@ -74,6 +74,9 @@ class GridSearchTest(ProgramTest):
             layouts = [[grid[key] for key in ("data", "pipeline", "tensor", "sequence_parallel", "schedule", "chunks", "micro_batch")]
                        for grid in quick["grids"]]
             self.assertEqual(len(set(map(str, layouts))), 10, "they differ in more than the ZeRO stage")
+            shown = [[grid[key] for key in ("data", "pipeline", "tensor", "sequence_parallel", "micro_batch")] +
+                     [f"{grid['seconds']:.9g}"] for grid in quick["grids"]]
+            self.assertEqual(len(set(map(str, shown))), 10, "they differ in more than schedules that take equally long")
 
     def test_the_same_twice(self):
         arguments = ("--search", "--grid.data", 2, "--cluster", self.cluster)
@@ -117,10 +120,61 @@ class GridSearchTest(ProgramTest):
         out = run("plan", self.config, "--ranks", 8, "--cluster", self.cluster, "--program", folder).stdout
         self.assertIn("8 ranks on two small nodes", out)
         self.assertIn("[grid]", out)
-        self.assertEqual(len([line for line in out.splitlines() if re.match(r" ?\d+  ", line)]), 10)
+        self.assertEqual(len([line for line in out.splitlines() if re.match(r" ?\d+  ", line)]), 2 * 10)
         self.assertEqual(" dualpipev " in out, "passes that dualpipev lets overlap run one after the other" in out)
         programs = [json.loads(file.read_text()) for file in folder.glob("rank_*.json")]
         self.assertEqual(sorted(rank for program in programs for rank in program["ranks"]), list(range(8)))
+
+    def test_rates_are_those_of_the_model_by_hand(self):
+        layers, hidden, sequence, vocabulary, batch = 2, 32, 32, 512, 8
+        # Six operations for each number of a product and token, and attention forward and twice back.
+        numbers = layers * 12 * hidden**2 + vocabulary * hidden
+        operations = batch * sequence * (6 * numbers + 12 * layers * sequence * hidden)
+        keys = ("--model.layers", layers, "--model.hidden", hidden, "--model.sequence", sequence, "--model.vocabulary", vocabulary,
+                "--train.global_batch", batch)
+        answer = self.search("--ranks", 8, "--cluster", self.cluster, *keys)
+        single = self.search("--grid.data", 2, "--grid.pipeline", 2, "--grid.tensor", 2, "--train.micro_batch", 2,
+                             "--cluster", self.cluster, *keys)
+        for grid in [single, *answer["grids"]]:
+            self.assertAlmostEqual(grid["samples_per_second"] * grid["seconds"], batch)
+            self.assertAlmostEqual(grid["tokens_per_second"] * grid["seconds"], batch * sequence)
+            # Norms and activations are declared, too, and left out by hand.
+            self.assertAlmostEqual(grid["model_operations_per_second"] * 8 * grid["seconds"] / operations, 1, delta=0.1)
+            self.assertAlmostEqual(grid["model_utilisation"], grid["model_operations_per_second"] / 1e11)
+            self.assertAlmostEqual(sum(grid["parts"].values()) / grid["seconds"], 1)
+            links = sum(seconds for name, seconds in grid["parts"].items() if "link" in name or name == "sums of the step")
+            self.assertAlmostEqual(grid["communication_seconds"], links)
+            self.assertLess(grid["communication_seconds"], grid["bubble_seconds"] + 1e-12)
+            self.assertEqual("bubble" in grid["parts"], grid.get("pipeline", 2) > 1)
+
+    def test_tables_are_readable(self):
+        one_stage = ("--ranks", 4, "--cluster", self.cluster, "--model.layers", 1)
+        for arguments in (("--ranks", 8, "--cluster", self.cluster), one_stage, ("--ranks", 64, "--train.global_batch", 64)):
+            out = run("plan", self.config, *arguments, "--tolerance", 60).stdout
+            self.assertLessEqual(max(map(len, out.splitlines())), 120)
+            for words in ("micro-batches", "tokens/s", "TFLOP/s", "used", "communication", "`garonne plan`"):
+                self.assertIn(words, out)
+            tables = [line.split() for line in out.splitlines() if re.match(r" ?\d+  ", line)]
+            grids = len(tables) // 2
+            self.assertGreater(grids, 0)
+            for speed, time_of in zip(tables[:grids], tables[grids:]):
+                self.assertEqual(speed[0], time_of[0])
+                # Pipelines alone have a bubble.
+                self.assertEqual(speed[2] == "1", "-" == time_of[7], out)
+            self.assertEqual("one efficiency, 1, for products of all sizes" in " ".join(out.split()), "--cluster" in arguments)
+            self.assertEqual(f"this machine has {os.cpu_count()} core" in out, "--cluster" not in arguments)
+
+    def test_a_single_plan_says_what_its_rows_are(self):
+        out = run("plan", self.config, "--grid.pipeline", 2, "--cluster", self.cluster).stdout
+        self.assertRegex(out, r"plans of stage [01] alone, as if it waited for no other:")
+        self.assertRegex(out, r"of [\d.]+ ms the busiest stage computes [\d.]+, waits")
+        self.assertRegex(out, r"\d tokens/s · [\d.e-]+ TFLOP/s a device, [\d.]+ % of its 0.1 ")
+        self.assertNotIn("alone", run("plan", self.config, "--cluster", self.cluster).stdout)
+
+    def test_an_automatic_budget_is_one_number(self):
+        out = run("plan", self.config, "--memory.budget", "auto").stdout
+        said = re.search(r"memory.budget = auto: ([\d.]+ \w+) a rank", out)[1]
+        self.assertRegex(out, rf"  budget +\d+ B +{said} ")
 
     def test_slow_links_between_nodes_keep_traffic_inside(self):
         slow = self.folder / "slow.toml"
@@ -165,7 +219,7 @@ class GridSearchTest(ProgramTest):
         out = run("plan", self.config, *arguments, "--memory.budget", "1TiB").stdout
         self.assertRegex(out, rf"left out: .*, {samples} micro-batches of 1: train.global_batch")
         # The smallest budget is of the other one, too.
-        self.assertIn(f"1 micro-batches of {samples}",
+        self.assertIn(f"1 micro-batch of {samples}",
                       run("plan", self.config, *arguments, "--memory.budget", "1GiB", check=3).stderr)
 
     def test_four_thousand_devices(self):

@@ -4,6 +4,7 @@ it writes, `bench` on grids, and the same over emulated hosts where this machine
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import unittest
@@ -32,16 +33,26 @@ def cluster_of(path):
     return found
 
 
-def table_rows(out):
-    """{rank: words of its line} of the table at start."""
-    lines = out.splitlines()
-    title = next(i for i, line in enumerate(lines) if line.split()[:3] == ["rank", "data", "pipeline"])
+def table_rows(text):
+    """By rank: the cells of the table of places, and of the line of the table of memory that the rank shares."""
+    lines = text.splitlines()
     rows = {}
-    for line in lines[title + 1:]:
+    places = next(i for i, line in enumerate(lines) if line.split()[:2] == ["rank", "data"])
+    for line in lines[places + 1:]:
         words = line.split()
-        if not words or not words[0].isdigit():
+        if not words[0].isdigit() or not line.startswith("   "):
             break
-        rows[int(words[0])] = dict(zip(lines[title].split(), words, strict=True))
+        rows[int(words[0])] = dict(zip(lines[places].split(), words, strict=True))
+    memory = next(i for i, line in enumerate(lines) if line.split()[:2] == ["ranks", "peak"])
+    columns = lines[memory].split()[1:]
+    for line in lines[memory + 1:]:
+        ranks = line[2:22].strip()
+        if not re.fullmatch(r"[\d, -]+", ranks):
+            break
+        for part in ranks.split(", "):
+            first, _, last = part.partition("-")
+            for rank in range(int(first), int(last or first) + 1):
+                rows[rank] |= dict(zip(columns, line[22:].split(), strict=True))
     return rows
 
 
@@ -51,6 +62,8 @@ class StartTest(ProgramTest):
         out = self.train(directory, "--model.layers", 4, "--grid.data", 2, "--grid.pipeline", 2, ranks=4).stdout
         rows = table_rows(out)
         self.assertEqual(sorted(rows), [0, 1, 2, 3])
+        table = out[out.index("ranks     4"):].splitlines()[:12]
+        self.assertLessEqual(max(map(len, table)), 120)
         self.assertIn("ranks     4 on 1 host", out)
         self.assertIn("data      2 groups of 2, each on one host: {0 1} {2 3}", out)
         self.assertIn("pipeline  2 groups of 2, each on one host: {0 2} {1 3}", out)

@@ -143,7 +143,7 @@ class RunProgramTest(ProgramTest):
 class CheckTest(ProgramTest):
     def test_what_is_written_is_legal_alone_and_together(self):
         for name, options, ranks, words in (
-                ("alone", (), 0, "the 1 ranks of the grid meet"),
+                ("alone", (), 0, "the rank is alone"),
                 ("pipeline", ("--grid.pipeline", 2, "--grid.data", 2), 0, "2 stages of a pipeline meet; 4 ranks"),
                 ("trained", ("--grid.tensor", 2), 2, "the 2 ranks of the grid meet")):
             folder = self.directory(name)

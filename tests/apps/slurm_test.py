@@ -77,7 +77,7 @@ class SlurmTest(ProgramTest):
                                   sbatch=sbatch, launcher=launcher)
                 self.assertEqual(self.await_end(job, "COMPLETED")["ExitCode"], "0:0")
                 self.assertEqual(len(metrics(directory)), 4)
-                self.assertIn("2 ranks of 1 threads", self.log(job))
+                self.assertIn("2 ranks of 1 thread:", self.log(job))
 
     def test_a_written_script_trains_on_the_grid_that_was_planned(self):
         directory = self.folder / "written"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/philox.hpp"
 
 namespace garonne {
@@ -29,6 +30,14 @@ TEST(Bytes, FormattedForPeople) {
   EXPECT_EQ(format_bytes(-3 * (std::int64_t{1} << 30)), "-3.00 GiB");
   EXPECT_EQ(format_bytes(std::int64_t{1} << 50), "1.00 PiB");
   EXPECT_EQ(format_bytes(std::int64_t{1} << 62), "4096.00 PiB");
+}
+
+TEST(Counted, OneIsSingular) {
+  EXPECT_EQ(counted(0, "rank"), "0 ranks");
+  EXPECT_EQ(counted(1, "rank"), "1 rank");
+  EXPECT_EQ(counted(2, "rank"), "2 ranks");
+  EXPECT_EQ(counted(1, "micro-batch"), "1 micro-batch");
+  EXPECT_EQ(counted(8, "micro-batch"), "8 micro-batches");
 }
 
 TEST(Bytes, Parsed) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 
 namespace garonne::data {
 namespace {
@@ -26,16 +27,16 @@ std::string step_text(const FieldDatasetInfo& info) {
 
 std::string frames_text(const FieldDatasetInfo& info) {
   if (info.pairs) return fmt::format("{} pairs of inputs and targets, no time", info.frames);
-  std::string text = fmt::format("{} in {} run{} without a gap, {}", info.frames, info.runs,
-                                 info.runs == 1 ? "" : "s", step_text(info));
+  std::string text = fmt::format("{} in {} without a gap, {}", info.frames,
+                                 counted(info.runs, "run"), step_text(info));
   if (info.has_times) {
     text += fmt::format("\n              {} to {}, calendar {}",
                         format_time(info.first_time, info.calendar),
                         format_time(info.last_time, info.calendar), calendar_name(info.calendar));
   }
   if (info.left_out > 0) {
-    text += fmt::format("\n              without {} time{} that not all channels have",
-                        info.left_out, info.left_out == 1 ? "" : "s");
+    text += fmt::format("\n              without {} that not all channels have",
+                        counted(info.left_out, "time"));
   }
   return text;
 }
@@ -97,7 +98,7 @@ std::vector<std::string> long_names(const FieldDatasetInfo& info) {
 std::string file_line(const FieldFileInfo& file, const FieldDatasetInfo& info) {
   std::string text = fmt::format("    {}  {}, ", file.path, format_bytes(file.bytes));
   if (file.trajectories > 1) text += fmt::format("{} × ", file.trajectories);
-  text += fmt::format("{} frame{}", file.frames, file.frames == 1 ? "" : "s");
+  text += counted(file.frames, "frame");
   if (info.has_times && file.frames > 0) {
     text += fmt::format(", {} to {}", format_time(file.first_time, info.calendar),
                         format_time(file.last_time, info.calendar));
@@ -126,9 +127,9 @@ nlohmann::ordered_json summary_json(const FieldSummary& summary) {
 std::string describe(const FieldDatasetInfo& info) {
   std::int64_t bytes = 0;
   for (const FieldFileInfo& file : info.files) bytes += file.bytes;
-  std::string text =
-      fmt::format("{}: fields, layout {}, {} file{}, {}\n", info.path, info.layout,
-                  info.files.size(), info.files.size() == 1 ? "" : "s", format_bytes(bytes));
+  std::string text = fmt::format("{}: fields, layout {}, {}, {}\n", info.path, info.layout,
+                                 counted(static_cast<std::int64_t>(info.files.size()), "file"),
+                                 format_bytes(bytes));
   std::vector<std::string> axes;
   for (std::size_t axis = 0; axis < info.points.size(); ++axis) {
     axes.push_back(axis_text(info, axis));

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <numbers>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/printable.hpp"
 #include "data/fields/field_dataset.hpp"
@@ -171,8 +172,8 @@ std::string storage_text(const Hdf5Dataset& dataset) {
                                                                : "int";
   std::string text = fmt::format("{}{}", family, 8 * type.bytes);
   if (dataset.source_files() > 0) {
-    return text + fmt::format(", virtual of {} file{}", dataset.source_files(),
-                              dataset.source_files() == 1 ? "" : "s");
+    return text + fmt::format(", virtual of {}",
+                              counted(static_cast<std::int64_t>(dataset.source_files()), "file"));
   }
   text += dataset.chunk().empty() ? ", contiguous"
                                   : fmt::format(", chunks {}", shape_text(dataset.chunk()));

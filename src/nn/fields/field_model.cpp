@@ -7,6 +7,7 @@
 #include <functional>
 #include <numeric>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "nn/collectives.hpp"
 #include "nn/fields/field_layers.hpp"
@@ -168,9 +169,9 @@ std::string describe_on_fields(const ModelRequest& request) {
   const RunConfig::Model& keys = request.config.model;
   const FieldShape& fields = request.fields;
   return fmt::format(
-             "{} layers, hidden {}, {} points, {} channel{} to {}{}", keys.layers, keys.hidden,
-             fmt::join(fields.points, " x "), fields.input_channels,
-             fields.input_channels == 1 ? "" : "s", fields.target_channels,
+             "{}, hidden {}, {} points, {} to {}{}", counted(keys.layers, "layer"), keys.hidden,
+             fmt::join(fields.points, " x "), counted(fields.input_channels, "channel"),
+             fields.target_channels,
              fields.rollout == 1 ? "" : fmt::format(", {} steps a sample", fields.rollout)) +
          (fields.members == 1 ? "" : fmt::format(", {} members", fields.members)) +
          (fields.push_forward == 0

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "nn/gpt/text_model.hpp"
 #include "nn/gpt/transformer_writer.hpp"
@@ -173,8 +174,9 @@ Model make_generator(const ModelRequest& request, const GeneratorRows& rows) {
 
 std::string describe_on_tokens(const ModelRequest& request) {
   const GptSizes sizes = gpt_sizes(request.config.model, request.vocabulary);
-  return fmt::format("{} layers, hidden {}, {} heads, sequence {}, vocabulary {}", sizes.layers,
-                     sizes.hidden, sizes.heads, sizes.sequence, sizes.vocabulary);
+  return fmt::format("{}, hidden {}, {}, sequence {}, vocabulary {}",
+                     counted(sizes.layers, "layer"), sizes.hidden, counted(sizes.heads, "head"),
+                     sizes.sequence, sizes.vocabulary);
 }
 
 }  // namespace

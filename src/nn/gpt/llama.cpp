@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "nn/gpt/text_model.hpp"
 #include "nn/gpt/transformer_writer.hpp"
@@ -168,10 +169,10 @@ Model make_generator(const ModelRequest& request, const GeneratorRows& rows) {
 std::string describe_on_tokens(const ModelRequest& request) {
   const LlamaSizes sizes = llama_sizes(request.config.model, request.vocabulary);
   return fmt::format(
-      "{} layers, hidden {}, {} heads, {} of keys and values, inner width {}, sequence {}, "
-      "vocabulary {}{}",
-      sizes.layers, sizes.hidden, sizes.heads, sizes.kv_heads, sizes.inner, sizes.sequence,
-      sizes.vocabulary, sizes.tied_embeddings ? ", tied embeddings" : "");
+      "{}, hidden {}, {}, {} of keys and values, inner width {}, sequence {}, vocabulary {}{}",
+      counted(sizes.layers, "layer"), sizes.hidden, counted(sizes.heads, "head"), sizes.kv_heads,
+      sizes.inner, sizes.sequence, sizes.vocabulary,
+      sizes.tied_embeddings ? ", tied embeddings" : "");
 }
 
 }  // namespace

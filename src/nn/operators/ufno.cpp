@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "nn/fields/field_layers.hpp"
 #include "nn/operators/channel_maps.hpp"
@@ -239,7 +240,7 @@ ModelKind ufno_kind() {
     RunConfig config = request.config;
     const std::int64_t levels = config.model.levels;
     config.model.layers = 2 * levels + 1;
-    return fmt::format("{} level{}, {}", levels, levels == 1 ? "" : "s",
+    return fmt::format("{}, {}", counted(levels, "level"),
                        of_fields({.config = config,
                                   .vocabulary = request.vocabulary,
                                   .fields = request.fields,

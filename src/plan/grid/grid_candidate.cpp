@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "plan/model/group_links.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
@@ -40,14 +41,21 @@ bool same_layout(const GridCandidate& a, const GridCandidate& b) {
   return as_b == b;
 }
 
+bool same_but_for_schedule(const GridCandidate& a, const GridCandidate& b) {
+  GridCandidate as_b = a;
+  as_b.schedule = b.schedule;
+  as_b.chunks = b.chunks;
+  return same_layout(as_b, b);
+}
+
 std::string to_string(const GridCandidate& candidate) {
   std::string text = to_string(candidate.shape);
   if (candidate.sequence_parallel) text += " (sequence parallel)";
   if (candidate.shape.pipeline > 1) text += ", " + candidate.schedule;
   if (candidate.chunks > 1) text += fmt::format(" with {} chunks", candidate.chunks);
   if (candidate.shape.data > 1) text += fmt::format(", ZeRO {}", candidate.zero);
-  return text +
-         fmt::format(", {} micro-batches of {}", candidate.micro_batches, candidate.micro_batch);
+  return text + fmt::format(", {} of {}", counted(candidate.micro_batches, "micro-batch"),
+                            candidate.micro_batch);
 }
 
 const std::vector<ScheduleTraits>& schedule_traits() {

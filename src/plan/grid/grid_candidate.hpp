@@ -27,6 +27,8 @@ struct GridCandidate {
 };
 // Whether they differ in nothing but the ZeRO stage and the bucket.
 bool same_layout(const GridCandidate& a, const GridCandidate& b);
+// Whether they differ in nothing but that and the pipeline schedule.
+bool same_but_for_schedule(const GridCandidate& a, const GridCandidate& b);
 // "data 4 × pipeline 2 × tensor 1, 1f1b, ZeRO 1, 8 micro-batches of 2".
 std::string to_string(const GridCandidate& candidate);
 

@@ -1,6 +1,7 @@
 #include "plan/grid/grid_search.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <queue>
 #include <tuple>
@@ -16,6 +17,8 @@ constexpr double estimate_slack = 1.15;
 // Where nothing fits, so many are planned to find out who needs least.
 constexpr int most_lean_plans = 8;
 constexpr std::size_t most_lean_estimates = 500;
+// Sums of the same seconds in another order.
+constexpr double equal_share = 1e-9;
 
 class Search {
  public:
@@ -30,8 +33,7 @@ class Search {
   GridSearch run() {
     bound();
     descend();
-    std::stable_sort(result_.best.begin(), result_.best.end(), faster);
-    if (result_.best.size() > most()) result_.best.resize(most());
+    result_.best = best_that_differ();
     if (result_.best.empty()) find_leanest();
     return std::move(result_);
   }
@@ -50,15 +52,35 @@ class Search {
     return a.outcome.seconds < b.outcome.seconds;
   }
 
-  // The time of the last one that is wanted.
-  double last_wanted() const {
-    if (options_.exhaustive || result_.best.size() < most())
-      return std::numeric_limits<double>::infinity();
-    std::vector<double> seconds;
-    for (const auto& row : result_.best) seconds.push_back(row.outcome.seconds);
-    std::nth_element(seconds.begin(), seconds.begin() + options_.best - 1, seconds.end());
-    return seconds[most() - 1];
+  // Schedules of equal seconds are one grid for who looks for the fastest.
+  static bool are_as_good(const RankedGrid& a, const RankedGrid& b) {
+    return std::abs(a.outcome.seconds - b.outcome.seconds) <= equal_share * b.outcome.seconds &&
+           same_but_for_schedule(a.candidate, b.candidate);
   }
+  static std::int64_t held_bytes(const RankedGrid& row) {
+    const auto& peaks = row.outcome.peak_bytes;
+    return peaks.empty() ? 0 : *std::max_element(peaks.begin(), peaks.end());
+  }
+
+  std::vector<RankedGrid> best_that_differ() const {
+    std::vector<RankedGrid> sorted = result_.best;
+    std::stable_sort(sorted.begin(), sorted.end(), faster);
+    std::vector<RankedGrid> best;
+    for (RankedGrid& row : sorted) {
+      const auto known = std::find_if(best.begin(), best.end(), [&](const RankedGrid& other) {
+        return are_as_good(row, other);
+      });
+      if (known != best.end()) {
+        if (held_bytes(row) < held_bytes(*known)) *known = std::move(row);
+      } else if (best.size() < most()) {
+        best.push_back(std::move(row));
+      }
+    }
+    return best;
+  }
+
+  // The time of the last one that is wanted; without end where all are planned.
+  double last_wanted() const { return last_wanted_; }
 
   void note(std::int64_t done, const std::string& what) const {
     if (options_.progress) options_.progress(done, result_.candidates, what);
@@ -125,10 +147,18 @@ class Search {
   void take(const RankedGrid& row) {
     for (RankedGrid& known : result_.best) {
       if (!same_layout(known.candidate, row.candidate)) continue;
-      if (faster(row, known)) known = row;
-      return;
+      if (!faster(row, known)) return;
+      known = row;
+      return note_last_wanted();
     }
     result_.best.push_back(row);
+    note_last_wanted();
+  }
+
+  void note_last_wanted() {
+    if (options_.exhaustive || result_.best.size() < most()) return;
+    const std::vector<RankedGrid> best = best_that_differ();
+    if (best.size() == most()) last_wanted_ = best.back().outcome.seconds;
   }
 
   // Whether a candidate that takes at least so long may be faster than the best estimate: it gets
@@ -209,6 +239,7 @@ class Search {
   Queue bounded_;
   GridSearch result_;
   std::int64_t micro_batches_ = 0;  // of what was planned
+  double last_wanted_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace

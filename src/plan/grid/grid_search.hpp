@@ -50,7 +50,8 @@ struct GridSearchOptions {
 };
 
 struct GridSearch {
-  // Fastest first; of those that differ in ZeRO only, the fastest.
+  // Fastest first; of those that differ in ZeRO only, the fastest, and of those that differ in the
+  // schedule only and take equally long, the one that holds least.
   std::vector<RankedGrid> best;
   std::int64_t candidates = 0;
   std::int64_t refused = 0;              // the model or the schedule cannot be had like that

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 
 namespace garonne::plan {
@@ -74,9 +75,9 @@ void expect_work(const PipelineSchedule& schedule, int stage) {
                     [&](const auto& one) { return one.chunk == chunk; }))
       continue;
     throw ConfigError("grid.schedule", schedule.name,
-                      fmt::format("leaves a direction without work for {} micro-batch{}; raise "
+                      fmt::format("leaves a direction without work for {}; raise "
                                   "train.global_batch or lower train.micro_batch",
-                                  schedule.micro_batches, schedule.micro_batches == 1 ? "" : "es"));
+                                  counted(schedule.micro_batches, "micro-batch")));
   }
 }
 

@@ -1,5 +1,7 @@
 #include "train/plans/cluster_costs.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/precision.hpp"
@@ -31,6 +33,12 @@ plan::Cluster this_machine(const RunConfig& config, const plan::CostTable& costs
   cluster.tfloat32_flops = cluster.float32_flops;
   cluster.bytes_per_second = rates.bytes_per_second;
   return cluster;
+}
+
+std::string describe_efficiency(const plan::Cluster& cluster) {
+  if (!cluster.products.points.empty()) return "";
+  return fmt::format("; the cluster file has one efficiency, {:g}, for products of all sizes",
+                     cluster.efficiency);
 }
 
 bool apply_cluster(const plan::Cluster& cluster, const plan::CostTable& costs, Setup& whole) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "plan/model/cluster.hpp"
 #include "plan/model/cost_table.hpp"
@@ -15,6 +16,10 @@ namespace garonne::train {
 // there is a table. Links are round numbers.
 plan::Cluster this_machine(const RunConfig& config, const plan::CostTable& costs, int ranks,
                            int ranks_on_node);
+
+// What a cluster file leaves out of products, to stand behind its name: that all of them reach one
+// share of the device's rate. Empty where it has them by their sizes.
+std::string describe_efficiency(const plan::Cluster& cluster);
 
 // Puts the cluster's rates into the nodes and the step, measured costs over them where `costs` has
 // them, and the links of rank 0's groups into what communicates. True when all nodes were measured.

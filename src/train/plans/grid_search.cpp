@@ -120,6 +120,8 @@ GridSearchAnswer search_grids(const GridSearchWish& wish) {
   };
   CandidatePlanner planner(wish);
   GridSearchAnswer answer;
+  answer.work =
+      model_work(model, wish.config.train.global_batch, device_flops_of(wish.cluster, model));
   answer.search = search_within(wish, planner);
   plan::GridSearch& search = answer.search;
   if (search.refused == search.candidates) {

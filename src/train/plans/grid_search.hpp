@@ -10,6 +10,7 @@
 #include "plan/grid/grid_search.hpp"
 #include "plan/model/cluster.hpp"
 #include "plan/model/cost_table.hpp"
+#include "train/plans/step_rates.hpp"
 #include "train/workload/data_facts.hpp"
 
 namespace garonne::train {
@@ -21,7 +22,8 @@ struct GridSearchWish {
   int ranks = 1;
   int most_tensor = 0;  // 0 = the devices of a node
   plan::Cluster cluster;
-  plan::CostTable costs;  // measured on the cluster's devices; may be empty
+  bool on_this_machine = false;  // the cluster is of no file
+  plan::CostTable costs;         // measured on the cluster's devices; may be empty
   std::int64_t budget_bytes = 0;
   plan::GridSearchOptions options;
   double tolerance = 0;  // by what share rates may be off, below 1; 0 = nobody asks
@@ -38,6 +40,7 @@ struct OtherRate {
 
 struct GridSearchAnswer {
   plan::GridSearch search;
+  ModelWork work;
   bool measured = false;  // all seconds of nodes of the best grid
   std::vector<OtherRate> other_rates;
 };

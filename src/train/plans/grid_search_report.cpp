@@ -3,13 +3,39 @@
 #include <algorithm>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
+#include "train/plans/cluster_costs.hpp"
 #include "train/plans/grid_search.hpp"
 #include "train/plans/step_parts.hpp"
+#include "train/setup/cluster.hpp"
 #include "train/setup/pipeline_schedule.hpp"
 #include "train/setup/planning.hpp"
 
 namespace garonne::train {
 namespace {
+
+constexpr std::size_t most_columns = 120;
+
+// A sentence, broken at spaces.
+std::string in_lines(const std::string& sentence) {
+  std::string text;
+  std::size_t column = 0;
+  std::size_t begin = 0;
+  while (begin < sentence.size()) {
+    const std::size_t end = std::min(sentence.find(' ', begin), sentence.size());
+    const std::string word = sentence.substr(begin, end - begin);
+    // Those bytes of a character that are no column of their own.
+    const auto more =
+        std::count_if(word.begin(), word.end(), [](char c) { return (c & 0xC0) == 0x80; });
+    const std::size_t width = word.size() - static_cast<std::size_t>(more);
+    const bool fits = column + 1 + width <= most_columns;
+    if (column > 0) text += fits ? " " : "\n  ";
+    column = column == 0 ? width : fits ? column + 1 + width : 2 + width;
+    text += word;
+    begin = end + 1;
+  }
+  return text + "\n";
+}
 
 std::string schedule_name(const plan::GridCandidate& candidate) {
   if (candidate.shape.pipeline == 1) return "-";
@@ -24,8 +50,8 @@ std::string unplanned_lines(const std::vector<plan::UnplannedGrid>& unplanned) {
   std::string text;
   const std::size_t lines = std::min(unplanned.size(), most_unplanned_lines);
   for (std::size_t k = 0; k < lines; ++k) {
-    text += fmt::format("left out: {}: {}\n", plan::to_string(unplanned[k].candidate),
-                        unplanned[k].reason);
+    text += in_lines(fmt::format("left out: {}: {}", plan::to_string(unplanned[k].candidate),
+                                 unplanned[k].reason));
   }
   if (lines < unplanned.size())
     text += fmt::format("left out: {} more, for such reasons\n", unplanned.size() - lines);
@@ -48,18 +74,18 @@ std::string overlap_notes(const plan::GridSearch& search) {
 // Rates with which another grid is best; one line where there are none.
 std::string other_rates_lines(const GridSearchWish& wish, const GridSearchAnswer& answer) {
   if (answer.other_rates.empty()) return "";
-  const double percent = 100 * wish.tolerance;
+  const double tolerance = 100 * wish.tolerance;
   std::string text;
   for (const OtherRate& other : answer.other_rates) {
     if (other.best == 0) continue;
     text += fmt::format("with {} {:.0f} % {} grid {} is best, and the first takes {:.1f} % more\n",
-                        other.rate, percent, other.factor < 1 ? "slower" : "faster", other.best + 1,
-                        100 * other.regret);
+                        other.rate, tolerance, other.factor < 1 ? "slower" : "faster",
+                        other.best + 1, 100 * other.regret);
   }
   return text.empty() ? fmt::format(
                             "the first stays best where one rate is {:.0f} % slower or "
                             "faster\n",
-                            percent)
+                            tolerance)
                       : text;
 }
 
@@ -67,48 +93,92 @@ std::string traffic(double bytes) {
   return bytes == 0 ? "-" : format_bytes(static_cast<std::int64_t>(bytes));
 }
 
+std::string percent(double share) {
+  return fmt::format("{:.1f} %", 100 * share);
+}
+
+std::string this_machine_lines(const GridSearchWish& wish) {
+  return in_lines(fmt::format(
+      "this machine has {}: each rank is planned with {} of a device for itself, all alike; "
+      "--cluster FILE plans for others",
+      counted(Cores::of_this_process().of_node, "core"), counted(wish.threads, "thread")));
+}
+
+// What the grids are, and how fast.
+std::string speed_table(const GridSearchWish& wish, const GridSearchAnswer& answer) {
+  std::string text = fmt::format(
+      "{:>2}  {:>5} {:>4} {:>6}  {:<13} {:>4} {:>13} {:>11} {:>10} {:>8} {:>7} {:>7} {:>11}\n", "",
+      "data", "pipe", "tensor", "schedule", "ZeRO", "micro-batches", "ms a step",
+      rate_name(answer.work), "TFLOP/s", "used", "bound", "peak");
+  for (std::size_t k = 0; k < answer.search.best.size(); ++k) {
+    const auto& [candidate, bounds, estimate, outcome] = answer.search.best[k];
+    const StepRates rates = rates_of(answer.work, wish.ranks, outcome.seconds);
+    text += fmt::format(
+        "{:>2}  {:>5} {:>4} {:>6}  {:<13} {:>4} {:>13} {:>11.3f} {:>10} {:>8} {:>7} {:>7} {:>11}\n",
+        k + 1, candidate.shape.data, candidate.shape.pipeline,
+        fmt::format("{}{}", candidate.shape.tensor, candidate.sequence_parallel ? " sp" : ""),
+        schedule_name(candidate), candidate.zero,
+        fmt::format("{} of {}", candidate.micro_batches, candidate.micro_batch),
+        1e3 * outcome.seconds, rate_text(rates.items_per_second),
+        fmt::format("{:.3g}", rates.operations_per_second / 1e12), percent(rates.utilisation),
+        fmt::format("{:+.0f} %", 100 * (outcome.seconds / bounds.seconds - 1)),
+        format_bytes(*std::max_element(outcome.peak_bytes.begin(), outcome.peak_bytes.end())));
+  }
+  text += in_lines(fmt::format(
+      "micro-batches: of a rank in a step, of so many samples each. TFLOP/s: a device's, of the "
+      "model, forward and backward once; used: share of its {:.3g} TFLOP/s. bound: how far above "
+      "the "
+      "least that any plan of the grid takes. peak: of the stage that holds most.",
+      answer.work.device_flops / 1e12));
+  return text;
+}
+
+// What their seconds go to, and what their ranks send.
+std::string time_table(const std::vector<plan::RankedGrid>& best) {
+  std::string text = fmt::format("{:>2}  {:>8} {:>10} {:>14} {:>8} {:>8}  {:>12} {:>12}  {}\n", "",
+                                 "compute", "run again", "communication", "bubble", "other",
+                                 "sent inside", "between", "most time goes to");
+  for (std::size_t k = 0; k < best.size(); ++k) {
+    const auto& [candidate, bounds, estimate, outcome] = best[k];
+    const StepShares shares = shares_of(outcome.parts);
+    text +=
+        fmt::format("{:>2}  {:>8} {:>10} {:>14} {:>8} {:>8}  {:>12} {:>12}  {}\n", k + 1,
+                    percent(shares.compute), percent(shares.again), percent(shares.communication),
+                    candidate.shape.pipeline == 1 ? "-" : percent(shares.bubble),
+                    percent(shares.other), traffic(outcome.inside_traffic),
+                    traffic(outcome.between_traffic), binding(outcome.parts).first);
+  }
+  text += in_lines(
+      "of the step of the busiest stage. communication: what nothing hides. bubble: waiting for "
+      "other stages. other: launches and copies. sent: by a rank in a step, inside its node and "
+      "between nodes.");
+  return text;
+}
+
 }  // namespace
 
 std::string format_grid_search(const GridSearchWish& wish, const GridSearchAnswer& answer) {
   const plan::GridSearch& search = answer.search;
-  std::string text =
-      fmt::format("{} ranks on {}: nodes of {}, {} a rank; global batch {}, {}\n", wish.ranks,
-                  wish.cluster.name, wish.cluster.devices_per_node, format_bytes(wish.budget_bytes),
-                  wish.config.train.global_batch, describe_numbers(wish.config));
-  text += fmt::format(
-      "{:>2}  {:>5} {:>4} {:>6}  {:<13} {:>4} {:>5} {:>5} {:>11} {:>7} {:>7}  {:<23} {:>10} {:>10} "
-      " {}\n",
-      "", "data", "pipe", "tensor", "schedule", "ZeRO", "batch", "times", "ms a step", "bubble",
-      "bound", "peak by stage", "inside", "between", "most time goes to");
-  for (std::size_t k = 0; k < search.best.size(); ++k) {
-    const auto& [candidate, bounds, estimate, outcome] = search.best[k];
-    const auto [least, most] =
-        std::minmax_element(outcome.peak_bytes.begin(), outcome.peak_bytes.end());
-    const std::string peaks =
-        *least == *most ? format_bytes(*most)
-                        : fmt::format("{} .. {}", format_bytes(*least), format_bytes(*most));
-    text += fmt::format(
-        "{:>2}  {:>5} {:>4} {:>6}  {:<13} {:>4} {:>5} {:>5} {:>11.3f} {:>5.1f} % {:>+5.0f} %  "
-        "{:<23} {:>10} "
-        "{:>10}  {}\n",
-        k + 1, candidate.shape.data, candidate.shape.pipeline,
-        fmt::format("{}{}", candidate.shape.tensor, candidate.sequence_parallel ? " sp" : ""),
-        schedule_name(candidate), candidate.zero, candidate.micro_batch, candidate.micro_batches,
-        1e3 * outcome.seconds, 100 * outcome.bubble_seconds / outcome.seconds,
-        100 * (outcome.seconds / bounds.seconds - 1), peaks, traffic(outcome.inside_traffic),
-        traffic(outcome.between_traffic), binding(outcome.parts).first);
-  }
-  text += fmt::format(
-      "{} grids: {} cannot be cut like that, {} need more memory, {} were planned by node{}\n",
-      search.candidates, search.refused, search.too_large, search.planned,
-      search.proven ? "; no other can be faster" : "; others were left by estimates");
+  std::string text = in_lines(fmt::format(
+      "{} on {}: nodes of {}, {} a rank; global batch {}, {}", counted(wish.ranks, "rank"),
+      wish.cluster.name, wish.cluster.devices_per_node, format_bytes(wish.budget_bytes),
+      wish.config.train.global_batch, describe_numbers(wish.config)));
+  if (wish.on_this_machine) text += this_machine_lines(wish);
+  text += speed_table(wish, answer);
+  text += time_table(search.best);
+  text += in_lines(fmt::format(
+      "{}: {} cannot be cut like that, {} need more memory, {} were planned by node{}",
+      counted(search.candidates, "grid"), search.refused, search.too_large, search.planned,
+      search.proven ? "; no other can be faster" : "; others were left by estimates"));
   text += other_rates_lines(wish, answer);
   text += overlap_notes(search);
   text += unplanned_lines(search.unplanned);
-  text += fmt::format(
-      "seconds: {}; blocks run again where memory asks for it. Plan the best with "
-      "the keys below for a faster choice node by node.\n",
-      answer.measured ? "measured costs of this machine" : wish.cluster.source);
+  text += in_lines(fmt::format(
+      "seconds: {}{}", answer.measured ? "measured costs of this machine" : wish.cluster.source,
+      wish.on_this_machine ? "" : describe_efficiency(wish.cluster)));
+  text += in_lines(
+      "these seconds run whole blocks again where memory asks for it; `garonne plan` with the keys "
+      "below chooses single nodes and may be faster");
   text += keys_of(search.best.front().candidate);
   return text;
 }
@@ -134,16 +204,19 @@ nlohmann::ordered_json to_json(const GridSearchWish& wish, const GridSearchAnswe
     nlohmann::ordered_json parts = nlohmann::ordered_json::object();
     for (const auto& [name, seconds] : outcome.parts) parts[name] = seconds;
     nlohmann::ordered_json grid = keys_json(wish, candidate);
-    grid.update({{"seconds", outcome.seconds},
-                 {"bubble_seconds", outcome.bubble_seconds},
-                 {"seconds_at_least", bounds.seconds},
-                 {"seconds_estimated", estimate.seconds},
-                 {"peak_bytes", outcome.peak_bytes},
-                 {"plans", outcome.plans},
-                 {"inside_node_bytes", outcome.inside_traffic},
-                 {"between_nodes_bytes", outcome.between_traffic},
-                 {"binds", binding(outcome.parts).first},
-                 {"parts", std::move(parts)}});
+    grid.update(
+        {{"seconds", outcome.seconds},
+         {"bubble_seconds", outcome.bubble_seconds},
+         {"communication_seconds", shares_of(outcome.parts).communication * outcome.seconds},
+         {"seconds_at_least", bounds.seconds},
+         {"seconds_estimated", estimate.seconds},
+         {"peak_bytes", outcome.peak_bytes},
+         {"plans", outcome.plans},
+         {"inside_node_bytes", outcome.inside_traffic},
+         {"between_nodes_bytes", outcome.between_traffic},
+         {"binds", binding(outcome.parts).first},
+         {"parts", std::move(parts)}});
+    add_rates(answer.work, wish.ranks, outcome.seconds, grid);
     grids.push_back(std::move(grid));
   }
   nlohmann::ordered_json unplanned = nlohmann::ordered_json::array();

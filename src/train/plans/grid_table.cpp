@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "train/plans/tier_rows.hpp"
 #include "train/setup/run_device.hpp"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::size_t most_groups_shown = 4;
 constexpr std::size_t most_members_shown = 4;
+constexpr std::size_t most_ranges_columns = 20;
 
 using Column = std::pair<const char*, std::int64_t MemoryTable::*>;
 
@@ -42,20 +44,24 @@ std::vector<Column> columns_of(const std::vector<GridRow>& rows) {
   return columns;
 }
 
+std::size_t width_of(const char* title) {
+  constexpr std::size_t least = 9;
+  return std::max(std::string_view(title).size(), least);
+}
+
 std::string memory_cells(const MemoryTable& memory, const std::vector<Column>& columns) {
   constexpr double mebibyte = 1048576.0;
   std::string text;
   for (const auto& [name, member] : columns) {
-    text += fmt::format("  {:>{}.2f}", static_cast<double>(memory.*member) / mebibyte,
-                        std::max(std::string_view(name).size(), std::size_t{8}));
+    text +=
+        fmt::format(" {:>{}.2f}", static_cast<double>(memory.*member) / mebibyte, width_of(name));
   }
   return text;
 }
 
 std::string memory_titles(const std::vector<Column>& columns) {
   std::string text;
-  for (const auto& [name, member] : columns)
-    text += fmt::format("  {:>{}}", name, std::max(std::string_view(name).size(), std::size_t{8}));
+  for (const auto& [name, member] : columns) text += fmt::format(" {:>{}}", name, width_of(name));
   return text;
 }
 
@@ -70,6 +76,16 @@ std::string ranges_text(const std::vector<int>& ranks) {
     begin = end;
   }
   return text;
+}
+
+// In most_ranges_columns: "0, 2, 4, 6, .. (8)" where there are more.
+std::string short_ranges_text(const std::vector<int>& ranks) {
+  std::string text = ranges_text(ranks);
+  if (text.size() <= most_ranges_columns) return text;
+  const std::string rest = fmt::format(", .. ({})", ranks.size());
+  const std::size_t end = text.rfind(", ", most_ranges_columns - rest.size());
+  if (end == std::string::npos) return counted(static_cast<std::int64_t>(ranks.size()), "rank");
+  return text.substr(0, end) + rest;
 }
 
 // "{0 4}", "{0 4 8 … 28}".
@@ -99,8 +115,8 @@ std::string groups_text(const Grid& grid, const std::vector<GridRow>& rows) {
       groups.push_back(std::move(group));
     }
     text +=
-        fmt::format("{:<10}{:<10}{} group{} of {}, {}:", text.empty() ? "groups" : "",
-                    to_string(axis), groups.size(), groups.size() == 1 ? "" : "s", grid.size(axis),
+        fmt::format("{:<10}{:<10}{} of {}, {}:", text.empty() ? "groups" : "", to_string(axis),
+                    counted(static_cast<std::int64_t>(groups.size()), "group"), grid.size(axis),
                     across_hosts == 0               ? "each on one host"
                     : across_hosts == groups.size() ? "across hosts"
                                                     : fmt::format("{} across hosts", across_hosts));
@@ -115,64 +131,54 @@ std::string groups_text(const Grid& grid, const std::vector<GridRow>& rows) {
   return text;
 }
 
-std::string ranks_one_by_one(const Grid& grid, const std::vector<GridRow>& rows) {
-  const std::vector<Column> columns = columns_of(rows);
+// Where each rank is.
+std::string places_text(const Grid& grid, const std::vector<GridRow>& rows) {
   std::size_t host_width = 4;
-  std::size_t device_width = 6;
-  for (const auto& row : rows) {
-    host_width = std::max(host_width, row.host.size());
-    device_width = std::max(device_width, row.device.size());
-  }
-  std::string text = fmt::format("  {:>5}  {:>4}  {:>8}  {:>6}  {:<{}}  {:>5}  {:<{}}{}\n", "rank",
-                                 "data", "pipeline", "tensor", "host", host_width, "local",
-                                 "device", device_width, memory_titles(columns));
+  for (const auto& row : rows) host_width = std::max(host_width, row.host.size());
+  std::string text =
+      fmt::format("  {:>5}  {:>4}  {:>8}  {:>6}  {:<{}}  {:>5}  {}\n", "rank", "data", "pipeline",
+                  "tensor", "host", host_width, "local", "device");
   for (int rank = 0; rank < grid.ranks(); ++rank) {
     const GridRow& row = rows[static_cast<std::size_t>(rank)];
     const Coordinates place = grid.coordinates_of(rank);
-    text += fmt::format("  {:>5}  {:>4}  {:>8}  {:>6}  {:<{}}  {:>5}  {:<{}}{}\n", rank, place.data,
-                        place.pipeline, place.tensor, row.host, host_width, row.local_rank,
-                        row.device, device_width, memory_cells(row.memory, columns));
+    text +=
+        fmt::format("  {:>5}  {:>4}  {:>8}  {:>6}  {:<{}}  {:>5}  {}\n", rank, place.data,
+                    place.pipeline, place.tensor, row.host, host_width, row.local_rank, row.device);
   }
   return text;
 }
 
-std::string ranks_by_class(const std::vector<GridRow>& rows) {
+// Ranks that hold the same share a line.
+std::string memory_text(const std::vector<GridRow>& rows) {
   struct Class {
-    std::string title;
     std::vector<int> ranks;
-    std::set<std::string> hosts;
-    const GridRow* first = nullptr;
+    const MemoryTable* memory = nullptr;
   };
-  const std::vector<Column> columns = columns_of(rows);
+  const auto equal = [](const MemoryTable& a, const MemoryTable& b) {
+    return std::all_of(memory_columns.begin(), memory_columns.end(),
+                       [&](const Column& column) { return a.*column.second == b.*column.second; });
+  };
   std::vector<Class> classes;
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
     auto found = std::find_if(classes.begin(), classes.end(), [&](const Class& one) {
-      return one.first->program_hash == rows[rank].program_hash;
+      return equal(*one.memory, rows[rank].memory);
     });
-    if (found == classes.end()) found = classes.insert(found, Class{{}, {}, {}, &rows[rank]});
+    if (found == classes.end()) found = classes.insert(found, Class{{}, &rows[rank].memory});
     found->ranks.push_back(static_cast<int>(rank));
-    found->hosts.insert(rows[rank].host);
   }
-  std::size_t width = 5;
-  for (auto& one : classes) {
-    one.title = ranges_text(one.ranks);
-    width = std::max(width, one.title.size());
-  }
-  std::string text = fmt::format("  {:<{}}  {:>6}  {:>5}  {:<6}{}\n", "ranks", width, "number",
-                                 "hosts", "device", memory_titles(columns));
-  for (const auto& one : classes) {
-    text +=
-        fmt::format("  {:<{}}  {:>6}  {:>5}  {:<6}{}\n", one.title, width, one.ranks.size(),
-                    one.hosts.size(), one.first->device, memory_cells(one.first->memory, columns));
+  const std::vector<Column> columns = columns_of(rows);
+  std::string text =
+      fmt::format("  {:<{}}{}\n", "ranks", most_ranges_columns, memory_titles(columns));
+  for (const Class& one : classes) {
+    text += fmt::format("  {:<{}}{}\n", short_ranges_text(one.ranks), most_ranges_columns,
+                        memory_cells(*one.memory, columns));
   }
   return text;
 }
 
 std::string to_text(const GridRow& row) {
-  nlohmann::json json = {{"host", row.host},
-                         {"local_rank", row.local_rank},
-                         {"device", row.device},
-                         {"program_hash", row.program_hash}};
+  nlohmann::json json = {
+      {"host", row.host}, {"local_rank", row.local_rank}, {"device", row.device}};
   for (const auto& [name, member] : memory_columns) json[name] = row.memory.*member;
   return json.dump();
 }
@@ -183,7 +189,6 @@ GridRow row_from_text(const std::string& text) {
   row.host = json.at("host").get<std::string>();
   row.local_rank = json.at("local_rank").get<int>();
   row.device = json.at("device").get<std::string>();
-  row.program_hash = json.at("program_hash").get<std::string>();
   for (const auto& [name, member] : memory_columns)
     row.memory.*member = json.at(name).get<std::int64_t>();
   return row;
@@ -196,14 +201,13 @@ std::string format_grid_table(const Grid& grid, const std::vector<GridRow>& rows
   expect(rows.size() == static_cast<std::size_t>(grid.ranks()), "every rank of a grid has a row");
   std::set<std::string> hosts;
   for (const auto& row : rows) hosts.insert(row.host);
-  std::string text = fmt::format("ranks     {} on {} host{}\n", grid.ranks(), hosts.size(),
-                                 hosts.size() == 1 ? "" : "s");
+  std::string text = fmt::format("ranks     {} on {}\n", grid.ranks(),
+                                 counted(static_cast<std::int64_t>(hosts.size()), "host"));
   text += groups_text(grid, rows);
+  if (grid.ranks() <= most_ranks_one_by_one) text += places_text(grid, rows);
   text += fmt::format("memory of a rank at the planned peak, in MiB; budget {}\n",
                       format_bytes(budget_bytes));
-  text +=
-      grid.ranks() <= most_ranks_one_by_one ? ranks_one_by_one(grid, rows) : ranks_by_class(rows);
-  return text;
+  return text + memory_text(rows);
 }
 
 std::string describe_memory(const Setup& setup, const Choice& choice, std::int64_t budget_bytes,
@@ -214,9 +218,9 @@ std::string describe_memory(const Setup& setup, const Choice& choice, std::int64
       tier_rows(choice.program, choice.prediction, saving.bytes_on_host());
   if (setup.grid.ranks() == 1)
     return format_memory_table(memory, budget_bytes) + format_tier_rows(below);
-  const std::vector<std::string> texts = session.gather(to_text(
-      {session.host(), session.node_rank(), std::string(to_string(device_kind(setup.config))),
-       plan::program_hash(choice.program), memory}));
+  const std::vector<std::string> texts =
+      session.gather(to_text({session.host(), session.node_rank(),
+                              std::string(to_string(device_kind(setup.config))), memory}));
   if (session.rank() != 0) return {};
   std::vector<GridRow> rows;
   for (const auto& text : texts) rows.push_back(row_from_text(text));

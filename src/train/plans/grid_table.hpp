@@ -16,17 +16,17 @@ namespace garonne::train {
 // What one rank has to say.
 struct GridRow {
   std::string host;
-  int local_rank = 0;        // among the ranks of its host
-  std::string device;        // "cpu"
-  std::string program_hash;  // equal where Programs are
+  int local_rank = 0;  // among the ranks of its host
+  std::string device;  // "cpu"
   MemoryTable memory;
 };
 
-// From this many ranks on, ranks with equal Programs share a line.
+// Up to so many it is said of each where it is.
 inline constexpr int most_ranks_one_by_one = 16;
 
-// `rows` by rank. One line a rank, beyond most_ranks_one_by_one a line for each class of ranks with
-// equal Programs; then the groups of every axis that has more than one member.
+// `rows` by rank. The groups of every axis that has more than one member, where each rank is unless
+// there are many, and the memory of ranks, of which those that hold the same share a line. At most
+// 120 columns, of the two tables those.
 std::string format_grid_table(const Grid& grid, const std::vector<GridRow>& rows,
                               std::int64_t budget_bytes);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "plan/grid/grid_candidate.hpp"
 
@@ -29,8 +30,8 @@ void check_parts(const Setup& whole) {
   const std::int64_t chunks = chunks_of(keys);
   if (chunks == 0 || keys.pipeline * chunks <= most) return;
   const std::string what = fmt::format(
-      "{} stages of {} chunk{} are {} parts, more than the {} {}", keys.pipeline, chunks,
-      chunks == 1 ? "" : "s", keys.pipeline * chunks, most,
+      "{} stages of {} are {} parts, more than the {} {}", keys.pipeline, counted(chunks, "chunk"),
+      keys.pipeline * chunks, most,
       most == whole.declared->blocks()
           ? "blocks of the model (embedding, layers and head)"
           : "that its blocks (embedding, layers and head) make, as steps without gradients are not "

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
+#include "train/plans/cluster_costs.hpp"
 #include "train/plans/explain.hpp"
 #include "train/plans/saving_plan.hpp"
 #include "train/plans/tier_rows.hpp"
@@ -91,23 +93,31 @@ std::string format_stages(const PlanAnswer& answer) {
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
     const auto& nodes = stage.setup.model.graph.nodes;
-    text += fmt::format(
-        "stage {:<3} {:<10} peak {:>14} B ({:>10})  {:>9.2f} M parameters  {} to {}{}\n", s,
-        stage.choice.program.name, stage.prediction.peak_bytes,
-        format_bytes(stage.prediction.peak_bytes),
-        static_cast<double>(stage.setup.model.graph.parameter_elements()) / 1e6, nodes.front().name,
-        nodes.back().hands_over ? nodes[nodes.size() - 2].name : nodes.back().name,
-        s == plan.largest ? "  <- shown below" : "");
+    text += fmt::format("stage {:<3} {:<10} peak {:>11}  {:>9.2f} M parameters  {} to {}{}\n", s,
+                        stage.choice.program.name, format_bytes(stage.prediction.peak_bytes),
+                        static_cast<double>(stage.setup.model.graph.parameter_elements()) / 1e6,
+                        nodes.front().name,
+                        nodes.back().hands_over ? nodes[nodes.size() - 2].name : nodes.back().name,
+                        s == plan.largest ? "  <- shown below" : "");
   }
   if (knows_seconds(answer)) {
-    text += fmt::format("bubble: {:.1f} ms of {:.1f} ms\n", 1e3 * plan.parts.bubble_seconds,
-                        1e3 * plan.seconds);
+    const StepShares shares = shares_of(plan.parts.parts);
+    const double milliseconds = 1e3 * plan.seconds;
+    text += fmt::format(
+        "of {:.1f} ms the busiest stage computes {:.1f}, waits {:.1f} for links and {:.1f} in the "
+        "bubble\n",
+        milliseconds, milliseconds * (shares.compute + shares.again),
+        milliseconds * shares.communication, milliseconds * shares.bubble);
   }
   return text;
 }
 
 std::string format_candidates(const PlanAnswer& answer, const Choice& choice) {
   std::string text;
+  if (answer.plan.stages.size() > 1) {
+    text += fmt::format("plans of stage {} alone{}:\n", answer.plan.largest,
+                        knows_seconds(answer) ? ", as if it waited for no other" : "");
+  }
   for (const auto& candidate : choice.candidates) {
     text += fmt::format(
         "plan {:<{}} peak {:>14} B ({}){}{}\n", candidate.name, name_width(answer.whole),
@@ -132,14 +142,17 @@ std::string format_launches(const GridPlan& plan) {
 
 std::string format_seconds(const PlanAnswer& answer) {
   const double milliseconds = 1e3 * answer.plan.seconds;
+  const std::string rates =
+      describe_rates(answer.work, answer.whole.grid.ranks(), answer.plan.seconds);
   if (answer.costs == CostSource::Measured) {
-    return fmt::format("a step: {:.1f} ms (measured costs of this machine, {} thread{} a rank)\n",
-                       milliseconds, answer.threads, answer.threads == 1 ? "" : "s");
+    return fmt::format("a step: {:.1f} ms (measured costs of this machine, {} a rank)\n",
+                       milliseconds, counted(answer.threads, "thread")) +
+           rates;
   }
   if (answer.costs == CostSource::Cluster) {
-    return fmt::format("a step: {:.1f} ms (by the figures of {})\n", milliseconds,
-                       answer.cluster->name) +
-           format_launches(answer.plan);
+    return fmt::format("a step: {:.1f} ms (by the figures of {}{})\n", milliseconds,
+                       answer.cluster->name, describe_efficiency(*answer.cluster)) +
+           rates + format_launches(answer.plan);
   }
   std::string text =
       "a step: not known, no profile of this model is cached here (`garonne profile` makes one)\n";
@@ -194,6 +207,8 @@ ordered_json to_json(const PlanAnswer& answer) {
   json["seconds"] = seconds_json(answer, plan.seconds);
   if (knows_seconds(answer)) {
     json["bubble_seconds"] = plan.parts.bubble_seconds;
+    json["communication_seconds"] = shares_of(plan.parts.parts).communication * plan.seconds;
+    add_rates(answer.work, whole.grid.ranks(), plan.seconds, json);
     json["binds"] = binding(plan.parts.parts).first;
     for (const auto& [name, seconds] : plan.parts.parts) json["parts"][name] = seconds;
   }
@@ -210,15 +225,14 @@ std::string format_plan(const PlanAnswer& answer) {
   const GridPlan& plan = answer.plan;
   const Setup& shown = plan.stages[plan.largest].setup;
   const Choice& choice = plan.stages[plan.largest].choice;
-  std::string text = fmt::format(
-      "{} rank{}: {} · {} micro-batch{} a rank · {:.2f} M parameters, {}\n", whole.grid.ranks(),
-      whole.grid.ranks() == 1 ? "" : "s", to_string(whole.grid.shape()), whole.step.micro_batches,
-      whole.step.micro_batches == 1 ? "" : "es",
-      static_cast<double>(whole.model.graph.parameter_elements()) / 1e6,
-      describe_numbers(whole.config));
+  std::string text = fmt::format("{}: {} · {} a rank · {:.2f} M parameters, {}\n",
+                                 counted(whole.grid.ranks(), "rank"), to_string(whole.grid.shape()),
+                                 counted(whole.step.micro_batches, "micro-batch"),
+                                 static_cast<double>(whole.model.graph.parameter_elements()) / 1e6,
+                                 describe_numbers(whole.config));
   text += describe_overlaps(whole);
   if (answer.cluster == nullptr && whole.config.memory.budget == RunConfig::automatic_budget)
-    text += describe_automatic_budget(whole.grid.ranks());
+    text += describe_automatic_budget(whole.grid.ranks(), answer.budget_bytes);
   text += format_stages(answer);
   text += format_candidates(answer, choice);
   text += format_memory_table(memory_of(answer), answer.budget_bytes);

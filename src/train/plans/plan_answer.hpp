@@ -6,6 +6,7 @@
 #include <string>
 
 #include "train/plans/grid_plan.hpp"
+#include "train/plans/step_rates.hpp"
 
 namespace garonne::train {
 
@@ -21,6 +22,7 @@ struct PlanAnswer {
   const plan::Cluster* cluster = nullptr;  // where a file of one was given
   int threads = 0;                         // of a rank
   bool explains = false;
+  ModelWork work = {};  // of a step; of rates nothing is said where it is none
 };
 
 // The format "garonne.plan" (docs/formats.md).

@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "train/plans/candidate_planner.hpp"
 
@@ -113,9 +114,10 @@ PlannerComparison compare_planners(const GridSearchWish& wish, const std::string
 
 std::string format_planners(const GridSearchWish& wish, const PlannerComparison& comparison) {
   const plan::RankedGrid& best = best_of(comparison);
-  std::string text = fmt::format("{} ranks on {}: nodes of {}, {} a rank; global batch {}\n",
-                                 wish.ranks, wish.cluster.name, wish.cluster.devices_per_node,
-                                 format_bytes(wish.budget_bytes), wish.config.train.global_batch);
+  std::string text =
+      fmt::format("{} on {}: nodes of {}, {} a rank; global batch {}\n",
+                  counted(wish.ranks, "rank"), wish.cluster.name, wish.cluster.devices_per_node,
+                  format_bytes(wish.budget_bytes), wish.config.train.global_batch);
   std::vector<Cells> rows = {
       {"planner", "its own ms", "planned as", "ms a step", "/ auto", "its choice"},
       {"auto", milliseconds(best.estimate.seconds), plan::to_string(best.candidate),

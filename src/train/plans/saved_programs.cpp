@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/json_input.hpp"
@@ -145,11 +146,15 @@ std::string check_saved_programs(const SavedPrograms& saved) {
     if (are_all(saved, ranks)) {
       plan::replay_together(saved.programs);
       plan::check_trained_together(saved.programs);
-      text += fmt::format("together  the {} ranks of the grid meet\n", ranks);
+      text += ranks == 1 ? "together  the rank is alone\n"
+                         : fmt::format("together  the {} ranks of the grid meet\n", ranks);
     } else if (are_stages(saved)) {
       plan::replay_pipeline(saved.programs);
-      text += fmt::format("together  the {} stages of a pipeline meet; {} ranks run them\n",
-                          saved.programs.size(), ranks);
+      const auto stages = static_cast<std::int64_t>(saved.programs.size());
+      text += stages == 1
+                  ? fmt::format("together  the only stage; {} ranks run it\n", ranks)
+                  : fmt::format("together  the {} stages of a pipeline meet; {} ranks run them\n",
+                                stages, ranks);
     } else {
       text += "together  not replayed: files of other ranks are missing\n";
     }

@@ -4,11 +4,40 @@
 #include <map>
 
 namespace garonne::train {
+namespace {
+
+constexpr const char* compute_part = "compute";
+constexpr const char* again_part = "memory (blocks run again)";
+constexpr const char* bubble_part = "bubble";
+// What is left on one stage, which waits for no other: copies.
+constexpr const char* copies_part = "copies";
+constexpr const char* launches_part = "launches";
+
+}  // namespace
 
 const std::pair<std::string, double>& binding(
     const std::vector<std::pair<std::string, double>>& parts) {
   return *std::max_element(parts.begin(), parts.end(),
                            [](const auto& a, const auto& b) { return a.second < b.second; });
+}
+
+StepShares shares_of(const std::vector<std::pair<std::string, double>>& parts) {
+  StepShares shares;
+  double all = 0;
+  for (const auto& [name, seconds] : parts) {
+    double& share = name == compute_part                           ? shares.compute
+                    : name == again_part                           ? shares.again
+                    : name == bubble_part                          ? shares.bubble
+                    : name == copies_part || name == launches_part ? shares.other
+                                                                   : shares.communication;
+    share += seconds;
+    all += seconds;
+  }
+  if (all <= 0) return {};
+  for (double StepShares::*share : {&StepShares::compute, &StepShares::again, &StepShares::bubble,
+                                    &StepShares::other, &StepShares::communication})
+    shares.*share /= all;
+  return shares;
 }
 
 StepPartsOfStages::StepPartsOfStages(const std::vector<plan::Program>& programs,
@@ -73,14 +102,14 @@ StepParts StepPartsOfStages::of(const std::vector<plan::Prediction>& predictions
   result.bubble_seconds = std::max(0.0, seconds - own - again);
   const double rest = result.bubble_seconds - waited.tensor - waited.data - waited.pipeline -
                       waited.world - busiest.launch_seconds;
-  result.parts = {{"compute", own},
-                  {"memory (blocks run again)", again},
+  result.parts = {{compute_part, own},
+                  {again_part, again},
                   {link("tensor", tensor_leaves_), waited.tensor},
                   {link("data", data_leaves_), waited.data},
                   {"pipeline link", waited.pipeline},
                   {"sums of the step", waited.world},
-                  {"bubble", std::max(0.0, rest)}};
-  if (busiest.issue_seconds > 0) result.parts.emplace_back("launches", busiest.launch_seconds);
+                  {computing_.size() > 1 ? bubble_part : copies_part, std::max(0.0, rest)}};
+  if (busiest.issue_seconds > 0) result.parts.emplace_back(launches_part, busiest.launch_seconds);
   return result;
 }
 

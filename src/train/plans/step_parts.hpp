@@ -12,7 +12,8 @@
 namespace garonne::train {
 
 struct StepParts {
-  double bubble_seconds = 0;  // of a step, the busiest stage computes nothing
+  double bubble_seconds =
+      0;  // of a step, the busiest stage computes nothing, whatever it waits for
   // Of the busiest stage; the largest is what binds.
   std::vector<std::pair<std::string, double>> parts;  // name, seconds
   // Bytes a step that some rank sends over links inside its node, and over those that leave it.
@@ -23,6 +24,16 @@ struct StepParts {
 // The largest part.
 const std::pair<std::string, double>& binding(
     const std::vector<std::pair<std::string, double>>& parts);
+
+// Shares of the step of the busiest stage, of all its parts together.
+struct StepShares {
+  double compute = 0;
+  double again = 0;          // blocks run again
+  double communication = 0;  // that nothing hides: links, and sums of the step
+  double bubble = 0;         // waits for other stages; none on one stage
+  double other = 0;          // launches, copies
+};
+StepShares shares_of(const std::vector<std::pair<std::string, double>>& parts);
 
 // In two steps, since a replay of all stages takes their Programs: what the Programs say, then what
 // the replay says.

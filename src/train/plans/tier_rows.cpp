@@ -23,17 +23,21 @@ std::vector<TierRow> tier_rows(const plan::Program& program, const plan::Predict
 
 std::string format_tier_rows(const std::vector<TierRow>& rows) {
   std::string text;
-  const auto line = [&](const std::string& name, std::int64_t bytes, std::int64_t whole) {
-    text += fmt::format("  {:<14}{:>16} B {:>12}  {:5.1f} %\n", name, bytes, format_bytes(bytes),
-                        100.0 * static_cast<double>(bytes) / static_cast<double>(whole));
-  };
   for (const TierRow& row : rows) {
     const std::string name(to_string(row.tier));
-    const std::int64_t whole =
-        row.budget_bytes > 0 ? row.budget_bytes : row.peak_bytes + row.saved_copy_bytes;
-    if (row.peak_bytes > 0) line(name, row.peak_bytes, whole);
-    if (row.saved_copy_bytes > 0) line(name + " copy", row.saved_copy_bytes, whole);
-    if (row.budget_bytes > 0) line(name + " budget", row.budget_bytes, row.budget_bytes);
+    const auto line = [&](const std::string& title, std::int64_t bytes) {
+      text += fmt::format("  {:<14}{:>16} B {:>12}", title, bytes, format_bytes(bytes));
+      // The column is of the device's budget everywhere else.
+      if (row.budget_bytes > 0) {
+        text += fmt::format(
+            "  {:5.1f} % of the {}'s",
+            100.0 * static_cast<double>(bytes) / static_cast<double>(row.budget_bytes), name);
+      }
+      text += '\n';
+    };
+    if (row.peak_bytes > 0) line(name, row.peak_bytes);
+    if (row.saved_copy_bytes > 0) line(name + " copy", row.saved_copy_bytes);
+    if (row.budget_bytes > 0) line(name + " budget", row.budget_bytes);
   }
   return text;
 }

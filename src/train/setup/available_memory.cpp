@@ -171,10 +171,11 @@ AvailableMemory available_memory(const MemorySources& sources, int ranks_on_node
   return least.take();
 }
 
-std::string describe_automatic_budget(int ranks_on_node) {
+std::string describe_automatic_budget(int ranks_on_node, std::int64_t budget_bytes) {
+  // What is free was another number when the budget was taken; what binds was the same.
   const AvailableMemory found = available_memory(MemorySources::of_this_process(), ranks_on_node);
   return fmt::format(
-      "memory.budget = auto: {} a rank, by {}{}\n", format_bytes(found.bytes), found.source,
+      "memory.budget = auto: {} a rank, by {}{}\n", format_bytes(budget_bytes), found.source,
       ranks_on_node > 1 ? fmt::format(", for {} ranks of a node", ranks_on_node) : "");
 }
 

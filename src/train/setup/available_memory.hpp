@@ -36,7 +36,8 @@ struct AvailableMemory {
 // `bytes` is a multiple of the allocation granularity.
 AvailableMemory available_memory(const MemorySources& sources, int ranks_on_node);
 
-// A line for people: what memory.budget = "auto" comes to for this process, and by what.
-std::string describe_automatic_budget(int ranks_on_node);
+// A line for people: that memory.budget = "auto" came to `budget_bytes` a rank, and by what of this
+// process.
+std::string describe_automatic_budget(int ranks_on_node, std::int64_t budget_bytes);
 
 }  // namespace garonne::train

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/counted.hpp"
 #include "base/process_cores.hpp"
 
 namespace garonne::train {
@@ -131,7 +132,7 @@ std::vector<std::string> placement_warnings(const std::vector<RankPlace>& ranks)
     const std::string limit =
         host.available() < static_cast<double>(host.cores.size())
             ? fmt::format("a quota of {:g} cores (cpu.max of the control group)", host.quota)
-            : fmt::format("{} core{} ({})", host.cores.size(), host.cores.size() == 1 ? "" : "s",
+            : fmt::format("{} ({})", counted(static_cast<std::int64_t>(host.cores.size()), "core"),
                           core_list_text({host.cores.begin(), host.cores.end()}));
     said.push_back(fmt::format(
         "{} of {} run {} threads on {}: start fewer ranks there, set run.threads lower, or ask for "

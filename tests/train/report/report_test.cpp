@@ -100,14 +100,14 @@ TEST(ReportProgram, ShowsTiersBelowTheDeviceOnlyWhereSomethingIsThere) {
   EXPECT_FALSE(programs_json({copying_rank(false)}, {})["programs"][0].contains("below"));
 
   EXPECT_EQ(format_tier_rows(tier_rows(rank.program, rank.prediction)),
-            "  host                       192 B        192 B   50.0 %\n"
-            "  host budget                384 B        384 B  100.0 %\n"
-            "  disk                       256 B        256 B  100.0 %\n");
+            "  host                       192 B        192 B   50.0 % of the host's\n"
+            "  host budget                384 B        384 B  100.0 % of the host's\n"
+            "  disk                       256 B        256 B\n");
   EXPECT_EQ(format_tier_rows(tier_rows(rank.program, rank.prediction, 96)),
-            "  host                       192 B        192 B   50.0 %\n"
-            "  host copy                   96 B         96 B   25.0 %\n"
-            "  host budget                384 B        384 B  100.0 %\n"
-            "  disk                       256 B        256 B  100.0 %\n");
+            "  host                       192 B        192 B   50.0 % of the host's\n"
+            "  host copy                   96 B         96 B   25.0 % of the host's\n"
+            "  host budget                384 B        384 B  100.0 % of the host's\n"
+            "  disk                       256 B        256 B\n");
   const RankProgram plain = copying_rank(false);
   EXPECT_EQ(format_tier_rows(tier_rows(plain.program, plain.prediction)), "");
 }

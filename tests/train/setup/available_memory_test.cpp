@@ -136,7 +136,9 @@ TEST(AvailableMemory, OfThisProcess) {
   const AvailableMemory alone = available_memory(here, 1);
   EXPECT_GT(alone.bytes, mebibyte);
   EXPECT_FALSE(alone.source.empty());
-  EXPECT_NE(describe_automatic_budget(3).find("3 ranks"), std::string::npos);
+  const std::string line = describe_automatic_budget(3, 7 * mebibyte);
+  EXPECT_TRUE(line.starts_with("memory.budget = auto: 7.00 MiB a rank, by ")) << line;
+  EXPECT_NE(line.find("3 ranks"), std::string::npos);
 }
 
 }  // namespace
