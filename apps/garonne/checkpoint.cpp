@@ -213,6 +213,7 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
       ->add_option("--to", options->to,
                    fmt::format("format and folder, as: huggingface DIR; {}", known_formats()))
       ->required()
+      ->option_text("FORMAT DIR")
       ->expected(2);
   command->add_option("--tokenizer", options->tokenizer,
                       "to write beside the model, in the place of the run's own");
@@ -342,6 +343,7 @@ void add_import(CLI::App& checkpoint, Chosen& chosen) {
       ->add_option("--from", options->from,
                    fmt::format("format and folder, as: huggingface DIR; {}", known_formats()))
       ->required()
+      ->option_text("FORMAT DIR")
       ->expected(2);
   command->add_option("--output", options->output, "run directory to make")->required();
   command->add_option(
