@@ -14,12 +14,12 @@ const std::vector<KeySpec>& keys_of_options() {
   return keys;
 }
 
-// Keys that runs of language models have no use for; their help begins with whose they are.
+// Keys that runs of language models have no use for: their help begins with whose they are.
 bool is_of_operators(const KeySpec& key) {
   const std::size_t colon = key.help.find(':');
   const std::string kinds = colon == std::string::npos ? "" : key.help.substr(0, colon);
-  return kinds.find("fno") != std::string::npos || kinds == "fields" || kinds == "operators" ||
-         key.name == "model.block";
+  return kinds.find("fno") != std::string::npos || kinds == "fields" ||
+         kinds.find("operator") != std::string::npos;
 }
 
 std::string group_of(const KeySpec& key) {

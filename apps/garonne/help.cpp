@@ -116,6 +116,14 @@ std::string placeholder(const CLI::Option& option) {
   return word;
 }
 
+// "-h,--help"; without what CLI11 adds to flags that switch something off.
+std::string option_name(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
 std::string names_of(const std::set<CLI::Option*>& options) {
   std::vector<std::string> names;
   for (const CLI::Option* option : options) names.push_back(option->get_name());
@@ -199,8 +207,7 @@ class HelpFormatter final : public CLI::FormatterBase {
       }
       for (const CLI::Option* option : options) {
         const std::string value = placeholder(*option);
-        page.entry(option->get_name(false, true) + (value.empty() ? "" : " " + value),
-                   meaning_of(*option));
+        page.entry(option_name(*option) + (value.empty() ? "" : " " + value), meaning_of(*option));
       }
     }
   }
