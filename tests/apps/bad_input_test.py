@@ -323,6 +323,8 @@ class BadInput(unittest.TestCase):
                 (("plan", self.config, "--ranks", 0), "--ranks = 0: must be 1 to 65536"),
                 (("plan", self.config, "--ranks"), "--ranks wants a value (1 to 65536)"),
                 (("checkpoint", "export", self.folder / "run", "--to"), "--to wants 2 values"),
+                (("checkpoint", "export", self.folder / "run", "--to", "huggingface"), "--to = huggingface: wants a format and"),
+                (("checkpoint", "import", "--output", self.folder / "no", "--from", "huggingface"), "wants a format and a folder"),
                 (("bench", "transforms", "--precision", "x"), "--precision = x: must be float32, float64")):
             message = self.expect(2, *arguments, words=[words])
             self.assertLess(len(message), 200, message)
