@@ -120,7 +120,7 @@ class HelpTest(ProgramTest):
 
     def test_ranges_and_defaults_are_words(self):
         for words, text in self.helps.items():
-            for name in (r"\bU?INT\b", r"\bFLOAT\b", r"\bNONNEGATIVE\b", r"\bPOSITIVE\b", r" in \[", r"\) OR \(", r"default *\]",
+            for name in (r"\bU?INT\b", r"\bFLOAT\b", r"\bNONNEGATIVE\b", r"\bPOSITIVE\b", r" in \[", r"\) OR \(", r"(; |\[)default *\]",
                          "REQUIRED", "Needs:", "Excludes:", r"\{false\}"):
                 self.assertNotRegex(text, name, words)
         flat = {words: " ".join(text.split()) for words, text in self.helps.items()}
@@ -175,7 +175,8 @@ class HelpTest(ProgramTest):
                 command += " --samples 4 --test-samples 2 --test t.h5" if words == "data darcy" else ""
                 command += " --train.steps 4" if words == "train" else ""
                 with self.subTest(line):
-                    done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, timeout=300)
+                    done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, timeout=300,
+                                          errors="replace")
                     self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_help_is_a_command(self):
