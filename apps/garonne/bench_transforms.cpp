@@ -118,7 +118,7 @@ void add_bench_transforms(CLI::App& bench, Chosen& chosen) {
   number("--longitudes", item->longitudes, "columns of the grid");
   number("--degrees", item->degrees, "degrees of the harmonics, and at most as many orders");
   number("--channels", item->channels, "fields that are transformed together");
-  command->add_option("--precision", item->precision, "float32 or float64")
+  command->add_option("--precision", item->precision, "of the numbers")
       ->check(CLI::IsMember({"float32", "float64"}))
       ->capture_default_str();
   command->add_option("--threads", item->threads, "threads")

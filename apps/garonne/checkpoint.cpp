@@ -158,6 +158,13 @@ std::string known_formats() {
   return fmt::format("{}, {}", huggingface, fmt::join(train::model_package_names(), ", "));
 }
 
+// Of options that are taken from the last one given, the parser does not count the values.
+void expect_format_and_folder(const std::string& option, const std::vector<std::string>& given) {
+  if (given.size() == 2) return;
+  throw ConfigError(option, fmt::format("{}", fmt::join(given, " ")),
+                    "wants a format and a folder, as: huggingface DIR");
+}
+
 // Throws ConfigError unless it is one; true = of models on fields.
 bool is_package(const std::string& option, const std::string& format) {
   if (format == huggingface) return false;
@@ -174,6 +181,7 @@ struct ExportOptions {
 };
 
 void export_model(const ExportOptions& options, dist::Session& session) {
+  expect_format_and_folder("--to", options.to);
   const std::string& format = options.to[0];
   const std::string& folder = options.to[1];
   const bool package = is_package("--to", format);
@@ -213,6 +221,7 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
       ->add_option("--to", options->to,
                    fmt::format("format and folder, as: huggingface DIR; {}", known_formats()))
       ->required()
+      ->option_text("FORMAT DIR")
       ->expected(2);
   command->add_option("--tokenizer", options->tokenizer,
                       "to write beside the model, in the place of the run's own");
@@ -342,6 +351,7 @@ void add_import(CLI::App& checkpoint, Chosen& chosen) {
       ->add_option("--from", options->from,
                    fmt::format("format and folder, as: huggingface DIR; {}", known_formats()))
       ->required()
+      ->option_text("FORMAT DIR")
       ->expected(2);
   command->add_option("--output", options->output, "run directory to make")->required();
   command->add_option(
@@ -350,6 +360,7 @@ void add_import(CLI::App& checkpoint, Chosen& chosen) {
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "checkpoint import");
+      expect_format_and_folder("--from", options->from);
       const std::string& format = options->from[0];
       const bool package = is_package("--from", format);
       if (package == options->config.empty()) {

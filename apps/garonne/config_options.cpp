@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "command.hpp"
+#include "help.hpp"
 #include "train/setup/config_choices.hpp"
 
 namespace garonne::apps {
@@ -13,14 +14,17 @@ const std::vector<KeySpec>& keys_of_options() {
   return keys;
 }
 
-// The section of the key; what only one kind of model has stands by itself, behind it.
-std::string group_of(const KeySpec& key) {
-  const std::string section = key.name.substr(0, key.name.find('.'));
+// Keys that runs of language models have no use for: their help begins with whose they are.
+bool is_of_operators(const KeySpec& key) {
   const std::size_t colon = key.help.find(':');
   const std::string kinds = colon == std::string::npos ? "" : key.help.substr(0, colon);
-  const bool of_fields = kinds.find("fno") != std::string::npos || kinds == "fields" ||
-                         kinds.find("operator") != std::string::npos;
-  return of_fields ? section + ", of neural operators and fields" : section;
+  return kinds.find("fno") != std::string::npos || kinds == "fields" ||
+         kinds.find("operator") != std::string::npos;
+}
+
+std::string group_of(const KeySpec& key) {
+  return fmt::format("Keys of [{}]{}", key.name.substr(0, key.name.find('.')),
+                     is_of_operators(key) ? " for neural operators only" : "");
 }
 
 }  // namespace
@@ -29,16 +33,23 @@ std::shared_ptr<ConfigOptions> add_config_options(CLI::App& command) {
   auto options = std::make_shared<ConfigOptions>();
   command.add_option("config", options->path, "run file (TOML)")->required();
   const RunConfig defaults;
-  for (const auto& key : keys_of_options()) {
-    const auto given = options->given;
+  const bool listed = command.get_name() == command_that_lists_keys;
+  const auto given = options->given;
+  const auto add_key = [&](const KeySpec& key) {
     const std::string name = key.name;
-    const std::string help =
-        fmt::format("{} [{}; default {}]", key.help, key.range, key.get(defaults));
+    const std::string value = key.get(defaults);
     command
         .add_option_function<std::string>(
-            "--" + name, [given, name](const std::string& value) { (*given)[name] = value; }, help)
-        ->group(group_of(key))
+            "--" + name, [given, name](const std::string& text) { (*given)[name] = text; },
+            fmt::format("{} [{}; default {}]", key.help, key.range, value.empty() ? "none" : value))
+        ->group(listed ? group_of(key) : keys_listed_elsewhere)
         ->type_name("");
+  };
+  // In the order of their groups in help: what only operators have comes last.
+  for (const bool of_operators : {false, true}) {
+    for (const KeySpec& key : keys_of_options()) {
+      if (is_of_operators(key) == of_operators) add_key(key);
+    }
   }
   return options;
 }

@@ -119,7 +119,7 @@ void add_forecast(CLI::App& app, Chosen& chosen) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--seed", forecast.seed, "of the noise")->capture_default_str();
-  command->add_option("--compression", forecast.compression, "level of deflate, 0 to 9")
+  command->add_option("--compression", forecast.compression, "level of deflate")
       ->check(CLI::Range(0, 9))
       ->capture_default_str();
   command

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -14,6 +13,7 @@
 #include "plan/pipeline/simulation.hpp"
 #include "plan/pipeline/timeline_svg.hpp"
 #include "plan/pipeline/timeline_text.hpp"
+#include "terminal.hpp"
 
 namespace garonne::apps {
 namespace {
@@ -59,12 +59,6 @@ void check(const SimulateOptions& options) {
   }
 }
 
-int terminal_columns() {
-  winsize size{};
-  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 120;
-}
-
 template <class Number>
 std::string listed(const std::vector<Number>& numbers) {
   std::string text;
@@ -80,7 +74,7 @@ void print_timeline(const plan::PipelineSchedule& schedule, const plan::Pipeline
   fmt::print("{}: {} stages, {} micro-batches, {} {} a device\n", schedule.name, schedule.devices,
              schedule.micro_batches, schedule.chunks, schedule.chunks == 1 ? "chunk" : "chunks");
   fmt::print("{}", plan::timeline_text(schedule, outcome,
-                                       options.width.value_or(terminal_columns()), colour));
+                                       options.width.value_or(terminal_columns(120)), colour));
   fmt::print("makespan          {:.6g} s\n", outcome.makespan);
   fmt::print("bubble            {:.6g} s ({:.1f} % of the makespan)\n", outcome.bubble,
              100 * outcome.bubble / outcome.makespan);

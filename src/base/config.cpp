@@ -9,9 +9,11 @@
 #include <sstream>
 
 #include "base/bytes.hpp"
+#include "base/edit_distance.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/multiples.hpp"
+#include "base/names_elsewhere.hpp"
 #include "base/toml_limits.hpp"
 
 namespace garonne {
@@ -19,20 +21,28 @@ namespace {
 
 using Keys = std::vector<KeySpec>;
 
+// What is meant by a name that is no key; empty: nothing is near.
+std::string near_key(const std::string& name, const std::vector<std::string>& names) {
+  const std::string usual = name_of_elsewhere(name);
+  if (std::find(names.begin(), names.end(), usual) != names.end()) return usual;
+  const std::string near = nearest_word(name, names);
+  if (!near.empty()) return near;
+  // The right key in the wrong section.
+  const auto leaf = [](const std::string& dotted) { return dotted.substr(dotted.rfind('.') + 1); };
+  std::string alike;
+  for (const auto& candidate : names) {
+    if (leaf(candidate) == leaf(name)) alike = candidate;
+  }
+  return alike;
+}
+
 const KeySpec& known_key(const Keys& keys, const std::string& name) {
   const auto found =
       std::find_if(keys.begin(), keys.end(), [&](const KeySpec& key) { return key.name == name; });
   if (found != keys.end()) return *found;
   std::vector<std::string> names;
   for (const auto& key : keys) names.push_back(key.name);
-  std::string near = nearest_word(name, names);
-  if (near.empty()) {
-    // The right key in the wrong section.
-    const std::string leaf = name.substr(name.rfind('.') + 1);
-    for (const auto& candidate : names) {
-      if (candidate.substr(candidate.rfind('.') + 1) == leaf) near = candidate;
-    }
-  }
+  const std::string near = near_key(name, names);
   throw ConfigError(name, "",
                     near.empty() ? "unknown key; `garonne train --help` lists all keys"
                                  : fmt::format("unknown key; did you mean {}?", near));
@@ -210,20 +220,9 @@ std::string nearest_word(const std::string& word, const std::vector<std::string>
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, word.size() / 4) + 1;
   for (const auto& candidate : known) {
-    // Levenshtein's distance, one row at a time.
-    std::vector<std::size_t> row(candidate.size() + 1);
-    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= word.size(); ++i) {
-      std::size_t diagonal = row[0];
-      row[0] = i;
-      for (std::size_t j = 1; j <= candidate.size(); ++j) {
-        const std::size_t substituted = diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1);
-        diagonal = row[j];
-        row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
       best = candidate;
     }
   }

@@ -55,7 +55,9 @@ class RegisteredKeys {
 std::vector<KeySpec> model_keys(RegisteredKeys& registered_key) {
   const double infinity = Limits::infinity();
   return {
-      registered_key("model.kind", GARONNE_MEMBER(model, kind), "family of the model"),
+      registered_key("model.kind", GARONNE_MEMBER(model, kind),
+                     "family of the model: a language model (gpt, llama), or a neural operator of "
+                     "fields (the others)"),
       integer_key("model.layers", GARONNE_MEMBER(model, layers), 1, most_layers,
                   "transformer or operator layers"),
       integer_key("model.hidden", GARONNE_MEMBER(model, hidden), 1, most_width,
@@ -257,7 +259,7 @@ std::vector<KeySpec> train_keys(RegisteredKeys& registered_key) {
           "on GPUs, of float32: what products of matrices multiply is rounded as IEEE numbers, "
           "or to TF32, which is faster and has 10 bits of the fraction; sums stay float32"),
       registered_key("train.loss", GARONNE_MEMBER(train, loss),
-                     "auto = cross-entropy of a gpt, relative-l2 of an operator"),
+                     "auto = cross-entropy of a language model, relative-l2 of an operator"),
       integer_key("train.rollout", GARONNE_MEMBER(train, rollout), 1, most_rollout,
                   "operators: times that the network is applied to its own prediction in a step; "
                   "the loss is the mean over them"),

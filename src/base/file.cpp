@@ -6,10 +6,15 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <vector>
 
 #include "base/bytes.hpp"
+#include "base/config.hpp"
 #include "base/error.hpp"
 #include "base/partial_file.hpp"
 
@@ -21,6 +26,7 @@ struct OpenedFile {
   int descriptor = -1;
   std::int64_t size = 0;
   std::string failure;
+  bool is_missing = false;
 };
 
 std::string kind_of(mode_t mode) {
@@ -35,6 +41,7 @@ OpenedFile open_regular(const std::string& path) {
   // Without O_NONBLOCK the opening of a named pipe waits for somebody to write.
   file.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file.descriptor < 0) {
+    file.is_missing = errno == ENOENT;
     // A socket cannot be opened at all.
     file.failure = errno == ENXIO ? "is no regular file"
                                   : fmt::format("cannot be read: {}", std::strerror(errno));
@@ -141,13 +148,38 @@ std::string read_text_file(const std::string& path, std::int64_t most_bytes) {
 
 namespace {
 
+// A file of almost this name in the same folder; empty: there is none.
+std::string near_file(const std::string& path) {
+  // A folder of a run or of data may have millions.
+  constexpr std::size_t most_names = 2000;
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  std::error_code error;
+  std::vector<std::string> names;
+  std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator() && names.size() < most_names;
+       entry.increment(error)) {
+    std::error_code unknown;
+    if (entry->is_regular_file(unknown)) names.push_back(entry->path().filename().string());
+  }
+  // A folder has its files in no order.
+  std::sort(names.begin(), names.end());
+  const std::string near = nearest_word(path.substr(folder.size()), names);
+  return near.empty() ? "" : folder + near;
+}
+
 // Throws ConfigError of `key` and `value` where `path` is not to be read.
 std::string read_or_refuse(const std::string& key, const std::string& value,
                            const std::string& path, const std::string& advice,
                            std::int64_t most_bytes) {
   const OpenedFile file = open_regular(path);
   if (file.descriptor >= 0) ::close(file.descriptor);
-  if (!file.failure.empty()) throw ConfigError(key, value, file.failure + "; " + advice);
+  if (!file.failure.empty()) {
+    const std::string near = file.is_missing ? near_file(path) : "";
+    throw ConfigError(
+        key, value,
+        file.failure + "; " + (near.empty() ? advice : fmt::format("did you mean {}?", near)));
+  }
   if (file.size > most_bytes)
     throw ConfigError(key, value, beyond(file.size, most_bytes) + "; " + advice);
   return read_text_file(path, most_bytes);

@@ -305,17 +305,29 @@ class BadInput(unittest.TestCase):
         # Numbers that no generator takes are refused, and help shows no bounds that say nothing.
         for generator in ("darcy", "navier-stokes", "shallow-water", "synthetic-era5"):
             help_text = run("data", generator, "--help").stdout
-            self.assertIn(" INT=", help_text)
+            self.assertRegex(help_text, r"--samples N|--trajectories N|--years N")
             self.assertNotIn("1000000000", help_text)
         for samples in (-(10**9) - 1, 10**9 + 1):
             self.expect(2, "data", "darcy", "--samples", samples, "--output", self.folder / "made",
                         words=[f"--samples: Value {samples} not in range -1000000000 to 1000000000"])
-        message = self.expect(2, "eval", self.folder / "run", "--samples", 0, words=["--samples", "not in range"])
+        message = self.expect(2, "eval", self.folder / "run", "--samples", 0, words=["--samples = 0: must be at least 1"])
         self.assertLess(len(message), 200, message)
         message = self.expect(2, "train", self.config, "--train.learning_rate", "1e-3",
                               words=["not expected: --train.learning_rate 1e-3", "did you mean --optimizer.learning_rate?"])
         message = self.expect(2, "train", self.config, "--lr", "1e-3", words=["--lr"])
         self.assertNotIn("--all", message)
+        # Ranges in words, and no digits of the largest double.
+        for arguments, words in (
+                (("stop", self.folder / "run", "--timeout", -1), "--timeout = -1: must be at least 0"),
+                (("report", self.folder / "run", "--budgets", 1), "--budgets = 1: must be 0, or 2 to 1000"),
+                (("plan", self.config, "--ranks", 0), "--ranks = 0: must be 1 to 65536"),
+                (("plan", self.config, "--ranks"), "--ranks wants a value (1 to 65536)"),
+                (("checkpoint", "export", self.folder / "run", "--to"), "--to wants 2 values"),
+                (("checkpoint", "export", self.folder / "run", "--to", "huggingface"), "--to = huggingface: wants a format and"),
+                (("checkpoint", "import", "--output", self.folder / "no", "--from", "huggingface"), "wants a format and a folder"),
+                (("bench", "transforms", "--precision", "x"), "--precision = x: must be float32, float64")):
+            message = self.expect(2, *arguments, words=[words])
+            self.assertLess(len(message), 200, message)
 
     def test_one_message_under_mpirun(self):
         done = run("solve", self.chain, "--budget", "1GiB", ranks=2, check=2)

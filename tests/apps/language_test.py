@@ -164,16 +164,6 @@ class Language(ProgramTest):
         self.assertEqual(shown[3].split(",")[0], "3")
         self.assertEqual(float(shown[3].split(",")[2]), rows[2]["loss"])
 
-    def test_help_fits_and_suggests(self):
-        for command in ((), ("train",), ("data", "text"), ("eval",), ("plan",)):
-            shown = run(*command, "--help").stdout
-            self.assertLessEqual(max(map(len, shown.splitlines())), 120, command)
-        self.assertEqual(run().stdout, run("--help").stdout)
-        for given, meant in (("--lr", "--optimizer.learning_rate"), ("--model.n_embd", "--model.hidden"),
-                             ("--n-layer", "--model.layers"), ("--model.layer", "--model.layers"),
-                             ("--vocab_size", "--model.vocabulary")):
-            self.assertIn(f"did you mean {meant}?", run("train", self.config, given, "1", check=2).stderr)
-
     def test_in_and_out_of_hugging_face(self):
         directory = self.directory("run")
         keys = ("--data.path", self.tokens, "--model.vocabulary", 645)

@@ -9,7 +9,9 @@
 #include <fstream>
 
 #include "base/choices.hpp"
+#include "base/edit_distance.hpp"
 #include "base/error.hpp"
+#include "base/names_elsewhere.hpp"
 
 namespace garonne {
 namespace {
@@ -153,6 +155,25 @@ TEST(Config, UnknownKeysWithASuggestion) {
   expect_refused("model.hiden", {"model.hidden"}, [] {
     parse("", "run.toml", {{"model.hiden", "4"}});
   });
+}
+
+TEST(Config, KeysByTheNamesOfOtherPrograms) {
+  expect_file_refused("[model]\nn_embd = 4\n", "model.n_embd", {"did you mean model.hidden?"});
+  expect_file_refused("[optimizer]\nlr = 0.1\n", "optimizer.lr",
+                      {"did you mean optimizer.learning_rate?"});
+  expect_file_refused("[train]\nbatch-size = 4\n", "train.batch-size",
+                      {"did you mean train.micro_batch?"});
+  // An option of the command line, which no file has.
+  expect_file_refused("[train]\nlog_interval = 4\n", "train.log_interval", {"--help"});
+}
+
+TEST(Config, NamesOfOtherProgramsAreThoseOfKeys) {
+  EXPECT_EQ(name_of_elsewhere("n_embd"), "model.hidden");
+  EXPECT_EQ(name_of_elsewhere("--n-embd"), "model.hidden");
+  EXPECT_EQ(name_of_elsewhere("--train.n-embd"), "model.hidden");
+  EXPECT_EQ(name_of_elsewhere("log_interval"), "log-every");
+  for (const char* none : {"", "-", "--", ".", "model.", "hidden", "n_embd.x"})
+    EXPECT_EQ(name_of_elsewhere(none), "") << none;
 }
 
 TEST(Config, RightKeyInTheWrongSection) {
@@ -308,6 +329,24 @@ TEST(Config, MicroBatchesDivideOrTheNearestAreNamed) {
   // There is none below.
   config.train.global_batch = 5;
   expect_refused("train.global_batch", {"6"}, [&] { micro_batches_per_rank(config); });
+}
+
+// By its definition: what comes of the last letters, of all ways.
+std::size_t distance_by_definition(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty()) return a.size() + b.size();
+  const std::string c = a.substr(1);
+  const std::string d = b.substr(1);
+  if (a[0] == b[0]) return distance_by_definition(c, d);
+  return 1 + std::min({distance_by_definition(c, b), distance_by_definition(a, d),
+                       distance_by_definition(c, d)});
+}
+
+TEST(EditDistance, AsItIsDefined) {
+  const std::vector<std::string> words = {"", "a", "rank", "ranks", "ark", "cranky", "knar", "lr"};
+  for (const std::string& a : words) {
+    for (const std::string& b : words)
+      EXPECT_EQ(edit_distance(a, b), distance_by_definition(a, b)) << a << " " << b;
+  }
 }
 
 TEST(NearestWord, NearAndNone) {

@@ -160,6 +160,25 @@ TEST_F(Files, WhatIsNoRegularFileIsRefusedAtOnce) {
   }
 }
 
+TEST_F(Files, AFileThatIsNotThereIsTakenForOneOfANearName) {
+  write_file_durably(path("gpt_small.toml"), "");
+  fs::create_directories(path("gpt_smell.toml"));
+  const auto refusal = [&](const std::string& name) {
+    try {
+      read_given_file(path(name), "give a run file");
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("it was read");
+  };
+  EXPECT_NE(refusal("gpt_smal.toml").find("did you mean " + path("gpt_small.toml") + "?"),
+            std::string::npos);
+  EXPECT_NE(refusal("llama.toml").find("give a run file"), std::string::npos);
+  // Folders are no files, and what is there is not what was mistyped.
+  EXPECT_EQ(refusal("gpt_smell.toml").find("did you mean"), std::string::npos);
+  EXPECT_NE(refusal("no/gpt_small.toml").find("give a run file"), std::string::npos);
+}
+
 TEST_F(Files, WhatIsTooLargeIsRefusedBeforeItIsRead) {
   std::ofstream(path("a")) << "0123456789";
   EXPECT_EQ(read_text_file(path("a"), 10), "0123456789");

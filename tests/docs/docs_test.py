@@ -28,7 +28,7 @@ def keys_of_help():
 def keys_of_formats():
     text = (ROOT / "docs/formats.md").read_text(encoding="utf-8")
     found = re.findall(r"^\| `([a-z]+\.\w+)` \| (\S+) \| (.*?) \| (.*) \|$", text, re.MULTILINE)
-    return {name: (choices, "" if default == "none" else default.strip("`"), meaning)
+    return {name: (choices, default.strip("`"), meaning)
             for name, default, choices, meaning in found}
 
 
