@@ -37,8 +37,7 @@ std::shared_ptr<data::FieldQuery> add_query_options(CLI::App& command) {
           },
           "frames of these dates only, as 1860/1999")
       ->option_text("DATE/DATE");
-  command
-      .add_option("--channels", query->input_channels, "channels, comma-separated [all]")
+  command.add_option("--channels", query->input_channels, "channels, comma-separated [all]")
       ->delimiter(',');
   command.add_option("--lead", query->lead, "frames from an input to its target")
       ->capture_default_str();
