@@ -93,7 +93,7 @@ std::string format_stages(const PlanAnswer& answer) {
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
     const auto& nodes = stage.setup.model.graph.nodes;
-    text += fmt::format("stage {:<3} {:<10} peak {:>11}  {:>9.2f} M parameters  {} to {}{}\n", s,
+    text += fmt::format("stage {:<3} {:<10} peak {:>11}  {:>9.2f} M parameters {} to {}{}\n", s,
                         stage.choice.program.name, format_bytes(stage.prediction.peak_bytes),
                         static_cast<double>(stage.setup.model.graph.parameter_elements()) / 1e6,
                         nodes.front().name,
