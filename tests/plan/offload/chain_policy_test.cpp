@@ -15,11 +15,11 @@
 #include "plan/offload/chain_offload.hpp"
 #include "plan/offload/data_ranks.hpp"
 #include "plan/offload/offload_policy.hpp"
+#include "plan/offload/policy_case.hpp"
 #include "plan/offload/policy_planner.hpp"
 #include "plan/offload/tiered_case.hpp"
 #include "plan/pipeline/pipeline_stage.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
-#include "plan/program/implied_model.hpp"
 #include "plan/program/live_bytes.hpp"
 #include "plan/program/proofs.hpp"
 #include "plan/program/replay.hpp"
@@ -64,12 +64,6 @@ class ChainPolicies : public testing::TestWithParam<const char*> {
   bool runs_again() const { return policy().name == "pofo"; }
 };
 
-std::string name_of_test(const testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::erase(name, '-');
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(Rows, ChainPolicies, testing::ValuesIn(policies), name_of_test);
 
 TEST(ChainPolicyNames, AreThoseOfAllSolversThatOnlyMove) {
@@ -112,19 +106,7 @@ TEST_P(ChainPolicies, TheStepIsTheSameFromTheSmallestBudgetOn) {
       wish.stage.budget_bytes = budget;
       const StagePlan plan = plan_stage_on_tiers(one.graph, one.step, wish);
       ++cells;
-      EXPECT_TRUE(plan.program.name.starts_with(policy().name));
-      EXPECT_LE(plan.prediction.peak_bytes, budget);
-      EXPECT_EQ(plan.program.peak_bytes, replay(plan.program).peak_bytes);
-      EXPECT_EQ(plan.minimum_budget_bytes, floor.bytes);
-      EXPECT_LE(plan.least_seconds, plan.prediction.seconds * (1 + 1e-9));
-      EXPECT_NO_THROW(check_budgets(plan.program, plan.prediction));
-      const std::vector<Program> programs = ranks_of(plan.program, one.graph, one.step);
-      for (const Program& program : programs) {
-        EXPECT_NO_THROW(prove(program, one.graph));
-        EXPECT_NO_THROW(prove(program, implied_model(program)));
-      }
-      for (const LaneTiming timing : {LaneTiming::Late, LaneTiming::Early, LaneTiming::Random})
-        EXPECT_EQ(outcome_of(programs, one.graph, timing, seed), wanted);
+      expect_step_of(plan, policy().name, budget, floor.bytes, one, wanted, seed);
       const std::size_t buffers = moved_buffers(plan.program).size();
       moved += static_cast<int>(buffers);
       run_again += passes_run_again(plan.program);

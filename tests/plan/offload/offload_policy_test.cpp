@@ -12,10 +12,10 @@
 
 #include "base/error.hpp"
 #include "plan/offload/data_ranks.hpp"
+#include "plan/offload/policy_case.hpp"
 #include "plan/offload/policy_planner.hpp"
 #include "plan/offload/tiered_case.hpp"
 #include "plan/offload/weight_offload.hpp"
-#include "plan/program/implied_model.hpp"
 #include "plan/program/live_bytes.hpp"
 #include "plan/program/proofs.hpp"
 #include "plan/program/rank_sums_check.hpp"
@@ -53,12 +53,6 @@ class Policies : public testing::TestWithParam<const char*> {
   const OffloadPolicy& policy() const { return *offload_policy(GetParam()); }
   bool is_infinity() const { return policy().name == "zero-infinity"; }
 };
-
-std::string name_of_test(const testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::erase(name, '-');
-  return name;
-}
 
 INSTANTIATE_TEST_SUITE_P(Rows, Policies, testing::Values("zero-offload", "zero-infinity"),
                          name_of_test);
@@ -103,24 +97,10 @@ TEST_P(Policies, TheStepIsTheSameFromTheSmallestBudgetOn) {
       wish.stage.budget_bytes = budget;
       const StagePlan plan = plan_stage_on_tiers(one.graph, one.step, wish);
       ++cells;
-      EXPECT_TRUE(plan.program.name.starts_with(policy().name));
-      EXPECT_LE(plan.prediction.peak_bytes, budget);
-      EXPECT_EQ(plan.minimum_budget_bytes, floor.bytes);
-      EXPECT_LE(plan.least_seconds, plan.prediction.seconds * (1 + 1e-9));
+      expect_step_of(plan, policy().name, budget, floor.bytes, one, wanted, seed);
       EXPECT_LE(plan.prediction.seconds, before * (1 + 1e-9)) << "more room takes longer";
       before = plan.prediction.seconds;
-      EXPECT_NO_THROW(check_budgets(plan.program, plan.prediction));
       expect_below(plan.program, is_infinity());
-      const std::vector<Program> programs = ranks_of(plan.program, one.graph, one.step);
-      for (const Program& program : programs) {
-        EXPECT_NO_THROW(prove(program, one.graph));
-        EXPECT_NO_THROW(prove(program, implied_model(program)));
-        GridShape grid;
-        grid.data = static_cast<int>(one.step.data_group.size());
-        EXPECT_NO_THROW(check_rank_sums(program, grid));
-      }
-      for (const LaneTiming timing : {LaneTiming::Late, LaneTiming::Early, LaneTiming::Random})
-        EXPECT_EQ(outcome_of(programs, one.graph, timing, seed), wanted);
       for (const Instruction& instruction : plan.program.instructions) {
         run_again += instruction.recompute;
         if (!is_copy(instruction.operation)) continue;
