@@ -347,6 +347,12 @@ void Maker::make_virtual() {
   virtual_ = {};
 }
 
+// A filter that may fail, and does: what is to be stored stays as it is.
+std::size_t compresses_nothing(unsigned, std::size_t, const unsigned*, std::size_t, std::size_t*,
+                               void**) {
+  return 0;
+}
+
 void write_beside(const std::string& folder, const std::string& name, const std::string& text) {
   const bool nested = name.rfind("metadata/", 0) == 0;
   if (!is_plain_name(nested ? name.substr(9) : name)) return;
@@ -364,8 +370,11 @@ MadeFiles make_hdf5_files(std::string_view recipe, const std::string& folder) {
   constexpr int most_free = 1 << 26;
   [[maybe_unused]] static const herr_t kept =
       H5set_free_list_limits(most_free, most_free, most_free, most_free, most_free, most_free);
-  // HDF5 makes no dataset of a filter that it knows to be for reading only.
-  H5Zunregister(data::lzf_filter);
+  // HDF5 makes no dataset of a filter that it knows to be for reading only. In its place, since to
+  // take one away HDF5 goes through all files, and not all that failed to open are whole.
+  static const H5Z_class2_t for_writing = {
+      H5Z_CLASS_T_VERS, data::lzf_filter, 1, 1, "lzf", nullptr, nullptr, compresses_nothing};
+  H5Zregister(&for_writing);
   MadeFiles made{folder + "/input.h5", false};
   std::vector<std::string_view> lines;
   for (std::size_t begin = 0; begin < recipe.size() && lines.size() < most_lines;) {

@@ -124,9 +124,15 @@ void Hdf5Dataset::read_layout(VirtualData virtual_data) {
     return;
   }
   if (layout == H5D_CHUNKED) {
-    const auto rank = static_cast<int>(shape_.size());
-    std::vector<hsize_t> chunk(shape_.size());
-    check(H5Pget_chunk(properties.get(), rank, chunk.data()), path_, label);
+    std::vector<hsize_t> chunk(H5S_MAX_RANK);
+    const int dimensions = H5Pget_chunk(properties.get(), H5S_MAX_RANK, chunk.data());
+    check(dimensions, path_, label);
+    chunk.resize(static_cast<std::size_t>(dimensions));
+    // HDF5 takes any amount of memory to find out.
+    if (chunk.size() != shape_.size()) {
+      fail(fmt::format("its chunks have {} dimensions, and it has {}; the file is damaged",
+                       chunk.size(), shape_.size()));
+    }
     chunk_elements_ = 1;
     for (const hsize_t size : chunk) {
       const std::int64_t limit = largest_chunk_bytes / std::max(type_.bytes, 1) / chunk_elements_;
