@@ -449,48 +449,6 @@ std::vector<Prediction> replay_all(const std::vector<Program>& programs, const O
   return predictions;
 }
 
-}  // namespace
-
-std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
-  return replay_all(programs, {}, nullptr);
-}
-
-std::vector<Prediction> replay_together(const std::vector<Program>& programs,
-                                        const SharedDisk& disk) {
-  return replay_all(programs, {}, &disk);
-}
-
-void check_lanes(const std::vector<Program>& programs, int lane_numbers) {
-  // (from, to, lane) -> tags in the order of sending.
-  std::map<std::tuple<int, int, int>, std::vector<int>> sent;
-  const auto peer_of = [](const Channel& channel) {
-    return channel.members.at(index(channel.peer));
-  };
-  for (const auto& program : programs) {
-    for (const auto& instruction : program.instructions) {
-      if (instruction.operation != Operation::Send || !instruction.channel) continue;
-      const Channel& channel = *instruction.channel;
-      sent[{program.rank, peer_of(channel), channel.tag % lane_numbers}].push_back(channel.tag);
-    }
-  }
-  for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
-    const auto& instructions = programs[index(rank)].instructions;
-    std::map<std::pair<int, int>, std::size_t> met;
-    for (int i = 0; i < static_cast<int>(instructions.size()); ++i) {
-      const Instruction& instruction = instructions[index(i)];
-      if (instruction.operation != Operation::Receive || !instruction.channel) continue;
-      const Channel& channel = *instruction.channel;
-      const int lane = channel.tag % lane_numbers;
-      const auto& tags = sent[{peer_of(channel), programs[index(rank)].rank, lane}];
-      std::size_t& next = met[{peer_of(channel), lane}];
-      if (next >= tags.size() || tags[next++] != channel.tag)
-        fail(programs, rank, i, "is not the next message of its lane that is sent");
-    }
-  }
-}
-
-namespace {
-
 // Programs of a whole grid, of which these are some: groups are of those that are there.
 std::vector<Program> among_themselves(std::vector<Program> stages) {
   const int count = static_cast<int>(stages.size());
@@ -518,6 +476,15 @@ std::vector<Program> among_themselves(std::vector<Program> stages) {
 }
 
 }  // namespace
+
+std::vector<Prediction> replay_together(const std::vector<Program>& programs) {
+  return replay_all(programs, {}, nullptr);
+}
+
+std::vector<Prediction> replay_together(const std::vector<Program>& programs,
+                                        const SharedDisk& disk) {
+  return replay_all(programs, {}, &disk);
+}
 
 std::vector<Prediction> replay_pipeline(std::vector<Program> stages, const Overlap& overlap) {
   return replay_all(among_themselves(std::move(stages)), overlap, nullptr);

@@ -16,6 +16,7 @@
 #include "base/version.hpp"
 #include "train/plans/budget_curve.hpp"
 #include "train/plans/memory_sweep.hpp"
+#include "train/plans/step_rates.hpp"
 #include "train/plans/tier_rows.hpp"
 #include "train/report/report_program.hpp"
 #include "train/report/skill_page.hpp"
@@ -198,10 +199,7 @@ ordered_json report_data(const std::string& run_directory, const ReportOptions& 
     data["sizes"] = describe_sizes(setup);
     data["parameters"] = whole_parameter_elements(setup.model);
     for (const auto& node : setup.model.graph.nodes) kinds[node.name] = node.kind;
-    const double peak_flops = options.cluster ? options.cluster->flops(setup.declaration.precision,
-                                                                       setup.declaration.products) /
-                                                    options.cluster->efficiency
-                                              : 0;
+    const double peak_flops = options.cluster ? device_flops_of(*options.cluster, setup) : 0;
     RunConfig undivided = planned;
     undivided.grid = RunConfig::GridKeys();
     data["utilisation"] =
