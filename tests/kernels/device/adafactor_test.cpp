@@ -5,10 +5,7 @@
 #include "kernels/adafactor_update.hpp"
 #include "kernels/device/places.hpp"
 
-#include <Kokkos_Core.hpp>
-
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <vector>
 
@@ -117,17 +114,6 @@ TEST(DeviceAdafactor, HasTheBitsOfCpus) {
       }
     }
   }
-}
-
-int launched = 0;
-
-int launches_of(const std::function<void()>& put) {
-  launched = 0;
-  Kokkos::Tools::Experimental::set_begin_parallel_for_callback(
-      [](const char*, std::uint32_t, std::uint64_t*) { ++launched; });
-  put();
-  Kokkos::Tools::Experimental::set_begin_parallel_for_callback(nullptr);
-  return launched;
 }
 
 // The planner counts on these (plan/step/launches.hpp).

@@ -26,6 +26,7 @@ using Memory = Kokkos::HostSpace;
 
 double* scratch = nullptr;
 std::vector<device::Place> all;
+int launched = 0;
 
 // Kokkos starts once in a process.
 class KokkosEnvironment : public ::testing::Environment {
@@ -91,6 +92,15 @@ OnPlace::~OnPlace() {
 
 std::string name_of(const device::Place& place) {
   return std::string(device::to_string(place.space));
+}
+
+int launches_of(const std::function<void()>& put) {
+  launched = 0;
+  Kokkos::Tools::Experimental::set_begin_parallel_for_callback(
+      [](const char*, std::uint32_t, std::uint64_t*) { ++launched; });
+  put();
+  Kokkos::Tools::Experimental::set_begin_parallel_for_callback(nullptr);
+  return launched;
 }
 
 }  // namespace garonne::kernels::test

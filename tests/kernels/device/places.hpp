@@ -6,6 +6,7 @@
 #include "kernels/device/place.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ inline std::vector<ElementType> types_at(const device::Place& place) {
 
 // For messages.
 std::string name_of(const device::Place& place);
+
+// How many kernels `put` launches: loops over threads or teams; copies are none.
+int launches_of(const std::function<void()>& put);
 
 // An array of the host in the memory of a place; its values come back when this goes.
 class OnPlace {
