@@ -2,12 +2,34 @@
 
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
+#include <string>
+#include <vector>
+
 #include "base/bytes.hpp"
+#include "base/edit_distance.hpp"
+#include "base/error.hpp"
 #include "command.hpp"
 #include "counts.hpp"
 #include "train/bench/benchmark.hpp"
 
 namespace garonne::apps {
+namespace {
+
+// A mistyped command of `bench` reads as the path of a run file.
+void expect_run_file(const std::string& path, const CLI::App& bench) {
+  if (std::filesystem::exists(path)) return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : bench.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  const std::string meant = nearest_word(path, names);
+  if (meant.empty()) return;
+  throw ConfigError(
+      "config", path,
+      fmt::format("is neither a run file nor a command of `bench`; did you mean {}?", meant));
+}
+
+}  // namespace
 
 void add_bench(CLI::App& app, Chosen& chosen) {
   CLI::App* command =
@@ -29,6 +51,7 @@ void add_bench(CLI::App& app, Chosen& chosen) {
   command->callback([=, &chosen] {
     if (!command->get_subcommands().empty()) return;
     if (path->empty()) throw CLI::RequiredError("config");
+    expect_run_file(config->path, *command);
     chosen.action = [=](dist::Session& session) {
       RunConfig loaded;
       session.agree([&] { loaded = config->load(); });

@@ -52,7 +52,8 @@ void add_bench_links(CLI::App& bench, Chosen& chosen) {
   const auto output = std::make_shared<std::string>();
   const auto threads = std::make_shared<std::int64_t>(0);
   const auto json = std::make_shared<bool>(false);
-  command->add_option("--output", *output, "cluster file to write (docs/formats.md)");
+  command->add_option("--output", *output, "cluster file to write (docs/formats.md)")
+      ->type_name("FILE");
   command->add_option("--largest", options->largest_bytes, "bytes of the largest message")
       ->check(CLI::Range(std::int64_t{4096}, std::int64_t{1} << 30))
       ->capture_default_str();

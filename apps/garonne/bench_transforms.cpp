@@ -110,7 +110,9 @@ void add_bench_transforms(CLI::App& bench, Chosen& chosen) {
       bench.add_subcommand("transforms", "seconds of spherical harmonic transforms");
   const auto item = std::make_shared<TransformCase>();
   const auto json = std::make_shared<bool>(false);
-  command->add_option("--grid", item->grid, "equiangular or legendre-gauss")->capture_default_str();
+  command->add_option("--grid", item->grid, "equiangular or legendre-gauss")
+      ->type_name("NAME")
+      ->capture_default_str();
   const auto number = [&](const char* name, std::int64_t& value, const char* help) {
     command->add_option(name, value, help)->check(count(1, 1 << 20))->capture_default_str();
   };
@@ -119,6 +121,7 @@ void add_bench_transforms(CLI::App& bench, Chosen& chosen) {
   number("--degrees", item->degrees, "degrees of the harmonics, and at most as many orders");
   number("--channels", item->channels, "fields that are transformed together");
   command->add_option("--precision", item->precision, "of the numbers")
+      ->type_name("NAME")
       ->check(CLI::IsMember({"float32", "float64"}))
       ->capture_default_str();
   command->add_option("--threads", item->threads, "threads")

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/key_limits.hpp"
 #include "base/printable.hpp"
 #include "base/progress.hpp"
@@ -46,11 +47,10 @@ std::int64_t bytes_of(const train::Manifest& manifest) {
 
 void print_manifest(const std::string& path, const train::Manifest& manifest) {
   const std::int64_t bytes = bytes_of(manifest);
-  const auto plural = [](auto count) { return count == 1 ? "" : "s"; };
-  fmt::print("{}\nstep {} · {} tensors in {} file{}, {} · {} thread{} a rank\n", path,
-             manifest.step, manifest.tensors.size(), manifest.files.size(),
-             plural(manifest.files.size()), format_bytes(bytes), manifest.threads,
-             plural(manifest.threads));
+  fmt::print("{}\nstep {} · {} in {}, {} · {} a rank\n", path, manifest.step,
+             counted(std::ssize(manifest.tensors), "tensor"),
+             counted(std::ssize(manifest.files), "file"), format_bytes(bytes),
+             counted(manifest.threads, "thread"));
   for (const auto& tensor : manifest.tensors) {
     fmt::print("  {:<52} {} [{}]\n", printable(tensor.name), printable(tensor.type),
                fmt::join(tensor.shape, ", "));
@@ -143,8 +143,7 @@ void add_verify(CLI::App& checkpoint, Chosen& chosen) {
       if (folders.empty()) folders.push_back(resolve(*path));
       for (const auto& folder : folders) {
         const train::Manifest manifest = train::verify_checkpoint(folder);
-        fmt::print("{}: whole ({} file{})\n", folder, manifest.files.size(),
-                   manifest.files.size() == 1 ? "" : "s");
+        fmt::print("{}: whole ({})\n", folder, counted(std::ssize(manifest.files), "file"));
       }
       return ExitCode::Done;
     };
@@ -223,8 +222,10 @@ void add_export(CLI::App& checkpoint, Chosen& chosen) {
       ->required()
       ->option_text("FORMAT DIR")
       ->expected(2);
-  command->add_option("--tokenizer", options->tokenizer,
-                      "to write beside the model, in the place of the run's own");
+  command
+      ->add_option("--tokenizer", options->tokenizer,
+                   "to write beside the model, in the place of the run's own")
+      ->type_name("FILE");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "checkpoint export");
@@ -353,10 +354,13 @@ void add_import(CLI::App& checkpoint, Chosen& chosen) {
       ->required()
       ->option_text("FORMAT DIR")
       ->expected(2);
-  command->add_option("--output", options->output, "run directory to make")->required();
-  command->add_option(
-      "--config", options->config,
-      "models on fields: run file (TOML) of the data; its [model] is not looked at");
+  command->add_option("--output", options->output, "run directory to make")
+      ->type_name("DIR")
+      ->required();
+  command
+      ->add_option("--config", options->config,
+                   "models on fields: run file (TOML) of the data; its [model] is not looked at")
+      ->type_name("FILE");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "checkpoint import");

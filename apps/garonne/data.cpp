@@ -20,9 +20,13 @@ void add_text(CLI::App& data, Chosen& chosen) {
       data.add_subcommand("text", "turn plain text files into a tokens file (HDF5)");
   const auto conversion = std::make_shared<data::TextConversion>();
   command->add_option("inputs", conversion->inputs, "text files to train on")->required();
-  command->add_option("--validation", conversion->validation_inputs,
-                      "whole text files set aside for validation");
-  command->add_option("--output", conversion->output, "tokens file to write")->required();
+  command
+      ->add_option("--validation", conversion->validation_inputs,
+                   "whole text files set aside for validation")
+      ->type_name("FILE");
+  command->add_option("--output", conversion->output, "tokens file to write")
+      ->type_name("FILE")
+      ->required();
   command
       ->add_option("--tokenizer", conversion->tokenizer,
                    "how text becomes tokens: byte, a tokenizer.json of Hugging Face, GPT-2's "

@@ -28,6 +28,7 @@ std::shared_ptr<data::FieldQuery> add_query_options(CLI::App& command) {
   command.add_option("path", query->path, "a file, a folder, or a quoted pattern with *")
       ->required();
   command.add_option("--layout", query->layout, "auto, yearly, pdebench, well, netcdf or zarr")
+      ->type_name("NAME")
       ->capture_default_str();
   command
       .add_option_function<std::string>(
@@ -38,6 +39,7 @@ std::shared_ptr<data::FieldQuery> add_query_options(CLI::App& command) {
           "frames of these dates only, as 1860/1999")
       ->option_text("DATE/DATE");
   command.add_option("--channels", query->input_channels, "channels, comma-separated [all]")
+      ->type_name("NAME")
       ->delimiter(',');
   command.add_option("--lead", query->lead, "frames from an input to its target")
       ->capture_default_str();
@@ -108,12 +110,13 @@ void add_data_statistics(CLI::App& data, Chosen& chosen) {
   const auto output = std::make_shared<std::string>();
   const auto pointwise = std::make_shared<bool>(false);
   const auto json = std::make_shared<bool>(false);
-  command->add_option("--output", *output,
-                      "FILE.h5, or a folder for .npy files as makani has them");
+  command->add_option("--output", *output, "FILE.h5, or a folder for .npy files as makani has them")
+      ->type_name("PATH");
   command->add_flag("--pointwise", *pointwise, "also at each point of the grid");
   command
       ->add_option("--missing", query->missing,
                    "what to do about missing values: refuse, or mask to leave them out")
+      ->type_name("NAME")
       ->capture_default_str();
   command->add_flag("--json", *json, "print JSON");
   command->callback([=, &chosen] {

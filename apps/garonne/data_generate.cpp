@@ -22,7 +22,7 @@ CLI::App* add_generator(CLI::App& data, const char* name, const char* help,
                         const std::shared_ptr<Generation>& generation, const char* output) {
   CLI::App* command = data.add_subcommand(name, help);
   command->footer("Ranks of mpirun share the work; the files are the same for any number of them.");
-  command->add_option("--output", generation->output, output)->required();
+  command->add_option("--output", generation->output, output)->type_name("PATH")->required();
   command->add_option("--seed", generation->seed, "of the random numbers")->capture_default_str();
   command->add_flag(
       "--no-progress", [generation](std::int64_t) { generation->show_progress = false; },
@@ -36,6 +36,8 @@ CLI::Option* add(CLI::App* command, const char* name, Value& value, const char* 
   // What is too small, the generators say themselves: help shows no range that means nothing.
   if constexpr (std::is_integral_v<Value>) {
     option->check(count(-most_counted).description(std::string()));
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    option->type_name("NAME");
   }
   return option;
 }
@@ -84,7 +86,8 @@ void expect_not_given(std::initializer_list<const CLI::Option*> options, const s
 template <typename Generation>
 void add_samples(CLI::App* command, const std::shared_ptr<Generation>& generation) {
   CLI::Option* test =
-      command->add_option("--test", generation->test_output, "HDF5 file of the held-out samples");
+      command->add_option("--test", generation->test_output, "HDF5 file of the held-out samples")
+          ->type_name("FILE");
   add(command, "--samples", generation->samples, "for training");
   add(command, "--test-samples", generation->test_samples, "held out")->needs(test);
   add(command, "--resolution", generation->resolution, "points along a side of what is solved");
@@ -229,6 +232,7 @@ void add_synthetic_era5(CLI::App& data, Chosen& chosen) {
   command
       ->add_option("--channels", generation->channels,
                    "names as t2m,z500,u850; all 73 unless given")
+      ->type_name("NAME")
       ->delimiter(',');
   add(command, "--first-year", generation->first_year, "of training");
   add(command, "--years", generation->years, "of training");

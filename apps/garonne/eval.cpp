@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/file.hpp"
 #include "base/grid.hpp"
 #include "base/key_limits.hpp"
@@ -101,9 +102,9 @@ void evaluate_loss(train::TrainedModel& trained, train::Setup setup,
   result["peak_bytes"] = peaks[0];
   result["planned_peak_bytes"] = peaks[1];
   if (quiet) return;
-  fmt::print("step {}: validation loss {:.4f} {} over {} {}{} (peak {} of {} planned)\n",
-             trained.step, loss, workload.loss_unit(), items,
-             workload.item() == train::token_item ? "token" : "sample", items == 1 ? "" : "s",
+  fmt::print("step {}: validation loss {:.4f} {} over {} (peak {} of {} planned)\n", trained.step,
+             loss, workload.loss_unit(),
+             counted(items, workload.item() == train::token_item ? "token" : "sample"),
              format_bytes(peaks[0]), format_bytes(peaks[1]));
 }
 
@@ -149,8 +150,8 @@ void generate(const EvalOptions& options, const train::Setup& setup,
     if (made.texts.size() > 1) fmt::print("--- {} of {}\n", i + 1, made.texts.size());
     fmt::print("{}{}\n", generation.prompt, made.texts[i]);
   }
-  fmt::print("{} token{} in {:.2f} s, {:.1f} tok/s (peak {} of {} planned)\n", made.tokens,
-             made.tokens == 1 ? "" : "s", made.seconds, per_second, format_bytes(made.peak_bytes),
+  fmt::print("{} in {:.2f} s, {:.1f} tok/s (peak {} of {} planned)\n",
+             counted(made.tokens, "token"), made.seconds, per_second, format_bytes(made.peak_bytes),
              format_bytes(made.planned_peak_bytes));
 }
 
@@ -221,9 +222,11 @@ void add_eval(CLI::App& app, Chosen& chosen) {
       ->check(count(0, most_steps));
   const CLI::Option* generate =
       command->add_option("--generate", options->prompt, "continue this text");
-  command->add_option("--tokenizer", options->tokenizer,
-                      "for --generate, in the place of the run's own: byte, a tokenizer.json, or a "
-                      ".model of SentencePiece");
+  command
+      ->add_option("--tokenizer", options->tokenizer,
+                   "for --generate, in the place of the run's own: byte, a tokenizer.json, or a "
+                   ".model of SentencePiece")
+      ->type_name("FILE");
   train::Generation& generation = options->generation;
   command->add_option("--tokens", generation.tokens, "how many tokens to generate")
       ->check(count(0))
@@ -318,9 +321,11 @@ void add_eval(CLI::App& app, Chosen& chosen) {
           ->capture_default_str(),
       command->add_option("--noise-seed", fields.evaluation.seed, "fields: of that noise")
           ->capture_default_str(),
-      command->add_option("--output", fields.output,
-                          "fields: the HDF5 file of results; skill.json, which `garonne report` "
-                          "shows, is written only beside the usual one [<run>/skill.h5]"),
+      command
+          ->add_option("--output", fields.output,
+                       "fields: the HDF5 file of results; skill.json, which `garonne report` "
+                       "shows, is written only beside the usual one [<run>/skill.h5]")
+          ->type_name("FILE"),
   };
   command->add_flag("--json", options->json, "print JSON");
   command->callback([=, &chosen] {

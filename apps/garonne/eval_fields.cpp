@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/file.hpp"
 #include "train/evaluation/climatology.hpp"
 
@@ -15,7 +16,7 @@ constexpr std::size_t most_channels = 12;  // of the table; files have them all
 
 std::string lead_text(const data::SkillSetting& setting, std::int64_t step) {
   if (setting.fields.pairs) return "—";
-  if (setting.lead_seconds <= 0) return fmt::format("{} step{}", step, step == 1 ? "" : "s");
+  if (setting.lead_seconds <= 0) return counted(step, "step");
   const double seconds = static_cast<double>(step) * setting.lead_seconds;
   // Of yearly means, of which a model's year may have 360 days.
   const double year = train::year_seconds(setting.fields.calendar);
@@ -71,9 +72,8 @@ void print_table(const data::SkillSetting& setting, const data::SkillResults& re
         channel;
     return values[place];
   };
-  fmt::print("step {}: {} {}{} of {}\n", setting.step, setting.samples,
-             setting.fields.pairs ? "pair" : "forecast", setting.samples == 1 ? "" : "s",
-             setting.data);
+  fmt::print("step {}: {} of {}\n", setting.step,
+             counted(setting.samples, setting.fields.pairs ? "pair" : "forecast"), setting.data);
   fmt::print("weights: {} · climatology: {}\n\n", setting.weighting, setting.climatology);
   std::size_t width = 7;
   std::vector<std::string> names;

@@ -95,7 +95,9 @@ void add_forecast(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<ForecastOptions>();
   train::FieldForecastOptions& forecast = options->forecast;
   command->add_option("run", options->run, "run directory")->required();
-  command->add_option("--output", options->output, "the netCDF file to write")->required();
+  command->add_option("--output", options->output, "the netCDF file to write")
+      ->type_name("FILE")
+      ->required();
   command->add_option("--steps", forecast.steps, "steps of the model into the future")
       ->required()
       ->check(count());

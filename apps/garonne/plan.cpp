@@ -303,9 +303,11 @@ void add_plan(CLI::App& app, Chosen& chosen) {
   command->add_flag("--search", options->search,
                     "search for the fastest grids also where the run file's would do: data, "
                     "pipeline and tensor ranks, schedule, ZeRO, micro-batch");
-  command->add_option("--cluster", options->cluster,
-                      "cluster file (config/clusters/*.toml): devices and links to plan for, in "
-                      "place of this machine");
+  command
+      ->add_option("--cluster", options->cluster,
+                   "cluster file (config/clusters/*.toml): devices and links to plan for, in "
+                   "place of this machine")
+      ->type_name("FILE");
   command
       ->add_option("--devices-per-node", options->devices_per_node,
                    "instead of the cluster's; without a cluster file all ranks are on one node")
@@ -321,28 +323,38 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->check(CLI::Range(0.0, 90.0));
   command->add_flag("--exhaustive", options->exhaustive,
                     "search without bounds: plan every grid by node (slow)");
-  command->add_option("--planner", options->planners,
-                      "compare what the search finds with planners of the literature on the same "
-                      "inputs, each choice planned and replayed here: all, or names with commas: " +
-                          planner_names() + " (with --json: format garonne.planners)");
+  command
+      ->add_option("--planner", options->planners,
+                   "compare what the search finds with planners of the literature on the same "
+                   "inputs, each choice planned and replayed here: all, or names with commas: " +
+                       planner_names() + " (with --json: format garonne.planners)")
+      ->type_name("NAME");
   command->add_flag("--json", options->json, "print JSON (format garonne.plan)");
-  command->add_option("--program", options->program_directory,
-                      "write the Program there; ranks with equal Programs share a file");
-  command->add_option("--fields", options->fields,
-                      "plan for fields of these sizes, whose files need not be there: channels, "
-                      "points along each axis, and the grid where it is no box (periodic, "
-                      "equiangular or legendre-gauss), as 73x721x1440:equiangular");
-  command->add_option("--sweep", options->sweep,
-                      "memory over sizes around the configured ones: batch, sequence or "
-                      "batch,sequence (with --json: format garonne.sweep)");
+  command
+      ->add_option("--program", options->program_directory,
+                   "write the Program there; ranks with equal Programs share a file")
+      ->type_name("DIR");
+  command
+      ->add_option("--fields", options->fields,
+                   "plan for fields of these sizes, whose files need not be there: channels, "
+                   "points along each axis, and the grid where it is no box (periodic, "
+                   "equiangular or legendre-gauss), as 73x721x1440:equiangular")
+      ->type_name("SIZES");
+  command
+      ->add_option("--sweep", options->sweep,
+                   "memory over sizes around the configured ones: batch, sequence or "
+                   "batch,sequence (with --json: format garonne.sweep)")
+      ->type_name("SIZE");
   command->add_flag("--explain", options->explain,
                     "say what binds, what is run again, and what other budgets would cost");
-  command->add_option(
-      "--chain", options->chain_path,
-      "write the blocks of a micro-batch there (garonne.chain), for `garonne solve`");
-  command->add_option(
-      "--graph", options->graph_path,
-      "write the tasks of a micro-batch there (garonne.graph), for `garonne solve`");
+  command
+      ->add_option("--chain", options->chain_path,
+                   "write the blocks of a micro-batch there (garonne.chain), for `garonne solve`")
+      ->type_name("FILE");
+  command
+      ->add_option("--graph", options->graph_path,
+                   "write the tasks of a micro-batch there (garonne.graph), for `garonne solve`")
+      ->type_name("FILE");
   options->job = add_job_options(*command);
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {

@@ -62,16 +62,20 @@ std::vector<std::string> train_options(const JobOptions& options, const PlannedJ
 
 std::shared_ptr<JobOptions> add_job_options(CLI::App& command) {
   const auto options = std::make_shared<JobOptions>();
-  CLI::Option* path = command.add_option(
-      "--sbatch", options->path,
-      "write a job script for Slurm there: the grid, the cluster's nodes, cores and network");
+  CLI::Option* path = command
+                          .add_option("--sbatch", options->path,
+                                      "write a job script for Slurm there: the grid, the cluster's "
+                                      "nodes, cores and network")
+                          ->type_name("FILE");
   command
       .add_option("--time-limit", options->time_limit,
                   "of the job, as Slurm takes it; else by the planned seconds of all steps")
+      ->type_name("TIME")
       ->needs(path);
   command
       .add_option("--launcher", options->launcher,
                   "srun (by PMIx) or mpirun [the cluster's, else srun]")
+      ->type_name("NAME")
       ->check(CLI::IsMember(plan::job_launchers()))
       ->needs(path);
   return options;

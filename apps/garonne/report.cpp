@@ -47,13 +47,16 @@ void add_report(CLI::App& app, Chosen& chosen) {
       "draw a run into one HTML file: memory, schedule, plans, losses; no MPI, no device");
   const auto options = std::make_shared<Options>();
   command->add_option("run", options->run, "run directory")->required();
-  command->add_option("--output", options->output, "where to write it [<run>/report.html]");
+  command->add_option("--output", options->output, "where to write it [<run>/report.html]")
+      ->type_name("FILE");
   command
       ->add_option("--budgets", options->report.budgets,
                    "points of the curve of time against budget; 0 = no curve [20]")
       ->check(CLI::IsMember({0}) | CLI::Range(2, 1000));
-  command->add_option("--cluster", options->cluster,
-                      "cluster file of the devices it was on, for the share of their operations");
+  command
+      ->add_option("--cluster", options->cluster,
+                   "cluster file of the devices it was on, for the share of their operations")
+      ->type_name("FILE");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       expect_one_rank(session, "report");

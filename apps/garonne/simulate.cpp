@@ -130,7 +130,7 @@ void add_simulate(CLI::App& app, Chosen& chosen) {
   for (const auto& kind : plan::pipeline_schedule_kinds()) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", kind.name);
   }
-  command->add_option("--schedule", options->schedule, names);
+  command->add_option("--schedule", options->schedule, names)->type_name("NAME");
   command->add_flag("--all", options->all, "a table of all schedules instead of one");
   command->add_option("--stages", options->request.stages, "devices of the pipeline");
   command->add_option("--micro-batches", options->request.micro_batches, "of one step");
@@ -149,12 +149,17 @@ void add_simulate(CLI::App& app, Chosen& chosen) {
   command->add_option("--overlap-gain", options->overlap_gain,
                       "share of its time that a forward and a backward save which dualpipev pairs; "
                       "without it they run one after the other");
-  command->add_option("--file", options->request.file,
-                      "the schedule of --schedule file (format garonne.pipeline-schedule)");
+  command
+      ->add_option("--file", options->request.file,
+                   "the schedule of --schedule file (format garonne.pipeline-schedule)")
+      ->type_name("FILE");
   command->add_flag("--json", options->json, "print JSON (format garonne.simulation)");
-  command->add_option("--svg", options->svg, "write the timeline as a picture there");
-  command->add_option("--save", options->save,
-                      "write the schedule there (format garonne.pipeline-schedule)");
+  command->add_option("--svg", options->svg, "write the timeline as a picture there")
+      ->type_name("FILE");
+  command
+      ->add_option("--save", options->save,
+                   "write the schedule there (format garonne.pipeline-schedule)")
+      ->type_name("FILE");
   command
       ->add_option("--width", options->width,
                    "columns of the timeline [those of the terminal, else 120]")

@@ -70,9 +70,12 @@ void add_solve(CLI::App& app, Chosen& chosen) {
   command->add_option("file", options->path, "the problem (format garonne.chain or garonne.graph)")
       ->required();
   CLI::Option* budget =
-      command->add_option("--budget", options->budget, "bytes, with or without a unit");
-  command->add_option("--algorithm", options->algorithm,
-                      "a solver's name; best for chains, annealing for graphs if none is given");
+      command->add_option("--budget", options->budget, "bytes, with or without a unit")
+          ->type_name("BYTES");
+  command
+      ->add_option("--algorithm", options->algorithm,
+                   "a solver's name; best for chains, annealing for graphs if none is given")
+      ->type_name("NAME");
   command
       ->add_option("--slots", options->slots,
                    "pieces of the budget in tables over memory, instead of as many as needed")
@@ -91,7 +94,8 @@ void add_solve(CLI::App& app, Chosen& chosen) {
       ->add_option("--time-limit", options->graph.time_limit_seconds,
                    "graphs: seconds; the answer then says whether the clock ended the search")
       ->check(CLI::Range(1e-9, 1e9));
-  command->add_option("--output", options->output, "write the answer there, as JSON");
+  command->add_option("--output", options->output, "write the answer there, as JSON")
+      ->type_name("FILE");
   command->add_flag("--json", options->json, "print the answer as JSON");
   command->callback([=, &chosen] {
     if (options->sweep == 0 && budget->empty()) throw CLI::RequiredError("--budget or --sweep");

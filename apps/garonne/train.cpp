@@ -11,20 +11,27 @@ void add_train(CLI::App& app, Chosen& chosen) {
       app.add_subcommand("train", "train as a run file says, under mpirun or alone");
   const auto config = add_config_options(*command);
   const auto options = std::make_shared<train::TrainOptions>();
-  command->add_option(
-      "--program", options->program_directory,
-      "where to write the Program of every rank as it was run, measured [<run>/program]");
-  command->add_option(
-      "--run-program", options->given_programs,
-      "carry out the Programs of this folder, as `plan --program` or an earlier run "
-      "has written them, in the place of planning");
-  command->add_option(
-      "--gradients", options->gradients_directory,
-      "where to write the gradients of the first step, before clipping, as a checkpoint");
-  command->add_option(
-      "--init-from", options->init_from,
-      "a checkpoint, or a run directory: a new run starts with its parameters, and with an "
-      "optimizer and data of its own");
+  command
+      ->add_option(
+          "--program", options->program_directory,
+          "where to write the Program of every rank as it was run, measured [<run>/program]")
+      ->type_name("DIR");
+  command
+      ->add_option("--run-program", options->given_programs,
+                   "carry out the Programs of this folder, as `plan --program` or an earlier run "
+                   "has written them, in the place of planning")
+      ->type_name("DIR");
+  command
+      ->add_option(
+          "--gradients", options->gradients_directory,
+          "where to write the gradients of the first step, before clipping, as a checkpoint")
+      ->type_name("DIR");
+  command
+      ->add_option(
+          "--init-from", options->init_from,
+          "a checkpoint, or a run directory: a new run starts with its parameters, and with an "
+          "optimizer and data of its own")
+      ->type_name("DIR");
   command
       ->add_option("--log-every", options->log_every,
                    "print every so many steps; metrics.jsonl has each of them")
@@ -36,15 +43,19 @@ void add_train(CLI::App& app, Chosen& chosen) {
           "tensors that the checkpoint may lack: they begin with the values of step 0; with "
           "commas, NAME* = all that begin so. [model] and [optimizer] may then change; with "
           "--init-from parameters of its checkpoint")
+      ->type_name("NAME")
       ->delimiter(',');
   command
       ->add_option("--allow-unused", options->allowed.unused,
                    "tensors of the checkpoint that the model need not have; likewise")
+      ->type_name("NAME")
       ->delimiter(',');
   constexpr std::int64_t most_traced = 1000;
-  CLI::Option* trace = command->add_option(
-      "--trace", options->trace.path,
-      "write steps as they ran there, for Perfetto: instructions, lanes, messages, live bytes");
+  CLI::Option* trace = command
+                           ->add_option("--trace", options->trace.path,
+                                        "write steps as they ran there, for Perfetto: "
+                                        "instructions, lanes, messages, live bytes")
+                           ->type_name("FILE");
   command
       ->add_option("--trace-from", options->trace.first_step,
                    "first step of the trace [the third that is run]")
@@ -54,8 +65,10 @@ void add_train(CLI::App& app, Chosen& chosen) {
       ->needs(trace)
       ->check(count(1, most_traced))
       ->capture_default_str();
-  command->add_option("--prometheus", options->prometheus_file,
-                      "keep the state of the run there as text that Prometheus collects");
+  command
+      ->add_option("--prometheus", options->prometheus_file,
+                   "keep the state of the run there as text that Prometheus collects")
+      ->type_name("FILE");
   command->callback([=, &chosen] {
     chosen.action = [=](dist::Session& session) {
       RunConfig loaded;

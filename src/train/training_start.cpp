@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/counted.hpp"
 #include "base/file.hpp"
 #include "base/seconds.hpp"
 #include "base/version.hpp"
@@ -248,10 +249,10 @@ void TrainingRun::make_state() {
     say(fmt::format("continuing from {} (step {} of {})\n", start_.checkpoint, start_.step,
                     config_.train.steps));
     if (start_.manifest.threads != threads_) {
-      say(fmt::format(
-          "note: the checkpoint was made with {} thread{} a rank, this run has {}: last "
-          "bits may differ\n",
-          start_.manifest.threads, start_.manifest.threads == 1 ? "" : "s", threads_));
+      say(
+          fmt::format("note: the checkpoint was made with {} a rank, this run has {}: last "
+                      "bits may differ\n",
+                      counted(start_.manifest.threads, "thread"), threads_));
     }
     if (start_.manifest.sums != axes_->data_sums()) {
       say("note: the checkpoint's run summed over data ranks in another order or type: last bits "

@@ -23,6 +23,8 @@ WITH_KEYS = {"train", "plan", "profile", "data batch", "bench", "bench budgets",
 # Examples that are not carried out here: they take minutes, wait for a run that there is not, or want one on fields.
 NOT_RUN = {"forecast", "stop", "bench solvers", "bench links", "bench budgets", "bench offload", "bench transforms",
            "data navier-stokes", "data shallow-water", "data synthetic-era5", "data", "checkpoint", "profile"}
+# What these take is text of any kind.
+FREE_TEXTS = {"--generate", "--stop"}
 
 
 def help_of(*words):
@@ -129,7 +131,7 @@ class HelpTest(ProgramTest):
                 ("plan", "--ranks N so many ranks;"), ("train", "--trace-steps N steps in the trace [1 to 1000; default 3; with --trace]"),
                 ("train", "fno, tfno, ufno: Fourier modes kept along each axis [up to 8 integers >= 1 and <= 16777216 with "
                           "commas; default none]"),
-                ("forecast", "--output TEXT the netCDF file to write [required]"),
+                ("forecast", "--output FILE the netCDF file to write [required]"),
                 ("forecast", "[at least 0; default 0.05]"), ("forecast", "--compression N level of deflate [0 to 9; default 1]"),
                 ("solve", "[2 to 1000; not with --budget]"), ("bench transforms", "[float32, float64; default float32]"),
                 ("bench budgets", "[0 to 1000; default 70,50,35]"), ("checkpoint export", "--to FORMAT DIR"),
@@ -208,6 +210,16 @@ class HelpTest(ProgramTest):
                             (["train"], "config is required; `garonne train --help` lists its options"),
                             (["bench", "budgets"], "config is required; `garonne bench budgets --help` lists its options")):
             self.assertIn(said, run(*words, check=2).stderr)
+
+    def test_a_mistyped_command_of_bench_is_no_run_file(self):
+        refused = run("bench", "lnks", check=2)
+        self.assertIn("lnks: is neither a run file nor a command of `bench`; did you mean links?", refused.stderr)
+
+    def test_paths_are_files_or_folders(self):
+        for command, text in self.helps.items():
+            for line in text.splitlines():
+                if " TEXT" in line:
+                    self.assertIn(line.split()[0], FREE_TEXTS, command)
 
     def test_what_was_meant_in_files(self):
         for before, after, meant in (("hidden = 32", "n_embd = 32", "model.hidden"),

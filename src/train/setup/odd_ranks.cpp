@@ -85,11 +85,12 @@ void say_few_cores(const std::string& name, const std::vector<RankPlace>& ranks,
   }
   for (const auto& [what, of_kind] : alike) {
     said.push_back(fmt::format(
-        "{} of {} {} {} threads on {} core{} each: bind ranks to as many cores (mpirun --map-by "
+        "{} of {} {} {} on {} each: bind ranks to as many cores (mpirun --map-by "
         "slot:PE={}, srun --cpus-per-task={}) or to none (mpirun --bind-to none), or set "
         "run.threads = {}",
-        names_of(of_kind), name, of_kind.size() == 1 ? "runs" : "run", what.second, what.first,
-        what.first == 1 ? "" : "s", what.second, what.second, what.first));
+        names_of(of_kind), name, of_kind.size() == 1 ? "runs" : "run",
+        counted(what.second, "thread"), counted(static_cast<std::int64_t>(what.first), "core"),
+        what.second, what.second, what.first));
   }
 }
 

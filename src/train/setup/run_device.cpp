@@ -80,8 +80,10 @@ exec::GraphUse graph_use(const RunConfig& config) {
 
 void expect_device_built(const RunConfig& config) {
   if (device_kind(config) == DeviceKind::Cuda && !exec::built_with_cuda()) {
-    throw NotBuiltError("CUDA",
-                        "configure with scripts/setup --cuda, or set run.device to \"cpu\"");
+    throw NotBuiltError(
+        "CUDA",
+        "configure with scripts/setup --cuda; to plan for other machines name their "
+        "cluster file with --cluster, or set run.device to \"cpu\"");
   }
 }
 
