@@ -120,6 +120,7 @@ ordered_json memory_json(const RankProgram& rank) {
                          {"peak", table.peak},
                          {"free", table.free},
                          {"budget", budget}};
+  if (table.libraries > 0) memory["libraries"] = table.libraries;
   for (const TierRow& row : tier_rows(rank.program, rank.prediction))
     memory["below"][std::string(to_string(row.tier))] = {row.peak_bytes, row.budget_bytes};
   return memory;

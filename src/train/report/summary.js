@@ -13,6 +13,7 @@ const memoryColours = {
   activations: "var(--kind-3)",
   communication: "var(--kind-6)",
   transients: "var(--kind-7)",
+  libraries: "var(--kind-5)",
 };
 
 function memoryTable(memory) {
@@ -27,7 +28,9 @@ function memoryTable(memory) {
       element("td", {class: "number"}, percentText(peak / (budget || peak))));
   return element("table", {}, element("caption", {}, "Memory of a rank at the planned peak"),
       element("tbody", {},
-          Object.entries(memoryColours).map(([name, colour]) => row(name, colour, false)),
+          Object.entries(memoryColours)
+              .filter(([name]) => name in memory)
+              .map(([name, colour]) => row(name, colour, false)),
           row("peak", null, true), row("free", null, false), row("budget", null, true),
           Object.entries(memory.below || {}).map(([tier, held]) => below(tier, held))));
 }
