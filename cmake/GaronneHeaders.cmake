@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The target headers_compile_alone: one translation unit for each public header of each room, which
-# includes it twice and nothing else.
+# The target headers_compile_alone: one translation unit for each header of each room that has no source of
+# its own name, which includes it twice and nothing else.
 
 add_custom_target(headers_compile_alone)
 get_property(rooms GLOBAL PROPERTY GARONNE_ROOMS)
