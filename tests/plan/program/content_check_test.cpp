@@ -102,7 +102,7 @@ TEST(Mutants, SwappedBuffersOfOneSizeAreFound) {
       const int b = static_cast<int>(random() % static_cast<unsigned>(buffers));
       const std::size_t i = random() % instructions;
       const auto& table = one.program.buffers;
-      if (a == b || table[at(a)].bytes != table[at(b)].bytes) continue;
+      if (a == b || table[as_index(a)].bytes != table[as_index(b)].bytes) continue;
       Program mutant = one.program;
       if (!swap_buffers(mutant.instructions[i], a, b)) continue;
       if (says_the_same(mutant.instructions[i], one.program.instructions[i])) continue;
@@ -113,8 +113,8 @@ TEST(Mutants, SwappedBuffersOfOneSizeAreFound) {
       by_contents += found.contents ? 1 : 0;
       if (found.any()) continue;
       ++missed;
-      ADD_FAILURE() << describe(mutant.instructions[i]) << ": " << table[at(a)].name << " and "
-                    << table[at(b)].name;
+      ADD_FAILURE() << describe(mutant.instructions[i]) << ": " << table[as_index(a)].name
+                    << " and " << table[as_index(b)].name;
     }
   }
   EXPECT_GT(mutants, 300);
@@ -252,11 +252,10 @@ TEST(Mutants, AnyNumberOfAFileIsRefusedOrRead) {
   int read = 0;
   int refused = 0;
   for (const Case& one : cases()) {
-    const auto whole = nlohmann::json::parse(to_json(one.program, {0}, {}).dump());
+    auto json = nlohmann::json::parse(to_json(one.program, {0}, {}).dump());
+    std::vector<nlohmann::json*> numbers;
+    numbers_of(json, numbers);
     for (int attempt = 0; attempt < 60; ++attempt) {
-      nlohmann::json json = whole;
-      std::vector<nlohmann::json*> numbers;
-      numbers_of(json, numbers);
       nlohmann::json& number = *numbers[random() % numbers.size()];
       const std::int64_t before = number.get<std::int64_t>();
       const std::int64_t values[] = {-1,
@@ -273,8 +272,10 @@ TEST(Mutants, AnyNumberOfAFileIsRefusedOrRead) {
         program = program_from_json(json, "p.json");
       } catch (const ConfigError&) {
         ++refused;
+        number = before;
         continue;
       }
+      number = before;
       ++read;
       // In the order in which a run asks them.
       refused += refuses([&] {
