@@ -9,6 +9,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "exec/executor_running.hpp"
 #include "exec/host_access.hpp"
 #include "exec/matrix_part.hpp"
@@ -118,7 +119,7 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
     case plan::Operation::DiskRead:
       return copy(instruction, number, running);
     case plan::Operation::Wait:
-      return await_transfer(index(instruction.completes), running);
+      return await_transfer(as_index(instruction.completes), running);
     case plan::Operation::SumSquares:
       return sum_squares(instruction, running);
     case plan::Operation::Norm:
@@ -137,7 +138,7 @@ void Executor::execute(const plan::Instruction& instruction, std::size_t number,
 void Executor::make(const plan::Instruction& instruction, int buffer, const at::Tensor& tensor,
                     Running& running) const {
   expect_of(instruction, buffer >= 0, "makes a buffer that the Program does not name");
-  running.buffers[index(buffer)] = tensor;
+  running.buffers[as_index(buffer)] = tensor;
 }
 
 nn::Context Executor::context_of(const plan::Instruction& instruction,
@@ -150,7 +151,7 @@ nn::Context Executor::context_of(const plan::Instruction& instruction,
   if (has_step_numbers())
     context.step_place = reinterpret_cast<const std::uint64_t*>(machine_.step_numbers);
   context.training = running.inputs.training;
-  const auto& samples = running.samples[index(instruction.micro_batch)];
+  const auto& samples = running.samples[as_index(instruction.micro_batch)];
   // Memory that kernels of the device reach, as the host does.
   context.samples = samples.data();
   context.batch = static_cast<std::int64_t>(samples.size());
@@ -176,13 +177,13 @@ std::vector<at::Tensor> Executor::loaded(const plan::Instruction& instruction,
   HostBatch batch = load_batch(instruction.micro_batch, running);
   std::vector<at::Tensor> tensors;
   for (const plan::LoadedValue& value : instruction.arguments.loaded) {
-    const plan::ValueSpec& spec = model_.graph.values[index(value.value)];
+    const plan::ValueSpec& spec = model_.graph.values[as_index(value.value)];
     tensors.push_back(spec.type == NumberType::Int64 ? loaded_tensor(batch.values, spec)
                                                      : loaded_tensor(batch.fields, spec));
   }
-  auto& samples = running.on_host[index(instruction.micro_batch)];
+  auto& samples = running.on_host[as_index(instruction.micro_batch)];
   samples = std::move(batch.samples);
-  running.samples[index(instruction.micro_batch)] = samples;
+  running.samples[as_index(instruction.micro_batch)] = samples;
   return tensors;
 }
 
@@ -190,7 +191,7 @@ std::vector<at::Tensor> Executor::loaded(const plan::Instruction& instruction,
 void Executor::make_loaded(std::size_t number, Running& running) {
   const plan::Instruction& instruction = program_.instructions[number];
   const std::vector<at::Tensor> tensors = memory_apart()
-                                              ? running.staged[index(instruction.micro_batch)]
+                                              ? running.staged[as_index(instruction.micro_batch)]
                                               : loaded(instruction, running);
   for (std::size_t k = 0; k < tensors.size(); ++k) {
     make(instruction, instruction.arguments.loaded[k].buffer,
@@ -199,16 +200,16 @@ void Executor::make_loaded(std::size_t number, Running& running) {
 }
 
 void Executor::forward(const plan::Instruction& instruction, bool keep, Running& running) {
-  const plan::NodeSpec& spec = model_.graph.nodes[index(instruction.node_index)];
-  const nn::Node& node = *model_.nodes[index(instruction.node_index)];
+  const plan::NodeSpec& spec = model_.graph.nodes[as_index(instruction.node_index)];
+  const nn::Node& node = *model_.nodes[as_index(instruction.node_index)];
   std::vector<at::Tensor> inputs;
-  for (const int id : instruction.arguments.inputs) inputs.push_back(running.buffers[index(id)]);
+  for (const int id : instruction.arguments.inputs) inputs.push_back(running.buffers[as_index(id)]);
   const std::vector<at::Tensor> parameters = parameters_of(instruction, running);
   nn::Record record;
   record.option = instruction.arguments.keep_option;
   const at::Tensor output =
       node.forward(context_of(instruction, running), inputs, parameters, keep ? &record : nullptr);
-  expect_declared(instruction, model_.graph.values[index(spec.output)], output);
+  expect_declared(instruction, model_.graph.values[as_index(spec.output)], output);
   make(instruction, instruction.arguments.output, output, running);
   if (!keep) return;
   expect_of(instruction, record.slots.size() == instruction.arguments.record.size(),
@@ -219,18 +220,18 @@ void Executor::forward(const plan::Instruction& instruction, bool keep, Running&
 }
 
 at::Tensor Executor::part(const plan::Range& range, const Running& running) const {
-  const at::Tensor& buffer = running.buffers[index(range.buffer)];
+  const at::Tensor& buffer = running.buffers[as_index(range.buffer)];
   return (buffer.dim() == 1 ? buffer : buffer.view({-1})).narrow(0, range.offset, range.elements);
 }
 
 std::vector<at::Tensor> Executor::parameters_of(const plan::Instruction& instruction,
                                                 const Running& running) const {
-  const plan::NodeSpec& node = model_.graph.nodes[index(instruction.node_index)];
+  const plan::NodeSpec& node = model_.graph.nodes[as_index(instruction.node_index)];
   std::vector<at::Tensor> parameters;
   for (std::size_t k = 0; k < instruction.arguments.parameters.size(); ++k) {
     const plan::Range& range = instruction.arguments.parameters[k];
-    const at::Tensor& buffer = running.buffers[index(range.buffer)];
-    const auto& shape = model_.graph.parameters[index(node.parameters[k])].shape;
+    const at::Tensor& buffer = running.buffers[as_index(range.buffer)];
+    const auto& shape = model_.graph.parameters[as_index(node.parameters[k])].shape;
     parameters.push_back(buffer.sizes() == shape ? buffer : part(range, running).view(shape));
   }
   return parameters;
@@ -240,9 +241,9 @@ std::vector<at::Tensor> Executor::parameters_of(const plan::Instruction& instruc
 void Executor::make_targets(const plan::Instruction& instruction, Running& running) const {
   for (const plan::GradientTarget& target : instruction.arguments.parameter_gradients) {
     const int id = target.range.buffer;
-    if (running.buffers[index(id)].defined()) continue;
+    if (running.buffers[as_index(id)].defined()) continue;
     make(instruction, id,
-         at::empty({program_.buffers[index(id)].elements},
+         at::empty({program_.buffers[as_index(id)].elements},
                    options(nn::state_scalar_type(machine_.state->precision))),
          running);
   }
@@ -251,8 +252,8 @@ void Executor::make_targets(const plan::Instruction& instruction, Running& runni
 
 void Executor::backward(const plan::Instruction& instruction, Running& running) {
   const plan::Arguments& arguments = instruction.arguments;
-  const plan::NodeSpec& node = model_.graph.nodes[index(instruction.node_index)];
-  const auto tensor = [&](int id) { return id < 0 ? at::Tensor() : running.buffers[index(id)]; };
+  const plan::NodeSpec& node = model_.graph.nodes[as_index(instruction.node_index)];
+  const auto tensor = [&](int id) { return id < 0 ? at::Tensor() : running.buffers[as_index(id)]; };
   nn::Record record;
   record.option = arguments.keep_option;
   for (const int id : arguments.record) record.slots.push_back(tensor(id));
@@ -276,13 +277,14 @@ void Executor::backward(const plan::Instruction& instruction, Running& running) 
   make_targets(instruction, running);
   for (const plan::GradientTarget& target : arguments.parameter_gradients)
     given.parameter_gradients.push_back({part(target.range, running), target.accumulate});
-  const std::vector<at::Tensor> gradients = model_.nodes[index(instruction.node_index)]->backward(
-      context_of(instruction, running), given);
+  const std::vector<at::Tensor> gradients =
+      model_.nodes[as_index(instruction.node_index)]->backward(context_of(instruction, running),
+                                                               given);
   for (std::size_t i = 0; i < arguments.inputs.size(); ++i) {
     const int id = arguments.input_gradients[i];
     if (id < 0) continue;
     const at::Tensor made =
-        as_gradient(instruction, model_.graph.values[index(node.inputs[i])], gradients[i]);
+        as_gradient(instruction, model_.graph.values[as_index(node.inputs[i])], gradients[i]);
     const bool shares = given.output_gradient.defined() &&
                         made.storage().unsafeGetStorageImpl() ==
                             given.output_gradient.storage().unsafeGetStorageImpl();
@@ -306,9 +308,9 @@ void Executor::emit_loss(const plan::Instruction& instruction, Running& running)
   if (!updates(instruction, sum)) {
     make(instruction, sum, at::zeros({2}, options(at::kDouble)), running);
   }
-  const at::Tensor& loss = running.buffers[index(instruction.arguments.inputs[0])];
+  const at::Tensor& loss = running.buffers[as_index(instruction.arguments.inputs[0])];
   kernels::add_scaled(queue(), {.place = loss.const_data_ptr<double>()}, running.inputs.loss_scale,
-                      running.buffers[index(sum)].data_ptr<double>());
+                      running.buffers[as_index(sum)].data_ptr<double>());
 }
 
 void Executor::sum_squares(const plan::Instruction& instruction, Running& running) {
@@ -316,11 +318,11 @@ void Executor::sum_squares(const plan::Instruction& instruction, Running& runnin
   if (!updates(instruction, output)) {
     make(instruction, output, at::zeros({2}, options(at::kDouble)), running);
   }
-  const at::Tensor& sums = running.buffers[index(output)];
+  const at::Tensor& sums = running.buffers[as_index(output)];
   if (instruction.arguments.drops_loss) sums.narrow(0, 0, 1).zero_();
   // Piece by piece, so that the sum does not depend on how gradients are grouped.
   for (const int id : instruction.arguments.pieces) {
-    const plan::Piece& piece = program_.pieces[index(id)];
+    const plan::Piece& piece = program_.pieces[as_index(id)];
     const at::Tensor gradient = part(piece.gradient, running);
     if (machine_.watch_gradient) {
       machine_.watch_gradient(piece.parameter, machine_.staging == nullptr
@@ -334,7 +336,7 @@ void Executor::sum_squares(const plan::Instruction& instruction, Running& runnin
 }
 
 void Executor::norm(const plan::Instruction& instruction, Running& running) {
-  const at::Tensor& sums = running.buffers[index(instruction.arguments.inputs[0])];
+  const at::Tensor& sums = running.buffers[as_index(instruction.arguments.inputs[0])];
   // The norm, and the scale of the updates, which fits into the same granule.
   const at::Tensor result = at::empty({2}, options(at::kDouble));
   kernels::clip_scale(queue(), sums.const_data_ptr<double>(), sums.const_data_ptr<double>() + 1,
@@ -349,7 +351,7 @@ std::vector<optim::ParameterUpdate> Executor::updates_of(
   std::vector<optim::ParameterUpdate> updates;
   for (const int id : instruction.arguments.pieces) {
     const plan::Piece piece = plan::piece_of(program_, instruction, id);
-    const plan::ParameterSpec& spec = model_.graph.parameters[index(piece.parameter)];
+    const plan::ParameterSpec& spec = model_.graph.parameters[as_index(piece.parameter)];
     optim::ParameterUpdate update;
     update.parameter = part(piece.trained);
     for (const plan::Range& state : piece.states) update.states.push_back(part(state));
@@ -361,7 +363,7 @@ std::vector<optim::ParameterUpdate> Executor::updates_of(
     update.weight_decay = spec.weight_decay;
     update.complex = spec.complex;
     update.matrix = spec.shape.size() > 1;
-    update.part = matrix_part(model_.boxes[index(piece.parameter)], spec, piece.first,
+    update.part = matrix_part(model_.boxes[as_index(piece.parameter)], spec, piece.first,
                               piece.trained.elements);
     updates.push_back(std::move(update));
   }
@@ -377,7 +379,7 @@ std::vector<optim::ParameterUpdate> Executor::updates_on_device(
       updates[k].rates =
           reinterpret_cast<const double*>(machine_.step_numbers + sizeof(std::uint64_t));
     }
-    const auto& own = program_.pieces[index(instruction.arguments.pieces[k])].sums;
+    const auto& own = program_.pieces[as_index(instruction.arguments.pieces[k])].sums;
     for (std::size_t round = 0; round < sums.size(); ++round) {
       expect_of(instruction, round < own.size() && own[round].buffer == sums[round],
                 "takes the sums of other parameters");
@@ -390,10 +392,10 @@ std::vector<optim::ParameterUpdate> Executor::updates_on_device(
 // Piece by piece, in their order.
 void Executor::sum_tensors(const plan::Instruction& instruction, Running& running) {
   const int sums = instruction.arguments.output;
-  make(instruction, sums, at::zeros({program_.buffers[index(sums)].elements}, options(at::kDouble)),
-       running);
+  make(instruction, sums,
+       at::zeros({program_.buffers[as_index(sums)].elements}, options(at::kDouble)), running);
   const std::vector<int>& inputs = instruction.arguments.inputs;
-  const at::Tensor& norm = running.buffers[index(inputs[0])];
+  const at::Tensor& norm = running.buffers[as_index(inputs[0])];
   const kernels::Scalar scale = kernels::Scalar{.place = norm.const_data_ptr<double>() + 1};
   const std::size_t round = inputs.size() - 1;
   std::vector<int> rounds(inputs.begin() + 1, inputs.end());
@@ -408,7 +410,7 @@ void Executor::sum_tensors(const plan::Instruction& instruction, Running& runnin
 void Executor::update(const plan::Instruction& instruction, Running& running) {
   if (instruction.arguments.pieces.empty()) return;
   const std::vector<int>& inputs = instruction.arguments.inputs;
-  const at::Tensor& norm = running.buffers[index(inputs[0])];
+  const at::Tensor& norm = running.buffers[as_index(inputs[0])];
   const kernels::Scalar scale = kernels::Scalar{.place = norm.const_data_ptr<double>() + 1};
   expect_of(instruction, inputs.size() - 1 == machine_.optimizer->sums().size(),
             "has sums of whole parameters of other rounds than the optimizer takes");
@@ -424,7 +426,7 @@ void Executor::read_report(std::size_t number, Running& running) {
   const std::vector<int>& inputs = program_.instructions[number].arguments.inputs;
   if (inputs.empty()) return;
   const auto reported = [&](int id) {
-    const at::Tensor& tensor = running.buffers[index(id)];
+    const at::Tensor& tensor = running.buffers[as_index(id)];
     return machine_.staging == nullptr ? copy_out(tensor) : copy_out(tensor, *machine_.staging);
   };
   std::vector<double> values = reported(inputs[0]);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "base/number_type.hpp"
 #include "exec/executor.hpp"
 #include "exec/executor_running.hpp"
@@ -76,7 +77,7 @@ void Executor::hand_to_transport(std::size_t number, Running& running, dist::Tra
 }
 
 void Executor::send(const plan::Instruction& instruction, std::size_t number, Running& running) {
-  const at::Tensor& data = running.buffers[index(instruction.arguments.inputs[0])];
+  const at::Tensor& data = running.buffers[as_index(instruction.arguments.inputs[0])];
   const plan::Channel& channel = instruction.channel.value();
   if (instruction.arguments.output >= 0) {
     make(instruction, instruction.arguments.output, at::empty({0}, data.options()), running);
@@ -93,7 +94,7 @@ void Executor::send(const plan::Instruction& instruction, std::size_t number, Ru
 void Executor::receive(const plan::Instruction& instruction, std::size_t number, Running& running) {
   const plan::Channel& channel = instruction.channel.value();
   // A gradient has the shape of the value that was handed over.
-  const plan::ValueSpec& spec = model_.graph.values.at(index(instruction.arguments.value));
+  const plan::ValueSpec& spec = model_.graph.values.at(as_index(instruction.arguments.value));
   at::Tensor tensor = at::empty(spec.shape, options(nn::scalar_type_of(spec.type)));
   make(instruction, instruction.arguments.output, tensor, running);
   dist::Transport& transport = transport_of(instruction);
@@ -106,9 +107,9 @@ void Executor::receive(const plan::Instruction& instruction, std::size_t number,
 
 void Executor::all_reduce(const plan::Instruction& instruction, std::size_t number,
                           Running& running) {
-  const at::Tensor& data = running.buffers[index(instruction.arguments.inputs[0])];
+  const at::Tensor& data = running.buffers[as_index(instruction.arguments.inputs[0])];
   const int staging = instruction.arguments.staging;
-  at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, options(at::kByte));
+  at::Tensor scratch = at::empty({program_.buffers[as_index(staging)].bytes}, options(at::kByte));
   make(instruction, staging, scratch, running);
   const dist::SumType type = sum_type(instruction, data);
   dist::Transport& transport = transport_of(instruction);
@@ -124,9 +125,9 @@ void Executor::all_reduce(const plan::Instruction& instruction, std::size_t numb
 
 void Executor::reduce_scatter(const plan::Instruction& instruction, std::size_t number,
                               Running& running) {
-  const at::Tensor& data = running.buffers[index(instruction.arguments.inputs[0])];
+  const at::Tensor& data = running.buffers[as_index(instruction.arguments.inputs[0])];
   const int staging = instruction.arguments.staging;
-  at::Tensor scratch = at::empty({program_.buffers[index(staging)].bytes}, options(at::kByte));
+  at::Tensor scratch = at::empty({program_.buffers[as_index(staging)].bytes}, options(at::kByte));
   make(instruction, staging, scratch, running);
   const dist::SumType type = sum_type(instruction, data);
   dist::Transport& transport = transport_of(instruction);
@@ -142,12 +143,12 @@ void Executor::all_gather(const plan::Instruction& instruction, std::size_t numb
   const int from = instruction.arguments.inputs[0];
   const int to = instruction.arguments.output;
   if (to != from) {
-    const at::Tensor& shard = running.buffers[index(from)];
-    make(instruction, to, at::empty({program_.buffers[index(to)].elements}, shard.options()),
+    const at::Tensor& shard = running.buffers[as_index(from)];
+    make(instruction, to, at::empty({program_.buffers[as_index(to)].elements}, shard.options()),
          running);
     part(instruction.arguments.part, running).copy_(shard.view({-1}));
   }
-  const at::Tensor& data = running.buffers[index(to)];
+  const at::Tensor& data = running.buffers[as_index(to)];
   dist::Transport& transport = transport_of(instruction);
   hand_to_transport(number, running, transport,
                     [&transport, address = data.data_ptr(), elements = data.numel(),
@@ -162,9 +163,9 @@ void Executor::begin_pass(const plan::Instruction& instruction, Running& running
   const bool forward = is_forward(instruction.operation);
   nn::DividedPass pass;
   pass.direction = forward ? nn::Direction::Forward : nn::Direction::Backward;
-  pass.given = running.buffers[index(forward ? arguments.inputs[0] : arguments.output_gradient)];
+  pass.given = running.buffers[as_index(forward ? arguments.inputs[0] : arguments.output_gradient)];
   if (arguments.exchanged == arguments.output_gradient) pass.over = pass.given;
-  const nn::Node& node = *model_.nodes[index(instruction.node_index)];
+  const nn::Node& node = *model_.nodes[as_index(instruction.node_index)];
   make(instruction, arguments.exchanged, node.begin(context_of(instruction, running), pass),
        running);
 }
@@ -176,9 +177,9 @@ void Executor::finish_pass(const plan::Instruction& instruction, Running& runnin
   nn::DividedPass pass;
   pass.direction = forward ? nn::Direction::Forward : nn::Direction::Backward;
   if (!forward && arguments.placements[0] == plan::Placement::Overwrite)
-    pass.over = running.buffers[index(result)];
-  const nn::Node& node = *model_.nodes[index(instruction.node_index)];
-  const at::Tensor& exchanged = running.buffers[index(arguments.exchanged)];
+    pass.over = running.buffers[as_index(result)];
+  const nn::Node& node = *model_.nodes[as_index(instruction.node_index)];
+  const at::Tensor& exchanged = running.buffers[as_index(arguments.exchanged)];
   const at::Tensor made = node.finish(context_of(instruction, running), pass, exchanged);
   const bool in_place =
       made.storage().unsafeGetStorageImpl() ==
@@ -187,7 +188,7 @@ void Executor::finish_pass(const plan::Instruction& instruction, Running& runnin
             "has its result in another storage than planned");
   // What another stage has sent has the shape of a message.
   if (!forward && arguments.accumulated[0] >= 0)
-    made.add_(running.buffers[index(arguments.accumulated[0])].view_as(made));
+    made.add_(running.buffers[as_index(arguments.accumulated[0])].view_as(made));
   make(instruction, result, made, running);
 }
 

@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/contains.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "exec/executor.hpp"
 #include "exec/executor_running.hpp"
 #include "kernels/scalar.hpp"
@@ -30,12 +31,12 @@ bool Executor::has_copies() const {
 void Executor::copy(const plan::Instruction& instruction, std::size_t number, Running& running) {
   const int from = instruction.arguments.inputs[0];
   const int to = instruction.arguments.output;
-  const Tier source_tier = program_.buffers[index(from)].tier;
-  const Tier target_tier = program_.buffers[index(to)].tier;
+  const Tier source_tier = program_.buffers[as_index(from)].tier;
+  const Tier target_tier = program_.buffers[as_index(to)].tier;
   Lowered what;
   const std::byte* source = nullptr;
   if (source_tier == Tier::Device) {
-    const at::Tensor& tensor = running.buffers[index(from)];
+    const at::Tensor& tensor = running.buffers[as_index(from)];
     what.bytes = static_cast<std::int64_t>(tensor.storage().nbytes());
     what.type = tensor.scalar_type();
     what.sizes = tensor.sizes().vec();
@@ -52,7 +53,7 @@ void Executor::copy(const plan::Instruction& instruction, std::size_t number, Ru
   std::byte* target = nullptr;
   if (target_tier == Tier::Device && contains(instruction.reads, to)) {
     // Over what is there.
-    const at::Tensor& tensor = running.buffers[index(to)];
+    const at::Tensor& tensor = running.buffers[as_index(to)];
     expect_of(instruction, static_cast<std::int64_t>(tensor.storage().nbytes()) == what.bytes,
               "copies other bytes than there are");
     target = static_cast<std::byte*>(tensor.storage().mutable_data());
@@ -72,7 +73,8 @@ void Executor::copy(const plan::Instruction& instruction, std::size_t number, Ru
                      ? there->second.block
                      : what.memory->allocate(what.bytes, activities_[number]);
     const std::int64_t granularity = program_.tier(target_tier).granularity;
-    expect_of(instruction, round_up(what.bytes, granularity) == program_.buffers[index(to)].bytes,
+    expect_of(instruction,
+              round_up(what.bytes, granularity) == program_.buffers[as_index(to)].bytes,
               "copies other bytes than the Program says");
     running.lowered[to] = what;
     target = what.block.data;
@@ -102,7 +104,7 @@ void Executor::update_on_host(const plan::Instruction& instruction, std::size_t 
                               Running& running) {
   for (const plan::StandIn& one : instruction.arguments.stand_ins) {
     if (running.lowered.contains(one.on_host)) continue;
-    const at::Tensor& like = running.buffers[index(one.buffer)];
+    const at::Tensor& like = running.buffers[as_index(one.buffer)];
     expect_of(instruction, like.defined(), "makes a copy of what is not on the device");
     Lowered made;
     made.memory = memory_below(Tier::Host);
@@ -167,9 +169,9 @@ void Executor::start_copy(std::size_t number, Running& running) {
   const plan::Instruction& instruction = program_.instructions[number];
   std::vector<device::Mark> after;
   for (const int earlier : instruction.after) {
-    const Transfer& before = running.transfers[index(earlier)];
+    const Transfer& before = running.transfers[as_index(earlier)];
     if (before.transport != nullptr) before.transport->wait(before.ticket);
-    after.push_back(running.marks[index(earlier)]);
+    after.push_back(running.marks[as_index(earlier)]);
   }
   device::Device& device = *machine_.device;
   if (device.kind() != DeviceKind::Cuda || instruction.lane == Lane::HostCompute) {

@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "base/seconds.hpp"
 #include "device/lane_error.hpp"
 #include "device/profiler_range.hpp"
@@ -88,7 +89,7 @@ void Executor::stage_loaded(std::size_t number, Running& running) {
   const std::string& activity = activities_[number];
   const HostBatch batch = load_batch(instruction.micro_batch, running);
   for (const plan::LoadedValue& value : instruction.arguments.loaded) {
-    const plan::ValueSpec& spec = model_.graph.values[index(value.value)];
+    const plan::ValueSpec& spec = model_.graph.values[as_index(value.value)];
     const at::Tensor tensor = at::empty(spec.shape, options(nn::scalar_type_of(spec.type)));
     if (spec.type == NumberType::Int64) {
       copy_in(tensor, loaded_values(batch.values, spec), *machine_.staging, activity);
@@ -98,7 +99,7 @@ void Executor::stage_loaded(std::size_t number, Running& running) {
     make(instruction, value.buffer, tensor, running);
   }
   running.pinned.push_back(machine_.staging->keep(batch.samples, activity));
-  running.samples[index(instruction.micro_batch)] = running.pinned.back().numbers();
+  running.samples[as_index(instruction.micro_batch)] = running.pinned.back().numbers();
 }
 
 // Seconds of the device, from where Compute came to an instruction to where it came to the next.

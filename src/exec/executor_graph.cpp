@@ -18,6 +18,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "device/lane_error.hpp"
 #include "device/profiler_range.hpp"
 #include "device/tier_memory.hpp"
@@ -94,11 +95,11 @@ std::int64_t recorded_pinned_bytes(const nn::Model& model, const plan::Program& 
   std::int64_t bytes = pinned_of(step_number_bytes);
   for (const plan::Instruction& instruction : program.instructions) {
     for (const plan::LoadedValue& value : instruction.arguments.loaded)
-      bytes += pinned_of(bytes_of(model.graph.values[index(value.value)]));
+      bytes += pinned_of(bytes_of(model.graph.values[as_index(value.value)]));
     if (instruction.operation == plan::Operation::Load) bytes += pinned_of(8 * model.batch);
     if (!reads_report(instruction)) continue;
     for (const int id : instruction.arguments.inputs)
-      bytes += pinned_of(program.buffers[index(id)].bytes);
+      bytes += pinned_of(program.buffers[as_index(id)].bytes);
   }
   return bytes + bytes / 16;
 }
@@ -276,13 +277,13 @@ void Executor::record_step(const StepInputs& inputs) {
       Recorded::Loaded& loaded = recorded_->loads[number];
       for (const plan::LoadedValue& value : instruction.arguments.loaded) {
         loaded.values.push_back(machine_.staging->hold(
-            bytes_of(model_.graph.values[index(value.value)]), activities_[number]));
+            bytes_of(model_.graph.values[as_index(value.value)]), activities_[number]));
       }
       loaded.samples = machine_.staging->hold(8 * model_.batch, activities_[number]);
     }
     if (!reads_report(instruction)) continue;
     for (const int id : instruction.arguments.inputs) {
-      const plan::Buffer& buffer = program_.buffers[index(id)];
+      const plan::Buffer& buffer = program_.buffers[as_index(id)];
       recorded_->reports[number].push_back(machine_.staging->hold(
           std::min<std::int64_t>(buffer.bytes, 2 * sizeof(double)), activities_[number]));
     }
@@ -312,7 +313,7 @@ void Executor::put_recorded(std::size_t number) {
       (this->*kernels)(number, *running);
     });
   };
-  const auto tensor = [&](int id) -> const at::Tensor& { return running->buffers[index(id)]; };
+  const auto tensor = [&](int id) -> const at::Tensor& { return running->buffers[as_index(id)]; };
   put(&Executor::begin);
   if (instruction.operation == plan::Operation::Load) {
     put(&Executor::make_recorded);
@@ -322,7 +323,7 @@ void Executor::put_recorded(std::size_t number) {
                                loaded.values[k], activity);
     }
     const std::span<std::byte> samples = loaded.samples.bytes();
-    running->samples[index(instruction.micro_batch)] = {
+    running->samples[as_index(instruction.micro_batch)] = {
         reinterpret_cast<const std::int64_t*>(samples.data()), samples.size() / 8};
   } else if (reads_report(instruction)) {
     const std::vector<Staging::Slot>& slots = recorded_->reports.at(number);
@@ -331,7 +332,7 @@ void Executor::put_recorded(std::size_t number) {
                                 activity);
     }
   } else if (instruction.operation == plan::Operation::Wait) {
-    await_transfer(index(instruction.completes), *running);
+    await_transfer(as_index(instruction.completes), *running);
   } else {
     device::run_named(Lane::Compute, activity, [&] { put(&Executor::execute_recorded); });
     // What it starts is recorded once, by the transport.
@@ -345,7 +346,7 @@ void Executor::put_recorded(std::size_t number) {
 void Executor::make_recorded(std::size_t number, Running& running) {
   const plan::Instruction& instruction = program_.instructions[number];
   for (const plan::LoadedValue& value : instruction.arguments.loaded) {
-    const plan::ValueSpec& spec = model_.graph.values[index(value.value)];
+    const plan::ValueSpec& spec = model_.graph.values[as_index(value.value)];
     make(instruction, value.buffer, at::empty(spec.shape, options(nn::scalar_type_of(spec.type))),
          running);
   }
@@ -362,7 +363,7 @@ void Executor::load_recorded(Running& running) {
     const HostBatch batch = load_batch(instruction.micro_batch, running);
     for (std::size_t k = 0; k < loaded.values.size(); ++k) {
       const plan::ValueSpec& spec =
-          model_.graph.values[index(instruction.arguments.loaded[k].value)];
+          model_.graph.values[as_index(instruction.arguments.loaded[k].value)];
       const at::ScalarType type = nn::scalar_type_of(spec.type);
       if (spec.type == NumberType::Int64) {
         write_to(loaded.values[k].bytes(), type, loaded_values(batch.values, spec));

@@ -15,14 +15,11 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "exec/executor.hpp"
 #include "exec/lowered.hpp"
 
 namespace garonne::exec {
-
-inline std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // expect() of an instruction. It is called several times an instruction, so the text is made where
 // it is thrown only.
@@ -91,9 +88,9 @@ struct Executor::Running {
   explicit Running(const StepInputs& given, const plan::Program& program)
       : inputs(given),
         buffers(program.buffers.size()),
-        samples(index(program.micro_batches)),
-        on_host(index(program.micro_batches)),
-        staged(index(program.micro_batches)),
+        samples(as_index(program.micro_batches)),
+        on_host(as_index(program.micro_batches)),
+        staged(as_index(program.micro_batches)),
         transfers(program.instructions.size()),
         marks(program.instructions.size()) {
     outputs.measurements.reserve(program.instructions.size());

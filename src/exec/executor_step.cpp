@@ -10,6 +10,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "dist/session.hpp"
 #include "exec/executor.hpp"
 #include "exec/executor_running.hpp"
@@ -75,7 +76,7 @@ StepOutputs Executor::run(const StepInputs& inputs) {
 
 void Executor::start_running(Running& running) const {
   for (const int id : static_buffers_.ids())
-    running.buffers[index(id)] = static_buffers_.tensor(id);
+    running.buffers[as_index(id)] = static_buffers_.tensor(id);
   for (const auto& [id, lasting] : static_buffers_.lowered()) running.lowered[id] = *lasting;
 }
 
@@ -111,7 +112,7 @@ device::Mark Executor::put(Lane lane, Part work, std::size_t number,
   std::vector<device::Mark> after;
   if (lane != Lane::Compute) {
     const plan::Instruction& instruction = program_.instructions[number];
-    for (const int earlier : instruction.after) after.push_back(running->marks[index(earlier)]);
+    for (const int earlier : instruction.after) after.push_back(running->marks[as_index(earlier)]);
     // A lane has an order of its own.
     if (plan::is_collective(instruction.operation) && running->begun.lane != lane)
       after.push_back(running->begun);
@@ -131,14 +132,14 @@ void Executor::issue(std::size_t number, const std::shared_ptr<Running>& running
   const plan::Instruction& instruction = program_.instructions[number];
   device::Device& device = *machine_.device;
   if (instruction.operation == plan::Operation::Wait) {
-    device.order(Lane::Compute, running->marks.at(index(instruction.completes)));
+    device.order(Lane::Compute, running->marks.at(as_index(instruction.completes)));
   }
   // What is collective is begun in one order on all ranks, whichever lane begins it.
   if (blocks(instruction)) {
     device.order(Lane::Compute, running->begun);
   }
   if (instruction.operation == plan::Operation::Load) {
-    running->staged[index(instruction.micro_batch)] = loaded(instruction, *running);
+    running->staged[as_index(instruction.micro_batch)] = loaded(instruction, *running);
     put(Lane::Compute, &Executor::prepare, number, running);
     device.order(Lane::Compute, put(Lane::CopyIn, &Executor::fill_loaded, number, running));
     return;
@@ -185,8 +186,8 @@ void Executor::end(std::size_t number, Running& running) {
   const plan::Instruction& instruction = program_.instructions[number];
   check_made(instruction, running);
   for (const int freed : instruction.frees) {
-    if (program_.buffers[index(freed)].tier == Tier::Device) {
-      running.buffers[index(freed)].reset();
+    if (program_.buffers[as_index(freed)].tier == Tier::Device) {
+      running.buffers[as_index(freed)].reset();
     } else {
       give_back(freed, running);
     }
@@ -210,9 +211,9 @@ void Executor::start_transfer(std::size_t number, Running& running) {
   if (!transfer.start) return;
   // What it follows has begun, and is to have ended.
   for (const int earlier : program_.instructions[number].after) {
-    const Transfer& before = running.transfers[index(earlier)];
+    const Transfer& before = running.transfers[as_index(earlier)];
     if (before.transport != nullptr) before.transport->wait(before.ticket);
-    if (before.copies && !memory_apart()) machine_.device->wait(running.marks[index(earlier)]);
+    if (before.copies && !memory_apart()) machine_.device->wait(running.marks[as_index(earlier)]);
   }
   transfer.ticket = transfer.start();
   transfer.start = nullptr;
@@ -220,9 +221,9 @@ void Executor::start_transfer(std::size_t number, Running& running) {
 
 void Executor::fill_loaded(std::size_t number, Running& running) {
   const plan::Instruction& instruction = program_.instructions[number];
-  std::vector<at::Tensor>& staged = running.staged[index(instruction.micro_batch)];
+  std::vector<at::Tensor>& staged = running.staged[as_index(instruction.micro_batch)];
   for (std::size_t k = 0; k < staged.size(); ++k) {
-    copy_in(running.buffers[index(instruction.arguments.loaded[k].buffer)], staged[k]);
+    copy_in(running.buffers[as_index(instruction.arguments.loaded[k].buffer)], staged[k]);
   }
   staged.clear();
 }
@@ -230,12 +231,12 @@ void Executor::fill_loaded(std::size_t number, Running& running) {
 // A tensor of other bytes than the Program says would make every prediction after it wrong.
 void Executor::check_made(const plan::Instruction& instruction, const Running& running) const {
   for (const int id : instruction.writes) {
-    const plan::Buffer& buffer = program_.buffers[index(id)];
+    const plan::Buffer& buffer = program_.buffers[as_index(id)];
     if (buffer.tier != Tier::Device) {
       expect_of(instruction, running.lowered.contains(id), "did not make " + buffer.name);
       continue;
     }
-    const at::Tensor& tensor = running.buffers[index(id)];
+    const at::Tensor& tensor = running.buffers[as_index(id)];
     if (!tensor.defined() && buffer.bytes == 0) continue;
     if (!tensor.defined())
       throw InternalError(plan::describe(instruction) + " did not make " + buffer.name);

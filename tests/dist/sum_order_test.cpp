@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "dist/device_sum.hpp"
 #include "dist/reduction.hpp"
 #include "rank_sums.hpp"
@@ -86,14 +87,14 @@ class Group {
     for (std::size_t step = 0; step < steps_.front().size(); ++step) {
       std::map<std::pair<int, int>, std::deque<std::vector<Scalar>>> wire;
       for (int member = 0; member < members_; ++member) {
-        for (const auto& [peer, place] : steps_[index(member)][step].sends) {
+        for (const auto& [peer, place] : steps_[as_index(member)][step].sends) {
           EXPECT_NE(peer, member);
           const Scalar* const begin = find(member, place);
           wire[{member, peer}].emplace_back(begin, begin + length(place.piece));
         }
       }
       for (int member = 0; member < members_; ++member) {
-        for (const auto& [peer, place] : steps_[index(member)][step].receives) {
+        for (const auto& [peer, place] : steps_[as_index(member)][step].receives) {
           EXPECT_GE(place.slot, 0) << "the data is received into";
           EXPECT_TRUE(written_[member].insert(place.slot).second) << "a slot is used twice";
           auto& messages = wire[{peer, member}];
@@ -105,23 +106,22 @@ class Group {
       }
       for (const auto& [ends, messages] : wire) EXPECT_TRUE(messages.empty()) << "sent to nobody";
       for (int member = 0; member < members_; ++member) {
-        for (const PieceSum& sum : steps_[index(member)][step].sums) add(member, sum);
+        for (const PieceSum& sum : steps_[as_index(member)][step].sums) add(member, sum);
       }
     }
   }
 
-  const std::vector<Scalar>& data(int member) const { return data_[index(member)]; }
+  const std::vector<Scalar>& data(int member) const { return data_[as_index(member)]; }
 
  private:
-  static std::size_t index(int member) { return static_cast<std::size_t>(member); }
   std::int64_t length(int piece) const {
     return piece_end(elements_, members_, piece) - piece_begin(elements_, members_, piece);
   }
   Scalar* find(int member, const PiecePlace& place) {
     if (place.slot < 0)
-      return data_[index(member)].data() + piece_begin(elements_, members_, place.piece);
+      return data_[as_index(member)].data() + piece_begin(elements_, members_, place.piece);
     EXPECT_LT(place.slot, members_ - 1) << "more staging than is there";
-    return staging_[index(member)].data() + place.slot * piece_;
+    return staging_[as_index(member)].data() + place.slot * piece_;
   }
 
   void add(int member, const PieceSum& sum) {

@@ -1,5 +1,6 @@
 // Kernels of Adafactor on CPUs against their formulas, on parts of matrices.
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "kernels/adafactor_parts.hpp"
 #include "kernels/adafactor_update.hpp"
 #include "kernels/arrays.hpp"
@@ -11,10 +12,6 @@
 
 namespace garonne::kernels::test {
 namespace {
-
-std::size_t at(std::int64_t index) {
-  return static_cast<std::size_t>(index);
-}
 
 // The indices in the whole of those here, run after run.
 std::vector<std::int64_t> indices_of(const SideCut& cut, std::int64_t count) {
@@ -31,7 +28,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> places_of(const MatrixPart& p
   const auto rows = indices_of(part.row_cut, (part.first + part.elements) / part.width + 1);
   std::vector<std::pair<std::int64_t, std::int64_t>> places;
   for (std::int64_t e = part.first; e < part.first + part.elements; ++e)
-    places.emplace_back(rows[at(e / part.width)], columns[at(e % part.width)]);
+    places.emplace_back(rows[as_index(e / part.width)], columns[as_index(e % part.width)]);
   return places;
 }
 
@@ -55,18 +52,18 @@ void expect_formula(const NamedPart& named, ElementType type, const Adafactor& g
   const auto places = places_of(part);
 
   // What the part adds.
-  std::vector<double> sums(at(AdafactorSums::sides + part.rows + part.columns));
+  std::vector<double> sums(as_index(AdafactorSums::sides + part.rows + part.columns));
   std::vector<double> wanted = sums;
   Adafactor options = given;
   add_adafactor_sums(host, type, parameter.data(), rows.data(), gradient.data(), part, options,
                      {.value = scale}, sums.data());
   for (std::int64_t i = 0; i < part.elements; ++i) {
     const double slope = gradient[i] * scale + options.l2 * parameter[i];
-    const auto [row, column] = places[at(i)];
+    const auto [row, column] = places[as_index(i)];
     wanted[0] += parameter[i] * parameter[i];
     wanted[1] += slope * slope;
-    wanted[at(3 + row)] += slope * slope;
-    wanted[at(3 + part.rows + column)] += slope * slope;
+    wanted[as_index(3 + row)] += slope * slope;
+    wanted[as_index(3 + part.rows + column)] += slope * slope;
   }
   for (std::int64_t i = 0; part.leads && i < part.rows; ++i) wanted[2] += rows[i];
   // A slope is the difference of numbers as large as 1.
@@ -89,15 +86,16 @@ void expect_formula(const NamedPart& named, ElementType type, const Adafactor& g
   std::vector<double> new_rows;
   std::vector<double> new_columns;
   for (std::int64_t i = 0; i < part.rows; ++i)
-    new_rows.push_back(moment(rows[i], sums[at(3 + i)], all_columns));
+    new_rows.push_back(moment(rows[i], sums[as_index(3 + i)], all_columns));
   for (std::int64_t i = 0; i < part.columns; ++i)
-    new_columns.push_back(moment(columns[i], sums[at(3 + part.rows + i)], all_rows));
+    new_columns.push_back(moment(columns[i], sums[as_index(3 + part.rows + i)], all_rows));
   std::vector<double> directions;
   double squares = 0;
   for (std::int64_t i = 0; i < part.elements; ++i) {
-    const auto [row, column] = places[at(i)];
+    const auto [row, column] = places[as_index(i)];
     const double slope = gradient[i] * scale + options.l2 * parameter[i];
-    directions.push_back(slope / std::sqrt(new_rows[at(row)] * new_columns[at(column)] / mean));
+    directions.push_back(slope /
+                         std::sqrt(new_rows[as_index(row)] * new_columns[as_index(column)] / mean));
     squares += directions.back() * directions.back();
   }
   double total = 1.0;
@@ -116,7 +114,7 @@ void expect_formula(const NamedPart& named, ElementType type, const Adafactor& g
   std::vector<double> moved;
   for (std::int64_t i = 0; i < n; ++i) {
     const double decay = 1 - rates.learning_rate * options.weight_decay;
-    moved.push_back(i < part.elements ? parameter[i] * decay - step * directions[at(i)] : 0);
+    moved.push_back(i < part.elements ? parameter[i] * decay - step * directions[as_index(i)] : 0);
   }
   Array copy(ElementType::BFloat16, n, 3.0);
   adafactor_update(host, type, parameter.data(), rows.data(), columns.data(), gradient.data(), n,
@@ -181,7 +179,7 @@ TEST(AdafactorUpdate, HasTheSameBitsOnAnyNumberOfThreads) {
     const Array gradient = random_array(ElementType::Float32, n, 2);
     Array rows = positive(ElementType::Float32, part.rows, 3);
     Array columns = positive(ElementType::Float32, part.columns, 4);
-    std::vector<double> sums(at(AdafactorSums::sides + part.rows + part.columns));
+    std::vector<double> sums(as_index(AdafactorSums::sides + part.rows + part.columns));
     double squares = 0;
     Adafactor options;
     options.rates = {.learning_rate = 0.01, .kept = 0.7, .added = 0.3};

@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <array>
 
+#include "base/index.hpp"
 #include "plan/chain/chain_replay.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 // One thing that can be live: since when, and used when.
 struct Thing {
@@ -37,26 +34,26 @@ class Finder {
   void run(int place, const ChainOperation& operation) {
     const int block = operation.block;
     if (operation.kind == ChainOperationKind::Drop) {
-      values_[at(block)].live = false;
+      values_[as_index(block)].live = false;
       return;
     }
     use_input(place, block);
-    use(place, ChainItem::Weights, block, weights_[at(block)]);
+    use(place, ChainItem::Weights, block, weights_[as_index(block)]);
     switch (operation.kind) {
       case ChainOperationKind::ForwardDiscard:
-        values_[at(block)].live = false;
+        values_[as_index(block)].live = false;
         [[fallthrough]];
       case ChainOperationKind::ForwardCheckpoint:
-        make(place, values_[at(block + 1)], chain_value_bytes(chain_, block + 1));
+        make(place, values_[as_index(block + 1)], chain_value_bytes(chain_, block + 1));
         break;
       case ChainOperationKind::ForwardKeep:
-        make(place, saved_[at(block)],
-             chain_.blocks[at(block)].options[at(operation.option)].saved_bytes);
+        make(place, saved_[as_index(block)],
+             chain_.blocks[as_index(block)].options[as_index(operation.option)].saved_bytes);
         break;
       default:
-        use(place, ChainItem::Saved, block, saved_[at(block)]);
-        saved_[at(block)].live = false;
-        values_[at(block)].live = false;
+        use(place, ChainItem::Saved, block, saved_[as_index(block)]);
+        saved_[as_index(block)].live = false;
+        values_[as_index(block)].live = false;
     }
   }
 
@@ -79,11 +76,11 @@ class Finder {
   }
 
   void use_input(int place, int block) {
-    Thing& value = values_[at(block)];
+    Thing& value = values_[as_index(block)];
     if (value.live) {
       use(place, ChainItem::Value, block, value);
     } else {
-      use(place, ChainItem::Saved, block - 1, saved_[at(block - 1)]);
+      use(place, ChainItem::Saved, block - 1, saved_[as_index(block - 1)]);
     }
   }
 
@@ -113,7 +110,7 @@ std::vector<ChainGap> chain_gaps(const Chain& chain,
                                  const std::vector<ChainOperation>& operations) {
   Finder finder(chain);
   for (int place = 0; place < static_cast<int>(operations.size()); ++place)
-    finder.run(place, operations[at(place)]);
+    finder.run(place, operations[as_index(place)]);
   return finder.finish(static_cast<int>(operations.size()));
 }
 
@@ -126,7 +123,7 @@ std::int64_t GapBytes::peak() const {
 }
 
 void GapBytes::add(int from, int to, std::int64_t bytes) {
-  for (int place = from; place < to; ++place) during_[at(place)] += bytes;
+  for (int place = from; place < to; ++place) during_[as_index(place)] += bytes;
 }
 
 }  // namespace garonne::plan

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/chain/chain_search.hpp"
 
 namespace garonne::plan {
@@ -13,10 +14,6 @@ constexpr std::int64_t states_of_a_window = 20'000;
 constexpr int window_sizes[] = {8, 14};
 // A gain has to be more than rounding.
 constexpr double least_gain = 1e-9;
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 // What is live after the first `count` operations.
 struct Live {
@@ -31,7 +28,7 @@ Live live_after(const Chain& chain, const std::vector<ChainOperation>& operation
   live.values[0] = true;
   for (std::size_t n = 0; n < count; ++n) {
     const ChainOperation& operation = operations[n];
-    const std::size_t i = at(operation.block);
+    const std::size_t i = as_index(operation.block);
     switch (operation.kind) {
       case ChainOperationKind::ForwardDiscard:
         live.values[i] = false;
@@ -59,14 +56,14 @@ Live live_after(const Chain& chain, const std::vector<ChainOperation>& operation
 
 double seconds_of(const Chain& chain, const ChainOperation& operation,
                   const std::vector<int>& kept) {
-  const ChainBlock& block = chain.blocks[at(operation.block)];
+  const ChainBlock& block = chain.blocks[as_index(operation.block)];
   switch (operation.kind) {
     case ChainOperationKind::Drop:
       return 0;
     case ChainOperationKind::ForwardKeep:
-      return block.options[at(operation.option)].forward.seconds;
+      return block.options[as_index(operation.option)].forward.seconds;
     case ChainOperationKind::Backward:
-      return block.options[at(kept[at(operation.block)])].backward.seconds;
+      return block.options[as_index(kept[as_index(operation.block)])].backward.seconds;
     default:
       return block.forward.seconds;
   }
@@ -105,7 +102,7 @@ std::optional<Span> find_span(const std::vector<ChainOperation>& operations, int
 }
 
 std::int64_t value_bytes(const Chain& chain, int value) {
-  return value == 0 ? chain.input_bytes : chain.blocks[at(value - 1)].output_bytes;
+  return value == 0 ? chain.input_bytes : chain.blocks[as_index(value - 1)].output_bytes;
 }
 
 ChainWindow window_of(const Chain& chain, const std::vector<ChainOperation>& operations,
@@ -116,24 +113,24 @@ ChainWindow window_of(const Chain& chain, const std::vector<ChainOperation>& ope
   window.low = span.low;
   window.high = span.high;
   window.stop = span.stop;
-  window.low_is_outside = span.low == 0 || start.kept[at(span.low - 1)] >= 0;
+  window.low_is_outside = span.low == 0 || start.kept[as_index(span.low - 1)] >= 0;
   // Value 0 always stays, and is counted as what is outside.
   std::int64_t outside = chain.input_bytes;
   for (int i = 0; i < span.low; ++i) {
-    if (i > 0 && start.values[at(i)]) outside += value_bytes(chain, i);
-    if (start.kept[at(i)] >= 0)
-      outside += chain.blocks[at(i)].options[at(start.kept[at(i)])].saved_bytes;
+    if (i > 0 && start.values[as_index(i)]) outside += value_bytes(chain, i);
+    if (start.kept[as_index(i)] >= 0)
+      outside += chain.blocks[as_index(i)].options[as_index(start.kept[as_index(i)])].saved_bytes;
   }
-  for (std::size_t i = at(span.high); i < chain.blocks.size(); ++i)
+  for (std::size_t i = as_index(span.high); i < chain.blocks.size(); ++i)
     outside += chain.blocks[i].gradient_bytes;
   window.budget_bytes = budget_bytes - outside;
   for (int i = span.low; i < span.high; ++i) {
-    window.values.push_back(i > 0 && start.values[at(i)]);
-    window.kept.push_back(start.kept[at(i)]);
+    window.values.push_back(i > 0 && start.values[as_index(i)]);
+    window.kept.push_back(start.kept[as_index(i)]);
   }
   for (int i = span.low; i < span.stop; ++i) {
-    window.needed_values.push_back(i > 0 && end.values[at(i)]);
-    window.needed_kept.push_back(end.kept[at(i)]);
+    window.needed_values.push_back(i > 0 && end.values[as_index(i)]);
+    window.needed_kept.push_back(end.kept[as_index(i)]);
   }
   double seconds = 0;
   std::vector<int> kept = start.kept;
@@ -141,7 +138,7 @@ ChainWindow window_of(const Chain& chain, const std::vector<ChainOperation>& ope
     const ChainOperation& operation = operations[n];
     seconds += seconds_of(chain, operation, kept);
     if (operation.kind == ChainOperationKind::ForwardKeep)
-      kept[at(operation.block)] = operation.option;
+      kept[as_index(operation.block)] = operation.option;
   }
   window.upper_seconds = seconds * (1 - least_gain);
   return window;

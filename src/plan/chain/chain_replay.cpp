@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/index.hpp"
+
 namespace garonne::plan {
 namespace {
 
@@ -37,9 +39,9 @@ class Walk {
     values_[0].live = true;
     live_ = chain_value_bytes(chain, 0) + chain_value_bytes(chain, blocks_);
     for (int block = 0; block < blocks_; ++block) {
-      weights_[at(block)].live = true;
-      weights_[at(block)].below = chain.links.has_value();
-      live_ += chain.blocks[at(block)].weight_bytes;
+      weights_[as_index(block)].live = true;
+      weights_[as_index(block)].below = chain.links.has_value();
+      live_ += chain.blocks[as_index(block)].weight_bytes;
     }
   }
 
@@ -47,7 +49,7 @@ class Walk {
     // Weights that are dropped first of all are below at the start.
     if (operation.kind == ChainOperationKind::Drop && operation.item == ChainItem::Weights) {
       drop(operation.item, operation.block);
-      if (!started_) weights_at_start_[at(operation.block)] = false;
+      if (!started_) weights_at_start_[as_index(operation.block)] = false;
       return;
     }
     start();
@@ -99,7 +101,7 @@ class Walk {
       }
     }
     for (int block = 0; block < blocks_; ++block) {
-      if (weights_[at(block)].live != weights_at_start_[at(block)])
+      if (weights_[as_index(block)].live != weights_at_start_[as_index(block)])
         fail("weights are not where they were at the start");
     }
     result_.seconds = now_;
@@ -107,7 +109,6 @@ class Walk {
   }
 
  private:
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
   [[noreturn]] void fail(const char* reason) const { throw ChainReplayError(place_, reason); }
 
   void start() {
@@ -119,9 +120,10 @@ class Walk {
   std::int64_t value_bytes(int value) const { return chain_value_bytes(chain_, value); }
   std::int64_t bytes(ChainItem item, int index) const {
     if (item == ChainItem::Value) return value_bytes(index);
-    if (item == ChainItem::Weights) return chain_.blocks[at(index)].weight_bytes;
-    const int option = saved_[at(index)].live ? option_[at(index)] : option_below_[at(index)];
-    return chain_.blocks[at(index)].options[at(option)].saved_bytes;
+    if (item == ChainItem::Weights) return chain_.blocks[as_index(index)].weight_bytes;
+    const int option =
+        saved_[as_index(index)].live ? option_[as_index(index)] : option_below_[as_index(index)];
+    return chain_.blocks[as_index(index)].options[as_index(option)].saved_bytes;
   }
 
   void expect_block(int block) const {
@@ -130,20 +132,20 @@ class Walk {
   Held& held(ChainItem item, int index) {
     if (item == ChainItem::Value) {
       if (index < 0 || index > blocks_) fail("there is no such value");
-      return values_[at(index)];
+      return values_[as_index(index)];
     }
     expect_block(index);
-    return item == ChainItem::Saved ? saved_[at(index)] : weights_[at(index)];
+    return item == ChainItem::Saved ? saved_[as_index(index)] : weights_[as_index(index)];
   }
 
   bool value_is_live(int value) const {
-    return values_[at(value)].live || (value > 0 && saved_[at(value - 1)].live);
+    return values_[as_index(value)].live || (value > 0 && saved_[as_index(value - 1)].live);
   }
   void expect_input(int block) const {
-    const bool there =
-        values_[at(block)].is_there() || (block > 0 && saved_[at(block - 1)].is_there());
+    const bool there = values_[as_index(block)].is_there() ||
+                       (block > 0 && saved_[as_index(block - 1)].is_there());
     if (!there) fail("its input value is not live");
-    if (!weights_[at(block)].is_there()) fail("its weights are not live");
+    if (!weights_[as_index(block)].is_there()) fail("its weights are not live");
   }
   void spend(std::int64_t more_bytes, double seconds) {
     during_ = live_ + more_bytes;
@@ -156,7 +158,7 @@ class Walk {
     live_ -= bytes;
   }
   void free_plain(int value) {
-    if (values_[at(value)].live) free(values_[at(value)], value_bytes(value));
+    if (values_[as_index(value)].live) free(values_[as_index(value)], value_bytes(value));
   }
   void forget_below(Held& one) {
     below_ -= one.below_bytes;
@@ -176,41 +178,42 @@ class Walk {
   void forward(int block, bool discard) {
     expect_input(block);
     if (value_is_live(block + 1)) fail("its output value is live already");
-    const ChainBlock& source = chain_.blocks[at(block)];
+    const ChainBlock& source = chain_.blocks[as_index(block)];
     spend(source.output_bytes + source.forward.transient_bytes, source.forward.seconds);
-    values_[at(block + 1)].live = true;
+    values_[as_index(block + 1)].live = true;
     live_ += source.output_bytes;
     if (discard) free_plain(block);
   }
 
   void forward_keep(int block, int option) {
-    const ChainBlock& source = chain_.blocks[at(block)];
-    if (option < 0 || at(option) >= source.options.size()) fail("the block has no such option");
+    const ChainBlock& source = chain_.blocks[as_index(block)];
+    if (option < 0 || as_index(option) >= source.options.size())
+      fail("the block has no such option");
     expect_input(block);
-    if (saved_[at(block)].live) fail("the block's saved bytes are live already");
-    if (values_[at(block + 1)].live) fail("its output value is live already");
-    const ChainOption& kept = source.options[at(option)];
+    if (saved_[as_index(block)].live) fail("the block's saved bytes are live already");
+    if (values_[as_index(block + 1)].live) fail("its output value is live already");
+    const ChainOption& kept = source.options[as_index(option)];
     spend(kept.saved_bytes + kept.forward.transient_bytes, kept.forward.seconds);
-    option_[at(block)] = option;
-    saved_[at(block)].live = true;
+    option_[as_index(block)] = option;
+    saved_[as_index(block)].live = true;
     live_ += kept.saved_bytes;
   }
 
   void backward(int block) {
     if (gradient_ != block + 1) fail("the gradient of its output is not live");
-    if (!saved_[at(block)].is_there()) fail("the block's saved bytes are not live");
+    if (!saved_[as_index(block)].is_there()) fail("the block's saved bytes are not live");
     expect_input(block);
-    const ChainBlock& source = chain_.blocks[at(block)];
-    const ChainOption& kept = source.options[at(option_[at(block)])];
+    const ChainBlock& source = chain_.blocks[as_index(block)];
+    const ChainOption& kept = source.options[as_index(option_[as_index(block)])];
     const std::int64_t made = value_bytes(block) + source.gradient_bytes;
     spend(made + kept.backward.transient_bytes, kept.backward.seconds);
     live_ += made - value_bytes(block + 1);
-    free(saved_[at(block)], kept.saved_bytes);
+    free(saved_[as_index(block)], kept.saved_bytes);
     free_plain(block);
-    forget_below(saved_[at(block)]);
-    forget_below(values_[at(block)]);
+    forget_below(saved_[as_index(block)]);
+    forget_below(values_[as_index(block)]);
     gradient_ = block;
-    ++backwards_[at(block)];
+    ++backwards_[as_index(block)];
   }
 
   const ChainLinks& links() const {
@@ -229,7 +232,7 @@ class Walk {
     if (one.below) fail("there is a copy below already");
     one.goes = true;
     one.below_bytes = bytes(item, index);
-    if (item == ChainItem::Saved) option_below_[at(index)] = option_[at(index)];
+    if (item == ChainItem::Saved) option_below_[as_index(index)] = option_[as_index(index)];
     below_ += one.below_bytes;
     result_.peak_below_bytes = std::max(result_.peak_below_bytes, below_);
     result_.out_bytes += one.below_bytes;
@@ -243,7 +246,7 @@ class Walk {
     const bool live = item == ChainItem::Value ? value_is_live(index) : one.live;
     if (live) fail("what is to come is live already");
     const std::int64_t size = bytes(item, index);
-    if (item == ChainItem::Saved) option_[at(index)] = option_below_[at(index)];
+    if (item == ChainItem::Saved) option_[as_index(index)] = option_below_[as_index(index)];
     one.live = true;
     one.comes = true;
     live_ += size;

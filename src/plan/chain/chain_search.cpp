@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -49,7 +50,7 @@ class Search {
       least_.push_back(least);
     }
     for (int q = 0; q < window.stop - window.low; ++q) {
-      if (window.needed_values[at(q)]) needed_values_ |= bit(q);
+      if (window.needed_values[as_index(q)]) needed_values_ |= bit(q);
     }
   }
 
@@ -58,8 +59,8 @@ class Search {
     start.kept.fill(-1);
     start.gradient = blocks_;
     for (int q = 0; q < blocks_; ++q) {
-      if (window_.values[at(q)]) start.values |= bit(q);
-      start.kept[at(q)] = static_cast<std::int16_t>(window_.kept[at(q)]);
+      if (window_.values[as_index(q)]) start.values |= bit(q);
+      start.kept[as_index(q)] = static_cast<std::int16_t>(window_.kept[as_index(q)]);
     }
     if (live_bytes(start) <= window_.budget_bytes) reach(start, 0, -1, 0, {});
     ChainWindowAnswer answer;
@@ -107,24 +108,23 @@ class Search {
     }
   };
 
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
-  const ChainBlock& block(int q) const { return chain_.blocks[at(window_.low + q)]; }
-  const ChainOption& option(int q, int k) const { return block(q).options[at(k)]; }
+  const ChainBlock& block(int q) const { return chain_.blocks[as_index(window_.low + q)]; }
+  const ChainOption& option(int q, int k) const { return block(q).options[as_index(k)]; }
   std::int64_t value_bytes(int q) const {
     const int value = window_.low + q;
-    return value == 0 ? chain_.input_bytes : chain_.blocks[at(value - 1)].output_bytes;
+    return value == 0 ? chain_.input_bytes : chain_.blocks[as_index(value - 1)].output_bytes;
   }
   int stop() const { return window_.stop - window_.low; }
 
   bool available(const State& state, int q) const {
     if ((state.values & bit(q)) != 0) return true;
-    return q == 0 ? window_.low_is_outside : state.kept[at(q - 1)] >= 0;
+    return q == 0 ? window_.low_is_outside : state.kept[as_index(q - 1)] >= 0;
   }
   std::int64_t live_bytes(const State& state) const {
     std::int64_t live = value_bytes(state.gradient);
     for (int q = 0; q < blocks_; ++q) {
       if ((state.values & bit(q)) != 0) live += value_bytes(q);
-      if (state.kept[at(q)] >= 0) live += option(q, state.kept[at(q)]).saved_bytes;
+      if (state.kept[as_index(q)] >= 0) live += option(q, state.kept[as_index(q)]).saved_bytes;
     }
     for (int q = state.gradient; q < blocks_; ++q) live += block(q).gradient_bytes;
     return live;
@@ -132,7 +132,7 @@ class Search {
   bool is_goal(const State& state) const {
     if (state.gradient != stop()) return false;
     for (int q = 0; q < stop(); ++q) {
-      if (state.kept[at(q)] != window_.needed_kept[at(q)]) return false;
+      if (state.kept[as_index(q)] != window_.needed_kept[as_index(q)]) return false;
     }
     return (needed_values_ & ~state.values) == 0;
   }
@@ -141,12 +141,12 @@ class Search {
   double remaining(const State& state) const {
     double seconds = 0;
     for (int q = 0; q < state.gradient; ++q) {
-      const int kept = state.kept[at(q)];
+      const int kept = state.kept[as_index(q)];
       if (q < stop()) {
-        const int needed = window_.needed_kept[at(q)];
+        const int needed = window_.needed_kept[as_index(q)];
         if (kept < 0 && needed >= 0) seconds += option(q, needed).forward.seconds;
       } else {
-        seconds += kept >= 0 ? option(q, kept).backward.seconds : least_[at(q)];
+        seconds += kept >= 0 ? option(q, kept).backward.seconds : least_[as_index(q)];
       }
     }
     return seconds;
@@ -203,14 +203,14 @@ class Search {
     const double seconds = nodes_[from].seconds;
     const std::int64_t live = live_bytes(state);
     const int top = state.gradient - 1;
-    if (top >= stop() && state.kept[at(top)] >= 0 && available(state, top)) {
-      const ChainOption& kept = option(top, state.kept[at(top)]);
+    if (top >= stop() && state.kept[as_index(top)] >= 0 && available(state, top)) {
+      const ChainOption& kept = option(top, state.kept[as_index(top)]);
       attempt(from, state, 0, live,
               value_bytes(top) + block(top).gradient_bytes + kept.backward.transient_bytes,
               bit(top), seconds + kept.backward.seconds,
               {ChainOperationKind::Backward, window_.low + top}, [&](State& next) {
                 next.gradient = top;
-                next.kept[at(top)] = -1;
+                next.kept[as_index(top)] = -1;
                 next.values &= ~bit(top);
               });
     }
@@ -222,9 +222,9 @@ class Search {
                 {ChainOperationKind::ForwardCheckpoint, window_.low + q},
                 [&](State& next) { next.values |= bit(q + 1); });
       }
-      if (state.kept[at(q)] >= 0) continue;
+      if (state.kept[as_index(q)] >= 0) continue;
       for (int k = 0; k < static_cast<int>(block(q).options.size()); ++k) {
-        if (q < stop() && window_.needed_kept[at(q)] != k) continue;
+        if (q < stop() && window_.needed_kept[as_index(q)] != k) continue;
         const ChainOption& kept = option(q, k);
         // The output is inside the saved bytes and must not be live twice.
         State before = state;
@@ -238,7 +238,7 @@ class Search {
         attempt(from, before, already, live - less, kept.saved_bytes + kept.forward.transient_bytes,
                 bit(q), seconds + kept.forward.seconds,
                 {ChainOperationKind::ForwardKeep, window_.low + q, k},
-                [&](State& next) { next.kept[at(q)] = static_cast<std::int16_t>(k); });
+                [&](State& next) { next.kept[as_index(q)] = static_cast<std::int16_t>(k); });
       }
     }
   }

@@ -6,16 +6,13 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/chain/chain_replay.hpp"
 
 namespace garonne::plan {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 // What the passes of a legal sequence take, one by one.
 std::vector<double> seconds_of(const Chain& chain, const std::vector<ChainOperation>& operations) {
@@ -26,13 +23,13 @@ std::vector<double> seconds_of(const Chain& chain, const std::vector<ChainOperat
       seconds.push_back(0);
       continue;
     }
-    const ChainBlock& block = chain.blocks[at(operation.block)];
-    int& kept = option[at(operation.block)];
+    const ChainBlock& block = chain.blocks[as_index(operation.block)];
+    int& kept = option[as_index(operation.block)];
     if (operation.kind == ChainOperationKind::ForwardKeep) kept = operation.option;
     if (operation.kind == ChainOperationKind::Backward) {
-      seconds.push_back(block.options[at(kept)].backward.seconds);
+      seconds.push_back(block.options[as_index(kept)].backward.seconds);
     } else if (operation.kind == ChainOperationKind::ForwardKeep) {
-      seconds.push_back(block.options[at(kept)].forward.seconds);
+      seconds.push_back(block.options[as_index(kept)].forward.seconds);
     } else {
       seconds.push_back(block.forward.seconds);
     }
@@ -102,8 +99,8 @@ class Layout {
         if (one.place == Place::Back && !one.over && next_use_of(one.gap) == place) arrive(one);
         if (one.place == Place::Leaving && one.gap.next_use == place) stay(one);
       }
-      out_.push_back(operations_[at(place)]);
-      now_ += seconds_[at(place)];
+      out_.push_back(operations_[as_index(place)]);
+      now_ += seconds_[as_index(place)];
       begin_copies_out(place);
     }
     leave_at(count_);
@@ -215,7 +212,7 @@ class Layout {
     }
     for (int q = place; q < use; ++q) {
       std::int64_t bytes = least_.during(q) + one.gap.bytes;
-      const double then = now_ + seconds_before_[at(q)] - seconds_before_[at(place)];
+      const double then = now_ + seconds_before_[as_index(q)] - seconds_before_[as_index(place)];
       for (const Moved* other : late) {
         if (other->gap.last_use < q && q < other->gap.next_use && other->gone_at > then)
           bytes += other->gap.bytes;

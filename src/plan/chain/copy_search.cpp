@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace garonne::plan {
 namespace {
@@ -90,7 +91,7 @@ class CopyStates {
   std::vector<State> starts() const {
     std::vector<int> with_weights;
     for (int block = 0; block < blocks_ && chain_.links; ++block) {
-      if (chain_.blocks[at(block)].weight_bytes > 0) with_weights.push_back(block);
+      if (chain_.blocks[as_index(block)].weight_bytes > 0) with_weights.push_back(block);
     }
     std::vector<State> all;
     for (std::uint32_t choice = 0; choice < 1U << with_weights.size(); ++choice) {
@@ -119,7 +120,7 @@ class CopyStates {
     double seconds = 0;
     for (int block = 0; block < state.gradient; ++block) {
       const bool saved = ((state.live | state.below) & bit(ChainItem::Saved, block)) != 0;
-      const auto [both, backward] = least_[at(block)];
+      const auto [both, backward] = least_[as_index(block)];
       seconds += saved ? std::min(both, backward) : both;
     }
     return seconds;
@@ -131,7 +132,7 @@ class CopyStates {
       for (const ChainItem item : {ChainItem::Value, ChainItem::Saved, ChainItem::Weights}) {
         if ((state.live & bit(item, block)) != 0) bytes += this->bytes(state, item, block);
       }
-      if (block >= state.gradient) bytes += chain_.blocks[at(block)].gradient_bytes;
+      if (block >= state.gradient) bytes += chain_.blocks[as_index(block)].gradient_bytes;
     }
     return bytes;
   }
@@ -174,14 +175,14 @@ class CopyStates {
         state.live |= bit(ChainItem::Value, index + 1);
         break;
       case ChainOperationKind::ForwardKeep: {
-        const ChainOption& option = block(index).options[at(operation.option)];
+        const ChainOption& option = block(index).options[as_index(operation.option)];
         pass(option.forward, option.saved_bytes);
         state.live |= bit(ChainItem::Saved, index);
-        state.kept[at(index)] = static_cast<std::uint8_t>(operation.option);
+        state.kept[as_index(index)] = static_cast<std::uint8_t>(operation.option);
         break;
       }
       case ChainOperationKind::Backward:
-        pass(block(index).options[state.kept[at(index)]].backward,
+        pass(block(index).options[state.kept[as_index(index)]].backward,
              chain_value_bytes(chain_, index) + block(index).gradient_bytes);
         forget(state, ChainItem::Saved, index);
         forget(state, ChainItem::Value, index);
@@ -189,14 +190,16 @@ class CopyStates {
         break;
       case ChainOperationKind::Drop:
         state.live &= ~bit(operation.item, index);
-        if (operation.item == ChainItem::Saved) state.kept[at(index)] = 0;
+        if (operation.item == ChainItem::Saved) state.kept[as_index(index)] = 0;
         break;
       case ChainOperationKind::CopyOut:
-        if (operation.item == ChainItem::Saved) state.lowered[at(index)] = state.kept[at(index)];
+        if (operation.item == ChainItem::Saved)
+          state.lowered[as_index(index)] = state.kept[as_index(index)];
         begin_copy(state, operation, bytes(state, operation.item, index));
         break;
       case ChainOperationKind::CopyIn: {
-        if (operation.item == ChainItem::Saved) state.kept[at(index)] = state.lowered[at(index)];
+        if (operation.item == ChainItem::Saved)
+          state.kept[as_index(index)] = state.lowered[as_index(index)];
         const std::int64_t size = bytes(state, operation.item, index);
         result.peak_bytes = live + size;
         state.live |= bit(operation.item, index);
@@ -213,7 +216,6 @@ class CopyStates {
   }
 
  private:
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
   static Items weights(Items items) { return items & ~((Items{1} << 2 * most_copied_blocks) - 1); }
   static std::size_t copies(const State& state, std::size_t lane) {
     std::size_t count = 0;
@@ -232,11 +234,11 @@ class CopyStates {
             static_cast<ChainItem>(static_cast<int>(copy.item) / most_copied_blocks)};
   }
 
-  const ChainBlock& block(int index) const { return chain_.blocks[at(index)]; }
+  const ChainBlock& block(int index) const { return chain_.blocks[as_index(index)]; }
   std::int64_t bytes(const State& state, ChainItem item, int index) const {
     if (item == ChainItem::Value) return chain_value_bytes(chain_, index);
     if (item == ChainItem::Weights) return block(index).weight_bytes;
-    return block(index).options[state.kept[at(index)]].saved_bytes;
+    return block(index).options[state.kept[as_index(index)]].saved_bytes;
   }
 
   static bool is_there(const State& state, ChainItem item, int index) {
@@ -288,7 +290,7 @@ class CopyStates {
       const bool lost_for_good = item == ChainItem::Value && index == 0;
       if (below || (item == ChainItem::Value && options_.recompute && !lost_for_good))
         offer({ChainOperationKind::Drop, index, -1, item});
-      const bool left = item == ChainItem::Saved && state.lowered[at(index)] == has_left_once;
+      const bool left = item == ChainItem::Saved && state.lowered[as_index(index)] == has_left_once;
       if (chain_.links && moves && !below && !left && can_begin(state, 0))
         offer({ChainOperationKind::CopyOut, index, -1, item});
     } else if (below && can_begin(state, 1) &&
@@ -323,8 +325,8 @@ class CopyStates {
     state.live &= ~bit(item, index);
     state.below &= ~bit(item, index);
     if (item != ChainItem::Saved) return;
-    state.kept[at(index)] = 0;
-    state.lowered[at(index)] = 0;
+    state.kept[as_index(index)] = 0;
+    state.lowered[as_index(index)] = 0;
   }
 
   void pass_time(State& state, double seconds, std::vector<ChainOperation>* waits) const {

@@ -4,6 +4,8 @@
 #include <set>
 #include <tuple>
 
+#include "base/index.hpp"
+
 namespace garonne::plan {
 namespace {
 
@@ -27,8 +29,8 @@ class Choice {
       // Each thing once, unless that is not enough.
       if (best < 0) best = next(false);
       if (best < 0) return std::nullopt;
-      bytes_.take(gaps_[at(best)]);
-      chosen_[at(best)] = true;
+      bytes_.take(gaps_[as_index(best)]);
+      chosen_[as_index(best)] = true;
       order_.push_back(best);
     }
     give_back_the_needless();
@@ -40,7 +42,6 @@ class Choice {
   }
 
  private:
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
   static auto thing(const ChainGap& gap) { return std::tuple(gap.item, gap.index, gap.made_at); }
 
   // Of the things that stay, or of all; -1 where nothing takes anything off.
@@ -85,7 +86,7 @@ class Choice {
   // What came later may have made enough room without what came before.
   void give_back_the_needless() {
     for (const int k : order_) {
-      const ChainGap& gap = gaps_[at(k)];
+      const ChainGap& gap = gaps_[as_index(k)];
       bool needless = true;
       bytes_.for_parts(gap, [&](int from, int to) {
         for (int place = from; place < to; ++place)
@@ -93,7 +94,7 @@ class Choice {
       });
       if (!needless) continue;
       bytes_.give_back(gap);
-      chosen_[at(k)] = false;
+      chosen_[as_index(k)] = false;
     }
   }
 

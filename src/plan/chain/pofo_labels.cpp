@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/chain/rotor_minimum.hpp"
 
 namespace garonne::plan {
@@ -15,10 +16,6 @@ constexpr std::int64_t most_steps = 40'000'000;
 constexpr std::size_t most_labels = 512;
 constexpr std::size_t least_labels = 8;
 constexpr std::size_t kept_shares = 8;
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 // How a block and those of its stretch are run.
 struct Move {
@@ -60,24 +57,24 @@ class PofoModel {
   }
 
   int blocks() const { return blocks_; }
-  const ChainBlock& block(int index) const { return chain_.blocks[at(index)]; }
+  const ChainBlock& block(int index) const { return chain_.blocks[as_index(index)]; }
   std::int64_t value(int index) const { return chain_value_bytes(chain_, index); }
   double excess(int index, const ChainOption& option) const {
-    return option.forward.seconds + option.backward.seconds - least_[at(index)];
+    return option.forward.seconds + option.backward.seconds - least_[as_index(index)];
   }
   double least(int first, int last) const {
-    return least_before_[at(last + 1)] - least_before_[at(first)];
+    return least_before_[as_index(last + 1)] - least_before_[as_index(first)];
   }
   double least_seconds() const { return least_before_.back(); }
   double forward(int first, int end) const {
-    return forward_before_[at(end)] - forward_before_[at(first)];
+    return forward_before_[as_index(end)] - forward_before_[as_index(first)];
   }
   std::int64_t gradients_behind(int last) const {
-    return gradients_before_.back() - gradients_before_[at(last + 1)];
+    return gradients_before_.back() - gradients_before_[as_index(last + 1)];
   }
   // What holds the input of a block: itself (form 0), or the saved bytes of option form - 1.
   std::int64_t input(int index, int form) const {
-    return form == 0 ? value(index) : block(index - 1).options[at(form - 1)].saved_bytes;
+    return form == 0 ? value(index) : block(index - 1).options[as_index(form - 1)].saved_bytes;
   }
   int forms(int index) const {
     return index == 0 ? 1 : 1 + static_cast<int>(block(index - 1).options.size());
@@ -155,7 +152,7 @@ class Labels {
         most_excess_(upper_seconds - model_.least_seconds()) {
     std::int64_t tries = 1;
     for (int i = 0; i <= model_.blocks(); ++i) {
-      lists_.emplace_back(at(model_.forms(i)));
+      lists_.emplace_back(as_index(model_.forms(i)));
       if (i == model_.blocks()) continue;
       const auto keeps = static_cast<std::int64_t>(model_.block(i).options.size());
       tries += model_.forms(i) * 2 * (keeps + 3 * (model_.blocks() - i));
@@ -167,8 +164,8 @@ class Labels {
     lists_[0][0].push_back({});
     for (int i = 0; i < model_.blocks(); ++i) {
       for (int form = 0; form < model_.forms(i); ++form) {
-        cut(lists_[at(i)][at(form)]);
-        for (std::size_t k = 0; k < lists_[at(i)][at(form)].size(); ++k)
+        cut(lists_[as_index(i)][as_index(form)]);
+        for (std::size_t k = 0; k < lists_[as_index(i)][as_index(form)].size(); ++k)
           extend(i, form, static_cast<int>(k));
       }
     }
@@ -186,7 +183,7 @@ class Labels {
   double in_rate() const { return chain_.links->in_bytes_per_second; }
 
   void extend(int first, int form, int place) {
-    const Label label = lists_[at(first)][at(form)][at(place)];
+    const Label label = lists_[as_index(first)][as_index(form)][as_index(place)];
     Label next = label;
     next.from = first;
     next.from_form = form;
@@ -206,7 +203,7 @@ class Labels {
   }
 
   void keep(const Label& label, Label next, int first, int form, int option) {
-    const ChainOption& kept = model_.block(first).options[at(option)];
+    const ChainOption& kept = model_.block(first).options[as_index(option)];
     const std::int64_t input = model_.input(first, form);
     const std::int64_t room_out = budget_ - label.kept - input - model_.forward_need(kept);
     const std::int64_t room_in = budget_ - label.kept - input - model_.backward_need(first, kept);
@@ -261,7 +258,7 @@ class Labels {
 
   void offer(const Label& label, int position, int form) {
     if (!(label.excess < most_excess_)) return;
-    List& list = lists_[at(position)][at(form)];
+    List& list = lists_[as_index(position)][as_index(form)];
     for (const Label& other : list) {
       if (other.is_no_worse_than(label)) return;
     }
@@ -309,7 +306,8 @@ class Labels {
   std::vector<std::pair<int, Move>> moves_to(const Label& end) const {
     std::vector<std::pair<int, Move>> moves;
     for (const Label* label = &end; label->from >= 0;
-         label = &lists_[at(label->from)][at(label->from_form)][at(label->from_place)])
+         label = &lists_[as_index(label->from)][as_index(label->from_form)]
+                        [as_index(label->from_place)])
       moves.emplace_back(label->from, label->move);
     std::reverse(moves.begin(), moves.end());
     return moves;
@@ -344,20 +342,20 @@ PofoLeanest leanest_pofo(const Chain& chain) {
     int from_form = -1;
   };
   std::vector<std::vector<Lean>> lists;
-  for (int i = 0; i <= model.blocks(); ++i) lists.emplace_back(at(model.forms(i)));
+  for (int i = 0; i <= model.blocks(); ++i) lists.emplace_back(as_index(model.forms(i)));
   lists[0][0].bytes = 0;
   for (int i = 0; i < model.blocks(); ++i) {
     for (int form = 0; form < model.forms(i); ++form) {
-      const std::int64_t so_far = lists[at(i)][at(form)].bytes;
+      const std::int64_t so_far = lists[as_index(i)][as_index(form)].bytes;
       if (so_far == std::numeric_limits<std::int64_t>::max()) continue;
       const std::int64_t input = model.input(i, form);
       const auto offer = [&](std::int64_t need, const Move& move, int position, int next_form) {
         const std::int64_t bytes = std::max(so_far, input + need);
-        Lean& lean = lists[at(position)][at(next_form)];
+        Lean& lean = lists[as_index(position)][as_index(next_form)];
         if (bytes < lean.bytes) lean = {bytes, move, i, form};
       };
       for (int k = 0; k < static_cast<int>(model.block(i).options.size()); ++k) {
-        const ChainOption& option = model.block(i).options[at(k)];
+        const ChainOption& option = model.block(i).options[as_index(k)];
         offer(std::max(model.forward_need(option), model.backward_need(i, option)),
               {k, -1, 0, true}, i + 1, 1 + k);
       }
@@ -372,13 +370,13 @@ PofoLeanest leanest_pofo(const Chain& chain) {
   }
   int form = 0;
   for (int k = 1; k < model.forms(model.blocks()); ++k) {
-    if (lists.back()[at(k)].bytes < lists.back()[at(form)].bytes) form = k;
+    if (lists.back()[as_index(k)].bytes < lists.back()[as_index(form)].bytes) form = k;
   }
   PofoLeanest leanest;
-  leanest.bytes = lists.back()[at(form)].bytes;
+  leanest.bytes = lists.back()[as_index(form)].bytes;
   std::vector<std::pair<int, Move>> moves;
   for (int i = model.blocks(); i > 0;) {
-    const Lean& lean = lists[at(i)][at(form)];
+    const Lean& lean = lists[as_index(i)][as_index(form)];
     moves.emplace_back(lean.from, lean.move);
     form = lean.from_form;
     i = lean.from;

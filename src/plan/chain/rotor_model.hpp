@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/chain/chain.hpp"
 
 namespace garonne::plan {
@@ -23,33 +24,37 @@ class RotorModel {
   explicit RotorModel(const Chain& chain);
 
   int blocks() const { return blocks_; }
-  int options(int block) const { return static_cast<int>(options_[at(block)].size()); }
+  int options(int block) const { return static_cast<int>(options_[as_index(block)].size()); }
 
   // Bytes.
-  std::int64_t value(int index) const { return value_[at(index)]; }
-  std::int64_t saved(int block, int option) const { return options_[at(block)][at(option)].saved; }
+  std::int64_t value(int index) const { return value_[as_index(index)]; }
+  std::int64_t saved(int block, int option) const {
+    return options_[as_index(block)][as_index(option)].saved;
+  }
   // Parameter gradients that the backwards of blocks [first, last] leave.
   std::int64_t gradients(int first, int last) const {
-    return gradient_sum_[at(last + 1)] - gradient_sum_[at(first)];
+    return gradient_sum_[as_index(last + 1)] - gradient_sum_[as_index(first)];
   }
   // What passing through `block` needs beside gradient last+1, when the interval starts at `first`.
   std::int64_t pass_need(int first, int block) const {
-    return pass_need_[at(block)] - (block == first ? value_[at(block)] : 0);
+    return pass_need_[as_index(block)] - (block == first ? value_[as_index(block)] : 0);
   }
   // What the operations of block `first` itself need in a chain: its forward runs beside gradient
   // last+1, its backward beside the parameter gradients of first+1..last.
   std::int64_t chain_need(int first, int last, int option) const {
-    const Option& kept = options_[at(first)][at(option)];
-    const std::int64_t forward = value_[at(last + 1)] + kept.forward_need;
+    const Option& kept = options_[as_index(first)][as_index(option)];
+    const std::int64_t forward = value_[as_index(last + 1)] + kept.forward_need;
     const std::int64_t backward = kept.backward_need + gradients(first + 1, last);
     return forward > backward ? forward : backward;
   }
 
   // Seconds. What each block costs at least is left out of all sums, so that rounding concerns only
   // what is added to it; `least_seconds` is the sum of it.
-  double excess(int block, int option) const { return options_[at(block)][at(option)].excess; }
+  double excess(int block, int option) const {
+    return options_[as_index(block)][as_index(option)].excess;
+  }
   double pass_seconds(int first, int end) const {
-    return pass_sum_[at(end)] - pass_sum_[at(first)];
+    return pass_sum_[as_index(end)] - pass_sum_[as_index(first)];
   }
   double least_seconds() const { return least_seconds_; }
 
@@ -60,7 +65,6 @@ class RotorModel {
     std::int64_t backward_need;
     double excess;
   };
-  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
   int blocks_ = 0;
   std::vector<std::int64_t> value_;

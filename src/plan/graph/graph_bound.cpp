@@ -4,15 +4,12 @@
 #include <limits>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/graph/minimum_cut.hpp"
 #include "plan/graph/task_option.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Seconds as capacities, which are integers: about so many in all, rounded down, and cut off where
 // nothing would be paid for, so that the bound holds.
@@ -79,31 +76,31 @@ class Moment {
   void find_ran(int task) {
     std::vector<int> stack;
     const auto visit = [&](int t) {
-      if (ran_[index(t)]) return;
-      ran_[index(t)] = true;
+      if (ran_[as_index(t)]) return;
+      ran_[as_index(t)] = true;
       stack.push_back(t);
     };
     for (int t = 0; t <= task; ++t) {
-      if (graph_.tasks[index(t)].once) visit(t);
+      if (graph_.tasks[as_index(t)].once) visit(t);
     }
     while (!stack.empty()) {
-      const Task& next = graph_.tasks[index(stack.back())];
+      const Task& next = graph_.tasks[as_index(stack.back())];
       stack.pop_back();
       for (const auto* list : {&next.reads, &next.updates}) {
         for (const int value : *list) {
-          if (maker_[index(value)] >= 0) visit(maker_[index(value)]);
+          if (maker_[as_index(value)] >= 0) visit(maker_[as_index(value)]);
         }
       }
     }
-    ran_[index(task)] = false;
+    ran_[as_index(task)] = false;
   }
 
   void find_needed(int task) {
     for (int t = task; t < static_cast<int>(graph_.tasks.size()); ++t) {
-      const Task& later = graph_.tasks[index(t)];
+      const Task& later = graph_.tasks[as_index(t)];
       if (!later.once) continue;
       for (const auto* list : {&later.reads, &later.updates}) {
-        for (const int value : *list) needed_[index(value)] = true;
+        for (const int value : *list) needed_[as_index(value)] = true;
       }
     }
     for (std::size_t v = 0; v < needed_.size(); ++v) {
@@ -113,24 +110,24 @@ class Moment {
 
   // Who can make a value again that was made before the moment?
   int again(int value) const {
-    const int maker = maker_[index(value)];
+    const int maker = maker_[as_index(value)];
     if (maker < 0) return nobody;
-    if (!ran_[index(maker)]) return not_made;
-    return graph_.tasks[index(maker)].once ? nobody : maker;
+    if (!ran_[as_index(maker)]) return not_made;
+    return graph_.tasks[as_index(maker)].once ? nobody : maker;
   }
 
   // Bytes that are live while the task runs, whatever is chosen; these values are free from then
   // on.
   double taken_by(int task) {
-    const Task& now = graph_.tasks[index(task)];
+    const Task& now = graph_.tasks[as_index(task)];
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (const TaskOption& option : now.options) {
       std::int64_t made = option.transient_bytes;
-      for (const int value : option.makes) made += graph_.values[index(value)].bytes;
+      for (const int value : option.makes) made += graph_.values[as_index(value)].bytes;
       least = std::min(least, made);
     }
     for (const auto* list : {&now.reads, &now.updates}) {
-      for (const int value : *list) free_[index(value)] = true;
+      for (const int value : *list) free_[as_index(value)] = true;
     }
     for (std::size_t v = 0; v < needed_.size(); ++v) {
       if (needed_[v] && again(static_cast<int>(v)) == nobody) free_[v] = true;
@@ -168,31 +165,31 @@ class Moment {
     MinimumCut cut(sink + 1);
     for (int v = 0; v < values; ++v) {
       const int maker = again(v);
-      if (free_[index(v)] || maker == not_made) continue;
-      if (needed_[index(v)]) cut.add_edge(source, v, MinimumCut::unlimited);
+      if (free_[as_index(v)] || maker == not_made) continue;
+      if (needed_[as_index(v)]) cut.add_edge(source, v, MinimumCut::unlimited);
       cut.add_edge(v, maker == nobody ? sink : values + maker,
-                   price_of_keeping(graph_.values[index(v)].bytes));
+                   price_of_keeping(graph_.values[as_index(v)].bytes));
     }
     for (int t = 0; t < tasks; ++t) {
-      if (!ran_[index(t)] || graph_.tasks[index(t)].once) continue;
-      cut.add_edge(values + t, sink, price_of_running(least_seconds(graph_.tasks[index(t)])));
-      for (const int value : graph_.tasks[index(t)].reads) {
-        if (!free_[index(value)]) cut.add_edge(values + t, value, MinimumCut::unlimited);
+      if (!ran_[as_index(t)] || graph_.tasks[as_index(t)].once) continue;
+      cut.add_edge(values + t, sink, price_of_running(least_seconds(graph_.tasks[as_index(t)])));
+      for (const int value : graph_.tasks[as_index(t)].reads) {
+        if (!free_[as_index(value)]) cut.add_edge(values + t, value, MinimumCut::unlimited);
       }
     }
     const std::vector<bool> side = cut.solve(source, sink);
     Choice choice;
     for (int v = 0; v < values; ++v) {
       const int maker = again(v);
-      if (!side[index(v)] || free_[index(v)] || maker == not_made) continue;
-      if (maker >= 0 && side[index(values + maker)]) continue;
-      const std::int64_t bytes = graph_.values[index(v)].bytes;
+      if (!side[as_index(v)] || free_[as_index(v)] || maker == not_made) continue;
+      if (maker >= 0 && side[as_index(values + maker)]) continue;
+      const std::int64_t bytes = graph_.values[as_index(v)].bytes;
       choice.bytes += static_cast<double>(bytes);
       choice.cut += static_cast<double>(price_of_keeping(bytes));
     }
     for (int t = 0; t < tasks; ++t) {
-      if (!side[index(values + t)]) continue;
-      const double seconds = least_seconds(graph_.tasks[index(t)]);
+      if (!side[as_index(values + t)]) continue;
+      const double seconds = least_seconds(graph_.tasks[as_index(t)]);
       choice.seconds += seconds;
       choice.cut += static_cast<double>(price_of_running(seconds));
     }
@@ -215,16 +212,16 @@ double lower_bound_seconds(const ComputationGraph& graph, std::int64_t budget_by
   std::vector<int> once;
   double base = 0;
   for (int t = 0; t < static_cast<int>(graph.tasks.size()); ++t) {
-    const Task& task = graph.tasks[index(t)];
+    const Task& task = graph.tasks[as_index(t)];
     base += least_seconds(task);
-    for (const int value : made_by_any_option(task)) maker[index(value)] = t;
+    for (const int value : made_by_any_option(task)) maker[as_index(value)] = t;
     if (task.once) once.push_back(t);
   }
   double best = 0;
   const int count = static_cast<int>(once.size());
   const int stride = std::max(1, (count + most_moments - 1) / most_moments);
   for (int i = 0; i < count; i += stride) {
-    best = std::max(best, Moment(graph, maker, once[index(i)], budget_bytes).bound());
+    best = std::max(best, Moment(graph, maker, once[as_index(i)], budget_bytes).bound());
   }
   return base + best;
 }

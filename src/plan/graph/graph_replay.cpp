@@ -4,12 +4,10 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
+
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // What happens to a value, step by step: the uses that decide how long each copy of it lives.
 struct ValueHistory {
@@ -55,23 +53,23 @@ class ScheduleReplay {
     std::vector<bool> ran(graph_.tasks.size(), false);
     int last_once = -1;
     for (int i = 0; i < static_cast<int>(schedule_.size()); ++i) {
-      const TaskStep& step = schedule_[index(i)];
-      if (step.task < 0 || index(step.task) >= graph_.tasks.size()) {
+      const TaskStep& step = schedule_[as_index(i)];
+      if (step.task < 0 || as_index(step.task) >= graph_.tasks.size()) {
         fail(i, fmt::format("there is no task {}", step.task));
       }
-      const Task& task = graph_.tasks[index(step.task)];
-      if (step.option < 0 || index(step.option) >= task.options.size()) {
+      const Task& task = graph_.tasks[as_index(step.task)];
+      if (step.option < 0 || as_index(step.option) >= task.options.size()) {
         fail(i, fmt::format("{} has no option {}", task.name, step.option));
       }
       if (task.once) {
-        if (ran[index(step.task)]) fail(i, task.name + " may run only once");
+        if (ran[as_index(step.task)]) fail(i, task.name + " may run only once");
         if (step.task < last_once) {
           fail(i, fmt::format("{} runs after {}, which comes behind it in the list", task.name,
-                              graph_.tasks[index(last_once)].name));
+                              graph_.tasks[as_index(last_once)].name));
         }
         last_once = step.task;
       }
-      ran[index(step.task)] = true;
+      ran[as_index(step.task)] = true;
     }
     const auto missing = std::find(ran.begin(), ran.end(), false);
     if (missing != ran.end()) {
@@ -82,51 +80,53 @@ class ScheduleReplay {
 
   void write_history() {
     for (int i = 0; i < static_cast<int>(schedule_.size()); ++i) {
-      const TaskStep& step = schedule_[index(i)];
-      const Task& task = graph_.tasks[index(step.task)];
-      const TaskOption& option = task.options[index(step.option)];
+      const TaskStep& step = schedule_[as_index(i)];
+      const Task& task = graph_.tasks[as_index(step.task)];
+      const TaskOption& option = task.options[as_index(step.option)];
       for (const auto* list : {&task.reads, &task.updates, &option.reads}) {
-        for (const int value : *list) history_[index(value)].events.push_back({i, false});
+        for (const int value : *list) history_[as_index(value)].events.push_back({i, false});
       }
-      for (const int value : option.makes) history_[index(value)].events.push_back({i, true});
+      for (const int value : option.makes) history_[as_index(value)].events.push_back({i, true});
     }
   }
 
   // Whether the copy that is live now, or would be, has a reader still.
   bool wanted_later(int value) const {
-    const ValueHistory& history = history_[index(value)];
-    if (history.next == history.events.size()) return graph_.values[index(value)].live_at_end;
+    const ValueHistory& history = history_[as_index(value)];
+    if (history.next == history.events.size()) return graph_.values[as_index(value)].live_at_end;
     return !history.events[history.next].makes;
   }
 
   void begin(int value) {
-    live_[index(value)] = true;
-    live_bytes_ += graph_.values[index(value)].bytes;
+    live_[as_index(value)] = true;
+    live_bytes_ += graph_.values[as_index(value)].bytes;
   }
 
   void end_unless_wanted(int value) {
-    if (!live_[index(value)] || wanted_later(value)) return;
-    live_[index(value)] = false;
-    live_bytes_ -= graph_.values[index(value)].bytes;
+    if (!live_[as_index(value)] || wanted_later(value)) return;
+    live_[as_index(value)] = false;
+    live_bytes_ -= graph_.values[as_index(value)].bytes;
   }
 
   void step(int i) {
-    const TaskStep& step = schedule_[index(i)];
-    const Task& task = graph_.tasks[index(step.task)];
-    const TaskOption& option = task.options[index(step.option)];
+    const TaskStep& step = schedule_[as_index(i)];
+    const Task& task = graph_.tasks[as_index(step.task)];
+    const TaskOption& option = task.options[as_index(step.option)];
     for (const auto* list : {&task.reads, &task.updates, &option.reads}) {
       for (const int value : *list) {
-        if (!live_[index(value)]) {
-          fail(i, task.name + " reads " + graph_.values[index(value)].name + ", which is not live");
+        if (!live_[as_index(value)]) {
+          fail(i,
+               task.name + " reads " + graph_.values[as_index(value)].name + ", which is not live");
         }
-        ++history_[index(value)].next;
+        ++history_[as_index(value)].next;
       }
     }
     for (const int value : option.makes) {
-      if (live_[index(value)]) {
-        fail(i, task.name + " makes " + graph_.values[index(value)].name + ", which is still live");
+      if (live_[as_index(value)]) {
+        fail(i,
+             task.name + " makes " + graph_.values[as_index(value)].name + ", which is still live");
       }
-      ++history_[index(value)].next;
+      ++history_[as_index(value)].next;
       begin(value);
     }
     const std::int64_t during = live_bytes_ + option.transient_bytes;

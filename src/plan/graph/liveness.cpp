@@ -2,14 +2,9 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
+
 namespace garonne::plan {
-namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
 
 LivenessTrace trace_liveness(const ComputationGraph& graph, const TaskSchedule& schedule,
                              const std::vector<bool>& counted,
@@ -19,16 +14,16 @@ LivenessTrace trace_liveness(const ComputationGraph& graph, const TaskSchedule& 
   std::vector<bool> wanted = wanted_at_end;
   std::vector<std::vector<int>> dies(steps);
   for (std::size_t i = steps; i-- > 0;) {
-    const Task& task = graph.tasks[index(schedule[i].task)];
-    const TaskOption& option = task.options[index(schedule[i].option)];
+    const Task& task = graph.tasks[as_index(schedule[i].task)];
+    const TaskOption& option = task.options[as_index(schedule[i].option)];
     for (const int value : option.makes) {
-      if (!wanted[index(value)]) dies[i].push_back(value);
-      wanted[index(value)] = false;
+      if (!wanted[as_index(value)]) dies[i].push_back(value);
+      wanted[as_index(value)] = false;
     }
     for (const auto* list : {&task.reads, &task.updates, &option.reads}) {
       for (const int value : *list) {
-        if (!wanted[index(value)]) dies[i].push_back(value);
-        wanted[index(value)] = true;
+        if (!wanted[as_index(value)]) dies[i].push_back(value);
+        wanted[as_index(value)] = true;
       }
     }
   }
@@ -36,7 +31,7 @@ LivenessTrace trace_liveness(const ComputationGraph& graph, const TaskSchedule& 
   trace.live_bytes.reserve(steps);
   trace.during_bytes.reserve(steps);
   const auto bytes = [&](int value) {
-    return counted[index(value)] ? graph.values[index(value)].bytes : 0;
+    return counted[as_index(value)] ? graph.values[as_index(value)].bytes : 0;
   };
   std::int64_t live = 0;
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
@@ -44,8 +39,8 @@ LivenessTrace trace_liveness(const ComputationGraph& graph, const TaskSchedule& 
   }
   trace.peak_bytes = live;
   for (std::size_t i = 0; i < steps; ++i) {
-    const Task& task = graph.tasks[index(schedule[i].task)];
-    const TaskOption& option = task.options[index(schedule[i].option)];
+    const Task& task = graph.tasks[as_index(schedule[i].task)];
+    const TaskOption& option = task.options[as_index(schedule[i].option)];
     for (const int value : option.makes) live += bytes(value);
     trace.during_bytes.push_back(live + option.transient_bytes);
     trace.peak_bytes = std::max(trace.peak_bytes, trace.during_bytes.back());

@@ -6,13 +6,10 @@
 #include <random>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 constexpr double operations_per_second = 1e13;
 constexpr double bytes_per_second = 1e12;
@@ -48,7 +45,7 @@ class TrainingGraphWriter {
     std::sort(task.reads.begin(), task.reads.end());
     task.reads.erase(std::unique(task.reads.begin(), task.reads.end()), task.reads.end());
     std::int64_t moved = layer.output_bytes + layer.parameter_bytes;
-    for (const int read : task.reads) moved += graph_.values[index(read)].bytes;
+    for (const int read : task.reads) moved += graph_.values[as_index(read)].bytes;
     const double seconds =
         layer.operations / operations_per_second + static_cast<double>(moved) / bytes_per_second;
     task.options.push_back({"keep", {output}, seconds, layer.transient_bytes});
@@ -98,30 +95,30 @@ class TrainingGraphWriter {
     task.name = layer.name + ".backward";
     task.once = true;
     TaskOption option{"backward", {}, 2 * written.seconds, layer.transient_bytes};
-    const int incoming = gradient_[index(written.output)];
+    const int incoming = gradient_[as_index(written.output)];
     if (layer.reads_inputs) {
       for (const int input : layer.inputs) read(task, input);
     }
     if (layer.reads_output || incoming < 0) read(task, written.output);
     if (written.record >= 0) read(task, written.record);
     for (const int input : layer.inputs) {
-      const int gradient = gradient_[index(input)];
+      const int gradient = gradient_[as_index(input)];
       if (gradient == no_gradient) continue;
       if (gradient >= 0) {
         if (gradient != incoming) task.updates.push_back(gradient);
       } else if (layer.passes_gradient && incoming >= 0) {
-        gradient_[index(input)] = incoming;
+        gradient_[as_index(input)] = incoming;
       } else {
-        const int made = value(graph_.values[index(input)].name + ".gradient",
-                               graph_.values[index(input)].bytes);
-        gradient_[index(input)] = made;
+        const int made = value(graph_.values[as_index(input)].name + ".gradient",
+                               graph_.values[as_index(input)].bytes);
+        gradient_[as_index(input)] = made;
         option.makes.push_back(made);
       }
     }
     if (incoming >= 0) read(task, incoming);
     if (layer.parameter_bytes > 0) {
       const int parameter = value(layer.name + ".parameter.gradient", layer.parameter_bytes);
-      graph_.values[index(parameter)].live_at_end = true;
+      graph_.values[as_index(parameter)].live_at_end = true;
       option.makes.push_back(parameter);
     }
     task.options.push_back(std::move(option));
@@ -320,7 +317,7 @@ ComputationGraph make_u_shaped_graph(int tasks, std::uint64_t seed) {
     x = writer.add(convolution(fmt::format("widen.{}", level), x, pixels, in, width, 2));
     Layer join;
     join.name = fmt::format("join.{}", level);
-    join.inputs = {skips[index(level)], x};
+    join.inputs = {skips[as_index(level)], x};
     join.output_bytes = 2 * 4 * pixels * width;
     x = writer.add(join);
     in = 2 * width;
@@ -347,7 +344,7 @@ ComputationGraph make_random_graph(int forwards, int skips, std::uint64_t seed) 
     Layer layer;
     layer.name = fmt::format("task.{}", i);
     layer.inputs = {values.back()};
-    if (below(forwards) < skips) layer.inputs.push_back(values[index(below(i + 1))]);
+    if (below(forwards) < skips) layer.inputs.push_back(values[as_index(below(i + 1))]);
     std::sort(layer.inputs.begin(), layer.inputs.end());
     layer.inputs.erase(std::unique(layer.inputs.begin(), layer.inputs.end()), layer.inputs.end());
     layer.output_bytes = 1 + below(9);

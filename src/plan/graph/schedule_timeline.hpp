@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/graph/computation_graph.hpp"
 
 namespace garonne::plan {
@@ -20,9 +21,9 @@ class ScheduleTimeline {
   ScheduleTimeline(const ComputationGraph& graph, const TaskSchedule& schedule);
 
   int size() const { return static_cast<int>(order_.size()); }
-  const TaskStep& step(int position) const { return steps_[at(order_[at(position)])]; }
+  const TaskStep& step(int position) const { return steps_[as_index(order_[as_index(position)])]; }
   // Peak during the step at a position.
-  std::int64_t during(int position) const { return during_[at(position)]; }
+  std::int64_t during(int position) const { return during_[as_index(position)]; }
   const std::vector<std::int64_t>& during() const { return during_; }
   // Live between position - 1 and position.
   std::int64_t live_before(int position) const;
@@ -31,7 +32,7 @@ class ScheduleTimeline {
   int peak_position() const;
   TaskSchedule schedule() const;
   // How often a task runs.
-  int runs(int task) const { return runs_[at(task)]; }
+  int runs(int task) const { return runs_[as_index(task)]; }
 
   // Puts a step in front of what is at `position` now; takes the step at `position` out.
   void insert(int position, TaskStep step);
@@ -60,8 +61,7 @@ class ScheduleTimeline {
     int id = 0;
     bool makes = false;
   };
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
-  int position(const Event& event) const { return position_[at(event.id)]; }
+  int position(const Event& event) const { return position_[as_index(event.id)]; }
   std::size_t first_event_from(int value, int position) const;
   void add(int from, int to, std::int64_t bytes);
 

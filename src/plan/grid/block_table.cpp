@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "base/index.hpp"
 #include "plan/pipeline/stage_cut.hpp"
 #include "plan/stage/policy.hpp"
 #include "plan/step/launches.hpp"
@@ -11,27 +12,23 @@
 namespace garonne::plan {
 namespace {
 
-std::size_t at(int id) {
-  return static_cast<std::size_t>(id);
-}
-
 // Facts about the values of a graph that every block asks for.
 struct Uses {
   explicit Uses(const ModelGraph& graph)
       : pinned(graph.values.size(), false), leaves(graph.values.size(), false) {
     for (const auto& node : graph.nodes) {
-      for (const int value : node.pinned_values) pinned[at(value)] = true;
+      for (const int value : node.pinned_values) pinned[as_index(value)] = true;
     }
-    for (const int value : values_that_leave_blocks(graph)) leaves[at(value)] = true;
-    if (graph.loss >= 0) leaves[at(graph.loss)] = true;
+    for (const int value : values_that_leave_blocks(graph)) leaves[as_index(value)] = true;
+    if (graph.loss >= 0) leaves[as_index(graph.loss)] = true;
   }
   std::vector<bool> pinned;
   std::vector<bool> leaves;
 };
 
 bool runs_again(const ModelGraph& graph, const Uses& uses, int n, double threshold) {
-  const NodeSpec& node = graph.nodes[at(n)];
-  return !uses.leaves[at(node.output)] && !node.hands_over &&
+  const NodeSpec& node = graph.nodes[as_index(n)];
+  return !uses.leaves[as_index(node.output)] && !node.hands_over &&
          seconds_per_byte(graph, node) <= threshold;
 }
 
@@ -41,20 +38,20 @@ BlockOption option_at(const ModelGraph& graph, const Uses& uses, std::pair<int, 
   option.threshold = threshold;
   std::vector<bool> wanted(graph.values.size(), false);  // by a forward that runs again
   for (int n = range.second; n-- > range.first;) {
-    const NodeSpec& node = graph.nodes[at(n)];
+    const NodeSpec& node = graph.nodes[as_index(n)];
     std::int64_t record = 0;
     for (const std::int64_t slot : node.private_slot_bytes) record += slot;
-    const bool read_again = uses.pinned[at(node.output)] || wanted[at(node.output)];
+    const bool read_again = uses.pinned[as_index(node.output)] || wanted[as_index(node.output)];
     if (!runs_again(graph, uses, n, threshold)) {
       option.saved_bytes += record;
-      if (read_again && !uses.leaves[at(node.output)])
-        option.saved_bytes += graph.values[at(node.output)].bytes;
+      if (read_again && !uses.leaves[as_index(node.output)])
+        option.saved_bytes += graph.values[as_index(node.output)].bytes;
       continue;
     }
     if (!read_again && record == 0) continue;
     option.again_seconds += node.forward.seconds;
     option.again_issue_seconds += node.forward.issue_seconds;
-    for (const int input : node.inputs) wanted[at(input)] = true;
+    for (const int input : node.inputs) wanted[as_index(input)] = true;
   }
   return option;
 }
@@ -63,7 +60,7 @@ std::vector<BlockOption> options_of(const ModelGraph& graph, const Uses& uses,
                                     std::pair<int, int> range) {
   std::set<double> thresholds = {-1};
   for (int n = range.first; n < range.second; ++n)
-    thresholds.insert(seconds_per_byte(graph, graph.nodes[at(n)]));
+    thresholds.insert(seconds_per_byte(graph, graph.nodes[as_index(n)]));
   std::vector<BlockOption> hull;
   for (const double threshold : thresholds) {
     const BlockOption next = option_at(graph, uses, range, threshold);
@@ -105,12 +102,12 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
     std::set<int> made;
     std::set<int> inputs;
     for (int n = ranges[b].first; n < ranges[b].second; ++n) {
-      const NodeSpec& node = graph.nodes[at(n)];
+      const NodeSpec& node = graph.nodes[as_index(n)];
       std::int64_t working =
           std::max(node.backward.transient_bytes, node.forward_keep.transient_bytes) +
-          graph.values[at(node.output)].bytes;
+          graph.values[as_index(node.output)].bytes;
       for (const int input : node.inputs) {
-        const ValueSpec& value = graph.values[at(input)];
+        const ValueSpec& value = graph.values[as_index(input)];
         if (!value.differentiable) continue;
         working += value.bytes;
         if (!made.contains(input)) inputs.insert(input);
@@ -119,7 +116,7 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
       cost.working_bytes = std::max(cost.working_bytes, working);
       const bool backward = graph.has_backward(node);
       for (const int p : node.parameters)
-        use_parameter(graph.parameters[at(p)], p, backward ? n : -1, cost.parameters);
+        use_parameter(graph.parameters[as_index(p)], p, backward ? n : -1, cost.parameters);
       const double backward_seconds = backward ? node.backward.seconds : 0;
       const double weight_seconds = backward ? node.backward_weight.seconds : 0;
       cost.cut_seconds += node.forward_keep.seconds + backward_seconds + weight_seconds;
@@ -144,9 +141,9 @@ std::vector<BlockCost> block_costs(const ModelGraph& graph) {
         cost.weight_seconds += weight_seconds;
       }
     }
-    for (const int value : inputs) cost.input_bytes += graph.values[at(value)].bytes;
+    for (const int value : inputs) cost.input_bytes += graph.values[as_index(value)].bytes;
     for (BlockParameter& used : cost.parameters) {
-      int& first = first_block[at(used.parameter)];
+      int& first = first_block[as_index(used.parameter)];
       used.earlier_block = first;
       if (first < 0) first = static_cast<int>(b);
     }
@@ -165,9 +162,9 @@ std::int64_t most_on_the_way(const std::vector<PipelineOperation>& order,
     for (const std::int64_t bytes : saved_bytes) most += bytes;
   }
   for (const auto& operation : order) {
-    if (operation.work == PipelineWork::Forward) now += saved_bytes[at(operation.chunk)];
+    if (operation.work == PipelineWork::Forward) now += saved_bytes[as_index(operation.chunk)];
     most = std::max(most, now);
-    if (ends_activations(operation.work)) now -= saved_bytes[at(operation.chunk)];
+    if (ends_activations(operation.work)) now -= saved_bytes[as_index(operation.chunk)];
   }
   return most;
 }
@@ -186,14 +183,14 @@ BlockFamily::BlockFamily(const ModelGraph& graph) : graph_(graph), blocks_(block
 }
 
 std::size_t BlockFamily::option_of(std::size_t block, int index) const {
-  return option_at_index(at(index), block, blocks_.size(), blocks_[block].options.size());
+  return option_at_index(as_index(index), block, blocks_.size(), blocks_[block].options.size());
 }
 
 std::vector<std::int64_t> BlockFamily::saved_bytes(int index) const {
   const auto ranges = block_ranges(graph_);
-  std::vector<std::int64_t> bytes(at(graph_.chunks()), 0);
+  std::vector<std::int64_t> bytes(as_index(graph_.chunks()), 0);
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    bytes[at(graph_.nodes[at(ranges[b].first)].chunk)] +=
+    bytes[as_index(graph_.nodes[as_index(ranges[b].first)].chunk)] +=
         blocks_[b].input_bytes + blocks_[b].options[option_of(b, index)].saved_bytes;
   }
   return bytes;

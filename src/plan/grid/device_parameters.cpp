@@ -4,14 +4,11 @@
 #include <cstddef>
 #include <map>
 
+#include "base/index.hpp"
 #include "plan/step/launches.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 struct BlockRange {
   int first = 0;
@@ -32,7 +29,7 @@ std::vector<Used> used_on(const std::vector<BlockCost>& blocks,
   for (const BlockRange& range : ranges) {
     for (int b = range.first; b < range.last; ++b) {
       DeviceParameters::InBlock& of_block = first_used.emplace_back();
-      for (const BlockParameter& one : blocks[at(b)].parameters) {
+      for (const BlockParameter& one : blocks[as_index(b)].parameters) {
         const auto [found, is_new] = place.try_emplace(one.parameter, used.size());
         if (is_new) {
           used.push_back({&one});
@@ -60,8 +57,8 @@ std::vector<DeviceParameters> device_parameters(const std::vector<BlockCost>& bl
                                                 const std::vector<int>& firsts, bool over_tensor) {
   std::vector<std::vector<BlockRange>> ranges;
   for (std::size_t part = 0; part < route.size(); ++part) {
-    ranges.resize(std::max(ranges.size(), at(route[part].device) + 1));
-    ranges[at(route[part].device)].push_back({firsts[part], firsts[part + 1]});
+    ranges.resize(std::max(ranges.size(), as_index(route[part].device) + 1));
+    ranges[as_index(route[part].device)].push_back({firsts[part], firsts[part + 1]});
   }
   std::vector<DeviceParameters> result(ranges.size());
   std::vector<std::vector<Used>> used;
@@ -80,7 +77,7 @@ std::vector<DeviceParameters> device_parameters(const std::vector<BlockCost>& bl
     std::vector<int> nodes;
     for (const Used& one : used[device]) nodes.push_back(one.node);
     for (const int k : completion_order(nodes)) {
-      const Used& one = used[device][at(k)];
+      const Used& one = used[device][as_index(k)];
       const BlockParameter& parameter = *one.parameter;
       result[device].completed.push_back({parameter.elements, parameter.sides, parameter.complex,
                                           devices[parameter.parameter] > 1,
@@ -91,8 +88,8 @@ std::vector<DeviceParameters> device_parameters(const std::vector<BlockCost>& bl
 }
 
 StepShape step_of(StepShape step, const GridCandidate& candidate) {
-  step.data_group.assign(at(candidate.shape.data), 0);
-  step.tensor_group.assign(at(candidate.shape.tensor), 0);
+  step.data_group.assign(as_index(candidate.shape.data), 0);
+  step.tensor_group.assign(as_index(candidate.shape.tensor), 0);
   step.zero = candidate.zero;
   step.bucket_bytes = step.tensor_bucket_bytes = candidate.bucket_bytes;
   return step;

@@ -8,6 +8,7 @@
 
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/grid/block_passes.hpp"
 #include "plan/grid/device_parameters.hpp"
 #include "plan/grid/estimated_model.hpp"
@@ -20,10 +21,6 @@
 
 namespace garonne::plan {
 namespace {
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 // Kept schedules may have so many operations together; then they are made again.
 constexpr std::size_t most_scheduled = 8'000'000;
@@ -145,7 +142,7 @@ const PipelineSchedule& GridEstimator::schedule_of(const GridCandidate& candidat
 std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate& candidate,
                                                              Model& model) const {
   const int stages = candidate.shape.pipeline;
-  std::vector<Device> devices(at(stages));
+  std::vector<Device> devices(as_index(stages));
   const std::vector<int>& firsts = model.firsts_of(candidate.parts(), cluster_.software);
   const ChunkPlacement placement =
       stages == 1 ? ChunkPlacement::Looped : traits_of(candidate.schedule).placement;
@@ -157,8 +154,8 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
   double forward = 0;
   double backward = 0;
   for (std::size_t part = 0; part < routes.front().size(); ++part) {
-    Device& device = devices[at(routes.front()[part].device)];
-    const DeviceParameters& of_device = of_devices[at(routes.front()[part].device)];
+    Device& device = devices[as_index(routes.front()[part].device)];
+    const DeviceParameters& of_device = of_devices[as_index(routes.front()[part].device)];
     if (device.chunks.empty()) {
       device.before_forward = forward;
       device.before_backward = backward;
@@ -166,11 +163,11 @@ std::vector<GridEstimator::Device> GridEstimator::devices_of(const GridCandidate
     Device::Chunk chunk;
     chunk.first = firsts[part];
     chunk.last = firsts[part + 1];
-    chunk.input_bytes = model.blocks[at(chunk.first)].input_bytes;
+    chunk.input_bytes = model.blocks[as_index(chunk.first)].input_bytes;
     if (part + 1 < routes.front().size())
-      chunk.sent_bytes = model.blocks[at(chunk.last)].input_bytes;
+      chunk.sent_bytes = model.blocks[as_index(chunk.last)].input_bytes;
     for (int b = chunk.first; b < chunk.last; ++b) {
-      const BlockCost& block = model.blocks[at(b)];
+      const BlockCost& block = model.blocks[as_index(b)];
       const PassSeconds forward_of_block = forward_pass(block, step_.kernels);
       const PassSeconds backward_of_block = backward_pass(block, step_.kernels);
       chunk.forward += forward_of_block.device;
@@ -234,7 +231,7 @@ double GridEstimator::seconds_alone(const GridCandidate& candidate, const Model&
                                     const Device& device, const Kept& kept, double exposed) const {
   std::vector<PassSeconds> passes;
   std::vector<PassSeconds> backward;
-  const std::size_t first = at(device.chunks.front().first);
+  const std::size_t first = as_index(device.chunks.front().first);
   for (std::size_t b = 0; b < kept.options.size(); ++b) {
     const BlockCost& block = model.blocks[first + b];
     passes.push_back(forward_pass(block, step_.kernels));
@@ -345,7 +342,7 @@ GridEstimator::Kept GridEstimator::keep_within_budget(const Model& model, const 
   std::size_t options = 1;
   for (const auto& chunk : device.chunks) {
     for (int b = chunk.first; b < chunk.last; ++b) {
-      blocks.push_back(&model.blocks[at(b)]);
+      blocks.push_back(&model.blocks[as_index(b)]);
       options = std::max(options, blocks.back()->options.size());
     }
   }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/offload/offload.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/program/spans.hpp"
@@ -14,10 +15,6 @@ namespace garonne::plan {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // What one pass of a node for one micro-batch made.
 struct Maker {
@@ -54,13 +51,13 @@ class BandwidthBound {
   void find_makers(const ModelGraph& graph) {
     maker_of_.assign(program_.buffers.size(), -1);
     const auto made = [&](int buffer, int maker) {
-      if (buffer >= 0 && maker_of_[index(buffer)] < 0) maker_of_[index(buffer)] = maker;
+      if (buffer >= 0 && maker_of_[as_index(buffer)] < 0) maker_of_[as_index(buffer)] = maker;
     };
     for (const Instruction& instruction : program_.instructions) {
       const bool forward = instruction.operation == Operation::Forward ||
                            instruction.operation == Operation::ForwardKeep;
       if (!forward) continue;
-      const NodeSpec& node = graph.nodes[index(instruction.node_index)];
+      const NodeSpec& node = graph.nodes[as_index(instruction.node_index)];
       double seconds = node.forward.seconds;
       for (int k = 0; k < node.keep_options(); ++k)
         seconds = std::min(seconds, node.keep_option(k).forward_keep.seconds);
@@ -82,18 +79,18 @@ class BandwidthBound {
     std::map<int, double> bytes_of;
     for (const IdleTime& idle : idle_) {
       if (idle.last_use >= at || at >= idle.next_use) continue;
-      const auto bytes = static_cast<double>(program_.buffers[index(idle.buffer)].bytes);
+      const auto bytes = static_cast<double>(program_.buffers[as_index(idle.buffer)].bytes);
       idle_bytes += bytes;
-      first_out = std::min(first_out, spans_[index(idle.complete_at)].end);
-      last_in = std::min(last_in, prediction_.seconds - spans_[index(idle.next_use)].begin);
-      if (!maker_of_.empty() && maker_of_[index(idle.buffer)] >= 0)
-        bytes_of[maker_of_[index(idle.buffer)]] += bytes;
+      first_out = std::min(first_out, spans_[as_index(idle.complete_at)].end);
+      last_in = std::min(last_in, prediction_.seconds - spans_[as_index(idle.next_use)].begin);
+      if (!maker_of_.empty() && maker_of_[as_index(idle.buffer)] >= 0)
+        bytes_of[maker_of_[as_index(idle.buffer)]] += bytes;
     }
     if (idle_bytes < over) return never;
     std::vector<Maker> makers;
     double droppable = 0;
     for (const auto& [maker, bytes] : bytes_of) {
-      makers.push_back({makers_[index(maker)], bytes});
+      makers.push_back({makers_[as_index(maker)], bytes});
       droppable += bytes;
     }
     std::sort(makers.begin(), makers.end(), [](const Maker& a, const Maker& b) {

@@ -6,13 +6,10 @@
 #include <utility>
 
 #include "base/contains.hpp"
+#include "base/index.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 class UseFinder {
  public:
@@ -27,8 +24,8 @@ class UseFinder {
 
   // By buffer, in order.
   std::vector<std::vector<Use>> run() {
-    for (int i = 0; index(i) < program_.instructions.size(); ++i) {
-      const Instruction& instruction = program_.instructions[index(i)];
+    for (int i = 0; as_index(i) < program_.instructions.size(); ++i) {
+      const Instruction& instruction = program_.instructions[as_index(i)];
       const int end = instruction.lane == Lane::Compute ? i : wait_of_.at(i);
       for (const int id : instruction.reads) {
         if (!contains(instruction.writes, id)) add(id, {i, end, -1, false, false});
@@ -74,7 +71,7 @@ std::vector<std::vector<Use>> uses_of(const Program& program, const std::vector<
 void add_live_bytes(const Buffer& buffer, const std::vector<Use>& uses, std::int64_t sign,
                     std::vector<std::int64_t>& bytes) {
   const auto add = [&](int from, int to) {
-    for (int place = from; place <= to; ++place) bytes[index(place)] += sign * buffer.bytes;
+    for (int place = from; place <= to; ++place) bytes[as_index(place)] += sign * buffer.bytes;
   };
   if (buffer.live_at_start) return add(0, static_cast<int>(bytes.size()) - 1);
   int from = -1;

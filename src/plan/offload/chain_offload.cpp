@@ -6,16 +6,13 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/chain/chain_solver.hpp"
 #include "plan/model/group_links.hpp"
 #include "plan/stage/chain_budgets.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // With the latency of copies as large as the values between blocks are on average.
 double rate_of(const Chain& chain, const Link& link) {
@@ -42,14 +39,14 @@ BelowAtTurn below_at_turn(const ModelGraph& model, const StageChain& stage,
     expect(gap.item != ChainItem::Weights && gap.last_use < turn && gap.next_use >= turn,
            "what a chain of blocks moves is a value or what a block has kept, around the turn");
     if (gap.item == ChainItem::Value) {
-      const int value = gap.index == 0 ? first_loaded(model) : stage.value[index(gap.index)];
-      if (value >= 0) below.values[index(value)] = true;
+      const int value = gap.index == 0 ? first_loaded(model) : stage.value[as_index(gap.index)];
+      if (value >= 0) below.values[as_index(value)] = true;
       continue;
     }
-    const auto [begin, end] = stage.nodes[index(gap.index)];
+    const auto [begin, end] = stage.nodes[as_index(gap.index)];
     for (int node = begin; node < end; ++node) {
-      below.records[index(node)] = true;
-      below.values[index(model.nodes[index(node)].output)] = true;
+      below.records[as_index(node)] = true;
+      below.values[as_index(model.nodes[as_index(node)].output)] = true;
     }
   }
   return below;
@@ -61,9 +58,9 @@ std::vector<int> turns_of(const Program& program) {
   for (std::size_t place = 0; place < program.instructions.size(); ++place) {
     const Instruction& instruction = program.instructions[place];
     if (!is_backward(instruction.operation)) continue;
-    if (index(instruction.micro_batch) >= turns.size())
-      turns.resize(index(instruction.micro_batch) + 1, -1);
-    int& turn = turns[index(instruction.micro_batch)];
+    if (as_index(instruction.micro_batch) >= turns.size())
+      turns.resize(as_index(instruction.micro_batch) + 1, -1);
+    int& turn = turns[as_index(instruction.micro_batch)];
     if (turn < 0) turn = static_cast<int>(place);
   }
   return turns;
@@ -83,18 +80,18 @@ std::vector<Content> contents_of(const Program& program, const ModelGraph& model
     const Arguments& arguments = instruction.arguments;
     const int m = instruction.micro_batch;
     for (const LoadedValue& loaded : arguments.loaded)
-      contents[index(loaded.buffer)] = {m, loaded.value, -1};
+      contents[as_index(loaded.buffer)] = {m, loaded.value, -1};
     if (instruction.operation == Operation::Receive && !arguments.gradient && arguments.output >= 0)
-      contents[index(arguments.output)] = {m, arguments.value, -1};
+      contents[as_index(arguments.output)] = {m, arguments.value, -1};
     const bool runs_forward =
         is_forward(instruction.operation) || instruction.operation == Operation::FinishForward;
     if (!runs_forward || instruction.node_index < 0) continue;
     if (arguments.output >= 0) {
-      contents[index(arguments.output)] = {m, model.nodes[index(instruction.node_index)].output,
-                                           -1};
+      contents[as_index(arguments.output)] = {
+          m, model.nodes[as_index(instruction.node_index)].output, -1};
     }
     for (const int slot : arguments.record)
-      if (slot >= 0) contents[index(slot)] = {m, -1, instruction.node_index};
+      if (slot >= 0) contents[as_index(slot)] = {m, -1, instruction.node_index};
   }
   return contents;
 }
@@ -106,8 +103,8 @@ std::vector<IdleTime> around_turns(
   std::vector<IdleTime> found;
   for (const IdleTime& idle : idle_times(program)) {
     const int micro_batch = micro_batch_of(idle.buffer);
-    if (micro_batch < 0 || index(micro_batch) >= turns.size()) continue;
-    const int turn = turns[index(micro_batch)];
+    if (micro_batch < 0 || as_index(micro_batch) >= turns.size()) continue;
+    const int turn = turns[as_index(micro_batch)];
     if (idle.last_use < turn && idle.next_use >= turn) found.push_back(idle);
   }
   return found;
@@ -170,7 +167,7 @@ StepSchedule CopyingStepPlanner::leanest() const {
 
 StepSchedule CopyingStepPlanner::of_step(std::vector<NodeSchedule> schedules) const {
   StepSchedule step;
-  step.of_micro_batch.assign(index(micro_batches_), static_cast<int>(schedules.size()) - 1);
+  step.of_micro_batch.assign(as_index(micro_batches_), static_cast<int>(schedules.size()) - 1);
   step.of_micro_batch[0] = 0;
   step.schedules = std::move(schedules);
   return step;
@@ -180,12 +177,12 @@ std::vector<IdleTime> idle_times_below(const Program& program, const ModelGraph&
                                        const StepWithCopies& step) {
   const std::vector<Content> contents = contents_of(program, model);
   return around_turns(program, [&](int buffer) {
-    const Content& content = contents[index(buffer)];
+    const Content& content = contents[as_index(buffer)];
     if (content.micro_batch < 0) return -1;
     const BelowAtTurn& below =
-        step.below[index(step.schedule.of_micro_batch[index(content.micro_batch)])];
-    const bool moves = content.value >= 0 ? below.values[index(content.value)]
-                                          : below.records[index(content.node)];
+        step.below[as_index(step.schedule.of_micro_batch[as_index(content.micro_batch)])];
+    const bool moves = content.value >= 0 ? below.values[as_index(content.value)]
+                                          : below.records[as_index(content.node)];
     return moves ? content.micro_batch : -1;
   });
 }
@@ -193,9 +190,9 @@ std::vector<IdleTime> idle_times_below(const Program& program, const ModelGraph&
 std::vector<IdleTime> idle_times_at_turns(const Program& program) {
   std::vector<int> micro_batch(program.buffers.size(), -1);
   for (const Instruction& instruction : program.instructions) {
-    for (const int id : instruction.writes) micro_batch[index(id)] = instruction.micro_batch;
+    for (const int id : instruction.writes) micro_batch[as_index(id)] = instruction.micro_batch;
   }
-  return around_turns(program, [&](int buffer) { return micro_batch[index(buffer)]; });
+  return around_turns(program, [&](int buffer) { return micro_batch[as_index(buffer)]; });
 }
 
 }  // namespace garonne::plan

@@ -5,6 +5,7 @@
 
 #include "base/contains.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/offload/lower_buffers.hpp"
 #include "plan/offload/offload.hpp"
 #include "plan/program/program_edit.hpp"
@@ -12,14 +13,10 @@
 namespace garonne::plan {
 namespace {
 
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
-
 // There for a while only, whatever the buffer of the device is.
 int stand_in_on_host(Program& program, int buffer) {
   const int on_host = add_below(program, buffer, Tier::Host);
-  Buffer& lower = program.buffers[index(on_host)];
+  Buffer& lower = program.buffers[as_index(on_host)];
   lower.live_at_start = false;
   lower.live_at_end = false;
   return on_host;
@@ -77,7 +74,7 @@ class HostUpdateWriter {
   }
 
   const Instruction& update(const Moved& one) const {
-    return program_.instructions[index(one.place)];
+    return program_.instructions[as_index(one.place)];
   }
 
   Moved moved(const StateGroup& group) {
@@ -85,13 +82,13 @@ class HostUpdateWriter {
     one.place = group.update;
     const Instruction instruction = update(one);
     for (int place = group.first; place < group.update; ++place) {
-      const Instruction& sums = program_.instructions[index(place)];
+      const Instruction& sums = program_.instructions[as_index(place)];
       if (sums.operation == Operation::SumTensors && sums.bucket == instruction.bucket)
         one.sums_places.push_back(place);
     }
     bool has_masters = false;
     for (const int id : instruction.reads) {
-      const BufferKind kind = program_.buffers[index(id)].kind;
+      const BufferKind kind = program_.buffers[as_index(id)].kind;
       if (kind == BufferKind::Gradient) one.gradient = id;
       if (kind == BufferKind::Parameter) one.parameters.push_back(id);
       has_masters = has_masters || kind == BufferKind::MasterParameter;
@@ -100,7 +97,7 @@ class HostUpdateWriter {
     }
     expect(one.gradient >= 0, "an update without a gradient");
     const auto& buckets = program_.buckets;
-    const auto number = index(instruction.bucket);
+    const auto number = as_index(instruction.bucket);
     const bool in_shards = number < buckets.size() && buckets[number].shard.elements > 0;
     one.makes_parameters = has_masters && !in_shards;
     one.passing.push_back({one.gradient, on_host_for_now(one.gradient)});
@@ -112,10 +109,10 @@ class HostUpdateWriter {
   // Behind it the gradient is what it will be.
   int complete_at(int gradient, int before) const {
     for (int i = before - 1; i >= 0; --i) {
-      const Instruction& instruction = program_.instructions[index(i)];
+      const Instruction& instruction = program_.instructions[as_index(i)];
       const int completed = instruction.completes;
       if (contains(instruction.writes, gradient)) return i;
-      if (completed >= 0 && contains(program_.instructions[index(completed)].writes, gradient))
+      if (completed >= 0 && contains(program_.instructions[as_index(completed)].writes, gradient))
         return i;
     }
     throw InternalError("a gradient that nobody writes");
@@ -123,7 +120,7 @@ class HostUpdateWriter {
 
   int last_copy_to(int on_host, int before) const {
     for (int i = before - 1; i >= 0; --i) {
-      const Instruction& instruction = program_.instructions[index(i)];
+      const Instruction& instruction = program_.instructions[as_index(i)];
       if (is_copy(instruction.operation) && instruction.arguments.output == on_host) return i;
     }
     throw InternalError("a gradient that nobody brings to the host");
@@ -167,7 +164,7 @@ class HostUpdateWriter {
       if (!made) host.reads.push_back(stand_in.on_host);
       if (stand_in.buffer != one.gradient) host.writes.push_back(stand_in.on_host);
       const bool both = !made && stand_in.buffer != one.gradient;
-      bytes += program_.buffers[index(stand_in.buffer)].bytes * (both ? 2 : 1);
+      bytes += program_.buffers[as_index(stand_in.buffer)].bytes * (both ? 2 : 1);
     }
     host.seconds = static_cast<double>(bytes) / bytes_per_second_;
     one.update = edit.insert_before(first, std::move(host));
@@ -186,7 +183,7 @@ class HostUpdateWriter {
   void await(const Moved& one, ProgramEdit& edit) {
     std::vector<int> freed = update(one).frees;
     for (const int place : one.sums_places) {
-      std::erase(freed, program_.instructions[index(place)].arguments.output);
+      std::erase(freed, program_.instructions[as_index(place)].arguments.output);
       edit.remove(place);
     }
     std::erase_if(freed, [&](int id) { return pages_.contains(id); });
@@ -222,7 +219,7 @@ class HostUpdateWriter {
 std::vector<StateGroup> for_host(const Program& program, std::vector<StateGroup> groups) {
   std::erase_if(groups, [&](const StateGroup& group) {
     if (group.first == group.update) return false;
-    const int sums = program.instructions[index(group.first)].arguments.output;
+    const int sums = program.instructions[as_index(group.first)].arguments.output;
     return std::any_of(
         program.instructions.begin(), program.instructions.end(), [&](const Instruction& one) {
           return one.operation == Operation::AllReduce && contains(one.arguments.inputs, sums);

@@ -6,15 +6,12 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/offload/lower_buffers.hpp"
 #include "plan/program/program_edit.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 bool moves(const Buffer& buffer) {
   return buffer.tier == Tier::Device && !buffer.live_at_start && !buffer.live_at_end &&
@@ -85,7 +82,7 @@ class OffloadWriter {
     return {&offload, &links->second, idle.buffer, buffer_below(idle.buffer, offload.tier)};
   }
 
-  int micro_batch_at(int place) const { return program_.instructions[index(place)].micro_batch; }
+  int micro_batch_at(int place) const { return program_.instructions[as_index(place)].micro_batch; }
 
   int buffer_below(int id, Tier tier) {
     const auto [found, fresh] = below_.try_emplace({id, tier}, -1);
@@ -102,7 +99,7 @@ class OffloadWriter {
   Instruction wait(int copy, int freed) const {
     Instruction instruction;
     instruction.operation = Operation::Wait;
-    instruction.node = program_.buffers[index(freed)].name;
+    instruction.node = program_.buffers[as_index(freed)].name;
     instruction.completes = copy;
     instruction.frees = {freed};
     return instruction;
@@ -122,21 +119,21 @@ std::vector<IdleTime> idle_times(const Program& program) {
   std::vector<int> complete_at(program.buffers.size(), -1);
   std::vector<IdleTime> found;
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-    const Instruction& instruction = program.instructions[index(i)];
+    const Instruction& instruction = program.instructions[as_index(i)];
     int end = i;
     if (instruction.lane != Lane::Compute) end = waits.at(i);
     for (const auto& ids : {instruction.reads, instruction.writes}) {
       for (const int id : ids) {
-        int& last = last_use[index(id)];
-        if (last >= 0 && i > last + 1 && moves(program.buffers[index(id)])) {
-          found.push_back({id, complete_at[index(id)], last, i});
-          complete_at[index(id)] = i;
+        int& last = last_use[as_index(id)];
+        if (last >= 0 && i > last + 1 && moves(program.buffers[as_index(id)])) {
+          found.push_back({id, complete_at[as_index(id)], last, i});
+          complete_at[as_index(id)] = i;
         }
         last = std::max(last, end);
       }
     }
-    for (const int id : instruction.writes) complete_at[index(id)] = end;
-    for (const int id : instruction.frees) last_use[index(id)] = -1;
+    for (const int id : instruction.writes) complete_at[as_index(id)] = end;
+    for (const int id : instruction.frees) last_use[as_index(id)] = -1;
   }
   std::sort(found.begin(), found.end(), [](const IdleTime& a, const IdleTime& b) {
     return std::tie(a.buffer, a.last_use) < std::tie(b.buffer, b.last_use);
@@ -145,9 +142,9 @@ std::vector<IdleTime> idle_times(const Program& program) {
 }
 
 Instruction copy_instruction(const Program& program, int from, int to, const Link& link) {
-  const Buffer& source = program.buffers[index(from)];
+  const Buffer& source = program.buffers[as_index(from)];
   Instruction instruction;
-  instruction.operation = copy_between(source.tier, program.buffers[index(to)].tier).value();
+  instruction.operation = copy_between(source.tier, program.buffers[as_index(to)].tier).value();
   instruction.node = source.name;
   instruction.lane = lane_of_copy(instruction.operation);
   instruction.reads = {from};

@@ -6,15 +6,12 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/index.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/program/spans.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // A job of a lane: it cannot begin before `ready`, and who waits for it does so from `wanted` on.
 struct Job {
@@ -51,7 +48,8 @@ class OffloadSearch {
       below_[tier].resize(program.instructions.size(), 0);
     }
     for (const IdleTime& idle : idle_times(program)) {
-      if (program.buffers[index(idle.buffer)].bytes >= request.least_bytes) idle_.push_back(idle);
+      if (program.buffers[as_index(idle.buffer)].bytes >= request.least_bytes)
+        idle_.push_back(idle);
     }
   }
 
@@ -99,14 +97,14 @@ class OffloadSearch {
   }
 
   std::int64_t over(int place) const {
-    return std::max<std::int64_t>(0, device_[index(place)] - request_.budget_bytes);
+    return std::max<std::int64_t>(0, device_[as_index(place)] - request_.budget_bytes);
   }
   bool is_over_budget() const {
     return std::any_of(device_.begin(), device_.end(),
                        [&](std::int64_t bytes) { return bytes > request_.budget_bytes; });
   }
   std::int64_t bytes(const Offload& offload) const {
-    return program_.buffers[index(offload.idle.buffer)].bytes;
+    return program_.buffers[as_index(offload.idle.buffer)].bytes;
   }
   std::int64_t bytes_below(const Offload& offload) const {
     return round_up(bytes(offload), program_.tier(offload.tier).granularity);
@@ -166,7 +164,7 @@ class OffloadSearch {
     const std::vector<std::int64_t>& live = below_.at(offload.tier);
     const std::int64_t limit = request_.tiers.at(offload.tier).budget_bytes;
     for (int place = offload.out_behind; place < offload.idle.next_use; ++place) {
-      if (live[index(place)] + bytes_below(offload) > limit) return false;
+      if (live[as_index(place)] + bytes_below(offload) > limit) return false;
     }
     return true;
   }
@@ -179,11 +177,11 @@ class OffloadSearch {
       std::vector<Job> in;
       for (const Offload& offload : offloads) {
         if (offload.tier != tier) continue;
-        out.push_back({offload.out_behind, spans_[index(offload.out_behind)].end,
-                       spans_[index(offload.room_from)].begin,
+        out.push_back({offload.out_behind, spans_[as_index(offload.out_behind)].end,
+                       spans_[as_index(offload.room_from)].begin,
                        message_seconds(bytes(offload), below.links.out)});
-        in.push_back({offload.back_from, spans_[index(offload.back_from)].begin,
-                      spans_[index(offload.idle.next_use)].begin,
+        in.push_back({offload.back_from, spans_[as_index(offload.back_from)].begin,
+                      spans_[as_index(offload.idle.next_use)].begin,
                       message_seconds(bytes(offload), below.links.in)});
       }
       for (auto* jobs : {&out, &in}) {
@@ -197,13 +195,13 @@ class OffloadSearch {
 
   void count(const Offload& offload, std::int64_t sign) {
     for (int place = offload.room_from; place < offload.back_from; ++place)
-      device_[index(place)] -= sign * bytes(offload);
+      device_[as_index(place)] -= sign * bytes(offload);
     for (int place = offload.out_behind; place < offload.idle.next_use; ++place)
-      below_.at(offload.tier)[index(place)] += sign * bytes_below(offload);
+      below_.at(offload.tier)[as_index(place)] += sign * bytes_below(offload);
   }
 
   bool has_room(const Offload& offload, int place) const {
-    return device_[index(place)] + bytes(offload) <= request_.budget_bytes;
+    return device_[as_index(place)] + bytes(offload) <= request_.budget_bytes;
   }
 
   // Later ones may have made room for earlier ones: the dearest first.
@@ -235,12 +233,12 @@ class OffloadSearch {
   // It goes later and comes back earlier where there is room for it.
   void shorten(Offload& offload) {
     while (offload.room_from + 1 < offload.back_from && has_room(offload, offload.room_from)) {
-      device_[index(offload.room_from)] += bytes(offload);
+      device_[as_index(offload.room_from)] += bytes(offload);
       ++offload.room_from;
     }
     while (offload.back_from - 1 > offload.room_from && has_room(offload, offload.back_from - 1)) {
       --offload.back_from;
-      device_[index(offload.back_from)] += bytes(offload);
+      device_[as_index(offload.back_from)] += bytes(offload);
     }
   }
 
@@ -264,10 +262,10 @@ std::int64_t bytes_without_the_idle(const Program& program, std::int64_t least_b
   for (std::size_t place = 0; place < more_bytes.size(); ++place)
     during[place] -= more_bytes[place];
   for (const IdleTime& idle : idle_times(program)) {
-    const std::int64_t bytes = program.buffers[index(idle.buffer)].bytes;
+    const std::int64_t bytes = program.buffers[as_index(idle.buffer)].bytes;
     if (bytes < least_bytes) continue;
     for (int place = idle.last_use + 1; place < idle.next_use; ++place)
-      during[index(place)] -= bytes;
+      during[as_index(place)] -= bytes;
   }
   return during.empty() ? 0 : *std::max_element(during.begin(), during.end());
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/contains.hpp"
+#include "base/index.hpp"
 #include "plan/offload/buffer_uses.hpp"
 #include "plan/offload/lower_buffers.hpp"
 #include "plan/program/program_edit.hpp"
@@ -16,16 +17,12 @@
 namespace garonne::plan {
 namespace {
 
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
-
 // The uses of buffers that are left to the device where the host takes updates of them.
 Program without_uses_of(Program program, const std::vector<int>& buffers,
                         const std::vector<StateGroup>& groups) {
   for (const StateGroup& group : groups) {
     for (const int place : {group.first, group.update}) {
-      Instruction& instruction = program.instructions[index(place)];
+      Instruction& instruction = program.instructions[as_index(place)];
       for (auto* const ids : {&instruction.reads, &instruction.writes, &instruction.frees})
         std::erase_if(*ids, [&](int id) { return contains(buffers, id); });
     }
@@ -50,7 +47,7 @@ class Pager {
     items_.resize(buffers.size());
     for (std::size_t k = 0; k < buffers.size(); ++k) {
       Item& item = items_[k];
-      const Buffer& buffer = program.buffers[index(buffers[k])];
+      const Buffer& buffer = program.buffers[as_index(buffers[k])];
       item.uses = std::move(uses[k]);
       add_live_bytes(buffer, all[k], -1, fixed_);
       item.buffer = buffers[k];
@@ -120,7 +117,7 @@ class Pager {
   };
 
   void note_update(const StateGroup& group) {
-    const Instruction& update = program_.instructions[index(group.update)];
+    const Instruction& update = program_.instructions[as_index(group.update)];
     for (std::size_t k = 0; k < items_.size(); ++k) {
       if (!contains(update.reads, items_[k].buffer)) continue;
       items_[k].updated_at = group.update;
@@ -145,7 +142,7 @@ class Pager {
            place > item.updated_at;
   }
 
-  double now(int place) const { return spans_[index(place)].begin + lost_; }
+  double now(int place) const { return spans_[as_index(place)].begin + lost_; }
 
   bool has_next(const Item& item) const { return item.next < item.uses.size(); }
   int next_begin(const Item& item) const { return item.uses[item.next].begin; }
@@ -157,7 +154,7 @@ class Pager {
   }
 
   bool has_room(int place, std::int64_t bytes) const {
-    return fixed_[index(place)] + here_bytes_ + bytes <= budget_bytes_;
+    return fixed_[as_index(place)] + here_bytes_ + bytes <= budget_bytes_;
   }
 
   bool make_room_for_uses(int place) {
@@ -244,7 +241,7 @@ class Pager {
       return go(k);
     }
     const int behind = changed_at(item);
-    const double ready = spans_[index(behind)].end + lost_;
+    const double ready = spans_[as_index(behind)].end + lost_;
     out_free_at_ = std::max(out_free_at_, ready) + item.out_seconds;
     item.write = writes_.size();
     writes_.push_back({k, behind, -1, true, out_free_at_});
@@ -290,7 +287,7 @@ class Pager {
     for (std::size_t k = 0; k < items_.size(); ++k) {
       const Item& item = items_[k];
       if (item.where != Where::Here || item.in_use || next_begin(item) == place) continue;
-      const double away = spans_[index(next_begin(item))].begin - spans_[index(place)].begin;
+      const double away = spans_[as_index(next_begin(item))].begin - spans_[as_index(place)].begin;
       const double price = item.in_seconds + (item.valid_below ? 0 : item.out_seconds);
       constexpr double least_seconds = 1e-9;
       const double score = (away + least_seconds) / (price + least_seconds);
@@ -332,7 +329,7 @@ class Pager {
   }
 
   void read_ahead(int place) {
-    const double until = spans_[index(place)].end + lost_;
+    const double until = spans_[as_index(place)].end + lost_;
     while (in_free_at_ < until) {
       const auto next = std::find_if(missing_.begin(), missing_.end(), [&](const auto& one) {
         return may_come(items_[one.second], place);
@@ -373,7 +370,7 @@ class Pager {
     const Item& item = items_[k];
     Instruction instruction;
     instruction.operation = Operation::Wait;
-    instruction.node = program_.buffers[index(item.buffer)].name;
+    instruction.node = program_.buffers[as_index(item.buffer)].name;
     instruction.completes = copy;
     const bool is_last = item.updated_at < 0 && last_below_[k] == std::pair(place, !out);
     if (!item.lasts && is_last) instruction.frees = {item.below};
@@ -407,7 +404,7 @@ class Pager {
     for (const Stay& stay : stays_) {
       const Item& item = items_[stay.item];
       if (stay.freed_at >= 0)
-        program_.instructions[index(stay.freed_at)].frees.push_back(item.buffer);
+        program_.instructions[as_index(stay.freed_at)].frees.push_back(item.buffer);
       numbers.push_back(
           stay.read_before < 0
               ? -1
@@ -458,10 +455,10 @@ std::vector<std::int64_t> idle_bytes_for_updates(const Program& program,
   const std::vector<std::vector<Use>> uses =
       groups.empty() ? all : uses_of(without_uses_of(program, buffers, groups), buffers);
   for (std::size_t k = 0; k < buffers.size(); ++k) {
-    const Buffer& buffer = program.buffers[index(buffers[k])];
+    const Buffer& buffer = program.buffers[as_index(buffers[k])];
     add_live_bytes(buffer, all[k], 1, bytes);
     for (const Use& use : uses[k]) {
-      for (int place = use.begin; place <= use.end; ++place) bytes[index(place)] -= buffer.bytes;
+      for (int place = use.begin; place <= use.end; ++place) bytes[as_index(place)] -= buffer.bytes;
     }
   }
   return bytes;

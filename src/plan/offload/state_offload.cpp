@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/index.hpp"
 #include "plan/offload/lower_buffers.hpp"
 #include "plan/program/lasting_home.hpp"
 #include "plan/program/program_edit.hpp"
@@ -13,10 +14,6 @@
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 bool may_move(const Buffer& buffer) {
   return buffer.tier == Tier::Device && buffer.live_at_start && buffer.live_at_end &&
@@ -66,18 +63,18 @@ class StateWriter {
     for (std::size_t k = groups_.size(); k-- > 0;) {
       double seconds = 0;
       for (const int buffer : groups_[k].buffers)
-        seconds += message_seconds(program_.buffers[index(buffer)].bytes, links_.in);
-      next = std::min(next, spans_[index(groups_[k].first)].begin) - seconds;
+        seconds += message_seconds(program_.buffers[as_index(buffer)].bytes, links_.in);
+      next = std::min(next, spans_[as_index(groups_[k].first)].begin) - seconds;
       starts_[k] = next;
     }
   }
 
   bool has_room(std::size_t group, int place) const {
-    return here_ + groups_[group].bytes <= room_[index(place)];
+    return here_ + groups_[group].bytes <= room_[as_index(place)];
   }
 
   void bring_ahead(int place, ProgramEdit& edit) {
-    while (brought_ < groups_.size() && starts_[brought_] < spans_[index(place)].end &&
+    while (brought_ < groups_.size() && starts_[brought_] < spans_[as_index(place)].end &&
            has_room(brought_, place))
       bring(place, edit);
   }
@@ -126,7 +123,7 @@ class StateWriter {
     const auto [number, buffer] = leaving_.front();
     leaving_.pop_front();
     edit.insert_before(place, wait(number, buffer));
-    here_ -= program_.buffers[index(buffer)].bytes;
+    here_ -= program_.buffers[as_index(buffer)].bytes;
   }
 
   // Over what is there.
@@ -189,7 +186,7 @@ std::vector<StateGroup> state_groups(const Program& program, std::int64_t least_
     const int place = place_of(i);
     for (const auto& ids : {instruction.reads, instruction.writes}) {
       for (const int id : ids) {
-        int& one = user[index(id)];
+        int& one = user[as_index(id)];
         one = one == nobody || one == place ? place : others;
       }
     }
@@ -201,7 +198,7 @@ std::vector<StateGroup> state_groups(const Program& program, std::int64_t least_
       continue;
     StateGroup& group = groups[user[id]];
     group.update = group.first = user[id];
-    const int bucket = program.instructions[index(group.update)].bucket;
+    const int bucket = program.instructions[as_index(group.update)].bucket;
     if (const auto sums = sums_of.find(bucket); sums != sums_of.end()) group.first = sums->second;
     group.buffers.push_back(static_cast<int>(id));
     group.bytes += buffer.bytes;

@@ -7,13 +7,10 @@
 
 #include "base/counted.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Where each part of the model is, by direction.
 using Routes = std::vector<PipelineRoute>;
@@ -24,7 +21,7 @@ std::vector<int> stages_of(const ModelGraph& whole, const std::vector<NodeRange>
   std::set<int> stages;
   for (std::size_t part = 0; part < parts.size(); ++part) {
     for (int n = parts[part].first; n < parts[part].last; ++n) {
-      const auto& used = whole.nodes[index(n)].parameters;
+      const auto& used = whole.nodes[as_index(n)].parameters;
       if (std::find(used.begin(), used.end(), parameter) == used.end()) continue;
       for (const PipelineRoute& route : routes) stages.insert(route[part].device);
     }
@@ -62,15 +59,15 @@ std::vector<NodeRange> same_blocks(const ModelGraph& cut_by, const std::vector<N
                             whole.nodes.begin());
   };
   for (const NodeRange& part : parts) {
-    result.push_back({first_of_block(cut_by.nodes[index(part.first)].block),
-                      first_of_block(cut_by.nodes[index(part.last) - 1].block + 1)});
+    result.push_back({first_of_block(cut_by.nodes[as_index(part.first)].block),
+                      first_of_block(cut_by.nodes[as_index(part.last) - 1].block + 1)});
   }
   return result;
 }
 
 void expect_work(const PipelineSchedule& schedule, int stage) {
   for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
-    const auto& order = schedule.order[index(stage)];
+    const auto& order = schedule.order[as_index(stage)];
     if (std::any_of(order.begin(), order.end(),
                     [&](const auto& one) { return one.chunk == chunk; }))
       continue;
@@ -93,10 +90,10 @@ void expect_kept(const PipelineSchedule& schedule) {
 // Weight gradients are added in the order in which they are made, which is to be that of the
 // micro-batches.
 void expect_order_of_sums(const PipelineSchedule& schedule, int stage) {
-  std::vector<int> last(index(schedule.chunks), -1);
-  for (const PipelineOperation& operation : schedule.order[index(stage)]) {
+  std::vector<int> last(as_index(schedule.chunks), -1);
+  for (const PipelineOperation& operation : schedule.order[as_index(stage)]) {
     if (!ends_activations(operation.work)) continue;
-    int& before = last[index(operation.chunk)];
+    int& before = last[as_index(operation.chunk)];
     if (operation.micro_batch < before) {
       throw ConfigError(
           "grid.schedule", schedule.name,
@@ -126,7 +123,7 @@ PipelineStage make_pipeline_stage(const ModelGraph& whole, const ModelGraph& cut
   PipelineStage result;
   PipelinePlace& place = result.place;
   place.member = stage;
-  place.order = schedule.order[index(stage)];
+  place.order = schedule.order[as_index(stage)];
   place.directions = static_cast<int>(routes.size());
   std::vector<StagePart> mine;
   for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
@@ -144,8 +141,8 @@ PipelineStage make_pipeline_stage(const ModelGraph& whole, const ModelGraph& cut
   place.lane_numbers = 2 * (static_cast<int>(parts.size()) - 1);
   for (const PipelineRoute& route : routes) {
     for (int part = 0; part + 1 < static_cast<int>(route.size()); ++part) {
-      const int here = route[index(part)].device;
-      const int there = route[index(part) + 1].device;
+      const int here = route[as_index(part)].device;
+      const int there = route[as_index(part) + 1].device;
       if (here == there) continue;
       place.lanes.push_back({here, there, 2 * part});
       place.lanes.push_back({there, here, 2 * part + 1});

@@ -5,13 +5,10 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 // What a chunk has done with a micro-batch.
 struct Pass {
@@ -25,12 +22,13 @@ class ScheduleCheck {
  public:
   explicit ScheduleCheck(const PipelineSchedule& schedule)
       : schedule_(schedule), neighbours_(schedule) {
-    passes_.resize(at(schedule.devices) * at(schedule.chunks) * at(schedule.micro_batches));
+    passes_.resize(as_index(schedule.devices) * as_index(schedule.chunks) *
+                   as_index(schedule.micro_batches));
   }
 
   std::optional<ScheduleFault> run() {
     for (int device = 0; device < schedule_.devices; ++device) {
-      const auto& order = schedule_.order[at(device)];
+      const auto& order = schedule_.order[as_index(device)];
       for (std::size_t i = 0; i < order.size(); ++i) {
         std::string reason = carry_out(device, order[i]);
         if (reason.empty() && order[i].overlaps_next) reason = check_overlap(order, i);
@@ -45,7 +43,8 @@ class ScheduleCheck {
 
  private:
   Pass& pass(ChunkPlace place, int micro_batch) {
-    return passes_[neighbours_.index(place) * at(schedule_.micro_batches) + at(micro_batch)];
+    return passes_[neighbours_.index(place) * as_index(schedule_.micro_batches) +
+                   as_index(micro_batch)];
   }
 
   std::string carry_out(int device, const PipelineOperation& operation) {
@@ -133,13 +132,14 @@ class ScheduleCheck {
   // Runs every device as far as it comes, without times.
   std::optional<ScheduleFault> find_deadlock() {
     passes_.assign(passes_.size(), {});
-    next_.assign(at(schedule_.devices), 0);
+    next_.assign(as_index(schedule_.devices), 0);
     std::vector<int> waiting;
     for (int device = 0; device < schedule_.devices; ++device) waiting.push_back(device);
     while (!waiting.empty()) {
       const int device = waiting.back();
       waiting.pop_back();
-      while (next_[at(device)] < schedule_.order[at(device)].size() && !blocked(device)) {
+      while (next_[as_index(device)] < schedule_.order[as_index(device)].size() &&
+             !blocked(device)) {
         const bool both = next_operation(device).overlaps_next;
         for (int i = 0; i < (both ? 2 : 1); ++i) {
           const PipelineOperation& operation = next_operation(device);
@@ -155,7 +155,7 @@ class ScheduleCheck {
           }
           if (receiver != nullptr && receiver->device != device)
             waiting.push_back(receiver->device);
-          ++next_[at(device)];
+          ++next_[as_index(device)];
         }
       }
     }
@@ -163,7 +163,7 @@ class ScheduleCheck {
   }
 
   const PipelineOperation& next_operation(int device) const {
-    return schedule_.order[at(device)][next_[at(device)]];
+    return schedule_.order[as_index(device)][next_[as_index(device)]];
   }
 
   // What the next operation of a device, or the one that overlaps it, still waits for.
@@ -172,8 +172,8 @@ class ScheduleCheck {
     ChunkPlace source;
   };
   std::optional<Wait> blocked(int device) {
-    const auto& order = schedule_.order[at(device)];
-    const std::size_t first = next_[at(device)];
+    const auto& order = schedule_.order[as_index(device)];
+    const std::size_t first = next_[as_index(device)];
     for (std::size_t i = first; i <= first + (order[first].overlaps_next ? 1 : 0); ++i) {
       const ChunkPlace* source = neighbours_.source(device, order[i]);
       if (source == nullptr) continue;
@@ -188,13 +188,14 @@ class ScheduleCheck {
   // Follows who waits for whom into the circle.
   std::optional<ScheduleFault> describe_deadlock() {
     int device = 0;
-    while (device < schedule_.devices && next_[at(device)] == schedule_.order[at(device)].size()) {
+    while (device < schedule_.devices &&
+           next_[as_index(device)] == schedule_.order[as_index(device)].size()) {
       ++device;
     }
     if (device == schedule_.devices) return std::nullopt;
-    std::vector<bool> seen(at(schedule_.devices), false);
-    while (!seen[at(device)]) {
-      seen[at(device)] = true;
+    std::vector<bool> seen(as_index(schedule_.devices), false);
+    while (!seen[as_index(device)]) {
+      seen[as_index(device)] = true;
       device = blocked(device)->source.device;
     }
     const Wait wait = *blocked(device);
@@ -205,7 +206,7 @@ class ScheduleCheck {
                                      wait.source.chunk, other);
     if (other != device)
       reason += fmt::format(", which waits at its {}", describe(blocked(other)->operation));
-    return ScheduleFault{device, static_cast<int>(next_[at(device)]), wait.operation, reason};
+    return ScheduleFault{device, static_cast<int>(next_[as_index(device)]), wait.operation, reason};
   }
 
   const PipelineSchedule& schedule_;
@@ -225,7 +226,7 @@ std::string find_misshape(const PipelineSchedule& schedule) {
   if (passes > most_pipeline_passes)
     return fmt::format("stages × chunks × micro-batches = {} is more than {}", passes,
                        most_pipeline_passes);
-  if (schedule.order.size() != at(schedule.devices))
+  if (schedule.order.size() != as_index(schedule.devices))
     return fmt::format("there are {} lists of operations for {} devices", schedule.order.size(),
                        schedule.devices);
   for (const ChunkPlace& place : schedule.recomputed) {

@@ -4,13 +4,10 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 constexpr double unknown = -1;
 
@@ -20,11 +17,11 @@ class PipelineRun {
  public:
   PipelineRun(const PipelineSchedule& schedule, const PipelineCosts& costs)
       : schedule_(schedule), costs_(costs), neighbours_(schedule) {
-    const std::size_t passes = costs.chunks.size() * at(schedule.micro_batches);
+    const std::size_t passes = costs.chunks.size() * as_index(schedule.micro_batches);
     forward_end_.assign(passes, unknown);
     backward_end_.assign(passes, unknown);
-    free_at_.assign(at(schedule.devices), 0);
-    timeline_.resize(at(schedule.devices));
+    free_at_.assign(as_index(schedule.devices), 0);
+    timeline_.resize(as_index(schedule.devices));
   }
 
   std::vector<std::vector<TimedOperation>> run() {
@@ -44,7 +41,7 @@ class PipelineRun {
 
  private:
   std::size_t pass(ChunkPlace place, int micro_batch) const {
-    return neighbours_.index(place) * at(schedule_.micro_batches) + at(micro_batch);
+    return neighbours_.index(place) * as_index(schedule_.micro_batches) + as_index(micro_batch);
   }
 
   double seconds(int device, const PipelineOperation& operation) const {
@@ -74,12 +71,12 @@ class PipelineRun {
   }
 
   bool start_next(int device, std::vector<int>& awake) {
-    const auto& order = schedule_.order[at(device)];
-    const std::size_t next = timeline_[at(device)].size();
+    const auto& order = schedule_.order[as_index(device)];
+    const std::size_t next = timeline_[as_index(device)].size();
     if (next == order.size()) return false;
     const double first_arrival = arrival(device, order[next]);
     if (first_arrival == unknown) return false;
-    double start = std::max(free_at_[at(device)], first_arrival);
+    double start = std::max(free_at_[as_index(device)], first_arrival);
     if (!order[next].overlaps_next || !costs_.overlap_gain) {
       finish(device, order[next], start, start + seconds(device, order[next]), awake);
       return true;
@@ -96,8 +93,8 @@ class PipelineRun {
 
   void finish(int device, const PipelineOperation& operation, double start, double end,
               std::vector<int>& awake) {
-    timeline_[at(device)].push_back({operation, start, end});
-    free_at_[at(device)] = end;
+    timeline_[as_index(device)].push_back({operation, start, end});
+    free_at_[as_index(device)] = end;
     const ChunkPlace place{device, operation.chunk};
     const ChunkPlace* receiver = nullptr;
     if (operation.work == PipelineWork::Forward) {
@@ -128,7 +125,7 @@ struct Held {
 Held most_held(const PipelineSchedule& schedule, int device, bool together) {
   std::vector<bool> recomputes;
   for (int c = 0; c < schedule.chunks; ++c) recomputes.push_back(schedule.recomputes({device, c}));
-  const auto& order = schedule.order[at(device)];
+  const auto& order = schedule.order[as_index(device)];
   Held now;
   Held most;
   for (std::size_t i = 0; i < order.size();) {
@@ -136,7 +133,7 @@ Held most_held(const PipelineSchedule& schedule, int device, bool together) {
     for (std::size_t k = i; k < end; ++k) {
       const bool forward = order[k].work == PipelineWork::Forward;
       const bool begins =
-          recomputes[at(order[k].chunk)] ? order[k].work == PipelineWork::Recompute : forward;
+          recomputes[as_index(order[k].chunk)] ? order[k].work == PipelineWork::Recompute : forward;
       now.activations += begins ? 1 : 0;
       now.inputs += forward ? 1 : 0;
     }
@@ -151,13 +148,13 @@ Held most_held(const PipelineSchedule& schedule, int device, bool together) {
 }
 
 double work_seconds(const PipelineSchedule& schedule, const PipelineCosts& costs, int device) {
-  std::vector<int> passes(at(schedule.chunks), 0);
-  for (const PipelineOperation& operation : schedule.order[at(device)]) {
-    if (operation.work == PipelineWork::Forward) ++passes[at(operation.chunk)];
+  std::vector<int> passes(as_index(schedule.chunks), 0);
+  for (const PipelineOperation& operation : schedule.order[as_index(device)]) {
+    if (operation.work == PipelineWork::Forward) ++passes[as_index(operation.chunk)];
   }
   double sum = 0;
   for (std::size_t c = 0; c < passes.size(); ++c) {
-    sum += passes[c] * costs.chunks[at(device) * at(schedule.chunks) + c].sum();
+    sum += passes[c] * costs.chunks[as_index(device) * as_index(schedule.chunks) + c].sum();
   }
   return sum;
 }
@@ -168,19 +165,19 @@ PipelineCosts even_costs(const PipelineSchedule& schedule, const PhaseSeconds& d
   const double parts = schedule.chunks_passed();
   PipelineCosts costs;
   costs.chunks.assign(
-      at(schedule.devices) * at(schedule.chunks),
+      as_index(schedule.devices) * as_index(schedule.chunks),
       {device.forward / parts, device.backward_input / parts, device.backward_weight / parts});
   return costs;
 }
 
 PipelineOutcome simulate_pipeline(const PipelineSchedule& schedule, const PipelineCosts& costs) {
-  expect(costs.chunks.size() == at(schedule.devices) * at(schedule.chunks),
+  expect(costs.chunks.size() == as_index(schedule.devices) * as_index(schedule.chunks),
          "there are costs for every chunk");
   PipelineOutcome outcome;
   outcome.timeline = PipelineRun(schedule, costs).run();
   double busiest = 0;
   for (int device = 0; device < schedule.devices; ++device) {
-    const auto& lane = outcome.timeline[at(device)];
+    const auto& lane = outcome.timeline[as_index(device)];
     outcome.makespan = std::max(outcome.makespan, lane.back().end);
     outcome.spans.push_back(lane.back().end - lane.front().start);
     busiest = std::max(busiest, work_seconds(schedule, costs, device));

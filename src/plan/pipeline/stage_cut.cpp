@@ -8,32 +8,29 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/step/node_schedule.hpp"
 
 namespace garonne::plan {
 namespace {
 
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
-
 // The values that nodes from `position` on read and earlier ones make, ascending.
 std::set<int> crossing_values(const ModelGraph& whole, int position) {
   std::set<int> made;
-  for (int n = 0; n < position; ++n) made.insert(whole.nodes[index(n)].output);
+  for (int n = 0; n < position; ++n) made.insert(whole.nodes[as_index(n)].output);
   std::set<int> crossing;
   for (int n = position; n < static_cast<int>(whole.nodes.size()); ++n) {
-    for (const int input : whole.nodes[index(n)].inputs) {
+    for (const int input : whole.nodes[as_index(n)].inputs) {
       if (made.contains(input)) crossing.insert(input);
     }
   }
   for (const int value : crossing) {
-    if (whole.values[index(value)].differentiable) continue;
+    if (whole.values[as_index(value)].differentiable) continue;
     throw ConfigError(
         "grid.pipeline", "",
         fmt::format("would cut the model before {}, where {} crosses, which has no "
                     "gradient; stages hand over what has one",
-                    whole.nodes[index(position)].name, whole.values[index(value)].name));
+                    whole.nodes[as_index(position)].name, whole.values[as_index(value)].name));
   }
   return crossing;
 }
@@ -52,14 +49,14 @@ class StageMaker {
   }
 
   void receive(int value, int chunk) {
-    ValueSpec& received = cut_.graph.values[index(place_value(value))];
+    ValueSpec& received = cut_.graph.values[as_index(place_value(value))];
     received.loaded = true;
     received.received_by = chunk;
   }
 
   void add(const NodeRange& range, int chunk) {
     for (int n = range.first; n < range.last; ++n) {
-      NodeSpec node = whole_.nodes[index(n)];
+      NodeSpec node = whole_.nodes[as_index(n)];
       node.chunk = chunk;
       node.block = next_block(node.block);
       for (int& input : node.inputs) input = place_value(input);
@@ -68,7 +65,7 @@ class StageMaker {
       }
       node.output = place_value(node.output);
       for (int& parameter : node.parameters) parameter = place_parameter(parameter);
-      if (whole_.nodes[index(n)].output == whole_.loss) cut_.graph.loss = node.output;
+      if (whole_.nodes[as_index(n)].output == whole_.loss) cut_.graph.loss = node.output;
       cut_.graph.nodes.push_back(std::move(node));
       cut_.nodes.push_back(n);
     }
@@ -76,12 +73,12 @@ class StageMaker {
 
   void hand_over(int value, int chunk) {
     NodeSpec node;
-    node.name = "hand-over." + whole_.values[index(value)].name;
+    node.name = "hand-over." + whole_.values[as_index(value)].name;
     node.kind = node.cost_key = "hand-over";
     node.block = cut_.graph.nodes.back().block;
     node.chunk = chunk;
     node.hands_over = true;
-    node.inputs = {value_[index(value)]};
+    node.inputs = {value_[as_index(value)]};
     node.gradient_aliases = {false};
     node.measured = true;
     node.output = static_cast<int>(cut_.graph.values.size());
@@ -101,20 +98,20 @@ class StageMaker {
   }
 
   int place_value(int value) {
-    int& place = value_[index(value)];
+    int& place = value_[as_index(value)];
     if (place < 0) {
       place = static_cast<int>(cut_.graph.values.size());
-      cut_.graph.values.push_back(whole_.values[index(value)]);
+      cut_.graph.values.push_back(whole_.values[as_index(value)]);
       cut_.values.push_back(value);
     }
     return place;
   }
 
   int place_parameter(int parameter) {
-    int& place = parameter_[index(parameter)];
+    int& place = parameter_[as_index(parameter)];
     if (place < 0) {
       place = static_cast<int>(cut_.graph.parameters.size());
-      cut_.graph.parameters.push_back(whole_.parameters[index(parameter)]);
+      cut_.graph.parameters.push_back(whole_.parameters[as_index(parameter)]);
       cut_.parameters.push_back(parameter);
     }
     return place;
@@ -134,7 +131,7 @@ StageCut cut_stage(const ModelGraph& whole, const std::vector<NodeRange>& parts,
                    const std::vector<StagePart>& chunks) {
   StageMaker maker(whole);
   for (std::size_t c = 0; c < chunks.size(); ++c) {
-    const NodeRange& range = parts.at(index(chunks[c].part));
+    const NodeRange& range = parts.at(as_index(chunks[c].part));
     const int chunk = static_cast<int>(c);
     const bool follows = c > 0 && !chunks[c - 1].hands_over && !chunks[c].receives &&
                          chunks[c - 1].part == chunks[c].part - 1;
@@ -152,24 +149,24 @@ StageCut cut_stage(const ModelGraph& whole, const std::vector<NodeRange>& parts,
 
 std::vector<bool> part_beginnings(const ModelGraph& whole) {
   const int blocks = whole.blocks();
-  std::vector<bool> may_begin(index(blocks), true);
+  std::vector<bool> may_begin(as_index(blocks), true);
   const auto forbid = [&](int first, int last) {
-    for (int b = first; b <= last; ++b) may_begin[index(b)] = false;
+    for (int b = first; b <= last; ++b) may_begin[as_index(b)] = false;
   };
   std::vector<int> last_read(whole.values.size(), -1);
   for (const auto& node : whole.nodes) {
-    for (const int input : node.inputs) last_read[index(input)] = node.block;
+    for (const int input : node.inputs) last_read[as_index(input)] = node.block;
   }
   for (const auto& node : whole.nodes) {
-    if (whole.values[index(node.output)].differentiable) continue;
-    forbid(node.block + 1, last_read[index(node.output)]);
+    if (whole.values[as_index(node.output)].differentiable) continue;
+    forbid(node.block + 1, last_read[as_index(node.output)]);
   }
   std::vector<int> first_use(whole.parameters.size(), blocks);
   std::vector<int> first_gradient(whole.parameters.size(), blocks);
   for (auto node = whole.nodes.rbegin(); node != whole.nodes.rend(); ++node) {
     for (const int p : node->parameters) {
-      first_use[index(p)] = node->block;
-      if (whole.has_backward(*node)) first_gradient[index(p)] = node->block;
+      first_use[as_index(p)] = node->block;
+      if (whole.has_backward(*node)) first_gradient[as_index(p)] = node->block;
     }
   }
   for (std::size_t p = 0; p < first_use.size(); ++p)
@@ -187,18 +184,18 @@ class BlockRuns {
   BlockRuns(const std::vector<bool>& may_begin, int parts, Cost cost, Add add) {
     const int blocks = static_cast<int>(may_begin.size());
     const double none = std::numeric_limits<double>::infinity();
-    std::vector<double> least(index(blocks) + 1, none);  // of the first b blocks
+    std::vector<double> least(as_index(blocks) + 1, none);  // of the first b blocks
     least[0] = 0;
-    from_.assign(index(parts), std::vector<int>(index(blocks) + 1, 0));
+    from_.assign(as_index(parts), std::vector<int>(as_index(blocks) + 1, 0));
     for (int k = 0; k < parts; ++k) {
-      std::vector<double> next(index(blocks) + 1, none);
+      std::vector<double> next(as_index(blocks) + 1, none);
       for (int b = k + 1; b <= blocks; ++b) {
         for (int a = k; a < b; ++a) {
-          if (!may_begin[index(a)]) continue;
-          const double sum = add(least[index(a)], cost(a, b));
-          if (sum >= next[index(b)]) continue;
-          next[index(b)] = sum;
-          from_[index(k)][index(b)] = a;
+          if (!may_begin[as_index(a)]) continue;
+          const double sum = add(least[as_index(a)], cost(a, b));
+          if (sum >= next[as_index(b)]) continue;
+          next[as_index(b)] = sum;
+          from_[as_index(k)][as_index(b)] = a;
         }
       }
       least = std::move(next);
@@ -211,7 +208,8 @@ class BlockRuns {
   // The first block of each run, and one past the last block.
   std::vector<int> firsts() const {
     std::vector<int> result(from_.size() + 1, static_cast<int>(from_.front().size()) - 1);
-    for (std::size_t k = from_.size(); k > 0; --k) result[k - 1] = from_[k - 1][index(result[k])];
+    for (std::size_t k = from_.size(); k > 0; --k)
+      result[k - 1] = from_[k - 1][as_index(result[k])];
     return result;
   }
 
@@ -232,10 +230,11 @@ std::vector<int> balanced_blocks(const std::vector<double>& seconds,
         fmt::format("parts are more than the {} that the model can be cut into; at most {} fit",
                     most, most));
   }
-  std::vector<double> before(index(blocks) + 1, 0);  // seconds of the blocks before
-  for (int b = 0; b < blocks; ++b) before[index(b) + 1] = before[index(b)] + seconds[index(b)];
+  std::vector<double> before(as_index(blocks) + 1, 0);  // seconds of the blocks before
+  for (int b = 0; b < blocks; ++b)
+    before[as_index(b) + 1] = before[as_index(b)] + seconds[as_index(b)];
   const auto of_part = [&](int first, int last) {
-    return before[index(last)] - before[index(first)];
+    return before[as_index(last)] - before[as_index(first)];
   };
   const double slowest = BlockRuns(may_begin, parts, of_part, [](double a, double b) {
                            return std::max(a, b);
@@ -254,7 +253,7 @@ std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts) {
   for (const auto& [first, last] : ranges) {
     double sum = 0;
     for (int n = first; n < last; ++n) {
-      const NodeSpec& node = whole.nodes[index(n)];
+      const NodeSpec& node = whole.nodes[as_index(n)];
       sum += node.forward_keep.seconds;
       if (whole.has_backward(node)) sum += node.backward.seconds + node.backward_weight.seconds;
     }
@@ -263,8 +262,8 @@ std::vector<NodeRange> balanced_parts(const ModelGraph& whole, int parts) {
   const std::vector<int> firsts = balanced_blocks(seconds, part_beginnings(whole), parts);
   std::vector<NodeRange> result;
   for (int k = 0; k < parts; ++k) {
-    result.push_back(
-        {ranges[index(firsts[index(k)])].first, ranges[index(firsts[index(k) + 1] - 1)].second});
+    result.push_back({ranges[as_index(firsts[as_index(k)])].first,
+                      ranges[as_index(firsts[as_index(k) + 1] - 1)].second});
   }
   return result;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/graph/linear_program.hpp"
 #include "plan/model/group_links.hpp"
 #include "plan/pipeline/schedule_registry.hpp"
@@ -21,10 +22,6 @@ namespace {
 constexpr std::int64_t most_passes = 64;
 constexpr std::int64_t most_nodes = 20'000;
 
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 struct Pipeline {
   GridShape shape;
   int chunks = 1;
@@ -37,7 +34,7 @@ struct Pipeline {
 void add_trained(const std::vector<BlockCost>& blocks, int first, int last,
                  const std::vector<std::pair<int, int>>& others, TrainedSize& trained) {
   for (int b = first; b < last; ++b) {
-    for (const BlockParameter& used : blocks[at(b)].parameters) {
+    for (const BlockParameter& used : blocks[as_index(b)].parameters) {
       const int user = used.earlier_block;
       const bool has_it = std::any_of(others.begin(), others.end(), [&](const auto& other) {
         return other.first <= user && user < other.second;
@@ -59,24 +56,24 @@ Pipeline pipeline_of(const PlannerInputs& inputs, const std::vector<BlockCost>& 
   const auto route = pipeline_routes(schedule.placement, schedule.devices, schedule.chunks).front();
   made.firsts = balanced_blocks(seconds, may_begin, static_cast<int>(route.size()));
   RecomputationProblem& problem = made.problem;
-  const std::size_t chunks = at(schedule.devices) * at(schedule.chunks);
+  const std::size_t chunks = as_index(schedule.devices) * as_index(schedule.chunks);
   problem.costs.chunks.resize(chunks);
   problem.options.resize(chunks);
-  std::vector<std::vector<std::pair<int, int>>> parts(at(schedule.devices));
-  std::vector<TrainedSize> trained(at(schedule.devices));
-  std::vector<std::int64_t> working(at(schedule.devices), 0);
-  std::vector<std::int64_t> ahead(at(schedule.devices), 0);
+  std::vector<std::vector<std::pair<int, int>>> parts(as_index(schedule.devices));
+  std::vector<TrainedSize> trained(as_index(schedule.devices));
+  std::vector<std::int64_t> working(as_index(schedule.devices), 0);
+  std::vector<std::int64_t> ahead(as_index(schedule.devices), 0);
   const PipelineNeighbours neighbours(schedule);
   std::int64_t message = 0;
   for (std::size_t part = 0; part < route.size(); ++part) {
     const int first = made.firsts[part];
     const int last = made.firsts[part + 1];
-    const std::size_t device = at(route[part].device);
+    const std::size_t device = as_index(route[part].device);
     const std::size_t chunk = neighbours.index(route[part]);
     made.chunk.push_back(chunk);
     PhaseSeconds& phases = problem.costs.chunks[chunk];
     for (int b = first; b < last; ++b) {
-      const BlockCost& block = blocks[at(b)];
+      const BlockCost& block = blocks[as_index(b)];
       phases.forward += block.forward_seconds + block.forward_link_seconds;
       phases.backward_input += block.backward_seconds + block.backward_link_seconds;
       phases.backward_weight += block.weight_seconds;
@@ -86,7 +83,7 @@ Pipeline pipeline_of(const PlannerInputs& inputs, const std::vector<BlockCost>& 
     add_trained(blocks, first, last, parts[device], trained[device]);
     parts[device].emplace_back(first, last);
     if (part == 0) continue;
-    const std::int64_t comes_in = blocks[at(first)].input_bytes;
+    const std::int64_t comes_in = blocks[as_index(first)].input_bytes;
     message = std::max(message, comes_in);
     const ChunkPlace& before = route[part - 1];
     if (before.device == route[part].device) continue;
@@ -95,7 +92,7 @@ Pipeline pipeline_of(const PlannerInputs& inputs, const std::vector<BlockCost>& 
     for (ChunkOption& option : problem.options[neighbours.index(before)])
       option.saved_bytes += comes_in;
     ahead[device] += comes_in;
-    ahead[at(before.device)] += comes_in;
+    ahead[as_index(before.device)] += comes_in;
   }
   problem.costs.hop_seconds = message_seconds(message, hop_link(inputs.cluster, shape));
   const GroupLink data = GridLinks(inputs.cluster, Grid(shape)).data();
@@ -183,7 +180,7 @@ class Elf {
     is_tried_ = true;
     const std::vector<std::vector<int>> keeps(
         pipeline.problem.options.size(),
-        std::vector<int>(at(pipeline.problem.schedule.micro_batches), 0));
+        std::vector<int>(as_index(pipeline.problem.schedule.micro_batches), 0));
     // Where nothing is run again it takes least.
     if (best_ && recomputation_seconds(pipeline.problem, keeps) >= found_.seconds) return;
     const Recomputation found = solve_recomputation(pipeline.problem, most_nodes);

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/model/group_links.hpp"
 #include "plan/planners/stage_costs.hpp"
 
@@ -27,10 +28,6 @@ constexpr std::int64_t least_steps = 10'000;
 constexpr std::int64_t steps_a_block = 4'000;
 constexpr double hands_on = 0.25;  // in place of another choice
 constexpr double hands_on_further = 0.7;
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 struct Width {
   int data = 1;
@@ -59,7 +56,7 @@ class Simulator {
 
   const std::vector<Width>& widths() const { return widths_; }
   int blocks() const { return tasks_.empty() ? 0 : static_cast<int>(tasks_.front().size()); }
-  std::int64_t batch_bytes(int block) const { return tasks_.front()[at(block)].batch_bytes; }
+  std::int64_t batch_bytes(int block) const { return tasks_.front()[as_index(block)].batch_bytes; }
 
   // `state`: by block, an index into widths().
   double seconds(const std::vector<std::size_t>& state) const {
@@ -98,7 +95,7 @@ class Simulator {
   Task task_of(const std::vector<BlockCost>& costs, int b, std::size_t w) const {
     const StageCost cost = stage_cost(costs, b, b + 1);
     TrainedSize trained;
-    for (const BlockParameter& used : costs[at(b)].parameters) {
+    for (const BlockParameter& used : costs[as_index(b)].parameters) {
       if (used.earlier_block < 0) trained.add(used);
     }
     const int data = widths_[w].data;
@@ -115,14 +112,15 @@ class Simulator {
   }
 
   const Task& task(const std::vector<std::size_t>& state, int b) const {
-    return tasks_[state[at(b)]][at(b)];
+    return tasks_[state[as_index(b)]][as_index(b)];
   }
 
   // What comes in, where the blocks differ: each rank of the wider one has its part.
   double message(const std::vector<std::size_t>& state, int b) const {
-    if (b == 0 || state[at(b)] == state[at(b - 1)]) return 0;
-    const std::size_t wider =
-        size(state[at(b)]) >= size(state[at(b - 1)]) ? state[at(b)] : state[at(b - 1)];
+    if (b == 0 || state[as_index(b)] == state[as_index(b - 1)]) return 0;
+    const std::size_t wider = size(state[as_index(b)]) >= size(state[as_index(b - 1)])
+                                  ? state[as_index(b)]
+                                  : state[as_index(b - 1)];
     return message_seconds(batch_bytes(b) / widths_[wider].data, links_[wider]);
   }
   int size(std::size_t w) const { return widths_[w].data * widths_[w].tensor; }
@@ -176,18 +174,18 @@ class Chain {
 
   void change(std::vector<std::size_t>& state) {
     const int blocks = simulator_.blocks();
-    int block = static_cast<int>(below(at(blocks)));
+    int block = static_cast<int>(below(as_index(blocks)));
     if (blocks == 1 || uniform() >= hands_on) {
-      state[at(block)] = below(simulator_.widths().size());
+      state[as_index(block)] = below(simulator_.widths().size());
       return;
     }
-    const std::size_t handed = state[at(block)];
+    const std::size_t handed = state[as_index(block)];
     do {
       // To a neighbour, by what passes between the two.
       const double before = block > 0 ? weight(block) : 0;
       const double after = block + 1 < blocks ? weight(block + 1) : 0;
       block += uniform() * (before + after) < before ? -1 : 1;
-      state[at(block)] = handed;
+      state[as_index(block)] = handed;
     } while (uniform() < hands_on_further);
   }
   double weight(int block) const { return 1 + static_cast<double>(simulator_.batch_bytes(block)); }
@@ -212,15 +210,15 @@ NamedChoice choose_flexflow(PlannerProblem& problem) {
     if (simulator.widths()[w].tensor == 1) start = w;
   }
   const std::vector<std::size_t> state =
-      Chain(simulator).run(std::vector<std::size_t>(at(simulator.blocks()), start));
+      Chain(simulator).run(std::vector<std::size_t>(as_index(simulator.blocks()), start));
   choice.seconds = simulator.seconds(state);
   std::map<int, double> seconds_of_tensor;
   bool equal = true;
   bool idle = true;
   for (int b = 0; b < simulator.blocks(); ++b) {
-    const Width& width = simulator.widths()[state[at(b)]];
+    const Width& width = simulator.widths()[state[as_index(b)]];
     choice.placed.push_back({b, b + 1, width.data, width.tensor, false});
-    equal = equal && state[at(b)] == state[0];
+    equal = equal && state[as_index(b)] == state[0];
     idle = idle && width.data * width.tensor < problem.ranks();
     const auto* costs = problem.blocks(width.tensor, problem.global_batch() / width.data);
     seconds_of_tensor[width.tensor] += stage_cost(*costs, b, b + 1).seconds(false);

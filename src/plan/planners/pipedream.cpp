@@ -12,16 +12,13 @@
 #include <limits>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/planners/stage_costs.hpp"
 
 namespace garonne::plan {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 // Blocks [i, j) by their sums.
 struct Sums {
@@ -40,12 +37,13 @@ Sums sums_of(const std::vector<BlockCost>& blocks, const StepShape& step) {
   sums.activations.assign(size, std::vector<std::int64_t>(size, 0));
   sums.parameters.assign(size, std::vector<std::int64_t>(size, 0));
   for (int i = 0; i < sums.blocks; ++i) {
-    sums.may_begin.push_back(i == 0 || blocks[at(i)].may_begin_part);
+    sums.may_begin.push_back(i == 0 || blocks[as_index(i)].may_begin_part);
     for (int j = i + 1; j <= sums.blocks; ++j) {
       const StageCost cost = stage_cost(blocks, i, j);
-      sums.seconds[at(i)][at(j)] = cost.seconds(false);
-      sums.activations[at(i)][at(j)] = cost.kept_bytes;
-      sums.parameters[at(i)][at(j)] = cost.trained.elements * step.element_bytes.parameter;
+      sums.seconds[as_index(i)][as_index(j)] = cost.seconds(false);
+      sums.activations[as_index(i)][as_index(j)] = cost.kept_bytes;
+      sums.parameters[as_index(i)][as_index(j)] =
+          cost.trained.elements * step.element_bytes.parameter;
     }
   }
   return sums;
@@ -70,24 +68,27 @@ class LevelPlan {
   LevelPlan(const Sums& sums, const std::vector<std::vector<double>>& seconds, const Level& level,
             std::int64_t memory_bytes, bool from_the_first_only)
       : sums_(sums), seconds_(seconds), level_(level), memory_bytes_(memory_bytes) {
-    const std::size_t size = at(sums.blocks) + 1;
-    best_.assign(size,
-                 std::vector<std::vector<Best>>(size, std::vector<Best>(at(level.machines) + 1)));
+    const std::size_t size = as_index(sums.blocks) + 1;
+    best_.assign(size, std::vector<std::vector<Best>>(
+                           size, std::vector<Best>(as_index(level.machines) + 1)));
     for (int i = 0; i < (from_the_first_only ? 1 : sums.blocks); ++i) {
-      if (!sums.may_begin[at(i)]) continue;
+      if (!sums.may_begin[as_index(i)]) continue;
       for (int j = i + 1; j <= sums.blocks; ++j) {
-        for (int m = 1; m <= level.machines; ++m) best_[at(i)][at(j)][at(m)] = best_of(i, j, m);
+        for (int m = 1; m <= level.machines; ++m)
+          best_[as_index(i)][as_index(j)][as_index(m)] = best_of(i, j, m);
       }
     }
   }
 
-  double seconds(int i, int j) const { return best_[at(i)][at(j)][at(level_.machines)].seconds; }
+  double seconds(int i, int j) const {
+    return best_[as_index(i)][as_index(j)][as_index(level_.machines)].seconds;
+  }
 
   // Of blocks [i, j) on all machines.
   std::vector<Run> runs(int i, int j) const {
     std::vector<Run> found;
     for (int m = level_.machines; m > 0;) {
-      const Best& best = best_[at(i)][at(j)][at(m)];
+      const Best& best = best_[as_index(i)][as_index(j)][as_index(m)];
       found.push_back({best.split, j, best.copies});
       j = best.split;
       m -= best.copies;
@@ -106,21 +107,24 @@ class LevelPlan {
 
   // As the last of the first `used` machines.
   double stage_seconds(int i, int j, int copies, int used) const {
-    const std::int64_t bytes = sums_.activations[at(i)][at(j)] + sums_.parameters[at(i)][at(j)];
+    const std::int64_t bytes =
+        sums_.activations[as_index(i)][as_index(j)] + sums_.parameters[as_index(i)][as_index(j)];
     const std::int64_t behind = (level_.machines - used + copies - 1) / copies;
     if (behind * bytes > memory_bytes_) return never;
-    const double sum = 4.0 * (copies - 1) * static_cast<double>(sums_.parameters[at(i)][at(j)]) /
+    const double sum = 4.0 * (copies - 1) *
+                       static_cast<double>(sums_.parameters[as_index(i)][as_index(j)]) /
                        (level_.bytes_per_second * copies) / level_.inside;
-    return (seconds_[at(i)][at(j)] + sum) / copies;
+    return (seconds_[as_index(i)][as_index(j)] + sum) / copies;
   }
 
   Best best_of(int i, int j, int m) const {
     Best best{stage_seconds(i, j, m, m), i, m};
     for (int k = i + 1; k < j; ++k) {
-      if (!sums_.may_begin[at(k)]) continue;
+      if (!sums_.may_begin[as_index(k)]) continue;
       for (int copies = 1; copies < m; ++copies) {
         const double seconds =
-            std::max(best_[at(i)][at(k)][at(m - copies)].seconds, stage_seconds(k, j, copies, m));
+            std::max(best_[as_index(i)][as_index(k)][as_index(m - copies)].seconds,
+                     stage_seconds(k, j, copies, m));
         if (seconds < best.seconds) best = {seconds, k, copies};
       }
     }
@@ -156,10 +160,11 @@ NamedChoice choose_pipedream(PlannerProblem& problem) {
   const LevelPlan inside(sums, sums.seconds,
                          {on_node, 1, inputs.cluster.inside_node.bytes_per_second},
                          inputs.budget_bytes, false);
-  std::vector<std::vector<double>> of_node(at(sums.blocks) + 1,
-                                           std::vector<double>(at(sums.blocks) + 1, never));
+  std::vector<std::vector<double>> of_node(as_index(sums.blocks) + 1,
+                                           std::vector<double>(as_index(sums.blocks) + 1, never));
   for (int i = 0; i < sums.blocks; ++i) {
-    for (int j = i + 1; j <= sums.blocks; ++j) of_node[at(i)][at(j)] = inside.seconds(i, j);
+    for (int j = i + 1; j <= sums.blocks; ++j)
+      of_node[as_index(i)][as_index(j)] = inside.seconds(i, j);
   }
   const LevelPlan between(sums, of_node,
                           {nodes, on_node, inputs.cluster.between_nodes.bytes_per_second},

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/planners/stage_costs.hpp"
 
 namespace garonne::plan {
@@ -18,10 +19,6 @@ namespace {
 constexpr double never = std::numeric_limits<double>::infinity();
 // Steps of the dynamic program, some nanoseconds each.
 constexpr double most_steps = 1e9;
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 // Ranks of a stage.
 struct Width {
@@ -53,7 +50,7 @@ class Piper {
           widths_.push_back({static_cast<int>(data), static_cast<int>(tensor)});
       }
     }
-    times_.resize(at(blocks_) * at(blocks_) * widths_.size());
+    times_.resize(as_index(blocks_) * as_index(blocks_) * widths_.size());
   }
 
   int blocks() const { return blocks_; }
@@ -66,27 +63,30 @@ class Piper {
   // Sets what is placed and the seconds of a micro-batch; neither where nothing fits.
   void solve(NamedChoice& choice) {
     const int ranks = problem_.ranks();
-    best_.assign(at(blocks_) + 1,
-                 std::vector<std::vector<Best>>(at(ranks) + 1, std::vector<Best>(at(ranks) + 1)));
-    for (auto& of_ranks : best_[at(blocks_)]) {
+    best_.assign(as_index(blocks_) + 1,
+                 std::vector<std::vector<Best>>(as_index(ranks) + 1,
+                                                std::vector<Best>(as_index(ranks) + 1)));
+    for (auto& of_ranks : best_[as_index(blocks_)]) {
       for (Best& best : of_ranks) best.seconds = 0;
     }
     for (int first = blocks_ - 1; first >= 0; --first) {
       if (first > 0 && !may_begin(first)) continue;
       for (int left = 1; left <= ranks; ++left) {
         for (int sum = 1; sum <= left; ++sum)
-          best_[at(first)][at(left)][at(sum)] = best_of(first, left, sum);
+          best_[as_index(first)][as_index(left)][as_index(sum)] = best_of(first, left, sum);
       }
     }
     int sum = 1;
     for (int s = 1; s <= ranks; ++s) {
-      if (best_[0][at(ranks)][at(s)].seconds < best_[0][at(ranks)][at(sum)].seconds) sum = s;
+      if (best_[0][as_index(ranks)][as_index(s)].seconds <
+          best_[0][as_index(ranks)][as_index(sum)].seconds)
+        sum = s;
     }
-    if (best_[0][at(ranks)][at(sum)].seconds == never) return;
-    choice.seconds = best_[0][at(ranks)][at(sum)].seconds;
+    if (best_[0][as_index(ranks)][as_index(sum)].seconds == never) return;
+    choice.seconds = best_[0][as_index(ranks)][as_index(sum)].seconds;
     int left = ranks;
     for (int first = 0; first < blocks_;) {
-      const Best& best = best_[at(first)][at(left)][at(sum)];
+      const Best& best = best_[as_index(first)][as_index(left)][as_index(sum)];
       const bool recomputes = time_of(first, best.last, best.width, sum).recomputes;
       const Width& width = widths_[best.width];
       choice.placed.push_back({first, best.last, width.data, width.tensor, recomputes});
@@ -107,7 +107,9 @@ class Piper {
   const std::vector<BlockCost>& costs(int tensor) {
     return *problem_.blocks(tensor, inputs_.micro_batch);
   }
-  bool may_begin(int block) { return costs(widths_.front().tensor)[at(block)].may_begin_part; }
+  bool may_begin(int block) {
+    return costs(widths_.front().tensor)[as_index(block)].may_begin_part;
+  }
 
   Best best_of(int first, int left, int sum) {
     Best best;
@@ -121,7 +123,10 @@ class Piper {
         if (last == blocks_ && width.data != sum) continue;
         if (last < blocks_ && (devices == left || width.data == sum)) continue;
         const double behind =
-            last == blocks_ ? 0 : best_[at(last)][at(left - devices)][at(sum - width.data)].seconds;
+            last == blocks_
+                ? 0
+                : best_[as_index(last)][as_index(left - devices)][as_index(sum - width.data)]
+                      .seconds;
         if (behind >= best.seconds) continue;
         const double seconds = std::max(behind, time_of(first, last, w, sum).seconds);
         if (seconds < best.seconds) best = {seconds, last, w};
@@ -132,13 +137,14 @@ class Piper {
 
   const StageTime& time_of(int first, int last, std::size_t w, int sum) {
     const Width& width = widths_[w];
-    auto& by_in_flight = times_[(at(first) * at(blocks_) + at(last - 1)) * widths_.size() + w];
+    auto& by_in_flight =
+        times_[(as_index(first) * as_index(blocks_) + as_index(last - 1)) * widths_.size() + w];
     if (by_in_flight.empty()) {
       const int most = (problem_.ranks() + width.data - 1) / width.data;
       for (int in_flight = 1; in_flight <= most; ++in_flight)
         by_in_flight.push_back(make_time(first, last, width, in_flight));
     }
-    return by_in_flight[at((sum - 1) / width.data)];
+    return by_in_flight[as_index((sum - 1) / width.data)];
   }
 
   StageTime make_time(int first, int last, const Width& width, int in_flight) {
@@ -147,25 +153,26 @@ class Piper {
     StageTime time;
     std::int64_t bytes = stage_bytes(inputs_.step, cost, in_flight, false);
     double seconds = cost.seconds(false);
-    std::vector<int> order(at(last - first));
+    std::vector<int> order(as_index(last - first));
     std::iota(order.begin(), order.end(), first);
     const auto saves = [&](int b) {
-      return blocks[at(b)].options.front().saved_bytes - blocks[at(b)].options.back().saved_bytes;
+      return blocks[as_index(b)].options.front().saved_bytes -
+             blocks[as_index(b)].options.back().saved_bytes;
     };
     const auto price = [&](int b) {
-      return blocks[at(b)].options.back().again_seconds /
+      return blocks[as_index(b)].options.back().again_seconds /
              static_cast<double>(std::max<std::int64_t>(saves(b), 1));
     };
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return price(a) < price(b); });
     for (const int b : order) {
       if (bytes <= inputs_.budget_bytes) break;
       bytes -= saves(b) * in_flight;
-      seconds += blocks[at(b)].options.back().again_seconds;
+      seconds += blocks[as_index(b)].options.back().again_seconds;
       time.recomputes = true;
     }
     if (bytes > inputs_.budget_bytes) return time;
     std::int64_t messages = first > 0 ? cost.input_bytes : 0;
-    if (last < blocks_) messages += blocks[at(last)].input_bytes;
+    if (last < blocks_) messages += blocks[as_index(last)].input_bytes;
     const double gradients =
         static_cast<double>(cost.trained.elements * inputs_.step.element_bytes.gradient);
     const double summed = 4.0 * (width.data - 1) * gradients /

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/graph/linear_program.hpp"
 
 namespace garonne::plan {
@@ -17,10 +18,6 @@ constexpr std::size_t most_combinations = 1000;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 // Seconds and bytes are scaled to about that, far from the tolerances of the solver.
 constexpr double scale = 1000;
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 bool beats(const ChunkOption& a, const ChunkOption& b) {
   return a.saved_bytes <= b.saved_bytes && a.again_seconds <= b.again_seconds &&
@@ -67,19 +64,20 @@ class Walk {
     bool is_last = false;  // of its device
   };
   void for_each(const std::function<void(const Step&)>& visit) const {
-    const auto chunks = at(schedule_.devices) * at(schedule_.chunks);
-    std::vector<std::vector<bool>> forward(chunks, std::vector<bool>(at(schedule_.micro_batches)));
+    const auto chunks = as_index(schedule_.devices) * as_index(schedule_.chunks);
+    std::vector<std::vector<bool>> forward(chunks,
+                                           std::vector<bool>(as_index(schedule_.micro_batches)));
     std::vector<std::vector<bool>> backward = forward;
     std::vector<std::size_t> next(schedule_.order.size(), 0);
     for (bool moved = true; moved;) {
       moved = false;
       for (int device = 0; device < schedule_.devices; ++device) {
-        const auto& order = schedule_.order[at(device)];
-        while (next[at(device)] < order.size()) {
+        const auto& order = schedule_.order[as_index(device)];
+        while (next[as_index(device)] < order.size()) {
           Step step;
           step.device = device;
-          step.operation = order[next[at(device)]];
-          step.is_last = next[at(device)] + 1 == order.size();
+          step.operation = order[next[as_index(device)]];
+          step.is_last = next[as_index(device)] + 1 == order.size();
           step.chunk = neighbours_.index({device, step.operation.chunk});
           const ChunkPlace* source = neighbours_.source(device, step.operation);
           const bool forwards = step.operation.work == PipelineWork::Forward;
@@ -87,15 +85,15 @@ class Walk {
             step.waits = true;
             step.travels = source->device != device;
             step.source = neighbours_.index(*source);
-            if (!(forwards ? forward : backward)[step.source][at(step.operation.micro_batch)])
+            if (!(forwards ? forward : backward)[step.source][as_index(step.operation.micro_batch)])
               break;
           }
           visit(step);
           if (forwards)
-            forward[step.chunk][at(step.operation.micro_batch)] = true;
+            forward[step.chunk][as_index(step.operation.micro_batch)] = true;
           else if (gives_input_gradient(step.operation.work))
-            backward[step.chunk][at(step.operation.micro_batch)] = true;
-          ++next[at(device)];
+            backward[step.chunk][as_index(step.operation.micro_batch)] = true;
+          ++next[as_index(device)];
           moved = true;
         }
       }
@@ -131,7 +129,7 @@ std::vector<Moment> moments_of(const RecomputationProblem& problem, int device,
                                const PipelineNeighbours& neighbours) {
   std::vector<Moment> moments;
   std::set<std::pair<std::size_t, int>> held;
-  for (const auto& operation : problem.schedule.order[at(device)]) {
+  for (const auto& operation : problem.schedule.order[as_index(device)]) {
     const std::pair<std::size_t, int> pass{neighbours.index({device, operation.chunk}),
                                            operation.micro_batch};
     if (operation.work == PipelineWork::Forward) {
@@ -174,7 +172,7 @@ class Program {
       for (const auto& variables : of_chunk) {
         int best = 0;
         for (std::size_t k = 0; k < variables.size(); ++k) {
-          if (values[at(variables[k])] > values[at(variables[at(best)])])
+          if (values[as_index(variables[k])] > values[as_index(variables[as_index(best)])])
             best = static_cast<int>(k);
         }
         options.back().push_back(best);
@@ -197,12 +195,12 @@ class Program {
 
   void add_times() {
     const std::size_t chunks = problem_.options.size();
-    std::vector<std::vector<int>> forward(chunks,
-                                          std::vector<int>(at(problem_.schedule.micro_batches)));
+    std::vector<std::vector<int>> forward(
+        chunks, std::vector<int>(as_index(problem_.schedule.micro_batches)));
     std::vector<std::vector<int>> backward = forward;
-    std::vector<int> before(at(problem_.schedule.devices), -1);
+    std::vector<int> before(as_index(problem_.schedule.devices), -1);
     walk_.for_each([&](const Walk::Step& step) {
-      const auto m = at(step.operation.micro_batch);
+      const auto m = as_index(step.operation.micro_batch);
       const bool forwards = step.operation.work == PipelineWork::Forward;
       const int end = program_.add_variable({.lower = 0, .upper = infinity});
       const double seconds =
@@ -220,23 +218,23 @@ class Program {
         }
         program_.add_row(seconds + later_by, infinity, std::move(row));
       };
-      add(before[at(step.device)], 0);
+      add(before[as_index(step.device)], 0);
       if (step.waits)
         add((forwards ? forward : backward)[step.source][m],
             step.travels ? problem_.costs.hop_seconds / unit_ : 0);
-      before[at(step.device)] = end;
+      before[as_index(step.device)] = end;
       if (forwards)
         forward[step.chunk][m] = end;
       else if (gives_input_gradient(step.operation.work))
         backward[step.chunk][m] = end;
       if (step.is_last)
-        program_.add_row(problem_.after_seconds[at(step.device)] / unit_, infinity,
+        program_.add_row(problem_.after_seconds[as_index(step.device)] / unit_, infinity,
                          {{step_, 1}, {end, -1}});
     });
   }
 
   void add_bytes(int device) {
-    const double room = static_cast<double>(problem_.room_bytes[at(device)]);
+    const double room = static_cast<double>(problem_.room_bytes[as_index(device)]);
     const double unit = std::max(room, 1.0) / scale;
     for (const Moment& moment : moments_of(problem_, device, walk_.neighbours())) {
       std::vector<std::pair<int, double>> row;
@@ -249,7 +247,7 @@ class Program {
           if (moment.remade == pass) bytes += options[k].remade_bytes;
           largest = std::max(largest, static_cast<double>(bytes));
           if (bytes > 0)
-            row.emplace_back(chosen_[pass.first][at(pass.second)][k],
+            row.emplace_back(chosen_[pass.first][as_index(pass.second)][k],
                              static_cast<double>(bytes) / unit);
         }
         most += largest;
@@ -272,7 +270,7 @@ std::vector<ChunkOption> chunk_options(const std::vector<BlockCost>& blocks, int
   std::size_t combinations = 1;
   std::size_t most = 1;
   for (int b = first; b < last; ++b) {
-    const std::size_t number = blocks[at(b)].options.size();
+    const std::size_t number = blocks[as_index(b)].options.size();
     combinations = std::min(combinations * number, most_combinations + 1);
     most = std::max(most, number);
   }
@@ -282,17 +280,17 @@ std::vector<ChunkOption> chunk_options(const std::vector<BlockCost>& blocks, int
     for (int b = first; b < last; ++b) {
       std::vector<ChunkOption> longer;
       for (const ChunkOption& chunk : options) {
-        for (const BlockOption& option : blocks[at(b)].options)
-          longer.push_back(with_block(chunk, blocks[at(b)], option));
+        for (const BlockOption& option : blocks[as_index(b)].options)
+          longer.push_back(with_block(chunk, blocks[as_index(b)], option));
       }
       options = std::move(longer);
     }
   } else {
-    const std::size_t number = at(last - first);
+    const std::size_t number = as_index(last - first);
     for (std::size_t index = 0; index <= (most - 1) * number; ++index) {
       ChunkOption chunk;
       for (std::size_t k = 0; k < number; ++k) {
-        const BlockCost& block = blocks[at(first) + k];
+        const BlockCost& block = blocks[as_index(first) + k];
         chunk = with_block(chunk, block,
                            block.options[option_at_index(index, k, number, block.options.size())]);
       }
@@ -306,14 +304,14 @@ std::vector<ChunkOption> chunk_options(const std::vector<BlockCost>& blocks, int
 double recomputation_seconds(const RecomputationProblem& problem,
                              const std::vector<std::vector<int>>& options) {
   std::vector<std::vector<double>> forward(
-      options.size(), std::vector<double>(at(problem.schedule.micro_batches), 0));
+      options.size(), std::vector<double>(as_index(problem.schedule.micro_batches), 0));
   std::vector<std::vector<double>> backward = forward;
-  std::vector<double> now(at(problem.schedule.devices), 0);
+  std::vector<double> now(as_index(problem.schedule.devices), 0);
   double last = 0;
   Walk(problem.schedule).for_each([&](const Walk::Step& step) {
-    const auto m = at(step.operation.micro_batch);
+    const auto m = as_index(step.operation.micro_batch);
     const bool forwards = step.operation.work == PipelineWork::Forward;
-    double& clock = now[at(step.device)];
+    double& clock = now[as_index(step.device)];
     if (step.waits)
       clock = std::max(clock, (forwards ? forward : backward)[step.source][m] +
                                   (step.travels ? problem.costs.hop_seconds : 0));
@@ -321,10 +319,10 @@ double recomputation_seconds(const RecomputationProblem& problem,
     if (forwards) {
       forward[step.chunk][m] = clock;
     } else if (gives_input_gradient(step.operation.work)) {
-      clock += problem.options[step.chunk][at(options[step.chunk][m])].again_seconds;
+      clock += problem.options[step.chunk][as_index(options[step.chunk][m])].again_seconds;
       backward[step.chunk][m] = clock;
     }
-    last = std::max(last, clock + problem.after_seconds[at(step.device)]);
+    last = std::max(last, clock + problem.after_seconds[as_index(step.device)]);
   });
   return last;
 }
@@ -337,10 +335,10 @@ bool recomputation_fits(const RecomputationProblem& problem,
       std::int64_t bytes = 0;
       for (const auto& pass : moment.held) {
         const ChunkOption& option =
-            problem.options[pass.first][at(options[pass.first][at(pass.second)])];
+            problem.options[pass.first][as_index(options[pass.first][as_index(pass.second)])];
         bytes += option.saved_bytes + (moment.remade == pass ? option.remade_bytes : 0);
       }
-      if (bytes > problem.room_bytes[at(device)]) return false;
+      if (bytes > problem.room_bytes[as_index(device)]) return false;
     }
   }
   return true;
@@ -355,7 +353,7 @@ Recomputation solve_recomputation(const RecomputationProblem& problem, std::int6
   }
   // Where everything can be kept nothing is faster.
   answer.options.assign(problem.options.size(),
-                        std::vector<int>(at(problem.schedule.micro_batches), 0));
+                        std::vector<int>(as_index(problem.schedule.micro_batches), 0));
   if (recomputation_fits(problem, answer.options)) {
     answer.found = answer.proven = true;
     answer.seconds = recomputation_seconds(problem, answer.options);

@@ -6,16 +6,10 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/model/group_links.hpp"
 
 namespace garonne::plan {
-namespace {
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
-
-}  // namespace
 
 const std::vector<BlockCost>* PlannerProblem::blocks(int tensor, std::int64_t micro_batch) {
   const auto [found, is_new] = blocks_.try_emplace({tensor, micro_batch});
@@ -31,9 +25,9 @@ const std::vector<BlockCost>* PlannerProblem::blocks(int tensor, std::int64_t mi
 
 StageCost stage_cost(const std::vector<BlockCost>& blocks, int first, int last) {
   StageCost cost;
-  cost.input_bytes = blocks[at(first)].input_bytes;
+  cost.input_bytes = blocks[as_index(first)].input_bytes;
   for (int b = first; b < last; ++b) {
-    const BlockCost& block = blocks[at(b)];
+    const BlockCost& block = blocks[as_index(b)];
     const BlockOption& most = block.options.front();
     const BlockOption& least = block.options.back();
     cost.forward += block.forward_seconds + block.forward_link_seconds;
@@ -73,14 +67,14 @@ std::int64_t in_flight_1f1b(int stage, int stages, std::int64_t micro_batches) {
 std::vector<int> equal_firsts(const std::vector<BlockCost>& blocks, int stages) {
   std::vector<int> beginnings;
   for (int b = 0; b < static_cast<int>(blocks.size()); ++b) {
-    if (b == 0 || blocks[at(b)].may_begin_part) beginnings.push_back(b);
+    if (b == 0 || blocks[as_index(b)].may_begin_part) beginnings.push_back(b);
   }
   const int groups = static_cast<int>(beginnings.size());
   if (groups < stages) return {};
   std::vector<int> firsts;
   for (int s = 0; s < stages; ++s) {
     const int before = s * (groups / stages) + std::min(s, groups % stages);
-    firsts.push_back(beginnings[at(before)]);
+    firsts.push_back(beginnings[as_index(before)]);
   }
   firsts.push_back(static_cast<int>(blocks.size()));
   return firsts;

@@ -11,16 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/program/lasting_home.hpp"
 #include "plan/program/replay.hpp"
 #include "plan/program/whole_step_check.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // By (node, input): who has contributed to the gradient of a value.
 using Contributions = std::set<std::pair<int, int>>;
@@ -60,7 +57,7 @@ class ContentCheck {
         homes_(lasting_homes(program)),
         held_(program.buffers.size()) {
     for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n) {
-      const NodeSpec& node = graph.nodes[index(n)];
+      const NodeSpec& node = graph.nodes[as_index(n)];
       if (!graph.has_backward(node)) continue;
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
         wanted_[node.inputs[i]].insert({n, static_cast<int>(i)});
@@ -69,27 +66,27 @@ class ContentCheck {
       if (program.buffers[id].live_at_start) held_[id].lasting = static_cast<int>(id);
     }
     for (int b = 0; b < static_cast<int>(program.buckets.size()); ++b) {
-      const Bucket& bucket = program.buckets[index(b)];
+      const Bucket& bucket = program.buckets[as_index(b)];
       if (bucket.shard.elements == 0) continue;
-      const int home = homes_[index(bucket.shard.parameter)];
+      const int home = homes_[as_index(bucket.shard.parameter)];
       bucket_of_shard_[bucket.shard.parameter] = b;
       for (std::size_t k = 0; k < bucket.parameters.size(); ++k)
         place_of_[bucket.parameters[k]] = {b, bucket.offsets[k]};
       // A whole range holds its parameters all the time, a shard only once it is gathered.
       if (home < 0) continue;
       if (bucket.shard.gathered < 0) {
-        held_[index(home)].bucket = b;
+        held_[as_index(home)].bucket = b;
       } else {
-        held_[index(home)].shard = b;
+        held_[as_index(home)].shard = b;
       }
     }
   }
 
   void run() {
-    for (number_ = 0; index(number_) < program_.instructions.size(); ++number_) {
-      instruction_ = &program_.instructions[index(number_)];
+    for (number_ = 0; as_index(number_) < program_.instructions.size(); ++number_) {
+      instruction_ = &program_.instructions[as_index(number_)];
       step();
-      for (const int freed : instruction_->frees) held_[index(freed)] = Held();
+      for (const int freed : instruction_->frees) held_[as_index(freed)] = Held();
     }
     finish();
   }
@@ -99,7 +96,7 @@ class ContentCheck {
     if (!holds) throw ReplayError(number_, describe(*instruction_), reason);
   }
 
-  const std::string& name(int buffer) const { return program_.buffers[index(buffer)].name; }
+  const std::string& name(int buffer) const { return program_.buffers[as_index(buffer)].name; }
   int micro_batch() const { return instruction_->micro_batch; }
 
   void step() {
@@ -162,7 +159,7 @@ class ContentCheck {
   void copy() {
     const int from = instruction_->arguments.inputs[0];
     const int to = instruction_->arguments.output;
-    held_[index(to)] = Held(held_[index(from)]);
+    held_[as_index(to)] = Held(held_[as_index(from)]);
     updated_.erase(to);
     if (updated_.contains(from)) updated_.insert(to);
     if (updated_on_host_.contains(from)) change_shard(to);
@@ -173,11 +170,11 @@ class ContentCheck {
     const Arguments& arguments = instruction_->arguments;
     const auto found = bucket_of_shard_.find(arguments.inputs[0]);
     says(found != bucket_of_shard_.end(), name(arguments.inputs[0]) + " is no shard of parameters");
-    const bool whole = program_.buckets[index(found->second)].shard.gathered < 0;
-    says(whole || held_[index(arguments.inputs[0])].shard == found->second,
+    const bool whole = program_.buckets[as_index(found->second)].shard.gathered < 0;
+    says(whole || held_[as_index(arguments.inputs[0])].shard == found->second,
          name(arguments.inputs[0]) + " does not hold its shard of parameters");
-    if (arguments.output != arguments.inputs[0]) held_[index(arguments.output)] = Held();
-    held_[index(arguments.output)].bucket = found->second;
+    if (arguments.output != arguments.inputs[0]) held_[as_index(arguments.output)] = Held();
+    held_[as_index(arguments.output)].bucket = found->second;
     updated_.erase(arguments.output);
   }
 
@@ -193,8 +190,8 @@ class ContentCheck {
     updated_on_host_.insert(instruction_->writes.begin(), instruction_->writes.end());
     for (const StandIn& one : instruction_->arguments.stand_ins) {
       if (std::find(reads.begin(), reads.end(), one.on_host) != reads.end()) continue;
-      held_[index(one.on_host)] = Held();
-      held_[index(one.on_host)].lasting = homes_[index(one.buffer)];
+      held_[as_index(one.on_host)] = Held();
+      held_[as_index(one.on_host)].lasting = homes_[as_index(one.buffer)];
     }
   }
 
@@ -204,26 +201,26 @@ class ContentCheck {
     for (Held& held : held_) {
       if (held.bucket == found->second) held.bucket = -1;
     }
-    if (program_.buckets[index(found->second)].shard.gathered < 0) updated_.insert(buffer);
+    if (program_.buckets[as_index(found->second)].shard.gathered < 0) updated_.insert(buffer);
   }
 
   void make_value(int buffer, int value) {
-    Held& held = held_[index(buffer)] = Held();
+    Held& held = held_[as_index(buffer)] = Held();
     held.value = value;
     held.micro_batch = micro_batch();
   }
 
   void expect_value(int buffer, int value, const char* role) const {
-    const Held& held = held_[index(buffer)];
+    const Held& held = held_[as_index(buffer)];
     says(held.value == value && held.micro_batch == micro_batch(),
          fmt::format("{} is not its {}, {} of micro-batch {}", name(buffer), role,
-                     graph_.values[index(value)].name, micro_batch()));
+                     graph_.values[as_index(value)].name, micro_batch()));
   }
 
   // Lasting buffers of whole parameters have the parameter's name, by which they are found.
   bool holds_lasting(int buffer, const std::string& parameter) const {
-    const int lasting = held_[index(buffer)].lasting;
-    return lasting >= 0 && name_on_device(program_.buffers[index(lasting)]) == parameter;
+    const int lasting = held_[as_index(buffer)].lasting;
+    return lasting >= 0 && name_on_device(program_.buffers[as_index(lasting)]) == parameter;
   }
 
   void expect_parameters(const NodeSpec& node) const {
@@ -233,17 +230,17 @@ class ContentCheck {
       const Range& range = ranges[k];
       const auto place = place_of_.find(p);
       const bool is = place == place_of_.end()
-                          ? holds_lasting(range.buffer, graph_.parameters[index(p)].name)
-                          : held_[index(range.buffer)].bucket == place->second.first;
+                          ? holds_lasting(range.buffer, graph_.parameters[as_index(p)].name)
+                          : held_[as_index(range.buffer)].bucket == place->second.first;
       const std::int64_t offset = place == place_of_.end() ? 0 : place->second.second;
       says(is && range.offset == offset,
            fmt::format("{} does not hold {} at element {}", name(range.buffer),
-                       graph_.parameters[index(p)].name, range.offset));
+                       graph_.parameters[as_index(p)].name, range.offset));
     }
   }
 
   const Gradient* gradient_in(int buffer, int value) const {
-    for (const Gradient& gradient : held_[index(buffer)].gradients) {
+    for (const Gradient& gradient : held_[as_index(buffer)].gradients) {
       if (gradient.value == value && gradient.micro_batch == micro_batch()) return &gradient;
     }
     return nullptr;
@@ -253,21 +250,21 @@ class ContentCheck {
     const Gradient* const gradient = gradient_in(buffer, value);
     says(gradient != nullptr,
          fmt::format("{} is not the gradient of {} of micro-batch {}", name(buffer),
-                     graph_.values[index(value)].name, micro_batch()));
+                     graph_.values[as_index(value)].name, micro_batch()));
     const auto wanted = wanted_.find(value);
     says(wanted != wanted_.end() && gradient->contributions == wanted->second,
-         fmt::format("the gradient of {} is not complete", graph_.values[index(value)].name));
+         fmt::format("the gradient of {} is not complete", graph_.values[as_index(value)].name));
   }
 
   void forward() {
-    const NodeSpec& node = graph_.nodes[index(instruction_->node_index)];
+    const NodeSpec& node = graph_.nodes[as_index(instruction_->node_index)];
     const Arguments& arguments = instruction_->arguments;
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       expect_value(arguments.inputs[i], node.inputs[i], "input");
     expect_parameters(node);
     make_value(arguments.output, node.output);
     for (std::size_t slot = 0; slot < arguments.record.size(); ++slot) {
-      Held& held = held_[index(arguments.record[slot])] = Held();
+      Held& held = held_[as_index(arguments.record[slot])] = Held();
       held.node = instruction_->node_index;
       held.slot = static_cast<int>(slot);
       held.option = arguments.keep_option;
@@ -280,7 +277,7 @@ class ContentCheck {
 
   void backward() {
     const int n = instruction_->node_index;
-    const NodeSpec& node = graph_.nodes[index(n)];
+    const NodeSpec& node = graph_.nodes[as_index(n)];
     const Arguments& arguments = instruction_->arguments;
     says(backwards_.insert({n, micro_batch(), instruction_->operation}).second,
          "runs a pass of its backward twice");
@@ -296,7 +293,7 @@ class ContentCheck {
     if (arguments.pinned_output >= 0)
       expect_value(arguments.pinned_output, node.output, "pinned output");
     for (std::size_t slot = 0; slot < arguments.record.size(); ++slot) {
-      const Held& held = held_[index(arguments.record[slot])];
+      const Held& held = held_[as_index(arguments.record[slot])];
       says(held.node == n && held.slot == static_cast<int>(slot) &&
                held.option == arguments.keep_option && held.micro_batch == micro_batch(),
            name(arguments.record[slot]) + " is not its private slot");
@@ -311,14 +308,14 @@ class ContentCheck {
 
   // What is exchanged is neither a value nor a gradient until its pass is finished.
   void hand_to_collective(bool forward) {
-    Held& held = held_[index(instruction_->arguments.exchanged)] = Held();
+    Held& held = held_[as_index(instruction_->arguments.exchanged)] = Held();
     held.exchanged_by = instruction_->node_index;
     held.of_forward = forward;
     held.micro_batch = micro_batch();
   }
 
   void begin_forward() {
-    const NodeSpec& node = graph_.nodes[index(instruction_->node_index)];
+    const NodeSpec& node = graph_.nodes[as_index(instruction_->node_index)];
     expect_value(instruction_->arguments.inputs[0], node.inputs[0], "input");
     hand_to_collective(true);
     if (graph_.has_backward(node)) forwards_.insert({instruction_->node_index, micro_batch()});
@@ -326,7 +323,7 @@ class ContentCheck {
 
   void begin_backward() {
     const int n = instruction_->node_index;
-    const NodeSpec& node = graph_.nodes[index(n)];
+    const NodeSpec& node = graph_.nodes[as_index(n)];
     const int given = instruction_->arguments.output_gradient;
     says(backwards_.insert({n, micro_batch(), instruction_->operation}).second,
          "runs a pass of its backward twice");
@@ -337,7 +334,7 @@ class ContentCheck {
 
   const Held& expect_exchanged(bool came_back) const {
     const int buffer = instruction_->arguments.exchanged;
-    const Held& held = held_[index(buffer)];
+    const Held& held = held_[as_index(buffer)];
     says(held.exchanged_by == instruction_->node_index && held.micro_batch == micro_batch() &&
              held.came_back == came_back,
          name(buffer) +
@@ -346,7 +343,7 @@ class ContentCheck {
   }
 
   void exchange() {
-    const NodeSpec& node = graph_.nodes[index(instruction_->node_index)];
+    const NodeSpec& node = graph_.nodes[as_index(instruction_->node_index)];
     const Held& held = expect_exchanged(false);
     const NodeCollective& declared =
         held.of_forward ? node.forward_collective : node.backward_collective;
@@ -359,12 +356,12 @@ class ContentCheck {
                        "(grid.tensor_wire)",
                        wire_text(wire), wire_text(declared.wire)));
     }
-    held_[index(instruction_->arguments.exchanged)].came_back = true;
+    held_[as_index(instruction_->arguments.exchanged)].came_back = true;
   }
 
   void finish_pass() {
     const int n = instruction_->node_index;
-    const NodeSpec& node = graph_.nodes[index(n)];
+    const NodeSpec& node = graph_.nodes[as_index(n)];
     const bool forward = instruction_->operation == Operation::FinishForward;
     says(expect_exchanged(true).of_forward == forward, "finishes another pass");
     if (forward) return make_value(instruction_->arguments.output, node.output);
@@ -372,7 +369,7 @@ class ContentCheck {
   }
 
   void forget_gradient(int buffer, int value) {
-    std::erase_if(held_[index(buffer)].gradients, [&](const Gradient& one) {
+    std::erase_if(held_[as_index(buffer)].gradients, [&](const Gradient& one) {
       return one.value == value && one.micro_batch == micro_batch();
     });
   }
@@ -381,10 +378,10 @@ class ContentCheck {
     const auto ran = [&](Operation operation) {
       return backwards_.contains({n, micro_batch, operation});
     };
-    const NodeSpec& node = graph_.nodes[index(n)];
+    const NodeSpec& node = graph_.nodes[as_index(n)];
     if (!node.splits_backward) return ran(Operation::Backward);
     const bool has_input_pass = std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
-      return graph_.values[index(input)].differentiable;
+      return graph_.values[as_index(input)].differentiable;
     });
     return ran(Operation::BackwardWeight) && (!has_input_pass || ran(Operation::BackwardInput));
   }
@@ -398,14 +395,14 @@ class ContentCheck {
       const Gradient* const there = gradient_in(existing, gradient.value);
       says(there != nullptr,
            fmt::format("adds to {}, which is not the gradient of {}", name(existing),
-                       graph_.values[index(gradient.value)].name));
+                       graph_.values[as_index(gradient.value)].name));
       gradient.contributions = there->contributions;
     }
     // What is added moves on, and is no name of the old storage any more.
     if (existing >= 0 && existing != buffer) forget_gradient(existing, gradient.value);
     says(gradient.contributions.insert({n, static_cast<int>(input)}).second,
          "contributes to a gradient twice");
-    Held& held = held_[index(buffer)];
+    Held& held = held_[as_index(buffer)];
     switch (arguments.placements[input]) {
       case Placement::Alias:
         break;
@@ -425,7 +422,7 @@ class ContentCheck {
     if (instruction_->arguments.gradient) {
       return expect_complete(buffer, instruction_->arguments.value);
     }
-    const NodeSpec& node = graph_.nodes[index(instruction_->node_index)];
+    const NodeSpec& node = graph_.nodes[as_index(instruction_->node_index)];
     expect_value(buffer, node.inputs[0], "input");
     if (instruction_->arguments.output >= 0)
       make_value(instruction_->arguments.output, node.output);
@@ -434,10 +431,10 @@ class ContentCheck {
   void receive() {
     const int buffer = instruction_->arguments.output;
     if (!instruction_->arguments.gradient) return make_value(buffer, instruction_->arguments.value);
-    const NodeSpec& node = graph_.nodes[index(instruction_->node_index)];
-    held_[index(buffer)] = Held();
-    held_[index(buffer)].micro_batch = micro_batch();
-    held_[index(buffer)].gradients = {
+    const NodeSpec& node = graph_.nodes[as_index(instruction_->node_index)];
+    held_[as_index(buffer)] = Held();
+    held_[as_index(buffer)].micro_batch = micro_batch();
+    held_[as_index(buffer)].gradients = {
         {node.inputs[0], micro_batch(), {{instruction_->node_index, 0}}}};
   }
 
@@ -451,7 +448,7 @@ class ContentCheck {
       if (!all_passes_ran(n, micro_batch)) {
         throw ReplayError(number_, "end of the step",
                           fmt::format("{} has no backward of micro-batch {}",
-                                      graph_.nodes[index(n)].name, micro_batch));
+                                      graph_.nodes[as_index(n)].name, micro_batch));
       }
     }
   }

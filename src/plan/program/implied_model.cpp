@@ -10,14 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/program/replay.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 class ImpliedModel {
  public:
@@ -27,10 +24,10 @@ class ImpliedModel {
   ModelGraph take() {
     size_tables();
     add_parameters();
-    for (number_ = 0; index(number_) < program_.instructions.size(); ++number_) {
-      instruction_ = &program_.instructions[index(number_)];
+    for (number_ = 0; as_index(number_) < program_.instructions.size(); ++number_) {
+      instruction_ = &program_.instructions[as_index(number_)];
       step();
-      for (const int freed : instruction_->frees) held_[index(freed)] = Held();
+      for (const int freed : instruction_->frees) held_[as_index(freed)] = Held();
     }
     return std::move(graph_);
   }
@@ -53,8 +50,8 @@ class ImpliedModel {
     int values = 0;
     int nodes = 0;
     const auto most = static_cast<int>(program_.buffers.size() + program_.instructions.size());
-    for (number_ = 0; index(number_) < program_.instructions.size(); ++number_) {
-      instruction_ = &program_.instructions[index(number_)];
+    for (number_ = 0; as_index(number_) < program_.instructions.size(); ++number_) {
+      instruction_ = &program_.instructions[as_index(number_)];
       const Arguments& arguments = instruction_->arguments;
       for (const LoadedValue& loaded : arguments.loaded) values = std::max(values, loaded.value);
       values = std::max(values, arguments.value);
@@ -66,11 +63,11 @@ class ImpliedModel {
     instruction_ = nullptr;
     number_ = -1;
     first_made_ = values + 1;
-    graph_.values.resize(index(first_made_ + nodes));
+    graph_.values.resize(as_index(first_made_ + nodes));
     for (ValueSpec& value : graph_.values) value.differentiable = false;
-    graph_.nodes.resize(index(nodes));
-    for (int n = 0; n < nodes; ++n) graph_.nodes[index(n)].output = first_made_ + n;
-    seen_.resize(index(nodes), false);
+    graph_.nodes.resize(as_index(nodes));
+    for (int n = 0; n < nodes; ++n) graph_.nodes[as_index(n)].output = first_made_ + n;
+    seen_.resize(as_index(nodes), false);
   }
 
   bool is_of_node() const {
@@ -88,26 +85,28 @@ class ImpliedModel {
       says(bucket.offsets.size() == bucket.parameters.size(), "a bucket lacks offsets");
       for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
         const int p = bucket.parameters[k];
-        says(p >= 0 && index(p) < count, "a bucket is of no parameter");
+        says(p >= 0 && as_index(p) < count, "a bucket is of no parameter");
         const std::int64_t next =
             k + 1 < bucket.offsets.size() ? bucket.offsets[k + 1] : bucket.elements;
-        graph_.parameters[index(p)].elements = next - bucket.offsets[k];
-        graph_.parameters[index(p)].name = fmt::format("parameter {}", p);
+        graph_.parameters[as_index(p)].elements = next - bucket.offsets[k];
+        graph_.parameters[as_index(p)].name = fmt::format("parameter {}", p);
       }
       if (bucket.shard.elements > 0 && bucket.shard.gathered < 0) {
-        says(bucket.shard.parameter >= 0 && index(bucket.shard.parameter) < bucket_in_.size(),
+        says(bucket.shard.parameter >= 0 && as_index(bucket.shard.parameter) < bucket_in_.size(),
              "a shard has no buffer");
-        bucket_in_[index(bucket.shard.parameter)] = static_cast<int>(b);
+        bucket_in_[as_index(bucket.shard.parameter)] = static_cast<int>(b);
       }
     }
     for (const Piece& piece : program_.pieces) {
       const Range& range = piece.compute_copy.buffer >= 0 ? piece.compute_copy : piece.trained;
-      says(range.buffer >= 0 && index(range.buffer) < bucket_in_.size(), "a piece has no buffer");
-      if (bucket_in_[index(range.buffer)] < 0) whole_.emplace(range.buffer, piece.parameter);
+      says(range.buffer >= 0 && as_index(range.buffer) < bucket_in_.size(),
+           "a piece has no buffer");
+      if (bucket_in_[as_index(range.buffer)] < 0) whole_.emplace(range.buffer, piece.parameter);
     }
     for (const auto& [buffer, p] : whole_) {
-      says(index(p) < count || program_.buckets.empty(), "a piece is of no parameter");
-      if (index(p) < count) graph_.parameters[index(p)].name = program_.buffers[index(buffer)].name;
+      says(as_index(p) < count || program_.buckets.empty(), "a piece is of no parameter");
+      if (as_index(p) < count)
+        graph_.parameters[as_index(p)].name = program_.buffers[as_index(buffer)].name;
     }
   }
 
@@ -127,45 +126,45 @@ class ImpliedModel {
         comes(arguments.value, arguments.output);
         break;
       case Operation::Send:
-        if (n >= 0) hand_over(graph_.nodes[index(n)]);
+        if (n >= 0) hand_over(graph_.nodes[as_index(n)]);
         break;
       case Operation::Forward:
       case Operation::ForwardKeep:
         if (arguments.exchanged >= 0) {
-          begin_forward(graph_.nodes[index(n)]);
+          begin_forward(graph_.nodes[as_index(n)]);
         } else {
-          forward(graph_.nodes[index(n)]);
+          forward(graph_.nodes[as_index(n)]);
         }
         break;
       case Operation::Backward:
       case Operation::BackwardWeight:
       case Operation::BackwardInput:
         if (arguments.exchanged >= 0) {
-          graph_.values[index(graph_.nodes[index(n)].output)].differentiable = true;
+          graph_.values[as_index(graph_.nodes[as_index(n)].output)].differentiable = true;
           exchanged_[arguments.exchanged] = false;
         } else {
-          backward(graph_.nodes[index(n)]);
+          backward(graph_.nodes[as_index(n)]);
         }
         break;
       case Operation::FinishForward:
-        is_first(graph_.nodes[index(n)]);
+        is_first(graph_.nodes[as_index(n)]);
         break;
       case Operation::FinishBackward:
-        finish_backward(graph_.nodes[index(n)]);
+        finish_backward(graph_.nodes[as_index(n)]);
         break;
       case Operation::ReduceScatter:
-        if (arguments.exchanged >= 0) exchange(graph_.nodes[index(n)]);
+        if (arguments.exchanged >= 0) exchange(graph_.nodes[as_index(n)]);
         break;
       case Operation::AllGather:
         if (arguments.exchanged >= 0) {
-          exchange(graph_.nodes[index(n)]);
+          exchange(graph_.nodes[as_index(n)]);
         } else {
           gather();
         }
         break;
       case Operation::AllReduce:
         if (arguments.exchanged >= 0) {
-          exchange(graph_.nodes[index(n)]);
+          exchange(graph_.nodes[as_index(n)]);
         } else if (instruction_->channel) {
           sum_over(instruction_->channel->group);
         }
@@ -189,23 +188,23 @@ class ImpliedModel {
   void comes(int value, int buffer) {
     says(value >= 0 && value < first_made_, "is of no value");
     says(buffer >= 0, "makes nothing");
-    ValueSpec& spec = graph_.values[index(value)];
+    ValueSpec& spec = graph_.values[as_index(value)];
     spec.loaded = true;
     name_and_size(spec, buffer);
-    held_[index(buffer)] = {value, instruction_->micro_batch};
+    held_[as_index(buffer)] = {value, instruction_->micro_batch};
   }
 
   void name_and_size(ValueSpec& spec, int buffer) const {
-    const Buffer& made = program_.buffers[index(buffer)];
+    const Buffer& made = program_.buffers[as_index(buffer)];
     if (!spec.name.empty()) return;
     spec.name = made.name.substr(0, made.name.rfind('#'));
     spec.bytes = made.bytes;
   }
 
   int value_in(int buffer) const {
-    const Held& held = held_[index(buffer)];
+    const Held& held = held_[as_index(buffer)];
     says(held.value >= 0 && held.micro_batch == instruction_->micro_batch,
-         fmt::format("{} is no value of micro-batch {}", program_.buffers[index(buffer)].name,
+         fmt::format("{} is no value of micro-batch {}", program_.buffers[as_index(buffer)].name,
                      instruction_->micro_batch));
     return held.value;
   }
@@ -214,10 +213,10 @@ class ImpliedModel {
   bool is_first(NodeSpec& node) {
     const int output = instruction_->arguments.output;
     says(output >= 0, "makes nothing");
-    held_[index(output)] = {node.output, instruction_->micro_batch};
-    name_and_size(graph_.values[index(node.output)], output);
-    const bool first = !seen_[index(instruction_->node_index)];
-    seen_[index(instruction_->node_index)] = true;
+    held_[as_index(output)] = {node.output, instruction_->micro_batch};
+    name_and_size(graph_.values[as_index(node.output)], output);
+    const bool first = !seen_[as_index(instruction_->node_index)];
+    seen_[as_index(instruction_->node_index)] = true;
     if (first) node.name = instruction_->node;
     return first;
   }
@@ -240,7 +239,7 @@ class ImpliedModel {
       std::vector<std::int64_t>& slots = keep_option(node).private_slot_bytes;
       const bool known = !slots.empty();
       for (const int id : arguments.record) {
-        if (!known) slots.push_back(program_.buffers[index(id)].bytes);
+        if (!known) slots.push_back(program_.buffers[as_index(id)].bytes);
       }
     }
     if (!is_first(node)) return;
@@ -271,18 +270,18 @@ class ImpliedModel {
   }
 
   void finish_backward(NodeSpec& node) {
-    says(seen_[index(instruction_->node_index)] && node.inputs.size() == 1,
+    says(seen_[as_index(instruction_->node_index)] && node.inputs.size() == 1,
          "runs before its forward");
     says(instruction_->arguments.input_gradients.size() == 1, "makes another number of gradients");
-    graph_.values[index(node.inputs[0])].differentiable = true;
+    graph_.values[as_index(node.inputs[0])].differentiable = true;
     backwards_.insert({instruction_->node_index, 0, Operation::Backward});
   }
 
   void backward(NodeSpec& node) {
     const Arguments& arguments = instruction_->arguments;
-    says(seen_[index(instruction_->node_index)], "runs before its forward");
+    says(seen_[as_index(instruction_->node_index)], "runs before its forward");
     says(arguments.inputs.size() == node.inputs.size(), "takes another number of inputs");
-    graph_.values[index(node.output)].differentiable = true;
+    graph_.values[as_index(node.output)].differentiable = true;
     for (const GradientTarget& target : arguments.parameter_gradients)
       made_in_[target.range.buffer].insert(target.parameter);
     if (!backwards_
@@ -293,7 +292,7 @@ class ImpliedModel {
     if (instruction_->operation != Operation::Backward) node.splits_backward = true;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (arguments.input_gradients[i] >= 0)
-        graph_.values[index(node.inputs[i])].differentiable = true;
+        graph_.values[as_index(node.inputs[i])].differentiable = true;
       if (arguments.inputs[i] >= 0) kept.pinned_values.push_back(node.inputs[i]);
     }
     if (arguments.pinned_output >= 0) kept.pinned_values.push_back(node.output);
@@ -314,16 +313,16 @@ class ImpliedModel {
   // tensor group each of its ranks has a part.
   void sum_over(GroupAxis group) {
     for (const int p : made_in_[instruction_->arguments.inputs[0]]) {
-      if (p < 0 || index(p) >= graph_.parameters.size()) continue;
-      if (group == GroupAxis::Tied) graph_.parameters[index(p)].tied = true;
-      if (group == GroupAxis::Tensor) graph_.parameters[index(p)].sums_over_tensor = true;
+      if (p < 0 || as_index(p) >= graph_.parameters.size()) continue;
+      if (group == GroupAxis::Tied) graph_.parameters[as_index(p)].tied = true;
+      if (group == GroupAxis::Tensor) graph_.parameters[as_index(p)].sums_over_tensor = true;
     }
   }
 
   void copy() {
     const int from = instruction_->arguments.inputs.at(0);
     const int to = instruction_->arguments.output;
-    held_[index(to)] = Held(held_[index(from)]);
+    held_[as_index(to)] = Held(held_[as_index(from)]);
     const auto made = made_in_.find(from);
     if (made != made_in_.end()) made_in_[to] = std::set<int>(made->second);
   }
@@ -336,28 +335,28 @@ class ImpliedModel {
         });
     says(found != program_.buckets.end() && arguments.output >= 0,
          "gathers no shard of parameters");
-    bucket_in_[index(arguments.output)] = static_cast<int>(found - program_.buckets.begin());
+    bucket_in_[as_index(arguments.output)] = static_cast<int>(found - program_.buckets.begin());
   }
 
   int parameter_at(const Range& range) {
-    const int b = bucket_in_[index(range.buffer)];
+    const int b = bucket_in_[as_index(range.buffer)];
     if (b >= 0) {
-      const Bucket& bucket = program_.buckets[index(b)];
+      const Bucket& bucket = program_.buckets[as_index(b)];
       const auto found = std::find(bucket.offsets.begin(), bucket.offsets.end(), range.offset);
       says(found != bucket.offsets.end(),
            fmt::format("no parameter begins at element {} of {}", range.offset,
-                       program_.buffers[index(range.buffer)].name));
+                       program_.buffers[as_index(range.buffer)].name));
       return bucket.parameters[static_cast<std::size_t>(found - bucket.offsets.begin())];
     }
     // Where nothing is trained, parameters are known by their buffers alone.
     const auto [found, fresh] =
         whole_.try_emplace(range.buffer, static_cast<int>(graph_.parameters.size()));
-    if (fresh || index(found->second) >= graph_.parameters.size()) {
+    if (fresh || as_index(found->second) >= graph_.parameters.size()) {
       says(program_.pieces.empty(),
-           program_.buffers[index(range.buffer)].name + " is no parameter that is trained");
+           program_.buffers[as_index(range.buffer)].name + " is no parameter that is trained");
       found->second = static_cast<int>(graph_.parameters.size());
       graph_.parameters.emplace_back();
-      graph_.parameters.back().name = program_.buffers[index(range.buffer)].name;
+      graph_.parameters.back().name = program_.buffers[as_index(range.buffer)].name;
       graph_.parameters.back().elements = range.elements;
     }
     return found->second;
@@ -402,20 +401,20 @@ void mark_replicated(const Program& program, ModelGraph& graph) {
     const int first_round = piece.sums.empty() ? -1 : piece.sums.front().buffer;
     const auto sums = added.find(first_round);
     if (sums == added.end() || piece.parameter < 0 ||
-        index(piece.parameter) >= graph.parameters.size())
+        as_index(piece.parameter) >= graph.parameters.size())
       continue;
     const auto& pieces = sums->second;
     const bool adds = std::find(pieces.begin(), pieces.end(), static_cast<int>(id)) != pieces.end();
     if (!over_tensor.contains(first_round) || !adds)
-      graph.parameters[index(piece.parameter)].replicated = true;
+      graph.parameters[as_index(piece.parameter)].replicated = true;
   }
   // Other ranks may have all of a parameter.
   for (const auto& [sums, bucket] : bucket_of) {
-    if (over_tensor.contains(sums) || bucket < 0 || index(bucket) >= program.buckets.size())
+    if (over_tensor.contains(sums) || bucket < 0 || as_index(bucket) >= program.buckets.size())
       continue;
-    for (const int p : program.buckets[index(bucket)].parameters) {
-      if (p >= 0 && index(p) < graph.parameters.size())
-        graph.parameters[index(p)].replicated = true;
+    for (const int p : program.buckets[as_index(bucket)].parameters) {
+      if (p >= 0 && as_index(p) < graph.parameters.size())
+        graph.parameters[as_index(p)].replicated = true;
     }
   }
 }
@@ -423,8 +422,8 @@ void mark_replicated(const Program& program, ModelGraph& graph) {
 // Of parameters that have states or sums of their sides.
 void find_sides(const Program& program, ModelGraph& graph) {
   for (const Piece& piece : program.pieces) {
-    if (piece.parameter < 0 || index(piece.parameter) >= graph.parameters.size()) continue;
-    MatrixSides& sides = graph.parameters[index(piece.parameter)].stored_sides;
+    if (piece.parameter < 0 || as_index(piece.parameter) >= graph.parameters.size()) continue;
+    MatrixSides& sides = graph.parameters[as_index(piece.parameter)].stored_sides;
     for (std::size_t k = 0; k < std::min(piece.states.size(), program.state_blocks.size()); ++k) {
       const MatrixSide side = program.state_blocks[k].side;
       if (side == MatrixSide::Rows) sides.rows = piece.states[k].elements;

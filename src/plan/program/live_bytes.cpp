@@ -5,12 +5,10 @@
 #include <cstddef>
 #include <string>
 
+#include "base/index.hpp"
+
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Walks through the list and tells of every buffer that becomes live, or is no longer, and of every
 // instruction while all that it makes is live and nothing that it frees is gone.
@@ -18,8 +16,8 @@ template <typename Change, typename During>
 void walk(const Program& program, const Change& change, const During& during) {
   std::vector<bool> live(program.buffers.size(), false);
   const auto set_live = [&](int id, bool is_live) {
-    if (live[index(id)] == is_live) return;
-    live[index(id)] = is_live;
+    if (live[as_index(id)] == is_live) return;
+    live[as_index(id)] = is_live;
     change(id, is_live);
   };
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
@@ -85,7 +83,7 @@ std::vector<BytesByKind> bytes_by_kind(const Program& program, Tier tier) {
   walk(
       program,
       [&](int id, bool is_live) {
-        const Buffer& buffer = program.buffers[index(id)];
+        const Buffer& buffer = program.buffers[as_index(id)];
         if (buffer.tier != tier) return;
         now[static_cast<std::size_t>(buffer.kind)] += is_live ? buffer.bytes : -buffer.bytes;
       },

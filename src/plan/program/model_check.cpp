@@ -6,18 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/program/replay.hpp"
 
 namespace garonne::plan {
 namespace {
 
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
-
 template <typename Entry>
 bool is_of(int id, const std::vector<Entry>& table) {
-  return id >= 0 && index(id) < table.size();
+  return id >= 0 && as_index(id) < table.size();
 }
 
 class ModelCheck {
@@ -26,8 +23,8 @@ class ModelCheck {
 
   void run() {
     check_layout();
-    for (number_ = 0; index(number_) < program_.instructions.size(); ++number_) {
-      instruction_ = &program_.instructions[index(number_)];
+    for (number_ = 0; as_index(number_) < program_.instructions.size(); ++number_) {
+      instruction_ = &program_.instructions[as_index(number_)];
       check_arguments();
       check_operation();
     }
@@ -42,7 +39,7 @@ class ModelCheck {
 
   void has_bytes(int buffer, std::int64_t bytes, const char* role) const {
     says(is_of(buffer, program_.buffers), fmt::format("has no {}", role));
-    const Buffer& found = program_.buffers[index(buffer)];
+    const Buffer& found = program_.buffers[as_index(buffer)];
     says(found.bytes >= bytes, fmt::format("has {} bytes for its {} in {} where the model has {}",
                                            found.bytes, role, found.name, bytes));
   }
@@ -55,9 +52,9 @@ class ModelCheck {
       says(bucket.parameters.size() == bucket.offsets.size(), "a bucket lacks offsets");
       for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
         says(is_of(bucket.parameters[k], graph_.parameters), "a bucket is of no parameter");
-        ++laid_out[index(bucket.parameters[k])];
+        ++laid_out[as_index(bucket.parameters[k])];
         says(bucket.offsets[k] == next, "a bucket has a gap, or an overlap");
-        next += graph_.parameters[index(bucket.parameters[k])].elements;
+        next += graph_.parameters[as_index(bucket.parameters[k])].elements;
       }
       says(next == bucket.elements, "a bucket has other elements than its parameters");
       if (shard.elements == 0) continue;
@@ -76,7 +73,7 @@ class ModelCheck {
     for (const Piece& piece : program_.pieces) {
       says(is_of(piece.parameter, graph_.parameters), "a piece is of no parameter");
       says(piece.first <=
-               graph_.parameters[index(piece.parameter)].elements - piece.trained.elements,
+               graph_.parameters[as_index(piece.parameter)].elements - piece.trained.elements,
            "a piece goes beyond its parameter");
       check_sides(piece);
     }
@@ -84,11 +81,11 @@ class ModelCheck {
 
   // What is of whole parameters has the numbers of their sides.
   void check_sides(const Piece& piece) const {
-    const MatrixSides sides = graph_.parameters[index(piece.parameter)].sides();
+    const MatrixSides sides = graph_.parameters[as_index(piece.parameter)].sides();
     const auto counts = [&](const Range& range, std::int64_t wanted, const char* what) {
       says(range.elements == wanted,
            fmt::format("has {} numbers for the {} of {} where they are {}", range.elements, what,
-                       graph_.parameters[index(piece.parameter)].name, wanted));
+                       graph_.parameters[as_index(piece.parameter)].name, wanted));
     };
     for (std::size_t k = 0; k < piece.states.size(); ++k) {
       const StateBlocks blocks = blocks_of(program_, k);
@@ -110,9 +107,9 @@ class ModelCheck {
              (instruction_->micro_batch >= 0 && instruction_->micro_batch < program_.micro_batches),
          "is of no micro-batch");
     for (const LoadedValue& loaded : arguments.loaded) {
-      says(is_of(loaded.value, graph_.values) && graph_.values[index(loaded.value)].loaded,
+      says(is_of(loaded.value, graph_.values) && graph_.values[as_index(loaded.value)].loaded,
            "loads what is no input of the model");
-      has_bytes(loaded.buffer, graph_.values[index(loaded.value)].bytes, "input");
+      has_bytes(loaded.buffer, graph_.values[as_index(loaded.value)].bytes, "input");
     }
     for (const GradientTarget& target : arguments.parameter_gradients) {
       says(instruction_->operation == Operation::KeepShard ||
@@ -135,7 +132,7 @@ class ModelCheck {
     const Arguments& arguments = instruction_->arguments;
     if (arguments.gradient) node();
     says(is_of(arguments.value, graph_.values), "receives no value of the model");
-    has_bytes(arguments.output, graph_.values[index(arguments.value)].bytes, "message");
+    has_bytes(arguments.output, graph_.values[as_index(arguments.value)].bytes, "message");
   }
 
   void check_operation() const {
@@ -157,11 +154,12 @@ class ModelCheck {
         check_backward(node());
         break;
       case Operation::FinishForward:
-        has_bytes(arguments.output, graph_.values[index(exchanging(true).output)].bytes, "output");
+        has_bytes(arguments.output, graph_.values[as_index(exchanging(true).output)].bytes,
+                  "output");
         break;
       case Operation::FinishBackward:
         has_bytes(arguments.input_gradients.at(0),
-                  graph_.values[index(exchanging(false).inputs[0])].bytes, "input gradient");
+                  graph_.values[as_index(exchanging(false).inputs[0])].bytes, "input gradient");
         break;
       case Operation::Update:
       case Operation::UpdateHost:
@@ -209,16 +207,16 @@ class ModelCheck {
 
   const NodeSpec& node() const {
     says(is_of(instruction_->node_index, graph_.nodes) &&
-             graph_.nodes[index(instruction_->node_index)].name == instruction_->node,
+             graph_.nodes[as_index(instruction_->node_index)].name == instruction_->node,
          "is of no node of the model");
-    return graph_.nodes[index(instruction_->node_index)];
+    return graph_.nodes[as_index(instruction_->node_index)];
   }
 
   void check_parameters(const NodeSpec& node) const {
     const auto& ranges = instruction_->arguments.parameters;
     says(ranges.size() == node.parameters.size(), "reads another number of parameters");
     for (std::size_t k = 0; k < ranges.size(); ++k) {
-      says(ranges[k].elements == graph_.parameters[index(node.parameters[k])].elements,
+      says(ranges[k].elements == graph_.parameters[as_index(node.parameters[k])].elements,
            "reads a parameter of another size");
     }
   }
@@ -251,10 +249,10 @@ class ModelCheck {
     const Arguments& arguments = instruction_->arguments;
     says(arguments.inputs.size() == node.inputs.size(), "takes another number of inputs");
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
-      has_bytes(arguments.inputs[i], graph_.values[index(node.inputs[i])].bytes, "input");
+      has_bytes(arguments.inputs[i], graph_.values[as_index(node.inputs[i])].bytes, "input");
     if (arguments.exchanged >= 0) return static_cast<void>(exchanging(true));
     says(node.forward_collective.kind.empty(), "is not divided at its collective");
-    has_bytes(arguments.output, graph_.values[index(node.output)].bytes, "output");
+    has_bytes(arguments.output, graph_.values[as_index(node.output)].bytes, "output");
     check_parameters(node);
     if (instruction_->operation == Operation::ForwardKeep) check_record(node);
   }
@@ -268,18 +266,18 @@ class ModelCheck {
              node.splits_backward == (instruction_->operation != Operation::Backward),
          "is no pass of the node");
     if (arguments.exchanged >= 0) {
-      says(graph_.values[index(exchanging(false).inputs[0])].differentiable,
+      says(graph_.values[as_index(exchanging(false).inputs[0])].differentiable,
            "makes a gradient that nobody wants");
       return;
     }
     says(node.backward_collective.kind.empty(), "is not divided at its collective");
     says(arguments.inputs.size() == node.inputs.size(), "takes another number of inputs");
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const bool differentiable = graph_.values[index(node.inputs[i])].differentiable;
+      const bool differentiable = graph_.values[as_index(node.inputs[i])].differentiable;
       says((arguments.input_gradients.at(i) >= 0) == (inputs && differentiable),
            "makes a gradient that nobody wants, or not one that is wanted");
       if (arguments.input_gradients[i] >= 0) {
-        has_bytes(arguments.input_gradients[i], graph_.values[index(node.inputs[i])].bytes,
+        has_bytes(arguments.input_gradients[i], graph_.values[as_index(node.inputs[i])].bytes,
                   "input gradient");
       }
       const bool pinned = weights && is_pinned(kept, node.inputs[i]);
@@ -295,9 +293,10 @@ class ModelCheck {
     const auto& targets = arguments.parameter_gradients;
     says(targets.size() == node.parameters.size(), "makes another number of weight gradients");
     for (std::size_t k = 0; k < targets.size(); ++k) {
-      says(targets[k].parameter == node.parameters[k] &&
-               targets[k].range.elements == graph_.parameters[index(node.parameters[k])].elements,
-           "makes the gradient of another parameter");
+      says(
+          targets[k].parameter == node.parameters[k] &&
+              targets[k].range.elements == graph_.parameters[as_index(node.parameters[k])].elements,
+          "makes the gradient of another parameter");
     }
   }
 

@@ -7,13 +7,10 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // All numbers of other instructions that an instruction holds.
 template <typename Function>
@@ -54,31 +51,31 @@ int ProgramEdit::insert(int gap, bool before, Instruction instruction) {
 
 void ProgramEdit::remove(int number) {
   expect(number >= 0 && number < count_, "takes out what is not in the list");
-  removed_[index(number)] = true;
+  removed_[as_index(number)] = true;
 }
 
 void ProgramEdit::check_names(const std::vector<int>& place_of) const {
   const auto check = [&](const Instruction& instruction) {
     for_each_named(instruction, [&](int named) {
-      if (named < 0 || index(named) >= place_of.size()) {
+      if (named < 0 || as_index(named) >= place_of.size()) {
         throw InternalError(fmt::format("{} names instruction {}, and there is none",
                                         describe(instruction), named));
       }
-      if (place_of[index(named)] < 0) {
+      if (place_of[as_index(named)] < 0) {
         throw InternalError(fmt::format("{} names instruction {}, {}, which is taken out",
                                         describe(instruction), named,
-                                        describe(program_.instructions[index(named)])));
+                                        describe(program_.instructions[as_index(named)])));
       }
     });
   };
   for (int number = 0; number < count_; ++number) {
-    if (!removed_[index(number)]) check(program_.instructions[index(number)]);
+    if (!removed_[as_index(number)]) check(program_.instructions[as_index(number)]);
   }
   for (const Instruction& instruction : inserted_) check(instruction);
 }
 
 std::vector<int> ProgramEdit::apply() {
-  expect(!applied_ && index(count_) == program_.instructions.size(),
+  expect(!applied_ && as_index(count_) == program_.instructions.size(),
          "a Program's list changed under an edit");
   // Calls may come in any order of places; those for one place keep theirs.
   std::stable_sort(insertions_.begin(), insertions_.end(),
@@ -86,23 +83,23 @@ std::vector<int> ProgramEdit::apply() {
                      return std::tie(a.gap, a.before) < std::tie(b.gap, b.before);
                    });
   std::vector<int> order;  // numbers
-  order.reserve(index(count_) + inserted_.size());
+  order.reserve(as_index(count_) + inserted_.size());
   auto next = insertions_.begin();
   for (int number = 0; number <= count_; ++number) {
     for (; next != insertions_.end() && next->gap == number; ++next) order.push_back(next->number);
-    if (number < count_ && !removed_[index(number)]) order.push_back(number);
+    if (number < count_ && !removed_[as_index(number)]) order.push_back(number);
   }
-  std::vector<int> place_of(index(count_) + inserted_.size(), -1);
+  std::vector<int> place_of(as_index(count_) + inserted_.size(), -1);
   for (std::size_t place = 0; place < order.size(); ++place)
-    place_of[index(order[place])] = static_cast<int>(place);
+    place_of[as_index(order[place])] = static_cast<int>(place);
   check_names(place_of);
   std::vector<Instruction> edited;
   edited.reserve(order.size());
   for (const int number : order) {
-    Instruction& source =
-        number < count_ ? program_.instructions[index(number)] : inserted_[index(number - count_)];
+    Instruction& source = number < count_ ? program_.instructions[as_index(number)]
+                                          : inserted_[as_index(number - count_)];
     edited.push_back(std::move(source));
-    for_each_named(edited.back(), [&](int& named) { named = place_of[index(named)]; });
+    for_each_named(edited.back(), [&](int& named) { named = place_of[as_index(named)]; });
   }
   program_.instructions = std::move(edited);
   applied_ = true;

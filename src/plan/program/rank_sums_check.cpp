@@ -9,22 +9,19 @@
 #include <string>
 #include <utility>
 
+#include "base/index.hpp"
 #include "plan/program/replay.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 class RankSumsCheck {
  public:
   RankSumsCheck(const Program& program, const GridShape& grid) : program_(program), grid_(grid) {}
 
   void run() {
-    for (number_ = 0; index(number_) < program_.instructions.size(); ++number_) {
-      instruction_ = &program_.instructions[index(number_)];
+    for (number_ = 0; as_index(number_) < program_.instructions.size(); ++number_) {
+      instruction_ = &program_.instructions[as_index(number_)];
       step();
       for (const int freed : instruction_->frees) over_data_.erase(freed);
     }
@@ -59,10 +56,10 @@ class RankSumsCheck {
         says(arguments.drops_loss == (program_.coordinates.tensor != 0),
              "the first rank of a tensor group counts the loss, and no other");
         for (const int id : arguments.pieces) {
-          const int buffer = program_.pieces[index(id)].gradient.buffer;
+          const int buffer = program_.pieces[as_index(id)].gradient.buffer;
           says(over_data_.contains(buffer) == (grid_.data > 1),
                fmt::format("{} is {}summed over the data group, which has {} ranks",
-                           program_.buffers[index(buffer)].name,
+                           program_.buffers[as_index(buffer)].name,
                            over_data_.contains(buffer) ? "" : "not ", grid_.data));
         }
         return;
@@ -84,10 +81,10 @@ class RankSumsCheck {
   // Of whole parameters: where data ranks have parts of them.
   void expect_sums_over_data(int sums) const {
     const int bucket = instruction_->bucket;
-    const bool in_shards = bucket >= 0 && index(bucket) < program_.buckets.size() &&
-                           program_.buckets[index(bucket)].shard.elements > 0;
+    const bool in_shards = bucket >= 0 && as_index(bucket) < program_.buckets.size() &&
+                           program_.buckets[as_index(bucket)].shard.elements > 0;
     says(over_data_.contains(sums) == (in_shards && grid_.data > 1),
-         fmt::format("{} is {}summed over the data group", program_.buffers[index(sums)].name,
+         fmt::format("{} is {}summed over the data group", program_.buffers[as_index(sums)].name,
                      over_data_.contains(sums) ? "" : "not "));
   }
 

@@ -7,16 +7,13 @@
 #include <map>
 
 #include "base/contains.hpp"
+#include "base/index.hpp"
 #include "plan/program/lane_clock.hpp"
 #include "plan/program/replay_roles.hpp"
 #include "plan/program/spans.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // One pass over one Program.
 class Replay {
@@ -52,15 +49,15 @@ class Replay {
   Live& live_in(Tier tier) { return live_bytes_[static_cast<std::size_t>(tier)]; }
 
   [[noreturn]] void fail(int i, const std::string& reason) const {
-    const bool inside = i >= 0 && index(i) < program_.instructions.size();
-    throw ReplayError(i, inside ? describe(program_.instructions[index(i)]) : "end of the step",
+    const bool inside = i >= 0 && as_index(i) < program_.instructions.size();
+    throw ReplayError(i, inside ? describe(program_.instructions[as_index(i)]) : "end of the step",
                       reason);
   }
 
   const Buffer& buffer(int i, int id) const {
-    if (id < 0 || index(id) >= program_.buffers.size())
+    if (id < 0 || as_index(id) >= program_.buffers.size())
       fail(i, fmt::format("no buffer has the id {}", id));
-    return program_.buffers[index(id)];
+    return program_.buffers[as_index(id)];
   }
 
   void start() {
@@ -84,8 +81,8 @@ class Replay {
   }
 
   void make_live(int id) {
-    live_[index(id)] = true;
-    const Buffer& buffer = program_.buffers[index(id)];
+    live_[as_index(id)] = true;
+    const Buffer& buffer = program_.buffers[as_index(id)];
     Live& live = live_in(buffer.tier);
     live.bytes += buffer.bytes;
     live.by_kind[static_cast<std::size_t>(buffer.kind)] += buffer.bytes;
@@ -119,22 +116,22 @@ class Replay {
   }
 
   void step(int i) {
-    const Instruction& instruction = program_.instructions[index(i)];
+    const Instruction& instruction = program_.instructions[as_index(i)];
     check_order_of_sums(i, instruction);
     roles_.check(i, instruction);
     for (const int id : instruction.reads) {
-      if (!live_[index((buffer(i, id), id))])
+      if (!live_[as_index((buffer(i, id), id))])
         fail(i, "reads " + buffer(i, id).name + ", which is not live");
-      if (!follows_all(instruction, pending_[index(id)].writers)) {
+      if (!follows_all(instruction, pending_[as_index(id)].writers)) {
         fail(i, "reads " + buffer(i, id).name + " while an asynchronous instruction writes it");
       }
     }
     for (const int id : instruction.writes) {
       const bool updates = std::find(instruction.reads.begin(), instruction.reads.end(), id) !=
                            instruction.reads.end();
-      if (live_[index((buffer(i, id), id))]) {
+      if (live_[as_index((buffer(i, id), id))]) {
         if (!updates) fail(i, "makes " + buffer(i, id).name + ", which is already live");
-        if (!follows_all(instruction, pending_[index(id)].users)) {
+        if (!follows_all(instruction, pending_[as_index(id)].users)) {
           fail(i, "writes " + buffer(i, id).name + " while an asynchronous instruction uses it");
         }
       } else {
@@ -177,7 +174,7 @@ class Replay {
   }
 
   void begin_or_complete(int i, const Instruction& instruction) {
-    Span& span = spans_[index(i)];
+    Span& span = spans_[as_index(i)];
     prediction_.issue_seconds += instruction.issue_seconds;
     span.begin = clock_.issue(instruction.issue_seconds);
     if (instruction.lane == Lane::Compute) {
@@ -197,10 +194,10 @@ class Replay {
       const auto found = end_of_.find(earlier);
       if (found != end_of_.end()) ready = std::max(ready, found->second);
     }
-    for (const int id : instruction.reads) pending_[index(id)].users.push_back(i);
+    for (const int id : instruction.reads) pending_[as_index(id)].users.push_back(i);
     for (const int id : instruction.writes) {
-      pending_[index(id)].users.push_back(i);
-      pending_[index(id)].writers.push_back(i);
+      pending_[as_index(id)].users.push_back(i);
+      pending_[as_index(id)].writers.push_back(i);
     }
     Line& line = clock_.line(queue_of(instruction.lane));
     const double start = line.start(ready);
@@ -217,11 +214,11 @@ class Replay {
     const auto found = end_of_.find(instruction.completes);
     if (found == end_of_.end()) fail(i, "waits for nothing that is under way");
     clock_.wait(found->second);
-    const Instruction& waited = program_.instructions[index(instruction.completes)];
+    const Instruction& waited = program_.instructions[as_index(instruction.completes)];
     for (const auto& ids : {waited.reads, waited.writes}) {
       for (const int id : ids) {
-        std::erase(pending_[index(id)].users, instruction.completes);
-        std::erase(pending_[index(id)].writers, instruction.completes);
+        std::erase(pending_[as_index(id)].users, instruction.completes);
+        std::erase(pending_[as_index(id)].writers, instruction.completes);
       }
     }
     end_of_.erase(found);
@@ -229,10 +226,10 @@ class Replay {
 
   void free_buffer(int i, int id) {
     const Buffer& freed = buffer(i, id);
-    if (!live_[index(id)]) fail(i, "frees " + freed.name + ", which is not live");
-    if (!pending_[index(id)].users.empty())
+    if (!live_[as_index(id)]) fail(i, "frees " + freed.name + ", which is not live");
+    if (!pending_[as_index(id)].users.empty())
       fail(i, "frees " + freed.name + " while an asynchronous instruction uses it");
-    live_[index(id)] = false;
+    live_[as_index(id)] = false;
     Live& live = live_in(freed.tier);
     live.bytes -= freed.bytes;
     live.by_kind[static_cast<std::size_t>(freed.kind)] -= freed.bytes;

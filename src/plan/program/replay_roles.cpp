@@ -8,16 +8,10 @@
 
 #include "base/bytes.hpp"
 #include "base/contains.hpp"
+#include "base/index.hpp"
 #include "plan/program/replay.hpp"
 
 namespace garonne::plan {
-namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
 
 RoleCheck::RoleCheck(const Program& program)
     : program_(program),
@@ -37,9 +31,9 @@ void RoleCheck::expect_role(bool holds, const std::string& reason) const {
 }
 
 const std::string& RoleCheck::name(int buffer) const {
-  if (buffer < 0 || index(buffer) >= program_.buffers.size())
+  if (buffer < 0 || as_index(buffer) >= program_.buffers.size())
     fail(fmt::format("no buffer has the id {}", buffer));
-  return program_.buffers[index(buffer)].name;
+  return program_.buffers[as_index(buffer)].name;
 }
 
 bool RoleCheck::reads(int buffer) const {
@@ -57,7 +51,7 @@ void RoleCheck::known(int buffer, const char* role) const {
 
 void RoleCheck::inside(const Range& range, const char* role) const {
   const std::string& of = name(range.buffer);
-  const Buffer& buffer = program_.buffers[index(range.buffer)];
+  const Buffer& buffer = program_.buffers[as_index(range.buffer)];
   // Each bound by itself: their sum may not be a number.
   if (range.offset < 0 || range.elements < 0 || range.elements > buffer.elements ||
       range.offset > buffer.elements - range.elements) {
@@ -330,8 +324,8 @@ void RoleCheck::check_copy() {
   const int from = arguments.inputs[0];
   const int to = arguments.output;
   expect_role(reads(from) && writes(to), "does not read what it copies, or does not write it");
-  const Buffer& source = program_.buffers[index(from)];
-  const Buffer& copy = program_.buffers[index(to)];
+  const Buffer& source = program_.buffers[as_index(from)];
+  const Buffer& copy = program_.buffers[as_index(to)];
   expect_role(copy_between(source.tier, copy.tier) == instruction_->operation,
               fmt::format("goes from {} on the tier {} to {} on the tier {}", source.name,
                           to_string(source.tier), copy.name, to_string(copy.tier)));
@@ -361,7 +355,7 @@ void RoleCheck::check_pieces() {
   if (tensors) {
     const int output = instruction_->arguments.output;
     expect_role(output >= 0 && writes(output) && !reads(output) &&
-                    program_.buffers[index(output)].kind == BufferKind::Scalar,
+                    program_.buffers[as_index(output)].kind == BufferKind::Scalar,
                 "does not make the sums of parameters anew");
     expect_role(!instruction_->arguments.inputs.empty(), "lacks an input");
     tensor_sums_.insert(output);
@@ -373,20 +367,20 @@ void RoleCheck::check_pieces() {
   }
   for (const int id : instruction_->arguments.pieces) {
     if (!sums && !updates && !tensors) fail("has pieces and trains nothing");
-    if (id < 0 || index(id) >= program_.pieces.size())
+    if (id < 0 || as_index(id) >= program_.pieces.size())
       fail(fmt::format("no piece has the number {}", id));
     const Piece piece = piece_of(program_, *instruction_, id);
     read_range(piece.gradient, "gradient");
     expect_role(holds(piece.gradient, piece.parameter, piece.first),
                 fmt::format("takes something else for the gradient of piece {}", id));
     if (sums) {
-      expect_role(id > last_summed_ || summed_[index(id)] > 0,
+      expect_role(id > last_summed_ || summed_[as_index(id)] > 0,
                   "adds squares in another order than that of the pieces");
       last_summed_ = id;
-      ++summed_[index(id)];
+      ++summed_[as_index(id)];
     }
     if (tensors) sum_tensor(id);
-    if (updates) expect_sums_of(id, program_.pieces[index(id)].sums.size());
+    if (updates) expect_sums_of(id, program_.pieces[as_index(id)].sums.size());
     if (updates) update_piece(id);
   }
 }
@@ -403,11 +397,11 @@ void RoleCheck::check_sums() {
   const bool collective = sums && arguments.exchanged < 0;
   if (collective && !arguments.inputs.empty()) {
     const int buffer = arguments.inputs[0];
-    const BufferKind kind = program_.buffers[index(buffer)].kind;
+    const BufferKind kind = program_.buffers[as_index(buffer)].kind;
     expect_role(kind == BufferKind::Gradient || kind == BufferKind::Scalar,
                 "sums " + name(buffer) + ", which is no gradient");
     expect_role(!narrow || (kind == BufferKind::Gradient &&
-                            program_.buffers[index(buffer)].element_bytes == 4),
+                            program_.buffers[as_index(buffer)].element_bytes == 4),
                 "sums " + name(buffer) + " in bfloat16, which is not kept in float32");
     if (instruction_->channel && instruction_->channel->group == GroupAxis::Data)
       reduced_.insert(buffer);
@@ -429,7 +423,7 @@ void RoleCheck::check_sums() {
   }
   if (instruction_->operation == Operation::SumSquares) {
     const auto is_summed = [&](int id) {
-      return reduced_.contains(program_.pieces[index(id)].gradient.buffer);
+      return reduced_.contains(program_.pieces[as_index(id)].gradient.buffer);
     };
     const auto some = std::count_if(arguments.pieces.begin(), arguments.pieces.end(), is_summed);
     expect_role(some == 0 || some == static_cast<std::ptrdiff_t>(arguments.pieces.size()),

@@ -6,6 +6,7 @@
 #include <optional>
 #include <tuple>
 
+#include "base/index.hpp"
 #include "plan/program/disk_copies.hpp"
 #include "plan/program/lane_clock.hpp"
 #include "plan/program/replay.hpp"
@@ -13,10 +14,6 @@
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 bool is_message(const Instruction& instruction) {
   return instruction.operation == Operation::Send || instruction.operation == Operation::Receive;
@@ -29,7 +26,7 @@ bool same_channel(const Channel& a, const Channel& b) {
 
 [[noreturn]] void fail(const std::vector<Program>& programs, int rank, int i,
                        const std::string& reason) {
-  throw ReplayError(i, describe(programs[index(rank)].instructions[index(i)]),
+  throw ReplayError(i, describe(programs[as_index(rank)].instructions[as_index(i)]),
                     fmt::format("on rank {}: {}", rank, reason));
 }
 
@@ -40,9 +37,9 @@ void check_collectives(const std::vector<Program>& programs) {
            std::map<int, std::vector<std::pair<int, const Channel*>>>>
       groups;
   for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
-    const Program& program = programs[index(rank)];
+    const Program& program = programs[as_index(rank)];
     for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-      const Instruction& instruction = program.instructions[index(i)];
+      const Instruction& instruction = program.instructions[as_index(i)];
       if (!instruction.channel) continue;
       const auto& members = instruction.channel->members;
       if (std::find(members.begin(), members.end(), rank) == members.end())
@@ -132,8 +129,8 @@ class Meetings {
       }
     } while (end_a_copy());
     for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
-      const int next = walks_[index(rank)].next;
-      if (index(next) == programs_[index(rank)].instructions.size()) continue;
+      const int next = walks_[as_index(rank)].next;
+      if (as_index(next) == programs_[as_index(rank)].instructions.size()) continue;
       fail(programs_, rank, next, "never comes to an end: the ranks wait in a circle");
     }
   }
@@ -174,9 +171,9 @@ class Meetings {
     std::map<std::tuple<GroupAxis, std::vector<int>, int>, int> collectives;
     for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
       std::map<std::pair<GroupAxis, std::vector<int>>, int> count;
-      const auto& instructions = programs_[index(rank)].instructions;
+      const auto& instructions = programs_[as_index(rank)].instructions;
       for (int i = 0; i < static_cast<int>(instructions.size()); ++i) {
-        const Instruction& instruction = instructions[index(i)];
+        const Instruction& instruction = instructions[as_index(i)];
         if (!instruction.channel) continue;
         const Channel& channel = *instruction.channel;
         if (instruction.operation == Operation::Send) {
@@ -189,20 +186,20 @@ class Meetings {
             meetings_.push_back(
                 {0, static_cast<int>(channel.members.size()), 0, instruction.seconds});
           }
-          walks_[index(rank)].meeting_of[index(i)] = found->second;
+          walks_[as_index(rank)].meeting_of[as_index(i)] = found->second;
         }
       }
     }
     std::map<std::pair<int, int>, int> link_between;
     for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
-      const auto& instructions = programs_[index(rank)].instructions;
+      const auto& instructions = programs_[as_index(rank)].instructions;
       for (int i = 0; i < static_cast<int>(instructions.size()); ++i) {
-        const Instruction& instruction = instructions[index(i)];
+        const Instruction& instruction = instructions[as_index(i)];
         if (!instruction.channel || instruction.operation != Operation::Receive) continue;
         auto& [sends, met] = messages[{peer(rank, i), rank, instruction.channel->tag}];
         if (met == sends.size()) fail(programs_, rank, i, "no such message is sent");
         const auto [sender, at] = sends[met++];
-        const Instruction& send = programs_[index(sender)].instructions[index(at)];
+        const Instruction& send = programs_[as_index(sender)].instructions[as_index(at)];
         if (send.channel->bytes != instruction.channel->bytes) {
           fail(programs_, rank, i,
                fmt::format("expects {} B where rank {} sends {} B", instruction.channel->bytes,
@@ -213,8 +210,8 @@ class Meetings {
           fail(programs_, rank, i,
                fmt::format("gets what rank {} sends as {}", sender, describe(send)));
         }
-        walks_[index(rank)].meeting_of[index(i)] = walks_[index(sender)].meeting_of[index(at)] =
-            static_cast<int>(meetings_.size());
+        walks_[as_index(rank)].meeting_of[as_index(i)] =
+            walks_[as_index(sender)].meeting_of[as_index(at)] = static_cast<int>(meetings_.size());
         const auto [link, fresh] =
             link_between.try_emplace({sender, rank}, static_cast<int>(links_.size()));
         if (fresh) links_.emplace_back();
@@ -229,26 +226,26 @@ class Meetings {
   }
 
   int peer(int rank, int i) const {
-    const Channel& channel = *programs_[index(rank)].instructions[index(i)].channel;
-    if (channel.peer < 0 || index(channel.peer) >= channel.members.size())
+    const Channel& channel = *programs_[as_index(rank)].instructions[as_index(i)].channel;
+    if (channel.peer < 0 || as_index(channel.peer) >= channel.members.size())
       fail(programs_, rank, i, "has a peer outside its group");
-    return channel.members[index(channel.peer)];
+    return channel.members[as_index(channel.peer)];
   }
 
   const Instruction& instruction_of(int rank, int i) const {
-    return programs_[index(rank)].instructions[index(i)];
+    return programs_[as_index(rank)].instructions[as_index(i)];
   }
 
   // Whether anything moved.
   bool step(int rank) {
-    Walk& walk = walks_[index(rank)];
+    Walk& walk = walks_[as_index(rank)];
     if (start_issued(rank)) return true;
     if (walk.stands_for >= 0) {
       if (!stand_until_end(rank, walk.stands_for)) return false;
       walk.stands_for = -1;
       return true;
     }
-    if (index(walk.next) == programs_[index(rank)].instructions.size()) return false;
+    if (as_index(walk.next) == programs_[as_index(rank)].instructions.size()) return false;
     const Instruction& instruction = instruction_of(rank, walk.next);
     if (instruction.lane != Lane::Compute) {
       const double at = walk.clock.issue(instruction.issue_seconds);
@@ -260,9 +257,9 @@ class Meetings {
         stand_still(walk, at + instruction.seconds);
       return true;
     }
-    const int meeting = walk.meeting_of[index(walk.next)];
+    const int meeting = walk.meeting_of[as_index(walk.next)];
     if (meeting >= 0) {
-      if (!meet(walk, index(meeting), instruction)) return false;
+      if (!meet(walk, as_index(meeting), instruction)) return false;
     } else if (instruction.operation == Operation::Wait) {
       if (!wait(rank, instruction)) return false;
     } else {
@@ -283,7 +280,7 @@ class Meetings {
 
   // Starts what was issued and has all that it follows behind it; lanes keep their order.
   bool start_issued(int rank) {
-    Walk& walk = walks_[index(rank)];
+    Walk& walk = walks_[as_index(rank)];
     std::array<bool, most_lanes> held{};
     std::vector<Issued> rest;
     for (const Issued& one : walk.issued) {
@@ -317,7 +314,7 @@ class Meetings {
     if (!disk_copies_) return false;
     const std::optional<DiskCopies::End> end = disk_copies_->next();
     if (!end) return false;
-    Walk& walk = walks_[index(end->copy.program)];
+    Walk& walk = walks_[as_index(end->copy.program)];
     walk.clock.line(end->copy.lane).take(end->seconds);
     walk.started[end->copy.instruction] = {end->seconds, 0};
     return true;
@@ -330,8 +327,9 @@ class Meetings {
       disk_copies_->begin({rank, issued.instruction, instruction.lane, begin, instruction.seconds});
       return;
     }
-    const int meeting = walk.meeting_of[index(issued.instruction)];
-    const double seconds = meeting >= 0 ? meetings_[index(meeting)].seconds : instruction.seconds;
+    const int meeting = walk.meeting_of[as_index(issued.instruction)];
+    const double seconds =
+        meeting >= 0 ? meetings_[as_index(meeting)].seconds : instruction.seconds;
     Started& started = walk.started[issued.instruction];
     double begin = ready;
     if (!is_message(instruction)) {
@@ -340,14 +338,14 @@ class Meetings {
       line.take(begin + seconds);
     }
     started = {begin + seconds, begin - ready};
-    if (meeting >= 0) arrive(meetings_[index(meeting)], begin);
+    if (meeting >= 0) arrive(meetings_[as_index(meeting)], begin);
   }
 
   void arrive(Meeting& meeting, double when) {
     meeting.latest = std::max(meeting.latest, when);
     ++meeting.came;
     if (!meeting.is_complete() || meeting.link < 0) return;
-    Line& link = links_[index(meeting.link)];
+    Line& link = links_[as_index(meeting.link)];
     meeting.latest = link.start(meeting.latest);
     link.take(meeting.latest + meeting.seconds);
   }
@@ -357,9 +355,9 @@ class Meetings {
     if (instruction_of(rank, earlier).lane == Lane::Compute) return 0;
     const auto found = walk.started.find(earlier);
     if (found == walk.started.end()) return std::nullopt;
-    const int number = walk.meeting_of[index(earlier)];
+    const int number = walk.meeting_of[as_index(earlier)];
     if (number < 0) return found->second.end;
-    const Meeting& meeting = meetings_[index(number)];
+    const Meeting& meeting = meetings_[as_index(number)];
     if (!meeting.is_complete()) return std::nullopt;
     return meeting.latest + meeting.seconds;
   }
@@ -381,7 +379,7 @@ class Meetings {
   }
 
   bool wait(int rank, const Instruction& instruction) {
-    Walk& walk = walks_[index(rank)];
+    Walk& walk = walks_[as_index(rank)];
     const int waited = instruction.completes;
     const std::optional<double> end = end_of(walk, rank, waited);
     if (!end) return false;
@@ -394,15 +392,15 @@ class Meetings {
 
   // Whether it has an end so far.
   bool stand_until_end(int rank, int waited) {
-    Walk& walk = walks_[index(rank)];
+    Walk& walk = walks_[as_index(rank)];
     const std::optional<double> end = end_of(walk, rank, waited);
     if (!end) return false;
     const double seconds = walk.clock.wait(*end);
-    const int number = walk.meeting_of[index(waited)];
+    const int number = walk.meeting_of[as_index(waited)];
     if (number < 0) return true;
     // What queues behind others of its lane waits for the link, too.
     note_wait(walk.waited, instruction_of(rank, waited).channel->group, seconds,
-              meetings_[index(number)].seconds + walk.started.at(waited).queued);
+              meetings_[as_index(number)].seconds + walk.started.at(waited).queued);
     return true;
   }
 
@@ -454,13 +452,13 @@ std::vector<Program> among_themselves(std::vector<Program> stages) {
   const int count = static_cast<int>(stages.size());
   std::map<int, int> stage_by_rank;
   for (int stage = 0; stage < count; ++stage)
-    stage_by_rank.emplace(stages[index(stage)].rank, stage);
+    stage_by_rank.emplace(stages[as_index(stage)].rank, stage);
   const auto stage_of = [&](int rank) {
     const auto found = stage_by_rank.find(rank);
     return found == stage_by_rank.end() ? -1 : found->second;
   };
   for (int stage = 0; stage < count; ++stage) {
-    for (auto& instruction : stages[index(stage)].instructions) {
+    for (auto& instruction : stages[as_index(stage)].instructions) {
       if (!instruction.channel) continue;
       Channel& channel = *instruction.channel;
       std::vector<int> members;

@@ -4,16 +4,10 @@
 #include <set>
 #include <string>
 
+#include "base/index.hpp"
 #include "plan/program/replay_roles.hpp"
 
 namespace garonne::plan {
-namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
 
 // What stands in for something is as large, and on the host.
 void RoleCheck::check_update_on_host() {
@@ -25,8 +19,8 @@ void RoleCheck::check_update_on_host() {
     known(one.on_host, "stand-in");
     expect_role(reads(one.on_host) || writes(one.on_host),
                 "does not use " + name(one.on_host) + ", which stands in for something");
-    const Buffer& device = program_.buffers[index(one.buffer)];
-    const Buffer& host = program_.buffers[index(one.on_host)];
+    const Buffer& device = program_.buffers[as_index(one.buffer)];
+    const Buffer& host = program_.buffers[as_index(one.on_host)];
     expect_role(seen.insert(one.buffer).second && seen.insert(one.on_host).second,
                 "has two stand-ins for one buffer");
     expect_role(device.tier == Tier::Device && host.tier == Tier::Host &&
@@ -38,15 +32,15 @@ void RoleCheck::check_update_on_host() {
   }
   for (const auto& ids : {instruction_->reads, instruction_->writes}) {
     for (const int id : ids) {
-      expect_role(program_.buffers[index(id)].tier == Tier::Host,
+      expect_role(program_.buffers[as_index(id)].tier == Tier::Host,
                   "uses " + name(id) + ", which is not on the host");
     }
   }
 }
 
 void RoleCheck::update_piece(int number) {
-  ++updated_[index(number)];
-  const Piece& own = program_.pieces[index(number)];
+  ++updated_[as_index(number)];
+  const Piece& own = program_.pieces[as_index(number)];
   const Piece piece = piece_of(program_, *instruction_, number);
   const auto trained = [&](const Range& range, const char* role) {
     read_range(range, role);
@@ -64,7 +58,7 @@ void RoleCheck::update_piece(int number) {
     return trained(piece.compute_copy, "compute copy");
   // Made anew, it is of this piece alone: nothing is beside it.
   written_range(piece.compute_copy, "compute copy");
-  const Buffer& copy = program_.buffers[index(piece.compute_copy.buffer)];
+  const Buffer& copy = program_.buffers[as_index(piece.compute_copy.buffer)];
   expect_role(piece.compute_copy.offset == 0 && piece.compute_copy.elements == copy.elements,
               "makes " + copy.name + " of less than all of it");
   trained_.remake(piece.compute_copy.buffer, own.compute_copy.buffer, number);
@@ -72,14 +66,14 @@ void RoleCheck::update_piece(int number) {
 
 // Of what its update will be given.
 void RoleCheck::sum_tensor(int number) const {
-  const Piece& piece = program_.pieces[index(number)];
+  const Piece& piece = program_.pieces[as_index(number)];
   const std::size_t round = instruction_->arguments.inputs.size() - 1;
   expect_role(round < piece.sums.size() &&
                   piece.sums[round].buffer == instruction_->arguments.output &&
                   piece.sums[round].elements > 0,
               fmt::format("has no room for the sums of piece {}", number));
   expect_sums_of(number, round);
-  expect_role(updated_[index(number)] == 0,
+  expect_role(updated_[as_index(number)] == 0,
               fmt::format("sums of piece {} what is updated already", number));
   read_range(piece.trained, "trained");
   for (const Range& state : piece.states) read_range(state, "state");
@@ -87,7 +81,7 @@ void RoleCheck::sum_tensor(int number) const {
 
 // On the host the update makes them itself.
 void RoleCheck::expect_sums_of(int number, std::size_t rounds) const {
-  const std::vector<Range>& sums = program_.pieces[index(number)].sums;
+  const std::vector<Range>& sums = program_.pieces[as_index(number)].sums;
   const auto& inputs = instruction_->arguments.inputs;
   const std::size_t wanted = instruction_->operation == Operation::UpdateHost ? 0 : rounds;
   expect_role(inputs.size() == 1 + wanted,

@@ -9,14 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/program/replay.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // (node, micro-batch).
 using Passes = std::set<std::pair<int, int>>;
@@ -41,7 +38,7 @@ class WholeStepCheck {
       if (channel && channel->group == GroupAxis::Tensor && channel->members.size() > 1)
         in_tensor_group_ = true;
       if (is_forward(instruction.operation))
-        micro_batches_of_[index(instruction.node_index)].insert(instruction.micro_batch);
+        micro_batches_of_[as_index(instruction.node_index)].insert(instruction.micro_batch);
     }
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
       const NodeSpec& node = graph.nodes[n];
@@ -59,8 +56,8 @@ class WholeStepCheck {
     if (!trains_) return;
     check_micro_batches();
     check_pieces();
-    for (number_ = 0; index(number_) < program_.instructions.size(); ++number_) {
-      instruction_ = &program_.instructions[index(number_)];
+    for (number_ = 0; as_index(number_) < program_.instructions.size(); ++number_) {
+      instruction_ = &program_.instructions[as_index(number_)];
       step();
       for (const int freed : instruction_->frees) gradients_.erase(freed);
     }
@@ -73,9 +70,9 @@ class WholeStepCheck {
                       reason);
   }
 
-  const std::string& name(int buffer) const { return program_.buffers[index(buffer)].name; }
+  const std::string& name(int buffer) const { return program_.buffers[as_index(buffer)].name; }
 
-  const std::string& parameter(int p) const { return graph_.parameters[index(p)].name; }
+  const std::string& parameter(int p) const { return graph_.parameters[as_index(p)].name; }
 
   // Nodes of a chunk have the same ones. A stage may have a micro-batch in some of its chunks,
   // where it takes one of several directions; then every micro-batch is in as many.
@@ -88,9 +85,9 @@ class WholeStepCheck {
       says(*first->second == micro_batches_of_[n],
            fmt::format("{} has other micro-batches than the nodes before it", node.name));
     }
-    std::vector<int> chunks(index(program_.micro_batches), 0);
+    std::vector<int> chunks(as_index(program_.micro_batches), 0);
     for (const auto& [chunk, micro_batches] : of_chunk) {
-      for (const int micro_batch : *micro_batches) ++chunks[index(micro_batch)];
+      for (const int micro_batch : *micro_batches) ++chunks[as_index(micro_batch)];
     }
     for (std::size_t m = 0; m < chunks.size(); ++m) {
       says(chunks[m] > 0 && chunks[m] == chunks[0],
@@ -105,15 +102,16 @@ class WholeStepCheck {
   void check_pieces() const {
     std::vector<bool> in_shards(graph_.parameters.size(), false);
     for (const Bucket& bucket : program_.buckets) {
-      for (const int p : bucket.parameters) in_shards[index(p)] = bucket.shard.elements > 0;
+      for (const int p : bucket.parameters) in_shards[as_index(p)] = bucket.shard.elements > 0;
     }
     std::vector<std::int64_t> elements(graph_.parameters.size(), 0);
     for (const Piece& piece : program_.pieces)
-      elements[index(piece.parameter)] += piece.trained.elements;
+      elements[as_index(piece.parameter)] += piece.trained.elements;
     for (const auto& [p, passes] : wanted_) {
-      says(in_shards[index(p)] || elements[index(p)] == graph_.parameters[index(p)].elements,
-           fmt::format("{} elements of {} are trained, which has {}", elements[index(p)],
-                       parameter(p), graph_.parameters[index(p)].elements));
+      says(in_shards[as_index(p)] ||
+               elements[as_index(p)] == graph_.parameters[as_index(p)].elements,
+           fmt::format("{} elements of {} are trained, which has {}", elements[as_index(p)],
+                       parameter(p), graph_.parameters[as_index(p)].elements));
     }
   }
 
@@ -152,8 +150,8 @@ class WholeStepCheck {
       case Operation::SumSquares:
         says(!summed_over_ranks_, "adds squares to sums that all ranks have added up");
         for (const int id : arguments.pieces) {
-          expect_complete(program_.pieces[index(id)]);
-          squared_[index(id)] = true;
+          expect_complete(program_.pieces[as_index(id)]);
+          squared_[as_index(id)] = true;
         }
         has_squares_ = true;
         break;
@@ -162,14 +160,14 @@ class WholeStepCheck {
         expect_sums();
         break;
       case Operation::SumTensors:
-        for (const int id : arguments.pieces) expect_complete(program_.pieces[index(id)]);
+        for (const int id : arguments.pieces) expect_complete(program_.pieces[as_index(id)]);
         expect_sums_of_tensors(false);
         tensor_sums_[arguments.output] = {arguments.pieces, {}};
         break;
       case Operation::UpdateHost:
         for (const int id : arguments.pieces) {
           expect_complete(piece_of(program_, *instruction_, id));
-          expect_whole(program_.pieces[index(id)]);
+          expect_whole(program_.pieces[as_index(id)]);
         }
         [[fallthrough]];
       case Operation::Update:
@@ -185,8 +183,8 @@ class WholeStepCheck {
 
   void expect_old_parameters() const {
     if (instruction_->arguments.parameters.empty()) return;
-    for (const int p : graph_.nodes[index(instruction_->node_index)].parameters) {
-      says(!updated_[index(p)],
+    for (const int p : graph_.nodes[as_index(instruction_->node_index)].parameters) {
+      says(!updated_[as_index(p)],
            "reads " + parameter(p) + ", which is updated, where it wants that of the step before");
     }
   }
@@ -267,7 +265,7 @@ class WholeStepCheck {
       says(is == is_to_be, fmt::format("the gradient of {} is {}summed over {}", parameter(p),
                                        is ? "" : "not ", over));
     };
-    const ParameterSpec& spec = graph_.parameters[index(p)];
+    const ParameterSpec& spec = graph_.parameters[as_index(p)];
     expect_summed(GroupAxis::Tensor, spec.sums_over_tensor, "the tensor group");
     expect_summed(GroupAxis::Tied, spec.tied, "copies on other stages");
   }
@@ -280,11 +278,13 @@ class WholeStepCheck {
          "the squares of a gradient are not in the sums of the step");
   }
 
-  bool is_cut(int p) const { return in_tensor_group_ && !graph_.parameters[index(p)].replicated; }
+  bool is_cut(int p) const {
+    return in_tensor_group_ && !graph_.parameters[as_index(p)].replicated;
+  }
 
   // Where an update makes the sums of its parameter itself.
   void expect_whole(const Piece& piece) const {
-    const ParameterSpec& spec = graph_.parameters[index(piece.parameter)];
+    const ParameterSpec& spec = graph_.parameters[as_index(piece.parameter)];
     says(
         piece.sums.empty() || (piece.trained.elements == spec.elements && !is_cut(piece.parameter)),
         "sums a part of " + spec.name + " where it wants the whole");
@@ -303,10 +303,10 @@ class WholeStepCheck {
     says(sums != tensor_sums_.end(), "takes sums of parameters that nobody has made");
     const auto& [pieces, over] = sums->second;
     std::vector<int> parameters;
-    if (instruction_->bucket >= 0 && index(instruction_->bucket) < program_.buckets.size())
-      parameters = program_.buckets[index(instruction_->bucket)].parameters;
+    if (instruction_->bucket >= 0 && as_index(instruction_->bucket) < program_.buckets.size())
+      parameters = program_.buckets[as_index(instruction_->bucket)].parameters;
     for (const int id : arguments.pieces)
-      parameters.push_back(program_.pieces[index(id)].parameter);
+      parameters.push_back(program_.pieces[as_index(id)].parameter);
     const bool over_tensor =
         std::any_of(parameters.begin(), parameters.end(), [&](int p) { return is_cut(p); });
     says(over.contains(GroupAxis::Tensor) == over_tensor,
@@ -314,7 +314,8 @@ class WholeStepCheck {
                      over_tensor ? "not " : ""));
     std::vector<int> counted = arguments.pieces;
     if (updates && over_tensor && program_.coordinates.tensor != 0) {
-      std::erase_if(counted, [&](int id) { return !is_cut(program_.pieces[index(id)].parameter); });
+      std::erase_if(counted,
+                    [&](int id) { return !is_cut(program_.pieces[as_index(id)].parameter); });
     }
     says(counted == pieces, "takes sums of other pieces than it updates");
   }
@@ -322,11 +323,11 @@ class WholeStepCheck {
   void update() {
     expect_sums_of_tensors(true);
     for (const int id : instruction_->arguments.pieces)
-      updated_[index(program_.pieces[index(id)].parameter)] = true;
+      updated_[as_index(program_.pieces[as_index(id)].parameter)] = true;
     // Of a bucket in shards the other ranks update the rest at the same time.
     for (const Bucket& bucket : program_.buckets) {
       if (bucket.shard.elements == 0 || !changes(bucket.shard.parameter)) continue;
-      for (const int p : bucket.parameters) updated_[index(p)] = true;
+      for (const int p : bucket.parameters) updated_[as_index(p)] = true;
     }
   }
 

@@ -4,15 +4,12 @@
 #include <map>
 #include <utility>
 
+#include "base/index.hpp"
 #include "plan/graph/graph_replay.hpp"
 #include "plan/graph/graph_solver.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Numbers the values that tasks of the block touch; those of others take no bytes here.
 class BlockValues {
@@ -25,9 +22,9 @@ class BlockValues {
   int add(int value) {
     const auto [entry, fresh] = number_.emplace(value, static_cast<int>(number_.size()));
     if (fresh) {
-      const TaskValue& known = whole_.values[index(value)];
-      const std::int64_t bytes = counted_[index(value)] ? known.bytes : 0;
-      block_.values.push_back({known.name, bytes, true, wanted_at_end_[index(value)]});
+      const TaskValue& known = whole_.values[as_index(value)];
+      const std::int64_t bytes = counted_[as_index(value)] ? known.bytes : 0;
+      block_.values.push_back({known.name, bytes, true, wanted_at_end_[as_index(value)]});
     }
     return entry->second;
   }
@@ -53,13 +50,13 @@ BlockGraph::BlockGraph(const TaskGraph& tasks, int begin, int end, const std::ve
   BlockValues values(tasks.graph, counted, wanted_at_end, graph_);
   std::int64_t most_transient_bytes = 0;
   const auto add = [&](int t, int forward) {
-    Task task = tasks.graph.tasks[index(t)];
+    Task task = tasks.graph.tasks[as_index(t)];
     task.reads = values.add(std::move(task.reads));
     task.updates = values.add(std::move(task.updates));
     for (TaskOption& option : task.options) {
       option.makes = values.add(std::move(option.makes));
       option.reads = values.add(std::move(option.reads));
-      for (const int value : option.makes) graph_.values[index(value)].live_at_start = false;
+      for (const int value : option.makes) graph_.values[as_index(value)].live_at_start = false;
       most_transient_bytes = std::max(most_transient_bytes, option.transient_bytes);
     }
     graph_.tasks.push_back(std::move(task));
@@ -72,7 +69,7 @@ BlockGraph::BlockGraph(const TaskGraph& tasks, int begin, int end, const std::ve
   ballast.once = true;
   graph_.tasks.push_back(std::move(ballast));
   forward_of_task_.push_back(-1);
-  for (std::size_t t = index(tasks.nodes); t < tasks.step_of_task.size(); ++t) {
+  for (std::size_t t = as_index(tasks.nodes); t < tasks.step_of_task.size(); ++t) {
     const int node = tasks.step_of_task[t].node;
     if (node >= begin && node < end) add(static_cast<int>(t), -1);
   }
@@ -86,10 +83,10 @@ std::vector<bool> BlockGraph::kept_within(std::int64_t bytes, std::int64_t round
   options.iterations = rounds;
   const TaskSchedule schedule =
       improve_schedule(graph_, keep_all_schedule(graph_), ballast_bytes_ + bytes, options);
-  std::vector<int> runs(index(nodes_), 0);
+  std::vector<int> runs(as_index(nodes_), 0);
   for (const TaskStep& step : schedule) {
-    const int forward = forward_of_task_[index(step.task)];
-    if (forward >= 0) ++runs[index(forward)];
+    const int forward = forward_of_task_[as_index(step.task)];
+    if (forward >= 0) ++runs[as_index(forward)];
   }
   std::vector<bool> kept;
   for (const int count : runs) kept.push_back(count == 1);

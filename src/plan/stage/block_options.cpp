@@ -6,16 +6,13 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/graph/liveness.hpp"
 #include "plan/graph/task_option.hpp"
 #include "plan/stage/block_graph.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Beyond so many, all choices are too many.
 constexpr std::size_t most_choices = 1024;
@@ -48,7 +45,7 @@ class BlockSolver {
   BlockOptions solve() {
     BlockOptions result;
     ChainBlock& block = result.block;
-    block.output_bytes = model_.values[index(output_)].bytes;
+    block.output_bytes = model_.values[as_index(output_)].bytes;
     block.gradient_bytes = gradient_bytes_;
     block.forward = plain_forward();
     Found found;
@@ -66,7 +63,7 @@ class BlockSolver {
  private:
   using Found = std::vector<std::pair<ChainOption, Choice>>;
 
-  const NodeSpec& node(int n) const { return model_.nodes[index(n)]; }
+  const NodeSpec& node(int n) const { return model_.nodes[as_index(n)]; }
   bool inside(int node) const { return node >= begin_ && node < end_; }
 
   // Counted is what the block makes; what others read of it outlives it.
@@ -75,19 +72,19 @@ class BlockSolver {
     for (std::size_t t = 0; t < all.size(); ++t) {
       if (inside(tasks_.step_of_task[t].node)) {
         for (const int value : made_by_any_option(all[t])) {
-          counted_[index(value)] = tasks_.model_value[index(value)] != output_ || output_ < 0;
-          if (tasks_.graph.values[index(value)].live_at_end) {
-            wanted_at_end_[index(value)] = true;
-            gradient_bytes_ += tasks_.graph.values[index(value)].bytes;
+          counted_[as_index(value)] = tasks_.model_value[as_index(value)] != output_ || output_ < 0;
+          if (tasks_.graph.values[as_index(value)].live_at_end) {
+            wanted_at_end_[as_index(value)] = true;
+            gradient_bytes_ += tasks_.graph.values[as_index(value)].bytes;
           }
         }
         continue;
       }
       for (const auto* list : {&all[t].reads, &all[t].updates}) {
-        for (const int value : *list) wanted_at_end_[index(value)] = true;
+        for (const int value : *list) wanted_at_end_[as_index(value)] = true;
       }
       for (const TaskOption& option : all[t].options) {
-        for (const int value : option.reads) wanted_at_end_[index(value)] = true;
+        for (const int value : option.reads) wanted_at_end_[as_index(value)] = true;
       }
     }
     for (std::size_t v = 0; v < counted_.size(); ++v) {
@@ -98,7 +95,7 @@ class BlockSolver {
   // In whatever way.
   bool pinned_inside(int value) const {
     for (int n = begin_; n < end_; ++n) {
-      const NodeSpec& node = model_.nodes[index(n)];
+      const NodeSpec& node = model_.nodes[as_index(n)];
       for (const int k : exact_options(node)) {
         const auto& pinned = node.keep_option(k).pinned_values;
         if (std::find(pinned.begin(), pinned.end(), value) != pinned.end()) return true;
@@ -110,7 +107,7 @@ class BlockSolver {
   // Nodes of which something is read again by a backward of the block.
   void find_worth_keeping() {
     for (int n = begin_; n < end_; ++n) {
-      const NodeSpec& node = model_.nodes[index(n)];
+      const NodeSpec& node = model_.nodes[as_index(n)];
       bool worth = node.output != output_ && pinned_inside(node.output);
       for (const int k : exact_options(node)) worth = worth || node.keep_option(k).has_record();
       if (worth) worth_keeping_.push_back(n);
@@ -127,12 +124,12 @@ class BlockSolver {
 
   std::vector<Choice> choices() const {
     const std::vector<int>& nodes = worth_keeping_;
-    const Choice all(index(end_ - begin_));
+    const Choice all(as_index(end_ - begin_));
     std::vector<Choice> result = {all};
     // By node: made again first, so that they are counted up as binary numbers are.
     std::vector<std::vector<RecordFate>> fates;
     for (const int n : nodes) {
-      fates.push_back(possible_fates(model_.nodes[index(n)]));
+      fates.push_back(possible_fates(model_.nodes[as_index(n)]));
       std::rotate(fates.back().begin(), fates.back().end() - 1, fates.back().end());
     }
     const std::size_t count = count_choices();
@@ -144,7 +141,7 @@ class BlockSolver {
       Choice choice = all;
       std::size_t left = number;
       for (std::size_t k = 0; k < nodes.size(); ++k) {
-        choice[index(nodes[k] - begin_)] = fates[k][left % fates[k].size()];
+        choice[as_index(nodes[k] - begin_)] = fates[k][left % fates[k].size()];
         left /= fates[k].size();
       }
       if (choice != all) result.push_back(std::move(choice));
@@ -155,10 +152,10 @@ class BlockSolver {
   // Where all choices are too many: what a solver of graphs keeps at several budgets for it.
   std::vector<Choice> solved_choices() const {
     if (count_choices() <= most_choices || worth_keeping_.size() > most_solved_nodes) return {};
-    const Choice all(index(end_ - begin_));
+    const Choice all(as_index(end_ - begin_));
     Choice none = all;
-    for (const int n : worth_keeping_) none[index(n - begin_)].fate = Fate::Recompute;
-    const std::int64_t output = model_.values[index(output_)].bytes;
+    for (const int n : worth_keeping_) none[as_index(n - begin_)].fate = Fate::Recompute;
+    const std::int64_t output = model_.values[as_index(output_)].bytes;
     const std::int64_t most = option_of(all).saved_bytes - output;
     const std::int64_t least = option_of(none).saved_bytes - output;
     const BlockGraph block(tasks_, begin_, end_, counted_, wanted_at_end_);
@@ -168,7 +165,7 @@ class BlockSolver {
           block.kept_within(least + (most - least) * k / solved_budgets, solver_rounds);
       Choice choice = all;
       for (const int n : worth_keeping_) {
-        if (!kept[index(n - begin_)]) choice[index(n - begin_)].fate = Fate::Recompute;
+        if (!kept[as_index(n - begin_)]) choice[as_index(n - begin_)].fate = Fate::Recompute;
       }
       if (std::find(result.begin(), result.end(), choice) == result.end())
         result.push_back(std::move(choice));
@@ -187,9 +184,9 @@ class BlockSolver {
       RecordFate best_fate;
       double best_price = 0;
       for (const int n : left) {
-        RecordFate& fate = choice[index(n - begin_)];
+        RecordFate& fate = choice[as_index(n - begin_)];
         const RecordFate before = fate;
-        for (const RecordFate next : possible_fates(model_.nodes[index(n)])) {
+        for (const RecordFate next : possible_fates(model_.nodes[as_index(n)])) {
           // Each way once: from the first to another, from any to being made again.
           if (next == RecordFate() || (before != RecordFate() && next.fate == Fate::Keep)) continue;
           fate = next;
@@ -205,7 +202,7 @@ class BlockSolver {
         }
       }
       if (best_fate.fate == Fate::Recompute) left.erase(best);
-      choice[index(best - begin_)] = best_fate;
+      choice[as_index(best - begin_)] = best_fate;
       now = option_of(choice);
       result.push_back(choice);
     }
@@ -221,9 +218,9 @@ class BlockSolver {
     std::int64_t output = 0;
     std::int64_t peak = 0;
     for (int step = 0; step < end_ - begin_; ++step) {
-      const NodeSpec& node = model_.nodes[index(schedule[index(step)].node)];
-      if (node.output == output_) output = model_.values[index(output_)].bytes;
-      peak = std::max(peak, traced.during_bytes[index(step)] + output);
+      const NodeSpec& node = model_.nodes[as_index(schedule[as_index(step)].node)];
+      if (node.output == output_) output = model_.values[as_index(output_)].bytes;
+      peak = std::max(peak, traced.during_bytes[as_index(step)] + output);
     }
     return peak;
   }
@@ -232,7 +229,7 @@ class BlockSolver {
     NodeSchedule schedule;
     for (int n = begin_; n < end_; ++n) schedule.push_back({n, Pass::Forward});
     const LivenessTrace traced = trace(schedule, false);
-    const std::int64_t output = model_.values[index(output_)].bytes;
+    const std::int64_t output = model_.values[as_index(output_)].bytes;
     return {traced.seconds, std::max<std::int64_t>(0, forward_peak(schedule, traced) - output)};
   }
 
@@ -241,7 +238,7 @@ class BlockSolver {
     if (input_ >= 0) writer.assume_value(input_);
     for (int n = begin_; n < end_; ++n) writer.forward(n);
     for (int n = begin_; n < end_; ++n) {
-      const RecordFate fate = choice[index(n - begin_)];
+      const RecordFate fate = choice[as_index(n - begin_)];
       writer.decide_record(n, fate);
       if (node(n).output != output_) writer.decide_value(node(n).output, fate.fate);
     }
@@ -249,15 +246,15 @@ class BlockSolver {
     const NodeSchedule schedule = writer.take();
     const LivenessTrace traced = trace(schedule, true);
 
-    const std::size_t forwards = index(end_ - begin_);
+    const std::size_t forwards = as_index(end_ - begin_);
     const std::int64_t inner = traced.live_bytes[forwards - 1];
-    const std::int64_t input = input_ >= 0 ? model_.values[index(input_)].bytes : 0;
+    const std::int64_t input = input_ >= 0 ? model_.values[as_index(input_)].bytes : 0;
     ChainOption option;
-    option.saved_bytes = inner + model_.values[index(output_)].bytes;
+    option.saved_bytes = inner + model_.values[as_index(output_)].bytes;
     option.forward.transient_bytes =
         std::max<std::int64_t>(0, forward_peak(schedule, traced) - option.saved_bytes);
     for (std::size_t step = 0; step < forwards; ++step) {
-      const NodeSpec& node = model_.nodes[index(schedule[step].node)];
+      const NodeSpec& node = model_.nodes[as_index(schedule[step].node)];
       option.forward.seconds += schedule[step].keeps()
                                     ? node.keep_option(schedule[step].option).forward_keep.seconds
                                     : node.forward.seconds;
@@ -274,7 +271,7 @@ class BlockSolver {
   }
 
   std::string short_name(int node) const {
-    const std::string& name = model_.nodes[index(node)].name;
+    const std::string& name = model_.nodes[as_index(node)].name;
     const std::size_t dot = name.rfind('.');
     return dot == std::string::npos ? name : name.substr(dot + 1);
   }
@@ -287,7 +284,7 @@ class BlockSolver {
     std::string again;
     std::string ways;
     for (const int n : worth_keeping_) {
-      const RecordFate fate = choice[index(n - begin_)];
+      const RecordFate fate = choice[as_index(n - begin_)];
       const std::string name = called[short_name(n)] == 1 ? short_name(n) : node(n).name;
       if (fate.fate == Fate::Recompute) {
         again += (again.empty() ? "again:" : ",") + name;

@@ -6,14 +6,11 @@
 #include <tuple>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/graph/liveness.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 struct Score {
   double overflow = 0;  // bytes over the budget, summed over the steps
@@ -46,7 +43,7 @@ class KeptSearch {
     while (now_.overflow > 0 && !queue.empty() && traces_left_ > 0) {
       const auto [price, d, priced] = queue.top();
       queue.pop();
-      const Change& drop = drops[index(d)];
+      const Change& drop = drops[as_index(d)];
       // In the meantime it is run again, or kept that way.
       if (!keeps(drop.node) || fate(drop.node) == drop.fate) continue;
       if (priced != turn) {
@@ -96,7 +93,7 @@ class KeptSearch {
     std::vector<bool> pinned(model_.values.size(), false);
     for (const auto& node : model_.nodes) {
       for (const int k : exact_options(node)) {
-        for (const int value : node.keep_option(k).pinned_values) pinned[index(value)] = true;
+        for (const int value : node.keep_option(k).pinned_values) pinned[as_index(value)] = true;
       }
     }
     for (std::size_t n = 0; n < model_.nodes.size(); ++n) {
@@ -104,7 +101,7 @@ class KeptSearch {
       bool has_record = false;
       for (const int k : exact_options(node))
         has_record = has_record || node.keep_option(k).has_record();
-      if (pinned[index(node.output)] || has_record) candidates_.push_back(static_cast<int>(n));
+      if (pinned[as_index(node.output)] || has_record) candidates_.push_back(static_cast<int>(n));
     }
   }
 
@@ -112,14 +109,14 @@ class KeptSearch {
   std::vector<Change> all_drops() const {
     std::vector<Change> drops;
     for (const int n : candidates_) {
-      for (const RecordFate fate : possible_fates(model_.nodes[index(n)])) {
+      for (const RecordFate fate : possible_fates(model_.nodes[as_index(n)])) {
         if (fate != RecordFate()) drops.push_back({n, fate});
       }
     }
     return drops;
   }
 
-  RecordFate fate(int n) const { return fates_.records[index(n)]; }
+  RecordFate fate(int n) const { return fates_.records[as_index(n)]; }
   void set(const Change& change) { set_fate(model_, change.node, change.fate, fates_); }
   bool keeps(int n) const { return fate(n).fate == Fate::Keep; }
   bool keeps_the_first_way(int n) const { return fate(n) == RecordFate(); }
@@ -159,7 +156,7 @@ class KeptSearch {
     for (const int n : candidates_) {
       if (keeps_the_first_way(n)) continue;
       const RecordFate before = fate(n);
-      for (const RecordFate kept : possible_fates(model_.nodes[index(n)])) {
+      for (const RecordFate kept : possible_fates(model_.nodes[as_index(n)])) {
         if (kept.fate != Fate::Keep || kept == before || traces_left_ <= 0) continue;
         set({n, kept});
         const Score with = score();
@@ -180,7 +177,7 @@ class KeptSearch {
     for (const int in : candidates_) {
       if (keeps_the_first_way(in)) continue;
       const RecordFate before = fate(in);
-      for (const RecordFate kept : possible_fates(model_.nodes[index(in)])) {
+      for (const RecordFate kept : possible_fates(model_.nodes[as_index(in)])) {
         if (kept.fate != Fate::Keep || kept == before) continue;
         set({in, kept});
         if (drop_another(in)) return true;
@@ -194,7 +191,7 @@ class KeptSearch {
     for (const int out : candidates_) {
       if (out == in || !keeps(out)) continue;
       const RecordFate before = fate(out);
-      for (const RecordFate dropped : possible_fates(model_.nodes[index(out)])) {
+      for (const RecordFate dropped : possible_fates(model_.nodes[as_index(out)])) {
         if (dropped == RecordFate() || dropped == before) continue;
         if (traces_left_ <= 0) return false;
         set({out, dropped});

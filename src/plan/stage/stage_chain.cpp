@@ -7,15 +7,12 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/stage/block_options.hpp"
 #include "plan/stage/option_cache.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 struct Cut {
   int position;  // before this node
@@ -29,18 +26,18 @@ std::vector<Cut> find_cuts(const ModelGraph& model) {
   std::vector<int> made_by(model.values.size(), -1);
   std::vector<int> last_reader(model.values.size(), -1);
   for (int n = 0; n < nodes; ++n) {
-    made_by[index(model.nodes[index(n)].output)] = n;
-    for (const int input : model.nodes[index(n)].inputs) last_reader[index(input)] = n;
+    made_by[as_index(model.nodes[as_index(n)].output)] = n;
+    for (const int input : model.nodes[as_index(n)].inputs) last_reader[as_index(input)] = n;
   }
   std::vector<Cut> cuts;
   std::set<int> crossing;
   for (int n = 0; n + 1 < nodes; ++n) {
-    crossing.insert(model.nodes[index(n)].output);
+    crossing.insert(model.nodes[as_index(n)].output);
     for (auto value = crossing.begin(); value != crossing.end();) {
-      value = last_reader[index(*value)] <= n ? crossing.erase(value) : std::next(value);
+      value = last_reader[as_index(*value)] <= n ? crossing.erase(value) : std::next(value);
     }
     const bool alone = crossing.size() == 1;
-    if (alone && model.values[index(*crossing.begin())].differentiable)
+    if (alone && model.values[as_index(*crossing.begin())].differentiable)
       cuts.push_back({n + 1, *crossing.begin()});
   }
   return cuts;
@@ -53,11 +50,11 @@ std::string signature(const TaskGraph& tasks, int begin, int end) {
   const auto add = [&](int value) {
     const auto [entry, fresh] = number.emplace(value, static_cast<int>(number.size()));
     text += fmt::format("{}", entry->second);
-    if (fresh) text += fmt::format(":{}", tasks.graph.values[index(value)].bytes);
+    if (fresh) text += fmt::format(":{}", tasks.graph.values[as_index(value)].bytes);
     text += ' ';
   };
   const auto add_task = [&](int t) {
-    const Task& task = tasks.graph.tasks[index(t)];
+    const Task& task = tasks.graph.tasks[as_index(t)];
     for (const auto& option : task.options) {
       text += fmt::format("{} {} > ", option.seconds, option.transient_bytes);
       for (const int value : option.makes) add(value);
@@ -73,10 +70,10 @@ std::string signature(const TaskGraph& tasks, int begin, int end) {
   for (int n = begin; n < end; ++n) {
     add_task(n);
     // Fates name a way by its number.
-    const std::vector<int>& ways = tasks.keep_options[index(n)];
+    const std::vector<int>& ways = tasks.keep_options[as_index(n)];
     for (std::size_t w = 1; w < ways.size(); ++w) text += fmt::format("={} ", ways[w]);
   }
-  for (std::size_t t = index(tasks.nodes); t < tasks.step_of_task.size(); ++t) {
+  for (std::size_t t = as_index(tasks.nodes); t < tasks.step_of_task.size(); ++t) {
     const int node = tasks.step_of_task[t].node;
     if (node >= begin && node < end) add_task(static_cast<int>(t));
   }
@@ -115,7 +112,7 @@ std::optional<StageChain> make_stage_chain(const ModelGraph& model, const TaskGr
       known = solved.emplace(key, std::move(*options)).first;
     }
     stage.chain.blocks.push_back(known->second.block);
-    stage.chain.blocks.back().name = model.nodes[index(begin)].name;
+    stage.chain.blocks.back().name = model.nodes[as_index(begin)].name;
     stage.fates.push_back(known->second.fates);
     stage.nodes.emplace_back(begin, end);
     stage.value.push_back(input);
@@ -131,24 +128,25 @@ NodeSchedule expand(const ModelGraph& model, const StageChain& stage,
   ScheduleWriter writer(model);
   std::vector<bool> saved(stage.nodes.size(), false);
   const auto run_forward = [&](int block) {
-    for (int n = stage.nodes[index(block)].first; n < stage.nodes[index(block)].second; ++n) {
+    for (int n = stage.nodes[as_index(block)].first; n < stage.nodes[as_index(block)].second; ++n) {
       writer.forward(n);
     }
   };
   // Without fates all is made again.
   const auto decide = [&](int block, const std::vector<RecordFate>* fates) {
-    const auto [begin, end] = stage.nodes[index(block)];
+    const auto [begin, end] = stage.nodes[as_index(block)];
     for (int n = begin; n < end; ++n) {
       const RecordFate fate =
-          fates == nullptr ? RecordFate{Fate::Recompute} : (*fates)[index(n - begin)];
+          fates == nullptr ? RecordFate{Fate::Recompute} : (*fates)[as_index(n - begin)];
       writer.decide_record(n, fate);
-      const int output = model.nodes[index(n)].output;
-      if (output != stage.value[index(block + 1)]) writer.decide_value(output, fate.fate);
+      const int output = model.nodes[as_index(n)].output;
+      if (output != stage.value[as_index(block + 1)]) writer.decide_value(output, fate.fate);
     }
   };
   const auto forget_plain = [&](int value) {
-    const bool inside = value > 0 && saved[index(value - 1)];
-    if (stage.value[index(value)] >= 0 && !inside) writer.forget_value(stage.value[index(value)]);
+    const bool inside = value > 0 && saved[as_index(value - 1)];
+    if (stage.value[as_index(value)] >= 0 && !inside)
+      writer.forget_value(stage.value[as_index(value)]);
   };
   for (const auto& operation : operations) {
     const int block = operation.block;
@@ -164,18 +162,18 @@ NodeSchedule expand(const ModelGraph& model, const StageChain& stage,
         break;
       case ChainOperationKind::ForwardKeep:
         run_forward(block);
-        decide(block, &stage.fates[index(block)][index(operation.option)]);
-        saved[index(block)] = true;
+        decide(block, &stage.fates[as_index(block)][as_index(operation.option)]);
+        saved[as_index(block)] = true;
         break;
       case ChainOperationKind::Drop:
         forget_plain(block);
         break;
       case ChainOperationKind::Backward:
-        for (int n = stage.nodes[index(block)].second - 1; n >= stage.nodes[index(block)].first;
-             --n) {
+        for (int n = stage.nodes[as_index(block)].second - 1;
+             n >= stage.nodes[as_index(block)].first; --n) {
           writer.backward(n);
         }
-        saved[index(block)] = false;
+        saved[as_index(block)] = false;
         forget_plain(block);
         break;
       default:

@@ -7,13 +7,10 @@
 
 #include "base/contains.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 TaskOption option_of(const std::string& name, const Instruction& instruction,
                      const std::vector<int>& value_of) {
@@ -24,7 +21,8 @@ TaskOption option_of(const std::string& name, const Instruction& instruction,
   for (const int buffer : instruction.writes) {
     const bool updated = std::find(instruction.reads.begin(), instruction.reads.end(), buffer) !=
                          instruction.reads.end();
-    if (!updated && value_of[index(buffer)] >= 0) option.makes.push_back(value_of[index(buffer)]);
+    if (!updated && value_of[as_index(buffer)] >= 0)
+      option.makes.push_back(value_of[as_index(buffer)]);
   }
   return option;
 }
@@ -91,14 +89,14 @@ class TaskGraphReader {
   }
 
   void holds(int value, int model_value) {
-    tasks_.model_value[index(value)] = model_value;
-    value_of_model_[index(model_value)] = value;
+    tasks_.model_value[as_index(value)] = model_value;
+    value_of_model_[as_index(model_value)] = value;
   }
 
   void read_load(const Instruction& instruction) {
     for (const LoadedValue& loaded : instruction.arguments.loaded) {
-      const int value = value_of_[index(loaded.buffer)];
-      tasks_.graph.values[index(value)].live_at_start = true;
+      const int value = value_of_[as_index(loaded.buffer)];
+      tasks_.graph.values[as_index(value)].live_at_start = true;
       holds(value, loaded.value);
     }
   }
@@ -108,13 +106,13 @@ class TaskGraphReader {
     task.name = describe(instruction);
     task.once = backward || instruction.operation == Operation::Send;
     for (const int buffer : instruction.reads) {
-      const int value = value_of_[index(buffer)];
+      const int value = value_of_[as_index(buffer)];
       if (value < 0) continue;
       std::vector<int>& list = contains(instruction.writes, buffer) ? task.updates : task.reads;
       if (!contains(list, value)) list.push_back(value);
     }
     task.options.push_back(option_of("keep", instruction, value_of_));
-    int& first_backward = tasks_.first_backward_task[index(instruction.node_index)];
+    int& first_backward = tasks_.first_backward_task[as_index(instruction.node_index)];
     if (!backward) {
       add_forward_options(instruction, task);
     } else {
@@ -129,9 +127,9 @@ class TaskGraphReader {
   // The option that makes no record, where that is another one, and those of further ways.
   void add_forward_options(const Instruction& instruction, Task& task) {
     const int n = instruction.node_index;
-    const NodeSpec& node = model_.nodes[index(n)];
-    const std::vector<int>& ways = tasks_.keep_options[index(n)];
-    const int output = value_of_[index(instruction.arguments.output)];
+    const NodeSpec& node = model_.nodes[as_index(n)];
+    const std::vector<int>& ways = tasks_.keep_options[as_index(n)];
+    const int output = value_of_[as_index(instruction.arguments.output)];
     holds(output, node.output);
     const bool differs = node.forward.seconds != node.forward_keep.seconds ||
                          node.forward.transient_bytes != node.forward_keep.transient_bytes;
@@ -142,7 +140,7 @@ class TaskGraphReader {
       const KeepOption& kept = node.keep_option(ways[w]);
       TaskOption option{
           kept.name, {output}, kept.forward_keep.seconds, kept.forward_keep.transient_bytes};
-      std::vector<int>& slots = slots_[index(n)].emplace_back();
+      std::vector<int>& slots = slots_[as_index(n)].emplace_back();
       for (const std::int64_t bytes : kept.private_slot_bytes) {
         const std::string name =
             fmt::format("{}.{}{}#{}", node.name, kept.name, slots.size(), instruction.micro_batch);
@@ -156,8 +154,8 @@ class TaskGraphReader {
   // What not all ways read is read by an option instead of by the task.
   void add_backward_options(const Instruction& instruction, Task& task) const {
     const int n = instruction.node_index;
-    const NodeSpec& node = model_.nodes[index(n)];
-    const std::vector<int>& ways = tasks_.keep_options[index(n)];
+    const NodeSpec& node = model_.nodes[as_index(n)];
+    const std::vector<int>& ways = tasks_.keep_options[as_index(n)];
     if (ways.size() == 1) return;
     const auto pinned_by_all = [&](int value) {
       return std::all_of(ways.begin(), ways.end(), [&](int way) {
@@ -175,14 +173,15 @@ class TaskGraphReader {
         TaskOption option{kept.name, task.options[0].makes, cost.seconds, cost.transient_bytes};
         if (in_place && kept.in_place_transient_bytes)
           option.transient_bytes = *kept.in_place_transient_bytes;
-        option.reads = slots_[index(n)][w - 1];
+        option.reads = slots_[as_index(n)][w - 1];
         task.options.push_back(std::move(option));
       } else {
         for (const int buffer : instruction.arguments.record)
-          task.options[0].reads.push_back(value_of_[index(buffer)]);
+          task.options[0].reads.push_back(value_of_[as_index(buffer)]);
       }
       for (const int value : kept.pinned_values) {
-        if (!pinned_by_all(value)) task.options[w].reads.push_back(value_of_model_[index(value)]);
+        if (!pinned_by_all(value))
+          task.options[w].reads.push_back(value_of_model_[as_index(value)]);
       }
     }
     std::erase_if(task.reads, [&](int value) { return contains(task.options[0].reads, value); });
@@ -218,25 +217,25 @@ TaskGraph make_task_graph(const ModelGraph& model, const StepShape& step, Gradie
 
 int TaskGraph::task_of(const NodeStep& step) const {
   if (step.forward()) return step.node;
-  const int first = first_backward_task[index(step.node)];
-  return step_of_task[index(first)].pass == step.pass ? first : first + 1;
+  const int first = first_backward_task[as_index(step.node)];
+  return step_of_task[as_index(first)].pass == step.pass ? first : first + 1;
 }
 
 TaskSchedule to_task_schedule(const TaskGraph& tasks, const NodeSchedule& schedule) {
   TaskSchedule result;
   result.reserve(schedule.size());
-  std::vector<int> way(index(tasks.nodes), 0);  // by node, into keep_options
+  std::vector<int> way(as_index(tasks.nodes), 0);  // by node, into keep_options
   for (const NodeStep& step : schedule) {
     const int task = tasks.task_of(step);
-    const int options = static_cast<int>(tasks.graph.tasks[index(task)].options.size());
-    const std::vector<int>& ways = tasks.keep_options[index(step.node)];
-    int option = std::min(way[index(step.node)], options - 1);
+    const int options = static_cast<int>(tasks.graph.tasks[as_index(task)].options.size());
+    const std::vector<int>& ways = tasks.keep_options[as_index(step.node)];
+    int option = std::min(way[as_index(step.node)], options - 1);
     if (step.forward() && !step.keeps()) option = std::min(1, options - 1);
     if (step.keeps()) {
       const auto found = std::find(ways.begin(), ways.end(), step.option);
       expect(found != ways.end(), "a task graph has no option for a way to be kept");
       const int number = static_cast<int>(found - ways.begin());
-      way[index(step.node)] = number;
+      way[as_index(step.node)] = number;
       option = number == 0 ? 0 : number + 1;
     }
     result.push_back({task, option});
@@ -250,12 +249,12 @@ NodeSchedule to_node_schedule(const ModelGraph& model, const TaskGraph& tasks,
   result.reserve(schedule.size());
   std::vector<int> keep_option(model.nodes.size(), 0);
   for (const TaskStep& step : schedule) {
-    const NodeStep& as_node = tasks.step_of_task[index(step.task)];
-    const bool chooses = tasks.first_backward_task[index(as_node.node)] == step.task &&
+    const NodeStep& as_node = tasks.step_of_task[as_index(step.task)];
+    const bool chooses = tasks.first_backward_task[as_index(as_node.node)] == step.task &&
                          as_node.pass != Pass::BackwardInput;
     if (chooses && step.option > 0)
-      keep_option[index(as_node.node)] =
-          tasks.keep_options[index(as_node.node)][index(step.option)];
+      keep_option[as_index(as_node.node)] =
+          tasks.keep_options[as_index(as_node.node)][as_index(step.option)];
     result.push_back(as_node);
   }
   mark_kept_records(keep_option, result);

@@ -9,15 +9,12 @@
 #include "base/bytes.hpp"
 #include "base/contains.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/program/program_edit.hpp"
 #include "plan/step/launches.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 bool is_to_divide(const Instruction& instruction) {
   return instruction.channel &&
@@ -40,7 +37,7 @@ class PassDivider {
   void run() {
     const auto count = static_cast<int>(program_.instructions.size());
     for (int place = 0; place < count; ++place) {
-      if (is_to_divide(program_.instructions[index(place)])) divide(place);
+      if (is_to_divide(program_.instructions[as_index(place)])) divide(place);
     }
     edit_.apply();
   }
@@ -48,8 +45,8 @@ class PassDivider {
  private:
   // The pass becomes its own last part; the others go before it.
   void divide(int place) {
-    Instruction& pass = program_.instructions[index(place)];
-    const NodeSpec& node = graph_.nodes[index(pass.node_index)];
+    Instruction& pass = program_.instructions[as_index(place)];
+    const NodeSpec& node = graph_.nodes[as_index(pass.node_index)];
     const bool forward = is_forward(pass.operation);
     const NodeCollective& collective = forward ? node.forward_collective : node.backward_collective;
     const int result = forward ? pass.arguments.output : pass.arguments.input_gradients.at(0);
@@ -81,7 +78,7 @@ class PassDivider {
   }
 
   std::int64_t bytes(int buffer) const {
-    return buffer < 0 ? 0 : program_.buffers[index(buffer)].bytes;
+    return buffer < 0 ? 0 : program_.buffers[as_index(buffer)].bytes;
   }
 
   // What the node declares beyond what the parts take; counted while the ranks meet.

@@ -5,14 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/program/program_edit.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Instructions between which a bucket's parameters stay whole.
 struct Run {
@@ -81,13 +78,13 @@ class GatherWriter {
     }
     std::vector<bool> taken(program_.buckets.size(), false);
     for (auto& run : runs_) {
-      const int whole = program_.buckets[index(run.bucket)].shard.gathered;
+      const int whole = program_.buckets[as_index(run.bucket)].shard.gathered;
       run.buffer = whole;
-      if (taken[index(run.bucket)]) {
+      if (taken[as_index(run.bucket)]) {
         run.buffer = static_cast<int>(program_.buffers.size());
-        program_.buffers.push_back(Buffer(program_.buffers[index(whole)]));
+        program_.buffers.push_back(Buffer(program_.buffers[as_index(whole)]));
       }
-      taken[index(run.bucket)] = true;
+      taken[as_index(run.bucket)] = true;
     }
   }
 
@@ -95,17 +92,17 @@ class GatherWriter {
     const auto replace = [&](int& id) {
       const auto bucket = bucket_of_.find(id);
       if (bucket == bucket_of_.end()) return;
-      id = runs_[index(run_of_[i].at(bucket->second))].buffer;
+      id = runs_[as_index(run_of_[i].at(bucket->second))].buffer;
     };
     for (int& id : instruction.reads) replace(id);
     for (Range& range : instruction.arguments.parameters) replace(range.buffer);
   }
 
   Instruction gather(const Run& run) {
-    const Bucket& bucket = program_.buckets[index(run.bucket)];
+    const Bucket& bucket = program_.buckets[as_index(run.bucket)];
     Instruction instruction;
     instruction.operation = Operation::AllGather;
-    instruction.node = program_.buffers[index(run.buffer)].name;
+    instruction.node = program_.buffers[as_index(run.buffer)].name;
     instruction.bucket = run.bucket;
     instruction.micro_batch = run.micro_batch;
     instruction.arguments.inputs = instruction.reads = {bucket.shard.parameter};
@@ -127,7 +124,7 @@ class GatherWriter {
     Instruction instruction;
     instruction.operation = Operation::Wait;
     instruction.completes = run.gather;
-    instruction.node = program_.buffers[index(run.buffer)].name;
+    instruction.node = program_.buffers[as_index(run.buffer)].name;
     instruction.micro_batch = run.micro_batch;
     return instruction;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/step/divide_passes.hpp"
 #include "plan/step/gathers.hpp"
 #include "plan/step/launches.hpp"
@@ -12,13 +13,6 @@
 #include "plan/step/trained_layout.hpp"
 
 namespace garonne::plan {
-namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
 
 Program make_training_program(const ModelGraph& graph, const StepShape& step,
                               const StepSchedule& schedule) {
@@ -34,7 +28,8 @@ Program make_undivided_program(const ModelGraph& graph, const StepShape& step,
   expect(std::any_of(graph.nodes.begin(), graph.nodes.end(),
                      [&](const NodeSpec& node) { return graph.starts_backward(node); }),
          "a training Program needs a loss, or a stage that follows");
-  expect(schedule.of_micro_batch.size() == index(step.micro_batches), "one schedule a micro-batch");
+  expect(schedule.of_micro_batch.size() == as_index(step.micro_batches),
+         "one schedule a micro-batch");
   ProgramBuilder builder(graph, step);
   builder.make_buckets();
   builder.add_parameters();
@@ -68,9 +63,9 @@ std::int64_t static_bytes(const ModelGraph& graph, const StepShape& step) {
   const std::vector<int> nodes = completing_nodes(graph);
   std::vector<TrainedParameter> completed;
   for (const int p : completion_order(nodes)) {
-    const int node = nodes[index(p)];
-    completed.push_back(trained_parameter(graph.parameters[index(p)],
-                                          node < 0 ? -1 : graph.nodes[index(node)].block, step));
+    const int node = nodes[as_index(p)];
+    completed.push_back(trained_parameter(graph.parameters[as_index(p)],
+                                          node < 0 ? -1 : graph.nodes[as_index(node)].block, step));
   }
   return static_bytes(completed, step);
 }
@@ -78,20 +73,20 @@ std::int64_t static_bytes(const ModelGraph& graph, const StepShape& step) {
 void assign_frees(Program& program) {
   std::vector<int> last(program.buffers.size(), -1);
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-    const Instruction& instruction = program.instructions[index(i)];
+    const Instruction& instruction = program.instructions[as_index(i)];
     for (const int buffer : instruction.reads) {
       if (buffer < 0) expect(false, describe(instruction) + " reads what is not there");
-      last[index(buffer)] = i;
+      last[as_index(buffer)] = i;
     }
-    for (const int buffer : instruction.writes) last[index(buffer)] = i;
+    for (const int buffer : instruction.writes) last[as_index(buffer)] = i;
     if (instruction.completes < 0) continue;
-    const Instruction& waited = program.instructions[index(instruction.completes)];
-    for (const int buffer : waited.reads) last[index(buffer)] = i;
-    for (const int buffer : waited.writes) last[index(buffer)] = i;
+    const Instruction& waited = program.instructions[as_index(instruction.completes)];
+    for (const int buffer : waited.reads) last[as_index(buffer)] = i;
+    for (const int buffer : waited.writes) last[as_index(buffer)] = i;
   }
   for (std::size_t buffer = 0; buffer < last.size(); ++buffer) {
     if (last[buffer] >= 0 && !program.buffers[buffer].live_at_end) {
-      program.instructions[index(last[buffer])].frees.push_back(static_cast<int>(buffer));
+      program.instructions[as_index(last[buffer])].frees.push_back(static_cast<int>(buffer));
     }
   }
 }

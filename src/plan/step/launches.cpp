@@ -2,15 +2,13 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
+
 namespace garonne::plan {
 namespace {
 
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
-
 const NodeSpec& node_of(const Instruction& instruction, const ModelGraph& graph) {
-  return graph.nodes.at(index(instruction.node_index));
+  return graph.nodes.at(as_index(instruction.node_index));
 }
 
 bool is_matrix(const ParameterSpec& parameter) {
@@ -43,9 +41,9 @@ int kernels_of_sums(const Instruction& instruction, const Program& program, cons
                     const StepShape& step) {
   int kernels = 1;  // the sums are 0 first
   for (const int piece : instruction.arguments.pieces) {
-    const int parameter = program.pieces.at(index(piece)).parameter;
+    const int parameter = program.pieces.at(as_index(piece)).parameter;
     kernels += launches_of_sums(step, instruction.arguments.inputs.size() - 1,
-                                is_matrix(graph.parameters.at(index(parameter))));
+                                is_matrix(graph.parameters.at(as_index(parameter))));
   }
   return kernels;
 }

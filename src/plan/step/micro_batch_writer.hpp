@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/step/node_schedule.hpp"
 #include "plan/step/program_builder.hpp"
 
@@ -44,49 +45,50 @@ class MicroBatchWriter {
 
   // Posts the receive of the chunk's input; the instruction to wait for.
   void receive_value(int v, Channel channel) {
-    Instruction instruction = make(Operation::Receive, graph_.values[index(v)].name, -1);
-    value_[index(v)] =
-        new_buffer(graph_.values[index(v)].name, BufferKind::Value, graph_.values[index(v)].bytes);
-    instruction.writes = {value_[index(v)]};
-    instruction.arguments.output = value_[index(v)];
+    Instruction instruction = make(Operation::Receive, graph_.values[as_index(v)].name, -1);
+    value_[as_index(v)] = new_buffer(graph_.values[as_index(v)].name, BufferKind::Value,
+                                     graph_.values[as_index(v)].bytes);
+    instruction.writes = {value_[as_index(v)]};
+    instruction.arguments.output = value_[as_index(v)];
     instruction.arguments.value = v;
     communicate(std::move(instruction), std::move(channel));
   }
 
   void send_gradient(int v, Channel channel) {
-    Instruction instruction = make(Operation::Send, graph_.values[index(v)].name + ".gradient", -1);
-    expect(gradient_[index(v)] >= 0, instruction.node + " is sent and was not made");
-    instruction.reads = {gradient_[index(v)]};
+    Instruction instruction =
+        make(Operation::Send, graph_.values[as_index(v)].name + ".gradient", -1);
+    expect(gradient_[as_index(v)] >= 0, instruction.node + " is sent and was not made");
+    instruction.reads = {gradient_[as_index(v)]};
     instruction.arguments.inputs = instruction.reads;
     instruction.arguments.value = v;
     instruction.arguments.gradient = true;
-    gradient_[index(v)] = -1;
+    gradient_[as_index(v)] = -1;
     communicate(std::move(instruction), std::move(channel));
   }
 
   // The forward of a node that hands over.
   void send_value(int n, std::optional<Channel> channel) {
-    const NodeSpec& node = graph_.nodes[index(n)];
+    const NodeSpec& node = graph_.nodes[as_index(n)];
     Instruction instruction = make(Operation::Send, node.name, n);
-    instruction.reads = {value_[index(node.inputs[0])]};
+    instruction.reads = {value_[as_index(node.inputs[0])]};
     instruction.arguments.inputs = instruction.reads;
-    const ValueSpec& output = graph_.values[index(node.output)];
-    value_[index(node.output)] = new_buffer(output.name, BufferKind::Value, 0);
-    instruction.writes = {value_[index(node.output)]};
-    instruction.arguments.output = value_[index(node.output)];
+    const ValueSpec& output = graph_.values[as_index(node.output)];
+    value_[as_index(node.output)] = new_buffer(output.name, BufferKind::Value, 0);
+    instruction.writes = {value_[as_index(node.output)]};
+    instruction.arguments.output = value_[as_index(node.output)];
     communicate(std::move(instruction), std::move(channel));
   }
 
   // Its backward.
   void receive_gradient(int n, std::optional<Channel> channel) {
-    const NodeSpec& node = graph_.nodes[index(n)];
+    const NodeSpec& node = graph_.nodes[as_index(n)];
     const int input = node.inputs[0];
     Instruction instruction = make(Operation::Receive, node.name, n);
-    const ValueSpec& value = graph_.values[index(input)];
-    gradient_[index(input)] =
+    const ValueSpec& value = graph_.values[as_index(input)];
+    gradient_[as_index(input)] =
         new_buffer(value.name + ".gradient", BufferKind::ValueGradient, value.bytes);
-    instruction.writes = {gradient_[index(input)]};
-    instruction.arguments.output = gradient_[index(input)];
+    instruction.writes = {gradient_[as_index(input)]};
+    instruction.arguments.output = gradient_[as_index(input)];
     instruction.arguments.value = input;
     instruction.arguments.gradient = true;
     communicate(std::move(instruction), std::move(channel));
@@ -95,10 +97,10 @@ class MicroBatchWriter {
   // `option`: the way in which it makes the node's record, if any; a recomputation makes new
   // buffers for the values it makes again.
   void forward(int n, int option, bool recompute) {
-    const NodeSpec& node = graph_.nodes[index(n)];
+    const NodeSpec& node = graph_.nodes[as_index(n)];
     const bool keep = option != NodeStep::no_record;
-    if (keep) option_[index(n)] = option;
-    const KeepOption& kept = node.keep_option(option_[index(n)]);
+    if (keep) option_[as_index(n)] = option;
+    const KeepOption& kept = node.keep_option(option_[as_index(n)]);
     Instruction instruction =
         make(keep ? Operation::ForwardKeep : Operation::Forward, node.name, n);
     instruction.recompute = recompute;
@@ -107,12 +109,12 @@ class MicroBatchWriter {
     instruction.seconds = cost.seconds;
     instruction.issue_seconds = cost.issue_seconds;
     Arguments& arguments = instruction.arguments;
-    for (const int input : node.inputs) arguments.inputs.push_back(value_[index(input)]);
+    for (const int input : node.inputs) arguments.inputs.push_back(value_[as_index(input)]);
     instruction.reads = arguments.inputs;
     read_parameters(node, instruction);
-    const ValueSpec& output = graph_.values[index(node.output)];
+    const ValueSpec& output = graph_.values[as_index(node.output)];
     arguments.output = new_buffer(output.name, BufferKind::Value, output.bytes);
-    value_[index(node.output)] = arguments.output;
+    value_[as_index(node.output)] = arguments.output;
     instruction.writes.push_back(arguments.output);
     if (keep) {
       arguments.keep_option = option;
@@ -120,7 +122,7 @@ class MicroBatchWriter {
         arguments.record.push_back(new_buffer(fmt::format("{}.{}{}", node.name, kept.name, slot),
                                               BufferKind::Record, kept.private_slot_bytes[slot]));
       }
-      record_[index(n)] = arguments.record;
+      record_[as_index(n)] = arguments.record;
       instruction.writes.insert(instruction.writes.end(), arguments.record.begin(),
                                 arguments.record.end());
     }
@@ -130,7 +132,7 @@ class MicroBatchWriter {
 
   void emit_loss(int loss_sum, bool first) {
     Instruction instruction = make(Operation::EmitLoss, "loss", -1);
-    instruction.arguments.inputs = {value_[index(graph_.loss)]};
+    instruction.arguments.inputs = {value_[as_index(graph_.loss)]};
     instruction.reads = instruction.arguments.inputs;
     if (!first) instruction.reads.push_back(loss_sum);
     instruction.writes = {loss_sum};
@@ -139,8 +141,8 @@ class MicroBatchWriter {
   }
 
   void backward(int n, Pass pass) {
-    const NodeSpec& node = graph_.nodes[index(n)];
-    const KeepOption& kept = node.keep_option(option_[index(n)]);
+    const NodeSpec& node = graph_.nodes[as_index(n)];
+    const KeepOption& kept = node.keep_option(option_[as_index(n)]);
     const bool weights = pass != Pass::BackwardInput;
     const bool inputs = pass != Pass::BackwardWeight;
     const Operation operation = pass == Pass::Backward         ? Operation::Backward
@@ -152,7 +154,7 @@ class MicroBatchWriter {
     instruction.seconds = cost.seconds;
     instruction.issue_seconds = cost.issue_seconds;
     Arguments& arguments = instruction.arguments;
-    arguments.keep_option = option_[index(n)];
+    arguments.keep_option = option_[as_index(n)];
     // The loss starts the chain rule itself: its gradient is the number one, not a buffer.
     if (!graph_.starts_backward(node)) read_output_gradient(n, pass, instruction);
     if (inputs) read_parameters(node, instruction);
@@ -177,27 +179,25 @@ class MicroBatchWriter {
     }
     if (inputs) {
       builder_.set_collective(node.backward_collective, instruction);
-      gradient_[index(node.output)] = -1;
+      gradient_[as_index(node.output)] = -1;
     }
     if (weights) {
-      weights_done_[index(n)] = true;
-      held_[index(n)] = -1;
+      weights_done_[as_index(n)] = true;
+      held_[as_index(n)] = -1;
     }
     builder_.add(std::move(instruction));
   }
 
-  int value(int v) const { return value_[index(v)]; }
+  int value(int v) const { return value_[as_index(v)]; }
 
  private:
-  static std::size_t index(int id) { return static_cast<std::size_t>(id); }
-
   void read_output_gradient(int n, Pass pass, Instruction& instruction) {
-    const NodeSpec& node = graph_.nodes[index(n)];
-    const int gradient = gradient_[index(node.output)];
+    const NodeSpec& node = graph_.nodes[as_index(n)];
+    const int gradient = gradient_[as_index(node.output)];
     // The weight part may run long after the input part.
-    if (pass == Pass::BackwardInput && !weights_done_[index(n)]) held_[index(n)] = gradient;
-    const bool later = pass == Pass::BackwardWeight && held_[index(n)] >= 0;
-    const int read = later ? held_[index(n)] : gradient;
+    if (pass == Pass::BackwardInput && !weights_done_[as_index(n)]) held_[as_index(n)] = gradient;
+    const bool later = pass == Pass::BackwardWeight && held_[as_index(n)] >= 0;
+    const int read = later ? held_[as_index(n)] : gradient;
     expect(read >= 0, node.name + " has no gradient of its output");
     instruction.arguments.output_gradient = read;
     instruction.reads.push_back(read);
@@ -210,16 +210,16 @@ class MicroBatchWriter {
     };
     for (const int input : node.inputs) {
       const bool pinned = pins(input);
-      instruction.arguments.inputs.push_back(pinned ? value_[index(input)] : -1);
-      if (pinned) instruction.reads.push_back(value_[index(input)]);
+      instruction.arguments.inputs.push_back(pinned ? value_[as_index(input)] : -1);
+      if (pinned) instruction.reads.push_back(value_[as_index(input)]);
     }
     if (!pins(node.output)) return;
-    instruction.arguments.pinned_output = value_[index(node.output)];
-    instruction.reads.push_back(value_[index(node.output)]);
+    instruction.arguments.pinned_output = value_[as_index(node.output)];
+    instruction.reads.push_back(value_[as_index(node.output)]);
   }
 
   void read_record(int n, Instruction& instruction) const {
-    const std::vector<int>& record = record_[index(n)];
+    const std::vector<int>& record = record_[as_index(n)];
     instruction.arguments.record = record;
     instruction.reads.insert(instruction.reads.end(), record.begin(), record.end());
   }
@@ -285,11 +285,11 @@ class MicroBatchWriter {
                             Instruction& instruction) {
     Arguments& arguments = instruction.arguments;
     const int input = node.inputs[i];
-    const ValueSpec& value = graph_.values[index(input)];
+    const ValueSpec& value = graph_.values[as_index(input)];
     if (!value.differentiable) {
       return no_input_gradient(arguments);
     }
-    const int existing = gradient_[index(input)];
+    const int existing = gradient_[as_index(input)];
     int buffer = -1;
     Placement placement = Placement::Fresh;
     const auto names = [&](int id) {
@@ -319,7 +319,7 @@ class MicroBatchWriter {
     arguments.input_gradients.push_back(buffer);
     arguments.accumulated.push_back(existing);
     arguments.placements.push_back(placement);
-    gradient_[index(input)] = buffer;
+    gradient_[as_index(input)] = buffer;
   }
 
   ProgramBuilder& builder_;

@@ -6,17 +6,11 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/step/trained_layout.hpp"
 #include "plan/step/workspace_buffer.hpp"
 
 namespace garonne::plan {
-namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
 
 ProgramBuilder::ProgramBuilder(const ModelGraph& graph, const StepShape& step)
     : graph_(graph),
@@ -52,16 +46,16 @@ void ProgramBuilder::add(Instruction instruction) {
 int ProgramBuilder::new_range(const std::string& name, BufferKind kind, std::int64_t elements,
                               std::int64_t element_bytes) {
   const int id = new_buffer(name, kind, elements * element_bytes);
-  program_.buffers[index(id)].elements = elements;
-  program_.buffers[index(id)].element_bytes = element_bytes;
+  program_.buffers[as_index(id)].elements = elements;
+  program_.buffers[as_index(id)].element_bytes = element_bytes;
   return id;
 }
 
 int ProgramBuilder::add_static(const std::string& name, BufferKind kind, std::int64_t elements,
                                std::int64_t element_bytes) {
   const int id = new_range(name, kind, elements, element_bytes);
-  program_.buffers[index(id)].live_at_start = true;
-  program_.buffers[index(id)].live_at_end = true;
+  program_.buffers[as_index(id)].live_at_start = true;
+  program_.buffers[as_index(id)].live_at_end = true;
   return id;
 }
 
@@ -95,8 +89,8 @@ void ProgramBuilder::add_workspaces() {
   for (const LibraryWorkspace& workspace : step_.workspaces) {
     const int id =
         new_buffer(workspace_buffer(workspace.name), BufferKind::Workspace, workspace.bytes);
-    program_.buffers[index(id)].live_at_start = true;
-    program_.buffers[index(id)].live_at_end = true;
+    program_.buffers[as_index(id)].live_at_start = true;
+    program_.buffers[as_index(id)].live_at_end = true;
   }
 }
 
@@ -129,8 +123,8 @@ void ProgramBuilder::add_flat_parameters() {
     }
     for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
       const int p = bucket.parameters[k];
-      parameter_of_[index(p)] = {whole ? shard.parameter : shard.gathered, bucket.offsets[k],
-                                 graph_.parameters[index(p)].elements};
+      parameter_of_[as_index(p)] = {whole ? shard.parameter : shard.gathered, bucket.offsets[k],
+                                    graph_.parameters[as_index(p)].elements};
     }
   }
 }
@@ -142,7 +136,7 @@ std::int64_t ProgramBuilder::padded_elements(const Bucket& bucket) const {
 }
 
 std::string ProgramBuilder::bucket_name(const Bucket& bucket) const {
-  const std::string& first = graph_.parameters[index(bucket.parameters.front())].name;
+  const std::string& first = graph_.parameters[as_index(bucket.parameters.front())].name;
   return bucket.parameters.size() == 1 ? first
                                        : fmt::format("{}+{}", first, bucket.parameters.size() - 1);
 }
@@ -154,18 +148,18 @@ void ProgramBuilder::make_buckets() {
   const std::vector<int> order = completion_order(nodes);
   std::vector<TrainedParameter> completed;
   for (const int p : order) {
-    completed.push_back(trained_parameter(graph_.parameters[index(p)],
-                                          graph_.nodes[index(nodes[index(p)])].block, step_));
+    completed.push_back(trained_parameter(graph_.parameters[as_index(p)],
+                                          graph_.nodes[as_index(nodes[as_index(p)])].block, step_));
   }
   for (const TrainedBucket& cut : cut_into_buckets(completed, step_)) {
     Bucket bucket;
     for (const int member : cut.members) {
-      const int p = order[index(member)];
-      bucket_of_[index(p)] = static_cast<int>(program_.buckets.size());
-      offset_of_[index(p)] = bucket.elements;
+      const int p = order[as_index(member)];
+      bucket_of_[as_index(p)] = static_cast<int>(program_.buckets.size());
+      offset_of_[as_index(p)] = bucket.elements;
       bucket.parameters.push_back(p);
       bucket.offsets.push_back(bucket.elements);
-      bucket.elements += graph_.parameters[index(p)].elements;
+      bucket.elements += graph_.parameters[as_index(p)].elements;
     }
     program_.buckets.push_back(std::move(bucket));
     bucket_sides_.push_back(cut.sides);
@@ -175,7 +169,7 @@ void ProgramBuilder::make_buckets() {
 void ProgramBuilder::add_gradients() {
   const std::int64_t bytes = step_.element_bytes.gradient;
   for (auto& bucket : program_.buckets) {
-    const std::string& first = graph_.parameters[index(bucket.parameters.front())].name;
+    const std::string& first = graph_.parameters[as_index(bucket.parameters.front())].name;
     const std::string name =
         bucket.parameters.size() == 1
             ? first + ".gradient"
@@ -193,7 +187,7 @@ void ProgramBuilder::add_gradients() {
   for (const auto& node : graph_.nodes) {
     weights_to_come_.push_back(micro_batches_of(node.chunk));
     if (!graph_.has_backward(node)) continue;
-    for (const int p : node.parameters) ++nodes_to_come_[index(bucket_of_[index(p)])];
+    for (const int p : node.parameters) ++nodes_to_come_[as_index(bucket_of_[as_index(p)])];
   }
   uses_ = nodes_to_come_;
   loss_sum_ = new_range("step_sums", BufferKind::Scalar, 2, scalar_bytes);
@@ -208,40 +202,40 @@ int ProgramBuilder::micro_batches_of(int chunk) const {
 }
 
 GradientTarget ProgramBuilder::target_of(int parameter, Instruction& instruction) {
-  const int number = bucket_of_.at(index(parameter));
-  if (bucket_reduced_[index(number)]) {
-    Bucket& bucket = program_.buckets[index(number)];
-    const Buffer reduced = program_.buffers[index(bucket.buffer)];
+  const int number = bucket_of_.at(as_index(parameter));
+  if (bucket_reduced_[as_index(number)]) {
+    Bucket& bucket = program_.buckets[as_index(number)];
+    const Buffer reduced = program_.buffers[as_index(bucket.buffer)];
     bucket.buffer =
         new_range(reduced.name, BufferKind::Gradient, reduced.elements, reduced.element_bytes);
-    bucket_reduced_[index(number)] = false;
+    bucket_reduced_[as_index(number)] = false;
   }
-  const Bucket& bucket = program_.buckets[index(number)];
+  const Bucket& bucket = program_.buckets[as_index(number)];
   const int buffer = bucket.buffer;
   // A node may write several gradients into one bucket: it is listed once.
   if (std::find(instruction.writes.begin(), instruction.writes.end(), buffer) ==
       instruction.writes.end()) {
-    if (bucket_live_[index(number)]) instruction.reads.push_back(buffer);
+    if (bucket_live_[as_index(number)]) instruction.reads.push_back(buffer);
     instruction.writes.push_back(buffer);
   }
   const std::int64_t padding = padded_elements(bucket) - bucket.elements;
-  if (!bucket_live_[index(number)] && padding > 0)
+  if (!bucket_live_[as_index(number)] && padding > 0)
     instruction.arguments.zeroed.push_back({buffer, bucket.elements, padding});
-  bucket_live_[index(number)] = true;
+  bucket_live_[as_index(number)] = true;
   GradientTarget target{
-      {buffer, offset_of_[index(parameter)], graph_.parameters[index(parameter)].elements},
-      written_[index(parameter)],
+      {buffer, offset_of_[as_index(parameter)], graph_.parameters[as_index(parameter)].elements},
+      written_[as_index(parameter)],
       parameter};
-  written_[index(parameter)] = true;
+  written_[as_index(parameter)] = true;
   return target;
 }
 
 bool ProgramBuilder::is_tied(const Bucket& bucket) const {
-  return graph_.parameters[index(bucket.parameters.front())].tied;
+  return graph_.parameters[as_index(bucket.parameters.front())].tied;
 }
 
 bool ProgramBuilder::sums_over_tensor(int parameter) const {
-  return step_.tensor_group.size() > 1 && graph_.parameters[index(parameter)].sums_over_tensor;
+  return step_.tensor_group.size() > 1 && graph_.parameters[as_index(parameter)].sums_over_tensor;
 }
 
 }  // namespace garonne::plan

@@ -1,22 +1,16 @@
 // Of the builder: the end of a step, from the last sums to the report.
 #include <algorithm>
 
+#include "base/index.hpp"
 #include "plan/step/program_builder.hpp"
 #include "plan/step/rank_program.hpp"
 
 namespace garonne::plan {
-namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
 
 // Sums of one bucket over the tensor group, the copies on other stages, and the data group; each
 // adds to what the one before has made.
 void ProgramBuilder::finish_tied(int number) {
-  const Bucket& bucket = program_.buckets[index(number)];
+  const Bucket& bucket = program_.buckets[as_index(number)];
   if (sums_over_tensor(bucket.parameters.front())) {
     all_reduce_gradient(bucket, {GroupAxis::Tensor, step_.tensor_group});
     while (!in_flight_.empty()) wait_for_oldest();
@@ -25,7 +19,7 @@ void ProgramBuilder::finish_tied(int number) {
     all_reduce_gradient(bucket, {GroupAxis::Tied, step_.pipeline.tied_group});
   if (!reduces()) return;
   while (!in_flight_.empty()) wait_for_oldest();
-  if (in_shards()) return reduce_scatter(index(number), step_.micro_batches - 1);
+  if (in_shards()) return reduce_scatter(as_index(number), step_.micro_batches - 1);
   all_reduce_gradient(bucket, {GroupAxis::Data, step_.data_group});
 }
 
@@ -33,11 +27,11 @@ void ProgramBuilder::finish_step() {
   submit_reductions(true);
   std::vector<int> tied;
   for (int number = 0; number < static_cast<int>(program_.buckets.size()); ++number) {
-    if (is_tied(program_.buckets[index(number)])) tied.push_back(number);
+    if (is_tied(program_.buckets[as_index(number)])) tied.push_back(number);
   }
   // Stages finish the parameters that they share in orders of their own; they meet in one.
   const auto name_of = [&](int number) -> const std::string& {
-    return graph_.parameters[index(program_.buckets[index(number)].parameters.front())].name;
+    return graph_.parameters[as_index(program_.buckets[as_index(number)].parameters.front())].name;
   };
   std::sort(tied.begin(), tied.end(), [&](int a, int b) { return name_of(a) < name_of(b); });
   for (const int number : tied) finish_tied(number);
@@ -86,7 +80,7 @@ void ProgramBuilder::finish_step() {
 // Which shards there are is a matter of the rank: see place_shards().
 void ProgramBuilder::add_pieces() {
   for (std::size_t p = 0; p < graph_.parameters.size() && !in_shards(); ++p) {
-    const Bucket& bucket = program_.buckets[index(bucket_of_[p])];
+    const Bucket& bucket = program_.buckets[as_index(bucket_of_[p])];
     const Whole& whole = whole_[p];
     const std::int64_t elements = graph_.parameters[p].elements;
     Piece piece;
@@ -94,10 +88,10 @@ void ProgramBuilder::add_pieces() {
     piece.gradient = {bucket.buffer, offset_of_[p], elements};
     piece.trained = whole.master >= 0 ? Range{whole.master, 0, elements} : parameter_of_[p];
     for (const int state : whole.states)
-      piece.states.push_back({state, 0, program_.buffers[index(state)].elements});
+      piece.states.push_back({state, 0, program_.buffers[as_index(state)].elements});
     if (whole.master >= 0) piece.compute_copy = parameter_of_[p];
     piece.sums = sums_of_parameter(program_, bucket, graph_, piece.parameter,
-                                   sums_of_[index(bucket_of_[p])]);
+                                   sums_of_[as_index(bucket_of_[p])]);
     program_.pieces.push_back(std::move(piece));
   }
 }
@@ -105,7 +99,7 @@ void ProgramBuilder::add_pieces() {
 bool ProgramBuilder::is_cut_over_tensor(const Bucket& bucket) const {
   return step_.tensor_group.size() > 1 &&
          std::any_of(bucket.parameters.begin(), bucket.parameters.end(),
-                     [&](int p) { return !graph_.parameters[index(p)].replicated; });
+                     [&](int p) { return !graph_.parameters[as_index(p)].replicated; });
 }
 
 std::vector<int> ProgramBuilder::sum_tensors(std::size_t number) {
@@ -118,7 +112,7 @@ std::vector<int> ProgramBuilder::sum_tensors(std::size_t number) {
 int ProgramBuilder::sum_tensors(std::size_t number, const std::vector<int>& before) {
   const Bucket bucket = program_.buckets[number];
   const std::string name =
-      program_.buffers[index(bucket.buffer)].name + (before.empty() ? ".sums" : ".later.sums");
+      program_.buffers[as_index(bucket.buffer)].name + (before.empty() ? ".sums" : ".later.sums");
   const TensorSums& each = step_.tensor_sums[before.size()];
   const std::int64_t numbers = numbers_before(
       bucket, graph_, -1, [&](const MatrixSides& sides) { return each.count(sides); });
@@ -142,8 +136,8 @@ int ProgramBuilder::sum_tensors(std::size_t number, const std::vector<int>& befo
     reads(shard.states, shard.master >= 0 ? shard.master : shard.parameter);
   } else {
     for (const int p : bucket.parameters) {
-      const Whole& whole = whole_[index(p)];
-      reads(whole.states, whole.master >= 0 ? whole.master : parameter_of_[index(p)].buffer);
+      const Whole& whole = whole_[as_index(p)];
+      reads(whole.states, whole.master >= 0 ? whole.master : parameter_of_[as_index(p)].buffer);
       instruction.arguments.pieces.push_back(p);
     }
   }
@@ -167,7 +161,7 @@ void ProgramBuilder::update(const Bucket& bucket, std::size_t number,
                             const std::vector<int>& sums) {
   Instruction instruction;
   instruction.operation = Operation::Update;
-  instruction.node = program_.buffers[index(bucket.buffer)].name;
+  instruction.node = program_.buffers[as_index(bucket.buffer)].name;
   instruction.bucket = static_cast<int>(number);
   const BucketShard& shard = bucket.shard;
   instruction.arguments.inputs = {gradient_norm_};
@@ -187,9 +181,9 @@ void ProgramBuilder::update(const Bucket& bucket, std::size_t number,
   }
   instruction.seconds = static_cast<double>(bucket.elements) * step_.update_seconds_per_element;
   for (const int p : bucket.parameters) {
-    const Whole& whole = whole_[index(p)];
+    const Whole& whole = whole_[as_index(p)];
     std::vector<int> updated = whole.states;
-    updated.push_back(parameter_of_[index(p)].buffer);
+    updated.push_back(parameter_of_[as_index(p)].buffer);
     if (whole.master >= 0) updated.push_back(whole.master);
     instruction.arguments.pieces.push_back(p);
     instruction.reads.insert(instruction.reads.end(), updated.begin(), updated.end());

@@ -5,16 +5,10 @@
 #include "base/bytes.hpp"
 #include "base/collective_bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/step/program_builder.hpp"
 
 namespace garonne::plan {
-namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
 
 void ProgramBuilder::set_collective(const NodeCollective& collective, Instruction& instruction) {
   if (collective.kind.empty()) return;
@@ -26,13 +20,13 @@ void ProgramBuilder::set_collective(const NodeCollective& collective, Instructio
 
 void ProgramBuilder::finished_weights(int n, int micro_batch) {
   const bool each = step_.reduces_each_micro_batch();
-  if (!each && --weights_to_come_[index(n)] > 0) return;
-  for (const int p : graph_.nodes[index(n)].parameters) {
-    const int number = bucket_of_[index(p)];
-    const Bucket& bucket = program_.buckets[index(number)];
+  if (!each && --weights_to_come_[as_index(n)] > 0) return;
+  for (const int p : graph_.nodes[as_index(n)].parameters) {
+    const int number = bucket_of_[as_index(p)];
+    const Bucket& bucket = program_.buckets[as_index(number)];
     // The two copies are summed when both stages are done.
-    if (--nodes_to_come_[index(number)] > 0) continue;
-    nodes_to_come_[index(number)] = uses_[index(number)];
+    if (--nodes_to_come_[as_index(number)] > 0) continue;
+    nodes_to_come_[as_index(number)] = uses_[as_index(number)];
     if (is_tied(bucket)) continue;
     ++completed_buckets_;
     const bool tensor = sums_over_tensor(bucket.parameters.front());
@@ -53,7 +47,7 @@ void ProgramBuilder::allow_waits_for_reductions() {
 }
 
 std::int64_t ProgramBuilder::held_bytes(const Reduction& reduction) const {
-  const Bucket& bucket = program_.buckets[index(reduction.bucket)];
+  const Bucket& bucket = program_.buckets[as_index(reduction.bucket)];
   const bool data = reduction.axis == GroupAxis::Data;
   const auto& members = data ? step_.data_group : step_.tensor_group;
   const std::int64_t elements = data ? padded_elements(bucket) : bucket.elements;
@@ -62,7 +56,7 @@ std::int64_t ProgramBuilder::held_bytes(const Reduction& reduction) const {
                                         static_cast<std::int64_t>(members.size())),
                step_.granularity);
   const bool gradient_goes = data && in_shards() && step_.zero >= 2;
-  return staging + (gradient_goes ? program_.buffers[index(bucket.buffer)].bytes : 0);
+  return staging + (gradient_goes ? program_.buffers[as_index(bucket.buffer)].bytes : 0);
 }
 
 bool ProgramBuilder::has_room(std::int64_t held_bytes) const {
@@ -99,14 +93,14 @@ void ProgramBuilder::submit_reductions(bool may_wait) {
 
 void ProgramBuilder::reduce(const Reduction& reduction) {
   if (reduction.axis == GroupAxis::Data && in_shards())
-    return reduce_scatter(index(reduction.bucket), reduction.micro_batch);
-  const Bucket& bucket = program_.buckets[index(reduction.bucket)];
+    return reduce_scatter(as_index(reduction.bucket), reduction.micro_batch);
+  const Bucket& bucket = program_.buckets[as_index(reduction.bucket)];
   const auto& members = reduction.axis == GroupAxis::Data ? step_.data_group : step_.tensor_group;
   all_reduce_gradient(bucket, {reduction.axis, members});
 }
 
 void ProgramBuilder::all_reduce_gradient(const Bucket& bucket, const Group& group) {
-  all_reduce(program_.buffers[index(bucket.buffer)].name, group, bucket.buffer, bucket.elements,
+  all_reduce(program_.buffers[as_index(bucket.buffer)].name, group, bucket.buffer, bucket.elements,
              step_.element_bytes.gradient, step_.gradient_wire);
 }
 
@@ -148,7 +142,7 @@ void ProgramBuilder::reduce_scatter(std::size_t number, int micro_batch) {
   const auto members = static_cast<std::int64_t>(step_.data_group.size());
   Instruction instruction;
   instruction.operation = Operation::ReduceScatter;
-  instruction.node = program_.buffers[index(bucket.buffer)].name;
+  instruction.node = program_.buffers[as_index(bucket.buffer)].name;
   instruction.bucket = static_cast<int>(number);
   instruction.micro_batch = micro_batch;
   instruction.arguments.staging =
@@ -163,7 +157,7 @@ void ProgramBuilder::reduce_scatter(std::size_t number, int micro_batch) {
   submit(std::move(instruction), held);
   bucket_live_[number] = false;
   bucket_reduced_[number] = true;
-  for (const int p : bucket.parameters) written_[index(p)] = false;
+  for (const int p : bucket.parameters) written_[as_index(p)] = false;
 }
 
 void ProgramBuilder::wait_for_oldest() {
@@ -173,7 +167,7 @@ void ProgramBuilder::wait_for_oldest() {
 }
 
 void ProgramBuilder::wait(int completes) {
-  const Instruction waited = program_.instructions.at(index(completes));
+  const Instruction waited = program_.instructions.at(as_index(completes));
   Instruction instruction;
   instruction.operation = Operation::Wait;
   instruction.completes = completes;
@@ -184,7 +178,7 @@ void ProgramBuilder::wait(int completes) {
 }
 
 void ProgramBuilder::keep_shard(const Instruction& reduced) {
-  const auto number = index(reduced.bucket);
+  const auto number = as_index(reduced.bucket);
   const Bucket& bucket = program_.buckets[number];
   Instruction instruction;
   instruction.operation = Operation::KeepShard;
@@ -206,7 +200,7 @@ void ProgramBuilder::gather_updated(const Bucket& bucket) {
   const auto members = static_cast<std::int64_t>(step_.data_group.size());
   Instruction instruction;
   instruction.operation = Operation::AllGather;
-  instruction.node = program_.buffers[index(bucket.shard.parameter)].name;
+  instruction.node = program_.buffers[as_index(bucket.shard.parameter)].name;
   instruction.arguments.inputs = instruction.reads = instruction.writes = {bucket.shard.parameter};
   instruction.arguments.output = bucket.shard.parameter;
   const std::int64_t bytes = padded_elements(bucket) * step_.element_bytes.parameter;

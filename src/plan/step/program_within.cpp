@@ -5,12 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.hpp"
+
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 bool is_reduction(const Instruction& instruction) {
   return instruction.lane == Lane::Collective &&
@@ -23,7 +21,7 @@ std::int64_t held_bytes(const Program& program, const Instruction& reduction, in
   const bool gradient_goes = zero >= 2 && reduction.operation == Operation::ReduceScatter;
   std::int64_t bytes = 0;
   for (const int id : reduction.writes) {
-    const Buffer& buffer = program.buffers[index(id)];
+    const Buffer& buffer = program.buffers[as_index(id)];
     if (buffer.kind == BufferKind::Communication || gradient_goes) bytes += buffer.bytes;
   }
   return bytes;
@@ -44,29 +42,29 @@ Reductions reductions_of(const Program& program, const Prediction& prediction, i
   std::vector<std::int64_t> others;                         // by instruction
   std::int64_t under_way = 0;
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-    const Instruction& instruction = program.instructions[index(i)];
+    const Instruction& instruction = program.instructions[as_index(i)];
     if (instruction.operation == Operation::SumSquares) break;
     if (is_backward(instruction.operation)) {
-      for (const int id : instruction.writes) last_added[index(id)] = i;
+      for (const int id : instruction.writes) last_added[as_index(id)] = i;
     }
     if (is_reduction(instruction)) {
       const std::int64_t bytes = held_bytes(program, instruction, zero);
       ++found.count;
       found.largest_bytes = std::max(found.largest_bytes, bytes);
       under_way += bytes;
-      int& complete = last_added[index(instruction.arguments.inputs[0])];
+      int& complete = last_added[as_index(instruction.arguments.inputs[0])];
       if (complete >= 0) completed.push_back(complete);
       complete = -1;  // the next axis reduces the same
     }
-    others.push_back(prediction.during_bytes[index(i)] - under_way);
+    others.push_back(prediction.during_bytes[as_index(i)] - under_way);
     if (instruction.operation != Operation::Wait) continue;
-    const Instruction& waited = program.instructions[index(instruction.completes)];
+    const Instruction& waited = program.instructions[as_index(instruction.completes)];
     if (is_reduction(waited)) under_way -= held_bytes(program, waited, zero);
   }
   for (std::size_t i = others.size(); i-- > 1;) others[i - 1] = std::max(others[i - 1], others[i]);
   std::sort(completed.begin(), completed.end());
   found.others_bytes.push_back(others.empty() ? 0 : others.front());
-  for (const int position : completed) found.others_bytes.push_back(others[index(position + 1)]);
+  for (const int position : completed) found.others_bytes.push_back(others[as_index(position + 1)]);
   return found;
 }
 

@@ -7,21 +7,18 @@
 #include <vector>
 
 #include "base/contains.hpp"
+#include "base/index.hpp"
 #include "plan/model/model_hash.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // What is summed for each bucket (SumTensors), by round.
 std::vector<std::vector<int>> sums_of_buckets(const Program& program) {
   std::vector<std::vector<int>> sums(program.buckets.size());
   for (const Instruction& instruction : program.instructions) {
     if (instruction.operation == Operation::SumTensors)
-      sums[index(instruction.bucket)].push_back(instruction.arguments.output);
+      sums[as_index(instruction.bucket)].push_back(instruction.arguments.output);
   }
   return sums;
 }
@@ -32,7 +29,7 @@ Piece piece_of_shard(const Program& program, const ModelGraph& graph, const Buck
   const auto in_shard = [&](int buffer) { return Range{buffer, part.offset, part.elements}; };
   // Of what may be held whole or as the own shard.
   const auto in_either = [&](int buffer) {
-    const bool whole = program.buffers[index(buffer)].elements > shard.elements;
+    const bool whole = program.buffers[as_index(buffer)].elements > shard.elements;
     return Range{buffer, part.offset + (whole ? shard.elements * member : 0), part.elements};
   };
   Piece piece;
@@ -47,7 +44,7 @@ Piece piece_of_shard(const Program& program, const ModelGraph& graph, const Buck
     piece.states.push_back(
         blocks.of_whole()
             ? Range{shard.states[k], numbers_before(bucket, graph, part.parameter, of_sides),
-                    of_sides(graph.parameters[index(part.parameter)].sides())}
+                    of_sides(graph.parameters[as_index(part.parameter)].sides())}
             : Range{shard.states[k], blocks.count(part.offset), blocks.count(part.elements)});
   }
   piece.sums = sums_of_parameter(program, bucket, graph, part.parameter, sums);
@@ -97,7 +94,7 @@ void place_sums(Program& program, const ModelGraph& graph, bool first_of_tensor)
     pieces = updated[instruction.bucket];
     if (first_of_tensor || !over_tensor.contains(instruction.arguments.output)) continue;
     std::erase_if(pieces, [&](int id) {
-      return graph.parameters[index(program.pieces[index(id)].parameter)].replicated;
+      return graph.parameters[as_index(program.pieces[as_index(id)].parameter)].replicated;
     });
   }
 }
@@ -136,7 +133,7 @@ std::int64_t numbers_before(const Bucket& bucket, const ModelGraph& graph, int p
   std::int64_t all = 0;
   for (const int p : bucket.parameters) {
     if (p == parameter) break;
-    all += numbers(graph.parameters[index(p)].sides());
+    all += numbers(graph.parameters[as_index(p)].sides());
   }
   return all;
 }
@@ -146,14 +143,14 @@ std::vector<Range> sums_of_parameter(const Program& program, const Bucket& bucke
                                      const std::vector<int>& sums) {
   std::vector<Range> ranges;
   for (std::size_t round = 0; round < sums.size(); ++round) {
-    const std::int64_t all = program.buffers[index(sums[round])].elements;
+    const std::int64_t all = program.buffers[as_index(sums[round])].elements;
     const TensorSums each =
         program.tensor_sums.empty()
             ? TensorSums{all / static_cast<std::int64_t>(bucket.parameters.size()), false}
             : program.tensor_sums.at(round);
     const auto count = [&](const MatrixSides& sides) { return each.count(sides); };
     ranges.push_back({sums[round], numbers_before(bucket, graph, parameter, count),
-                      count(graph.parameters[index(parameter)].sides())});
+                      count(graph.parameters[as_index(parameter)].sides())});
   }
   return ranges;
 }
@@ -167,7 +164,7 @@ void place_shards(Program& program, const ModelGraph& graph, const Coordinates& 
   std::vector<std::vector<int>> pieces_of;
   if (sharded && trains) pieces_of = place_pieces(program, graph, place.data);
   for (Piece& piece : program.pieces) {
-    const ParameterSpec& parameter = graph.parameters[index(piece.parameter)];
+    const ParameterSpec& parameter = graph.parameters[as_index(piece.parameter)];
     // Shards are counted by who has them, whole gradients by the first of those that have the same.
     piece.counted = parameter.counted && (first_of_tensor || !parameter.replicated) &&
                     (sharded || place.data == 0);
@@ -184,7 +181,7 @@ void place_shards(Program& program, const ModelGraph& graph, const Coordinates& 
       }
     }
     if (is_update(instruction.operation) && sharded)
-      arguments.pieces = pieces_of[index(instruction.bucket)];
+      arguments.pieces = pieces_of[as_index(instruction.bucket)];
   }
   if (trains) place_sums(program, graph, first_of_tensor);
 }

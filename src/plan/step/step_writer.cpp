@@ -7,14 +7,11 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/step/micro_batch_writer.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Where each step of a micro-batch's schedule runs: with the forward or the backward of its chunk,
 // or with the weight part of the backward.
@@ -26,38 +23,38 @@ struct ChunkSteps {
 // By chunk: a number that chunks share where one reads what another makes. Between others all goes
 // over other stages, so that nothing of one is recomputed for the other.
 std::vector<int> groups_of_chunks(const ModelGraph& graph) {
-  std::vector<int> group(index(graph.chunks()));
+  std::vector<int> group(as_index(graph.chunks()));
   std::iota(group.begin(), group.end(), 0);
   std::vector<int> chunk_of(graph.values.size(), -1);
   for (const NodeSpec& node : graph.nodes) {
     for (const int input : node.inputs) {
-      const int maker = chunk_of[index(input)];
+      const int maker = chunk_of[as_index(input)];
       if (maker < 0) continue;
-      const int mine = group[index(node.chunk)];
-      const int other = group[index(maker)];
+      const int mine = group[as_index(node.chunk)];
+      const int other = group[as_index(maker)];
       std::replace(group.begin(), group.end(), mine, other);
     }
-    chunk_of[index(node.output)] = node.chunk;
+    chunk_of[as_index(node.output)] = node.chunk;
   }
   return group;
 }
 
 std::vector<ChunkSteps> cut_by_chunk(const ModelGraph& graph, const NodeSchedule& schedule) {
   const std::vector<int> group_of = groups_of_chunks(graph);
-  std::vector<ChunkSteps> chunks(index(graph.chunks()));
+  std::vector<ChunkSteps> chunks(as_index(graph.chunks()));
   std::vector<bool> ran(graph.nodes.size(), false);
   // Recomputations go with the step that they are for: the next of their group of chunks. Solvers
   // take all chunks for one chain, and with schedules of two directions a micro-batch comes to some
   // of them only.
   std::vector<NodeSchedule> again(chunks.size());
   for (const NodeStep& step : schedule) {
-    const auto chunk = index(graph.nodes[index(step.node)].chunk);
-    NodeSchedule& pending = again[index(group_of[chunk])];
-    if (step.forward() && ran[index(step.node)]) {
+    const auto chunk = as_index(graph.nodes[as_index(step.node)].chunk);
+    NodeSchedule& pending = again[as_index(group_of[chunk])];
+    if (step.forward() && ran[as_index(step.node)]) {
       pending.push_back(step);
       continue;
     }
-    ran[index(step.node)] = true;
+    ran[as_index(step.node)] = true;
     NodeSchedule& steps = step.forward() ? chunks[chunk].forward : chunks[chunk].backward;
     steps.insert(steps.end(), pending.begin(), pending.end());
     pending.clear();
@@ -81,10 +78,10 @@ class StepWriter {
         graph_(graph),
         step_(step),
         order_(step.pipeline.order),
-        ran_(index(step.micro_batches), std::vector<bool>(graph.nodes.size(), false)),
-        received_(index(graph.chunks())),
-        hands_over_(index(graph.chunks())),
-        sent_gradients_(index(graph.chunks())) {
+        ran_(as_index(step.micro_batches), std::vector<bool>(graph.nodes.size(), false)),
+        received_(as_index(graph.chunks())),
+        hands_over_(as_index(graph.chunks())),
+        sent_gradients_(as_index(graph.chunks())) {
     for (int m = 0; m < step.micro_batches; ++m) {
       writers_.emplace_back(builder, graph, m);
       if (step.pipeline.order.empty()) {
@@ -99,8 +96,8 @@ class StepWriter {
     find_boundaries();
     posted_.resize(order_.size(), false);
     waits_.resize(order_.size());
-    sent_.resize(index(step.micro_batches) * graph.nodes.size(), -1);
-    loaded_.resize(index(step.micro_batches), false);
+    sent_.resize(as_index(step.micro_batches) * graph.nodes.size(), -1);
+    loaded_.resize(as_index(step.micro_batches), false);
   }
 
   void write() {
@@ -108,9 +105,9 @@ class StepWriter {
     if (step_.messages_first && to_last_message > 0) builder_.hold_waits_for_reductions();
     for (std::size_t k = 0; k < order_.size(); ++k) {
       const PipelineOperation& operation = order_[k];
-      if (!loaded_[index(operation.micro_batch)]) {
-        writers_[index(operation.micro_batch)].load(in_pipeline());
-        loaded_[index(operation.micro_batch)] = true;
+      if (!loaded_[as_index(operation.micro_batch)]) {
+        writers_[as_index(operation.micro_batch)].load(in_pipeline());
+        loaded_[as_index(operation.micro_batch)] = true;
       }
       post_receive(k);
       if (k + 1 < order_.size()) post_receive(k + 1);
@@ -144,11 +141,11 @@ class StepWriter {
   void find_boundaries() {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const NodeSpec& node = graph_.nodes[n];
-      if (node.hands_over) hands_over_[index(node.chunk)].push_back(static_cast<int>(n));
+      if (node.hands_over) hands_over_[as_index(node.chunk)].push_back(static_cast<int>(n));
     }
     for (std::size_t v = 0; v < graph_.values.size(); ++v) {
       const int chunk = graph_.values[v].received_by;
-      if (chunk >= 0) received_[index(chunk)].push_back(static_cast<int>(v));
+      if (chunk >= 0) received_[as_index(chunk)].push_back(static_cast<int>(v));
     }
   }
 
@@ -156,11 +153,11 @@ class StepWriter {
   // is none.
   std::size_t operations_to_last_message() const {
     const auto sends = [&](const PipelineOperation& operation) {
-      const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(operation.chunk)];
+      const PipelinePlace::Chunk& place = step_.pipeline.chunks[as_index(operation.chunk)];
       const bool value = operation.work == PipelineWork::Forward && place.after >= 0;
       const bool gradient = gives_input_gradient(operation.work) && place.before >= 0;
-      return (value && !hands_over_[index(operation.chunk)].empty()) ||
-             (gradient && !received_[index(operation.chunk)].empty());
+      return (value && !hands_over_[as_index(operation.chunk)].empty()) ||
+             (gradient && !received_[as_index(operation.chunk)].empty());
     };
     if (!in_pipeline()) return 0;
     return static_cast<std::size_t>(order_.rend() -
@@ -187,16 +184,16 @@ class StepWriter {
     if (!in_pipeline() || posted_[k]) return;
     posted_[k] = true;
     const PipelineOperation& operation = order_[k];
-    const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(operation.chunk)];
-    MicroBatchWriter& writer = writers_[index(operation.micro_batch)];
+    const PipelinePlace::Chunk& place = step_.pipeline.chunks[as_index(operation.chunk)];
+    MicroBatchWriter& writer = writers_[as_index(operation.micro_batch)];
     const int m = operation.micro_batch;
     if (operation.work == PipelineWork::Forward && place.before >= 0) {
-      for (const int value : received_[index(operation.chunk)]) {
+      for (const int value : received_[as_index(operation.chunk)]) {
         writer.receive_value(value, channel("receive", place.before, place.part - 1, true, m));
         waits_[k].push_back(builder_.last_instruction());
       }
     } else if (gives_input_gradient(operation.work) && place.after >= 0) {
-      for (const int node : hands_over_[index(operation.chunk)]) {
+      for (const int node : hands_over_[as_index(operation.chunk)]) {
         writer.receive_gradient(node, channel("receive", place.after, place.part, false, m));
         waits_[k].push_back(builder_.last_instruction());
       }
@@ -205,7 +202,7 @@ class StepWriter {
 
   void run(const PipelineOperation& operation) {
     const int m = operation.micro_batch;
-    const ChunkSteps& steps = steps_[index(steps_of_[index(m)])][index(operation.chunk)];
+    const ChunkSteps& steps = steps_[as_index(steps_of_[as_index(m)])][as_index(operation.chunk)];
     switch (operation.work) {
       case PipelineWork::Forward:
         for (const NodeStep& step : steps.forward) forward(step, m);
@@ -229,16 +226,16 @@ class StepWriter {
   }
 
   void forward(const NodeStep& step, int m) {
-    const NodeSpec& node = graph_.nodes[index(step.node)];
-    MicroBatchWriter& writer = writers_[index(m)];
-    const bool first = !ran_[index(m)][index(step.node)];
-    ran_[index(m)][index(step.node)] = true;
+    const NodeSpec& node = graph_.nodes[as_index(step.node)];
+    MicroBatchWriter& writer = writers_[as_index(m)];
+    const bool first = !ran_[as_index(m)][as_index(step.node)];
+    ran_[as_index(m)][as_index(step.node)] = true;
     if (node.hands_over) {
       expect(first, node.name + " hands over more than once");
       if (!in_pipeline()) return writer.send_value(step.node, std::nullopt);
-      const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(node.chunk)];
+      const PipelinePlace::Chunk& place = step_.pipeline.chunks[as_index(node.chunk)];
       writer.send_value(step.node, channel("send", place.after, place.part, true, m));
-      sent_[index(m) * graph_.nodes.size() + index(step.node)] = builder_.last_instruction();
+      sent_[as_index(m) * graph_.nodes.size() + as_index(step.node)] = builder_.last_instruction();
       return;
     }
     writer.forward(step.node, step.option, /*recompute=*/!first);
@@ -250,29 +247,29 @@ class StepWriter {
 
   void backward(const NodeStep& step, int m) {
     if (step.forward()) return forward(step, m);
-    const NodeSpec& node = graph_.nodes[index(step.node)];
+    const NodeSpec& node = graph_.nodes[as_index(step.node)];
     if (node.hands_over) {
-      if (!in_pipeline()) return writers_[index(m)].receive_gradient(step.node, std::nullopt);
+      if (!in_pipeline()) return writers_[as_index(m)].receive_gradient(step.node, std::nullopt);
       // The gradient is here, so what it is the gradient of has long arrived.
-      builder_.wait(sent_[index(m) * graph_.nodes.size() + index(step.node)]);
+      builder_.wait(sent_[as_index(m) * graph_.nodes.size() + as_index(step.node)]);
       return;
     }
-    writers_[index(m)].backward(step.node, step.pass);
+    writers_[as_index(m)].backward(step.node, step.pass);
     if (step.pass != Pass::BackwardInput) builder_.finished_weights(step.node, m);
   }
 
   void send_gradient(const PipelineOperation& operation) {
-    const std::vector<int>& values = received_[index(operation.chunk)];
+    const std::vector<int>& values = received_[as_index(operation.chunk)];
     if (!in_pipeline() || values.empty()) return;
-    const PipelinePlace::Chunk& place = step_.pipeline.chunks[index(operation.chunk)];
-    auto& on_their_way = sent_gradients_[index(operation.chunk)];
+    const PipelinePlace::Chunk& place = step_.pipeline.chunks[as_index(operation.chunk)];
+    auto& on_their_way = sent_gradients_[as_index(operation.chunk)];
     if (on_their_way.size() == gradients_on_their_way) {
       for (const int instruction : on_their_way.front()) builder_.wait(instruction);
       on_their_way.erase(on_their_way.begin());
     }
     on_their_way.emplace_back();
     for (const int value : values) {
-      writers_[index(operation.micro_batch)].send_gradient(
+      writers_[as_index(operation.micro_batch)].send_gradient(
           value, channel("send", place.before, place.part - 1, false, operation.micro_batch));
       on_their_way.back().push_back(builder_.last_instruction());
     }

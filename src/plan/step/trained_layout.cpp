@@ -4,13 +4,10 @@
 #include <numeric>
 
 #include "base/bytes.hpp"
+#include "base/index.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Every byte count is a multiple of the granularity.
 constexpr std::int64_t shard_granularity_elements = 256;
@@ -49,8 +46,8 @@ TrainedParameter trained_parameter(const ParameterSpec& parameter, int block,
 std::vector<int> completing_nodes(const ModelGraph& graph) {
   std::vector<int> nodes(graph.parameters.size(), -1);
   for (int n = static_cast<int>(graph.nodes.size()) - 1; n >= 0; --n) {
-    if (!graph.has_backward(graph.nodes[index(n)])) continue;
-    for (const int parameter : graph.nodes[index(n)].parameters) nodes[index(parameter)] = n;
+    if (!graph.has_backward(graph.nodes[as_index(n)])) continue;
+    for (const int parameter : graph.nodes[as_index(n)].parameters) nodes[as_index(parameter)] = n;
   }
   return nodes;
 }
@@ -59,7 +56,7 @@ std::vector<int> completion_order(const std::vector<int>& completing_nodes) {
   std::vector<int> order(completing_nodes.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return completing_nodes[index(a)] > completing_nodes[index(b)];
+    return completing_nodes[as_index(a)] > completing_nodes[as_index(b)];
   });
   return order;
 }
@@ -85,8 +82,8 @@ std::vector<TrainedBucket> cut_into_buckets(const std::vector<TrainedParameter>&
     int& number = open[next.sums_over_tensor ? 1 : 0];
     const auto fits = [&] {
       if (number < 0 || target <= 0) return false;
-      const TrainedBucket& bucket = buckets[index(number)];
-      const TrainedParameter& first = completed[index(bucket.members.front())];
+      const TrainedBucket& bucket = buckets[as_index(number)];
+      const TrainedParameter& first = completed[as_index(bucket.members.front())];
       return (!next.complex || bucket.elements % 2 == 0) &&
              // Shards are cut between blocks of states, which start where their parameter does.
              (!shards || bucket.elements % granularity == 0) &&
@@ -97,7 +94,7 @@ std::vector<TrainedBucket> cut_into_buckets(const std::vector<TrainedParameter>&
       number = static_cast<int>(buckets.size());
       buckets.emplace_back();
     }
-    TrainedBucket& bucket = buckets[index(number)];
+    TrainedBucket& bucket = buckets[as_index(number)];
     bucket.members.push_back(static_cast<int>(k));
     bucket.elements += next.elements;
     bucket.sides.rows += next.sides.rows;

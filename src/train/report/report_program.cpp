@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/index.hpp"
 #include "base/json_input.hpp"
 #include "plan/program/live_bytes.hpp"
 #include "plan/program/spans.hpp"
@@ -19,10 +20,6 @@ namespace garonne::train {
 namespace {
 
 using nlohmann::ordered_json;
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Into report_kind_names, by the words of all tables of memory.
 std::size_t report_kind(std::size_t kind) {
@@ -187,10 +184,10 @@ std::vector<NodeRow> node_rows(const RankProgram& rank) {
     row.measured_forward_seconds += measured;
     const int output = instruction.arguments.output;
     if (output >= 0 && !plan::is_collective(instruction.operation))
-      row.output_bytes = program.buffers[index(output)].bytes;
+      row.output_bytes = program.buffers[as_index(output)].bytes;
     std::int64_t record = 0;
     for (const int slot : instruction.arguments.record)
-      record += program.buffers[index(slot)].bytes;
+      record += program.buffers[as_index(slot)].bytes;
     row.record_bytes = std::max(row.record_bytes, record);
   }
   return rows;

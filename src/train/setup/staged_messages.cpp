@@ -3,14 +3,11 @@
 #include <algorithm>
 
 #include "base/bytes.hpp"
+#include "base/index.hpp"
 #include "device/tier_memory.hpp"
 
 namespace garonne::train {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Of what meets other ranks: data and the staging of sums are one block.
 std::int64_t bytes_of(const plan::Program& program, const plan::Instruction& instruction) {
@@ -19,10 +16,10 @@ std::int64_t bytes_of(const plan::Program& program, const plan::Instruction& ins
   std::int64_t bytes = instruction.channel->bytes;
   for (const auto* buffers : {&instruction.reads, &instruction.writes}) {
     for (const int id : *buffers) {
-      if (id != staging) bytes = std::max(bytes, program.buffers[index(id)].bytes);
+      if (id != staging) bytes = std::max(bytes, program.buffers[as_index(id)].bytes);
     }
   }
-  if (staging >= 0) bytes += program.buffers[index(staging)].bytes;
+  if (staging >= 0) bytes += program.buffers[as_index(staging)].bytes;
   return round_up(bytes + cpu_allocation_granularity, device::host_allocation_granularity);
 }
 
@@ -38,7 +35,7 @@ std::int64_t staged_bytes(const plan::Program& program) {
     // What is on Compute has ended when the next one begins.
     if (instruction.lane == Lane::Compute) under_way -= bytes;
     if (instruction.operation == plan::Operation::Wait)
-      under_way -= bytes_of(program, program.instructions[index(instruction.completes)]);
+      under_way -= bytes_of(program, program.instructions[as_index(instruction.completes)]);
   }
   return round_up(most + most / 8, device::host_allocation_granularity);
 }

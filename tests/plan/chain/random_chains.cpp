@@ -8,16 +8,13 @@
 #include <queue>
 #include <random>
 
+#include "base/index.hpp"
 #include "plan/chain/chain_replay.hpp"
 
 namespace garonne::plan::test {
 namespace {
 
 using Sequence = std::vector<ChainOperation>;
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 // All ways to do interval [first, last] as the class allows: a block is kept, or a later value is
 // stored first.
@@ -28,7 +25,7 @@ void for_each_persistent(const Chain& chain, int first, int last, Sequence& done
     return;
   }
   const std::size_t before = done.size();
-  for (int k = 0; k < static_cast<int>(chain.blocks[at(first)].options.size()); ++k) {
+  for (int k = 0; k < static_cast<int>(chain.blocks[as_index(first)].options.size()); ++k) {
     done.push_back({ChainOperationKind::ForwardKeep, first, k});
     for_each_persistent(chain, first + 1, last, done, [&] {
       done.push_back({ChainOperationKind::Backward, first});
@@ -60,7 +57,8 @@ class StateGraph {
       : chain_(chain), blocks_(static_cast<int>(chain.blocks.size())) {}
 
   State start() const {
-    State state{blocks_, std::vector<char>(at(blocks_), 0), std::vector<int>(at(blocks_), -1)};
+    State state{blocks_, std::vector<char>(as_index(blocks_), 0),
+                std::vector<int>(as_index(blocks_), -1)};
     state.plain[0] = 1;
     return state;
   }
@@ -71,33 +69,33 @@ class StateGraph {
     const std::int64_t live = live_bytes(state);
     const int top = state.gradient - 1;
     for (int i = 0; i <= top; ++i) {
-      const ChainBlock& block = chain_.blocks[at(i)];
-      if (i > 0 && state.plain[at(i)] != 0) {
+      const ChainBlock& block = chain_.blocks[as_index(i)];
+      if (i > 0 && state.plain[as_index(i)] != 0) {
         State next = state;
-        next.plain[at(i)] = 0;
+        next.plain[as_index(i)] = 0;
         visit(next, 0.0, live);
       }
       if (!has(state, i)) continue;
       if (i < top && !has(state, i + 1)) {
         State next = state;
-        next.plain[at(i + 1)] = 1;
+        next.plain[as_index(i + 1)] = 1;
         visit(next, block.forward.seconds,
               live + block.output_bytes + block.forward.transient_bytes);
       }
-      if (state.kept[at(i)] < 0 && (i == top || state.plain[at(i + 1)] == 0)) {
+      if (state.kept[as_index(i)] < 0 && (i == top || state.plain[as_index(i + 1)] == 0)) {
         for (int k = 0; k < static_cast<int>(block.options.size()); ++k) {
-          const ChainOption& option = block.options[at(k)];
+          const ChainOption& option = block.options[as_index(k)];
           State next = state;
-          next.kept[at(i)] = k;
+          next.kept[as_index(i)] = k;
           visit(next, option.forward.seconds,
                 live + option.saved_bytes + option.forward.transient_bytes);
         }
       }
-      if (i == top && state.kept[at(i)] >= 0) {
-        const ChainOption& option = block.options[at(state.kept[at(i)])];
+      if (i == top && state.kept[as_index(i)] >= 0) {
+        const ChainOption& option = block.options[as_index(state.kept[as_index(i)])];
         State next = state;
-        next.kept[at(i)] = -1;
-        next.plain[at(i)] = 0;
+        next.kept[as_index(i)] = -1;
+        next.plain[as_index(i)] = 0;
         next.gradient = i;
         visit(next, option.backward.seconds,
               live + value_bytes(i) + block.gradient_bytes + option.backward.transient_bytes);
@@ -108,20 +106,20 @@ class StateGraph {
   std::int64_t live_bytes(const State& state) const {
     std::int64_t live = value_bytes(state.gradient);
     for (int i = 0; i < blocks_; ++i) {
-      if (state.plain[at(i)] != 0) live += value_bytes(i);
-      if (state.kept[at(i)] >= 0)
-        live += chain_.blocks[at(i)].options[at(state.kept[at(i)])].saved_bytes;
-      if (i >= state.gradient) live += chain_.blocks[at(i)].gradient_bytes;
+      if (state.plain[as_index(i)] != 0) live += value_bytes(i);
+      if (state.kept[as_index(i)] >= 0)
+        live += chain_.blocks[as_index(i)].options[as_index(state.kept[as_index(i)])].saved_bytes;
+      if (i >= state.gradient) live += chain_.blocks[as_index(i)].gradient_bytes;
     }
     return live;
   }
 
  private:
   std::int64_t value_bytes(int i) const {
-    return i == 0 ? chain_.input_bytes : chain_.blocks[at(i - 1)].output_bytes;
+    return i == 0 ? chain_.input_bytes : chain_.blocks[as_index(i - 1)].output_bytes;
   }
   static bool has(const State& state, int i) {
-    return state.plain[at(i)] != 0 || (i > 0 && state.kept[at(i - 1)] >= 0);
+    return state.plain[as_index(i)] != 0 || (i > 0 && state.kept[as_index(i - 1)] >= 0);
   }
 
   const Chain& chain_;
@@ -162,7 +160,7 @@ std::string chain_family_name(int family) {
       "equal",           "mixed",     "growing",          "shrinking",
       "one-giant",       "zero-time", "zero-byte-values", "huge",
       "spiky transients"};
-  return names.at(at(family));
+  return names.at(as_index(family));
 }
 
 Chain random_chain(int family, std::uint64_t seed, int blocks, int most_options) {

@@ -15,8 +15,6 @@
 namespace garonne::plan {
 namespace {
 
-using test::at;
-
 struct States {
   const char* optimizer;
   std::vector<StateSpec> states;

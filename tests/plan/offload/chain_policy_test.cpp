@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/chain/chain_solver.hpp"
 #include "plan/offload/chain_offload.hpp"
 #include "plan/offload/data_ranks.hpp"
@@ -45,7 +46,7 @@ std::set<std::string> moved_buffers(const Program& program) {
   std::set<std::string> names;
   for (const Instruction& instruction : program.instructions) {
     if (!is_copy(instruction.operation)) continue;
-    const Buffer& buffer = program.buffers[at(instruction.arguments.inputs[0])];
+    const Buffer& buffer = program.buffers[as_index(instruction.arguments.inputs[0])];
     EXPECT_TRUE(buffer.kind == BufferKind::Value || buffer.kind == BufferKind::Record)
         << buffer.name;
     names.insert(buffer.name);
@@ -159,33 +160,33 @@ TEST_P(ChainPolicies, WhatIsBelowIsWhatTheSolverSays) {
         if (one.kind != ChainOperationKind::CopyOut) continue;
         ++copies;
         if (one.item == ChainItem::Value) {
-          const int value = problem.chain->value[at(one.block)];
-          may.insert(value < 0 ? "tokens" : graph.values[at(value)].name);
+          const int value = problem.chain->value[as_index(one.block)];
+          may.insert(value < 0 ? "tokens" : graph.values[as_index(value)].name);
           continue;
         }
-        for (int n = problem.chain->nodes[at(one.block)].first;
-             n < problem.chain->nodes[at(one.block)].second; ++n) {
-          may.insert(graph.nodes[at(n)].name);
-          may.insert(graph.values[at(graph.nodes[at(n)].output)].name);
+        for (int n = problem.chain->nodes[as_index(one.block)].first;
+             n < problem.chain->nodes[as_index(one.block)].second; ++n) {
+          may.insert(graph.nodes[as_index(n)].name);
+          may.insert(graph.values[as_index(graph.nodes[as_index(n)].output)].name);
         }
       }
-      std::vector<int> turn(at(micro_batches), -1);
+      std::vector<int> turn(as_index(micro_batches), -1);
       for (int place = 0; place < static_cast<int>(program.instructions.size()); ++place) {
-        const Instruction& one = program.instructions[at(place)];
-        if (is_backward(one.operation) && turn[at(one.micro_batch)] < 0)
-          turn[at(one.micro_batch)] = place;
+        const Instruction& one = program.instructions[as_index(place)];
+        if (is_backward(one.operation) && turn[as_index(one.micro_batch)] < 0)
+          turn[as_index(one.micro_batch)] = place;
       }
-      std::vector<std::set<std::string>> found(at(micro_batches));
+      std::vector<std::set<std::string>> found(as_index(micro_batches));
       for (const IdleTime& time : idle) {
-        const std::string& name = program.buffers[at(time.buffer)].name;
+        const std::string& name = program.buffers[as_index(time.buffer)].name;
         const int m = std::stoi(name.substr(name.find('#') + 1));
-        EXPECT_LT(time.last_use, turn[at(m)]) << name;
-        EXPECT_GE(time.next_use, turn[at(m)]) << name;
+        EXPECT_LT(time.last_use, turn[as_index(m)]) << name;
+        EXPECT_GE(time.next_use, turn[as_index(m)]) << name;
         // Of a record "node.3.slot0#1".
         std::string of = name.substr(0, name.find('#'));
-        if (program.buffers[at(time.buffer)].kind == BufferKind::Record)
+        if (program.buffers[as_index(time.buffer)].kind == BufferKind::Record)
           of = of.substr(0, of.rfind('.'));
-        found[at(m)].insert(of);
+        found[as_index(m)].insert(of);
       }
       // The layout of the chain may have left in place what turned out not to have to go.
       if (micro_batches == 1) {

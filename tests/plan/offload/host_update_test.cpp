@@ -37,7 +37,7 @@ TEST(HostUpdates, TheStepIsTheSame) {
     for (const StateGroup& group : groups) {
       states += group.bytes;
       for (const int id : group.buffers)
-        on_host += round_up(one.program.buffers[at(id)].bytes, 4096);
+        on_host += round_up(one.program.buffers[as_index(id)].bytes, 4096);
     }
     const Prediction before = replay(one.program);
     const Outcome wanted = interpret({{&one.graph, &one.program}}, LaneTiming::Early);
@@ -106,9 +106,10 @@ TEST_F(PlantedUpdates, OfAnotherStateAreRefused) {
   Instruction& update = *updates()[0];
   std::vector<StandIn*> moments;
   for (StandIn& one : update.arguments.stand_ins) {
-    const Buffer& buffer = moved_.buffers[at(one.buffer)];
+    const Buffer& buffer = moved_.buffers[as_index(one.buffer)];
     if (buffer.kind != BufferKind::OptimizerState) continue;
-    if (!moments.empty() && moved_.buffers[at(moments[0]->buffer)].elements != buffer.elements)
+    if (!moments.empty() &&
+        moved_.buffers[as_index(moments[0]->buffer)].elements != buffer.elements)
       continue;
     moments.push_back(&one);
   }
@@ -165,7 +166,7 @@ TEST_F(PlantedUpdates, OfAGradientThatIsNotCompleteAreRefused) {
     const Instruction copy = moved_.instructions[i];
     if (copy.operation != Operation::CopyOut) continue;
     const int gradient = copy.arguments.inputs[0];
-    if (moved_.buffers[at(gradient)].kind != BufferKind::Gradient) continue;
+    if (moved_.buffers[as_index(gradient)].kind != BufferKind::Gradient) continue;
     // To behind the first contribution where there are more.
     std::vector<std::size_t> writers;
     for (std::size_t k = 0; k < i; ++k) {

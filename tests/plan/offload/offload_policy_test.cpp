@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/offload/data_ranks.hpp"
 #include "plan/offload/policy_case.hpp"
 #include "plan/offload/policy_planner.hpp"
@@ -104,7 +105,8 @@ TEST_P(Policies, TheStepIsTheSameFromTheSmallestBudgetOn) {
       for (const Instruction& instruction : plan.program.instructions) {
         run_again += instruction.recompute;
         if (!is_copy(instruction.operation)) continue;
-        const BufferKind kind = plan.program.buffers[at(instruction.arguments.inputs[0])].kind;
+        const BufferKind kind =
+            plan.program.buffers[as_index(instruction.arguments.inputs[0])].kind;
         copied_values += kind == BufferKind::Value;
         // Of what is updated below nothing comes.
         if (!is_infinity()) {

@@ -46,22 +46,22 @@ Program record_chain(int blocks) {
   for (int i = 0; i <= blocks; ++i)
     gradients.push_back(add("gradient" + std::to_string(i), BufferKind::ValueGradient, 1));
   program.buffers.back().live_at_start = true;
-  program.buffers[at(gradients[0])].live_at_end = true;
-  const auto before = [&](int i) { return i == 0 ? input : records[at(i - 1)]; };
+  program.buffers[as_index(gradients[0])].live_at_end = true;
+  const auto before = [&](int i) { return i == 0 ? input : records[as_index(i - 1)]; };
   for (int i = 0; i < blocks; ++i) {
     Instruction forward;
     forward.operation = Operation::Load;
     forward.reads = {before(i)};
-    forward.writes = {records[at(i)]};
+    forward.writes = {records[as_index(i)]};
     forward.seconds = 1;
     program.instructions.push_back(forward);
   }
   for (int i = blocks - 1; i >= 0; --i) {
     Instruction backward;
     backward.operation = Operation::Load;
-    backward.reads = {records[at(i)], before(i), gradients[at(i + 1)]};
-    backward.writes = {gradients[at(i)]};
-    backward.frees = {records[at(i)], gradients[at(i + 1)]};
+    backward.reads = {records[as_index(i)], before(i), gradients[as_index(i + 1)]};
+    backward.writes = {gradients[as_index(i)]};
+    backward.frees = {records[as_index(i)], gradients[as_index(i + 1)]};
     if (i == 0) backward.frees.push_back(input);
     backward.seconds = 2;
     program.instructions.push_back(backward);

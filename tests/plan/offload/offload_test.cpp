@@ -42,17 +42,17 @@ TEST(IdleTimes, AreThoseBetweenTwoUses) {
     const Program program = on_one_rank(random_graph(seed), seed);
     std::vector<IdleTime> slow;
     for (int id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
-      const Buffer& buffer = program.buffers[at(id)];
+      const Buffer& buffer = program.buffers[as_index(id)];
       if (buffer.kind != BufferKind::Value && buffer.kind != BufferKind::Record) continue;
       for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
         const auto names = [&](int place) {
-          const Instruction& one = program.instructions[at(place)];
+          const Instruction& one = program.instructions[as_index(place)];
           return std::count(one.reads.begin(), one.reads.end(), id) +
                      std::count(one.writes.begin(), one.writes.end(), id) >
                  0;
         };
         const auto frees = [&](int place) {
-          const Instruction& one = program.instructions[at(place)];
+          const Instruction& one = program.instructions[as_index(place)];
           return std::count(one.frees.begin(), one.frees.end(), id) > 0;
         };
         if (!names(i) || frees(i)) continue;
@@ -62,7 +62,7 @@ TEST(IdleTimes, AreThoseBetweenTwoUses) {
         // The last write, or the use behind which the buffer was idle before.
         int complete = i;
         const auto writes = [&](int place) {
-          const Instruction& one = program.instructions[at(place)];
+          const Instruction& one = program.instructions[as_index(place)];
           return std::count(one.writes.begin(), one.writes.end(), id) > 0;
         };
         while (!writes(complete) && names(complete - 1)) --complete;
@@ -120,16 +120,16 @@ TEST(Offloads, BytesAreOnTheTierWhereTheyAre) {
     const Prediction after = replay(with);
     std::size_t place = 0;
     for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-      const Instruction& original = program.instructions[at(i)];
+      const Instruction& original = program.instructions[as_index(i)];
       while (is_copy(with.instructions[place].operation) ||
              (with.instructions[place].operation == Operation::Wait &&
-              is_copy(with.instructions[at(with.instructions[place].completes)].operation)))
+              is_copy(with.instructions[as_index(with.instructions[place].completes)].operation)))
         ++place;
       ASSERT_EQ(describe(with.instructions[place]), describe(original));
-      std::int64_t device = before.during_bytes[at(i)];
+      std::int64_t device = before.during_bytes[as_index(i)];
       std::map<Tier, std::int64_t> lower;
       for (const Offload& offload : offloads) {
-        const std::int64_t bytes = program.buffers[at(offload.idle.buffer)].bytes;
+        const std::int64_t bytes = program.buffers[as_index(offload.idle.buffer)].bytes;
         if (offload.room_from <= i && i < offload.back_from) device -= bytes;
         if (offload.out_behind < i && i < offload.idle.next_use)
           lower[offload.tier] += round_up(bytes, program.tier(offload.tier).granularity);
@@ -247,9 +247,9 @@ TEST(Offloads, ThatBringBackAnotherValueAreRefused) {
       const Instruction& back = with.instructions[i];
       if (back.operation != Operation::CopyIn) continue;
       for (const int other : live_during(with, static_cast<int>(i))) {
-        const Buffer& wrong = with.buffers[at(other)];
+        const Buffer& wrong = with.buffers[as_index(other)];
         const int right = back.arguments.inputs[0];
-        const Buffer& source = with.buffers[at(right)];
+        const Buffer& source = with.buffers[as_index(right)];
         if (other == right || wrong.tier != Tier::Host || wrong.bytes != source.bytes ||
             wrong.kind != source.kind)
           continue;

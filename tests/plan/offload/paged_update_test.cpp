@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/contains.hpp"
+#include "base/index.hpp"
 #include "plan/offload/data_ranks.hpp"
 #include "plan/offload/gradient_offload.hpp"
 #include "plan/offload/host_update.hpp"
@@ -40,7 +41,7 @@ std::vector<int> pages_of(const Program& program, Kind kind) {
 }
 
 bool is_update(const Program& program, const std::vector<StateGroup>& groups, int place) {
-  const Operation operation = program.instructions[at(place)].operation;
+  const Operation operation = program.instructions[as_index(place)].operation;
   return (operation == Operation::Update || operation == Operation::SumTensors) &&
          std::any_of(groups.begin(), groups.end(), [&](const StateGroup& group) {
            return group.update == place || group.first == place;
@@ -56,21 +57,21 @@ std::int64_t least_budget(const Program& program, const std::vector<int>& pages,
     for (const StateGroup& group : groups) one -= group.bytes;
   }
   for (const int id : pages) {
-    const Buffer& buffer = program.buffers[at(id)];
+    const Buffer& buffer = program.buffers[as_index(id)];
     bool live = buffer.live_at_start;
     std::vector<int> users;
     for (int i = 0; i < static_cast<int>(list.size()); ++i) {
-      const Instruction& one = list[at(i)];
+      const Instruction& one = list[as_index(i)];
       const bool uses = contains(one.reads, id) || contains(one.writes, id);
       const bool updates = is_update(program, groups, i);
       live = live || uses;
       if (one.operation == Operation::Wait) std::erase(users, one.completes);
       const bool waited =
-          one.operation == Operation::Wait && (contains(list[at(one.completes)].reads, id) ||
-                                               contains(list[at(one.completes)].writes, id));
+          one.operation == Operation::Wait && (contains(list[as_index(one.completes)].reads, id) ||
+                                               contains(list[as_index(one.completes)].writes, id));
       const bool freed = contains(one.frees, id);
       const bool there = (uses || freed) && !updates;
-      if (live && !there && !waited && users.empty()) bytes[at(i)] -= buffer.bytes;
+      if (live && !there && !waited && users.empty()) bytes[as_index(i)] -= buffer.bytes;
       if (uses && one.lane != Lane::Compute) users.push_back(i);
       if (freed) live = false;
     }
@@ -97,7 +98,7 @@ std::int64_t copied_bytes(const Program& program) {
   std::int64_t bytes = 0;
   for (const Instruction& instruction : program.instructions) {
     if (is_copy(instruction.operation))
-      bytes += program.buffers[at(instruction.arguments.output)].bytes;
+      bytes += program.buffers[as_index(instruction.arguments.output)].bytes;
   }
   return bytes;
 }
@@ -144,7 +145,7 @@ TEST(PagedUpdates, TheStepIsTheSameWithinAnyBudget) {
         std::map<int, int> copies_out;  // by buffer of the device
         for (const Instruction& instruction : moved->instructions) {
           if (!is_copy(instruction.operation)) continue;
-          const Buffer& from = moved->buffers[at(instruction.arguments.inputs[0])];
+          const Buffer& from = moved->buffers[as_index(instruction.arguments.inputs[0])];
           EXPECT_NE(from.kind, BufferKind::OptimizerState);
           EXPECT_NE(from.kind, BufferKind::MasterParameter);
           if (from.tier == Tier::Device) ++copies_out[instruction.arguments.inputs[0]];
@@ -153,7 +154,7 @@ TEST(PagedUpdates, TheStepIsTheSameWithinAnyBudget) {
           if (instruction.operation != Operation::UpdateHost) continue;
           for (const StandIn& stand_in : instruction.arguments.stand_ins) {
             if (!contains(pages, stand_in.buffer)) continue;
-            const Buffer& there = moved->buffers[at(stand_in.on_host)];
+            const Buffer& there = moved->buffers[as_index(stand_in.on_host)];
             if (there.kind == BufferKind::Gradient) ++gradients_from_pages;
             if (there.kind != BufferKind::Parameter) continue;
             EXPECT_TRUE(there.live_at_start && there.live_at_end) << there.name;
@@ -251,7 +252,7 @@ TEST_F(PlantedPagedUpdates, AGradientThatIsGoneIsRefused) {
   for (std::size_t i = 0; i < moved_.instructions.size(); ++i) {
     if (moved_.instructions[i].operation != Operation::UpdateHost) continue;
     for (const StandIn& one : moved_.instructions[i].arguments.stand_ins) {
-      const Buffer& there = moved_.buffers[at(one.on_host)];
+      const Buffer& there = moved_.buffers[as_index(one.on_host)];
       if (there.kind != BufferKind::Gradient) continue;
       moved_.instructions[i - 1].frees.push_back(one.on_host);
       EXPECT_NE(said(), "");

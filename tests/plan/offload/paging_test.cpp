@@ -70,19 +70,19 @@ std::int64_t least_budget(const Program& program, const std::vector<int>& items)
   std::vector<std::int64_t> bytes = replay(program).during_bytes;
   const auto& list = program.instructions;
   for (const int id : items) {
-    const Buffer& buffer = program.buffers[at(id)];
+    const Buffer& buffer = program.buffers[as_index(id)];
     bool live = buffer.live_at_start;
     std::vector<int> users;
     for (int i = 0; i < static_cast<int>(list.size()); ++i) {
-      const Instruction& one = list[at(i)];
+      const Instruction& one = list[as_index(i)];
       const bool uses = contains(one.reads, id) || contains(one.writes, id);
       live = live || uses;
       if (one.operation == Operation::Wait) std::erase(users, one.completes);
       const bool waited =
-          one.operation == Operation::Wait && (contains(list[at(one.completes)].reads, id) ||
-                                               contains(list[at(one.completes)].writes, id));
+          one.operation == Operation::Wait && (contains(list[as_index(one.completes)].reads, id) ||
+                                               contains(list[as_index(one.completes)].writes, id));
       const bool freed = contains(one.frees, id);
-      if (live && !uses && !waited && !freed && users.empty()) bytes[at(i)] -= buffer.bytes;
+      if (live && !uses && !waited && !freed && users.empty()) bytes[as_index(i)] -= buffer.bytes;
       if (uses && one.lane != Lane::Compute) users.push_back(i);
       if (freed) live = false;
     }
@@ -130,7 +130,8 @@ TEST(Paging, TheStepIsTheSameWithinAnyBudget) {
         for (const Instruction& instruction : moved->instructions) {
           if (!is_copy(instruction.operation)) continue;
           copies += instruction.seconds;
-          moved_gradients += moved->buffers[at(instruction.reads[0])].kind == BufferKind::Gradient;
+          moved_gradients +=
+              moved->buffers[as_index(instruction.reads[0])].kind == BufferKind::Gradient;
         }
         const double seconds = replay_together(programs)[0].seconds;
         overlapped += seconds < before + copies * 0.999;
@@ -157,9 +158,9 @@ TEST(Paging, WhereThereIsRoomNothingLeavesTwice) {
       if (instruction.operation == Operation::DiskWrite) ++copies[instruction.reads[0]].second;
     }
     for (const int id : items) {
-      const bool lasts = one.program.buffers[at(id)].live_at_start;
+      const bool lasts = one.program.buffers[as_index(id)].live_at_start;
       EXPECT_EQ(copies[id], std::pair(lasts ? 1 : 0, lasts ? 1 : 0))
-          << one.program.buffers[at(id)].name;
+          << one.program.buffers[as_index(id)].name;
     }
   }
 }
@@ -176,7 +177,7 @@ TEST(Paging, ParametersAreWrittenOnceAStep) {
     for (const Instruction& instruction : moved->instructions) {
       if (instruction.operation == Operation::DiskWrite) ++writes[instruction.reads[0]];
     }
-    for (const int id : items) EXPECT_EQ(writes[id], 1) << one.program.buffers[at(id)].name;
+    for (const int id : items) EXPECT_EQ(writes[id], 1) << one.program.buffers[as_index(id)].name;
   }
 }
 
@@ -262,7 +263,8 @@ class PlantedWeights : public testing::Test {
   int place_of(Operation operation, BufferKind kind, int k = 0) const {
     for (std::size_t i = 0; i < moved_.instructions.size(); ++i) {
       const Instruction& one = moved_.instructions[i];
-      if (one.operation == operation && moved_.buffers[at(one.reads[0])].kind == kind && k-- == 0)
+      if (one.operation == operation && moved_.buffers[as_index(one.reads[0])].kind == kind &&
+          k-- == 0)
         return static_cast<int>(i);
     }
     throw std::out_of_range("so many copies there are not");
@@ -274,13 +276,13 @@ class PlantedWeights : public testing::Test {
 
 TEST_F(PlantedWeights, AnotherParameterIsRefused) {
   Instruction& first =
-      moved_.instructions[at(place_of(Operation::DiskRead, BufferKind::Parameter))];
+      moved_.instructions[as_index(place_of(Operation::DiskRead, BufferKind::Parameter))];
   Instruction* other = nullptr;
   for (int k = 1; other == nullptr; ++k) {
     Instruction& next =
-        moved_.instructions[at(place_of(Operation::DiskRead, BufferKind::Parameter, k))];
+        moved_.instructions[as_index(place_of(Operation::DiskRead, BufferKind::Parameter, k))];
     const auto size = [&](const Instruction& one) {
-      return moved_.buffers[at(one.reads[0])].elements;
+      return moved_.buffers[as_index(one.reads[0])].elements;
     };
     if (next.reads[0] != first.reads[0] && size(next) == size(first)) other = &next;
   }
@@ -294,9 +296,9 @@ TEST_F(PlantedWeights, AStaleParameterIsRefused) {
     SCOPED_TRACE(zero);
     make(3, zero);
     Instruction& write =
-        moved_.instructions[at(place_of(Operation::DiskWrite, BufferKind::Parameter))];
+        moved_.instructions[as_index(place_of(Operation::DiskWrite, BufferKind::Parameter))];
     // Over a place that nobody reads again, in place of the one that lasts.
-    moved_.buffers.push_back(moved_.buffers[at(write.writes[0])]);
+    moved_.buffers.push_back(moved_.buffers[as_index(write.writes[0])]);
     Buffer& beside = moved_.buffers.back();
     beside.live_at_start = beside.live_at_end = false;
     const int id = static_cast<int>(moved_.buffers.size()) - 1;
@@ -319,17 +321,17 @@ TEST_F(PlantedWeights, AnEarlyGradientIsRefused) {
   int second = -1;
   for (int k = 0; second < 0; ++k) {
     const int place = place_of(Operation::DiskWrite, BufferKind::Gradient, k);
-    const int lower = moved_.instructions[at(place)].writes[0];
+    const int lower = moved_.instructions[as_index(place)].writes[0];
     for (int j = place + 1; first < 0 && j < static_cast<int>(moved_.instructions.size()); ++j) {
-      const Instruction& later = moved_.instructions[at(j)];
+      const Instruction& later = moved_.instructions[as_index(j)];
       if (later.operation != Operation::DiskWrite || later.writes[0] != lower) continue;
       first = place;
       second = j;
     }
   }
   // The later write takes what it took to another place.
-  Instruction& write = moved_.instructions[at(second)];
-  moved_.buffers.push_back(moved_.buffers[at(write.writes[0])]);
+  Instruction& write = moved_.instructions[as_index(second)];
+  moved_.buffers.push_back(moved_.buffers[as_index(write.writes[0])]);
   const int id = static_cast<int>(moved_.buffers.size()) - 1;
   write.reads.resize(1);
   write.writes = {id};
@@ -345,7 +347,7 @@ TEST_F(PlantedWeights, AnEarlyGradientIsRefused) {
 TEST_F(PlantedWeights, AnUngatheredParameterIsRefused) {
   make(3, 1);
   const int write = place_of(Operation::DiskWrite, BufferKind::Parameter);
-  const int buffer = moved_.instructions[at(write)].reads[0];
+  const int buffer = moved_.instructions[as_index(write)].reads[0];
   bool found = false;
   for (Instruction& instruction : moved_.instructions) {
     if (instruction.operation != Operation::AllGather || instruction.writes[0] != buffer) continue;

@@ -39,12 +39,12 @@ TEST(StateGroups, AreWhatOneUpdateUsesAndNobodyElse) {
     const TieredCase one = tiered_case(seed, Tier::Disk);
     std::map<int, std::set<int>> wanted;
     for (int id = 0; id < static_cast<int>(one.program.buffers.size()); ++id) {
-      const Buffer& buffer = one.program.buffers[at(id)];
+      const Buffer& buffer = one.program.buffers[as_index(id)];
       if (buffer.kind != BufferKind::OptimizerState && buffer.kind != BufferKind::MasterParameter)
         continue;
       std::set<int> users;
       for (int i = 0; i < static_cast<int>(one.program.instructions.size()); ++i) {
-        const Instruction& instruction = one.program.instructions[at(i)];
+        const Instruction& instruction = one.program.instructions[as_index(i)];
         if (std::count(instruction.reads.begin(), instruction.reads.end(), id) > 0) users.insert(i);
       }
       ASSERT_EQ(users.size(), 1U);
@@ -57,14 +57,14 @@ TEST(StateGroups, AreWhatOneUpdateUsesAndNobodyElse) {
       EXPECT_GT(group.update, last);
       last = group.update;
       found[group.update] = {group.buffers.begin(), group.buffers.end()};
-      for (const int id : group.buffers) bytes += one.program.buffers[at(id)].bytes;
+      for (const int id : group.buffers) bytes += one.program.buffers[as_index(id)].bytes;
       EXPECT_EQ(bytes_of({group}), bytes);
       bytes = 0;
       ++groups_found;
     }
     EXPECT_EQ(found, wanted);
     for (const StateGroup& group : state_groups(one.program, 600)) {
-      for (const int id : group.buffers) EXPECT_GE(one.program.buffers[at(id)].bytes, 600);
+      for (const int id : group.buffers) EXPECT_GE(one.program.buffers[as_index(id)].bytes, 600);
     }
   }
   EXPECT_GT(groups_found, 60U);
@@ -103,7 +103,7 @@ TEST(StatesBelow, TheStepIsTheSameWithinAnyBudget) {
       std::int64_t below = 0;
       for (const StateGroup& group : groups) {
         for (const int id : group.buffers)
-          below += round_up(one.program.buffers[at(id)].bytes, 4096);
+          below += round_up(one.program.buffers[as_index(id)].bytes, 4096);
       }
       EXPECT_EQ(after.of(Tier::Disk).peak_bytes, below);
       EXPECT_EQ(after.of(Tier::Disk).static_bytes, below);
@@ -150,7 +150,7 @@ TEST_F(Planted, AnotherStateIsRefused) {
   for (int k = 1; other == nullptr; ++k) {
     Instruction& next = copy(Operation::DiskRead, k);
     const auto like = [&](const Instruction& one) {
-      const Buffer& buffer = moved_.buffers[at(one.arguments.inputs[0])];
+      const Buffer& buffer = moved_.buffers[as_index(one.arguments.inputs[0])];
       return std::pair(buffer.kind, buffer.elements);
     };
     if (like(next) == like(first)) other = &next;
@@ -169,7 +169,7 @@ TEST_F(Planted, AnUpdateThatStaysAboveIsRefused) {
   for (Instruction& instruction : moved_.instructions) {
     if (instruction.operation != Operation::Update) continue;
     for (const int id : instruction.arguments.pieces) {
-      Piece& piece = moved_.pieces[at(id)];
+      Piece& piece = moved_.pieces[as_index(id)];
       for (Range& state : piece.states) {
         if (state.buffer == device) state.buffer = disk;
       }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/offload/host_update.hpp"
 #include "plan/offload/tiered_case.hpp"
 #include "plan/program/implied_model.hpp"
@@ -58,7 +59,7 @@ TEST(TensorSums, HaveOneInstructionAnUpdateAndStatesMoveWithThem) {
     ASSERT_FALSE(groups.empty());
     std::int64_t bytes = 0;
     for (const StateGroup& group : groups) {
-      EXPECT_EQ(one.program.instructions[at(group.first)].operation, Operation::SumTensors);
+      EXPECT_EQ(one.program.instructions[as_index(group.first)].operation, Operation::SumTensors);
       EXPECT_LT(group.first, group.update);
       bytes += group.bytes;
     }

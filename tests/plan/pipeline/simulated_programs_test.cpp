@@ -20,8 +20,6 @@
 namespace garonne::plan {
 namespace {
 
-using test::at;
-
 // A node for each part of a pipeline, between two that take no time: the first, which has no
 // gradient of its input to make, and the loss.
 ModelGraph model_of(const std::vector<PhaseSeconds>& parts) {
@@ -72,11 +70,12 @@ double replayed(const PipelineSchedule& schedule, const std::vector<PhaseSeconds
 PipelineCosts costs_of(const PipelineSchedule& schedule, const std::vector<PhaseSeconds>& parts,
                        double message) {
   PipelineCosts costs;
-  costs.chunks.resize(at(schedule.devices * schedule.chunks));
+  costs.chunks.resize(as_index(schedule.devices * schedule.chunks));
   for (const PipelineRoute& route :
        pipeline_routes(schedule.placement, schedule.devices, schedule.chunks)) {
     for (std::size_t part = 0; part < route.size(); ++part)
-      costs.chunks[at(route[part].device * schedule.chunks + route[part].chunk)] = parts[part];
+      costs.chunks[as_index(route[part].device * schedule.chunks + route[part].chunk)] =
+          parts[part];
   }
   costs.hop_seconds = message;
   return costs;

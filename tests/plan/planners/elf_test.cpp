@@ -23,7 +23,6 @@
 namespace garonne::plan {
 namespace {
 
-using test::at;
 using test::never;
 
 // As the variable says, which the long suite sets.
@@ -53,19 +52,19 @@ struct Instance {
 // Every operation again and again, until nothing moves any more.
 double slow_seconds(const Instance& instance, const std::vector<std::vector<int>>& options) {
   const PipelineSchedule& schedule = instance.schedule;
-  const auto many = at(schedule.micro_batches);
+  const auto many = as_index(schedule.micro_batches);
   std::vector<std::vector<double>> forward(instance.parts.size(), std::vector<double>(many, 0));
   std::vector<std::vector<double>> backward = forward;
-  std::vector<double> ends(at(schedule.devices), 0);
+  std::vector<double> ends(as_index(schedule.devices), 0);
   for (bool moved = true; moved;) {
     moved = false;
     for (int device = 0; device < schedule.devices; ++device) {
       double now = 0;
-      for (const PipelineOperation& one : schedule.order[at(device)]) {
+      for (const PipelineOperation& one : schedule.order[as_index(device)]) {
         std::size_t part = 0;
         while (instance.parts[part].device != device || instance.parts[part].chunk != one.chunk)
           ++part;
-        const auto m = at(one.micro_batch);
+        const auto m = as_index(one.micro_batch);
         const auto come = [&](std::size_t from, double when) {
           now = std::max(now, when + (instance.parts[from].device == device ? 0 : instance.hop));
         };
@@ -79,36 +78,36 @@ double slow_seconds(const Instance& instance, const std::vector<std::vector<int>
         } else {
           if (part + 1 < instance.parts.size()) come(part + 1, backward[part + 1][m]);
           now += instance.parts[part].backward +
-                 instance.parts[part].options[at(options[part][m])].again_seconds;
+                 instance.parts[part].options[as_index(options[part][m])].again_seconds;
           if (one.work == PipelineWork::Backward) now += instance.parts[part].weight;
         }
         moved = moved || now != end;
         end = now;
       }
-      ends[at(device)] = now;
+      ends[as_index(device)] = now;
     }
   }
   double last = 0;
   for (int device = 0; device < schedule.devices; ++device)
-    last = std::max(last, ends[at(device)] + instance.after[at(device)]);
+    last = std::max(last, ends[as_index(device)] + instance.after[as_index(device)]);
   return last;
 }
 
 bool slow_fits(const Instance& instance, const std::vector<std::vector<int>>& options) {
   for (int device = 0; device < instance.schedule.devices; ++device) {
     double held = 0;
-    for (const PipelineOperation& one : instance.schedule.order[at(device)]) {
+    for (const PipelineOperation& one : instance.schedule.order[as_index(device)]) {
       for (std::size_t part = 0; part < instance.parts.size(); ++part) {
         if (instance.parts[part].device != device || instance.parts[part].chunk != one.chunk)
           continue;
         const ChunkOption& option =
-            instance.parts[part].options[at(options[part][at(one.micro_batch)])];
+            instance.parts[part].options[as_index(options[part][as_index(one.micro_batch)])];
         const auto saved = static_cast<double>(option.saved_bytes);
         if (one.work == PipelineWork::Forward) held += saved;
         const bool remakes =
             one.work == PipelineWork::Backward || one.work == PipelineWork::BackwardInput;
         const double remade = remakes ? static_cast<double>(option.remade_bytes) : 0;
-        if (held + remade > instance.room[at(device)]) return false;
+        if (held + remade > instance.room[as_index(device)]) return false;
         const double weight = instance.parts[part].weight;
         if (one.work == PipelineWork::Backward ||
             (one.work == PipelineWork::BackwardWeight && weight > 0) || (remakes && weight == 0))
@@ -132,7 +131,7 @@ double best_of_all(const Instance& instance, double limit) {
       least.again_seconds = std::min(least.again_seconds, option.again_seconds);
     }
     part.options.push_back(least);
-    options.emplace_back(at(instance.schedule.micro_batches),
+    options.emplace_back(as_index(instance.schedule.micro_batches),
                          static_cast<int>(part.options.size()) - 1);
   }
   double best = limit;
@@ -145,12 +144,12 @@ double best_of_all(const Instance& instance, double limit) {
       return;
     }
     const bool is_last = m + 1 == open.schedule.micro_batches;
-    const int none = options[part][at(m)];
+    const int none = options[part][as_index(m)];
     for (int k = 0; k < none; ++k) {
-      options[part][at(m)] = k;
+      options[part][as_index(m)] = k;
       choose(part + (is_last ? 1 : 0), is_last ? 0 : m + 1);
     }
-    options[part][at(m)] = none;
+    options[part][as_index(m)] = none;
   };
   choose(0, 0);
   return best;
@@ -161,11 +160,11 @@ std::vector<ChunkOption> slow_options(const std::vector<BlockCost>& blocks, int 
   for (int b = first; b < last; ++b) {
     std::vector<ChunkOption> longer;
     for (const ChunkOption& shorter : all) {
-      for (const BlockOption& option : blocks[at(b)].options) {
+      for (const BlockOption& option : blocks[as_index(b)].options) {
         ChunkOption one = shorter;
-        one.saved_bytes += blocks[at(b)].input_bytes + option.saved_bytes;
-        one.remade_bytes = std::max(one.remade_bytes,
-                                    blocks[at(b)].options.front().saved_bytes - option.saved_bytes);
+        one.saved_bytes += blocks[as_index(b)].input_bytes + option.saved_bytes;
+        one.remade_bytes = std::max(
+            one.remade_bytes, blocks[as_index(b)].options.front().saved_bytes - option.saved_bytes);
         one.again_seconds += option.again_seconds;
         longer.push_back(one);
       }
@@ -200,37 +199,40 @@ Instance instance_of(const PlannerInputs& inputs, const std::vector<BlockCost>& 
     may_begin.push_back(block.may_begin_part);
   }
   const auto firsts = balanced_blocks(seconds, may_begin, static_cast<int>(route.size()));
-  std::vector<std::vector<bool>> has(at(schedule.devices), std::vector<bool>(blocks.size(), false));
-  std::vector<double> elements(at(schedule.devices), 0);
-  std::vector<double> working(at(schedule.devices), 0);
+  std::vector<std::vector<bool>> has(as_index(schedule.devices),
+                                     std::vector<bool>(blocks.size(), false));
+  std::vector<double> elements(as_index(schedule.devices), 0);
+  std::vector<double> working(as_index(schedule.devices), 0);
   std::vector<double> most = working;
   const Link link = test::slowest_hop(inputs, shape);
   double largest = 0;
   for (std::size_t p = 0; p < route.size(); ++p) {
     const int first = firsts[p];
     const int last = firsts[p + 1];
-    const std::size_t device = at(route[p].device);
+    const std::size_t device = as_index(route[p].device);
     Part part{route[p].device, route[p].chunk, 0, 0, 0, slow_options(blocks, first, last)};
     for (int b = first; b < last; ++b) {
-      const BlockCost& block = blocks[at(b)];
+      const BlockCost& block = blocks[as_index(b)];
       part.forward += block.forward_seconds;
       part.backward += block.backward_seconds;
       part.weight += block.weight_seconds;
       most[device] = std::max(most[device], static_cast<double>(block.working_bytes));
       for (const BlockParameter& used : block.parameters) {
         const int user = used.earlier_block;
-        const bool has_it = user >= first || (user >= 0 && has[device][at(user)]);
+        const bool has_it = user >= first || (user >= 0 && has[device][as_index(user)]);
         elements[device] += has_it ? 0 : static_cast<double>(used.elements);
       }
     }
-    for (int b = first; b < last; ++b) has[device][at(b)] = true;
-    if (p > 0) largest = std::max(largest, static_cast<double>(blocks[at(first)].input_bytes));
+    for (int b = first; b < last; ++b) has[device][as_index(b)] = true;
+    if (p > 0)
+      largest = std::max(largest, static_cast<double>(blocks[as_index(first)].input_bytes));
     if (p > 0 && route[p - 1].device != route[p].device) {
       // Held by who sent it; and one of each kind of message on its way.
       for (ChunkOption& option : instance.parts[p - 1].options)
-        option.saved_bytes += blocks[at(first)].input_bytes;
-      working[device] += static_cast<double>(blocks[at(first)].input_bytes);
-      working[at(route[p - 1].device)] += static_cast<double>(blocks[at(first)].input_bytes);
+        option.saved_bytes += blocks[as_index(first)].input_bytes;
+      working[device] += static_cast<double>(blocks[as_index(first)].input_bytes);
+      working[as_index(route[p - 1].device)] +=
+          static_cast<double>(blocks[as_index(first)].input_bytes);
     }
     instance.parts.push_back(part);
   }
@@ -314,7 +316,7 @@ ModelGraph random_chain(unsigned seed, int blocks) {
     node.forward.seconds = node.forward_keep.seconds =
         0.5 + static_cast<double>(random() % 100) / 50;
     node.backward.seconds = 2 * node.forward.seconds;
-    graph.values[at(node.output)].bytes = 64 * static_cast<std::int64_t>(32 + random() % 64);
+    graph.values[as_index(node.output)].bytes = 64 * static_cast<std::int64_t>(32 + random() % 64);
     for (std::int64_t& bytes : node.private_slot_bytes)
       bytes = 64 * static_cast<std::int64_t>(1 + random() % 64);
   }

@@ -11,7 +11,6 @@
 namespace garonne::plan {
 namespace {
 
-using test::at;
 using test::never;
 
 // Every state of a chain of blocks, for the best of FlexFlow's simulation.
@@ -33,7 +32,7 @@ class EveryState {
         for (int b = 0; b < inputs.limits.blocks; ++b) {
           test::Stage one = test::stage(*blocks, b, b + 1);
           one.parameters = 0;
-          for (const BlockParameter& used : (*blocks)[at(b)].parameters)
+          for (const BlockParameter& used : (*blocks)[as_index(b)].parameters)
             one.parameters += used.earlier_block < 0 ? static_cast<double>(used.elements) : 0;
           widths_.back().stages.push_back(one);
         }
@@ -58,7 +57,7 @@ class EveryState {
     double forward = 0;
     double bytes = 0;
     for (int b = 0; b < inputs_.limits.blocks; ++b) {
-      forward += widths_[state_[at(b)]].stages[at(b)].forward + message(b);
+      forward += widths_[state_[as_index(b)]].stages[as_index(b)].forward + message(b);
       bytes += of_block(b);
     }
     return end(forward, bytes);
@@ -74,17 +73,17 @@ class EveryState {
   };
 
   double of_block(int b) const {
-    const test::Stage& one = widths_[state_[at(b)]].stages[at(b)];
+    const test::Stage& one = widths_[state_[as_index(b)]].stages[as_index(b)];
     return test::held(inputs_, one.parameters, 1) + one.kept;
   }
 
   double message(int b) const {
-    if (b == 0 || state_[at(b)] == state_[at(b - 1)]) return 0;
-    const Width& here = widths_[state_[at(b)]];
-    const Width& before = widths_[state_[at(b - 1)]];
+    if (b == 0 || state_[as_index(b)] == state_[as_index(b - 1)]) return 0;
+    const Width& here = widths_[state_[as_index(b)]];
+    const Width& before = widths_[state_[as_index(b - 1)]];
     const Width& wider = here.data * here.tensor >= before.data * before.tensor ? here : before;
     const double bytes =
-        std::floor(widths_[0].stages[at(b)].comes_in * widths_[0].data / wider.data);
+        std::floor(widths_[0].stages[as_index(b)].comes_in * widths_[0].data / wider.data);
     return wider.link.latency_seconds + bytes / wider.link.bytes_per_second;
   }
 
@@ -92,8 +91,8 @@ class EveryState {
     double sums = 0;
     double working = 0;
     for (int b = inputs_.limits.blocks - 1; b >= 0; --b) {
-      const Width& width = widths_[state_[at(b)]];
-      const test::Stage& one = width.stages[at(b)];
+      const Width& width = widths_[state_[as_index(b)]];
+      const test::Stage& one = width.stages[as_index(b)];
       now += one.backward;
       sums = std::max(sums, now) +
              test::all_reduce(
@@ -114,7 +113,7 @@ class EveryState {
     }
     for (std::size_t w = 0; w < widths_.size(); ++w) {
       state_.push_back(w);
-      go(block + 1, forward + widths_[w].stages[at(block)].forward + message(block),
+      go(block + 1, forward + widths_[w].stages[as_index(block)].forward + message(block),
          bytes + of_block(block));
       state_.pop_back();
     }

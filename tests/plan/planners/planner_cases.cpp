@@ -105,9 +105,9 @@ std::optional<std::vector<BlockCost>> blocks(const PlannerInputs& inputs, int te
 
 Stage stage(const std::vector<BlockCost>& blocks, int first, int last) {
   Stage sum;
-  sum.comes_in = static_cast<double>(blocks[at(first)].input_bytes);
+  sum.comes_in = static_cast<double>(blocks[as_index(first)].input_bytes);
   for (int b = first; b < last; ++b) {
-    const BlockCost& block = blocks[at(b)];
+    const BlockCost& block = blocks[as_index(b)];
     const auto in = static_cast<double>(block.input_bytes);
     const auto most = static_cast<double>(block.options.front().saved_bytes);
     const auto least = static_cast<double>(block.options.back().saved_bytes);
@@ -133,7 +133,7 @@ std::vector<int> equal_cut(const std::vector<BlockCost>& blocks, int stages) {
   std::vector<int> cut;
   int next = 0;
   for (int s = 0; s < stages; ++s) {
-    cut.push_back(groups[at(next)]);
+    cut.push_back(groups[as_index(next)]);
     const int left = static_cast<int>(groups.size()) - next;
     next += (left + stages - s - 1) / (stages - s);
   }

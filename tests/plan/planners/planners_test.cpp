@@ -18,7 +18,6 @@ namespace garonne::plan {
 namespace {
 
 using test::ask;
-using test::at;
 using test::expect_seconds;
 using test::expect_sound;
 using test::never;
@@ -61,7 +60,7 @@ void for_all_equal(const PlannerInputs& inputs, const Visit& visit) {
           if (cut.empty()) continue;
           std::vector<test::Stage> stages;
           for (int s = 0; s < pipeline; ++s)
-            stages.push_back(test::stage(*blocks, cut[at(s)], cut[at(s + 1)]));
+            stages.push_back(test::stage(*blocks, cut[as_index(s)], cut[as_index(s + 1)]));
           visit(shape, b, inputs.limits.global_batch / data / b, stages);
         }
       }
@@ -121,25 +120,27 @@ std::vector<double> ends_of_stages(const std::vector<test::Stage>& stages, int m
   const int number = static_cast<int>(stages.size());
   // By stage and micro-batch: forward, backward; below 0 = not yet known.
   std::vector<std::vector<std::pair<double, double>>> ends(
-      stages.size(), std::vector<std::pair<double, double>>(at(micro_batches), {-1, -1}));
+      stages.size(), std::vector<std::pair<double, double>>(as_index(micro_batches), {-1, -1}));
   std::vector<std::pair<int, int>> done(stages.size(), {0, 0});
   std::vector<double> now(stages.size(), 0);
   for (bool moved = true; moved;) {
     moved = false;
     for (int s = 0; s < number; ++s) {
-      auto& [forwards, backwards] = done[at(s)];
+      auto& [forwards, backwards] = done[as_index(s)];
       const int ahead = std::min(number - s, micro_batches);
       const bool forward = forwards < micro_batches && (forwards - backwards < ahead);
       if (!forward && backwards == micro_batches) continue;
       const int m = forward ? forwards : backwards;
       double ready = 0;
-      if (forward && s > 0) ready = ends[at(s - 1)][at(m)].first;
-      if (!forward && s + 1 < number) ready = ends[at(s + 1)][at(m)].second;
+      if (forward && s > 0) ready = ends[as_index(s - 1)][as_index(m)].first;
+      if (!forward && s + 1 < number) ready = ends[as_index(s + 1)][as_index(m)].second;
       if (ready < 0) continue;
       if (forward ? s > 0 : s + 1 < number) ready += hop;
-      now[at(s)] = std::max(now[at(s)], ready) +
-                   (forward ? stages[at(s)].forward : stages[at(s)].backward + stages[at(s)].again);
-      (forward ? ends[at(s)][at(m)].first : ends[at(s)][at(m)].second) = now[at(s)];
+      now[as_index(s)] = std::max(now[as_index(s)], ready) +
+                         (forward ? stages[as_index(s)].forward
+                                  : stages[as_index(s)].backward + stages[as_index(s)].again);
+      (forward ? ends[as_index(s)][as_index(m)].first : ends[as_index(s)][as_index(m)].second) =
+          now[as_index(s)];
       ++(forward ? forwards : backwards);
       moved = true;
     }
@@ -237,7 +238,7 @@ double pipedream_level(const PlannerInputs& inputs, const std::vector<BlockCost>
                        const PipedreamLevel& level, int i, int j, int used) {
   double best = never;
   for (int k = i + 1; k <= j; ++k) {
-    if (k < j && !blocks[at(k)].may_begin_part) continue;
+    if (k < j && !blocks[as_index(k)].may_begin_part) continue;
     for (int copies = 1; used + copies <= level.machines; ++copies) {
       if ((k == j) != (used + copies == level.machines)) continue;
       const double first = pipedream_stage(inputs, blocks, level, i, k, copies, used + copies);
@@ -269,7 +270,7 @@ TEST(NamedPlanners, PipedreamFindsTheFastestStagesOfItsLevels) {
                                  inputs.cluster.between_nodes.bytes_per_second, [&](int i, int j) {
                                    // What may not begin a part does not begin one of a level
                                    // either.
-                                   if (i > 0 && !blocks[at(i)].may_begin_part) return never;
+                                   if (i > 0 && !blocks[as_index(i)].may_begin_part) return never;
                                    return pipedream_level(inputs, blocks, inside, i, j, 0);
                                  }};
     const double best = pipedream_level(inputs, blocks, between, 0, inputs.limits.blocks, 0) *
@@ -292,27 +293,27 @@ double piper_stage(const PlannerInputs& inputs, const std::vector<BlockCost>& bl
   std::set<int> kept;
   for (int b = i; b < j; ++b) kept.insert(b);
   const auto saved = [&](int b) {
-    return static_cast<double>(blocks[at(b)].options.front().saved_bytes -
-                               blocks[at(b)].options.back().saved_bytes);
+    return static_cast<double>(blocks[as_index(b)].options.front().saved_bytes -
+                               blocks[as_index(b)].options.back().saved_bytes);
   };
   while (!fits(inputs, bytes)) {
     if (kept.empty()) return never;
     // The cheapest for its bytes is run again.
     int cheapest = *kept.begin();
     for (const int b : kept) {
-      if (blocks[at(b)].options.back().again_seconds / saved(b) <
-          blocks[at(cheapest)].options.back().again_seconds / saved(cheapest))
+      if (blocks[as_index(b)].options.back().again_seconds / saved(b) <
+          blocks[as_index(cheapest)].options.back().again_seconds / saved(cheapest))
         cheapest = b;
     }
     kept.erase(cheapest);
     bytes -= under_way * saved(cheapest);
-    seconds += blocks[at(cheapest)].options.back().again_seconds;
+    seconds += blocks[as_index(cheapest)].options.back().again_seconds;
   }
   const bool leaves = inputs.limits.ranks > inputs.cluster.devices_per_node;
   const double bandwidth =
       (leaves ? inputs.cluster.between_nodes : inputs.cluster.inside_node).bytes_per_second;
   double messages = i > 0 ? one.comes_in : 0;
-  if (j < inputs.limits.blocks) messages += static_cast<double>(blocks[at(j)].input_bytes);
+  if (j < inputs.limits.blocks) messages += static_cast<double>(blocks[as_index(j)].input_bytes);
   const double gradients = one.parameters * static_cast<double>(inputs.step.element_bytes.gradient);
   return (seconds + 2 * messages / bandwidth) / data +
          4 * (data - 1) * gradients / (data * micro_batches) / bandwidth;
@@ -337,7 +338,7 @@ TEST(NamedPlanners, PiperFindsTheFastestStages) {
       double best = never;
       for (int first = end - 1; first >= 0; --first) {
         for (const auto& [tensor, blocks] : of_tensor) {
-          if (first > 0 && !blocks[at(first)].may_begin_part) continue;
+          if (first > 0 && !blocks[as_index(first)].may_begin_part) continue;
           for (int data = 1; data * tensor <= left; ++data) {
             if (many % data != 0) continue;
             const double under_way = std::ceil(static_cast<double>(sum + data) / data);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "plan/program/order_check.hpp"
 #include "plan/program/pass_parts.hpp"
 #include "plan/program/program_edit.hpp"
@@ -79,15 +80,15 @@ TEST(ExchangeLane, EveryWaitIsNeeded) {
         with_exchange_lane(make_training_program(one.graph, one.step, one.schedule));
     ASSERT_EQ(refusal(one, program), "");
     for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-      const Instruction& wait = program.instructions[at(i)];
+      const Instruction& wait = program.instructions[as_index(i)];
       if (wait.operation != Operation::Wait) continue;
-      if (program.instructions[at(wait.completes)].lane != exchange_lane) continue;
+      if (program.instructions[as_index(wait.completes)].lane != exchange_lane) continue;
       Program without = program;
       ProgramEdit edit(without);
       edit.remove(i);
       edit.apply();
       // What the wait freed, behind it.
-      for (const int freed : wait.frees) without.instructions[at(i)].frees.push_back(freed);
+      for (const int freed : wait.frees) without.instructions[as_index(i)].frees.push_back(freed);
       EXPECT_THROW(replay(without), ReplayError);
       try {
         check_order(without);
@@ -99,7 +100,7 @@ TEST(ExchangeLane, EveryWaitIsNeeded) {
       }
       // And it has to come before what it is for.
       Program late = program;
-      std::swap(late.instructions[at(i)], late.instructions[at(i + 1)]);
+      std::swap(late.instructions[as_index(i)], late.instructions[as_index(i + 1)]);
       EXPECT_NE(refusal(one, late).find("while an asynchronous instruction"), std::string::npos);
       EXPECT_THROW(check_order(late), ReplayError);
       ++dropped;

@@ -19,7 +19,7 @@ InterpretedRank::InterpretedRank(const ModelGraph& graph, const Program& program
 }
 
 const Instruction& InterpretedRank::instruction() const {
-  return program_.instructions.at(at(next_));
+  return program_.instructions.at(as_index(next_));
 }
 
 std::string InterpretedRank::where() const {
@@ -28,18 +28,18 @@ std::string InterpretedRank::where() const {
 }
 
 std::int64_t InterpretedRank::bytes(int buffer) const {
-  return program_.buffers.at(at(buffer)).bytes;
+  return program_.buffers.at(as_index(buffer)).bytes;
 }
 
 const Storage& InterpretedRank::slot(int buffer) const {
-  if (buffer < 0 || at(buffer) >= slots_.size() || !slots_[at(buffer)])
+  if (buffer < 0 || as_index(buffer) >= slots_.size() || !slots_[as_index(buffer)])
     throw Impossible(where() + " uses buffer " + std::to_string(buffer) + ", which is not there");
-  return slots_[at(buffer)];
+  return slots_[as_index(buffer)];
 }
 
 Storage InterpretedRank::make(int buffer) {
-  const std::int64_t elements = program_.buffers.at(at(buffer)).elements;
-  Storage& made = slots_[at(buffer)];
+  const std::int64_t elements = program_.buffers.at(as_index(buffer)).elements;
+  Storage& made = slots_[as_index(buffer)];
   made = std::make_shared<Contents>(std::max<std::int64_t>(elements, 1));
   fill(*made, poison | mix(Hash{13}, ++made_));
   return made;
@@ -73,14 +73,14 @@ bool InterpretedRank::adds_to(int buffer) const {
 }
 
 const NodeSpec& InterpretedRank::node() const {
-  return graph_.nodes.at(at(instruction().node_index));
+  return graph_.nodes.at(as_index(instruction().node_index));
 }
 
 void InterpretedRank::advance() {
   for (const int id : instruction().writes) {
     if (bytes(id) > 0) slot(id);
   }
-  for (const int id : instruction().frees) slots_.at(at(id)).reset();
+  for (const int id : instruction().frees) slots_.at(as_index(id)).reset();
   ++next_;
 }
 
@@ -96,7 +96,7 @@ void InterpretedRank::compute() {
   switch (now.operation) {
     case Operation::Load:
       for (const LoadedValue& loaded : arguments.loaded) {
-        const std::string& name = graph_.values.at(at(loaded.value)).name;
+        const std::string& name = graph_.values.at(as_index(loaded.value)).name;
         make(loaded.buffer, mix(start("load"), hash_of(name)));
       }
       return;
@@ -229,7 +229,7 @@ void InterpretedRank::write_weight_gradients(Hash known) {
   const Arguments& arguments = instruction().arguments;
   for (const GradientTarget& target : arguments.parameter_gradients) {
     const int id = target.range.buffer;
-    if (!slots_.at(at(id))) make(id);
+    if (!slots_.at(as_index(id))) make(id);
   }
   for (const Range& range : arguments.zeroed) std::fill_n(part(range), range.elements, nought);
   for (std::size_t k = 0; k < arguments.parameter_gradients.size(); ++k) {
@@ -258,11 +258,11 @@ void InterpretedRank::write_input_gradient(std::size_t input, Hash made, const S
     case Placement::Fresh:
       return make(id, made);
     case Placement::Alias:
-      slots_.at(at(id)) = output_gradient();
+      slots_.at(as_index(id)) = output_gradient();
       return;
     case Placement::Overwrite:
       fill(*output_gradient(), made);
-      slots_.at(at(id)) = output_gradient();
+      slots_.at(as_index(id)) = output_gradient();
       return;
     case Placement::AddInPlace: {
       Contents& there = memory(id);
@@ -308,7 +308,7 @@ void InterpretedRank::sum_squares() {
   if (!adds_to(arguments.output)) make(arguments.output)->assign(2, nought);
   Contents& sums = memory(arguments.output);
   for (const int id : arguments.pieces) {
-    const Piece& piece = program_.pieces.at(at(id));
+    const Piece& piece = program_.pieces.at(as_index(id));
     const Hash gradient = digest_of(piece.gradient);
     if (piece.counted) sums.at(1) = add(sums.at(1), mix(hash_of("squares"), gradient));
   }
@@ -342,10 +342,10 @@ Hash InterpretedRank::given_for(const Piece& piece) const {
 void InterpretedRank::sum_tensors() {
   const Arguments& arguments = instruction().arguments;
   const std::size_t round = arguments.inputs.size() - 1;
-  const auto elements = program_.buffers.at(at(arguments.output)).elements;
+  const auto elements = program_.buffers.at(as_index(arguments.output)).elements;
   make(arguments.output)->assign(static_cast<std::size_t>(elements), nought);
   for (const int id : arguments.pieces) {
-    const Piece& piece = program_.pieces.at(at(id));
+    const Piece& piece = program_.pieces.at(as_index(id));
     const Contents more = sums_of_piece(piece, round, given_for(piece),
                                         [&](const Range& range) { return part(range); });
     Hash* const sums = part(piece.sums.at(round));
@@ -355,7 +355,7 @@ void InterpretedRank::sum_tensors() {
 
 void InterpretedRank::update() {
   for (const int id : instruction().arguments.pieces) {
-    const Piece& piece = program_.pieces.at(at(id));
+    const Piece& piece = program_.pieces.at(as_index(id));
     update_piece(piece, part(piece.gradient), given_for(piece),
                  [&](const Range& range) { return part(range); });
   }
@@ -384,7 +384,7 @@ std::shared_ptr<IssuedUpdate> InterpretedRank::issued_update() {
   std::map<int, std::weak_ptr<Contents>> found;
   found[now.arguments.inputs.at(0)] = slot(now.arguments.inputs[0]);
   for (const StandIn& one : now.arguments.stand_ins) {
-    if (!slots_.at(at(one.on_host))) make(one.on_host);
+    if (!slots_.at(as_index(one.on_host))) make(one.on_host);
     found[one.on_host] = slot(one.on_host);
   }
   std::vector<Piece> pieces;

@@ -126,21 +126,21 @@ std::vector<Span> longest_paths(const Program& program, const std::vector<Lane>&
     std::vector<int> before = instruction.after;
     for (const Lane lane : {Lane::Compute, instruction.lane}) {
       for (int earlier = static_cast<int>(i) - 1; earlier >= 0; --earlier) {
-        if (program.instructions[at(earlier)].lane != lane) continue;
+        if (program.instructions[as_index(earlier)].lane != lane) continue;
         before.push_back(earlier);
         break;
       }
     }
     for (int earlier = 0; earlier < static_cast<int>(i); ++earlier) {
-      const Lane lane = program.instructions[at(earlier)].lane;
+      const Lane lane = program.instructions[as_index(earlier)].lane;
       if (std::find(standing.begin(), standing.end(), lane) != standing.end())
         before.push_back(earlier);
     }
     issued += instruction.issue_seconds;
     double begin = issued;
-    for (const int earlier : before) begin = std::max(begin, spans[at(earlier)].end);
+    for (const int earlier : before) begin = std::max(begin, spans[as_index(earlier)].end);
     double end = begin + instruction.seconds;
-    if (instruction.completes >= 0) end = std::max(end, spans[at(instruction.completes)].end);
+    if (instruction.completes >= 0) end = std::max(end, spans[as_index(instruction.completes)].end);
     // A wait is on compute from where that was.
     spans.push_back({begin, end});
   }
@@ -163,7 +163,7 @@ TEST(Lanes, TakeTheLongestPath) {
       }
       // Not the messages, which queue with collectives where a rank is alone.
       const std::vector<Lane> beside = lanes_beside_compute();
-      const Lane lane = beside[at(1 + below(static_cast<int>(beside.size()) - 1))];
+      const Lane lane = beside[as_index(1 + below(static_cast<int>(beside.size()) - 1))];
       Instruction one = work(below(3) == 0 ? Lane::Compute : lane, below(9));
       // Every other Program is of a device that a host gives its work.
       if (seed % 2 == 1) one.issue_seconds = below(4);

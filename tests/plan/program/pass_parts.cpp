@@ -8,16 +8,10 @@
 #include <vector>
 
 #include "base/contains.hpp"
+#include "base/index.hpp"
 #include "plan/program/program_edit.hpp"
 
 namespace garonne::plan::test {
-namespace {
-
-std::size_t at(int id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
 
 Program fold_passes(Program program) {
   struct Open {
@@ -28,7 +22,7 @@ Program fold_passes(Program program) {
   std::set<int> added;       // buffers
   ProgramEdit edit(program);
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-    Instruction& last = program.instructions[at(i)];
+    Instruction& last = program.instructions[as_index(i)];
     const int exchanged = last.arguments.exchanged;
     if (exchanged < 0) continue;
     if (!is_finish(last.operation)) {
@@ -39,14 +33,14 @@ Program fold_passes(Program program) {
     }
     const Open pass = open.at(exchanged);
     open.erase(exchanged);
-    const Instruction& first = program.instructions[at(pass.first)];
-    const Instruction& meeting = program.instructions[at(pass.meeting)];
+    const Instruction& first = program.instructions[as_index(pass.first)];
+    const Instruction& meeting = program.instructions[as_index(pass.meeting)];
     const bool forward = is_forward(first.operation);
     const int result = forward ? last.arguments.output : last.arguments.input_gradients.at(0);
     if (exchanged != result) added.insert(exchanged);
     if (meeting.arguments.staging >= 0) added.insert(meeting.arguments.staging);
     // The most that is taken beside what was there and what stays.
-    const auto size = [&](int buffer) { return program.buffers[at(buffer)].bytes; };
+    const auto size = [&](int buffer) { return program.buffers[as_index(buffer)].bytes; };
     const bool makes =
         !contains(first.reads, result) && (exchanged == result || !contains(last.reads, result));
     const std::int64_t made = makes ? size(result) : 0;
@@ -84,14 +78,14 @@ Program with_passes_beside_compute(Program program) {
   std::map<int, int> under_way;  // by what is exchanged
   ProgramEdit edit(program);
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-    Instruction& instruction = program.instructions[at(i)];
+    Instruction& instruction = program.instructions[as_index(i)];
     const int exchanged = instruction.arguments.exchanged;
     if (exchanged < 0) continue;
     if (is_collective(instruction.operation)) {
       instruction.lane = Lane::Collective;
       under_way[exchanged] = i;
     } else if (is_finish(instruction.operation)) {
-      Instruction& meeting = program.instructions[at(under_way.at(exchanged))];
+      Instruction& meeting = program.instructions[as_index(under_way.at(exchanged))];
       Instruction wait;
       wait.operation = Operation::Wait;
       wait.node = meeting.node;

@@ -114,7 +114,7 @@ TEST(ProgramEdit, DoesWhatOneChangeAfterTheOtherDoes) {
     ProgramEdit edit(program);
     SlowEdit slow(before);
     int numbers = count;
-    std::vector<bool> gone(at(count), false);
+    std::vector<bool> gone(as_index(count), false);
     for (int k = below(random, 8); k > 0; --k) {
       Instruction instruction;
       instruction.node = "new" + std::to_string(numbers);
@@ -136,10 +136,10 @@ TEST(ProgramEdit, DoesWhatOneChangeAfterTheOtherDoes) {
     const Program grown = slow.result();
     for (int number = count - 1; number >= 0; --number) {
       const auto names = [&](const Instruction& one) {
-        const auto place = std::find_if(grown.instructions.begin(), grown.instructions.end(),
-                                        [&](const Instruction& other) {
-                                          return other.node == before.instructions[at(number)].node;
-                                        });
+        const auto place = std::find_if(
+            grown.instructions.begin(), grown.instructions.end(), [&](const Instruction& other) {
+              return other.node == before.instructions[as_index(number)].node;
+            });
         const int there = static_cast<int>(place - grown.instructions.begin());
         return one.completes == there ||
                std::find(one.after.begin(), one.after.end(), there) != one.after.end();
@@ -149,21 +149,21 @@ TEST(ProgramEdit, DoesWhatOneChangeAfterTheOtherDoes) {
         continue;
       edit.remove(number);
       slow.remove(number);
-      gone[at(number)] = true;
+      gone[as_index(number)] = true;
       ++removed;
     }
     const std::vector<int> place_of = edit.apply();
     ASSERT_EQ(program_hash(program), program_hash(slow.result())) << "seed " << seed;
-    ASSERT_EQ(place_of.size(), at(numbers));
+    ASSERT_EQ(place_of.size(), as_index(numbers));
     for (int number = 0; number < numbers; ++number) {
-      const int place = place_of[at(number)];
-      if (number < count && gone[at(number)]) {
+      const int place = place_of[as_index(number)];
+      if (number < count && gone[as_index(number)]) {
         EXPECT_EQ(place, -1);
         continue;
       }
-      EXPECT_EQ(program.instructions[at(place)].node, number < count
-                                                          ? before.instructions[at(number)].node
-                                                          : "new" + std::to_string(number));
+      EXPECT_EQ(program.instructions[as_index(place)].node,
+                number < count ? before.instructions[as_index(number)].node
+                               : "new" + std::to_string(number));
     }
   }
   EXPECT_GT(removed, 1000);
@@ -192,12 +192,12 @@ int insert_readers(Random& random, const Program& program, ProgramEdit& edit) {
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     if (program.buffers[id].live_at_end) lasting.push_back(static_cast<int>(id));
   }
-  const int buffer = lasting[at(below(random, static_cast<int>(lasting.size())))];
+  const int buffer = lasting[as_index(below(random, static_cast<int>(lasting.size())))];
   const int count = static_cast<int>(program.instructions.size());
   const int from = below(random, count + 1);
   int last = from;
   while (last < count) {
-    const auto& writes = program.instructions[at(last)].writes;
+    const auto& writes = program.instructions[as_index(last)].writes;
     if (std::find(writes.begin(), writes.end(), buffer) != writes.end()) break;
     ++last;
   }
@@ -231,19 +231,20 @@ TEST(ProgramEdit, EditedStepsReplay) {
       int more = 0;
       for (int k = 1 + below(random, 4); k > 0; --k) more += insert_readers(random, original, edit);
       const std::vector<int> place_of = edit.apply();
-      ASSERT_EQ(program.instructions.size(), original.instructions.size() + at(more));
+      ASSERT_EQ(program.instructions.size(), original.instructions.size() + as_index(more));
       Prediction after;
       ASSERT_NO_THROW(after = replay(program));
       ASSERT_NO_THROW(check_order(program));
       EXPECT_EQ(after.peak_bytes, before.peak_bytes);
       for (std::size_t i = 0; i < original.instructions.size(); ++i) {
-        EXPECT_EQ(after.live_bytes[at(place_of[i])], before.live_bytes[i]);
-        EXPECT_EQ(after.during_bytes[at(place_of[i])], before.during_bytes[i]);
+        EXPECT_EQ(after.live_bytes[as_index(place_of[i])], before.live_bytes[i]);
+        EXPECT_EQ(after.during_bytes[as_index(place_of[i])], before.during_bytes[i]);
       }
       // Taken out again, nothing is left of them.
       ProgramEdit back(program);
       std::vector<bool> is_old(program.instructions.size(), false);
-      for (std::size_t i = 0; i < original.instructions.size(); ++i) is_old[at(place_of[i])] = true;
+      for (std::size_t i = 0; i < original.instructions.size(); ++i)
+        is_old[as_index(place_of[i])] = true;
       for (std::size_t i = 0; i < is_old.size(); ++i) {
         if (!is_old[i]) back.remove(static_cast<int>(i));
       }

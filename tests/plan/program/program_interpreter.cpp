@@ -66,7 +66,7 @@ class Interpreter {
       if (!rank.done()) throw Impossible(rank.where() + " waits for ever");
     }
     for (const Action& action : actions_) {
-      if (!action.done || !action_of_[at(action.rank)].empty())
+      if (!action.done || !action_of_[as_index(action.rank)].empty())
         throw Impossible(describe(*action.instruction) + " is under way when the step is over");
     }
     Outcome outcome;
@@ -134,11 +134,11 @@ class Interpreter {
     }
     if (can_act(a)) return act(a), true;
     for (const int partner : meetings_[actions_[a].meeting].actions) {
-      if (partner < 0 || actions_[at(partner)].read) continue;
-      for (const std::size_t before : actions_[at(partner)].follows) {
+      if (partner < 0 || actions_[as_index(partner)].read) continue;
+      for (const std::size_t before : actions_[as_index(partner)].follows) {
         if (!actions_[before].done) return serve(before);
       }
-      if (can_act(at(partner))) return act(at(partner)), true;
+      if (can_act(as_index(partner))) return act(as_index(partner)), true;
     }
     return false;
   }
@@ -197,7 +197,7 @@ class Interpreter {
     } else if (sends || instruction.operation == Operation::Receive) {
       const Channel& channel = *instruction.channel;
       const int me = static_cast<int>(number);
-      const int peer = channel.members.at(at(channel.peer));
+      const int peer = channel.members.at(as_index(channel.peer));
       const auto ends = std::make_tuple(sends ? me : peer, sends ? peer : me, channel.tag);
       auto& count = messages_[{ends, sends}];
       action.meeting =
@@ -253,7 +253,7 @@ class Interpreter {
              all_issued(meeting);
     }
     return std::all_of(meeting.actions.begin(), meeting.actions.end(),
-                       [&](int other) { return other >= 0 && actions_[at(other)].read; });
+                       [&](int other) { return other >= 0 && actions_[as_index(other)].read; });
   }
 
   void act(std::size_t a) {
@@ -267,7 +267,7 @@ class Interpreter {
       return storage;
     };
     const bool stages = instruction.arguments.staging >= 0 &&
-                        ranks_[at(action.rank)].bytes(instruction.arguments.staging) > 0;
+                        ranks_[as_index(action.rank)].bytes(instruction.arguments.staging) > 0;
     const Hash mark = mix(Hash{5}, static_cast<int>(a));
     if (action.update) {
       action.done = action.read;
@@ -283,7 +283,7 @@ class Interpreter {
       brought = *source;
       if (instruction.operation == Operation::Send) {
         action.done = true;
-        const int peer = instruction.channel->members.at(at(instruction.channel->peer));
+        const int peer = instruction.channel->members.at(as_index(instruction.channel->peer));
         sent_[{action.rank, peer, instruction.channel->tag, action.count}] = digest(brought);
       }
       if (stages) there(action.staging)->assign(1, mark);
@@ -312,7 +312,7 @@ class Interpreter {
       return;
     }
     for (const int other : meeting.actions) {
-      const Instruction& one = *actions_[at(other)].instruction;
+      const Instruction& one = *actions_[as_index(other)].instruction;
       const bool message = one.operation == Operation::Send || one.operation == Operation::Receive;
       if (!message && one.operation != instruction.operation)
         throw Impossible(describe(instruction) + " meets " + describe(one));

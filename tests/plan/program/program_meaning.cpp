@@ -19,11 +19,11 @@ namespace garonne::plan::test {
 std::int64_t slow_peak(const Program& program) {
   std::set<int> live;
   for (int id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
-    if (program.buffers[at(id)].live_at_start) live.insert(id);
+    if (program.buffers[as_index(id)].live_at_start) live.insert(id);
   }
   const auto total = [&] {
     std::int64_t bytes = 0;
-    for (const int id : live) bytes += program.buffers[at(id)].bytes;
+    for (const int id : live) bytes += program.buffers[as_index(id)].bytes;
     return bytes;
   };
   std::int64_t peak = total();
@@ -34,7 +34,7 @@ std::int64_t slow_peak(const Program& program) {
     for (const int id : instruction.frees) EXPECT_EQ(live.erase(id), 1U) << describe(instruction);
   }
   for (int id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
-    EXPECT_EQ(live.count(id) == 1, program.buffers[at(id)].live_at_end);
+    EXPECT_EQ(live.count(id) == 1, program.buffers[as_index(id)].live_at_end);
   }
   return peak;
 }
@@ -47,8 +47,8 @@ class MeaningCheck {
  public:
   MeaningCheck(const ModelGraph& graph, const Program& program) : graph_(graph), program_(program) {
     for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n) {
-      for (std::size_t i = 0; i < graph.nodes[at(n)].inputs.size(); ++i) {
-        consumers_[graph.nodes[at(n)].inputs[i]].insert({n, i});
+      for (std::size_t i = 0; i < graph.nodes[as_index(n)].inputs.size(); ++i) {
+        consumers_[graph.nodes[as_index(n)].inputs[i]].insert({n, i});
       }
     }
   }
@@ -105,23 +105,23 @@ class MeaningCheck {
       loaded.insert(one.value);
     }
     for (int v = 0; v < static_cast<int>(graph_.values.size()); ++v)
-      EXPECT_EQ(loaded.count(v) == 1, graph_.values[at(v)].loaded);
+      EXPECT_EQ(loaded.count(v) == 1, graph_.values[as_index(v)].loaded);
     gradients_.clear();
   }
 
   void check_parameters(const NodeSpec& node, const Instruction& instruction) const {
     ASSERT_EQ(instruction.arguments.parameters.size(), node.parameters.size());
     for (std::size_t k = 0; k < node.parameters.size(); ++k) {
-      const ParameterSpec& parameter = graph_.parameters[at(node.parameters[k])];
+      const ParameterSpec& parameter = graph_.parameters[as_index(node.parameters[k])];
       const Range& range = instruction.arguments.parameters[k];
-      EXPECT_EQ(program_.buffers[at(range.buffer)].name, parameter.name);
+      EXPECT_EQ(program_.buffers[as_index(range.buffer)].name, parameter.name);
       EXPECT_EQ(range.offset, 0);
       EXPECT_EQ(range.elements, parameter.elements);
     }
   }
 
   void forward(const Instruction& instruction) {
-    const NodeSpec& node = graph_.nodes[at(instruction.node_index)];
+    const NodeSpec& node = graph_.nodes[as_index(instruction.node_index)];
     const Arguments& arguments = instruction.arguments;
     ASSERT_EQ(arguments.inputs.size(), node.inputs.size());
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -129,14 +129,16 @@ class MeaningCheck {
           << "input " << i;
     }
     check_parameters(node, instruction);
-    EXPECT_EQ(program_.buffers[at(arguments.output)].bytes, graph_.values[at(node.output)].bytes);
+    EXPECT_EQ(program_.buffers[as_index(arguments.output)].bytes,
+              graph_.values[as_index(node.output)].bytes);
     value_[arguments.output] = {node.output, instruction.micro_batch};
     const bool keep = instruction.operation == Operation::ForwardKeep;
     const KeepOption& kept = node.keep_option(arguments.keep_option);
     EXPECT_TRUE(keep || arguments.keep_option == 0);
     ASSERT_EQ(arguments.record.size(), keep ? kept.private_slot_bytes.size() : 0U);
     for (std::size_t slot = 0; slot < arguments.record.size(); ++slot) {
-      EXPECT_GE(program_.buffers[at(arguments.record[slot])].bytes, kept.private_slot_bytes[slot]);
+      EXPECT_GE(program_.buffers[as_index(arguments.record[slot])].bytes,
+                kept.private_slot_bytes[slot]);
       record_[arguments.record[slot]] = {instruction.node_index, instruction.micro_batch};
     }
     if (keep) kept_[{instruction.node_index, instruction.micro_batch}] = arguments.keep_option;
@@ -144,7 +146,7 @@ class MeaningCheck {
 
   void backward(const Instruction& instruction) {
     const int n = instruction.node_index;
-    const NodeSpec& node = graph_.nodes[at(n)];
+    const NodeSpec& node = graph_.nodes[as_index(n)];
     EXPECT_TRUE(graph_.has_backward(node));
     const Arguments& arguments = instruction.arguments;
     const KeepOption& kept = node.keep_option(arguments.keep_option);
@@ -201,7 +203,7 @@ class MeaningCheck {
       const GradientTarget& target = arguments.parameter_gradients[k];
       sums_[node.parameters[k]].push_back({instruction.micro_batch, n, target.accumulate});
       EXPECT_EQ(target.parameter, node.parameters[k]);
-      EXPECT_EQ(target.range.elements, graph_.parameters[at(node.parameters[k])].elements);
+      EXPECT_EQ(target.range.elements, graph_.parameters[as_index(node.parameters[k])].elements);
       places_[node.parameters[k]].insert({target.range.buffer, target.range.offset});
     }
   }
@@ -227,7 +229,7 @@ class MeaningCheck {
     const int v = node.inputs[i];
     const int buffer = arguments.input_gradients.at(i);
     const Placement placement = arguments.placements.at(i);
-    if (!graph_.values[at(v)].differentiable) {
+    if (!graph_.values[as_index(v)].differentiable) {
       EXPECT_EQ(buffer, -1);
       EXPECT_EQ(placement, Placement::None);
       return;
@@ -250,9 +252,9 @@ class MeaningCheck {
                            : node.gradient_aliases[i] ? Placement::SumWithAlias
                                                       : Placement::AddExisting);
       EXPECT_FALSE(shared(buffer, -1)) << "a new gradient in a used buffer";
-      EXPECT_EQ(program_.buffers[at(buffer)].kind, BufferKind::ValueGradient);
+      EXPECT_EQ(program_.buffers[as_index(buffer)].kind, BufferKind::ValueGradient);
     }
-    EXPECT_EQ(program_.buffers[at(buffer)].bytes, graph_.values[at(v)].bytes);
+    EXPECT_EQ(program_.buffers[as_index(buffer)].bytes, graph_.values[as_index(v)].bytes);
     gradient.buffer = buffer;
     gradient.contributions.insert({n, i});
   }
@@ -263,8 +265,8 @@ class MeaningCheck {
       std::vector<std::tuple<int, int, bool>> wanted;
       for (int m = 0; m < program_.micro_batches; ++m) {
         for (int n = static_cast<int>(graph_.nodes.size()) - 1; n >= 0; --n) {
-          if (!graph_.has_backward(graph_.nodes[at(n)])) continue;
-          const auto& used = graph_.nodes[at(n)].parameters;
+          if (!graph_.has_backward(graph_.nodes[as_index(n)])) continue;
+          const auto& used = graph_.nodes[as_index(n)].parameters;
           if (std::count(used.begin(), used.end(), static_cast<int>(p)) == 0) continue;
           wanted.emplace_back(m, n, !wanted.empty());
         }
@@ -321,10 +323,10 @@ void check_buckets(const ModelGraph& graph, const StepShape& step, const Program
     for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
       EXPECT_TRUE(seen.insert(bucket.parameters[k]).second);
       EXPECT_EQ(bucket.offsets[k], offset);
-      offset += graph.parameters[at(bucket.parameters[k])].elements;
+      offset += graph.parameters[as_index(bucket.parameters[k])].elements;
     }
     EXPECT_EQ(bucket.elements, offset);
-    EXPECT_EQ(program.buffers[at(bucket.buffer)].bytes,
+    EXPECT_EQ(program.buffers[as_index(bucket.buffer)].bytes,
               round_up(offset * step.element_bytes.gradient, step.granularity));
     if (bucket.parameters.size() > 1) {
       EXPECT_LE(offset * step.element_bytes.gradient, step.bucket_bytes);
@@ -339,12 +341,12 @@ void check_reductions(const StepShape& step, const Program& program) {
   int in_flight = 0;
   std::int64_t staging = 0;
   const auto staging_of = [&](const Instruction& reduction) {
-    return program.buffers[at(reduction.arguments.staging)].bytes;
+    return program.buffers[as_index(reduction.arguments.staging)].bytes;
   };
   for (const auto& instruction : program.instructions) {
     if (instruction.operation == Operation::Wait) {
       --in_flight;
-      staging -= staging_of(program.instructions[at(instruction.completes)]);
+      staging -= staging_of(program.instructions[as_index(instruction.completes)]);
     }
     if (instruction.operation != Operation::AllReduce) continue;
     reduced.insert(instruction.arguments.inputs.at(0));
@@ -359,10 +361,10 @@ void check_reductions(const StepShape& step, const Program& program) {
   EXPECT_EQ(reduced.size(), wanted ? program.buckets.size() + 1 : 0U);
   for (const auto& bucket : program.buckets)
     EXPECT_EQ(reduced.count(bucket.buffer), wanted ? 1U : 0U);
-  EXPECT_EQ(
-      std::count_if(reduced.begin(), reduced.end(),
-                    [&](int id) { return program.buffers[at(id)].kind == BufferKind::Scalar; }),
-      wanted ? 1 : 0);
+  EXPECT_EQ(std::count_if(
+                reduced.begin(), reduced.end(),
+                [&](int id) { return program.buffers[as_index(id)].kind == BufferKind::Scalar; }),
+            wanted ? 1 : 0);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ void move_instruction(Program& program, std::size_t from, std::size_t to) {
   auto& instructions = program.instructions;
   const auto begin = instructions.begin();
   const auto place = [&](int number) {
-    const auto i = at(number);
+    const auto i = as_index(number);
     if (number < 0 || i == from) return number < 0 ? number : static_cast<int>(to);
     if (from < i && i <= to) return number - 1;
     return to <= i && i < from ? number + 1 : number;
@@ -115,7 +115,7 @@ std::vector<Mutation> random_swaps(const Program& program, int count, std::mt199
     mutation.b = static_cast<int>(random() % buffers);
     mutation.frees = mutation.kind == MutantKind::SwappedOn || random() % 2 == 0;
     if (mutation.a == mutation.b ||
-        program.buffers[at(mutation.a)].bytes != program.buffers[at(mutation.b)].bytes)
+        program.buffers[as_index(mutation.a)].bytes != program.buffers[as_index(mutation.b)].bytes)
       continue;
     Instruction swapped = program.instructions[mutation.instruction];
     if (!swap_buffers(swapped, mutation.a, mutation.b)) continue;
@@ -131,7 +131,7 @@ std::vector<Mutation> random_moves(const Program& program, int count, std::mt199
   while (static_cast<int>(all.size()) < count) {
     const std::size_t from = random() % instructions;
     const auto to = static_cast<int>(random() % instructions);
-    if (at(to) != from) all.push_back({MutantKind::Moved, from, to});
+    if (as_index(to) != from) all.push_back({MutantKind::Moved, from, to});
   }
   return all;
 }
@@ -151,7 +151,7 @@ void mutate(Program& program, const Mutation& mutation) {
       program.instructions.at(mutation.instruction - 1).frees.push_back(mutation.a);
       return;
     case MutantKind::Moved:
-      return move_instruction(program, mutation.instruction, at(mutation.a));
+      return move_instruction(program, mutation.instruction, as_index(mutation.a));
     case MutantKind::Swapped:
       return swap_in(program, mutation.instruction, mutation);
     case MutantKind::SwappedOn:
@@ -166,7 +166,7 @@ std::string describe(const Program& program, const Mutation& mutation) {
       mutation.kind != MutantKind::AfterDeleted && mutation.kind != MutantKind::Moved;
   const auto name = [&](int id) {
     return id < 0 ? std::string()
-                  : " " + program.buffers.at(at(id)).name + " (" + std::to_string(id) + ")";
+                  : " " + program.buffers.at(as_index(id)).name + " (" + std::to_string(id) + ")";
   };
   return std::string(to_string(mutation.kind)) + ", instruction " +
          std::to_string(mutation.instruction) + ", " +

@@ -55,7 +55,7 @@ struct Step {
   std::vector<RankProgram> ranks(const std::vector<Program>& of) const {
     std::vector<RankProgram> all;
     for (std::size_t r = 0; r < of.size(); ++r)
-      all.push_back({&graphs[at(stage_of(static_cast<int>(r)))], &of[r]});
+      all.push_back({&graphs[as_index(stage_of(static_cast<int>(r)))], &of[r]});
     return all;
   }
 };
@@ -166,7 +166,7 @@ std::optional<Step> random_step(unsigned seed) {
       for (int rank = 0; rank < static_cast<int>(step.programs.size()); ++rank) {
         if (step.stage_of(rank) != stage) continue;
         const RankPlace place = place_of(rank / step.tensor / step.stages, rank % step.tensor);
-        step.programs[at(rank)] = with_sums_in_a_row(program_of_rank(program, graph, place));
+        step.programs[as_index(rank)] = with_sums_in_a_row(program_of_rank(program, graph, place));
       }
       step.graphs.push_back(std::move(graph));
     }
@@ -188,7 +188,7 @@ constexpr int verdicts = 6;
 // Against `graph`, or against the model that the Program itself implies.
 Verdict verdict_on(const Step& step, const std::vector<Program>& programs, int rank,
                    const ModelGraph* graph) {
-  const Program& program = programs[at(rank)];
+  const Program& program = programs[as_index(rank)];
   Verdict verdict = Verdict::Replay;
   try {
     replay(program);
@@ -239,7 +239,7 @@ void print(const Table& table) {
               "order", "model", "contents", "together", "missed", "(model unknown)", "equivalent",
               "refused");
   for (int kind = 0; kind < mutant_kinds; ++kind) {
-    const Counts& counts = table[at(kind)];
+    const Counts& counts = table[as_index(kind)];
     std::printf("%-22s %8d", std::string(to_string(static_cast<MutantKind>(kind))).c_str(),
                 sum(counts));
     for (const int count : counts.that_matter) std::printf(" %8d", count);
@@ -258,7 +258,7 @@ void judge(const Step& step, unsigned seed, std::size_t stride, int swaps, Table
   std::mt19937 random(seed);
   for (int stage = 0; stage < step.stages; ++stage) {
     const int first = step.rank_of(0, stage, 0);
-    const Program& program = step.programs[at(first)];
+    const Program& program = step.programs[as_index(first)];
     std::vector<Mutation> mutations;
     const std::vector<Mutation> singles = single_mutations(program);
     for (std::size_t k = 0, chosen = random() % stride; k < singles.size(); ++k) {
@@ -271,9 +271,9 @@ void judge(const Step& step, unsigned seed, std::size_t stride, int swaps, Table
       // The ranks of a stage run one Program.
       std::vector<Program> programs = step.programs;
       for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
-        if (step.stage_of(rank) == stage) mutate(programs[at(rank)], mutation);
+        if (step.stage_of(rank) == stage) mutate(programs[as_index(rank)], mutation);
       }
-      const Verdict verdict = verdict_on(step, programs, first, &step.graphs[at(stage)]);
+      const Verdict verdict = verdict_on(step, programs, first, &step.graphs[as_index(stage)]);
       Counts& counts = table[static_cast<std::size_t>(mutation.kind)];
       if (matters(step, programs, wanted, seed)) {
         ++counts.that_matter[static_cast<std::size_t>(verdict)];
@@ -331,7 +331,7 @@ TEST(JudgedMutants, WhatIsNoMutantIsAccepted) {
     if (!step) continue;
     for (int stage = 0; stage < step->stages; ++stage) {
       const int first = step->rank_of(0, stage, 0);
-      EXPECT_EQ(verdict_on(*step, step->programs, first, &step->graphs[at(stage)]),
+      EXPECT_EQ(verdict_on(*step, step->programs, first, &step->graphs[as_index(stage)]),
                 Verdict::Accepted)
           << step->name;
       EXPECT_EQ(verdict_on(*step, step->programs, first, nullptr), Verdict::Accepted) << step->name;

@@ -152,7 +152,7 @@ TEST(ReplayRoles, ParametersAreReadInsideTheirBuffers) {
   for_each(Operation::ForwardKeep, [](Program& program, Instruction& instruction) {
     for (Range& range : instruction.arguments.parameters) {
       const Range right = range;
-      range.offset = program.buffers[at(range.buffer)].elements - range.elements + 1;
+      range.offset = program.buffers[as_index(range.buffer)].elements - range.elements + 1;
       expect_illegal(program, "takes elements");
       range.offset = -1;
       expect_illegal(program, "takes elements");

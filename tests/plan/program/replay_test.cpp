@@ -76,7 +76,7 @@ constexpr int first_parameter = 0;  // they come first of all buffers
 int first_of(const Program& program, const std::function<bool(const Instruction&)>& wanted,
              int from = 0) {
   for (int i = from; i < static_cast<int>(program.instructions.size()); ++i) {
-    if (wanted(program.instructions[at(i)])) return i;
+    if (wanted(program.instructions[as_index(i)])) return i;
   }
   ADD_FAILURE() << "no such instruction";
   return 0;
@@ -95,10 +95,10 @@ struct Freed {
 };
 Freed value_with_two_readers(const Program& program) {
   for (int last = 0; last < static_cast<int>(program.instructions.size()); ++last) {
-    for (const int buffer : program.instructions[at(last)].frees) {
-      if (!reads(program.instructions[at(last)], buffer)) continue;
+    for (const int buffer : program.instructions[as_index(last)].frees) {
+      if (!reads(program.instructions[as_index(last)], buffer)) continue;
       for (int reader = 0; reader < last; ++reader) {
-        if (reads(program.instructions[at(reader)], buffer)) {
+        if (reads(program.instructions[as_index(reader)], buffer)) {
           // The next reader after that one is who finds out.
           const int next = first_of(
               program, [&](const Instruction& instruction) { return reads(instruction, buffer); },
@@ -120,7 +120,7 @@ TEST(Replay, AcceptsWhatTheOthersBreak) {
 TEST(Replay, ReadOfADeadBuffer) {
   Program program = step_program();
   const Freed freed = value_with_two_readers(program);
-  program.instructions[at(freed.last + 1)].reads.push_back(freed.buffer);
+  program.instructions[as_index(freed.last + 1)].reads.push_back(freed.buffer);
   expect_illegal(program, freed.last + 1, "not live");
 }
 
@@ -134,8 +134,8 @@ TEST(Replay, ReadOfABufferThatIsNeverMade) {
 TEST(Replay, FreedTooEarly) {
   Program program = step_program();
   const Freed freed = value_with_two_readers(program);
-  std::erase(program.instructions[at(freed.last)].frees, freed.buffer);
-  program.instructions[at(freed.reader)].frees.push_back(freed.buffer);
+  std::erase(program.instructions[as_index(freed.last)].frees, freed.buffer);
+  program.instructions[as_index(freed.reader)].frees.push_back(freed.buffer);
   expect_illegal(program, freed.last, "not live");
 }
 
@@ -143,16 +143,16 @@ TEST(Replay, FreedTwice) {
   Program program = step_program();
   const Freed freed = value_with_two_readers(program);
   Program later = program;
-  later.instructions[at(freed.last + 1)].frees.push_back(freed.buffer);
+  later.instructions[as_index(freed.last + 1)].frees.push_back(freed.buffer);
   expect_illegal(later, freed.last + 1, "frees");
-  program.instructions[at(freed.last)].frees.push_back(freed.buffer);
+  program.instructions[as_index(freed.last)].frees.push_back(freed.buffer);
   expect_illegal(program, freed.last, "frees");
 }
 
 TEST(Replay, NeverFreed) {
   Program program = step_program();
   const Freed freed = value_with_two_readers(program);
-  std::erase(program.instructions[at(freed.last)].frees, freed.buffer);
+  std::erase(program.instructions[as_index(freed.last)].frees, freed.buffer);
   expect_illegal(program, static_cast<int>(program.instructions.size()), "still live");
 }
 
@@ -167,7 +167,7 @@ TEST(Replay, MakeOfALiveBuffer) {
   Program program = step_program();
   const int load =
       first_of(program, [](const Instruction& i) { return i.operation == Operation::Load; });
-  program.instructions[at(load)].writes.push_back(first_parameter);
+  program.instructions[as_index(load)].writes.push_back(first_parameter);
   expect_illegal(program, load, "already live");
 }
 
@@ -177,7 +177,8 @@ std::pair<int, int> contributions(const Program& program) {
     return !instruction.arguments.parameter_gradients.empty();
   };
   const int first = first_of(program, contributes);
-  const GradientTarget target = program.instructions[at(first)].arguments.parameter_gradients[0];
+  const GradientTarget target =
+      program.instructions[as_index(first)].arguments.parameter_gradients[0];
   const int second = first_of(
       program,
       [&](const Instruction& instruction) {
@@ -194,31 +195,33 @@ TEST(Replay, SumsOutOfOrder) {
   Program swapped = step_program();
   const auto [first, second] = contributions(swapped);
   // Micro-batch 1 before micro-batch 0.
-  std::swap(swapped.instructions[at(first)].micro_batch,
-            swapped.instructions[at(second)].micro_batch);
-  if (swapped.instructions[at(first)].micro_batch == swapped.instructions[at(second)].micro_batch) {
+  std::swap(swapped.instructions[as_index(first)].micro_batch,
+            swapped.instructions[as_index(second)].micro_batch);
+  if (swapped.instructions[as_index(first)].micro_batch ==
+      swapped.instructions[as_index(second)].micro_batch) {
     // Two nodes of one micro-batch: the later node of the list comes first.
-    std::swap(swapped.instructions[at(first)].node_index,
-              swapped.instructions[at(second)].node_index);
+    std::swap(swapped.instructions[as_index(first)].node_index,
+              swapped.instructions[as_index(second)].node_index);
   }
   expect_illegal(swapped, second, "canonical order");
   Program twice = step_program();
-  twice.instructions[at(second)].micro_batch = twice.instructions[at(first)].micro_batch;
-  twice.instructions[at(second)].node_index = twice.instructions[at(first)].node_index;
+  twice.instructions[as_index(second)].micro_batch =
+      twice.instructions[as_index(first)].micro_batch;
+  twice.instructions[as_index(second)].node_index = twice.instructions[as_index(first)].node_index;
   expect_illegal(twice, second, "canonical order");
 }
 
 TEST(Replay, FirstContributionMissing) {
   Program program = step_program();
   const int first = contributions(program).first;
-  program.instructions[at(first)].arguments.parameter_gradients[0].accumulate = true;
+  program.instructions[as_index(first)].arguments.parameter_gradients[0].accumulate = true;
   expect_illegal(program, first, "no first contribution");
 }
 
 TEST(Replay, LaterContributionOverwrites) {
   Program program = step_program();
   const int second = contributions(program).second;
-  for (auto& target : program.instructions[at(second)].arguments.parameter_gradients)
+  for (auto& target : program.instructions[as_index(second)].arguments.parameter_gradients)
     target.accumulate = false;
   expect_illegal(program, second, "overwrites");
 }
@@ -355,7 +358,7 @@ std::string together_error(const std::vector<Program>& programs) {
 std::vector<int> reductions(const Program& program) {
   std::vector<int> found;
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-    if (program.instructions[at(i)].channel) found.push_back(i);
+    if (program.instructions[as_index(i)].channel) found.push_back(i);
   }
   return found;
 }
@@ -365,8 +368,8 @@ TEST(ReplayTogether, EqualProgramsMeet) {
   for (const int ranks : {1, 2, 3}) {
     const Program program = make_training_program(graph, step_shape(2, ranks, 100),
                                                   same_for_all(schedule_of(graph, "full"), 2));
-    const auto predictions = replay_together(std::vector<Program>(at(ranks), program));
-    ASSERT_EQ(predictions.size(), at(ranks));
+    const auto predictions = replay_together(std::vector<Program>(as_index(ranks), program));
+    ASSERT_EQ(predictions.size(), as_index(ranks));
     for (const auto& prediction : predictions)
       EXPECT_EQ(prediction.peak_bytes, replay(program).peak_bytes);
   }
@@ -381,7 +384,7 @@ TEST(ReplayTogether, CollectivesSwappedOnOneRank) {
   for (const std::size_t rank : {0U, 1U, 2U}) {
     std::vector<Program> programs(3, program);
     auto& instructions = programs[rank].instructions;
-    std::swap(instructions[at(found[1])].channel, instructions[at(found[2])].channel);
+    std::swap(instructions[as_index(found[1])].channel, instructions[as_index(found[2])].channel);
     const std::string error = together_error(programs);
     EXPECT_NE(error.find("collective 1"), std::string::npos) << error;
     EXPECT_NE(error.find("meets none like it"), std::string::npos) << error;

@@ -69,7 +69,7 @@ class ScalarRank {
   double read(int buffer, const Instruction& instruction) const {
     const auto found = value_.find(buffer);
     if (found != value_.end()) return found->second;
-    ADD_FAILURE() << describe(instruction) << " reads " << program_.buffers[at(buffer)].name;
+    ADD_FAILURE() << describe(instruction) << " reads " << program_.buffers[as_index(buffer)].name;
     return 0;
   }
 
@@ -81,7 +81,7 @@ class ScalarRank {
         break;
       case Operation::Forward:
       case Operation::ForwardKeep: {
-        const NodeSpec& node = graph_.nodes[at(instruction.node_index)];
+        const NodeSpec& node = graph_.nodes[as_index(instruction.node_index)];
         std::vector<double> inputs;
         for (const int id : instruction.arguments.inputs) inputs.push_back(read(id, instruction));
         value_[instruction.arguments.output] = output_of(node, inputs);
@@ -98,7 +98,7 @@ class ScalarRank {
         break;
       case Operation::Send: {
         const Channel& channel = *instruction.channel;
-        messages_[{rank_, channel.members[at(channel.peer)], channel.tag}].push_back(
+        messages_[{rank_, channel.members[as_index(channel.peer)], channel.tag}].push_back(
             read(instruction.arguments.inputs[0], instruction));
         if (instruction.arguments.output >= 0) value_[instruction.arguments.output] = 0;
         break;
@@ -109,12 +109,12 @@ class ScalarRank {
               bucket_[instruction.arguments.inputs[0]];
         break;
       case Operation::Wait:
-        if (!complete(program_.instructions[at(instruction.completes)])) return false;
+        if (!complete(program_.instructions[as_index(instruction.completes)])) return false;
         break;
       case Operation::SumSquares:
         for (const int id : instruction.arguments.pieces) {
-          const Piece& piece = program_.pieces[at(id)];
-          gradients_[graph_.parameters[at(piece.parameter)].name] =
+          const Piece& piece = program_.pieces[as_index(id)];
+          gradients_[graph_.parameters[as_index(piece.parameter)].name] =
               bucket_[piece.gradient.buffer].at(piece.gradient.offset);
         }
         break;
@@ -128,7 +128,7 @@ class ScalarRank {
   bool complete(const Instruction& waited) {
     const Channel& channel = *waited.channel;
     if (waited.operation == Operation::Receive) {
-      auto& arrived = messages_[{channel.members[at(channel.peer)], rank_, channel.tag}];
+      auto& arrived = messages_[{channel.members[as_index(channel.peer)], rank_, channel.tag}];
       if (arrived.empty()) return false;
       value_[waited.arguments.output] = arrived.front();
       arrived.erase(arrived.begin());
@@ -148,7 +148,7 @@ class ScalarRank {
   void load(const Instruction& instruction) {
     for (const LoadedValue& loaded : instruction.arguments.loaded) {
       value_[loaded.buffer] =
-          loaded_value(graph_.values[at(loaded.value)].name, instruction.micro_batch);
+          loaded_value(graph_.values[as_index(loaded.value)].name, instruction.micro_batch);
     }
   }
 
@@ -171,7 +171,7 @@ class ScalarRank {
   }
 
   void backward(const Instruction& instruction) {
-    const NodeSpec& node = graph_.nodes[at(instruction.node_index)];
+    const NodeSpec& node = graph_.nodes[as_index(instruction.node_index)];
     const Arguments& arguments = instruction.arguments;
     const double output_gradient =
         graph_.starts_backward(node) ? 1.0 : read(arguments.output_gradient, instruction);
@@ -224,20 +224,20 @@ ScalarStep scalar_reference(const ModelGraph& whole, int micro_batches) {
     }
     for (const auto& node : whole.nodes) {
       std::vector<double> inputs;
-      for (const int input : node.inputs) inputs.push_back(values[at(input)]);
-      values[at(node.output)] = output_of(node, inputs);
+      for (const int input : node.inputs) inputs.push_back(values[as_index(input)]);
+      values[as_index(node.output)] = output_of(node, inputs);
     }
-    result.loss += values[at(whole.loss)];
+    result.loss += values[as_index(whole.loss)];
     std::vector<double> gradients(whole.values.size(), 0);
-    gradients[at(whole.loss)] = 1;
+    gradients[as_index(whole.loss)] = 1;
     for (auto node = whole.nodes.rbegin(); node != whole.nodes.rend(); ++node) {
-      const double output_gradient = gradients[at(node->output)];
+      const double output_gradient = gradients[as_index(node->output)];
       for (std::size_t k = 0; k < node->parameters.size(); ++k) {
-        result.gradients[whole.parameters[at(node->parameters[k])].name] += weight_gradient(
-            *node, k, output_gradient, [&](int value) { return values[at(value)]; });
+        result.gradients[whole.parameters[as_index(node->parameters[k])].name] += weight_gradient(
+            *node, k, output_gradient, [&](int value) { return values[as_index(value)]; });
       }
       for (std::size_t i = 0; i < node->inputs.size(); ++i)
-        gradients[at(node->inputs[i])] += factor(*node, i) * output_gradient;
+        gradients[as_index(node->inputs[i])] += factor(*node, i) * output_gradient;
     }
   }
   return result;

@@ -39,7 +39,7 @@ Program program_of(const Script& script) {
   const auto wait = [&](std::deque<int>& copies) {
     const int copy = copies.front();
     copies.pop_front();
-    const Instruction& waited = program.instructions[at(copy)];
+    const Instruction& waited = program.instructions[as_index(copy)];
     const bool write = waited.operation == Operation::DiskWrite;
     program.instructions.push_back(
         wait_for(copy, write ? std::vector<int>{waited.reads[0], waited.writes[0]}
@@ -86,7 +86,7 @@ Program program_of(const Script& script) {
 SharedDisk of_one_node(int ranks) {
   SharedDisk disk;
   disk.ranks_on_node = ranks;
-  disk.alike.assign(at(ranks), std::vector<int>(at(ranks), 1));
+  disk.alike.assign(as_index(ranks), std::vector<int>(as_index(ranks), 1));
   return disk;
 }
 
@@ -200,20 +200,20 @@ std::vector<double> simulated(const std::vector<Script>& scripts, const SharedDi
     }
     std::array<int, 2> moving{};
     for (const Rank& rank : ranks) {
-      for (int way : {0, 1}) moving[at(way)] += rank.left[at(way)].empty() ? 0 : 1;
+      for (int way : {0, 1}) moving[as_index(way)] += rank.left[as_index(way)].empty() ? 0 : 1;
     }
     for (Rank& rank : ranks) {
       rank.computes -= step;
       for (int way : {0, 1}) {
-        if (rank.left[at(way)].empty()) continue;
-        const int beside = disk.half_duplex ? moving[0] + moving[1] : moving[at(way)];
+        if (rank.left[as_index(way)].empty()) continue;
+        const int beside = disk.half_duplex ? moving[0] + moving[1] : moving[as_index(way)];
         const double speed =
             static_cast<double>(disk.ranks_on_node * (disk.half_duplex ? 2 : 1)) / beside;
-        double& left = rank.left[at(way)].front();
+        double& left = rank.left[as_index(way)].front();
         left -= speed * step;
         if (left > 0) continue;
-        rank.left[at(way)].pop_front();
-        ++rank.ended[at(way)];
+        rank.left[as_index(way)].pop_front();
+        ++rank.ended[as_index(way)];
       }
     }
   }
@@ -229,7 +229,7 @@ TEST(SharedDisk, IsWhatSmallStepsOfTimeSay) {
     const int count = 2 + static_cast<int>(seed % 3);
     SharedDisk disk = of_one_node(count);
     disk.half_duplex = seed % 2 == 1;
-    std::vector<Script> scripts(at(count));
+    std::vector<Script> scripts(as_index(count));
     std::vector<Program> programs;
     for (Script& script : scripts) {
       std::array<int, 2> open{};

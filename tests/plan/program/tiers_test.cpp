@@ -133,7 +133,7 @@ TEST(Tiers, LiveSetsAreThoseOfTheList) {
       for (const Tier tier : {Tier::Device, Tier::Host, Tier::Disk}) {
         BytesByKind slow{};
         for (const int id : live) {
-          const Buffer& buffer = program.buffers[at(id)];
+          const Buffer& buffer = program.buffers[as_index(id)];
           if (buffer.tier == tier) slow[static_cast<std::size_t>(buffer.kind)] += buffer.bytes;
         }
         ASSERT_EQ(bytes_by_kind(program, tier).at(i), slow);

@@ -37,18 +37,18 @@ class Block {
 
   Block(const ModelGraph& graph, const StageChain& stage, std::size_t number)
       : graph_(graph), begin_(stage.nodes[number].first), end_(stage.nodes[number].second) {
-    const int passed_on = graph.nodes[at(end_ - 1)].output;
+    const int passed_on = graph.nodes[as_index(end_ - 1)].output;
     const int output = number + 1 < stage.nodes.size() ? stage.value[number + 1] : passed_on;
     output_ = output;
     input_ = stage.value[number];
     for (int n = begin_; n < end_; ++n) {
-      const NodeSpec& node = graph.nodes[at(n)];
+      const NodeSpec& node = graph.nodes[as_index(n)];
       bool worth = false;
       for (const int way : exact_options(node)) {
         worth = worth || !node.keep_option(way).private_slot_bytes.empty();
         for (int reader = begin_; reader < end_ && node.output != output; ++reader) {
-          for (const int of_reader : exact_options(graph.nodes[at(reader)])) {
-            const auto& pinned = graph.nodes[at(reader)].keep_option(of_reader).pinned_values;
+          for (const int of_reader : exact_options(graph.nodes[as_index(reader)])) {
+            const auto& pinned = graph.nodes[as_index(reader)].keep_option(of_reader).pinned_values;
             worth = worth || std::find(pinned.begin(), pinned.end(), node.output) != pinned.end();
           }
         }
@@ -60,15 +60,15 @@ class Block {
   std::size_t choices() const {
     std::size_t count = 1;
     for (const int n : worth_)
-      count = std::min(count * possible_fates(graph_.nodes[at(n)]).size(), most_choices + 1);
+      count = std::min(count * possible_fates(graph_.nodes[as_index(n)]).size(), most_choices + 1);
     return count;
   }
 
   Choice choice(std::size_t number) const {
-    Choice choice(at(end_ - begin_));
+    Choice choice(as_index(end_ - begin_));
     for (const int n : worth_) {
-      const std::vector<RecordFate> fates = possible_fates(graph_.nodes[at(n)]);
-      choice[at(n - begin_)] = fates[number % fates.size()];
+      const std::vector<RecordFate> fates = possible_fates(graph_.nodes[as_index(n)]);
+      choice[as_index(n - begin_)] = fates[number % fates.size()];
       number /= fates.size();
     }
     return choice;
@@ -77,10 +77,10 @@ class Block {
   Price price(const Choice& choice) const {
     Fates fates = keep_everything(graph_);
     for (int n = begin_; n < end_; ++n) {
-      const RecordFate fate = choice[at(n - begin_)];
-      fates.records[at(n)] = fate;
-      if (graph_.nodes[at(n)].output != output_)
-        fates.values[at(graph_.nodes[at(n)].output)] = fate.fate;
+      const RecordFate fate = choice[as_index(n - begin_)];
+      fates.records[as_index(n)] = fate;
+      if (graph_.nodes[as_index(n)].output != output_)
+        fates.values[as_index(graph_.nodes[as_index(n)].output)] = fate.fate;
     }
     const Program program = make_training_program(
         graph_, step_shape(1, 1, 0), same_for_all(recompute_on_demand(graph_, fates), 1));
@@ -97,7 +97,7 @@ class Block {
       if (forwards == static_cast<int>(graph_.nodes.size()))
         price.bytes += prediction.live_bytes[i];
       for (const int buffer : instruction.frees) {
-        if (is_end(program, buffer)) price.bytes += program.buffers[at(buffer)].bytes;
+        if (is_end(program, buffer)) price.bytes += program.buffers[as_index(buffer)].bytes;
       }
     }
     return price;
@@ -111,12 +111,12 @@ class Block {
       std::optional<double> best;
       Choice next = choice;
       for (const int n : worth_) {
-        const RecordFate before = choice[at(n - begin_)];
-        for (const RecordFate fate : possible_fates(graph_.nodes[at(n)])) {
+        const RecordFate before = choice[as_index(n - begin_)];
+        for (const RecordFate fate : possible_fates(graph_.nodes[as_index(n)])) {
           if (before.fate != Fate::Keep || fate == RecordFate()) continue;
           if (before.option > 0 && fate.fate == Fate::Keep) continue;
           Choice without = choice;
-          without[at(n - begin_)] = fate;
+          without[as_index(n - begin_)] = fate;
           const Price priced = price(without);
           const double saved =
               static_cast<double>(std::max<std::int64_t>(prices.back().bytes - priced.bytes, 1));
@@ -140,7 +140,7 @@ class Block {
   bool is_end(const Program& program, int buffer) const {
     for (const Instruction& instruction : program.instructions) {
       if (!is_forward(instruction.operation) || instruction.arguments.output != buffer) continue;
-      const int value = graph_.nodes[at(instruction.node_index)].output;
+      const int value = graph_.nodes[as_index(instruction.node_index)].output;
       return value == input_ || value == output_;
     }
     return false;

@@ -303,7 +303,7 @@ TEST(Fates, WhatNobodyCanPlaceIsRefusedByName) {
     const auto fate = static_cast<Fate>(f);
     const bool placed = fate == Fate::Keep || fate == Fate::Recompute;
     Fates value = keep_everything(graph);
-    value.values[at(graph.nodes[2].output)] = fate;
+    value.values[as_index(graph.nodes[2].output)] = fate;
     Fates record = keep_everything(graph);
     record.records[2] = {fate, 1};
     for (const std::string& said : {refusal(graph, value), refusal(graph, record)}) {

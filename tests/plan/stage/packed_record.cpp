@@ -13,7 +13,7 @@ KeepOption packed_record(const ModelGraph& graph, const NodeSpec& node) {
   if (bytes > 0) {
     packed.pinned_values = node.pinned_values;
   } else {
-    for (const int value : node.pinned_values) bytes += graph.values[at(value)].bytes;
+    for (const int value : node.pinned_values) bytes += graph.values[as_index(value)].bytes;
   }
   packed.private_slot_bytes = {round_up(bytes / 2, cpu_allocation_granularity)};
   packed.forward_keep = node.forward_keep;

@@ -378,21 +378,22 @@ TEST(StageChain, ExpandsToWhatItMeans) {
     std::vector<int> option(stage.chain.blocks.size());
     double seconds = 0;
     for (int b = 0; b < blocks; ++b) {
-      const auto& options = stage.chain.blocks[at(b)].options;
-      option[at(b)] = static_cast<int>(random() % options.size());
-      const ChainOption& chosen = options[at(option[at(b)])];
+      const auto& options = stage.chain.blocks[as_index(b)].options;
+      option[as_index(b)] = static_cast<int>(random() % options.size());
+      const ChainOption& chosen = options[as_index(option[as_index(b)])];
       seconds += chosen.forward.seconds + chosen.backward.seconds;
     }
     const int again = trial % 3 == 0 ? 0 : 1 + static_cast<int>(random() % 3);
     // The first blocks from a checkpoint, the rest kept.
     for (int b = 0; b < again; ++b) {
       operations.push_back({b == 0 ? Kind::ForwardCheckpoint : Kind::ForwardDiscard, b, -1});
-      seconds += stage.chain.blocks[at(b)].forward.seconds;
+      seconds += stage.chain.blocks[as_index(b)].forward.seconds;
     }
     for (int b = again; b < blocks; ++b)
-      operations.push_back({Kind::ForwardKeep, b, option[at(b)]});
+      operations.push_back({Kind::ForwardKeep, b, option[as_index(b)]});
     for (int b = blocks - 1; b >= again; --b) operations.push_back({Kind::Backward, b, -1});
-    for (int b = 0; b < again; ++b) operations.push_back({Kind::ForwardKeep, b, option[at(b)]});
+    for (int b = 0; b < again; ++b)
+      operations.push_back({Kind::ForwardKeep, b, option[as_index(b)]});
     for (int b = again - 1; b >= 0; --b) operations.push_back({Kind::Backward, b, -1});
     const Prediction prediction = replay(
         make_training_program(graph, step, same_for_all(expand(graph, stage, operations), 1)));

@@ -93,12 +93,12 @@ TEST(Generators, ComplexParametersBeginAtEvenPlaces) {
       const Program program = make_training_program(graph, step, same_for_all(keep_all, 1));
       for (const auto& bucket : program.buckets) {
         for (std::size_t k = 0; k < bucket.parameters.size(); ++k) {
-          const bool complex = graph.parameters[at(bucket.parameters[k])].complex;
+          const bool complex = graph.parameters[as_index(bucket.parameters[k])].complex;
           EXPECT_TRUE(!complex || bucket.offsets[k] % 2 == 0);
         }
         for (int member = 0; zero > 0 && member < 3; ++member) {
           for (const auto& piece : shard_pieces(bucket, member)) {
-            if (!graph.parameters[at(piece.parameter)].complex) continue;
+            if (!graph.parameters[as_index(piece.parameter)].complex) continue;
             EXPECT_EQ(piece.first % 2, 0);
             EXPECT_EQ(piece.elements % 2, 0);
           }
@@ -215,7 +215,7 @@ TEST(Generators, MegatronSelectiveRunsAttentionAgainAndNothingElse) {
     ASSERT_EQ(schedules.size(), 1U);
     check_program(graph, step_shape(2, 2, 500), schedules[0]);
     std::vector<int> runs(graph.nodes.size(), 0);
-    for (const NodeStep& one : schedules[0]) runs[at(one.node)] += one.forward() ? 1 : 0;
+    for (const NodeStep& one : schedules[0]) runs[as_index(one.node)] += one.forward() ? 1 : 0;
     for (std::size_t n = 0; n < runs.size(); ++n) {
       const NodeSpec& node = graph.nodes[n];
       const bool core = node.kind == "attention" || node.kind == "grouped_attention";

@@ -90,14 +90,15 @@ ModelGraph random_graph(unsigned seed) {
       std::vector<int> inputs = {made.empty() ? tokens : made.back()};
       // An earlier value is read again, perhaps across blocks.
       if (made.size() > 1 && chance(45)) {
-        inputs.push_back(made[at(up_to(static_cast<int>(made.size()) - 2))]);
+        inputs.push_back(made[as_index(up_to(static_cast<int>(made.size()) - 2))]);
         if (chance(50)) std::swap(inputs[0], inputs[1]);
       }
       const int output =
           add_value(graph, "value." + std::to_string(number), chance(60) ? width : bytes(60));
       NodeSpec node = plain_node("node." + std::to_string(number), block, inputs, output);
       for (std::size_t k = 0; k < inputs.size(); ++k) {
-        const bool same_bytes = graph.values[at(inputs[k])].bytes == graph.values[at(output)].bytes;
+        const bool same_bytes =
+            graph.values[as_index(inputs[k])].bytes == graph.values[as_index(output)].bytes;
         node.gradient_aliases[k] = same_bytes && inputs[k] != tokens && chance(40);
         node.adds_in_place[k] = !node.gradient_aliases[k] && chance(50);
         if (chance(50)) node.pinned_values.push_back(inputs[k]);
@@ -105,7 +106,7 @@ ModelGraph random_graph(unsigned seed) {
       if (chance(30)) node.adds_in_place.clear();
       node.overwrites_gradient.assign(inputs.size(), false);
       if (inputs[0] != tokens &&
-          graph.values[at(inputs[0])].bytes == graph.values[at(output)].bytes) {
+          graph.values[as_index(inputs[0])].bytes == graph.values[as_index(output)].bytes) {
         node.overwrites_gradient[0] = !node.gradient_aliases[0] && number % 2 == 0;
       }
       if (chance(25)) node.pinned_values.push_back(output);
@@ -141,15 +142,15 @@ ModelGraph random_graph(unsigned seed) {
 ModelGraph without_gradients(ModelGraph graph, int nodes) {
   std::vector<int> left;
   for (int n = 0; n < nodes; ++n) {
-    NodeSpec& node = graph.nodes[at(n)];
-    graph.values[at(node.output)].differentiable = false;
+    NodeSpec& node = graph.nodes[as_index(n)];
+    graph.values[as_index(node.output)].differentiable = false;
     node.pinned_values.clear();
     node.private_slot_bytes.clear();
     node.further_options.clear();
     left.insert(left.end(), node.parameters.begin(), node.parameters.end());
   }
   // As in a rollout: the nodes without gradients use parameters of those that have them.
-  std::vector<int>& next = graph.nodes[at(nodes)].parameters;
+  std::vector<int>& next = graph.nodes[as_index(nodes)].parameters;
   for (const int parameter : left) {
     if (std::find(next.begin(), next.end(), parameter) == next.end()) next.push_back(parameter);
   }

@@ -7,14 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/model/model_graph.hpp"
 #include "plan/step/generator.hpp"
 
 namespace garonne::plan::test {
-
-inline std::size_t at(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Blocks of equal nodes, each pinning its input and keeping something private; then the loss.
 ModelGraph chain(int blocks, int nodes_a_block);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/bytes.hpp"
+#include "base/index.hpp"
 #include "plan/model/cost_table.hpp"
 #include "plan/model/step_costs.hpp"
 #include "plan/program/proofs.hpp"
@@ -130,7 +131,7 @@ TEST(Launches, SumsAndUpdatesHaveThoseOfTheirOptimizer) {
           const std::size_t round = instruction.arguments.inputs.size() - 1;
           launches = 1;
           for (const int piece : instruction.arguments.pieces) {
-            const int parameter = program.pieces[at(piece)].parameter;
+            const int parameter = program.pieces[as_index(piece)].parameter;
             launches +=
                 parameter % 3 == 0 ? optimizer.of_vector[round] : optimizer.of_matrix[round];
           }

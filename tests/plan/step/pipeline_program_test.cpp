@@ -70,7 +70,7 @@ TEST(PipelinePrograms, ComeToTheGradientsOfTheWholeModel) {
           for (const auto& graph : made.graphs) {
             skipping += static_cast<int>(
                 std::count_if(graph.nodes.begin(), graph.nodes.end(), [&](const auto& one) {
-                  return one.hands_over && graph.values[test::at(one.inputs[0])].received_by >= 0;
+                  return one.hands_over && graph.values[as_index(one.inputs[0])].received_by >= 0;
                 }));
           }
         }
@@ -119,7 +119,7 @@ TEST(PipelinePrograms, EverySolverHandsOverOnce) {
         trace_liveness(problem.tasks.graph, to_task_schedule(problem.tasks, all)).peak_bytes;
     const auto forwards = [&](const NodeSchedule& schedule, bool handing_over) {
       return std::count_if(schedule.begin(), schedule.end(), [&](const NodeStep& one) {
-        return one.forward() && (!handing_over || graph.nodes[test::at(one.node)].hands_over);
+        return one.forward() && (!handing_over || graph.nodes[as_index(one.node)].hands_over);
       });
     };
     const auto handed_over = forwards(all, true);
@@ -187,10 +187,10 @@ TEST(PipelinePrograms, FullKeepsNoRecordWhileAnotherMicroBatchIsUnderWay) {
               << program.buffers[id].name << " during " << describe(instruction);
         }
         for (const int id : instruction.writes) {
-          if (program.buffers[test::at(id)].kind == BufferKind::Record)
-            owner[test::at(id)] = instruction.micro_batch;
+          if (program.buffers[as_index(id)].kind == BufferKind::Record)
+            owner[as_index(id)] = instruction.micro_batch;
         }
-        for (const int id : instruction.frees) owner[test::at(id)] = -1;
+        for (const int id : instruction.frees) owner[as_index(id)] = -1;
         const bool first =
             instruction.operation == Operation::ForwardKeep && !instruction.recompute;
         kept += first && !instruction.arguments.record.empty();

@@ -167,7 +167,7 @@ TEST(Reductions, AreWaitedForAfterTheLastMessage) {
                             }).base();
           for (auto one = all.begin(); one != last; ++one) {
             if (one->operation == Operation::Wait) {
-              EXPECT_FALSE(is_reduction(all[at(one->completes)])) << describe(*one);
+              EXPECT_FALSE(is_reduction(all[as_index(one->completes)])) << describe(*one);
             }
             if (!is_reduction(*one)) continue;
             ++begun_before;
@@ -195,9 +195,10 @@ TEST(Reductions, HoldNoMoreThanTheyMay) {
           const auto held_by = [&](const Instruction& one) {
             std::int64_t held = 0;
             for (const int id : one.writes) {
-              const BufferKind kind = program.buffers[at(id)].kind;
+              const BufferKind kind = program.buffers[as_index(id)].kind;
               const bool goes = one.operation == Operation::ReduceScatter && zero >= 2;
-              if (kind == BufferKind::Communication || goes) held += program.buffers[at(id)].bytes;
+              if (kind == BufferKind::Communication || goes)
+                held += program.buffers[as_index(id)].bytes;
             }
             return held;
           };
@@ -212,7 +213,7 @@ TEST(Reductions, HoldNoMoreThanTheyMay) {
               EXPECT_TRUE(under_way == 1 || held <= bytes);
             }
             if (one.operation != Operation::Wait) continue;
-            const Instruction& waited = program.instructions[at(one.completes)];
+            const Instruction& waited = program.instructions[as_index(one.completes)];
             if (!is_reduction(waited)) continue;
             held -= held_by(waited);
             --under_way;
@@ -301,7 +302,7 @@ TEST(Reductions, AreEstimatedAsTheyAreReplayed) {
     auto made = stages_of(candidate.schedule, stages, 2 * stages, whole, 0, 1);
     const GridLinks links(cluster, Grid(candidate.shape));
     for (int stage = 0; stage < stages; ++stage) {
-      StepShape& step = made[at(stage)].step;
+      StepShape& step = made[as_index(stage)].step;
       step.bucket_bytes = candidate.bucket_bytes;
       step.links = links.of_stage(stage, {});
       ASSERT_EQ(step.links.data.link, cluster.inside_node);

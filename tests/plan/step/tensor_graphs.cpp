@@ -5,6 +5,8 @@
 #include <random>
 #include <string>
 
+#include "base/index.hpp"
+
 namespace garonne::plan::test {
 namespace {
 
@@ -28,7 +30,7 @@ class Cutter {
         if (now.contains(value)) value = now[value];
       }
     };
-    const auto bytes_of = [&](int value) { return result.values[at(value)].bytes; };
+    const auto bytes_of = [&](int value) { return result.values[as_index(value)].bytes; };
     for (NodeSpec node : graph_.nodes) {
       renumber(node.inputs);
       renumber(node.pinned_values);
@@ -41,7 +43,7 @@ class Cutter {
       const int made = node.output;
       result.nodes.push_back(node);
       if (made == graph_.loss || up_to(99) < 40) continue;
-      ValueSpec value = graph_.values[at(made)];
+      ValueSpec value = graph_.values[as_index(made)];
       value.name += ".met";
       NodeSpec meeting;
       meeting.name = node.name + ".meeting";

@@ -71,8 +71,8 @@ std::int64_t gradient_bytes_before_norm(const Program& program) {
   }
   std::int64_t bytes = 0;
   for (const int id : live) {
-    if (program.buffers[at(id)].kind == BufferKind::Gradient)
-      bytes += program.buffers[at(id)].bytes;
+    if (program.buffers[as_index(id)].kind == BufferKind::Gradient)
+      bytes += program.buffers[as_index(id)].bytes;
   }
   return bytes;
 }
@@ -94,8 +94,8 @@ void check_meaning(const ModelGraph& graph, const StepShape& step, const Program
     const Instruction& instruction = program.instructions[i];
     const Arguments& arguments = instruction.arguments;
     for (std::size_t k = 0; k < arguments.parameters.size(); ++k) {
-      const int p = graph.nodes[at(instruction.node_index)].parameters[k];
-      const Bucket& bucket = program.buckets[at(bucket_of[p])];
+      const int p = graph.nodes[as_index(instruction.node_index)].parameters[k];
+      const Bucket& bucket = program.buckets[as_index(bucket_of[p])];
       if (step.zero < 3) {
         EXPECT_EQ(arguments.parameters[k].buffer, bucket.shard.parameter);
       } else {
@@ -108,7 +108,7 @@ void check_meaning(const ModelGraph& graph, const StepShape& step, const Program
     }
     if (is_backward(instruction.operation)) {
       for (std::size_t k = 0; k < arguments.parameter_gradients.size(); ++k) {
-        const int b = bucket_of[graph.nodes[at(instruction.node_index)].parameters[k]];
+        const int b = bucket_of[graph.nodes[as_index(instruction.node_index)].parameters[k]];
         ++contributions[b];
         ++wanted[b];
       }
@@ -121,10 +121,10 @@ void check_meaning(const ModelGraph& graph, const StepShape& step, const Program
     if (instruction.operation == Operation::KeepShard) {
       kept[instruction.bucket] += reduced[arguments.inputs[0]];
       const GradientTarget& target = arguments.parameter_gradients[0];
-      EXPECT_EQ(target.range.buffer, program.buckets[at(instruction.bucket)].shard.gradient);
+      EXPECT_EQ(target.range.buffer, program.buckets[as_index(instruction.bucket)].shard.gradient);
     }
     if (instruction.operation == Operation::Wait) {
-      const Instruction& waited = program.instructions[at(instruction.completes)];
+      const Instruction& waited = program.instructions[as_index(instruction.completes)];
       if (waited.operation == Operation::AllGather && step.zero == 3)
         gathered[waited.arguments.output] = waited.bucket;
     }
