@@ -2,14 +2,11 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
 #include "plan/graph/task_option.hpp"
 
 namespace garonne::plan {
 namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Longer chains are worth nothing: they hold too much at once, or cost as much as the network.
 constexpr std::size_t longest_chain = 256;
@@ -28,7 +25,7 @@ EvictionDraft::EvictionDraft(const ComputationGraph& graph, std::int64_t budget_
     total += graph.tasks[t].options[0].seconds;
     if (graph.tasks[t].once) continue;
     for (const int value : made_by_any_option(graph.tasks[t]))
-      maker_[index(value)] = static_cast<int>(t);
+      maker_[as_index(value)] = static_cast<int>(t);
   }
   smallest_seconds_ = std::max(1e-9 * total, 1e-300);
 }
@@ -36,35 +33,35 @@ EvictionDraft::EvictionDraft(const ComputationGraph& graph, std::int64_t budget_
 // Runs the maker of a value in the chain, and what that reads where it is missing. False where that
 // cannot be.
 bool EvictionDraft::add(const Place& place, int value, double& seconds) {
-  const int task = maker_[index(value)];
+  const int task = maker_[as_index(value)];
   if (task < 0 || tasks_.size() >= longest_chain) return false;
-  const auto& options = graph_->tasks[index(task)].options;
-  int& option = option_[index(task)];
+  const auto& options = graph_->tasks[as_index(task)].options;
+  int& option = option_[as_index(task)];
   if (option >= 0) {
-    const auto& makes = options[index(option)].makes;
+    const auto& makes = options[as_index(option)].makes;
     if (std::find(makes.begin(), makes.end(), value) != makes.end()) return true;
-    const int both =
-        option_of_both(graph_->tasks[index(task)], option, cheapest_option(*graph_, task, {value}));
+    const int both = option_of_both(graph_->tasks[as_index(task)], option,
+                                    cheapest_option(*graph_, task, {value}));
     if (both < 0) return false;
-    seconds += options[index(both)].seconds - options[index(option)].seconds;
+    seconds += options[as_index(both)].seconds - options[as_index(option)].seconds;
     option = both;
     return true;
   }
   option = cheapest_option(*graph_, task, {value});
   tasks_.push_back(task);
-  seconds += options[index(option)].seconds;
-  for (const int read : graph_->tasks[index(task)].reads) {
+  seconds += options[as_index(option)].seconds;
+  for (const int read : graph_->tasks[as_index(task)].reads) {
     const ScheduleTimeline::Copy copy = place.timeline.copy_before(read, place.position);
     if (copy.live_before()) continue;
-    if (place.missing == Missing::Extend || maker_[index(read)] < 0) continue;
+    if (place.missing == Missing::Extend || maker_[as_index(read)] < 0) continue;
     // Decided once for the chain: paths to a value are exponentially many in deep residual
     // networks.
-    if (extended_[index(read)]) continue;
+    if (extended_[as_index(read)]) continue;
     const std::size_t mark = tasks_.size();
     if (!extends(place, read, copy, seconds)) continue;
-    for (std::size_t c = mark; c < tasks_.size(); ++c) option_[index(tasks_[c])] = -1;
+    for (std::size_t c = mark; c < tasks_.size(); ++c) option_[as_index(tasks_[c])] = -1;
     tasks_.resize(mark);
-    extended_[index(read)] = true;
+    extended_[as_index(read)] = true;
     extended_values_.push_back(read);
   }
   return true;
@@ -78,9 +75,8 @@ bool EvictionDraft::extends(const Place& place, int value, const ScheduleTimelin
   if (!add(place, value, more)) return true;
   if (place.missing == Missing::Cheaper) {
     changes_.clear();
-    changes_.add(copy.last + 1, graph_->values[index(value)].bytes);
-    const std::int64_t excess =
-        changes_.excess(place.timeline.during(), budget_, place.position - 1);
+    changes_.add(copy.last + 1, graph_->values[as_index(value)].bytes);
+    const std::int64_t excess = changes_.excess(steps_, budget_, place.position - 1);
     if (place.price * static_cast<double>(excess) < more) return true;
   }
   seconds += more;
@@ -98,14 +94,14 @@ bool EvictionDraft::build(const ScheduleTimeline& timeline, int value, int posit
     eviction.chain.clear();
     eviction.seconds = 0;
     for (const int task : tasks_) {
-      const int option = option_[index(task)];
+      const int option = option_[as_index(task)];
       eviction.chain.push_back({task, option});
-      eviction.seconds += graph_->tasks[index(task)].options[index(option)].seconds;
+      eviction.seconds += graph_->tasks[as_index(task)].options[as_index(option)].seconds;
     }
     evaluate(timeline, eviction);
   }
-  for (const int task : tasks_) option_[index(task)] = -1;
-  for (const int extended : extended_values_) extended_[index(extended)] = false;
+  for (const int task : tasks_) option_[as_index(task)] = -1;
+  for (const int extended : extended_values_) extended_[as_index(extended)] = false;
   extended_values_.clear();
   return possible;
 }
@@ -115,9 +111,10 @@ void EvictionDraft::evaluate(const ScheduleTimeline& timeline, Eviction& evictio
   const std::int64_t live = live_at_start(timeline, eviction);
   const std::int64_t over = excess_in_chain(timeline, eviction, live);
   for (const TaskStep& step : eviction.chain) {
-    for (const int value : graph_->tasks[index(step.task)].reads) last_reader_[index(value)] = -1;
+    for (const int value : graph_->tasks[as_index(step.task)].reads)
+      last_reader_[as_index(value)] = -1;
   }
-  eviction.gain = -changes_.excess(timeline.during(), budget_, eviction.position - 1) - over;
+  eviction.gain = -changes_.excess(steps_, budget_, eviction.position - 1) - over;
   eviction.worth = static_cast<double>(eviction.gain) / (eviction.seconds + smallest_seconds_);
 }
 
@@ -128,25 +125,25 @@ std::int64_t EvictionDraft::live_at_start(const ScheduleTimeline& timeline,
   const int position = eviction.position;
   std::int64_t live = timeline.live_before(position);
   for (std::size_t j = 0; j < eviction.chain.size(); ++j) {
-    const Task& task = graph_->tasks[index(eviction.chain[j].task)];
+    const Task& task = graph_->tasks[as_index(eviction.chain[j].task)];
     for (const int value : task.reads) {
-      const std::int64_t bytes = graph_->values[index(value)].bytes;
-      if (last_reader_[index(value)] < 0) {
-        const int maker = maker_[index(value)];
-        const bool made_here = maker >= 0 && option_[index(maker)] >= 0;
+      const std::int64_t bytes = graph_->values[as_index(value)].bytes;
+      if (last_reader_[as_index(value)] < 0) {
+        const int maker = maker_[as_index(value)];
+        const bool made_here = maker >= 0 && option_[as_index(maker)] >= 0;
         const ScheduleTimeline::Copy copy = timeline.copy_before(value, position);
         if (!made_here && !copy.live_before()) {
           changes_.add(copy.last + 1, bytes);
           live += bytes;
         }
       }
-      last_reader_[index(value)] = static_cast<int>(j);
+      last_reader_[as_index(value)] = static_cast<int>(j);
     }
-    for (const int value : task.options[index(eviction.chain[j].option)].makes) {
+    for (const int value : task.options[as_index(eviction.chain[j].option)].makes) {
       const ScheduleTimeline::Copy copy = timeline.copy_before(value, position);
       if (!copy.live_before()) continue;
-      changes_.add(copy.last + 1, -graph_->values[index(value)].bytes);
-      live -= graph_->values[index(value)].bytes;
+      changes_.add(copy.last + 1, -graph_->values[as_index(value)].bytes);
+      live -= graph_->values[as_index(value)].bytes;
     }
   }
   return live;
@@ -157,15 +154,15 @@ std::int64_t EvictionDraft::excess_in_chain(const ScheduleTimeline& timeline,
                                             const Eviction& eviction, std::int64_t live) const {
   std::int64_t over = 0;
   for (std::size_t j = 0; j < eviction.chain.size(); ++j) {
-    const Task& task = graph_->tasks[index(eviction.chain[j].task)];
-    const TaskOption& option = task.options[index(eviction.chain[j].option)];
-    for (const int value : option.makes) live += graph_->values[index(value)].bytes;
+    const Task& task = graph_->tasks[as_index(eviction.chain[j].task)];
+    const TaskOption& option = task.options[as_index(eviction.chain[j].option)];
+    for (const int value : option.makes) live += graph_->values[as_index(value)].bytes;
     over += std::max(std::int64_t{0}, live + option.transient_bytes - budget_);
     const auto drop = [&](const std::vector<int>& values) {
       for (const int value : values) {
-        if (last_reader_[index(value)] > static_cast<int>(j)) continue;
+        if (last_reader_[as_index(value)] > static_cast<int>(j)) continue;
         if (timeline.copy_before(value, eviction.position).live_before()) continue;
-        live -= graph_->values[index(value)].bytes;
+        live -= graph_->values[as_index(value)].bytes;
       }
     };
     drop(task.reads);

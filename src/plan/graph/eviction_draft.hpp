@@ -32,6 +32,8 @@ class EvictionDraft {
   // they gain.
   double smallest_seconds() const { return smallest_seconds_; }
 
+  // Of the timeline as it is: before building on it, and after each change.
+  void look_at(const ScheduleTimeline& timeline) { steps_.assign(timeline.during()); }
   // Makes `value` again in front of `position`. `price`: seconds for a byte over budget and step,
   // by which Missing::Cheaper decides. False where that cannot be.
   bool build(const ScheduleTimeline& timeline, int value, int position, Missing missing,
@@ -67,6 +69,7 @@ class EvictionDraft {
   // By value, the place in the chain; -1 for none.
   std::vector<int> last_reader_;
   ByteChanges changes_;
+  StepBytes steps_;
 };
 
 }  // namespace garonne::plan

@@ -2,16 +2,10 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
 #include "plan/graph/task_option.hpp"
 
 namespace garonne::plan {
-namespace {
-
-std::size_t index(int id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
 
 EvictionSearch::EvictionSearch(const ComputationGraph& graph, const TaskSchedule& start,
                                std::int64_t budget_bytes, std::uint64_t seed,
@@ -63,7 +57,7 @@ bool EvictionSearch::find_eviction(int position, Eviction& best) {
     if (draft_.maker(value) < 0 || graph_->values[v].bytes == 0) continue;
     const ScheduleTimeline::Copy copy = timeline_.copy_before(value, position);
     if (!copy.live_before() || copy.next == position || copy.next >= timeline_.size()) continue;
-    const Task& task = graph_->tasks[index(draft_.maker(value))];
+    const Task& task = graph_->tasks[as_index(draft_.maker(value))];
     double least_seconds = task.options[0].seconds;
     for (const TaskOption& option : task.options) {
       least_seconds = std::min(least_seconds, option.seconds);
@@ -72,9 +66,9 @@ bool EvictionSearch::find_eviction(int position, Eviction& best) {
     // Nothing more can vanish than what is over budget while it is idle.
     if (most_made(task) == 1) {
       const double most =
-          std::min(static_cast<double>(over_[index(copy.next)] - over_[index(copy.last + 1)]),
+          std::min(static_cast<double>(over_[as_index(copy.next)] - over_[as_index(copy.last + 1)]),
                    static_cast<double>(graph_->values[v].bytes) *
-                       (over_steps_[index(copy.next)] - over_steps_[index(copy.last + 1)]));
+                       (over_steps_[as_index(copy.next)] - over_steps_[as_index(copy.last + 1)]));
       if (factor * most / (least_seconds + draft_.smallest_seconds()) <= best.worth) continue;
     }
     bool all_live = true;
@@ -95,7 +89,7 @@ bool EvictionSearch::find_eviction(int position, Eviction& best) {
 std::vector<int> EvictionSearch::used_values(int position) const {
   const TaskStep& step = timeline_.step(position);
   std::vector<int> used;
-  for (const int value : graph_->tasks[index(step.task)].options[index(step.option)].makes) {
+  for (const int value : graph_->tasks[as_index(step.task)].options[as_index(step.option)].makes) {
     const ScheduleTimeline::Copy copy = timeline_.copy_before(value, position + 1);
     if (copy.live_before()) used.push_back(value);
   }
@@ -104,7 +98,7 @@ std::vector<int> EvictionSearch::used_values(int position) const {
 
 void EvictionSearch::use_cheapest_option(int position) {
   const TaskStep step = timeline_.step(position);
-  if (graph_->tasks[index(step.task)].once) return;
+  if (graph_->tasks[as_index(step.task)].once) return;
   const std::vector<int> used = used_values(position);
   if (used.empty() && timeline_.runs(step.task) > 1) {
     erase(position);
@@ -122,7 +116,8 @@ void EvictionSearch::apply(const Eviction& eviction) {
   // From the last on, so that what vanishes before does not move what is still to be looked at.
   std::vector<int> earlier;
   for (const TaskStep& step : eviction.chain) {
-    for (const int value : graph_->tasks[index(step.task)].options[index(step.option)].makes) {
+    for (const int value :
+         graph_->tasks[as_index(step.task)].options[as_index(step.option)].makes) {
       const ScheduleTimeline::Copy copy = timeline_.copy_before(value, eviction.position);
       if (copy.made >= 0 && copy.last == copy.made) earlier.push_back(copy.made);
     }
@@ -137,11 +132,12 @@ bool EvictionSearch::repair() {
   Eviction best;
   while (timeline_.size() < most_steps && !stop_()) {
     const std::vector<std::int64_t>& during = timeline_.during();
+    draft_.look_at(timeline_);
     over_.assign(1, 0);
     over_steps_.assign(1, 0);
     std::vector<int> positions;
     for (int i = 0; i < timeline_.size(); ++i) {
-      const std::int64_t bytes = excess(during[index(i)]);
+      const std::int64_t bytes = excess(during[as_index(i)]);
       over_.push_back(over_.back() + bytes);
       over_steps_.push_back(over_steps_.back() + (bytes > 0));
       if (bytes > 0) positions.push_back(i);
@@ -164,20 +160,20 @@ bool EvictionSearch::repair() {
 // schedule still fits with them kept from then on.
 bool EvictionSearch::try_remove(int position, bool must_fit) {
   const TaskStep step = timeline_.step(position);
-  const Task& task = graph_->tasks[index(step.task)];
+  const Task& task = graph_->tasks[as_index(step.task)];
   if (task.once || timeline_.runs(step.task) < 2) return false;
   ByteChanges changes;
   bool made_before = true;
   for (const int value : used_values(position)) {
     const ScheduleTimeline::Copy copy = timeline_.copy_before(value, position);
     made_before = made_before && copy.made > -2;
-    changes.add(copy.last + 1, graph_->values[index(value)].bytes);
+    changes.add(copy.last + 1, graph_->values[as_index(value)].bytes);
   }
   if (made_before) {
     for (const int value : task.reads) {
       const ScheduleTimeline::Copy copy = timeline_.copy_before(value, position);
       if (copy.end != position) continue;
-      changes.add(copy.last + 1, -graph_->values[index(value)].bytes);
+      changes.add(copy.last + 1, -graph_->values[as_index(value)].bytes);
     }
     if (must_fit && !changes.fit(timeline_.during(), budget_, position - 1)) return false;
     erase(position);
@@ -212,7 +208,7 @@ void EvictionSearch::prune() {
   std::vector<int> positions = repeated_runs();
   const auto seconds = [this](int position) {
     const TaskStep& step = timeline_.step(position);
-    return graph_->tasks[index(step.task)].options[index(step.option)].seconds;
+    return graph_->tasks[as_index(step.task)].options[as_index(step.option)].seconds;
   };
   std::stable_sort(positions.begin(), positions.end(),
                    [&](int a, int b) { return seconds(a) > seconds(b); });

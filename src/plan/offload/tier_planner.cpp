@@ -11,6 +11,8 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/in_threads.hpp"
+#include "base/index.hpp"
 #include "plan/model/communication_shape.hpp"
 #include "plan/offload/mover.hpp"
 #include "plan/offload/offload_policy.hpp"
@@ -50,6 +52,23 @@ std::set<std::int64_t> lasting_bytes(const Program& program, LowerTiers below) {
   below.weights = below.gradients = false;
   bytes.insert(movable_bytes(program, below));
   return bytes;
+}
+
+// What larger budgets' plans make room for when they move, in the order of the budgets.
+void add_larger(const ModelGraph& graph, const StepShape& step, const TierWish& wish,
+                const std::vector<std::int64_t>& budgets, TierSelection& selection) {
+  std::vector<TierSelection> found(budgets.size(), TierSelection(wish));
+  in_threads(static_cast<int>(budgets.size()), [&](int i) {
+    StageWish larger = wish.stage;
+    larger.reserved_bytes = 0;  // of what has moved, the selection asks
+    larger.budget_bytes = budgets[as_index(i)];
+    try {
+      found[as_index(i)].consider(plan_stage(graph, step, larger));
+    } catch (const PlanError&) {
+      // Not even that is enough to run anything twice.
+    }
+  });
+  for (TierSelection& one : found) selection.add(std::move(one));
 }
 
 }  // namespace
@@ -115,20 +134,13 @@ StagePlan plan_stage_on_tiers(const ModelGraph& graph, const StepShape& step,
     refusal = std::current_exception();
   }
   StageWish most = wish.stage;
-  most.reserved_bytes = 0;  // of what has moved, the selection asks
+  most.reserved_bytes = 0;
   most.budget_bytes = std::numeric_limits<std::int64_t>::max() / 2;
   const StagePlan all = plan_stage(graph, step, most);
   const std::int64_t whole = all.prediction.peak_bytes;
-  for (const std::int64_t bytes :
-       larger_budgets(budget, whole, lasting_bytes(all.program, wish.below))) {
-    StageWish larger = most;
-    larger.budget_bytes = bytes;
-    try {
-      selection.consider(plan_stage(graph, step, larger));
-    } catch (const PlanError&) {
-      // Not even that is enough to run anything twice.
-    }
-  }
+  const std::set<std::int64_t> budgets =
+      larger_budgets(budget, whole, lasting_bytes(all.program, wish.below));
+  add_larger(graph, step, wish, {budgets.begin(), budgets.end()}, selection);
   const StagePlan leanest = lean_plan(graph, communication_shapes(step).at(wish.floor->shape),
                                       wish.stage.lean->entries.at(wish.floor->entry));
   selection.consider(leanest);

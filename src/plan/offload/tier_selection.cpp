@@ -76,6 +76,11 @@ void TierSelection::add(const std::string& name, std::vector<MovedProgram> all) 
   }
 }
 
+void TierSelection::add(TierSelection later) {
+  for (const StageCandidate& candidate : later.candidates_) note_candidate(candidate, candidates_);
+  if (later.best_) take_if_better(std::move(*later.best_));
+}
+
 StagePlan TierSelection::take() {
   best_->candidates.insert(best_->candidates.end(), candidates_.begin(), candidates_.end());
   return std::move(*best_);
@@ -86,7 +91,11 @@ void TierSelection::choose(StagePlan plan, std::int64_t reserved_bytes) {
   const StageCandidate candidate{plan.program.name, plan.prediction.peak_bytes,
                                  plan.prediction.seconds, needed <= wish_.stage.budget_bytes};
   note_candidate(candidate, candidates_);
-  if (!candidate.fits || (best_ && key(*best_) <= key(plan))) return;
+  if (candidate.fits) take_if_better(std::move(plan));
+}
+
+void TierSelection::take_if_better(StagePlan plan) {
+  if (best_ && key(*best_) <= key(plan)) return;
   plan.candidates = best_ ? std::move(best_->candidates) : std::vector<StageCandidate>();
   best_ = std::move(plan);
 }

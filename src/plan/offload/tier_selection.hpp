@@ -52,12 +52,15 @@ class TierSelection {
   void consider(StagePlan without, std::int64_t budget_bytes);
   // Called `name` and how they were moved.
   void add(const std::string& name, std::vector<MovedProgram> all);
+  // All that another selection of the same wish has considered, as if it came here now.
+  void add(TierSelection later);
 
   bool found() const { return best_.has_value(); }
   StagePlan take();
 
  private:
   void choose(StagePlan plan, std::int64_t reserved_bytes);
+  void take_if_better(StagePlan plan);
 
   const TierWish& wish_;
   std::optional<StagePlan> best_;

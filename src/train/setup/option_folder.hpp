@@ -10,8 +10,9 @@
 
 namespace garonne::train {
 
-// Any number of processes may use a folder at once. After each has kept its last text, there is no
-// more than the bound: whoever keeps one removes those that were not asked for the longest.
+// Any number of processes and threads may use a folder at once. After each has kept its last text,
+// there is no more than the bound: whoever keeps one removes those that were not asked for the
+// longest.
 class OptionFolder : public plan::TextCache {
  public:
   // Options of a block are some ten kilobytes.

@@ -2,6 +2,7 @@
 #include "plan/offload/tier_planner.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <optional>
@@ -91,6 +92,50 @@ TEST(TierPlanner, IsNoWorseThanEitherWayAlone) {
   EXPECT_GT(cells, 10);
   EXPECT_GT(better_than_both, 2);
   EXPECT_GT(above_keep_all, 2);
+}
+
+// The calling thread's.
+class OnOneCore {
+ public:
+  OnOneCore() {
+    sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (std::size_t core = 0; CPU_COUNT(&one) == 0; ++core) {
+      if (CPU_ISSET(core, &before_)) CPU_SET(core, &one);
+    }
+    sched_setaffinity(0, sizeof one, &one);
+  }
+  ~OnOneCore() { sched_setaffinity(0, sizeof before_, &before_); }
+  OnOneCore(const OnOneCore&) = delete;
+  OnOneCore& operator=(const OnOneCore&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+TEST(TierPlanner, HasThePlanOfOneCoreOnAll) {
+  const ModelGraph graph = chain(6, 2);
+  const StepShape step = step_shape(2, 1, 0);
+  const StagePlan most = plan_stage(graph, step, {std::numeric_limits<std::int64_t>::max() / 2});
+  const double rate = static_cast<double>(most.prediction.peak_bytes) / most.prediction.seconds;
+  for (const int percent : {30, 60}) {
+    TierWish wish;
+    wish.stage.budget_bytes =
+        most.prediction.static_bytes +
+        (most.prediction.peak_bytes - most.prediction.static_bytes) * percent / 100;
+    wish.below.tiers = {{Tier::Host, {{{0, rate}, {0, rate}}, std::int64_t{1} << 40}}};
+    wish.below.least_bytes = wish.below.least_state_bytes = 0;
+    const StagePlan all = plan_stage_on_tiers(graph, step, wish);
+    const OnOneCore bound;
+    const StagePlan one = plan_stage_on_tiers(graph, step, wish);
+    EXPECT_EQ(program_hash(all.program), program_hash(one.program));
+    ASSERT_EQ(all.candidates.size(), one.candidates.size());
+    for (std::size_t i = 0; i < all.candidates.size(); ++i) {
+      EXPECT_EQ(all.candidates[i].name, one.candidates[i].name);
+      EXPECT_EQ(all.candidates[i].seconds, one.candidates[i].seconds);
+    }
+  }
 }
 
 TEST(TierPlanner, WithoutTiersOrNeedIsPlanStage) {
