@@ -11,6 +11,7 @@
 #include "base/version.hpp"
 #include "data/tokenizers/tokenizer.hpp"
 #include "exec/profile/profile.hpp"
+#include "train/evaluation/evaluation.hpp"
 #include "train/plans/grid_plan.hpp"
 #include "train/plans/tier_rows.hpp"
 #include "train/setup/available_memory.hpp"
@@ -79,6 +80,17 @@ std::string copies_text(const plan::Program& program, const CopyTraffic& traffic
   return text;
 }
 
+// Nothing where there is a validation, or none is wanted.
+std::string validation_note(const RunConfig& config, const DataFacts& facts) {
+  const std::int64_t samples = facts.validation_samples.value_or(0);
+  if (config.evaluation.batches == 0 || config.evaluation.every == 0 ||
+      validation_micro_batches(config, samples) > 0)
+    return "";
+  return fmt::format(
+      "          nothing is validated: there {} {} to validate with, and a micro-batch has {}\n",
+      samples == 1 ? "is" : "are", counted(samples, "sample"), config.train.micro_batch);
+}
+
 }  // namespace
 
 std::string model_text(const RunConfig& config, const Setup& whole, const Workload& workload,
@@ -90,6 +102,7 @@ std::string model_text(const RunConfig& config, const Setup& whole, const Worklo
       "model     {} · {} · {:.2f} M parameters, {}\n", config.model.kind, describe_sizes(whole),
       static_cast<double>(whole_parameter_elements(whole.model)) / 1e6, describe_numbers(config));
   text += fmt::format("data      {}\n", workload.summary());
+  text += validation_note(config, workload.facts());
   text += fmt::format("grid      {} · {} a rank · {} of {} a rank and step\n",
                       to_string(whole.grid.shape()), counted(threads, "thread"),
                       counted(micro_batches, "micro-batch"),
