@@ -157,10 +157,12 @@ std::string sphere_grid_of(const std::vector<double>& latitudes,
   const double span = std::abs(latitudes.back() - latitudes.front());
   const double step = span / (rows - 1);
   if (even(latitudes)) {
-    // With both poles, with one, or with rows in the middle of their bands.
-    const bool whole =
-        std::abs(span - 180) < 0.02 * step || std::abs(span + step - 180) < 0.02 * step;
-    if (whole) return "equiangular";
+    // With both poles, or with one, as the files that FourCastNet published.
+    if (std::abs(span - 180) < 0.02 * step) return "equiangular";
+    if (std::abs(span + step - 180) < 0.02 * step) {
+      const double edge = std::max(std::abs(latitudes.front()), std::abs(latitudes.back()));
+      return edge > 90 - 0.25 * step ? "equiangular" : "equiangular-midpoints";
+    }
   }
   return gaussian(latitudes) ? "legendre-gauss" : "regional";
 }

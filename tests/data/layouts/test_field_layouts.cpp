@@ -30,7 +30,8 @@ using testing::value_at;
 TEST(FieldGrids, Equiangular) {
   EXPECT_EQ(sphere_grid_of(line(90, -0.25, 721), line(0, 0.25, 1440)), "equiangular");
   EXPECT_EQ(sphere_grid_of(line(90, -0.25, 720), line(0, 0.25, 1440)), "equiangular");
-  EXPECT_EQ(sphere_grid_of(line(-89.5, 1, 180), line(-179.5, 1, 360)), "equiangular");
+  EXPECT_EQ(sphere_grid_of(line(-89.5, 1, 180), line(-179.5, 1, 360)), "equiangular-midpoints");
+  EXPECT_EQ(sphere_grid_of(line(87.1875, -5.625, 32), line(0, 5.625, 64)), "equiangular-midpoints");
   EXPECT_EQ(sphere_grid_of(line(15, 1.25, 37), line(225, 1.875, 49)), "regional");
   EXPECT_EQ(sphere_grid_of(line(-5, 0.5, 20), line(0, 0.5, 720)), "regional");
 }
@@ -222,7 +223,7 @@ TEST(FieldLayouts, TheWellOnASphere) {
   write_well(path, {"theta", "phi"},
              {line(22.5 * radians, 45 * radians, 4), line(0, 60 * radians, 6)});
   const FieldDataset dataset = FieldDataset::open(query_of(path));
-  EXPECT_EQ(dataset.info().grid, "equiangular");
+  EXPECT_EQ(dataset.info().grid, "equiangular-midpoints");
   EXPECT_EQ(dataset.info().axes[0], "latitude");
   EXPECT_NEAR(dataset.info().coordinates[0][0], 67.5, 1e-9);
   EXPECT_NEAR(dataset.info().coordinates[0][3], -67.5, 1e-9);

@@ -168,7 +168,7 @@ TEST(ZarrFields, WeatherBenchStores) {
       FieldDataset dataset = FieldDataset::open(query_of(path));
       const FieldDatasetInfo& info = dataset.info();
       EXPECT_EQ(info.layout, "zarr");
-      EXPECT_EQ(info.grid, "equiangular");
+      EXPECT_EQ(info.grid, "equiangular-midpoints");
       EXPECT_EQ(info.points, (Shape{4, 6}));
       EXPECT_EQ(info.axes, (std::vector<std::string>{"latitude", "longitude"}));
       EXPECT_EQ(info.coordinates[0], (std::vector<double>{-67.5, -22.5, 22.5, 67.5}));
