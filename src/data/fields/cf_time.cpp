@@ -61,29 +61,32 @@ std::int64_t days_before(std::int64_t year, Calendar calendar) {
     case Calendar::Days366:
       return 366 * year;
     case Calendar::Julian:
-      // Two days earlier than the Gregorian year 0, so that both count the same days.
-      return 365 * year + floor_divide(last, 4) - 2;
+      return 365 * year + floor_divide(last, 4);
     default:
       return 365 * year + floor_divide(last, 4) - floor_divide(last, 100) + floor_divide(last, 400);
   }
 }
 
-// Days since 1970-01-01.
+// Days from 1970-01-01 of the Gregorian calendar to that of the Julian one, which both of the
+// standard calendar's parts count from the former.
+constexpr std::int64_t julian_lag = 13;
+
+// Days since 1970-01-01 of the calendar.
 std::int64_t day_number(const Date& date, Calendar calendar) {
   if (calendar == Calendar::Standard) {
-    return day_number(date, date < gregorian_begin ? Calendar::Julian : Calendar::Gregorian);
+    return date < gregorian_begin ? day_number(date, Calendar::Julian) + julian_lag
+                                  : day_number(date, Calendar::Gregorian);
   }
   std::int64_t days = days_before(date.year, calendar);
   for (int month = 1; month < date.month; ++month) days += month_length(date.year, month, calendar);
-  // Both count the same days, so Julian dates have the Gregorian origin.
-  const Calendar origin = calendar == Calendar::Julian ? Calendar::Gregorian : calendar;
-  return days + date.day - 1 - days_before(1970, origin);
+  return days + date.day - 1 - days_before(1970, calendar);
 }
 
 Date date_of(std::int64_t day, Calendar calendar) {
   if (calendar == Calendar::Standard) {
-    const bool gregorian = day >= day_number(gregorian_begin, Calendar::Gregorian);
-    return date_of(day, gregorian ? Calendar::Gregorian : Calendar::Julian);
+    return day >= day_number(gregorian_begin, Calendar::Gregorian)
+               ? date_of(day, Calendar::Gregorian)
+               : date_of(day - julian_lag, Calendar::Julian);
   }
   Date date;
   date.year = 1970 + floor_divide(day, 366);

@@ -37,6 +37,25 @@ TEST(CfTime, DatesAreThoseOfCftime) {
   }
 }
 
+// Seconds are those of cftime, too: date2num(…, "seconds since 1970-01-01", calendar), so that what
+// is written with `seconds_units` has the same dates for its readers.
+TEST(CfTime, EveryCalendarCountsFromItsOwn1970) {
+  for (const Calendar calendar : {Calendar::Standard, Calendar::Gregorian, Calendar::Julian,
+                                  Calendar::Days360, Calendar::Days365, Calendar::Days366}) {
+    const auto time = parse_cf_time(seconds_units, calendar);
+    ASSERT_TRUE(time);
+    EXPECT_EQ(time->origin_seconds, 0) << calendar_name(calendar);
+    EXPECT_EQ(date_seconds(1970, 1, 1, calendar), 0) << calendar_name(calendar);
+    EXPECT_EQ(format_time(0, calendar), "1970-01-01 00:00") << calendar_name(calendar);
+  }
+  EXPECT_EQ(date_seconds(2000, 2, 20, Calendar::Julian), 951004800);
+  EXPECT_EQ(date_seconds(1850, 1, 1, Calendar::Julian), -3786912000);
+  EXPECT_EQ(date_seconds(1500, 3, 1, Calendar::Standard), -14825808000);
+  EXPECT_EQ(date_seconds(1582, 10, 15, Calendar::Standard) -
+                date_seconds(1582, 10, 4, Calendar::Standard),
+            86400);
+}
+
 TEST(CfTime, WhatMeansNothingDefiniteIsNotRead) {
   for (const char* units :
        {"months since 2001-01-01", "days since yesterday", "days", "furlongs since 2001-01-01",
