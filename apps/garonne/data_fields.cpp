@@ -125,6 +125,9 @@ void add_data_statistics(CLI::App& data, Chosen& chosen) {
           data::summarise_fields(*query, *pointwise, session, /*show_progress=*/true);
       session.agree([&] {
         if (session.rank() != 0) return;
+        for (const std::string& text : data::statistics_warnings(summaries)) {
+          fmt::print(stderr, "warning: {}\n", text);
+        }
         if (!output->empty()) data::save_field_summaries(*output, summaries);
         if (*json) {
           fmt::print("{}\n", data::field_summaries_json(summaries).dump(2));
