@@ -10,9 +10,9 @@
 namespace garonne {
 
 enum class SphereGridKind {
-  Equiangular,          // both poles included; Clenshaw-Curtis weights
+  Equiangular,           // both poles included; Clenshaw-Curtis weights
   EquiangularMidpoints,  // rows in the middle of equal bands, without poles; Fejér's first weights
-  LegendreGauss,        // roots of the Legendre polynomial; Gauss weights
+  LegendreGauss,         // roots of the Legendre polynomial; Gauss weights
 };
 
 // "equiangular", "equiangular-midpoints", "legendre-gauss".

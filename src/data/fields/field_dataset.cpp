@@ -170,6 +170,7 @@ FieldDatasetInfo describe(const FieldQuery& query, const FieldIndex& index) {
   info.axes = first.axes;
   info.coordinates = first.coordinates;
   info.grid = first.grid;
+  info.grid_reason = first.grid_reason;
   info.pairs = first.pairs();
   info.frames = index.frames;
   info.runs = static_cast<std::int64_t>(index.runs.size());

@@ -135,6 +135,9 @@ std::string describe(const FieldDatasetInfo& info) {
     axes.push_back(axis_text(info, axis));
   }
   text += fmt::format("  grid        {}: {}\n", info.grid, fmt::join(axes, " × "));
+  if (!info.grid_reason.empty()) {
+    text += fmt::format("              {}: {}\n", info.grid, info.grid_reason);
+  }
   if (info.pairs) {
     text += fmt::format("  inputs      {}\n", wrapped(info.input_channels));
     text += fmt::format("  targets     {}\n", wrapped(info.target_channels));
@@ -184,6 +187,7 @@ nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info) {
           {"path", info.path},
           {"layout", info.layout},
           {"grid", info.grid},
+          {"grid_reason", info.grid_reason},
           {"axes", info.axes},
           {"points", info.points},
           {"coordinates", info.coordinates},

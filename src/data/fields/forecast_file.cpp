@@ -127,7 +127,8 @@ void ForecastFile::Parts::make() const {
     attributes.write_value("_FillValue", std::nanf(""));
     const auto& long_names = setting.fields.target_long_names;
     const bool named = channel < long_names.size() && !long_names[channel].empty();
-    attributes.write("long_name", named ? long_names[channel] : setting.fields.target_channels[channel]);
+    attributes.write("long_name",
+                     named ? long_names[channel] : setting.fields.target_channels[channel]);
     const std::string units =
         channel < setting.fields.target_units.size() ? setting.fields.target_units[channel] : "";
     if (!units.empty()) attributes.write("units", units);

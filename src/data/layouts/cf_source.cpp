@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -31,6 +32,15 @@ bool one_of(const std::string& text, const std::array<const char*, count>& known
   return std::find(known.begin(), known.end(), text) != known.end();
 }
 
+constexpr std::array latitude_names = {"lat", "latitude"};
+constexpr std::array longitude_names = {"lon", "longitude"};
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return text;
+}
+
 Role role_of(const CfSource& source, const std::string& dimension) {
   static constexpr std::array north = {"degrees_north", "degree_north", "degree_N",
                                        "degrees_N",     "degreeN",      "degreesN"};
@@ -51,10 +61,46 @@ Role role_of(const CfSource& source, const std::string& dimension) {
   }
   if (standard == "realization" || one_of(dimension, members)) return Role::Member;
   // Some files name their dimensions and say no more.
-  if (dimension == "time") return Role::Time;
-  if (dimension == "lat" || dimension == "latitude") return Role::Row;
-  if (dimension == "lon" || dimension == "longitude") return Role::Column;
+  const std::string name = lower(dimension);
+  if (name == "time") return Role::Time;
+  if (one_of(name, latitude_names)) return Role::Row;
+  if (one_of(name, longitude_names)) return Role::Column;
   return Role::Level;
+}
+
+// Whether all lie in [least, greatest] and ascend or descend: dimensions without coordinates are
+// zeros in netCDF.
+bool ordered_within(const std::vector<double>& values, double least, double greatest) {
+  if (values.size() < 2) return false;
+  const bool ascends = values[1] > values[0];
+  for (std::size_t index = 0; index < values.size(); ++index) {
+    if (!(values[index] >= least && values[index] <= greatest)) return false;
+    if (index == 0) continue;
+    const double before = values[index - 1];
+    if (ascends ? values[index] <= before : values[index] >= before) return false;
+  }
+  return true;
+}
+
+// Whether rows and columns are latitudes and longitudes in degrees. Where no units say so, names
+// do, for numbers that can be; an axis alone does where the numbers are those of a whole globe.
+bool on_degrees(const CfSource& source, const std::string& row, const std::string& column,
+                const std::vector<std::vector<double>>& coordinates) {
+  const auto says_degrees = [](const std::string& units) {
+    return units.find("deg") != std::string::npos || units.find("°") != std::string::npos;
+  };
+  const std::string units = source.text(row, "units");
+  if (!units.empty()) return says_degrees(units);
+  const std::string of_columns = source.text(column, "units");
+  if (!of_columns.empty() && !says_degrees(of_columns)) return false;
+  // A row of longitudes may begin anywhere, so that those are only bounded.
+  const auto [west, east] = std::minmax_element(coordinates[1].begin(), coordinates[1].end());
+  if (!ordered_within(coordinates[0], -90, 90) || *west < -360 || *east > 720 || *west == *east) {
+    return false;
+  }
+  const bool named =
+      one_of(lower(row), latitude_names) || source.text(row, "standard_name") == "latitude";
+  return named || sphere_grid_of(coordinates[0], coordinates[1]).grid != "regional";
 }
 
 // A variable on a grid: its dimensions and where each role is among them (-1 = nowhere).
@@ -256,11 +302,16 @@ FieldFile describe_cf(const CfSource& source) {
       add_channels(source, variable, described);
     }
   }
-  const std::string units = source.text(row, "units");
-  const bool degrees = units.find("deg") != std::string::npos;
-  described.grid =
-      degrees ? sphere_grid_of(described.coordinates[0], described.coordinates[1]) : "regional";
-  if (degrees) described.axes = {"latitude", "longitude"};
+  if (on_degrees(source, row, column, described.coordinates)) {
+    described.axes = {"latitude", "longitude"};
+    set_sphere_grid(described);
+  } else {
+    described.grid = "regional";
+    described.grid_reason = fmt::format(
+        "\"{}\" and \"{}\" are not known to be latitudes and longitudes in degrees: give the first "
+        "one the attribute units = \"degrees_north\" if they are",
+        printable(row), printable(column));
+  }
   return described;
 }
 

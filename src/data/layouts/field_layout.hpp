@@ -60,6 +60,7 @@ struct FieldFile {
   std::vector<std::string> axes;
   std::vector<std::vector<double>> coordinates;  // of each axis, or empty
   std::string grid;
+  std::string grid_reason;  // why it is "regional"; empty else
   std::int64_t trajectories = 1;
   std::vector<std::string> groups;  // of the trajectories, where each has one
   std::int64_t frames = 0;          // of each trajectory
@@ -125,9 +126,15 @@ void check_axes(const std::string& path, const std::string& name,
                 std::span<const std::int64_t> shape, std::size_t first,
                 const std::vector<std::string>& axes,
                 const std::vector<std::vector<double>>& coordinates);
-// "equiangular", "legendre-gauss" or "regional" from degrees.
-std::string sphere_grid_of(const std::vector<double>& latitudes,
-                           const std::vector<double>& longitudes);
+// The grid of latitudes and longitudes in degrees: one of sphere_grid_name, or "regional" and, for
+// people, why.
+struct SphereGridFound {
+  std::string grid;
+  std::string reason;
+};
+SphereGridFound sphere_grid_of(const std::vector<double>& latitudes,
+                               const std::vector<double>& longitudes);
+void set_sphere_grid(FieldFile& described);  // of its coordinates
 // "float32, chunks [1, 2], deflate", "float32, virtual of 2 files".
 std::string storage_text(const Hdf5Dataset& dataset);
 // A place beside the file where a file or folder of this name is: in its folder, or in the one

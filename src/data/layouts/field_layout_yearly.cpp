@@ -161,10 +161,12 @@ FieldFile describe(const Hdf5File& file) {
   read_validity(file, described);
 
   // Files without coordinates are the global ones that FourCastNet published.
-  described.grid = described.coordinates.empty()
-                       ? "equiangular"
-                       : sphere_grid_of(described.coordinates[0], described.coordinates[1]);
-  if (metadata.grid == "legendre-gauss") described.grid = metadata.grid;
+  described.grid = "equiangular";
+  if (!described.coordinates.empty()) set_sphere_grid(described);
+  if (metadata.grid == "legendre-gauss") {
+    described.grid = metadata.grid;
+    described.grid_reason.clear();
+  }
   const Hdf5Attributes attributes = file.attributes("/");
   if (attributes.has("trajectory_length")) {
     const double length = attributes.number("trajectory_length");

@@ -357,8 +357,7 @@ FieldMoments choose_moments(const FieldSummary& summary, const std::string& mode
       const double least = pointwise ? constant_point * summary.deviation[place] : 0;
       const bool constant = place < summary.least.size() && place < summary.greatest.size() &&
                             summary.least[place] == summary.greatest[place];
-      const auto scale =
-          constant ? 0.0F : static_cast<float>(std::max(deviation[index], least));
+      const auto scale = constant ? 0.0F : static_cast<float>(std::max(deviation[index], least));
       moments.mean.push_back(static_cast<float>(mean[index]));
       moments.deviation.push_back(scale == 0 ? 1.0F : scale);
     }

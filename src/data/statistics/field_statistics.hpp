@@ -46,8 +46,8 @@ struct FieldSummaries {
 FieldSummaries summarise_fields(const FieldQuery& query, bool pointwise, dist::Session& session,
                                 bool show_progress = false);
 
-// What a user should know of summaries, a sentence each: channels that are one number everywhere, and
-// those without any value.
+// What a user should know of summaries, a sentence each: channels that are one number everywhere,
+// and those without any value.
 std::vector<std::string> statistics_warnings(const FieldSummaries& summaries);
 
 // Area that a row of latitude stands for, of mean 1: the sine of the middle to the next row minus

@@ -32,7 +32,8 @@ bool on_latitudes(const data::FieldDatasetInfo& info) {
 }
 
 std::optional<SphereGrid> quadrature_grid(const data::FieldDatasetInfo& info) {
-  if (!is_sphere_grid(info.grid) || info.points.size() != 2 || info.points[0] < 2) return std::nullopt;
+  if (!is_sphere_grid(info.grid) || info.points.size() != 2 || info.points[0] < 2)
+    return std::nullopt;
   SphereGrid grid =
       make_sphere_grid(sphere_grid_kind("data.layout", info.grid), info.points[0], info.points[1]);
   // Files without coordinates are the published ones, whose last row may be left out.
