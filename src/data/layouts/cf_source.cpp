@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -153,6 +154,15 @@ std::optional<double> number_of(const CfSource& source, const std::string& name,
   refuse(source, name, fmt::format("attribute \"{}\" is not a single value", attribute));
 }
 
+// Of integers whose attribute `_Unsigned` says that they are of the other sign; as xarray and
+// netCDF4 for Python take it.
+double wrap_of(const CfSource& source, const std::string& name, const NumberType& type) {
+  const std::string said = lower(source.text(name, "_Unsigned"));
+  const double range = std::ldexp(1.0, static_cast<int>(8 * type.bytes));
+  if (said == "true" && type.family == NumberFamily::Signed) return range;
+  return said == "false" && type.family == NumberFamily::Unsigned ? -range : 0;
+}
+
 // Packing and missing values, of the variable's attributes.
 void read_packing(const CfSource& source, const std::string& name, const CfArray& array,
                   FieldPlace& place) {
@@ -178,6 +188,12 @@ void read_packing(const CfSource& source, const std::string& name, const CfArray
   if (range.size() == 2) std::tie(place.least, place.greatest) = std::tuple(range[0], range[1]);
   place.least = number_of(source, name, "valid_min").value_or(place.least);
   place.greatest = number_of(source, name, "valid_max").value_or(place.greatest);
+  place.wrap = wrap_of(source, name, array.type);
+  if (place.wrap == 0) return;
+  // These are told in the type that is stored.
+  for (double& value : place.missing) value = place.unwrapped(value);
+  if (place.least > no_least) place.least = place.unwrapped(place.least);
+  if (place.greatest < no_greatest) place.greatest = place.unwrapped(place.greatest);
 }
 
 void add_channels(const CfSource& source, const Variable& variable, FieldFile& described) {

@@ -14,6 +14,9 @@
 
 namespace garonne::data {
 
+inline constexpr double no_least = -1e300;
+inline constexpr double no_greatest = 1e300;
+
 // Where the values of one channel lie: a dataset, and what each of its dimensions is.
 struct FieldPlace {
   std::string channel;
@@ -31,15 +34,23 @@ struct FieldPlace {
   std::string units;        // as the file says; empty = it does not
   std::string long_name;    // what it is, where `channel` is a name of the layout's
 
-  // value = stored · scale + offset; stored values listed in `missing` or outside [least, greatest]
-  // are no values.
+  // Integers that stand for ones of the other sign (netCDF's `_Unsigned`): 2^bits is added to
+  // stored values below 0, or taken, where it is negative here, from those of half of it and above.
+  // 0 = they stand for themselves.
+  double wrap = 0;
+  double unwrapped(double value) const {
+    return (wrap > 0 && value < 0) || (wrap < 0 && value >= -wrap / 2) ? value + wrap : value;
+  }
+  // value = stored · scale + offset; stored values, unwrapped, that are listed in `missing` or
+  // outside [least, greatest] are no values.
   double scale = 1;
   double offset = 0;
   std::vector<double> missing;
-  double least = -1e300;
-  double greatest = 1e300;
+  double least = no_least;
+  double greatest = no_greatest;
   bool plain() const {
-    return scale == 1 && offset == 0 && missing.empty() && least <= -1e300 && greatest >= 1e300;
+    return wrap == 0 && scale == 1 && offset == 0 && missing.empty() && least <= no_least &&
+           greatest >= no_greatest;
   }
 };
 

@@ -106,5 +106,46 @@ TEST(CfFields, NamesOfLatitudesDoNotMakeNumbersDegrees) {
   }
 }
 
+// Values and what is missing as xarray and netCDF4 for Python have them.
+template <typename Stored>
+std::vector<float> read_packed(const std::string& path, const std::string& said, double fill,
+                               const std::vector<Stored>& first) {
+  GlobeFile().write(path, [&](Hdf5File& file) {
+    std::vector<Stored> stored(160, 7);
+    std::copy(first.begin(), first.end(), stored.begin());
+    put<Stored>(file, "packed", {4, 5, 8}, stored);
+    Hdf5Attributes attributes = file.attributes("packed");
+    attributes.write("_Unsigned", said);
+    attributes.write("_FillValue", std::vector<double>{fill});
+    attributes.write("scale_factor", std::vector<double>{0.25});
+    attributes.write("add_offset", std::vector<double>{260});
+  });
+  attach_scales(path, "packed", {"time", "lat", "lon"});
+  FieldQuery query = query_of(path);
+  query.input_channels = query.target_channels = {"packed"};
+  query.missing = "mask";
+  std::vector<float> values(40);
+  FieldDataset::open(query).read_frame(0, {}, values.data(), nullptr);
+  return values;
+}
+
+TEST(CfFields, IntegersOfTheOtherSign) {
+  const Scratch scratch;
+  const std::string path = scratch.path("packed.nc");
+  const auto as_unsigned = read_packed<std::int32_t>(path, "true", -1, {-1, -2, 100});
+  EXPECT_TRUE(std::isnan(as_unsigned[0]));
+  EXPECT_EQ(as_unsigned[1], static_cast<float>(4294967294.0 * 0.25 + 260));
+  EXPECT_EQ(as_unsigned[2], 285);
+  const auto as_signed = read_packed<std::uint8_t>(path, "false", 255, {255, 200, 100, 127, 128});
+  EXPECT_TRUE(std::isnan(as_signed[0]));
+  EXPECT_EQ(as_signed[1], 246);
+  EXPECT_EQ(as_signed[2], 285);
+  EXPECT_EQ(as_signed[3], 260 + 127 * 0.25F);
+  EXPECT_EQ(as_signed[4], 260 - 128 * 0.25F);
+  // What is so anyway.
+  EXPECT_EQ(read_packed<std::uint8_t>(path, "true", 255, {200})[0], 310);
+  EXPECT_EQ(read_packed<std::int32_t>(path, "false", -1, {-8})[0], 258);
+}
+
 }  // namespace
 }  // namespace garonne::data
