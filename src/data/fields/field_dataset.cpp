@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -182,7 +183,13 @@ FieldDatasetInfo describe(const FieldQuery& query, const FieldIndex& index) {
   info.input_frames = query.history + 1;
   info.between_frames = query.push_forward;
   info.target_frames = query.rollout;
-  for (const FieldFile& file : index.listed) info.files.push_back(file_info(file));
+  std::set<LeftOutVariable> left_out;
+  for (const FieldFile& file : index.listed) {
+    info.files.push_back(file_info(file));
+    for (const LeftOutVariable& variable : file.left_out) {
+      if (left_out.insert(variable).second) info.left_out_variables.push_back(variable);
+    }
+  }
   info.left_out = index.left_out;
   if (first.dated) {
     info.first_time = std::numeric_limits<double>::infinity();

@@ -10,6 +10,7 @@
 // it) a sample is one pair.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -53,7 +54,7 @@ struct FieldFileInfo {
 struct LeftOutVariable {
   std::string name;
   std::string reason;
-  bool operator==(const LeftOutVariable&) const = default;
+  auto operator<=>(const LeftOutVariable&) const = default;
 };
 
 struct FieldDatasetInfo {

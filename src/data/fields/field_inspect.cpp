@@ -145,6 +145,9 @@ std::string describe(const FieldDatasetInfo& info) {
     text += fmt::format("  channels    {}\n              {}\n", info.channels.size(),
                         wrapped(info.channels));
   }
+  for (const LeftOutVariable& variable : info.left_out_variables) {
+    text += fmt::format("  left out    {} {}\n", variable.name, variable.reason);
+  }
   const std::vector<std::string> names = long_names(info);
   if (!names.empty()) text += fmt::format("  meaning     {}\n", wrapped(names));
   const std::vector<std::string> units = named_units(info);
@@ -169,6 +172,10 @@ std::string describe(const FieldDatasetInfo& info) {
 }
 
 nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info) {
+  nlohmann::ordered_json variables = nlohmann::ordered_json::array();
+  for (const LeftOutVariable& variable : info.left_out_variables) {
+    variables.push_back({{"name", variable.name}, {"reason", variable.reason}});
+  }
   nlohmann::ordered_json files = nlohmann::ordered_json::array();
   for (const FieldFileInfo& file : info.files) {
     nlohmann::ordered_json entry = {{"path", file.path},
@@ -203,6 +210,7 @@ nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info) {
           {"frames", info.frames},
           {"runs", info.runs},
           {"left_out", info.left_out},
+          {"left_out_variables", std::move(variables)},
           {"samples", info.samples},
           {"frame_seconds", info.frame_seconds},
           {"statistics", info.statistics},

@@ -119,28 +119,50 @@ struct Variable {
   }
 };
 
-// Empty for what is not a variable on a grid of rows and columns.
-std::optional<Variable> read_variable(const CfSource& source, const std::string& name) {
+// Its dimensions as a layout wants them, for people.
+std::string order_of(const Variable& variable) {
+  std::vector<std::string> order;
+  for (const Role role : {Role::Member, Role::Time, Role::Level, Role::Row, Role::Column}) {
+    if (variable.axis(role) >= 0) order.push_back(variable.dimension(role));
+  }
+  return fmt::format("{}", fmt::join(order, ","));
+}
+
+std::string dimensions_text(const Variable& variable) {
+  return fmt::format("({})", printable(fmt::format("{}", fmt::join(variable.dimensions, ", "))));
+}
+
+// Empty for what is not a variable on a grid of rows and columns; what is one and still cannot be a
+// channel is added to `left_out`.
+std::optional<Variable> read_variable(const CfSource& source, const std::string& name,
+                                      std::vector<LeftOutVariable>& left_out) {
   Variable variable;
   variable.name = name;
   variable.dimensions = source.dimensions(name);
+  bool alone = true;  // every dimension in its role
   for (std::size_t axis = 0; axis < variable.dimensions.size(); ++axis) {
     const std::string& dimension = variable.dimensions[axis];
     if (dimension.empty()) return std::nullopt;
-    const auto [place, fresh] =
-        variable.axes.emplace(role_of(source, dimension), static_cast<int>(axis));
-    if (!fresh) return std::nullopt;
+    alone =
+        variable.axes.emplace(role_of(source, dimension), static_cast<int>(axis)).second && alone;
   }
   const int row = variable.axis(Role::Row);
   const int column = variable.axis(Role::Column);
   if (row < 0 || column < 0) return std::nullopt;
+  if (!alone) {
+    left_out.push_back({printable(name), fmt::format("two of its dimensions {} are of one kind",
+                                                     dimensions_text(variable))});
+    return std::nullopt;
+  }
   const int last = static_cast<int>(variable.dimensions.size()) - 1;
   if (source.transposes() && row == last && column == last - 1) return variable;
   if (row != last - 1 || column != last) {
-    refuse(source, name,
-           fmt::format("its dimensions are ({}); the last two should be latitude, then "
-                       "longitude: its axes are swapped",
-                       printable(fmt::format("{}", fmt::join(variable.dimensions, ", ")))));
+    refuse(
+        source, name,
+        fmt::format("its dimensions are {}; the last two should be latitude, then longitude: its "
+                    "axes are swapped; `ncpdq -a {}` of NCO puts them in order, and in a Zarr "
+                    "store such arrays are read",
+                    dimensions_text(variable), printable(order_of(variable))));
   }
   return variable;
 }
@@ -197,9 +219,8 @@ void read_packing(const CfSource& source, const std::string& name, const CfArray
 }
 
 void add_channels(const CfSource& source, const Variable& variable, FieldFile& described) {
-  const CfArray array = source.array(
-      variable.name, variable.dimensions.size(),
-      fmt::format("({})", printable(fmt::format("{}", fmt::join(variable.dimensions, ", ")))));
+  const CfArray array =
+      source.array(variable.name, variable.dimensions.size(), dimensions_text(variable));
   FieldPlace place;
   place.dataset = variable.name;
   place.trajectory_axis = variable.axis(Role::Member);
@@ -277,6 +298,7 @@ using Grid = std::tuple<std::string, std::string, std::string>;
 }  // namespace
 
 FieldFile describe_cf(const CfSource& source) {
+  FieldFile described;
   std::vector<Variable> variables;
   std::map<Grid, int> grids;
   std::map<Grid, int> constant_grids;
@@ -285,7 +307,7 @@ FieldFile describe_cf(const CfSource& source) {
                 variable.dimension(Role::Time));
   };
   for (const std::string& name : source.names()) {
-    std::optional<Variable> variable = read_variable(source, name);
+    std::optional<Variable> variable = read_variable(source, name, described.left_out);
     if (!variable) continue;
     ++(variable->axis(Role::Time) >= 0 ? grids : constant_grids)[grid_of(*variable)];
     variables.push_back(std::move(*variable));
@@ -304,7 +326,6 @@ FieldFile describe_cf(const CfSource& source) {
         return one.second < other.second;
       })->first;
   const auto& [row, column, time] = grid;
-  FieldFile described;
   described.axes = {row, column};
   described.coordinates = {source.line(row), source.line(column)};
   described.points = {static_cast<std::int64_t>(described.coordinates[0].size()),
@@ -316,7 +337,15 @@ FieldFile describe_cf(const CfSource& source) {
     const std::string of_variable = variable.dimension(Role::Time);
     if (same_grid && (of_variable == time || of_variable.empty())) {
       add_channels(source, variable, described);
+      continue;
     }
+    std::string reason =
+        fmt::format("is on the grid ({}, {}), and most are on ({}, {})",
+                    variable.dimension(Role::Row), variable.dimension(Role::Column), row, column);
+    if (same_grid) {
+      reason = fmt::format("has its own times, \"{}\", and most have \"{}\"", of_variable, time);
+    }
+    described.left_out.push_back({printable(variable.name), printable(reason)});
   }
   if (on_degrees(source, row, column, described.coordinates)) {
     described.axes = {"latitude", "longitude"};

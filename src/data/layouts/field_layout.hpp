@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/fields/cf_time.hpp"
+#include "data/fields/field_dataset.hpp"
 #include "data/hdf5/hdf5.hpp"
 
 namespace garonne::data {
@@ -85,6 +86,7 @@ struct FieldFile {
   std::vector<bool> invalid;
   std::string storage;
   std::string statistics;
+  std::vector<LeftOutVariable> left_out;
 
   bool pairs() const { return !targets.empty(); }
   const std::string& path() const { return sources[0].path; }

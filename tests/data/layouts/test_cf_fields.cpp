@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "data/fields/field_files.hpp"
+#include "data/fields/field_inspect.hpp"
 #include "data/scratch.hpp"
 
 namespace garonne::data {
@@ -104,6 +105,49 @@ TEST(CfFields, NamesOfLatitudesDoNotMakeNumbersDegrees) {
     EXPECT_NE(info.grid_reason.find("degrees_north"), std::string::npos) << info.grid_reason;
     EXPECT_EQ(info.axes[0], file.row);
   }
+}
+
+TEST(CfFields, WhatIsNoChannelIsNamedWithAReason) {
+  const Scratch scratch;
+  const std::string path = scratch.path("more.nc");
+  GlobeFile().write(path, [](Hdf5File& file) {
+    put_line(file, "lat2", line(80, -40, 5));
+    file.attributes("lat2").write("units", std::string("degrees_north"));
+    put_line(file, "time2", line(0, 7, 2));
+    file.attributes("time2").write("units", std::string("days since 2000-01-01"));
+    put_line(file, "lev", {1, 2});
+    put_line(file, "layer", {1, 2});
+    put_line(file, "bnds", {0, 1});
+    put<float>(file, "u", {4, 5, 8}, filled({4, 5, 8}, [](const auto&) { return 1.0F; }));
+    put<float>(file, "other_grid", {4, 5, 8}, filled({4, 5, 8}, [](const auto&) { return 1.0F; }));
+    put<float>(file, "other_times", {2, 5, 8}, filled({2, 5, 8}, [](const auto&) { return 1.0F; }));
+    put<float>(file, "soil", {2, 2, 5, 8}, filled({2, 2, 5, 8}, [](const auto&) { return 1.0F; }));
+    put<float>(file, "lat_bnds", {5, 2}, filled({5, 2}, [](const auto&) { return 1.0F; }));
+  });
+  attach_scales(path, "u", {"time", "lat", "lon"});
+  attach_scales(path, "other_grid", {"time", "lat2", "lon"});
+  attach_scales(path, "other_times", {"time2", "lat", "lon"});
+  attach_scales(path, "soil", {"lev", "layer", "lat", "lon"});
+  attach_scales(path, "lat_bnds", {"lat", "bnds"});
+  const FieldDatasetInfo info = info_of(path);
+  EXPECT_EQ(info.channels, (std::vector<std::string>{"t", "u"}));
+  std::map<std::string, std::string> reasons;
+  for (const LeftOutVariable& one : info.left_out_variables) reasons[one.name] = one.reason;
+  ASSERT_EQ(reasons.size(), 3U);
+  EXPECT_EQ(reasons["other_grid"], "is on the grid (lat2, lon), and most are on (lat, lon)");
+  EXPECT_EQ(reasons["other_times"], "has its own times, \"time2\", and most have \"time\"");
+  EXPECT_NE(reasons["soil"].find("(lev, layer, lat, lon) are of one kind"), std::string::npos);
+  EXPECT_NE(describe(info).find("left out    other_times has its own times"), std::string::npos);
+}
+
+TEST(CfFields, SwappedAxesAreRefusedWithWhatToDo) {
+  const Scratch scratch;
+  const std::string path = scratch.path("swapped.nc");
+  GlobeFile().write(path, [](Hdf5File& file) {
+    put<float>(file, "u", {4, 8, 5}, filled({4, 8, 5}, [](const auto&) { return 1.0F; }));
+  });
+  attach_scales(path, "u", {"time", "lon", "lat"});
+  expect_io_error(path, "`ncpdq -a time,lat,lon`", [&] { FieldDataset::open(query_of(path)); });
 }
 
 // Values and what is missing as xarray and netCDF4 for Python have them.
