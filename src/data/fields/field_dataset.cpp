@@ -240,6 +240,7 @@ FieldDataset FieldDataset::open(const FieldQuery& query, std::shared_ptr<Foreign
     const FieldPlace& target = targets[static_cast<std::size_t>(place)];
     made.info.target_units.push_back(printable(target.units));
     made.info.target_long_names.push_back(printable(target.long_name));
+    made.info.target_standard_names.push_back(printable(target.standard_name));
   }
   for (const int place : made.inputs) {
     const FieldPlace& input = first.channels[static_cast<std::size_t>(place)];

@@ -204,6 +204,7 @@ nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info) {
           {"target_units", info.target_units},
           {"input_long_names", info.input_long_names},
           {"target_long_names", info.target_long_names},
+          {"target_standard_names", info.target_standard_names},
           {"calendar", info.has_times ? nlohmann::ordered_json(calendar_name(info.calendar))
                                       : nlohmann::ordered_json(nullptr)},
           {"pairs", info.pairs},

@@ -132,6 +132,10 @@ void ForecastFile::Parts::make() const {
     const std::string units =
         channel < setting.fields.target_units.size() ? setting.fields.target_units[channel] : "";
     if (!units.empty()) attributes.write("units", units);
+    const auto& standard_names = setting.fields.target_standard_names;
+    if (channel < standard_names.size() && !standard_names[channel].empty()) {
+      attributes.write("standard_name", standard_names[channel]);
+    }
     if (!setting.valid_times.empty() && setting.fields.has_times) {
       attributes.write("coordinates", std::string("valid_time"));
     }

@@ -218,6 +218,13 @@ void read_packing(const CfSource& source, const std::string& name, const CfArray
   if (place.greatest < no_greatest) place.greatest = place.unwrapped(place.greatest);
 }
 
+// What it says of itself, where that can be a name; converters write "unknown" for none.
+std::string name_in(const CfSource& source, const std::string& name, const char* attribute) {
+  constexpr std::size_t most = 80;
+  std::string text = name.empty() ? "" : source.text(name, attribute);
+  return text.size() > most || text == "unknown" ? "" : text;
+}
+
 void add_channels(const CfSource& source, const Variable& variable, FieldFile& described) {
   const CfArray array =
       source.array(variable.name, variable.dimensions.size(), dimensions_text(variable));
@@ -230,6 +237,8 @@ void add_channels(const CfSource& source, const Variable& variable, FieldFile& d
   place.constant = place.frame_axis < 0;
   read_packing(source, variable.name, array, place);
   place.units = source.text(variable.name, "units");
+  place.standard_name = name_in(source, variable.name, "standard_name");
+  const std::string long_name = name_in(source, variable.name, "long_name");
   std::vector<std::string> axes = described.axes;
   std::vector<std::vector<double>> coordinates = described.coordinates;
   if (place.transposed) {
@@ -257,14 +266,20 @@ void add_channels(const CfSource& source, const Variable& variable, FieldFile& d
   std::vector<double> values;
   const std::string level_name = variable.dimension(Role::Level);
   if (levels > 1 && source.has(level_name)) values = source.line(level_name);
+  std::string level_units = name_in(source, level_name, "units");
+  if (!level_units.empty()) level_units.insert(0, " ");
   for (std::int64_t number = 0; number < levels; ++number) {
     place.channel = variable.name;
+    place.long_name = long_name;
     if (level >= 0) place.fixed = {{level, number}};
     if (levels > 1) {
       const double value = static_cast<std::int64_t>(values.size()) == levels
                                ? values[static_cast<std::size_t>(number)]
                                : static_cast<double>(number);
       place.channel = fmt::format("{}_{:g}", variable.name, value);
+      if (!long_name.empty()) {
+        place.long_name = fmt::format("{} at {} {:g}{}", long_name, level_name, value, level_units);
+      }
     }
     described.channels.push_back(place);
   }

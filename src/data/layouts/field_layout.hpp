@@ -29,11 +29,12 @@ struct FieldPlace {
   // Dimension → index in it, for the channel's or component's number; the last one varies fastest
   // from channel to channel.
   std::vector<std::pair<int, std::int64_t>> fixed;
-  int space_axis = 0;       // the first dimension of space; the others follow it
-  bool transposed = false;  // of two dimensions of space the rows are the second
-  bool constant = false;    // the same in all frames: never a target, an input only when named
-  std::string units;        // as the file says; empty = it does not
-  std::string long_name;    // what it is, where `channel` is a name of the layout's
+  int space_axis = 0;         // the first dimension of space; the others follow it
+  bool transposed = false;    // of two dimensions of space the rows are the second
+  bool constant = false;      // the same in all frames: never a target, an input only when named
+  std::string units;          // as the file says; empty = it does not
+  std::string long_name;      // what it is, as the file says; empty = it does not
+  std::string standard_name;  // of the CF Conventions; likewise
 
   // Integers that stand for ones of the other sign (netCDF's `_Unsigned`): 2^bits is added to
   // stored values below 0, or taken, where it is negative here, from those of half of it and above.

@@ -38,6 +38,8 @@ ForecastSetting small_setting(std::int64_t members) {
   setting.fields.coordinates = {{45, 30}, {}};
   setting.fields.target_channels = {"t2m", "wind/10", "time"};
   setting.fields.target_units = {"K", "m s-1", ""};
+  setting.fields.target_standard_names = {"air_temperature", "", ""};
+  setting.fields.target_long_names = {"2 metre temperature", "", ""};
   setting.fields.has_times = true;
   setting.fields.calendar = Calendar::Days360;
   return setting;
@@ -84,6 +86,9 @@ TEST(ForecastFile, SaysWhatItHolds) {
   }
   EXPECT_EQ(file.attributes("wind_10").text("units"), "m s-1");
   EXPECT_EQ(file.attributes("wind_10").text("long_name"), "wind/10");
+  EXPECT_EQ(file.attributes("t2m").text("long_name"), "2 metre temperature");
+  EXPECT_EQ(file.attributes("t2m").text("standard_name"), "air_temperature");
+  EXPECT_FALSE(file.attributes("wind_10").has("standard_name"));
   EXPECT_FALSE(file.attributes("time_2").has("units"));
   EXPECT_EQ(file.attributes("time").text("calendar"), "360_day");
   EXPECT_EQ(file.attributes("time").text("standard_name"), "forecast_reference_time");

@@ -140,6 +140,29 @@ TEST(CfFields, WhatIsNoChannelIsNamedWithAReason) {
   EXPECT_NE(describe(info).find("left out    other_times has its own times"), std::string::npos);
 }
 
+TEST(CfFields, NamesGoWithChannels) {
+  const Scratch scratch;
+  const std::string path = scratch.path("names.nc");
+  GlobeFile globe;
+  globe.attributes = {
+      {"units", "K"}, {"long_name", "2 metre temperature"}, {"standard_name", "air_temperature"}};
+  globe.write(path, [](Hdf5File& file) {
+    put_line(file, "level", {850, 500});
+    file.attributes("level").write("units", std::string("hPa"));
+    put<float>(file, "u", {4, 2, 5, 8}, filled({4, 2, 5, 8}, [](const auto&) { return 1.0F; }));
+    file.attributes("u").write("long_name", std::string("eastward wind"));
+    file.attributes("u").write("standard_name", std::string("unknown"));
+  });
+  attach_scales(path, "u", {"time", "level", "lat", "lon"});
+  const FieldDatasetInfo info = info_of(path);
+  EXPECT_EQ(info.target_channels, (std::vector<std::string>{"t", "u_850", "u_500"}));
+  EXPECT_EQ(info.target_units, (std::vector<std::string>{"K", "", ""}));
+  EXPECT_EQ(info.target_standard_names, (std::vector<std::string>{"air_temperature", "", ""}));
+  EXPECT_EQ(info.target_long_names,
+            (std::vector<std::string>{"2 metre temperature", "eastward wind at level 850 hPa",
+                                      "eastward wind at level 500 hPa"}));
+}
+
 TEST(CfFields, SwappedAxesAreRefusedWithWhatToDo) {
   const Scratch scratch;
   const std::string path = scratch.path("swapped.nc");
