@@ -21,7 +21,6 @@
 namespace garonne::data {
 namespace {
 
-constexpr double day = 86400;
 constexpr const char* virtual_suffix = ".h5v";
 constexpr std::array suffixes = {".h5", ".hdf5", ".he5", ".nc", ".nc4", virtual_suffix};
 
@@ -30,15 +29,13 @@ bool is_data_file(const std::filesystem::path& path) {
          path.filename().string().front() != '.';
 }
 
-// Whether a step in time is the dataset's. Means of months and of years lie 28 to 31 and 360 to 366
-// days apart, half a month more or less where they stand for middles.
-bool regular(double step, double base, bool dated) {
+// Whether a step in time is the dataset's. Means of months, quarters and years lie as many whole
+// months apart, which differ in their days.
+bool regular(double step, double base, const FieldFile& file) {
   if (std::abs(step - base) <= 1e-3 * std::abs(base)) return true;
-  const auto both = [&](double least, double greatest) {
-    return step >= least * day && step <= greatest * day && base >= least * day &&
-           base <= greatest * day;
-  };
-  return dated && (both(27.9, 31.1) || both(359.9, 366.1));
+  if (!file.dated) return false;
+  const std::int64_t months = months_of_step(base, file.calendar);
+  return months > 0 && months_of_step(step, file.calendar) == months;
 }
 
 // The middle of all steps of the first file that has two frames.
@@ -149,7 +146,7 @@ bool goes_on_from_file_before(const FieldIndex& index, std::size_t number) {
   }
   const FieldSegment& last = index.segments.back();
   return last.begin.file == number - 1 && last.begin.frame + last.frames == before.frames &&
-         regular(file.times[0] - before.times.back(), index.frame_seconds, file.dated);
+         regular(file.times[0] - before.times.back(), index.frame_seconds, file);
 }
 
 // Of the frames whose times are in [begin, end).
@@ -170,7 +167,7 @@ void add_runs(FieldIndex& index, std::size_t number, std::pair<double, double> p
         return file.times[at] - file.times[at - 1];
       };
       const bool gap =
-          !last && !cut && !file.times.empty() && !regular(step(), index.frame_seconds, file.dated);
+          !last && !cut && !file.times.empty() && !regular(step(), index.frame_seconds, file);
       const bool edge = !last && wanted(frame) != wanted(frame - 1);
       if (!last && !cut && !gap && !edge) continue;
       if (wanted(begin)) {

@@ -20,6 +20,8 @@ std::string step_text(const FieldDatasetInfo& info) {
   const double step = info.frame_seconds;
   if (step == 0) return "unknown steps";
   if (!info.in_seconds) return fmt::format("steps of {:g} (no unit of time in the files)", step);
+  const std::int64_t months = info.has_times ? months_of_step(step, info.calendar) : 0;
+  if (months > 0) return "steps of " + months_text(months);
   if (step >= 2 * 86400) return fmt::format("steps of {:g} days", std::round(step / 864) / 100);
   if (step >= 3600) return fmt::format("steps of {:g} h", step / 3600);
   return fmt::format("steps of {:g} s", step);

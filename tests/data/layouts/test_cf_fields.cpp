@@ -24,7 +24,7 @@ using testing::value_at;
 
 using Texts = std::map<std::string, std::string>;
 
-// Four daily frames of "t" on a globe of 5 rows and 8 columns, whose attributes are a test's.
+// Frames of "t" on a globe of 5 rows and 8 columns, whose attributes are a test's.
 struct GlobeFile {
   std::string row = "lat";
   std::string column = "lon";
@@ -32,16 +32,19 @@ struct GlobeFile {
   Texts column_attributes;
   Texts attributes;
   std::vector<double> rows = line(90, -45, 5);
+  std::vector<double> times = line(0, 1, 4);
+  std::string time_units = "days since 2000-01-01";
 
   void write(const std::string& path, const std::function<void(Hdf5File&)>& more = {},
              const std::vector<std::string>& dimensions = {}) const {
     {
       Hdf5File file = Hdf5File::create(path);
-      put_line(file, "time", line(0, 1, 4));
-      file.attributes("time").write("units", std::string("days since 2000-01-01"));
+      const auto frames = static_cast<std::int64_t>(times.size());
+      put_line(file, "time", times);
+      file.attributes("time").write("units", time_units);
       put_line(file, row, rows);
       put_line(file, column, line(0, 45, 8));
-      put<float>(file, "t", {4, 5, 8}, filled({4, 5, 8}, [](const auto& at) {
+      put<float>(file, "t", {frames, 5, 8}, filled({frames, 5, 8}, [](const auto& at) {
                    return value_at(at[0], 0, at[1], at[2]);
                  }));
       const std::pair<std::string, const Texts*> all[] = {
@@ -161,6 +164,20 @@ TEST(CfFields, NamesGoWithChannels) {
   EXPECT_EQ(info.target_long_names,
             (std::vector<std::string>{"2 metre temperature", "eastward wind at level 850 hPa",
                                       "eastward wind at level 500 hPa"}));
+}
+
+// December 1950, March 1951, …: 90, 92, 92 and 91 days.
+TEST(CfFields, SeasonsAreOneRun) {
+  const Scratch scratch;
+  const std::string path = scratch.path("seasons.nc");
+  GlobeFile globe;
+  globe.times = {335, 425, 517, 609, 700, 790, 882};
+  globe.time_units = "days since 1950-01-01";
+  globe.write(path);
+  const FieldDatasetInfo info = info_of(path);
+  EXPECT_EQ(info.runs, 1);
+  EXPECT_EQ(info.samples, 6);
+  EXPECT_NE(describe(info).find("steps of 3 months\n"), std::string::npos) << describe(info);
 }
 
 TEST(CfFields, SwappedAxesAreRefusedWithWhatToDo) {
