@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/printable.hpp"
+#include "data/fields/channel_units.hpp"
 #include "data/fields/field_join.hpp"
 #include "data/hdf5/foreign_reader.hpp"
 #include "data/zarr/zarr_store.hpp"
@@ -101,10 +102,29 @@ void check_channels(const FieldFile& file, const FieldFile& first,
                             fmt::join(names_of(wanted), ", ")));
 }
 
+void check_units(const FieldFile& file, const FieldFile& first,
+                 const std::vector<FieldPlace>& places, const std::vector<FieldPlace>& others) {
+  for (std::size_t number = 0; number < places.size(); ++number) {
+    const FieldPlace& place = places[number];
+    const FieldPlace& other = others[number];
+    if (place.units.empty() || other.units.empty() || place.usual_units || other.usual_units ||
+        same_units(place.units, other.units)) {
+      continue;
+    }
+    throw IoError(file.sources[place.source].path,
+                  fmt::format("dataset \"{}\": channel \"{}\" is in \"{}\", but in \"{}\" in {}; "
+                              "convert one of them, or correct its attribute \"units\"",
+                              printable(place.dataset), place.channel, printable(place.units),
+                              printable(other.units), first.sources[other.source].path));
+  }
+}
+
 // That a file is of one dataset with the first one.
 void check_against(const FieldFile& file, const FieldFile& first) {
   check_channels(file, first, file.channels, first.channels);
   check_channels(file, first, file.targets, first.targets);
+  check_units(file, first, file.channels, first.channels);
+  check_units(file, first, file.targets, first.targets);
   check_same_points(file, first);
 }
 

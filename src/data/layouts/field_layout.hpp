@@ -33,6 +33,7 @@ struct FieldPlace {
   bool transposed = false;    // of two dimensions of space the rows are the second
   bool constant = false;      // the same in all frames: never a target, an input only when named
   std::string units;          // as the file says; empty = it does not
+  bool usual_units = false;   // they are those that such a name has; the file does not say
   std::string long_name;      // what it is, as the file says; empty = it does not
   std::string standard_name;  // of the CF Conventions; likewise
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "data/fields/channel_units.hpp"
 #include "data/fields/field_files.hpp"
 #include "data/fields/field_inspect.hpp"
 #include "data/scratch.hpp"
@@ -178,6 +179,57 @@ TEST(CfFields, SeasonsAreOneRun) {
   EXPECT_EQ(info.runs, 1);
   EXPECT_EQ(info.samples, 6);
   EXPECT_NE(describe(info).find("steps of 3 months\n"), std::string::npos) << describe(info);
+}
+
+TEST(CfFields, FilesInOtherUnitsAreRefused) {
+  const Scratch scratch;
+  GlobeFile one;
+  one.attributes["units"] = "K";
+  one.write(scratch.path("a.nc"));
+  GlobeFile other;
+  other.times = line(4, 1, 4);
+  const auto open = [&](const char* units) {
+    other.attributes.clear();
+    if (units != nullptr) other.attributes["units"] = units;
+    other.write(scratch.path("b.nc"));
+    return info_of(scratch.path(""));
+  };
+  EXPECT_EQ(open("kelvin").runs, 1);
+  EXPECT_EQ(open(nullptr).runs, 1);
+  const std::string message = expect_io_error(
+      scratch.path("b.nc"), "channel \"t\" is in \"degC\", but in \"K\"", [&] { open("degC"); });
+  EXPECT_NE(message.find(scratch.path("a.nc")), std::string::npos) << message;
+}
+
+TEST(CfFields, UnitsHaveManySpellings) {
+  const auto same = [](const char* one, const char* other) { return same_units(one, other); };
+  EXPECT_TRUE(same("m s-1", "m s**-1"));
+  EXPECT_TRUE(same("m s-1", "m/s"));
+  EXPECT_TRUE(same("kg m-2 s-1", "kg/m^2/s"));
+  EXPECT_TRUE(same("m2 s-2", "m**2 s**-2"));
+  EXPECT_TRUE(same("W m-2", "W m^-2"));
+  EXPECT_TRUE(same("K", "Kelvin"));
+  EXPECT_TRUE(same("degC", "°C"));
+  EXPECT_TRUE(same("1", "dimensionless"));
+  EXPECT_TRUE(same("mm", "mm"));
+  for (const auto& [one, other] : {std::pair("K", "degC"),
+                                   {"Pa", "hPa"},
+                                   {"m", "mm"},
+                                   {"m", "m2"},
+                                   {"m s-1", "m s"},
+                                   {"kg kg-1", "g kg-1"},
+                                   {"mm/day", "mm/s"},
+                                   {"m", "M"},
+                                   {"%", "1"}}) {
+    EXPECT_FALSE(same(one, other)) << one << " " << other;
+  }
+  // What is no unit at all ends too.
+  for (const char* text :
+       {"", " ", "/", "**", "s-", "s+-1", "9999999999999999999", "m999999999999999999999"}) {
+    EXPECT_TRUE(same(text, text));
+    same(text, "K");
+    same("m", text);
+  }
 }
 
 TEST(CfFields, SwappedAxesAreRefusedWithWhatToDo) {
