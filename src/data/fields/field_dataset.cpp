@@ -191,6 +191,7 @@ FieldDatasetInfo describe(const FieldQuery& query, const FieldIndex& index) {
     }
   }
   info.left_out = index.left_out;
+  info.notes = index.notes;
   if (first.dated) {
     info.first_time = std::numeric_limits<double>::infinity();
     info.last_time = -info.first_time;

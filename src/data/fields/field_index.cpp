@@ -12,6 +12,7 @@
 #include <memory>
 #include <numeric>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/printable.hpp"
 #include "data/fields/channel_units.hpp"
@@ -72,9 +73,16 @@ void check_times(const FieldFile& file) {
     const bool next_trajectory =
         file.run_length > 0 && frame % static_cast<std::size_t>(file.run_length) == 0;
     if (std::isfinite(file.times[frame]) && (ascends || next_trajectory)) continue;
+    const auto text = [&](std::size_t place) {
+      return file.dated ? format_time(file.times[place], file.calendar)
+                        : fmt::format("{}", file.times[place]);
+    };
     throw IoError(file.path(),
-                  fmt::format("times do not ascend: frame {} is at {} after {}", frame,
-                              file.times[frame], frame == 0 ? 0.0 : file.times[frame - 1]));
+                  frame == 0
+                      ? fmt::format("its first time is {}", text(frame))
+                      : fmt::format("times do not ascend: frame {} is at {} after {}; sort the "
+                                    "frames by time, each once (xarray: sortby, drop_duplicates)",
+                                    frame, text(frame), text(frame - 1)));
   }
 }
 
@@ -247,6 +255,36 @@ void sort_by_time(FieldIndex& index) {
   }
 }
 
+// Files of one layout in which members of an ensemble have the same times may overlap; where one
+// begins within another and ends after it, they may as well have been meant to be one run.
+void note_overlaps(FieldIndex& index) {
+  if (index.layout->continues) return;
+  const FieldFile* widest = nullptr;
+  std::int64_t overlaps = 0;
+  for (const FieldFile& file : index.files) {
+    if (!file.dated || file.times.empty()) return;
+    if (widest != nullptr && file.times.front() > widest->times.front() &&
+        file.times.front() <= widest->times.back() && file.times.back() > widest->times.back()) {
+      const auto after =
+          std::upper_bound(file.times.begin(), file.times.end(), widest->times.back());
+      if (++overlaps == 1) {
+        index.notes.push_back(
+            fmt::format("{} begins at {}, before {} ends at {}: {} of it are read as a run of "
+                        "their own, beside "
+                        "those of the other file. Where the files should go on from each other, "
+                        "cut one of them",
+                        file.path(), format_time(file.times.front(), file.calendar), widest->path(),
+                        format_time(widest->times.back(), widest->calendar),
+                        counted(after - file.times.begin(), "frame")));
+      }
+    }
+    if (widest == nullptr || file.times.back() > widest->times.back()) widest = &file;
+  }
+  if (overlaps > 1) {
+    index.notes.back() += fmt::format("; {} overlap in this way", counted(overlaps + 1, "file"));
+  }
+}
+
 }  // namespace
 
 FramePlace FieldIndex::place(const FieldRun& run, std::int64_t offset) const {
@@ -360,6 +398,7 @@ FieldIndex index_field_files(const std::string& path, const std::string& layout,
   }
   for (const FieldFile& file : index.files) check_against(file, index.files[0]);
   sort_by_time(index);
+  note_overlaps(index);
   if (index.listed.empty()) index.listed = index.files;
   index.frame_seconds = usual_step(index.files);
   const auto wanted = wanted_times(index, period);

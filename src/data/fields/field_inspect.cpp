@@ -155,6 +155,7 @@ std::string describe(const FieldDatasetInfo& info) {
   const std::vector<std::string> units = named_units(info);
   if (!units.empty()) text += fmt::format("  units       {}\n", wrapped(units));
   text += fmt::format("  frames      {}\n", frames_text(info));
+  for (const std::string& note : info.notes) text += fmt::format("  note        {}\n", note);
   text += fmt::format("  samples     {}\n", info.samples);
   if (!info.files.empty()) text += fmt::format("  storage     {}\n", info.files[0].storage);
   text += fmt::format("  statistics  {}\n",
@@ -214,6 +215,7 @@ nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info) {
           {"runs", info.runs},
           {"left_out", info.left_out},
           {"left_out_variables", std::move(variables)},
+          {"notes", info.notes},
           {"samples", info.samples},
           {"frame_seconds", info.frame_seconds},
           {"statistics", info.statistics},

@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -288,6 +289,16 @@ void add_channels(const CfSource& source, const Variable& variable, FieldFile& d
 void read_times(const CfSource& source, const std::string& name, FieldFile& described) {
   described.times = source.line(name);
   described.frames = static_cast<std::int64_t>(described.times.size());
+  const auto& times = described.times;
+  if (times.size() > 1 &&
+      std::adjacent_find(times.begin(), times.end(), std::not_equal_to<>()) == times.end()) {
+    refuse(
+        source, name,
+        fmt::format("all {} times are {:g}, as netCDF has it for a dimension without coordinates; "
+                    "write a variable of that name with ascending times and units such as "
+                    "\"days since 2000-01-01\"",
+                    times.size(), times[0]));
+  }
   const std::string units = source.text(name, "units");
   if (!is_cf_time(units)) return;
   std::string calendar_name = source.text(name, "calendar");

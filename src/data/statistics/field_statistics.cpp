@@ -428,6 +428,7 @@ FieldSummaries summarise_fields(const FieldQuery& query, bool pointwise, dist::S
   });
   FieldSummaries summaries;
   summaries.lead = query.lead;
+  summaries.notes = info.notes;
   for (std::size_t pass = 0; pass < passes.size(); ++pass) {
     const auto kinds = static_cast<std::size_t>(2 * passes[pass].channels());
     const std::vector<Moments> joined = join_blocks(mine[pass], blocks, kinds, session);
@@ -438,7 +439,7 @@ FieldSummaries summarise_fields(const FieldQuery& query, bool pointwise, dist::S
 }
 
 std::vector<std::string> statistics_warnings(const FieldSummaries& summaries) {
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = summaries.notes;
   for (const FieldSummary* summary : {&summaries.inputs, &summaries.targets}) {
     for (std::size_t channel = 0; channel < summary->least.size(); ++channel) {
       const std::string& name = summary->channels[channel];

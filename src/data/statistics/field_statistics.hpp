@@ -35,7 +35,8 @@ struct FieldSummary {
 struct FieldSummaries {
   std::int64_t lead = 1;
   FieldSummary inputs;
-  FieldSummary targets;  // of pairs; else without channels, since they are the inputs'
+  FieldSummary targets;            // of pairs; else without channels, since they are the inputs'
+  std::vector<std::string> notes;  // of the data that they are of; not kept in files
 };
 
 // Reads every frame of the dataset once. The query's input channels are summarised, for pairs also
@@ -46,8 +47,8 @@ struct FieldSummaries {
 FieldSummaries summarise_fields(const FieldQuery& query, bool pointwise, dist::Session& session,
                                 bool show_progress = false);
 
-// What a user should know of summaries, a sentence each: channels that are one number everywhere,
-// and those without any value.
+// What a user should know of summaries, a sentence each: notes, channels that are one number
+// everywhere, and those without any value.
 std::vector<std::string> statistics_warnings(const FieldSummaries& summaries);
 
 // Area that a row of latitude stands for, of mean 1: the sine of the middle to the next row minus

@@ -232,6 +232,43 @@ TEST(CfFields, UnitsHaveManySpellings) {
   }
 }
 
+TEST(CfFields, TimesThatDoNotAscendAreRefusedWithDates) {
+  const Scratch scratch;
+  const std::string path = scratch.path("times.nc");
+  GlobeFile globe;
+  globe.times = {3, 2, 1, 0};
+  globe.write(path);
+  expect_io_error(path, "frame 1 is at 2000-01-03 00:00 after 2000-01-04 00:00",
+                  [&] { info_of(path); });
+  globe.times = {0, 0, 0, 0};
+  globe.write(path);
+  expect_io_error(path, "all 4 times are 0", [&] { info_of(path); });
+}
+
+TEST(CfFields, FilesThatOverlapInTimeAreNoted) {
+  const Scratch scratch;
+  GlobeFile globe;
+  globe.times = line(0, 1, 4);
+  globe.write(scratch.path("a.nc"));
+  globe.times = line(2, 1, 4);
+  globe.write(scratch.path("b.nc"));
+  const FieldDatasetInfo info = info_of(scratch.path(""));
+  EXPECT_EQ(info.runs, 2);
+  ASSERT_EQ(info.notes.size(), 1U);
+  EXPECT_NE(info.notes[0].find(scratch.path("b.nc") + " begins at 2000-01-03 00:00, before " +
+                               scratch.path("a.nc") + " ends at 2000-01-04 00:00: 2 frames"),
+            std::string::npos)
+      << info.notes[0];
+  EXPECT_NE(describe(info).find("  note        " + info.notes[0]), std::string::npos);
+  // Members of an ensemble have the same times, and parts of a run none in common.
+  globe.times = line(0, 1, 4);
+  globe.write(scratch.path("b.nc"));
+  EXPECT_TRUE(info_of(scratch.path("")).notes.empty());
+  globe.times = line(4, 1, 4);
+  globe.write(scratch.path("b.nc"));
+  EXPECT_TRUE(info_of(scratch.path("")).notes.empty());
+}
+
 TEST(CfFields, SwappedAxesAreRefusedWithWhatToDo) {
   const Scratch scratch;
   const std::string path = scratch.path("swapped.nc");
