@@ -29,9 +29,9 @@ TEST(FieldDataset, UnitsOfYearlyFiles) {
   const std::string path = scratch.path("1979.h5");
   YearlyFile().write(path);
   const auto units = [&] { return FieldDataset::open(query_of(path)).info().target_units; };
-  EXPECT_EQ(units(), (std::vector<std::string>{"", "K", "m2 s-2"}));
-  testing::write_texts_attribute(path, "fields", "units", {"m s-1", "degC", "m"});
-  EXPECT_EQ(units(), (std::vector<std::string>{"m s-1", "degC", "m"}));
+  EXPECT_EQ(units(), (std::vector<std::string>{"m s-1", "K", "m2 s-2"}));
+  testing::write_texts_attribute(path, "fields", "units", {"knots", "degC", "m"});
+  EXPECT_EQ(units(), (std::vector<std::string>{"knots", "degC", "m"}));
   // Another file that says nothing does not contradict it.
   YearlyFile next;
   next.first_frame = 6;
@@ -39,7 +39,7 @@ TEST(FieldDataset, UnitsOfYearlyFiles) {
   EXPECT_EQ(FieldDataset::open(query_of(scratch.path(""))).info().runs, 1);
   // Of another number of channels they are none.
   testing::write_texts_attribute(path, "fields", "units", {"degC"});
-  EXPECT_EQ(units(), (std::vector<std::string>{"", "K", "m2 s-2"}));
+  EXPECT_EQ(units(), (std::vector<std::string>{"m s-1", "K", "m2 s-2"}));
 }
 
 TEST(FieldDataset, OneYearlyFile) {
