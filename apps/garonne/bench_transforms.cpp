@@ -110,7 +110,7 @@ void add_bench_transforms(CLI::App& bench, Chosen& chosen) {
       bench.add_subcommand("transforms", "seconds of spherical harmonic transforms");
   const auto item = std::make_shared<TransformCase>();
   const auto json = std::make_shared<bool>(false);
-  command->add_option("--grid", item->grid, "equiangular or legendre-gauss")
+  command->add_option("--grid", item->grid, "equiangular, equiangular-midpoints or legendre-gauss")
       ->type_name("NAME")
       ->capture_default_str();
   const auto number = [&](const char* name, std::int64_t& value, const char* help) {

@@ -1,6 +1,7 @@
 // `garonne data inspect` and `garonne data statistics`.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -93,6 +94,10 @@ void add_data_inspect(CLI::App& data, Chosen& chosen) {
         const data::FieldSummaries summaries =
             data::summarise_fields(lenient, /*pointwise=*/false, session, /*show_progress=*/true);
         facts["values"] = data::field_summaries_json(summaries);
+        for (const std::string& text : data::statistics_warnings(summaries)) {
+          if (*json || std::find(info.notes.begin(), info.notes.end(), text) == info.notes.end())
+            fmt::print(stderr, "warning: {}\n", text);
+        }
         if (!*json) {
           fmt::print("{}", data::describe(summaries, info.frames * info.plane(info.points[0])));
         }
@@ -125,6 +130,9 @@ void add_data_statistics(CLI::App& data, Chosen& chosen) {
           data::summarise_fields(*query, *pointwise, session, /*show_progress=*/true);
       session.agree([&] {
         if (session.rank() != 0) return;
+        for (const std::string& text : data::statistics_warnings(summaries)) {
+          fmt::print(stderr, "warning: {}\n", text);
+        }
         if (!output->empty()) data::save_field_summaries(*output, summaries);
         if (*json) {
           fmt::print("{}\n", data::field_summaries_json(summaries).dump(2));

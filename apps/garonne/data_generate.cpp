@@ -174,7 +174,7 @@ void add_shallow_water(CLI::App& data, Chosen& chosen) {
   const auto grid = std::make_shared<std::string>(sphere_grid_name(generation->grid));
   CLI::App* command = add_generator(data, "shallow-water", "shallow water on the rotating sphere",
                                     generation, "folder to write train, test and stats into");
-  add(command, "--grid", *grid, "legendre-gauss | equiangular");
+  add(command, "--grid", *grid, "legendre-gauss | equiangular | equiangular-midpoints");
   add(command, "--latitudes", generation->latitudes, "of the grid");
   add(command, "--longitudes", generation->longitudes, "of the grid");
   add(command, "--degrees", generation->solver.degrees,
@@ -224,7 +224,7 @@ void add_synthetic_era5(CLI::App& data, Chosen& chosen) {
   CLI::App* command =
       add_generator(data, "synthetic-era5", "random weather in yearly files like those of ERA5",
                     generation, "folder to write train, test and stats into");
-  add(command, "--grid", *grid, "legendre-gauss | equiangular");
+  add(command, "--grid", *grid, "legendre-gauss | equiangular | equiangular-midpoints");
   add(command, "--latitudes", generation->latitudes, "of the grid; 721 as ERA5");
   add(command, "--longitudes", generation->longitudes, "of the grid; 1440 as ERA5");
   add(command, "--degrees", generation->degrees,

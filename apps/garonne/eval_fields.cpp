@@ -18,6 +18,10 @@ std::string lead_text(const data::SkillSetting& setting, std::int64_t step) {
   if (setting.fields.pairs) return "—";
   if (setting.lead_seconds <= 0) return counted(step, "step");
   const double seconds = static_cast<double>(step) * setting.lead_seconds;
+  const double frame = setting.fields.frame_seconds;
+  const std::int64_t months = data::months_of_step(frame, setting.fields.calendar);
+  if (months > 0)
+    return data::months_text(months * step * std::llround(setting.lead_seconds / frame));
   // Of yearly means, of which a model's year may have 360 days.
   const double year = train::year_seconds(setting.fields.calendar);
   if (std::abs(setting.lead_seconds / year - std::round(setting.lead_seconds / year)) < 0.01 &&

@@ -338,7 +338,7 @@ void add_plan(CLI::App& app, Chosen& chosen) {
       ->add_option("--fields", options->fields,
                    "plan for fields of these sizes, whose files need not be there: channels, "
                    "points along each axis, and the grid where it is no box (periodic, "
-                   "equiangular or legendre-gauss), as 73x721x1440:equiangular")
+                   "equiangular, equiangular-midpoints or legendre-gauss), as 73x721x1440:equiangular")
       ->type_name("SIZES");
   command
       ->add_option("--sweep", options->sweep,

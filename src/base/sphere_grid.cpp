@@ -1,6 +1,8 @@
 #include "base/sphere_grid.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numbers>
 
 #include "base/error.hpp"
@@ -80,17 +82,52 @@ void set_equiangular(SphereGrid& grid) {
   }
 }
 
+// Weights of Fejér's first rule (1933): the integral of the interpolant in cosines whose nodes are
+// the zeros of a Chebyshev polynomial.
+void set_midpoints(SphereGrid& grid) {
+  const std::int64_t count = grid.latitudes;
+  for (std::int64_t row = 0; row < (count + 1) / 2; ++row) {
+    const std::int64_t odd = 2 * row + 1;
+    Wide sum = 1;
+    for (std::int64_t j = 1; 2 * j <= count; ++j) {
+      // As above: of 2 j times the colatitude, in halves of a band.
+      const Wide angle = pi * ((j * odd) % (2 * count)) / count;
+      sum -= 2 * std::cos(angle) / (4 * j * j - 1);
+    }
+    const bool middle = odd == count;
+    const Wide colatitude = pi * odd / (2 * count);
+    set_row(grid, row, colatitude, middle ? 0 : std::cos(colatitude), std::sin(colatitude),
+            2 * sum / count);
+  }
+}
+
+constexpr SphereGridKind all_kinds[] = {SphereGridKind::Equiangular,
+                                        SphereGridKind::EquiangularMidpoints,
+                                        SphereGridKind::LegendreGauss};
+
 }  // namespace
 
 std::string sphere_grid_name(SphereGridKind kind) {
-  return kind == SphereGridKind::Equiangular ? "equiangular" : "legendre-gauss";
+  switch (kind) {
+    case SphereGridKind::Equiangular:
+      return "equiangular";
+    case SphereGridKind::EquiangularMidpoints:
+      return "equiangular-midpoints";
+    default:
+      return "legendre-gauss";
+  }
+}
+
+bool is_sphere_grid(std::string_view name) {
+  return std::any_of(std::begin(all_kinds), std::end(all_kinds),
+                     [&](SphereGridKind kind) { return name == sphere_grid_name(kind); });
 }
 
 SphereGridKind sphere_grid_kind(const std::string& key, const std::string& name) {
-  for (const SphereGridKind kind : {SphereGridKind::Equiangular, SphereGridKind::LegendreGauss}) {
+  for (const SphereGridKind kind : all_kinds) {
     if (name == sphere_grid_name(kind)) return kind;
   }
-  throw ConfigError(key, name, "must be equiangular or legendre-gauss");
+  throw ConfigError(key, name, "must be equiangular, equiangular-midpoints or legendre-gauss");
 }
 
 SphereGrid make_sphere_grid(SphereGridKind kind, std::int64_t latitudes, std::int64_t longitudes) {
@@ -103,10 +140,15 @@ SphereGrid make_sphere_grid(SphereGridKind kind, std::int64_t latitudes, std::in
   for (auto* values : {&grid.colatitudes, &grid.cosines, &grid.sines, &grid.weights}) {
     values->resize(static_cast<std::size_t>(latitudes));
   }
-  if (kind == SphereGridKind::LegendreGauss) {
-    set_legendre_gauss(grid);
-  } else {
-    set_equiangular(grid);
+  switch (kind) {
+    case SphereGridKind::Equiangular:
+      set_equiangular(grid);
+      break;
+    case SphereGridKind::EquiangularMidpoints:
+      set_midpoints(grid);
+      break;
+    default:
+      set_legendre_gauss(grid);
   }
   return grid;
 }

@@ -4,17 +4,21 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace garonne {
 
 enum class SphereGridKind {
-  Equiangular,    // both poles included; Clenshaw-Curtis weights
-  LegendreGauss,  // roots of the Legendre polynomial; Gauss weights
+  Equiangular,           // both poles included; Clenshaw-Curtis weights
+  EquiangularMidpoints,  // rows in the middle of equal bands, without poles; Fejér's first weights
+  LegendreGauss,         // roots of the Legendre polynomial; Gauss weights
 };
 
-// "equiangular", "legendre-gauss".
+// "equiangular", "equiangular-midpoints", "legendre-gauss".
 std::string sphere_grid_name(SphereGridKind kind);
+// Whether a grid of fields has one of these names: its rows are latitudes of the whole sphere.
+bool is_sphere_grid(std::string_view name);
 // Throws ConfigError that names `key` for a name that is none of these.
 SphereGridKind sphere_grid_kind(const std::string& key, const std::string& name);
 
@@ -27,7 +31,8 @@ struct SphereGrid {
   std::vector<double> cosines;      // of the colatitude: 1 at the north pole
   std::vector<double> sines;        // of the colatitude: 0 at the poles, to the bit
   // Σ_k weights[k] f(cosines[k]) is the integral of f over [-1, 1] (the weights add up to 2): exact
-  // for polynomials of degree < latitudes (equiangular) or < 2 latitudes (Legendre-Gauss).
+  // for polynomials of degree < latitudes (equiangular, with poles or without) or < 2 latitudes
+  // (Legendre-Gauss).
   std::vector<double> weights;
 };
 

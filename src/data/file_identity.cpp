@@ -29,6 +29,7 @@ std::string text_of(const FieldPlace& place) {
       place.frame_axis, place.space_axis, place.constant, place.scale, place.offset, place.missing,
       place.least, place.greatest);
   for (const auto& [axis, index] : place.fixed) text += fmt::format(" {} {}", axis, index);
+  if (place.wrap != 0) text += fmt::format(" wrap {}", place.wrap);
   return text + "\n";
 }
 

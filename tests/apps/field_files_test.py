@@ -175,7 +175,7 @@ class Climate(ProgramTest):
     def test_what_a_file_holds(self):
         shown = run("data", "inspect", CLIMATE / "A1B_north_america.nc").stdout
         for words in ("layout netcdf", "air_temperature [K]", "latitude 37 (15 to 60)", "1860-06-01 00:00", "239",
-                      "steps of 360 days", "calendar 360_day"):
+                      "steps of 1 year\n", "calendar 360_day"):
             self.assertIn(words, shown)
         self.assertIn(" 110970 26.4 %", run("data", "inspect", CLIMATE / "ostia_monthly.nc", "--full").stdout)
         facts = json.loads(run("data", "inspect", CLIMATE / "ostia_monthly.nc", "--full", "--json").stdout)

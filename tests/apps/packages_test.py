@@ -111,6 +111,19 @@ class PackagesTest(FieldsTest, unittest.TestCase):
                 self.assertIn(text, refused.stderr)
                 self.assertFalse(target.exists())
 
+    def test_grids_that_torch_harmonics_has_not_are_refused(self):
+        data = self.folder / "midpoints"
+        run("data", "synthetic-era5", "--grid", "equiangular-midpoints", "--latitudes", 16, "--longitudes", 32, "--channels",
+            "t2m,z500", "--frame-hours", 24, "--years", 1, "--output", data, "--no-progress")
+        self.assertIn("equiangular-midpoints: latitude 16 (84.375 to -84.375)", run("data", "inspect", data / "train").stdout)
+        for package in ("torch-harmonics", "makani"):
+            directory = self.folder / f"midpoints-{package}"
+            self.train(directory, "--train.steps", 1, *self.FORMS[package], "--data.path", data / "train", "--data.validation",
+                       data / "test")
+            refused = run("checkpoint", "export", directory, "--to", package, self.folder / "no-such-grid", check=2)
+            self.assertIn("equiangular-midpoints", refused.stderr)
+            run("eval", directory, "--lead-steps", 1, "--weighting", "quadrature")
+
     def test_other_packages_are_refused(self):
         directory, folder = self.export("neuraloperator")
         refused = run("checkpoint", "export", directory, "--to", "tensorflow", self.folder / "none", check=2).stderr

@@ -13,7 +13,9 @@ namespace garonne {
 namespace {
 
 constexpr double pi = std::numbers::pi;
-constexpr SphereGridKind kinds[] = {SphereGridKind::Equiangular, SphereGridKind::LegendreGauss};
+constexpr SphereGridKind kinds[] = {SphereGridKind::Equiangular,
+                                    SphereGridKind::EquiangularMidpoints,
+                                    SphereGridKind::LegendreGauss};
 
 TEST(SphereGrid, LegendreGaussRootsAndWeights) {
   // mpmath with 40 digits: Newton's iteration on Bonnet's recurrence.
@@ -37,6 +39,20 @@ TEST(SphereGrid, LegendreGaussRootsAndWeights) {
     EXPECT_NEAR(grid.weights[item.row] / item.weight, 1, 1e-14) << item.latitudes;
     EXPECT_NEAR(grid.colatitudes[item.row], std::acos(item.cosine), 1e-13);
   }
+}
+
+TEST(SphereGrid, MidpointsAndFejersWeights) {
+  const SphereGrid grid = make_sphere_grid(SphereGridKind::EquiangularMidpoints, 3, 4);
+  // By hand: 30°, 90° and 150°; a parabola through them, integrated.
+  EXPECT_NEAR(grid.cosines[0], std::sqrt(0.75), 1e-16);
+  EXPECT_EQ(grid.cosines[1], 0);
+  EXPECT_NEAR(grid.weights[0], 4.0 / 9, 1e-16);
+  EXPECT_NEAR(grid.weights[1], 10.0 / 9, 1e-15);
+  // 32 rows, as WeatherBench's of 5.625 degrees: weights differ from the areas of their bands.
+  const SphereGrid coarse = make_sphere_grid(SphereGridKind::EquiangularMidpoints, 32, 64);
+  EXPECT_NEAR(90 - coarse.colatitudes[0] * 180 / pi, 87.1875, 1e-12);
+  EXPECT_TRUE(is_sphere_grid("equiangular-midpoints"));
+  EXPECT_FALSE(is_sphere_grid("regional"));
 }
 
 // The integral of x^n over [-1, 1].

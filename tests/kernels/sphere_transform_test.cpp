@@ -205,6 +205,8 @@ TEST(SphereTransform, RoundTripGivesTheCoefficientsBack) {
       {SphereGridKind::LegendreGauss, {64, 128, 64, 64}, 2.1e-7, 5e-14},
       {SphereGridKind::Equiangular, {181, 360, 91, 91}, 2.0e-7, 6e-15},
       {SphereGridKind::LegendreGauss, {240, 480, 240, 240}, 2.9e-7, 4.3e-13},
+      // No other program's: the bounds of the grid with poles.
+      {SphereGridKind::EquiangularMidpoints, {180, 360, 90, 90}, 2.0e-7, 6e-15},
   };
   for (const Trip& trip : trips) {
     for (const ElementType type : {ElementType::Float32, ElementType::Float64}) {

@@ -61,29 +61,32 @@ std::int64_t days_before(std::int64_t year, Calendar calendar) {
     case Calendar::Days366:
       return 366 * year;
     case Calendar::Julian:
-      // Two days earlier than the Gregorian year 0, so that both count the same days.
-      return 365 * year + floor_divide(last, 4) - 2;
+      return 365 * year + floor_divide(last, 4);
     default:
       return 365 * year + floor_divide(last, 4) - floor_divide(last, 100) + floor_divide(last, 400);
   }
 }
 
-// Days since 1970-01-01.
+// Days from 1970-01-01 of the Gregorian calendar to that of the Julian one, which both of the
+// standard calendar's parts count from the former.
+constexpr std::int64_t julian_lag = 13;
+
+// Days since 1970-01-01 of the calendar.
 std::int64_t day_number(const Date& date, Calendar calendar) {
   if (calendar == Calendar::Standard) {
-    return day_number(date, date < gregorian_begin ? Calendar::Julian : Calendar::Gregorian);
+    return date < gregorian_begin ? day_number(date, Calendar::Julian) + julian_lag
+                                  : day_number(date, Calendar::Gregorian);
   }
   std::int64_t days = days_before(date.year, calendar);
   for (int month = 1; month < date.month; ++month) days += month_length(date.year, month, calendar);
-  // Both count the same days, so Julian dates have the Gregorian origin.
-  const Calendar origin = calendar == Calendar::Julian ? Calendar::Gregorian : calendar;
-  return days + date.day - 1 - days_before(1970, origin);
+  return days + date.day - 1 - days_before(1970, calendar);
 }
 
 Date date_of(std::int64_t day, Calendar calendar) {
   if (calendar == Calendar::Standard) {
-    const bool gregorian = day >= day_number(gregorian_begin, Calendar::Gregorian);
-    return date_of(day, gregorian ? Calendar::Gregorian : Calendar::Julian);
+    return day >= day_number(gregorian_begin, Calendar::Gregorian)
+               ? date_of(day, Calendar::Gregorian)
+               : date_of(day - julian_lag, Calendar::Julian);
   }
   Date date;
   date.year = 1970 + floor_divide(day, 366);
@@ -234,16 +237,34 @@ int days_of_month(std::int64_t year, int month, Calendar calendar) {
   return month_length(year, month, calendar);
 }
 
+std::int64_t months_of_step(double seconds, Calendar calendar) {
+  constexpr double month_days = 365.2425 / 12;
+  constexpr double slack = 0.1;  // days, for what times were rounded to
+  const double days = seconds / day_seconds;
+  if (!(days > 27) || days > 1e6) return 0;
+  const bool equal = calendar == Calendar::Days360;
+  const std::int64_t months = std::llround(days / (equal ? 30 : month_days));
+  const auto within = [&](double least, double greatest) {
+    return days >= least - slack && days <= greatest + slack;
+  };
+  const auto count = static_cast<double>(months);
+  if (months != 1 && months != 3 && (months == 0 || months % 12 != 0)) return 0;
+  if (equal) return within(30 * count, 30 * count) ? months : 0;
+  if (months == 1) return within(28, 31) ? 1 : 0;
+  if (months == 3) return within(89, 92) ? 3 : 0;
+  return within(365 * count / 12, 366 * count / 12) ? months : 0;
+}
+
+std::string months_text(std::int64_t months) {
+  const bool years = months % 12 == 0;
+  const std::int64_t count = years ? months / 12 : months;
+  return fmt::format("{} {}{}", count, years ? "year" : "month", count == 1 ? "" : "s");
+}
+
 double time_after(double start, std::int64_t steps, double step_seconds, Calendar calendar) {
   const double plain = start + static_cast<double>(steps) * step_seconds;
-  constexpr double month_days = 365.2425 / 12;
-  const double months_of_step = step_seconds / day_seconds / month_days;
-  const auto whole = static_cast<std::int64_t>(std::llround(months_of_step));
-  // Of months with 28 to 31 days, of years with 365 or 366.
-  const double slack = whole == 1 ? 0.09 : 0.003 * static_cast<double>(whole);
-  const bool months = (whole == 1 || (whole > 0 && whole % 12 == 0)) &&
-                      std::abs(months_of_step - static_cast<double>(whole)) < slack;
-  if (!months || calendar == Calendar::Days360 || !std::isfinite(start)) return plain;
+  const std::int64_t whole = months_of_step(step_seconds, calendar);
+  if (whole == 0 || calendar == Calendar::Days360 || !std::isfinite(start)) return plain;
   const auto day = static_cast<std::int64_t>(std::floor(start / day_seconds));
   const Date begin = date_of(day, calendar);
   const std::int64_t month = 12 * begin.year + begin.month - 1 + whole * steps;

@@ -39,9 +39,16 @@ std::optional<CfTime> parse_cf_time(const std::string& units, Calendar calendar)
 double date_seconds(std::int64_t year, int month, int day, Calendar calendar);
 int days_of_month(std::int64_t year, int month, Calendar calendar);
 
+// Whole months of the calendar that a step in time is: 1, 3 (a quarter), or 12, 24, … (years),
+// which may differ in their days; 0 for all others.
+std::int64_t months_of_step(double seconds, Calendar calendar);
+
+// "1 month", "5 years", of whole months.
+std::string months_text(std::int64_t months);
+
 // Seconds of the time `steps` steps after `start`. A step is `step_seconds` long, or, where that is
-// about a month or a year of a calendar in which those differ, as many whole months, so that dates
-// stay dates.
+// of months_of_step in a calendar in which those differ, as many whole months, so that dates stay
+// dates.
 double time_after(double start, std::int64_t steps, double step_seconds, Calendar calendar);
 
 // Reads "1979-01-01", "1979-01-01 06:00", with a T between them, or with seconds. Empty where it is

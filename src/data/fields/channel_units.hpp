@@ -10,4 +10,8 @@ namespace garonne::data {
 // any other name.
 std::string usual_units(const std::string& channel);
 
+// Whether two units of files are the same one in other spellings: "m s**-1", "m s-1" and "m/s",
+// "kelvin" and "K". Units of one quantity in other sizes, "Pa" and "hPa", are not.
+bool same_units(const std::string& one, const std::string& other);
+
 }  // namespace garonne::data

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -170,6 +171,7 @@ FieldDatasetInfo describe(const FieldQuery& query, const FieldIndex& index) {
   info.axes = first.axes;
   info.coordinates = first.coordinates;
   info.grid = first.grid;
+  info.grid_reason = first.grid_reason;
   info.pairs = first.pairs();
   info.frames = index.frames;
   info.runs = static_cast<std::int64_t>(index.runs.size());
@@ -181,8 +183,15 @@ FieldDatasetInfo describe(const FieldQuery& query, const FieldIndex& index) {
   info.input_frames = query.history + 1;
   info.between_frames = query.push_forward;
   info.target_frames = query.rollout;
-  for (const FieldFile& file : index.listed) info.files.push_back(file_info(file));
+  std::set<LeftOutVariable> left_out;
+  for (const FieldFile& file : index.listed) {
+    info.files.push_back(file_info(file));
+    for (const LeftOutVariable& variable : file.left_out) {
+      if (left_out.insert(variable).second) info.left_out_variables.push_back(variable);
+    }
+  }
   info.left_out = index.left_out;
+  info.notes = index.notes;
   if (first.dated) {
     info.first_time = std::numeric_limits<double>::infinity();
     info.last_time = -info.first_time;
@@ -232,6 +241,7 @@ FieldDataset FieldDataset::open(const FieldQuery& query, std::shared_ptr<Foreign
     const FieldPlace& target = targets[static_cast<std::size_t>(place)];
     made.info.target_units.push_back(printable(target.units));
     made.info.target_long_names.push_back(printable(target.long_name));
+    made.info.target_standard_names.push_back(printable(target.standard_name));
   }
   for (const int place : made.inputs) {
     const FieldPlace& input = first.channels[static_cast<std::size_t>(place)];

@@ -10,6 +10,7 @@
 // it) a sample is one pair.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -49,22 +50,31 @@ struct FieldFileInfo {
   std::string storage;  // "float32, contiguous", "int16, chunks [1, 181, 360], deflate"
 };
 
+// A variable on a grid that is no channel, and why, for people.
+struct LeftOutVariable {
+  std::string name;
+  std::string reason;
+  auto operator<=>(const LeftOutVariable&) const = default;
+};
+
 struct FieldDatasetInfo {
   std::string path;
   std::string layout;
-  std::vector<std::string> channels;             // all that the files hold
-  std::vector<std::string> input_channels;       // of a frame, as chosen
-  std::vector<std::string> target_channels;      // of a frame, as chosen
-  std::vector<std::string> target_units;         // of these; empty texts where the files tell none
-  std::vector<std::string> input_long_names;     // as "pressure" of PDEBench's channel "tensor";
-  std::vector<std::string> target_long_names;    // empty texts where the files tell none
-  std::vector<std::string> constant_inputs;      // input channels that are the same in all frames
-  std::vector<std::int64_t> points;              // [rows, columns]; one or three for such grids
-  std::vector<std::string> axes;                 // names of the axes of points
+  std::vector<std::string> channels;           // all that the files hold
+  std::vector<std::string> input_channels;     // of a frame, as chosen
+  std::vector<std::string> target_channels;    // of a frame, as chosen
+  std::vector<std::string> target_units;       // of these; empty texts where the files tell none
+  std::vector<std::string> input_long_names;   // as "pressure" of PDEBench's channel "tensor";
+  std::vector<std::string> target_long_names;  // empty texts where the files tell none
+  std::vector<std::string> target_standard_names;  // of the CF Conventions; likewise
+  std::vector<std::string> constant_inputs;        // input channels that are the same in all frames
+  std::vector<std::int64_t> points;                // [rows, columns]; one or three for such grids
+  std::vector<std::string> axes;                   // names of the axes of points
   std::vector<std::vector<double>> coordinates;  // of each axis; degrees on a sphere; may be empty
-  // "periodic", "box", "equiangular", "legendre-gauss" (rows are latitudes of the whole sphere) or
-  // "regional" (a part of it).
+  // "periodic", "box", "regional" (a part of the sphere), or one of sphere_grid_name: rows are
+  // latitudes of the whole sphere.
   std::string grid;
+  std::string grid_reason;   // why it is "regional"; empty else
   bool pairs = false;        // inputs and targets belong together without a step in time
   std::int64_t samples = 0;  // usable windows
   std::int64_t frames = 0;   // of all runs
@@ -76,7 +86,9 @@ struct FieldDatasetInfo {
   double first_time = 0;  // of the frames, where there are times
   double last_time = 0;
   std::int64_t left_out = 0;  // times of files that only some of the channels have
-  std::string statistics;     // folder or file of statistics found beside the data; empty = none
+  std::vector<LeftOutVariable> left_out_variables;
+  std::vector<std::string> notes;  // what a user should know of the files, a sentence each
+  std::string statistics;  // folder or file of statistics found beside the data; empty = none
   std::vector<FieldFileInfo> files;
 
   std::int64_t input_frames = 1;                         // history + 1

@@ -12,8 +12,10 @@
 #include <memory>
 #include <numeric>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/printable.hpp"
+#include "data/fields/channel_units.hpp"
 #include "data/fields/field_join.hpp"
 #include "data/hdf5/foreign_reader.hpp"
 #include "data/zarr/zarr_store.hpp"
@@ -21,7 +23,6 @@
 namespace garonne::data {
 namespace {
 
-constexpr double day = 86400;
 constexpr const char* virtual_suffix = ".h5v";
 constexpr std::array suffixes = {".h5", ".hdf5", ".he5", ".nc", ".nc4", virtual_suffix};
 
@@ -30,15 +31,13 @@ bool is_data_file(const std::filesystem::path& path) {
          path.filename().string().front() != '.';
 }
 
-// Whether a step in time is the dataset's. Means of months and of years lie 28 to 31 and 360 to 366
-// days apart, half a month more or less where they stand for middles.
-bool regular(double step, double base, bool dated) {
+// Whether a step in time is the dataset's. Means of months, quarters and years lie as many whole
+// months apart, which differ in their days.
+bool regular(double step, double base, const FieldFile& file) {
   if (std::abs(step - base) <= 1e-3 * std::abs(base)) return true;
-  const auto both = [&](double least, double greatest) {
-    return step >= least * day && step <= greatest * day && base >= least * day &&
-           base <= greatest * day;
-  };
-  return dated && (both(27.9, 31.1) || both(359.9, 366.1));
+  if (!file.dated) return false;
+  const std::int64_t months = months_of_step(base, file.calendar);
+  return months > 0 && months_of_step(step, file.calendar) == months;
 }
 
 // The middle of all steps of the first file that has two frames.
@@ -74,9 +73,16 @@ void check_times(const FieldFile& file) {
     const bool next_trajectory =
         file.run_length > 0 && frame % static_cast<std::size_t>(file.run_length) == 0;
     if (std::isfinite(file.times[frame]) && (ascends || next_trajectory)) continue;
+    const auto text = [&](std::size_t place) {
+      return file.dated ? format_time(file.times[place], file.calendar)
+                        : fmt::format("{}", file.times[place]);
+    };
     throw IoError(file.path(),
-                  fmt::format("times do not ascend: frame {} is at {} after {}", frame,
-                              file.times[frame], frame == 0 ? 0.0 : file.times[frame - 1]));
+                  frame == 0
+                      ? fmt::format("its first time is {}", text(frame))
+                      : fmt::format("times do not ascend: frame {} is at {} after {}; sort the "
+                                    "frames by time, each once (xarray: sortby, drop_duplicates)",
+                                    frame, text(frame), text(frame - 1)));
   }
 }
 
@@ -104,10 +110,29 @@ void check_channels(const FieldFile& file, const FieldFile& first,
                             fmt::join(names_of(wanted), ", ")));
 }
 
+void check_units(const FieldFile& file, const FieldFile& first,
+                 const std::vector<FieldPlace>& places, const std::vector<FieldPlace>& others) {
+  for (std::size_t number = 0; number < places.size(); ++number) {
+    const FieldPlace& place = places[number];
+    const FieldPlace& other = others[number];
+    if (place.units.empty() || other.units.empty() || place.usual_units || other.usual_units ||
+        same_units(place.units, other.units)) {
+      continue;
+    }
+    throw IoError(file.sources[place.source].path,
+                  fmt::format("dataset \"{}\": channel \"{}\" is in \"{}\", but in \"{}\" in {}; "
+                              "convert one of them, or correct its attribute \"units\"",
+                              printable(place.dataset), place.channel, printable(place.units),
+                              printable(other.units), first.sources[other.source].path));
+  }
+}
+
 // That a file is of one dataset with the first one.
 void check_against(const FieldFile& file, const FieldFile& first) {
   check_channels(file, first, file.channels, first.channels);
   check_channels(file, first, file.targets, first.targets);
+  check_units(file, first, file.channels, first.channels);
+  check_units(file, first, file.targets, first.targets);
   check_same_points(file, first);
 }
 
@@ -149,7 +174,7 @@ bool goes_on_from_file_before(const FieldIndex& index, std::size_t number) {
   }
   const FieldSegment& last = index.segments.back();
   return last.begin.file == number - 1 && last.begin.frame + last.frames == before.frames &&
-         regular(file.times[0] - before.times.back(), index.frame_seconds, file.dated);
+         regular(file.times[0] - before.times.back(), index.frame_seconds, file);
 }
 
 // Of the frames whose times are in [begin, end).
@@ -170,7 +195,7 @@ void add_runs(FieldIndex& index, std::size_t number, std::pair<double, double> p
         return file.times[at] - file.times[at - 1];
       };
       const bool gap =
-          !last && !cut && !file.times.empty() && !regular(step(), index.frame_seconds, file.dated);
+          !last && !cut && !file.times.empty() && !regular(step(), index.frame_seconds, file);
       const bool edge = !last && wanted(frame) != wanted(frame - 1);
       if (!last && !cut && !gap && !edge) continue;
       if (wanted(begin)) {
@@ -227,6 +252,36 @@ void sort_by_time(FieldIndex& index) {
                   fmt::format("its times begin at {}, before those of {} end at {}",
                               format_time(file.times.front(), file.calendar), before.path(),
                               format_time(before.times.back(), before.calendar)));
+  }
+}
+
+// Files of one layout in which members of an ensemble have the same times may overlap; where one
+// begins within another and ends after it, they may as well have been meant to be one run.
+void note_overlaps(FieldIndex& index) {
+  if (index.layout->continues) return;
+  const FieldFile* widest = nullptr;
+  std::int64_t overlaps = 0;
+  for (const FieldFile& file : index.files) {
+    if (!file.dated || file.times.empty()) return;
+    if (widest != nullptr && file.times.front() > widest->times.front() &&
+        file.times.front() <= widest->times.back() && file.times.back() > widest->times.back()) {
+      const auto after =
+          std::upper_bound(file.times.begin(), file.times.end(), widest->times.back());
+      if (++overlaps == 1) {
+        index.notes.push_back(
+            fmt::format("{} begins at {}, before {} ends at {}: {} of it are read as a run of "
+                        "their own, beside "
+                        "those of the other file. Where the files should go on from each other, "
+                        "cut one of them",
+                        file.path(), format_time(file.times.front(), file.calendar), widest->path(),
+                        format_time(widest->times.back(), widest->calendar),
+                        counted(after - file.times.begin(), "frame")));
+      }
+    }
+    if (widest == nullptr || file.times.back() > widest->times.back()) widest = &file;
+  }
+  if (overlaps > 1) {
+    index.notes.back() += fmt::format("; {} overlap in this way", counted(overlaps + 1, "file"));
   }
 }
 
@@ -343,6 +398,7 @@ FieldIndex index_field_files(const std::string& path, const std::string& layout,
   }
   for (const FieldFile& file : index.files) check_against(file, index.files[0]);
   sort_by_time(index);
+  note_overlaps(index);
   if (index.listed.empty()) index.listed = index.files;
   index.frame_seconds = usual_step(index.files);
   const auto wanted = wanted_times(index, period);

@@ -38,8 +38,9 @@ struct FieldIndex {
   std::vector<FieldFile> files;  // in the order of time, where there are times
   std::vector<FieldSegment> segments;
   std::vector<FieldRun> runs;
-  std::vector<FieldFile> listed;  // as they are on the disk; other than `files` where those joined
-  std::int64_t left_out = 0;      // times that only some channels have
+  std::vector<FieldFile> listed;   // as they are on the disk; other than `files` where those joined
+  std::int64_t left_out = 0;       // times that only some channels have
+  std::vector<std::string> notes;  // as FieldDatasetInfo has them
   double frame_seconds = 0;
   std::int64_t frames = 0;
 

@@ -20,6 +20,8 @@ std::string step_text(const FieldDatasetInfo& info) {
   const double step = info.frame_seconds;
   if (step == 0) return "unknown steps";
   if (!info.in_seconds) return fmt::format("steps of {:g} (no unit of time in the files)", step);
+  const std::int64_t months = info.has_times ? months_of_step(step, info.calendar) : 0;
+  if (months > 0) return "steps of " + months_text(months);
   if (step >= 2 * 86400) return fmt::format("steps of {:g} days", std::round(step / 864) / 100);
   if (step >= 3600) return fmt::format("steps of {:g} h", step / 3600);
   return fmt::format("steps of {:g} s", step);
@@ -135,6 +137,9 @@ std::string describe(const FieldDatasetInfo& info) {
     axes.push_back(axis_text(info, axis));
   }
   text += fmt::format("  grid        {}: {}\n", info.grid, fmt::join(axes, " × "));
+  if (!info.grid_reason.empty()) {
+    text += fmt::format("              {}: {}\n", info.grid, info.grid_reason);
+  }
   if (info.pairs) {
     text += fmt::format("  inputs      {}\n", wrapped(info.input_channels));
     text += fmt::format("  targets     {}\n", wrapped(info.target_channels));
@@ -142,11 +147,15 @@ std::string describe(const FieldDatasetInfo& info) {
     text += fmt::format("  channels    {}\n              {}\n", info.channels.size(),
                         wrapped(info.channels));
   }
+  for (const LeftOutVariable& variable : info.left_out_variables) {
+    text += fmt::format("  left out    {} {}\n", variable.name, variable.reason);
+  }
   const std::vector<std::string> names = long_names(info);
   if (!names.empty()) text += fmt::format("  meaning     {}\n", wrapped(names));
   const std::vector<std::string> units = named_units(info);
   if (!units.empty()) text += fmt::format("  units       {}\n", wrapped(units));
   text += fmt::format("  frames      {}\n", frames_text(info));
+  for (const std::string& note : info.notes) text += fmt::format("  note        {}\n", note);
   text += fmt::format("  samples     {}\n", info.samples);
   if (!info.files.empty()) text += fmt::format("  storage     {}\n", info.files[0].storage);
   text += fmt::format("  statistics  {}\n",
@@ -166,6 +175,10 @@ std::string describe(const FieldDatasetInfo& info) {
 }
 
 nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info) {
+  nlohmann::ordered_json variables = nlohmann::ordered_json::array();
+  for (const LeftOutVariable& variable : info.left_out_variables) {
+    variables.push_back({{"name", variable.name}, {"reason", variable.reason}});
+  }
   nlohmann::ordered_json files = nlohmann::ordered_json::array();
   for (const FieldFileInfo& file : info.files) {
     nlohmann::ordered_json entry = {{"path", file.path},
@@ -184,6 +197,7 @@ nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info) {
           {"path", info.path},
           {"layout", info.layout},
           {"grid", info.grid},
+          {"grid_reason", info.grid_reason},
           {"axes", info.axes},
           {"points", info.points},
           {"coordinates", info.coordinates},
@@ -193,12 +207,15 @@ nlohmann::ordered_json field_dataset_json(const FieldDatasetInfo& info) {
           {"target_units", info.target_units},
           {"input_long_names", info.input_long_names},
           {"target_long_names", info.target_long_names},
+          {"target_standard_names", info.target_standard_names},
           {"calendar", info.has_times ? nlohmann::ordered_json(calendar_name(info.calendar))
                                       : nlohmann::ordered_json(nullptr)},
           {"pairs", info.pairs},
           {"frames", info.frames},
           {"runs", info.runs},
           {"left_out", info.left_out},
+          {"left_out_variables", std::move(variables)},
+          {"notes", info.notes},
           {"samples", info.samples},
           {"frame_seconds", info.frame_seconds},
           {"statistics", info.statistics},

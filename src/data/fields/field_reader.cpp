@@ -193,7 +193,7 @@ void FieldReader::read_together(const FieldFile& file, const FieldPlace& place, 
     stored_.resize(whole.size());
     read_box(std::span<double>(stored_));
     for (std::size_t index = 0; index < whole.size(); ++index) {
-      const double value = stored_[index];
+      const double value = place.unwrapped(stored_[index]);
       const bool there =
           value >= place.least && value <= place.greatest &&
           std::find(place.missing.begin(), place.missing.end(), value) == place.missing.end();

@@ -41,6 +41,28 @@ nlohmann::ordered_json identity(const ForecastSetting& setting) {
           {"seed", setting.seed},        {"compression", setting.compression}};
 }
 
+// Seconds from each start to each of its leads, [starts, leads]; empty without dates.
+std::vector<double> periods_of(const ForecastSetting& setting) {
+  const std::size_t leads = static_cast<std::size_t>(setting.leads);
+  std::vector<double> periods;
+  if (!setting.fields.has_times || setting.valid_times.size() != setting.starts.size() * leads) {
+    return periods;
+  }
+  for (std::size_t place = 0; place < setting.valid_times.size(); ++place) {
+    periods.push_back(setting.valid_times[place] - setting.starts[place / leads]);
+  }
+  return periods;
+}
+
+// Months differ in their days, so that a lead may be another time from each start.
+bool one_for_all_starts(const ForecastSetting& setting, const std::vector<double>& periods) {
+  for (std::size_t place = 0; place < periods.size(); ++place) {
+    const double first = periods[place % static_cast<std::size_t>(setting.leads)];
+    if (std::abs(periods[place] - first) > 0.5) return false;
+  }
+  return true;
+}
+
 // A file that one process at a time holds.
 class Held {
  public:
@@ -127,12 +149,19 @@ void ForecastFile::Parts::make() const {
     attributes.write_value("_FillValue", std::nanf(""));
     const auto& long_names = setting.fields.target_long_names;
     const bool named = channel < long_names.size() && !long_names[channel].empty();
-    attributes.write("long_name", named ? long_names[channel] : setting.fields.target_channels[channel]);
+    attributes.write("long_name",
+                     named ? long_names[channel] : setting.fields.target_channels[channel]);
     const std::string units =
         channel < setting.fields.target_units.size() ? setting.fields.target_units[channel] : "";
     if (!units.empty()) attributes.write("units", units);
+    const auto& standard_names = setting.fields.target_standard_names;
+    if (channel < standard_names.size() && !standard_names[channel].empty()) {
+      attributes.write("standard_name", standard_names[channel]);
+    }
     if (!setting.valid_times.empty() && setting.fields.has_times) {
-      attributes.write("coordinates", std::string("valid_time"));
+      attributes.write("coordinates", std::string(one_for_all_starts(setting, periods_of(setting))
+                                                      ? "valid_time"
+                                                      : "valid_time forecast_period"));
     }
     for (std::size_t axis = 0; axis < dimensions.size(); ++axis) {
       out.attach_scale(name, static_cast<int>(axis), dimensions[axis]);
@@ -165,7 +194,17 @@ void ForecastFile::Parts::describe(Hdf5File& out) const {
   out.make_scale("time");
   std::vector<std::int64_t> steps(static_cast<std::size_t>(setting.leads));
   std::iota(steps.begin(), steps.end(), 1);
-  write_leads(out, "lead", steps, setting.lead_seconds);
+  const std::vector<double> periods = periods_of(setting);
+  const bool common = one_for_all_starts(setting, periods);
+  if (common && !periods.empty()) {
+    write_periods(out, "lead", {setting.leads},
+                  std::span(periods).first(static_cast<std::size_t>(setting.leads)));
+  } else {
+    const std::int64_t months =
+        months_of_step(setting.fields.frame_seconds, setting.fields.calendar);
+    write_leads(out, "lead", steps, common ? setting.lead_seconds : 0,
+                months > 0 ? "steps of the model, of calendar months" : "steps of the model");
+  }
   out.make_scale("lead");
   if (setting.members > 1) {
     std::vector<std::int64_t> members(static_cast<std::size_t>(setting.members));
@@ -179,6 +218,11 @@ void ForecastFile::Parts::describe(Hdf5File& out) const {
     out.attributes("valid_time").write("standard_name", std::string("time"));
     out.attach_scale("valid_time", 0, "time");
     out.attach_scale("valid_time", 1, "lead");
+  }
+  if (!common) {
+    write_periods(out, "forecast_period", {starts, setting.leads}, periods);
+    out.attach_scale("forecast_period", 0, "time");
+    out.attach_scale("forecast_period", 1, "lead");
   }
 }
 
@@ -215,8 +259,9 @@ std::pair<Shape, Shape> ForecastFile::Parts::box(std::size_t start, std::size_t 
 
 ForecastFile::ForecastFile(const std::string& path, const ForecastSetting& setting)
     : parts_(std::make_unique<Parts>(path, setting)) {
-  parts_->names = netcdf_names(setting.fields.target_channels,
-                               {"time", "lead", "realization", "valid_time", "finished"});
+  parts_->names =
+      netcdf_names(setting.fields.target_channels,
+                   {"time", "lead", "realization", "valid_time", "forecast_period", "finished"});
   std::error_code error;
   if (!std::filesystem::exists(parts_->part, error)) parts_->make();
   parts_->go_on();

@@ -39,8 +39,8 @@ std::vector<std::string> write_axes(Hdf5File& file, const std::string& group,
     wanted.push_back(named ? fields.axes[axis] : fmt::format("axis_{}", axis));
   }
   const std::vector<std::string> names =
-      netcdf_names(wanted, {"time", "lead", "realization", "valid_time", "finished", "source",
-                            "channel", "sample", "row_weight"});
+      netcdf_names(wanted, {"time", "lead", "realization", "valid_time", "forecast_period",
+                            "finished", "source", "channel", "sample", "row_weight"});
   for (std::size_t axis = 0; axis < names.size(); ++axis) {
     const std::string path = group + names[axis];
     const bool known = axis < fields.coordinates.size() && !fields.coordinates[axis].empty();
@@ -77,28 +77,35 @@ void write_numbers(Hdf5File& file, const std::string& name, std::span<const std:
   file.make_scale(name);
 }
 
-void write_leads(Hdf5File& file, const std::string& name, std::span<const std::int64_t> steps,
-                 double step_seconds) {
-  const double hours = step_seconds / 3600;
-  const bool whole_hours = hours == std::floor(hours);
+void write_periods(Hdf5File& file, const std::string& name, const std::vector<std::int64_t>& shape,
+                   std::span<const double> seconds) {
+  const bool whole_hours = std::all_of(seconds.begin(), seconds.end(), [](double one) {
+    return one / 3600 == std::floor(one / 3600);
+  });
   std::vector<std::int64_t> values;
-  for (const std::int64_t step : steps) {
-    const double count = static_cast<double>(step);
-    values.push_back(step_seconds <= 0 ? step
-                     : whole_hours     ? std::llround(count * hours)
-                                       : std::llround(count * step_seconds));
-  }
-  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(values.size())};
-  file.create_array<std::int64_t>(name, shape).write<std::int64_t>(0, values);
+  for (const double one : seconds) values.push_back(std::llround(whole_hours ? one / 3600 : one));
+  const std::vector<std::int64_t> origin(shape.size(), 0);
+  file.create_array<std::int64_t>(name, shape).write_box<std::int64_t>(origin, shape, values);
   Hdf5Attributes attributes = file.attributes(name);
-  if (step_seconds <= 0) {
-    attributes.write("long_name", std::string("steps of the model"));
-    return;
-  }
   attributes.write("standard_name", std::string("forecast_period"));
   attributes.write("units", std::string(whole_hours ? "hours" : "seconds"));
   // What tells xarray that it is a length of time.
   attributes.write("dtype", std::string("timedelta64[ns]"));
+}
+
+void write_leads(Hdf5File& file, const std::string& name, std::span<const std::int64_t> steps,
+                 double step_seconds, const std::string& step_name) {
+  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(steps.size())};
+  if (step_seconds <= 0) {
+    file.create_array<std::int64_t>(name, shape).write<std::int64_t>(0, steps);
+    file.attributes(name).write("long_name", step_name);
+    return;
+  }
+  std::vector<double> seconds;
+  for (const std::int64_t step : steps) {
+    seconds.push_back(static_cast<double>(step) * step_seconds);
+  }
+  write_periods(file, name, shape, seconds);
 }
 
 }  // namespace garonne::data

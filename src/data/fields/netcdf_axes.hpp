@@ -30,9 +30,14 @@ void write_times(Hdf5File& file, const std::string& name, const std::vector<std:
 // A list of whole numbers that is its own scale.
 void write_numbers(Hdf5File& file, const std::string& name, std::span<const std::int64_t> numbers);
 
+// Lengths of time from a state to a forecast of it, as CF's forecast_period: in hours where all are
+// whole ones, else in seconds.
+void write_periods(Hdf5File& file, const std::string& name, const std::vector<std::int64_t>& shape,
+                   std::span<const double> seconds);
+
 // Leads, 1 … `leads` steps of `step_seconds`, as CF's forecast_period, as a scale or a plain
-// array; 0 seconds = the steps themselves.
+// array; 0 seconds = the steps themselves, for which `step_name` is what they are.
 void write_leads(Hdf5File& file, const std::string& name, std::span<const std::int64_t> steps,
-                 double step_seconds);
+                 double step_seconds, const std::string& step_name = "steps of the model");
 
 }  // namespace garonne::data

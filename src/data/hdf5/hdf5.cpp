@@ -71,7 +71,14 @@ std::int64_t check_before_opening(const std::string& path) {
   const std::size_t compared = std::min(count, sizeof signature);
   if (std::memcmp(head, signature, compared) != 0) {
     // A user block before the signature is legal, but nothing that Garonne reads has one.
-    throw IoError(path, "not an HDF5 file");
+    std::string message = "not an HDF5 file";
+    if (count >= 4 && std::memcmp(head, "CDF", 3) == 0) {
+      message +=
+          ", but netCDF-3; `nccopy -k nc4 OLD NEW` makes a netCDF-4 file of it, which is one";
+    } else if (count >= 4 && std::memcmp(head, "GRIB", 4) == 0) {
+      message += ", but GRIB; `cdo -f nc4 copy OLD NEW` makes a netCDF-4 file of it, which is one";
+    }
+    throw IoError(path, message);
   }
   const std::uint64_t end =
       count < 24 ? std::numeric_limits<std::uint64_t>::max() : recorded_end(head, count);

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -31,6 +34,15 @@ bool one_of(const std::string& text, const std::array<const char*, count>& known
   return std::find(known.begin(), known.end(), text) != known.end();
 }
 
+constexpr std::array latitude_names = {"lat", "latitude"};
+constexpr std::array longitude_names = {"lon", "longitude"};
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return text;
+}
+
 Role role_of(const CfSource& source, const std::string& dimension) {
   static constexpr std::array north = {"degrees_north", "degree_north", "degree_N",
                                        "degrees_N",     "degreeN",      "degreesN"};
@@ -51,10 +63,46 @@ Role role_of(const CfSource& source, const std::string& dimension) {
   }
   if (standard == "realization" || one_of(dimension, members)) return Role::Member;
   // Some files name their dimensions and say no more.
-  if (dimension == "time") return Role::Time;
-  if (dimension == "lat" || dimension == "latitude") return Role::Row;
-  if (dimension == "lon" || dimension == "longitude") return Role::Column;
+  const std::string name = lower(dimension);
+  if (name == "time") return Role::Time;
+  if (one_of(name, latitude_names)) return Role::Row;
+  if (one_of(name, longitude_names)) return Role::Column;
   return Role::Level;
+}
+
+// Whether all lie in [least, greatest] and ascend or descend: dimensions without coordinates are
+// zeros in netCDF.
+bool ordered_within(const std::vector<double>& values, double least, double greatest) {
+  if (values.size() < 2) return false;
+  const bool ascends = values[1] > values[0];
+  for (std::size_t index = 0; index < values.size(); ++index) {
+    if (!(values[index] >= least && values[index] <= greatest)) return false;
+    if (index == 0) continue;
+    const double before = values[index - 1];
+    if (ascends ? values[index] <= before : values[index] >= before) return false;
+  }
+  return true;
+}
+
+// Whether rows and columns are latitudes and longitudes in degrees. Where no units say so, names
+// do, for numbers that can be; an axis alone does where the numbers are those of a whole globe.
+bool on_degrees(const CfSource& source, const std::string& row, const std::string& column,
+                const std::vector<std::vector<double>>& coordinates) {
+  const auto says_degrees = [](const std::string& units) {
+    return units.find("deg") != std::string::npos || units.find("°") != std::string::npos;
+  };
+  const std::string units = source.text(row, "units");
+  if (!units.empty()) return says_degrees(units);
+  const std::string of_columns = source.text(column, "units");
+  if (!of_columns.empty() && !says_degrees(of_columns)) return false;
+  // A row of longitudes may begin anywhere, so that those are only bounded.
+  const auto [west, east] = std::minmax_element(coordinates[1].begin(), coordinates[1].end());
+  if (!ordered_within(coordinates[0], -90, 90) || *west < -360 || *east > 720 || *west == *east) {
+    return false;
+  }
+  const bool named =
+      one_of(lower(row), latitude_names) || source.text(row, "standard_name") == "latitude";
+  return named || sphere_grid_of(coordinates[0], coordinates[1]).grid != "regional";
 }
 
 // A variable on a grid: its dimensions and where each role is among them (-1 = nowhere).
@@ -72,28 +120,50 @@ struct Variable {
   }
 };
 
-// Empty for what is not a variable on a grid of rows and columns.
-std::optional<Variable> read_variable(const CfSource& source, const std::string& name) {
+// Its dimensions as a layout wants them, for people.
+std::string order_of(const Variable& variable) {
+  std::vector<std::string> order;
+  for (const Role role : {Role::Member, Role::Time, Role::Level, Role::Row, Role::Column}) {
+    if (variable.axis(role) >= 0) order.push_back(variable.dimension(role));
+  }
+  return fmt::format("{}", fmt::join(order, ","));
+}
+
+std::string dimensions_text(const Variable& variable) {
+  return fmt::format("({})", printable(fmt::format("{}", fmt::join(variable.dimensions, ", "))));
+}
+
+// Empty for what is not a variable on a grid of rows and columns; what is one and still cannot be a
+// channel is added to `left_out`.
+std::optional<Variable> read_variable(const CfSource& source, const std::string& name,
+                                      std::vector<LeftOutVariable>& left_out) {
   Variable variable;
   variable.name = name;
   variable.dimensions = source.dimensions(name);
+  bool alone = true;  // every dimension in its role
   for (std::size_t axis = 0; axis < variable.dimensions.size(); ++axis) {
     const std::string& dimension = variable.dimensions[axis];
     if (dimension.empty()) return std::nullopt;
-    const auto [place, fresh] =
-        variable.axes.emplace(role_of(source, dimension), static_cast<int>(axis));
-    if (!fresh) return std::nullopt;
+    alone =
+        variable.axes.emplace(role_of(source, dimension), static_cast<int>(axis)).second && alone;
   }
   const int row = variable.axis(Role::Row);
   const int column = variable.axis(Role::Column);
   if (row < 0 || column < 0) return std::nullopt;
+  if (!alone) {
+    left_out.push_back({printable(name), fmt::format("two of its dimensions {} are of one kind",
+                                                     dimensions_text(variable))});
+    return std::nullopt;
+  }
   const int last = static_cast<int>(variable.dimensions.size()) - 1;
   if (source.transposes() && row == last && column == last - 1) return variable;
   if (row != last - 1 || column != last) {
-    refuse(source, name,
-           fmt::format("its dimensions are ({}); the last two should be latitude, then "
-                       "longitude: its axes are swapped",
-                       printable(fmt::format("{}", fmt::join(variable.dimensions, ", ")))));
+    refuse(
+        source, name,
+        fmt::format("its dimensions are {}; the last two should be latitude, then longitude: its "
+                    "axes are swapped; `ncpdq -a {}` of NCO puts them in order, and in a Zarr "
+                    "store such arrays are read",
+                    dimensions_text(variable), printable(order_of(variable))));
   }
   return variable;
 }
@@ -105,6 +175,15 @@ std::optional<double> number_of(const CfSource& source, const std::string& name,
   if (all.empty()) return std::nullopt;
   if (all.size() == 1) return all[0];
   refuse(source, name, fmt::format("attribute \"{}\" is not a single value", attribute));
+}
+
+// Of integers whose attribute `_Unsigned` says that they are of the other sign; as xarray and
+// netCDF4 for Python take it.
+double wrap_of(const CfSource& source, const std::string& name, const NumberType& type) {
+  const std::string said = lower(source.text(name, "_Unsigned"));
+  const double range = std::ldexp(1.0, static_cast<int>(8 * type.bytes));
+  if (said == "true" && type.family == NumberFamily::Signed) return range;
+  return said == "false" && type.family == NumberFamily::Unsigned ? -range : 0;
 }
 
 // Packing and missing values, of the variable's attributes.
@@ -132,12 +211,24 @@ void read_packing(const CfSource& source, const std::string& name, const CfArray
   if (range.size() == 2) std::tie(place.least, place.greatest) = std::tuple(range[0], range[1]);
   place.least = number_of(source, name, "valid_min").value_or(place.least);
   place.greatest = number_of(source, name, "valid_max").value_or(place.greatest);
+  place.wrap = wrap_of(source, name, array.type);
+  if (place.wrap == 0) return;
+  // These are told in the type that is stored.
+  for (double& value : place.missing) value = place.unwrapped(value);
+  if (place.least > no_least) place.least = place.unwrapped(place.least);
+  if (place.greatest < no_greatest) place.greatest = place.unwrapped(place.greatest);
+}
+
+// What it says of itself, where that can be a name; converters write "unknown" for none.
+std::string name_in(const CfSource& source, const std::string& name, const char* attribute) {
+  constexpr std::size_t most = 80;
+  std::string text = name.empty() ? "" : source.text(name, attribute);
+  return text.size() > most || text == "unknown" ? "" : text;
 }
 
 void add_channels(const CfSource& source, const Variable& variable, FieldFile& described) {
-  const CfArray array = source.array(
-      variable.name, variable.dimensions.size(),
-      fmt::format("({})", printable(fmt::format("{}", fmt::join(variable.dimensions, ", ")))));
+  const CfArray array =
+      source.array(variable.name, variable.dimensions.size(), dimensions_text(variable));
   FieldPlace place;
   place.dataset = variable.name;
   place.trajectory_axis = variable.axis(Role::Member);
@@ -147,6 +238,8 @@ void add_channels(const CfSource& source, const Variable& variable, FieldFile& d
   place.constant = place.frame_axis < 0;
   read_packing(source, variable.name, array, place);
   place.units = source.text(variable.name, "units");
+  place.standard_name = name_in(source, variable.name, "standard_name");
+  const std::string long_name = name_in(source, variable.name, "long_name");
   std::vector<std::string> axes = described.axes;
   std::vector<std::vector<double>> coordinates = described.coordinates;
   if (place.transposed) {
@@ -174,14 +267,20 @@ void add_channels(const CfSource& source, const Variable& variable, FieldFile& d
   std::vector<double> values;
   const std::string level_name = variable.dimension(Role::Level);
   if (levels > 1 && source.has(level_name)) values = source.line(level_name);
+  std::string level_units = name_in(source, level_name, "units");
+  if (!level_units.empty()) level_units.insert(0, " ");
   for (std::int64_t number = 0; number < levels; ++number) {
     place.channel = variable.name;
+    place.long_name = long_name;
     if (level >= 0) place.fixed = {{level, number}};
     if (levels > 1) {
       const double value = static_cast<std::int64_t>(values.size()) == levels
                                ? values[static_cast<std::size_t>(number)]
                                : static_cast<double>(number);
       place.channel = fmt::format("{}_{:g}", variable.name, value);
+      if (!long_name.empty()) {
+        place.long_name = fmt::format("{} at {} {:g}{}", long_name, level_name, value, level_units);
+      }
     }
     described.channels.push_back(place);
   }
@@ -190,6 +289,16 @@ void add_channels(const CfSource& source, const Variable& variable, FieldFile& d
 void read_times(const CfSource& source, const std::string& name, FieldFile& described) {
   described.times = source.line(name);
   described.frames = static_cast<std::int64_t>(described.times.size());
+  const auto& times = described.times;
+  if (times.size() > 1 &&
+      std::adjacent_find(times.begin(), times.end(), std::not_equal_to<>()) == times.end()) {
+    refuse(
+        source, name,
+        fmt::format("all {} times are {:g}, as netCDF has it for a dimension without coordinates; "
+                    "write a variable of that name with ascending times and units such as "
+                    "\"days since 2000-01-01\"",
+                    times.size(), times[0]));
+  }
   const std::string units = source.text(name, "units");
   if (!is_cf_time(units)) return;
   std::string calendar_name = source.text(name, "calendar");
@@ -215,6 +324,7 @@ using Grid = std::tuple<std::string, std::string, std::string>;
 }  // namespace
 
 FieldFile describe_cf(const CfSource& source) {
+  FieldFile described;
   std::vector<Variable> variables;
   std::map<Grid, int> grids;
   std::map<Grid, int> constant_grids;
@@ -223,7 +333,7 @@ FieldFile describe_cf(const CfSource& source) {
                 variable.dimension(Role::Time));
   };
   for (const std::string& name : source.names()) {
-    std::optional<Variable> variable = read_variable(source, name);
+    std::optional<Variable> variable = read_variable(source, name, described.left_out);
     if (!variable) continue;
     ++(variable->axis(Role::Time) >= 0 ? grids : constant_grids)[grid_of(*variable)];
     variables.push_back(std::move(*variable));
@@ -242,7 +352,6 @@ FieldFile describe_cf(const CfSource& source) {
         return one.second < other.second;
       })->first;
   const auto& [row, column, time] = grid;
-  FieldFile described;
   described.axes = {row, column};
   described.coordinates = {source.line(row), source.line(column)};
   described.points = {static_cast<std::int64_t>(described.coordinates[0].size()),
@@ -254,13 +363,26 @@ FieldFile describe_cf(const CfSource& source) {
     const std::string of_variable = variable.dimension(Role::Time);
     if (same_grid && (of_variable == time || of_variable.empty())) {
       add_channels(source, variable, described);
+      continue;
     }
+    std::string reason =
+        fmt::format("is on the grid ({}, {}), and most are on ({}, {})",
+                    variable.dimension(Role::Row), variable.dimension(Role::Column), row, column);
+    if (same_grid) {
+      reason = fmt::format("has its own times, \"{}\", and most have \"{}\"", of_variable, time);
+    }
+    described.left_out.push_back({printable(variable.name), printable(reason)});
   }
-  const std::string units = source.text(row, "units");
-  const bool degrees = units.find("deg") != std::string::npos;
-  described.grid =
-      degrees ? sphere_grid_of(described.coordinates[0], described.coordinates[1]) : "regional";
-  if (degrees) described.axes = {"latitude", "longitude"};
+  if (on_degrees(source, row, column, described.coordinates)) {
+    described.axes = {"latitude", "longitude"};
+    set_sphere_grid(described);
+  } else {
+    described.grid = "regional";
+    described.grid_reason = fmt::format(
+        "\"{}\" and \"{}\" are not known to be latitudes and longitudes in degrees: give the first "
+        "one the attribute units = \"degrees_north\" if they are",
+        printable(row), printable(column));
+  }
   return described;
 }
 

@@ -50,6 +50,47 @@ bool gaussian(const std::vector<double>& latitudes) {
   return true;
 }
 
+// Whether evenly spaced columns go once around the globe.
+bool around(const std::vector<double>& longitudes) {
+  const auto columns = static_cast<double>(longitudes.size());
+  const double turn = (longitudes.back() - longitudes.front()) * columns / (columns - 1);
+  return even(longitudes) && std::abs(std::abs(turn) - 360) <= 0.5 * 360 / columns;
+}
+
+// Empty where they do.
+std::string why_not_around(const std::vector<double>& longitudes) {
+  if (around(longitudes)) return "";
+  const double first = longitudes.front();
+  const double last = longitudes.back();
+  const double step = (last - first) / static_cast<double>(longitudes.size() - 1);
+  if (even(longitudes) && std::abs(std::abs(last - first) - 360) < 0.01 * std::abs(step)) {
+    return fmt::format(
+        "its last column, at {:g}, is the first one, at {:g}, once more; leave it out (xarray: "
+        "isel({{name: slice(0, -1)}}))",
+        last, first);
+  }
+  // From 180 to -180, or from 360 to 0, within a row.
+  std::vector<double> unwrapped = longitudes;
+  double before = first;
+  double after = first;
+  for (std::size_t column = 1; column < unwrapped.size(); ++column) {
+    const double gap = unwrapped[column] - unwrapped[column - 1];
+    if (std::abs(gap) <= 180) continue;
+    before = longitudes[column - 1];
+    after = longitudes[column];
+    const double turn = gap < 0 ? 360 : -360;
+    for (std::size_t later = column; later < unwrapped.size(); ++later) unwrapped[later] += turn;
+    break;
+  }
+  if (before != after && around(unwrapped)) {
+    return fmt::format(
+        "its longitudes jump from {:g} to {:g} within a row; sort the columns (xarray: sortby)",
+        before, after);
+  }
+  if (!even(longitudes)) return "its longitudes are not evenly spaced";
+  return fmt::format("its longitudes go from {:g} to {:g}, not around the globe", first, last);
+}
+
 [[noreturn]] void refuse(const std::string& path, const std::string& name,
                          const std::string& what) {
   throw IoError(path, fmt::format("dataset \"{}\": {}", printable(name), what));
@@ -147,22 +188,36 @@ void check_axes(const std::string& path, const std::string& name,
   }
 }
 
-std::string sphere_grid_of(const std::vector<double>& latitudes,
-                           const std::vector<double>& longitudes) {
-  if (latitudes.size() < 2 || longitudes.size() < 2) return "regional";
-  const auto columns = static_cast<double>(longitudes.size());
-  const double turn = (longitudes.back() - longitudes.front()) * columns / (columns - 1);
-  if (!even(longitudes) || std::abs(std::abs(turn) - 360) > 0.5 * 360 / columns) return "regional";
+SphereGridFound sphere_grid_of(const std::vector<double>& latitudes,
+                               const std::vector<double>& longitudes) {
+  if (latitudes.size() < 2 || longitudes.size() < 2) {
+    return {"regional", "it has a single row or column"};
+  }
+  const std::string around = why_not_around(longitudes);
+  if (!around.empty()) return {"regional", around};
   const auto rows = static_cast<double>(latitudes.size());
   const double span = std::abs(latitudes.back() - latitudes.front());
   const double step = span / (rows - 1);
   if (even(latitudes)) {
-    // With both poles, with one, or with rows in the middle of their bands.
-    const bool whole =
-        std::abs(span - 180) < 0.02 * step || std::abs(span + step - 180) < 0.02 * step;
-    if (whole) return "equiangular";
+    // With both poles, or with one, as the files that FourCastNet published.
+    if (std::abs(span - 180) < 0.02 * step) return {"equiangular", ""};
+    if (std::abs(span + step - 180) < 0.02 * step) {
+      const double edge = std::max(std::abs(latitudes.front()), std::abs(latitudes.back()));
+      return {edge > 90 - 0.25 * step ? "equiangular" : "equiangular-midpoints", ""};
+    }
   }
-  return gaussian(latitudes) ? "legendre-gauss" : "regional";
+  if (gaussian(latitudes)) return {"legendre-gauss", ""};
+  if (even(latitudes)) {
+    return {"regional", fmt::format("its latitudes go from {:g} to {:g}, not from pole to pole",
+                                    latitudes.front(), latitudes.back())};
+  }
+  return {"regional", "its latitudes are neither evenly spaced nor Gauss latitudes"};
+}
+
+void set_sphere_grid(FieldFile& described) {
+  SphereGridFound found = sphere_grid_of(described.coordinates[0], described.coordinates[1]);
+  described.grid = std::move(found.grid);
+  described.grid_reason = std::move(found.reason);
 }
 
 std::string storage_text(const Hdf5Dataset& dataset) {

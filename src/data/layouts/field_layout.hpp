@@ -10,9 +10,13 @@
 #include <vector>
 
 #include "data/fields/cf_time.hpp"
+#include "data/fields/field_dataset.hpp"
 #include "data/hdf5/hdf5.hpp"
 
 namespace garonne::data {
+
+inline constexpr double no_least = -1e300;
+inline constexpr double no_greatest = 1e300;
 
 // Where the values of one channel lie: a dataset, and what each of its dimensions is.
 struct FieldPlace {
@@ -25,21 +29,31 @@ struct FieldPlace {
   // Dimension → index in it, for the channel's or component's number; the last one varies fastest
   // from channel to channel.
   std::vector<std::pair<int, std::int64_t>> fixed;
-  int space_axis = 0;       // the first dimension of space; the others follow it
-  bool transposed = false;  // of two dimensions of space the rows are the second
-  bool constant = false;    // the same in all frames: never a target, an input only when named
-  std::string units;        // as the file says; empty = it does not
-  std::string long_name;    // what it is, where `channel` is a name of the layout's
+  int space_axis = 0;         // the first dimension of space; the others follow it
+  bool transposed = false;    // of two dimensions of space the rows are the second
+  bool constant = false;      // the same in all frames: never a target, an input only when named
+  std::string units;          // as the file says; empty = it does not
+  bool usual_units = false;   // they are those that such a name has; the file does not say
+  std::string long_name;      // what it is, as the file says; empty = it does not
+  std::string standard_name;  // of the CF Conventions; likewise
 
-  // value = stored · scale + offset; stored values listed in `missing` or outside [least, greatest]
-  // are no values.
+  // Integers that stand for ones of the other sign (netCDF's `_Unsigned`): 2^bits is added to
+  // stored values below 0, or taken, where it is negative here, from those of half of it and above.
+  // 0 = they stand for themselves.
+  double wrap = 0;
+  double unwrapped(double value) const {
+    return (wrap > 0 && value < 0) || (wrap < 0 && value >= -wrap / 2) ? value + wrap : value;
+  }
+  // value = stored · scale + offset; stored values, unwrapped, that are listed in `missing` or
+  // outside [least, greatest] are no values.
   double scale = 1;
   double offset = 0;
   std::vector<double> missing;
-  double least = -1e300;
-  double greatest = 1e300;
+  double least = no_least;
+  double greatest = no_greatest;
   bool plain() const {
-    return scale == 1 && offset == 0 && missing.empty() && least <= -1e300 && greatest >= 1e300;
+    return wrap == 0 && scale == 1 && offset == 0 && missing.empty() && least <= no_least &&
+           greatest >= no_greatest;
   }
 };
 
@@ -60,6 +74,7 @@ struct FieldFile {
   std::vector<std::string> axes;
   std::vector<std::vector<double>> coordinates;  // of each axis, or empty
   std::string grid;
+  std::string grid_reason;  // why it is "regional"; empty else
   std::int64_t trajectories = 1;
   std::vector<std::string> groups;  // of the trajectories, where each has one
   std::int64_t frames = 0;          // of each trajectory
@@ -73,6 +88,7 @@ struct FieldFile {
   std::vector<bool> invalid;
   std::string storage;
   std::string statistics;
+  std::vector<LeftOutVariable> left_out;
 
   bool pairs() const { return !targets.empty(); }
   const std::string& path() const { return sources[0].path; }
@@ -125,9 +141,15 @@ void check_axes(const std::string& path, const std::string& name,
                 std::span<const std::int64_t> shape, std::size_t first,
                 const std::vector<std::string>& axes,
                 const std::vector<std::vector<double>>& coordinates);
-// "equiangular", "legendre-gauss" or "regional" from degrees.
-std::string sphere_grid_of(const std::vector<double>& latitudes,
-                           const std::vector<double>& longitudes);
+// The grid of latitudes and longitudes in degrees: one of sphere_grid_name, or "regional" and, for
+// people, why.
+struct SphereGridFound {
+  std::string grid;
+  std::string reason;
+};
+SphereGridFound sphere_grid_of(const std::vector<double>& latitudes,
+                               const std::vector<double>& longitudes);
+void set_sphere_grid(FieldFile& described);  // of its coordinates
 // "float32, chunks [1, 2], deflate", "float32, virtual of 2 files".
 std::string storage_text(const Hdf5Dataset& dataset);
 // A place beside the file where a file or folder of this name is: in its folder, or in the one

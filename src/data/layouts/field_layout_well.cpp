@@ -191,7 +191,7 @@ FieldFile describe(const Hdf5File& file) {
   if (file.has_dataset("dimensions/time")) read_times(file, described);
   described.grid = boundaries(file);
   if (to_degrees(described)) {
-    described.grid = sphere_grid_of(described.coordinates[0], described.coordinates[1]);
+    set_sphere_grid(described);
   }
   described.statistics = find_beside(file.path(), "stats.yaml");
   if (described.statistics.empty())

@@ -101,6 +101,18 @@ std::vector<std::string> channel_names(const Hdf5File& file, const Metadata& met
   return names;
 }
 
+// Of each channel, where the attribute `units` of the fields says so; else empty.
+std::vector<std::string> told_units(const Hdf5File& file, std::int64_t channels) {
+  constexpr std::size_t most = 80;
+  const Hdf5Attributes attributes = file.attributes(fields);
+  if (!attributes.has_text("units")) return {};
+  std::vector<std::string> units = attributes.texts("units");
+  const bool named = static_cast<std::int64_t>(units.size()) == channels &&
+                     std::all_of(units.begin(), units.end(),
+                                 [](const std::string& unit) { return unit.size() <= most; });
+  return named ? units : std::vector<std::string>();
+}
+
 // Where the file says which of its values are valid.
 void read_validity(const Hdf5File& file, FieldFile& described) {
   if (!file.has_dataset("valid_data")) return;
@@ -148,10 +160,13 @@ FieldFile describe(const Hdf5File& file) {
   }
   read_times(file, metadata, described);
   const std::vector<std::string> names = channel_names(file, metadata, shape[1]);
+  const std::vector<std::string> units = told_units(file, shape[1]);
   for (std::int64_t channel = 0; channel < shape[1]; ++channel) {
     FieldPlace place;
     place.channel = names[static_cast<std::size_t>(channel)];
-    place.units = usual_units(place.channel);
+    place.usual_units = units.empty();
+    place.units =
+        units.empty() ? usual_units(place.channel) : units[static_cast<std::size_t>(channel)];
     place.dataset = fields;
     place.frame_axis = 0;
     place.fixed = {{1, channel}};
@@ -161,10 +176,12 @@ FieldFile describe(const Hdf5File& file) {
   read_validity(file, described);
 
   // Files without coordinates are the global ones that FourCastNet published.
-  described.grid = described.coordinates.empty()
-                       ? "equiangular"
-                       : sphere_grid_of(described.coordinates[0], described.coordinates[1]);
-  if (metadata.grid == "legendre-gauss") described.grid = metadata.grid;
+  described.grid = "equiangular";
+  if (!described.coordinates.empty()) set_sphere_grid(described);
+  if (metadata.grid == "legendre-gauss") {
+    described.grid = metadata.grid;
+    described.grid_reason.clear();
+  }
   const Hdf5Attributes attributes = file.attributes("/");
   if (attributes.has("trajectory_length")) {
     const double length = attributes.number("trajectory_length");

@@ -31,6 +31,13 @@ struct Moments {
     greatest = std::max(greatest, other.greatest);
     missing += other.missing;
     if (other.weight == 0) return;
+    if (weight == 0) {
+      // As it is: a mean of equal values stays that value.
+      weight = other.weight;
+      mean = other.mean;
+      squares = other.squares;
+      return;
+    }
     const double total = weight + other.weight;
     const double apart = other.mean - mean;
     mean += apart * other.weight / total;
@@ -202,8 +209,13 @@ class Pass {
 // Least deviation of a point, of its channel's.
 constexpr double constant_point = 1e-3;
 
+// Where all values are one, sums have left of it what rounding leaves.
+double mean_of(const Moments& moments) {
+  return moments.least == moments.greatest ? moments.least : moments.mean;
+}
 double deviation_of(const Moments& moments) {
-  return moments.weight == 0 ? 0 : std::sqrt(moments.squares / moments.weight);
+  if (moments.weight == 0 || moments.least == moments.greatest) return 0;
+  return std::sqrt(moments.squares / moments.weight);
 }
 
 // Joins the blocks of all ranks in their order, which does not depend on the number of ranks.
@@ -240,21 +252,20 @@ FieldSummary summary_of(Pass& pass, const std::vector<Moments>& joined,
   FieldSummary summary;
   summary.channels = pass.names();
   const std::size_t channels = summary.channels.size();
+  const bool changes = std::any_of(joined.begin() + static_cast<std::ptrdiff_t>(channels),
+                                   joined.end(), [](const Moments& one) { return one.weight > 0; });
   for (std::size_t channel = 0; channel < channels; ++channel) {
     const Moments& moments = joined[channel];
-    summary.mean.push_back(moments.mean);
+    const bool there = moments.weight > 0;
+    summary.mean.push_back(mean_of(moments));
     summary.deviation.push_back(deviation_of(moments));
-    summary.least.push_back(moments.least);
-    summary.greatest.push_back(moments.greatest);
+    summary.least.push_back(there ? moments.least : std::nan(""));
+    summary.greatest.push_back(there ? moments.greatest : std::nan(""));
     summary.missing.push_back(moments.missing);
+    if (!changes) continue;
     const Moments& difference = joined[channels + channel];
-    if (difference.weight == 0) continue;
-    summary.difference_mean.push_back(difference.mean);
+    summary.difference_mean.push_back(mean_of(difference));
     summary.difference_deviation.push_back(deviation_of(difference));
-  }
-  if (summary.difference_mean.size() != channels) {
-    summary.difference_mean.clear();
-    summary.difference_deviation.clear();
   }
   if (pass.points()) {
     PointMoments& points = *pass.points();
@@ -344,7 +355,9 @@ FieldMoments choose_moments(const FieldSummary& summary, const std::string& mode
       // A point that never changes, as on a wall, is decoded to what it always is, whatever a model
       // says of it; what is left of its own value by rounding is not blown up either.
       const double least = pointwise ? constant_point * summary.deviation[place] : 0;
-      const auto scale = static_cast<float>(std::max(deviation[index], least));
+      const bool constant = place < summary.least.size() && place < summary.greatest.size() &&
+                            summary.least[place] == summary.greatest[place];
+      const auto scale = constant ? 0.0F : static_cast<float>(std::max(deviation[index], least));
       moments.mean.push_back(static_cast<float>(mean[index]));
       moments.deviation.push_back(scale == 0 ? 1.0F : scale);
     }
@@ -415,6 +428,7 @@ FieldSummaries summarise_fields(const FieldQuery& query, bool pointwise, dist::S
   });
   FieldSummaries summaries;
   summaries.lead = query.lead;
+  summaries.notes = info.notes;
   for (std::size_t pass = 0; pass < passes.size(); ++pass) {
     const auto kinds = static_cast<std::size_t>(2 * passes[pass].channels());
     const std::vector<Moments> joined = join_blocks(mine[pass], blocks, kinds, session);
@@ -422,6 +436,27 @@ FieldSummaries summarise_fields(const FieldQuery& query, bool pointwise, dist::S
     (pass == 0 ? summaries.inputs : summaries.targets) = summary_of(passes[pass], joined, info);
   }
   return summaries;
+}
+
+std::vector<std::string> statistics_warnings(const FieldSummaries& summaries) {
+  std::vector<std::string> warnings = summaries.notes;
+  for (const FieldSummary* summary : {&summaries.inputs, &summaries.targets}) {
+    for (std::size_t channel = 0; channel < summary->least.size(); ++channel) {
+      const std::string& name = summary->channels[channel];
+      if (std::isnan(summary->least[channel])) {
+        warnings.push_back(fmt::format(
+            "channel {} has no value anywhere: all {:.0f} are missing; its mean and deviation are "
+            "given as 0",
+            name, summary->missing[channel]));
+      } else if (summary->least[channel] == summary->greatest[channel]) {
+        warnings.push_back(
+            fmt::format("channel {} is {:g} everywhere; its deviation is 0, which counts as 1 when "
+                        "it is normalised",
+                        name, summary->least[channel]));
+      }
+    }
+  }
+  return warnings;
 }
 
 void FieldMoments::normalise(std::int64_t first_row, std::int64_t plane,

@@ -18,9 +18,10 @@ namespace garonne::data {
 struct FieldSummary {
   std::vector<std::string> channels;
   std::vector<double> mean;       // [channels], by the area that a point stands for
-  std::vector<double> deviation;  // [channels], likewise; of the population
-  std::vector<double> least;      // [channels]
-  std::vector<double> greatest;   // [channels]
+  std::vector<double> deviation;  // [channels], likewise; of the population; exactly 0 where all
+                                  // values are one
+  std::vector<double> least;      // [channels]; NaN where there is no value, mean and deviation 0
+  std::vector<double> greatest;   // [channels]; likewise
   std::vector<double> missing;    // [channels]: values that are not there
   // Of the change from a frame to the one `lead` later; empty where there is no time.
   std::vector<double> difference_mean;       // [channels]
@@ -34,7 +35,8 @@ struct FieldSummary {
 struct FieldSummaries {
   std::int64_t lead = 1;
   FieldSummary inputs;
-  FieldSummary targets;  // of pairs; else without channels, since they are the inputs'
+  FieldSummary targets;            // of pairs; else without channels, since they are the inputs'
+  std::vector<std::string> notes;  // of the data that they are of; not kept in files
 };
 
 // Reads every frame of the dataset once. The query's input channels are summarised, for pairs also
@@ -44,6 +46,10 @@ struct FieldSummaries {
 // says.
 FieldSummaries summarise_fields(const FieldQuery& query, bool pointwise, dist::Session& session,
                                 bool show_progress = false);
+
+// What a user should know of summaries, a sentence each: notes, channels that are one number
+// everywhere, and those without any value.
+std::vector<std::string> statistics_warnings(const FieldSummaries& summaries);
 
 // Area that a row of latitude stands for, of mean 1: the sine of the middle to the next row minus
 // that to the one before.

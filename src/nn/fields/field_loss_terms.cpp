@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.hpp"
+#include "base/sphere_grid.hpp"
 #include "nn/element_type.hpp"
 
 namespace garonne::nn {
@@ -71,9 +72,7 @@ FieldLossTerms::FieldLossTerms(const std::string& loss, const FieldShape& shape,
   for (std::size_t axis = 0; axis < shape.points.size(); ++axis) {
     const std::int64_t count = shape.points[axis];
     const bool longitude = axis + 1 == shape.points.size();
-    const bool periodic =
-        shape.grid == "periodic" ||
-        (longitude && (shape.grid == "equiangular" || shape.grid == "legendre-gauss"));
+    const bool periodic = shape.grid == "periodic" || (longitude && is_sphere_grid(shape.grid));
     if (count < (periodic ? 2 : 4)) {
       throw ConfigError("train.loss", loss,
                         fmt::format("wants at least {} points along every axis; there are {}",

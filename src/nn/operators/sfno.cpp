@@ -25,12 +25,13 @@ constexpr double norm_epsilon = 1e-6;
 using Basis = std::shared_ptr<const SphereBasis>;
 
 void check_on_sphere(const RunConfig::Model& keys, const FieldShape& shape) {
-  if (shape.points.size() == 2 && (shape.grid == "equiangular" || shape.grid == "legendre-gauss"))
-    return;
-  throw ConfigError("model.kind", keys.kind,
-                    fmt::format("wants fields on an equiangular or legendre-gauss grid of the "
-                                "sphere; these are on a grid that is {}",
-                                shape.grid));
+  if (shape.points.size() == 2 && is_sphere_grid(shape.grid)) return;
+  throw ConfigError(
+      "model.kind", keys.kind,
+      fmt::format("wants fields on an equiangular or legendre-gauss grid of the "
+                  "whole sphere; these are on a grid that is {}{}",
+                  shape.grid,
+                  shape.grid == "regional" ? " (`garonne data inspect` says why)" : ""));
 }
 
 bool is_makani(const RunConfig::Model& keys) {

@@ -36,6 +36,13 @@ RunConfig::Model spherical_keys(const JsonPlace& arguments, std::string block,
   return keys;
 }
 
+void expect_grid_of_package(const std::string& grid) {
+  if (grid == "equiangular" || grid == "legendre-gauss") return;
+  throw ConfigError("data.layout", grid,
+                    "is a grid that torch-harmonics has no transform for: there are equiangular "
+                    "(with both poles) and legendre-gauss");
+}
+
 NumberedName split_number(const std::string& name, const std::string& prefix) {
   if (name.rfind(prefix, 0) != 0) return {};
   const auto end = name.find('.', prefix.size());

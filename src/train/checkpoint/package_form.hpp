@@ -66,6 +66,10 @@ ModelPackage neuraloperator_package();
 ModelPackage torch_harmonics_package();
 ModelPackage makani_package();
 
+// ConfigError for a grid on the sphere that torch-harmonics, which both packages of spherical
+// operators transform with, has no quadrature for.
+void expect_grid_of_package(const std::string& grid);
+
 // What both packages of spherical operators call alike; `big_skip` is called by its name in theirs.
 RunConfig::Model spherical_keys(const JsonPlace& arguments, std::string block,
                                 std::string_view big_skip);

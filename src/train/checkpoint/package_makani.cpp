@@ -60,6 +60,7 @@ nlohmann::ordered_json defaults() {
 
 nlohmann::ordered_json arguments_of(const RunConfig::Model& keys, const nn::FieldShape& fields) {
   check_kind(keys);
+  expect_grid_of_package(fields.grid);
   nlohmann::ordered_json arguments = defaults();
   arguments["model_grid_type"] = fields.grid;
   arguments["operator_type"] = keys.spectral_operator;

@@ -35,6 +35,7 @@ void check_kind(const RunConfig::Model& keys, const nn::FieldShape& fields) {
 
 nlohmann::ordered_json arguments_of(const RunConfig::Model& keys, const nn::FieldShape& fields) {
   check_kind(keys, fields);
+  expect_grid_of_package(fields.grid);
   return {{"img_size", fields.points},
           {"grid", fields.grid},
           {"grid_internal", "legendre-gauss"},

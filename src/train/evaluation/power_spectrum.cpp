@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/sphere_grid.hpp"
 #include "data/generate/fourier.hpp"
 #include "data/generate/sphere_transform.hpp"
 
@@ -37,7 +38,7 @@ PowerSpectrum::PowerSpectrum(const data::FieldDatasetInfo& info, const Weighting
   }
   kind_ = "zonal";
   size_ = static_cast<std::size_t>(columns_ / 2 + 1);
-  closed_ = info.grid == "periodic" || info.grid == "equiangular" || info.grid == "legendre-gauss";
+  closed_ = info.grid == "periodic" || is_sphere_grid(info.grid);
   for (std::int64_t row = 0; row < rows; ++row) {
     // In three dimensions several rows share a place on the first axis; in one it is the row
     // itself.

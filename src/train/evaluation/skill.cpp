@@ -32,8 +32,8 @@ bool on_latitudes(const data::FieldDatasetInfo& info) {
 }
 
 std::optional<SphereGrid> quadrature_grid(const data::FieldDatasetInfo& info) {
-  const bool whole = info.grid == "equiangular" || info.grid == "legendre-gauss";
-  if (!whole || info.points.size() != 2 || info.points[0] < 2) return std::nullopt;
+  if (!is_sphere_grid(info.grid) || info.points.size() != 2 || info.points[0] < 2)
+    return std::nullopt;
   SphereGrid grid =
       make_sphere_grid(sphere_grid_kind("data.layout", info.grid), info.points[0], info.points[1]);
   // Files without coordinates are the published ones, whose last row may be left out.
@@ -81,8 +81,8 @@ Weighting make_weighting(const std::string& name, const data::FieldDatasetInfo& 
   const auto grid = quadrature_grid(info);
   if (!grid) {
     throw ConfigError("--weighting", name,
-                      fmt::format("wants Gauss latitudes, or equally spaced ones with both poles; "
-                                  "{} has others; use cell-area",
+                      fmt::format("wants Gauss latitudes, or equally spaced ones with both poles "
+                                  "or in the middle of equal bands; {} has others; use cell-area",
                                   info.path));
   }
   return {chosen, mean_one_weights(*grid)};

@@ -19,7 +19,8 @@ namespace garonne::train {
 namespace {
 
 constexpr std::int64_t largest_size = 1 << 24;
-const std::vector<std::string> grids = {"box", "periodic", "equiangular", "legendre-gauss"};
+const std::vector<std::string> grids = {"box", "periodic", "equiangular", "equiangular-midpoints",
+                                        "legendre-gauss"};
 
 std::optional<std::int64_t> size_in(std::string_view text) {
   std::int64_t size = 0;
@@ -96,8 +97,7 @@ DescribedFields DescribedFields::parse(const std::string& option, const std::str
   if (found.size() < 2 || found.size() > 4) throw refuse("has another number of sizes");
   fields.channels = found.front();
   fields.points.assign(found.begin() + 1, found.end());
-  const bool on_sphere = fields.grid == "equiangular" || fields.grid == "legendre-gauss";
-  if (on_sphere && (fields.points.size() != 2 || fields.points[0] < 2))
+  if (is_sphere_grid(fields.grid) && (fields.points.size() != 2 || fields.points[0] < 2))
     throw refuse("is no grid on the sphere, which has two axes and two latitudes or more");
   return fields;
 }

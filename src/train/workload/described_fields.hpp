@@ -13,7 +13,7 @@ namespace garonne::train {
 struct DescribedFields {
   std::int64_t channels = 0;         // of a frame
   std::vector<std::int64_t> points;  // along each axis; one to three
-  std::string grid = "box";          // box, periodic, equiangular or legendre-gauss
+  std::string grid = "box";          // box, periodic, or one of sphere_grid_name
 
   // "73x721x1440:equiangular": channels, points, and the grid where it is no box. Throws
   // ConfigError

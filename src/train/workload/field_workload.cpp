@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/sphere_grid.hpp"
 #include "data/fields/field_stream.hpp"
 #include "data/file_identity.hpp"
 #include "nn/model_kind.hpp"
@@ -218,8 +219,7 @@ nn::FieldShape field_shape(const RunConfig& config, const data::FieldDatasetInfo
   shape.masked = config.data.missing == "mask";
   shape.noise = config.train.noise;
   shape.members = config.train.members;
-  const bool on_sphere =
-      info.grid == "equiangular" || info.grid == "legendre-gauss" || info.grid == "regional";
+  const bool on_sphere = is_sphere_grid(info.grid) || info.grid == "regional";
   if (on_sphere && !info.coordinates.empty())
     shape.area_weights = data::area_weights(info.coordinates.front());
   if (config.train.decode) {

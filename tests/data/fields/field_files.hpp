@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -161,6 +162,33 @@ inline void attach_scales(const std::string& path, const std::string& variable,
   H5Dclose(dataset);
   H5Sclose(space);
   H5Tclose(type);
+  H5Fclose(file);
+}
+
+// An attribute of a list of texts of one length, as h5py writes bytes; in place of another.
+inline void write_texts_attribute(const std::string& path, const char* dataset, const char* name,
+                                  const std::vector<std::string>& texts) {
+  std::size_t length = 1;
+  for (const std::string& text : texts) length = std::max(length, text.size());
+  std::vector<char> bytes(length * texts.size());
+  for (std::size_t number = 0; number < texts.size(); ++number) {
+    std::copy(texts[number].begin(), texts[number].end(),
+              bytes.begin() + static_cast<std::ptrdiff_t>(number * length));
+  }
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  const hid_t object = H5Dopen2(file, dataset, H5P_DEFAULT);
+  if (H5Aexists(object, name) > 0) H5Adelete(object, name);
+  const hid_t type = H5Tcopy(H5T_C_S1);
+  H5Tset_size(type, length);
+  H5Tset_strpad(type, H5T_STR_NULLPAD);
+  const hsize_t count = texts.size();
+  const hid_t space = H5Screate_simple(1, &count, nullptr);
+  const hid_t attribute = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+  EXPECT_GE(H5Awrite(attribute, type, bytes.data()), 0);
+  H5Aclose(attribute);
+  H5Sclose(space);
+  H5Tclose(type);
+  H5Dclose(object);
   H5Fclose(file);
 }
 

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "data/fields/cf_time.hpp"
 
 namespace garonne::data {
@@ -35,6 +37,25 @@ TEST(CfTime, DatesAreThoseOfCftime) {
               one.date)
         << one.units << " " << one.calendar;
   }
+}
+
+// Seconds are those of cftime, too: date2num(…, "seconds since 1970-01-01", calendar), so that what
+// is written with `seconds_units` has the same dates for its readers.
+TEST(CfTime, EveryCalendarCountsFromItsOwn1970) {
+  for (const Calendar calendar : {Calendar::Standard, Calendar::Gregorian, Calendar::Julian,
+                                  Calendar::Days360, Calendar::Days365, Calendar::Days366}) {
+    const auto time = parse_cf_time(seconds_units, calendar);
+    ASSERT_TRUE(time);
+    EXPECT_EQ(time->origin_seconds, 0) << calendar_name(calendar);
+    EXPECT_EQ(date_seconds(1970, 1, 1, calendar), 0) << calendar_name(calendar);
+    EXPECT_EQ(format_time(0, calendar), "1970-01-01 00:00") << calendar_name(calendar);
+  }
+  EXPECT_EQ(date_seconds(2000, 2, 20, Calendar::Julian), 951004800);
+  EXPECT_EQ(date_seconds(1850, 1, 1, Calendar::Julian), -3786912000);
+  EXPECT_EQ(date_seconds(1500, 3, 1, Calendar::Standard), -14825808000);
+  EXPECT_EQ(date_seconds(1582, 10, 15, Calendar::Standard) -
+                date_seconds(1582, 10, 4, Calendar::Standard),
+            86400);
 }
 
 TEST(CfTime, WhatMeansNothingDefiniteIsNotRead) {
@@ -79,6 +100,34 @@ TEST(CfTime, MonthsAndYearsStayMonthsAndYears) {
   EXPECT_EQ(after("2000-01-31", 1, 31, Calendar::Days365), "2000-02-28 00:00");
   EXPECT_EQ(after("1999-12-31 18:00", 1, 0.25, Calendar::Gregorian), "2000-01-01 00:00");
   EXPECT_EQ(after("2000-01-01", 3, 10, Calendar::Gregorian), "2000-01-31 00:00");
+}
+
+TEST(CfTime, StepsOfWholeMonths) {
+  const auto months = [](double days, Calendar calendar = Calendar::Standard) {
+    return months_of_step(days * 86400, calendar);
+  };
+  for (const double days : {28.0, 29.5, 31.0}) EXPECT_EQ(months(days), 1) << days;
+  for (const double days : {89.0, 90.0, 92.0}) EXPECT_EQ(months(days), 3) << days;
+  for (const double days : {365.0, 365.5, 366.0}) EXPECT_EQ(months(days), 12) << days;
+  EXPECT_EQ(months(3652), 120);
+  for (const double days : {0.25, 1.0, 7.0, 27.0, 33.0, 60.0, 87.0, 94.0, 360.0, 370.0, 1e300})
+    EXPECT_EQ(months(days), 0) << days;
+  EXPECT_EQ(months(std::nan("")), 0);
+  EXPECT_EQ(months(-30), 0);
+  EXPECT_EQ(months(30, Calendar::Days360), 1);
+  EXPECT_EQ(months(90, Calendar::Days360), 3);
+  EXPECT_EQ(months(360, Calendar::Days360), 12);
+  EXPECT_EQ(months(92, Calendar::Days360), 0);
+  EXPECT_EQ(months_text(1), "1 month");
+  EXPECT_EQ(months_text(3), "3 months");
+  EXPECT_EQ(months_text(12), "1 year");
+  EXPECT_EQ(months_text(26), "26 months");
+  EXPECT_EQ(months_text(120), "10 years");
+  // Quarters stay quarters.
+  EXPECT_EQ(format_time(time_after(*parse_time("1999-12-01", Calendar::Standard), 5, 91 * 86400,
+                                   Calendar::Standard),
+                        Calendar::Standard),
+            "2001-03-01 00:00");
 }
 
 TEST(CfTime, PeopleWriteTimes) {

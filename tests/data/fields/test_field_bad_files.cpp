@@ -45,7 +45,9 @@ TEST(BadFields, NothingThere) {
   std::filesystem::create_directory(scratch.path("train"));
   expect_refused(scratch.path(""), scratch.path(""), {"it has the folders train"});
   const std::string text = scratch.write("text.nc", "CDF\x01 is the classic format of netCDF");
-  expect_refused(text, text, {"not an HDF5 file"});
+  expect_refused(text, text, {"not an HDF5 file", "netCDF-3", "nccopy -k nc4"});
+  const std::string grib = scratch.write("era.h5", "GRIB" + std::string(96, '1'));
+  expect_refused(grib, grib, {"not an HDF5 file", "cdo -f nc4 copy"});
   const std::string foreign = scratch.path("foreign.h5");
   Hdf5File::create(foreign).close();
   expect_refused(foreign, foreign, {"no known layout", "yearly", "pdebench", "well", "netcdf"});

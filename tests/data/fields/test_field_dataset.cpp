@@ -22,6 +22,26 @@ using testing::Scratch;
 using testing::value_at;
 using testing::YearlyFile;
 
+// makani's files name no units, so that a name stands for the usual ones; a file that does is
+// right.
+TEST(FieldDataset, UnitsOfYearlyFiles) {
+  const Scratch scratch;
+  const std::string path = scratch.path("1979.h5");
+  YearlyFile().write(path);
+  const auto units = [&] { return FieldDataset::open(query_of(path)).info().target_units; };
+  EXPECT_EQ(units(), (std::vector<std::string>{"m s-1", "K", "m2 s-2"}));
+  testing::write_texts_attribute(path, "fields", "units", {"knots", "degC", "m"});
+  EXPECT_EQ(units(), (std::vector<std::string>{"knots", "degC", "m"}));
+  // Another file that says nothing does not contradict it.
+  YearlyFile next;
+  next.first_frame = 6;
+  next.write(scratch.path("1980.h5"));
+  EXPECT_EQ(FieldDataset::open(query_of(scratch.path(""))).info().runs, 1);
+  // Of another number of channels they are none.
+  testing::write_texts_attribute(path, "fields", "units", {"degC"});
+  EXPECT_EQ(units(), (std::vector<std::string>{"m s-1", "K", "m2 s-2"}));
+}
+
 TEST(FieldDataset, OneYearlyFile) {
   const Scratch scratch;
   YearlyFile().write(scratch.path("1979.h5"));

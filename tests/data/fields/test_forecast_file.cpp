@@ -38,6 +38,8 @@ ForecastSetting small_setting(std::int64_t members) {
   setting.fields.coordinates = {{45, 30}, {}};
   setting.fields.target_channels = {"t2m", "wind/10", "time"};
   setting.fields.target_units = {"K", "m s-1", ""};
+  setting.fields.target_standard_names = {"air_temperature", "", ""};
+  setting.fields.target_long_names = {"2 metre temperature", "", ""};
   setting.fields.has_times = true;
   setting.fields.calendar = Calendar::Days360;
   return setting;
@@ -84,6 +86,9 @@ TEST(ForecastFile, SaysWhatItHolds) {
   }
   EXPECT_EQ(file.attributes("wind_10").text("units"), "m s-1");
   EXPECT_EQ(file.attributes("wind_10").text("long_name"), "wind/10");
+  EXPECT_EQ(file.attributes("t2m").text("long_name"), "2 metre temperature");
+  EXPECT_EQ(file.attributes("t2m").text("standard_name"), "air_temperature");
+  EXPECT_FALSE(file.attributes("wind_10").has("standard_name"));
   EXPECT_FALSE(file.attributes("time_2").has("units"));
   EXPECT_EQ(file.attributes("time").text("calendar"), "360_day");
   EXPECT_EQ(file.attributes("time").text("standard_name"), "forecast_reference_time");
@@ -99,6 +104,42 @@ TEST(ForecastFile, SaysWhatItHolds) {
   EXPECT_TRUE(std::equal(field.begin(), field.end(), wanted.begin() + 8));
   file.dataset("t2m").read_box<float>(Shape{1, 0, 1, 0, 0}, Shape{1, 1, 1, 2, 4}, field);
   EXPECT_TRUE(std::isnan(field[5]));
+}
+
+// Months from January are others than those from February: xarray's valid_time - time has to be the
+// forecast_period.
+TEST(ForecastFile, PeriodsAreThoseOfTheDates) {
+  const testing::Scratch scratch;
+  const auto at = [](int month) { return date_seconds(2001, month, 1, Calendar::Standard); };
+  ForecastSetting setting = small_setting(1);
+  setting.fields.calendar = Calendar::Standard;
+  setting.fields.frame_seconds = setting.lead_seconds = 31 * 86400.0;
+  setting.starts = {at(1)};
+  setting.frames = {0};
+  setting.valid_times = {at(2), at(3), at(4)};
+  const auto make = [&](const std::string& path) {
+    const ForecastFile file(path, setting);
+    return path + ".part";
+  };
+  {
+    const Hdf5File file = Hdf5File::open(make(scratch.path("one.nc")));
+    EXPECT_EQ(file.dataset("lead").read_all<std::int64_t>(),
+              (Shape{31 * 24, (31 + 28) * 24, (31 + 28 + 31) * 24}));
+    EXPECT_EQ(file.attributes("lead").text("standard_name"), "forecast_period");
+    EXPECT_FALSE(file.has_dataset("forecast_period"));
+    EXPECT_EQ(file.attributes("t2m").text("coordinates"), "valid_time");
+  }
+  setting.starts.push_back(at(2));
+  setting.frames.push_back(1);
+  for (const int month : {3, 4, 5}) setting.valid_times.push_back(at(month));
+  const Hdf5File file = Hdf5File::open(make(scratch.path("two.nc")));
+  EXPECT_EQ(file.dataset("lead").read_all<std::int64_t>(), (Shape{1, 2, 3}));
+  EXPECT_EQ(file.attributes("lead").text("long_name"), "steps of the model, of calendar months");
+  EXPECT_EQ(file.dataset("forecast_period").read_all<std::int64_t>(),
+            (Shape{31 * 24, 59 * 24, 90 * 24, 28 * 24, 59 * 24, 89 * 24}));
+  EXPECT_EQ(file.dimension_scales("forecast_period"), (Names{"time", "lead"}));
+  EXPECT_EQ(file.attributes("forecast_period").text("units"), "hours");
+  EXPECT_EQ(file.attributes("t2m").text("coordinates"), "valid_time forecast_period");
 }
 
 // Killed while it writes: what it kept is there, and nothing that it did not.

@@ -28,11 +28,37 @@ using testing::value_at;
 // --- kinds of grids ---
 
 TEST(FieldGrids, Equiangular) {
-  EXPECT_EQ(sphere_grid_of(line(90, -0.25, 721), line(0, 0.25, 1440)), "equiangular");
-  EXPECT_EQ(sphere_grid_of(line(90, -0.25, 720), line(0, 0.25, 1440)), "equiangular");
-  EXPECT_EQ(sphere_grid_of(line(-89.5, 1, 180), line(-179.5, 1, 360)), "equiangular");
-  EXPECT_EQ(sphere_grid_of(line(15, 1.25, 37), line(225, 1.875, 49)), "regional");
-  EXPECT_EQ(sphere_grid_of(line(-5, 0.5, 20), line(0, 0.5, 720)), "regional");
+  EXPECT_EQ(sphere_grid_of(line(90, -0.25, 721), line(0, 0.25, 1440)).grid, "equiangular");
+  EXPECT_EQ(sphere_grid_of(line(90, -0.25, 720), line(0, 0.25, 1440)).grid, "equiangular");
+  EXPECT_EQ(sphere_grid_of(line(-89.5, 1, 180), line(-179.5, 1, 360)).grid,
+            "equiangular-midpoints");
+  EXPECT_EQ(sphere_grid_of(line(87.1875, -5.625, 32), line(0, 5.625, 64)).grid,
+            "equiangular-midpoints");
+  EXPECT_EQ(sphere_grid_of(line(15, 1.25, 37), line(225, 1.875, 49)).grid, "regional");
+  EXPECT_EQ(sphere_grid_of(line(-5, 0.5, 20), line(0, 0.5, 720)).grid, "regional");
+}
+
+TEST(FieldGrids, RegionalSaysWhy) {
+  const auto reason = [](const std::vector<double>& latitudes,
+                         const std::vector<double>& longitudes) {
+    const SphereGridFound found = sphere_grid_of(latitudes, longitudes);
+    EXPECT_EQ(found.grid, "regional");
+    return found.reason;
+  };
+  const auto says = [](const std::string& text, const std::string& wanted) {
+    EXPECT_NE(text.find(wanted), std::string::npos) << text;
+  };
+  const std::vector<double> globe = line(90, -10, 19);
+  says(reason(globe, line(0, 10, 37)), "last column, at 360, is the first one, at 0, once more");
+  std::vector<double> wrapped = line(180, 10, 18);
+  const std::vector<double> west = line(0, 10, 18);
+  wrapped.insert(wrapped.end(), west.begin(), west.end());
+  says(reason(globe, wrapped), "jump from 350 to 0");
+  says(reason(globe, line(0, 10, 20)), "from 0 to 190, not around the globe");
+  says(reason(globe, {0, 1, 3, 7}), "longitudes are not evenly spaced");
+  says(reason(line(90, -10, 10), line(0, 10, 36)), "from 90 to 0, not from pole to pole");
+  says(reason({90, 45, 0, -30, -90}, line(0, 10, 36)), "neither evenly spaced nor Gauss");
+  EXPECT_EQ(sphere_grid_of(globe, line(0, 10, 36)).reason, "");
 }
 
 TEST(FieldGrids, LegendreGauss) {
@@ -46,9 +72,9 @@ TEST(FieldGrids, LegendreGauss) {
   for (const double zero : positive) {
     latitudes.push_back(-std::asin(zero) * 180 / std::numbers::pi);
   }
-  EXPECT_EQ(sphere_grid_of(latitudes, line(0, 22.5, 16)), "legendre-gauss");
+  EXPECT_EQ(sphere_grid_of(latitudes, line(0, 22.5, 16)).grid, "legendre-gauss");
   latitudes[2] += 1;
-  EXPECT_EQ(sphere_grid_of(latitudes, line(0, 22.5, 16)), "regional");
+  EXPECT_EQ(sphere_grid_of(latitudes, line(0, 22.5, 16)).grid, "regional");
 }
 
 // --- makani's virtual files ---
@@ -222,7 +248,7 @@ TEST(FieldLayouts, TheWellOnASphere) {
   write_well(path, {"theta", "phi"},
              {line(22.5 * radians, 45 * radians, 4), line(0, 60 * radians, 6)});
   const FieldDataset dataset = FieldDataset::open(query_of(path));
-  EXPECT_EQ(dataset.info().grid, "equiangular");
+  EXPECT_EQ(dataset.info().grid, "equiangular-midpoints");
   EXPECT_EQ(dataset.info().axes[0], "latitude");
   EXPECT_NEAR(dataset.info().coordinates[0][0], 67.5, 1e-9);
   EXPECT_NEAR(dataset.info().coordinates[0][3], -67.5, 1e-9);

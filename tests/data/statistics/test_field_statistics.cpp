@@ -121,6 +121,65 @@ TEST(FieldStatistics, MissingValuesAreLeftOut) {
   EXPECT_TRUE(std::isfinite(summaries.inputs.deviation[0]));
 }
 
+// 273.15 is no float, and areas are no round numbers: sums alone leave a deviation of 1e-13.
+TEST(FieldStatistics, AChannelOfOneNumberHasNoDeviation) {
+  const Scratch scratch;
+  const std::string path = scratch.path("1979.h5");
+  YearlyFile().write(path, [](std::vector<float>& values) {
+    for (std::size_t index = 0; index < values.size(); ++index) {
+      if (index / 40 % 3 == 1) values[index] = 273.15F;
+    }
+  });
+  dist::Session session = dist::Session::single();
+  const FieldSummaries summaries = summarise_fields(query_of(path), true, session);
+  const FieldSummary& found = summaries.inputs;
+  EXPECT_EQ(found.mean[1], static_cast<double>(273.15F));
+  EXPECT_EQ(found.deviation[1], 0);
+  EXPECT_EQ(found.difference_deviation[1], 0);
+  EXPECT_EQ(found.point_mean[47], static_cast<double>(273.15F));
+  EXPECT_EQ(found.point_deviation[47], 0);
+  EXPECT_GT(found.deviation[0], 0);
+  const std::vector<std::string> warnings = statistics_warnings(summaries);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("t2m is 273.15 everywhere"), std::string::npos) << warnings[0];
+  // Files of other programs, and of older ones, have what rounding left.
+  FieldSummaries older = summaries;
+  older.inputs.deviation[1] = 1.7e-13;
+  const FieldDatasetInfo info = FieldDataset::open(query_of(path)).info();
+  EXPECT_EQ(choose_statistics(older, "channel", info, path).inputs.deviation[1], 1);
+}
+
+TEST(FieldStatistics, AChannelWithoutValuesLeavesTheOthersTheirChanges) {
+  const Scratch scratch;
+  const std::string path = scratch.path("1979.h5");
+  const FieldQuery plain_query = query_of(path);
+  dist::Session session = dist::Session::single();
+  YearlyFile().write(path);
+  const FieldSummary whole = summarise_fields(plain_query, false, session).inputs;
+  YearlyFile().write(path, [](std::vector<float>& values) {
+    for (std::size_t index = 0; index < values.size(); ++index) {
+      if (index / 40 % 3 == 1) values[index] = std::numeric_limits<float>::quiet_NaN();
+    }
+  });
+  FieldQuery query = plain_query;
+  query.missing = "mask";
+  const FieldSummaries summaries = summarise_fields(query, false, session);
+  const FieldSummary& found = summaries.inputs;
+  EXPECT_EQ(found.missing[1], 6 * 40);
+  EXPECT_EQ(found.mean[1], 0);
+  EXPECT_TRUE(std::isnan(found.least[1]) && std::isnan(found.greatest[1]));
+  ASSERT_EQ(found.difference_deviation.size(), 3U);
+  for (const std::size_t channel : {0U, 2U}) {
+    EXPECT_EQ(found.difference_mean[channel], whole.difference_mean[channel]);
+    EXPECT_EQ(found.difference_deviation[channel], whole.difference_deviation[channel]);
+  }
+  const std::vector<std::string> warnings = statistics_warnings(summaries);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("t2m has no value anywhere: all 240"), std::string::npos)
+      << warnings[0];
+  EXPECT_NO_THROW(save_field_summaries(scratch.path("s.h5"), summaries));
+}
+
 TEST(FieldStatistics, KeptInAFileAndInAFolder) {
   const Scratch scratch;
   YearlyFile().write(scratch.path("1979.h5"));

@@ -159,6 +159,34 @@ void write_weather(const std::string& path, bool transposed, std::int64_t frames
   writer.consolidate();
 }
 
+TEST(ZarrFields, BytesThatStandForUnsignedOnes) {
+  const Scratch scratch;
+  const std::string path = scratch.path("packed.zarr");
+  ZarrWriter writer(path);
+  const auto axis = [&](const char* name, const std::vector<double>& values, const char* units) {
+    const auto count = static_cast<std::int64_t>(values.size());
+    ZarrArray array{name, {count}, {count}, {name}, "none", "<f8"};
+    array.attributes["units"] = units;
+    writer.add<double>(array, values);
+  };
+  axis("time", {0, 1}, "days since 2000-01-01");
+  axis("lat", {10, 0}, "degrees_north");
+  axis("lon", {0, 10}, "degrees_east");
+  ZarrArray packed{"t", {2, 2, 2}, {2, 2, 2}, {"time", "lat", "lon"}, "none", "|i1"};
+  packed.fill = -1;
+  packed.attributes = {{"_Unsigned", "true"}, {"scale_factor", 0.25}, {"add_offset", 260.0}};
+  writer.add<std::int8_t>(packed, {-1, -2, 100, -128, 127, 0, 1, 2});
+  writer.consolidate();
+  FieldQuery query = query_of(path);
+  query.missing = "mask";
+  std::vector<float> values(4);
+  FieldDataset::open(query).read_frame(0, {}, values.data(), nullptr);
+  EXPECT_TRUE(std::isnan(values[0]));
+  EXPECT_EQ(values[1], 323.5F);  // 254 · 0.25 + 260
+  EXPECT_EQ(values[2], 285);
+  EXPECT_EQ(values[3], 292);
+}
+
 TEST(ZarrFields, WeatherBenchStores) {
   for (const bool transposed : {false, true}) {
     for (const std::int64_t frames_in_chunk : {1, 3, 5}) {
@@ -168,7 +196,7 @@ TEST(ZarrFields, WeatherBenchStores) {
       FieldDataset dataset = FieldDataset::open(query_of(path));
       const FieldDatasetInfo& info = dataset.info();
       EXPECT_EQ(info.layout, "zarr");
-      EXPECT_EQ(info.grid, "equiangular");
+      EXPECT_EQ(info.grid, "equiangular-midpoints");
       EXPECT_EQ(info.points, (Shape{4, 6}));
       EXPECT_EQ(info.axes, (std::vector<std::string>{"latitude", "longitude"}));
       EXPECT_EQ(info.coordinates[0], (std::vector<double>{-67.5, -22.5, 22.5, 67.5}));

@@ -95,7 +95,8 @@ TEST(Weighting, ValuesByHand) {
 }
 
 TEST(Weighting, AllHaveMeanOneAndQuadratureIsExact) {
-  for (const auto kind : {SphereGridKind::Equiangular, SphereGridKind::LegendreGauss}) {
+  for (const auto kind : {SphereGridKind::Equiangular, SphereGridKind::EquiangularMidpoints,
+                          SphereGridKind::LegendreGauss}) {
     for (const bool upward : {false, true}) {
       const auto info = whole_sphere(kind, 12, 24, upward);
       for (const auto& name : weighting_names()) {
@@ -119,7 +120,7 @@ TEST(Weighting, WhatCannotBeIsRefused) {
   EXPECT_THROW(make_weighting("cos-latitude", box), ConfigError);
   EXPECT_THROW(make_weighting("area", box), ConfigError);
   EXPECT_THROW(make_weighting("quadrature", on_sphere("regional", {60, 50}, {0, 10})), ConfigError);
-  // Rows in the middle of their bands have no quadrature here.
+  // Rows in the middle of their bands, which the grid denies.
   EXPECT_THROW(make_weighting("quadrature", on_sphere("equiangular", {67.5, 22.5, -22.5, -67.5},
                                                       line(0, 315, 8))),
                ConfigError);
