@@ -83,8 +83,12 @@ void check_normalisation(const std::string& mode);
 FieldStatistics choose_statistics(const FieldSummaries& summaries, const std::string& mode,
                                   const FieldDatasetInfo& info, const std::string& source);
 
-// Writes a `garonne.field-statistics` file, or, where `path` does not end in .h5, makani's folder
-// of .npy files (means of all times only if pointwise). IoError.
+// ConfigError (--output) where save_field_summaries() would replace one of the files `inputs`, or
+// what is no statistics of Garonne (base/output_file.hpp). Local to the rank.
+void expect_statistics_output(const std::string& path, const std::vector<std::string>& inputs = {});
+// Writes a `garonne.field-statistics` file, or, where `path` ends neither in .h5 nor in .hdf5,
+// makani's folder of .npy files (means of all times only if pointwise). Errors are those of
+// expect_statistics_output, and IoError.
 void save_field_summaries(const std::string& path, const FieldSummaries& summaries);
 // Reads either, or The Well's stats.yaml. Arrays without names are those of `info.channels`;
 // IoError where their numbers differ, with both. `foreign` as Hdf5File::open takes it.
