@@ -18,6 +18,8 @@ namespace fs = std::filesystem;
 bool may_change(const std::string& key, bool other_tensors) {
   if (other_tensors && (key.rfind("model.", 0) == 0 || key.rfind("optimizer.", 0) == 0))
     return true;
+  // Values that are not there may turn up in the midst of a run.
+  if (key == "data.missing") return true;
   for (const char* prefix : {"train.steps", "train.stop_after", "grid.", "memory.", "evaluation.",
                              "checkpoint.", "run."}) {
     if (key.rfind(prefix, 0) == 0) return true;
