@@ -121,9 +121,11 @@ void TrainingRun::prepare() {
   });
   session_.agree([&] {
     expect_same_tokenizer(start_, *workload_, config_.data.path);
+    if (!start_.checkpoint.empty()) workload_->expect_like(start_.manifest.data, start_.checkpoint);
     if (options_.init_from.empty() || !start_.checkpoint.empty()) return;
     initial_ = initial_point(options_.init_from);
     expect_same_tokenizer(initial_, *workload_, config_.data.path);
+    workload_->expect_like(initial_.manifest.data, initial_.checkpoint);
   });
   dist::agree_on(session_, [&] { return checkpoint_facts(start_); });
   dist::agree_on(session_, [&] { return checkpoint_facts(initial_); });

@@ -235,6 +235,7 @@ FieldDataset FieldDataset::open(const FieldQuery& query, std::shared_ptr<Foreign
   }
   for (const int place : made.inputs) {
     const FieldPlace& input = first.channels[static_cast<std::size_t>(place)];
+    made.info.input_units.push_back(printable(input.units));
     made.info.input_long_names.push_back(printable(input.long_name));
     if (input.constant) made.info.constant_inputs.push_back(input.channel);
   }

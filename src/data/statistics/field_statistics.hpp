@@ -17,11 +17,12 @@ namespace garonne::data {
 // What a pass over some channels finds.
 struct FieldSummary {
   std::vector<std::string> channels;
-  std::vector<double> mean;       // [channels], by the area that a point stands for
-  std::vector<double> deviation;  // [channels], likewise; of the population
-  std::vector<double> least;      // [channels]
-  std::vector<double> greatest;   // [channels]
-  std::vector<double> missing;    // [channels]: values that are not there
+  std::vector<std::string> units;  // of these; empty texts, or none, where nobody says
+  std::vector<double> mean;        // [channels], by the area that a point stands for
+  std::vector<double> deviation;   // [channels], likewise; of the population
+  std::vector<double> least;       // [channels]
+  std::vector<double> greatest;    // [channels]
+  std::vector<double> missing;     // [channels]: values that are not there
   // Of the change from a frame to the one `lead` later; empty where there is no time.
   std::vector<double> difference_mean;       // [channels]
   std::vector<double> difference_deviation;  // [channels]
@@ -33,6 +34,8 @@ struct FieldSummary {
 
 struct FieldSummaries {
   std::int64_t lead = 1;
+  std::vector<std::string> axes;                 // of the points; empty where nobody says
+  std::vector<std::vector<double>> coordinates;  // of each axis; likewise
   FieldSummary inputs;
   FieldSummary targets;  // of pairs; else without channels, since they are the inputs'
 };
@@ -79,7 +82,8 @@ void check_normalisation(const std::string& mode);
 
 // What `mode` needs of the summaries, for the channels of the dataset. IoError with `source` (where
 // the summaries come from) for a channel that they lack, naming those that there are and those that
-// are wanted, and for what was not computed.
+// are wanted, for what was not computed, and where they say that it was of other units or,
+// pointwise, another grid.
 FieldStatistics choose_statistics(const FieldSummaries& summaries, const std::string& mode,
                                   const FieldDatasetInfo& info, const std::string& source);
 

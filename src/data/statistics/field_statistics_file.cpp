@@ -59,6 +59,8 @@ void write_summary(Hdf5File& file, const std::string& group, const FieldSummary&
   if (summary.channels.empty()) return;
   file.create_group(group);
   file.create_texts(group + "/channel", summary.channels);
+  if (summary.units.size() == summary.channels.size())
+    file.create_texts(group + "/units", summary.units);
   for (const NamedNumbers& entry : by_channel) {
     const std::vector<double>& numbers = summary.*entry.numbers;
     if (!numbers.empty()) {
@@ -80,6 +82,11 @@ FieldSummary read_summary(const Hdf5File& file, const std::string& group) {
   for (const std::string& name : file.dataset(group + "/channel").read_texts()) {
     summary.channels.push_back(printable(name));
   }
+  const std::string units = group + "/units";
+  if (file.has_dataset(units)) {
+    for (const std::string& text : file.dataset(units).read_texts())
+      summary.units.push_back(printable(text));
+  }
   const auto read = [&](const NamedNumbers& entry) {
     const std::string name = fmt::format("{}/{}", group, entry.name);
     if (!file.has_dataset(name)) return std::vector<std::int64_t>();
@@ -99,12 +106,34 @@ FieldSummary read_summary(const Hdf5File& file, const std::string& group) {
   return summary;
 }
 
+void write_grid(Hdf5File& file, const FieldSummaries& summaries) {
+  if (summaries.coordinates.empty() || summaries.axes.size() != summaries.coordinates.size())
+    return;
+  file.create_group("grid");
+  file.create_texts("grid/axis", summaries.axes);
+  for (std::size_t axis = 0; axis < summaries.axes.size(); ++axis) {
+    const std::vector<double>& values = summaries.coordinates[axis];
+    write_array(file, fmt::format("grid/{}", axis), {static_cast<std::int64_t>(values.size())},
+                values);
+  }
+}
+
+// Files of before have none.
+void read_grid(const Hdf5File& file, FieldSummaries& summaries) {
+  if (!file.has_group("grid")) return;
+  for (const std::string& name : file.dataset("grid/axis").read_texts())
+    summaries.axes.push_back(printable(name));
+  for (std::size_t axis = 0; axis < summaries.axes.size(); ++axis)
+    summaries.coordinates.push_back(file.dataset(fmt::format("grid/{}", axis)).read_all<double>());
+}
+
 void save_file(const std::string& path, const FieldSummaries& summaries) {
   PartialFile partial(path);
   Hdf5File file = Hdf5File::create(partial.path());
   file.write_attribute("format", std::string(file_format));
   file.write_attribute("format_version", file_version);
   file.write_attribute("lead", summaries.lead);
+  write_grid(file, summaries);
   write_summary(file, "inputs", summaries.inputs);
   write_summary(file, "targets", summaries.targets);
   file.close();
@@ -121,6 +150,7 @@ FieldSummaries load_file(const std::string& path, std::shared_ptr<ForeignReader>
   }
   FieldSummaries summaries;
   summaries.lead = file.integer_attribute("lead");
+  read_grid(file, summaries);
   summaries.inputs = read_summary(file, "inputs");
   summaries.targets = read_summary(file, "targets");
   return summaries;

@@ -138,7 +138,7 @@ TrainedModel open_trained_model(const std::string& run_directory, std::int64_t s
     const WorkloadKind& kind = workload_kind(trained.config.model.kind);
     const DataFacts facts =
         start.checkpoint.empty()
-            ? kind.open(trained.config)->facts()
+            ? kind.open(trained.config, "data.validation")->facts()
             : kind.facts_of_checkpoint(trained.config, manifest, start.checkpoint);
     trained.setup = make_setup(trained.config, facts, threads, grid ? session.rank() : 0);
     trained.compute = std::make_unique<ComputeSession>(threads);
@@ -237,7 +237,7 @@ StoredModel open_stored_model(const std::string& run_directory, std::int64_t ste
   const WorkloadKind& kind = workload_kind(stored.config.model.kind);
   const DataFacts facts =
       start->checkpoint.empty()
-          ? kind.open(stored.config)->facts()
+          ? kind.open(stored.config, "data.validation")->facts()
           : kind.facts_of_checkpoint(stored.config, start->manifest, start->checkpoint);
   stored.setup = make_setup(stored.config, facts, /*threads=*/1);
   if (start->checkpoint.empty()) {
